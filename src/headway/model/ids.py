@@ -1,0 +1,41 @@
+"""Ids: `<name>-<five characters of base 32>` for people, a UUID inside for identity across homes."""
+
+import re
+import secrets
+import unicodedata
+import uuid as _uuid
+
+from headway.model.errors import UsageError
+from headway.model.limits import JOB_NAME_CHARS_MAX
+
+ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford: no i, l, o, u to misread
+SUFFIX_CHARS = 5
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
+
+
+def new_uuid() -> str:
+    return str(_uuid.uuid4())
+
+
+def new_suffix() -> str:
+    return "".join(secrets.choice(ALPHABET) for _ in range(SUFFIX_CHARS))
+
+
+def check_name(name: str) -> str:
+    """A job's or experiment's name: a plain word, so that it is safe as a path, a label and a column."""
+    if len(name) > JOB_NAME_CHARS_MAX or not _NAME.match(name) or ".." in name:
+        raise UsageError(
+            f"the name {name[:80]!r} is not allowed",
+            f"use letters, digits, '_', '-' and '.', at most {JOB_NAME_CHARS_MAX}, starting with a letter or digit",
+        )
+    return name
+
+
+def name_from_command(argv: list[str]) -> str:
+    """`python -u src/train.py --lr 1` is called `train`: the script if there is one, else the program."""
+    words = [w for w in argv if not w.startswith("-")]
+    script = next((w for w in words if w.endswith((".py", ".sh"))), words[0] if words else "job")
+    base = script.rsplit("/", 1)[-1].rsplit(".", 1)[0] if "." in script.rsplit("/", 1)[-1] else script.rsplit("/", 1)[-1]
+    plain = unicodedata.normalize("NFKD", base).encode("ascii", "ignore").decode()
+    cleaned = re.sub(r"[^A-Za-z0-9_-]+", "-", plain).strip("-")[:JOB_NAME_CHARS_MAX]
+    return cleaned or "job"

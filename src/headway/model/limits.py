@@ -1,0 +1,90 @@
+"""Every limit of Headway, in one place, so that a person can look one up and a test can read it.
+
+Names end in their unit. What is here bounds a buffer, a queue, a name, a wait or a loop somewhere;
+`docs/reference/limits.md` is generated from this file.
+"""
+
+from typing import Final
+
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
+GIB: Final = 1024 * MIB
+
+# -- names ------------------------------------------------------------------------------------------
+JOB_NAME_CHARS_MAX: Final = 64
+METRIC_NAME_BYTES_MAX: Final = 256
+TAG_CHARS_MAX: Final = 128
+TAGS_MAX: Final = 64
+STREAM_NAME_CHARS_MAX: Final = 96
+
+# -- records (client and spool) ---------------------------------------------------------------------
+FRAME_BYTES_MAX: Final = 1 * MIB  # payload of one frame
+RECORD_VALUES_MAX: Final = 4096  # values of one log() call
+METRIC_NAMES_MAX: Final = 10_000  # different metric names of one process; further ones are refused
+SCHEMAS_MAX: Final = 4096  # tuples of names in one segment; then a new segment starts
+SEGMENT_BYTES_MAX: Final = 16 * MIB  # a metric segment rolls here
+STEP_ABS_MAX: Final = 2**62
+CONFIG_BYTES_MAX: Final = 512 * KIB  # of the JSON form
+CONFIG_DEPTH_MAX: Final = 32
+CONFIG_ITEMS_MAX: Final = 20_000
+CONFIG_STRING_CHARS_MAX: Final = 16 * KIB
+TRACEBACK_CHARS_MAX: Final = 64 * KIB
+MESSAGE_CHARS_MAX: Final = 16 * KIB
+NOTES_MAX: Final = 100  # distinct warnings of one process
+SYNC_INTERVAL_S: Final = 1.0  # the shipper syncs record streams this often
+
+# -- agent ------------------------------------------------------------------------------------------
+EXIT_RESERVE_BYTES: Final = 256 * KIB  # allocated before the command starts, so that its exit always fits
+SPOOL_BYTES_MAX: Final = 20 * GIB  # per task; setting spool_bytes_max
+BATCH_BYTES_MAX: Final = 8 * MIB  # one post of the shipper
+PART_BYTES_MAX: Final = 4 * MIB  # one stream's share of a batch
+PARTS_MAX: Final = 512  # streams in one batch
+STREAMS_MAX: Final = 4096  # streams of one task
+TAIL_INTERVAL_ACTIVE_S: Final = 0.04
+TAIL_INTERVAL_IDLE_S: Final = 0.1
+SEND_TIMEOUT_S: Final = 30.0
+POLL_WAIT_S: Final = 10.0  # long poll for commands, which is also the heartbeat
+BACKOFF_FIRST_S: Final = 0.1
+BACKOFF_MAX_S: Final = 15.0
+FLUSH_AT_END_S: Final = 60.0  # an agent whose command has ended tries this long, then leaves the spool
+SHIPPER_RESTART_FIRST_S: Final = 0.2
+SHIPPER_RESTART_MAX_S: Final = 30.0
+GRACE_S: Final = 15.0  # between SIGTERM and SIGKILL; setting grace_s
+PROCESSES_MAX: Final = 1024  # ranks of one task
+SECRET_BYTES_MIN: Final = 8  # shorter values are not masked: they would mask ordinary text
+
+# -- wire and server --------------------------------------------------------------------------------
+REQUEST_BYTES_MAX: Final = 8 * MIB  # a JSON request of a logged-in caller (an environment may be large)
+REQUEST_BYTES_ANONYMOUS_MAX: Final = 64 * KIB
+INGEST_BYTES_MAX: Final = 16 * MIB
+JSON_DEPTH_MAX: Final = 64
+HEADER_TIMEOUT_S: Final = 10.0
+BODY_TIMEOUT_S: Final = 30.0
+CONNECTIONS_TCP_MAX: Final = 256
+CONNECTIONS_UNIX_MAX: Final = 2048
+HEADERS_MAX: Final = 64
+INGEST_QUEUE_BYTES_MAX: Final = 256 * MIB  # waiting for the writer; beyond it the server answers 503
+FOLLOW_WAIT_S: Final = 20.0
+FOLLOW_BYTES_MAX: Final = 4 * MIB
+LOG_READ_BYTES_MAX: Final = 64 * MIB  # one answer; a view asks again from where it ended
+METRIC_POINTS_MAX: Final = 50_000_000  # one answer
+JOBS_LISTED_MAX: Final = 10_000
+READ_TIMEOUT_S: Final = 30.0  # one query
+SERVER_START_TIMEOUT_S: Final = 20.0
+
+# -- store ------------------------------------------------------------------------------------------
+LOG_BYTES_MAX: Final = 10 * GIB  # per stream; setting log_bytes_max
+LOG_DIRECT_BYTES: Final = 256 * KIB  # a chunk this large goes straight to its file
+COMMIT_PARTS_MAX: Final = 512  # parts in one group commit
+COMMIT_BYTES_MAX: Final = 64 * MIB
+COMPACT_ROWS: Final = 65_536  # points of one compacted block
+ZOOM_FACTOR: Final = 32  # points that become one min and one max on the next zoom level
+RETENTION_DAYS: Final = 0  # setting retention_days; 0 keeps everything
+PROVENANCE_DIFF_BYTES_MAX: Final = 1 * MIB
+PACKAGES_MAX: Final = 5_000
+
+# -- jobs -------------------------------------------------------------------------------------------
+SILENT_AFTER_S: Final = 30.0  # an agent not heard of for this long is unknown
+ARGV_BYTES_MAX: Final = 1 * MIB
+ENV_BYTES_MAX: Final = 4 * MIB
+DURATION_S_MAX: Final = 366 * 86_400.0
