@@ -1,0 +1,19 @@
+"""Waiting for a condition in tests: poll with a deadline, never a bare sleep."""
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def wait_until(probe: Callable[[], T], timeout_s: float = 30.0, what: str = "the condition") -> T:
+    """Return the first truthy value of `probe`; fail with `what` after `timeout_s`."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        value = probe()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{what} did not come true within {timeout_s:g} s; last value: {value!r}")
+        time.sleep(0.02)
