@@ -1,0 +1,121 @@
+"""Where one installation keeps its data, and where its socket lies. Read by every part but the client's hot path.
+
+Works without HOME and for a uid that has no account (B33). Everything made here is for its owner alone.
+"""
+
+import hashlib
+import os
+import stat
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from headway.model.errors import UsageError
+from headway.wire.batch import TaskKey
+
+SOCKET_PATH_BYTES_MAX = 107  # sockaddr_un
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """The files of one home; `docs/concepts/protocol.md` says who writes which."""
+
+    home: Path
+
+    @property
+    def db(self) -> Path:
+        return self.home / "headway.db"
+
+    @property
+    def logs(self) -> Path:
+        return self.home / "logs"
+
+    @property
+    def spool(self) -> Path:
+        return self.home / "spool"
+
+    @property
+    def env(self) -> Path:
+        return self.home / "env"
+
+    @property
+    def output(self) -> Path:
+        return self.home / "output"
+
+    @property
+    def server_json(self) -> Path:
+        return self.home / "server.json"
+
+    @property
+    def server_lock(self) -> Path:
+        return self.home / "server.lock"
+
+    @property
+    def server_log(self) -> Path:
+        return self.home / "server.log"
+
+    @property
+    def browser_token(self) -> Path:
+        return self.home / "browser-token"
+
+    def task_dir(self, key: TaskKey) -> Path:
+        return self.spool / str(key)
+
+
+def _user_folder(variable: str, below_home: str) -> Path:
+    """An XDG folder; without a usable HOME, a private one below the system's temporary folder."""
+    value = os.environ.get(variable, "")
+    if value and os.path.isabs(value):
+        return Path(value)
+    base = os.path.expanduser("~")
+    if not os.path.isabs(base) or base == "/":
+        return private_folder(Path(tempfile.gettempdir()) / f"headway-home-{os.getuid()}") / below_home
+    return Path(base) / below_home
+
+
+def home() -> Path:
+    """HEADWAY_HOME, else the XDG data folder. Made with mode 0700 when it is not there."""
+    value = os.environ.get("HEADWAY_HOME", "")
+    path = Path(value).expanduser().absolute() if value else _user_folder("XDG_DATA_HOME", ".local/share") / "headway"
+    try:
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise UsageError(
+            f"the folder for Headway's data, {path}, cannot be made: {error.strerror}",
+            "set HEADWAY_HOME to a folder that you can write",
+        ) from None
+    return path
+
+
+def config_folder() -> Path:
+    return _user_folder("XDG_CONFIG_HOME", ".config") / "headway"
+
+
+def private_folder(path: Path) -> Path:
+    """Make `path` if need be and check that it is a real folder, ours, and closed to everybody else."""
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise UsageError(f"{path} cannot be made: {error.strerror}", "set XDG_RUNTIME_DIR to a folder of yours") from None
+    found = os.lstat(path)
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        raise UsageError(f"{path} is not a folder of yours", "remove it, or set XDG_RUNTIME_DIR to a folder of yours")
+    if found.st_mode & 0o077:
+        os.chmod(path, 0o700)
+    return path
+
+
+def socket_path(home_folder: Path) -> Path:
+    """The server's socket for this home, in a checked private folder, named by a hash of the home."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    usable = runtime and os.path.isabs(runtime) and os.path.isdir(runtime) and os.access(runtime, os.W_OK)
+    folder = Path(runtime) / "headway" if usable else Path(tempfile.gettempdir()) / f"headway-{os.getuid()}"
+    name = hashlib.sha256(os.fsencode(os.path.realpath(home_folder))).hexdigest()[:16] + ".sock"
+    if usable and len(os.fsencode(folder / name)) > SOCKET_PATH_BYTES_MAX:
+        folder = Path("/tmp") / f"headway-{os.getuid()}"  # noqa: S108  (checked below: ours and 0700)
+    path = private_folder(folder) / name
+    if len(os.fsencode(path)) > SOCKET_PATH_BYTES_MAX:
+        raise UsageError(f"the socket path {path} is too long", "set XDG_RUNTIME_DIR to a shorter folder")
+    return path

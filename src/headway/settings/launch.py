@@ -1,0 +1,35 @@
+"""How Headway starts its own processes: the agent and the server.
+
+The agent runs isolated (`-I -S`): nothing in the user's environment, such as PYTHONPATH or a broken
+site-packages, can keep it from starting. The server needs its dependencies and so runs with them.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parent.parent  # …/headway
+_AGENT = "import sys; sys.path.insert(0, sys.argv.pop(1)); from headway.agent.main import main; main()"
+
+
+def agent_argv(verb: str, task_dir: Path, *options: str) -> list[str]:
+    """argv of `shim TASK_DIR` or `shipper TASK_DIR [--adopt]`."""
+    return [python(), "-I", "-S", "-c", _AGENT, str(PACKAGE.parent), verb, str(task_dir), *options]
+
+
+def server_argv() -> list[str]:
+    return [python(), "-m", "headway.server"]
+
+
+def server_env(home_folder: Path) -> dict[str, str]:
+    """The server's environment: this one, less what belongs to the job or shell that happens to start it."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("HEADWAY_", "PYTHON"))}
+    keep = ("HEADWAY_CONFIG",)
+    env.update({k: os.environ[k] for k in keep if k in os.environ})
+    env["HEADWAY_HOME"] = str(home_folder)
+    env["PYTHONPATH"] = str(PACKAGE.parent)
+    return env
+
+
+def python() -> str:
+    return sys.executable or "python3"

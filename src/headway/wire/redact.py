@@ -1,0 +1,114 @@
+"""Secrets: which names and values are secret, and masking them. Used before anything reaches a spool or the database.
+
+Three ways, in this order of trust: the exact values of variables judged secret (promised, from 8 characters on), values under a
+secret-looking key, and known shapes (best effort). What a program prints in a new shape cannot be known.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from headway.model.limits import SECRET_BYTES_MIN
+
+MASK = "********"
+
+# A name is secret when one of its words is: API_KEY, db.password, githubToken; not "tokenizer" or "keyboard".
+_SECRET_WORDS = frozenset(
+    "password passwd passphrase pwd secret secrets token tokens apikey credential credentials cookie "
+    "authorization auth sas bearer jwt".split()
+)
+_SECRET_PAIRS = frozenset(
+    "api_key access_key private_key secret_key account_key ssh_key encryption_key signing_key auth_key "
+    "connection_string client_secret session_id sas_token webhook_url".split()
+)
+_NOT_SECRET = frozenset("max_tokens num_tokens token_count tokens_per_second n_tokens total_tokens pad_token eos_token "
+                        "bos_token unk_token sep_token cls_token mask_token auth_method ssh_auth_sock".split())  # fmt: skip
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+
+# Known shapes. Each has literals that must occur for the pattern to be tried at all: see agent/mask.py.
+SHAPES: tuple[tuple[str, tuple[bytes, ...], bytes], ...] = (
+    ("aws key id", (b"AKIA", b"ASIA"), rb"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"),
+    ("github token", (b"ghp_", b"gho_", b"ghu_", b"ghs_", b"ghr_"), rb"\bgh[pousr]_[A-Za-z0-9]{36,255}\b"),
+    ("github token", (b"github_pat_",), rb"\bgithub_pat_[A-Za-z0-9_]{22,255}\b"),
+    ("gitlab token", (b"glpat-",), rb"\bglpat-[A-Za-z0-9_-]{20,64}"),
+    ("hugging face token", (b"hf_",), rb"\bhf_[A-Za-z0-9]{30,64}\b"),
+    ("openai key", (b"sk-",), rb"\bsk-[A-Za-z0-9_-]{20,200}"),
+    ("slack token", (b"xox",), rb"\bxox[abprs]-[A-Za-z0-9-]{10,200}"),
+    ("pypi token", (b"pypi-",), rb"\bpypi-[A-Za-z0-9_-]{50,255}"),
+    ("json web token", (b"eyJ",), rb"\beyJ[A-Za-z0-9_-]{8,2000}\.[A-Za-z0-9_-]{8,4000}\.[A-Za-z0-9_-]{8,1000}"),
+    ("azure signature", (b"sig=",), rb"(?<=sig=)[A-Za-z0-9%+/=]{32,128}"),
+    ("azure key", (b"AccountKey=",), rb"(?<=AccountKey=)[A-Za-z0-9+/=]{40,128}"),
+    ("password in an address", (b"://",), rb"(?<=://)[^\s/:@]{1,128}:[^\s/@]{1,256}(?=@)"),
+    ("bearer token", (b"earer ",), rb"(?<=earer )[A-Za-z0-9._~+/=-]{16,4096}"),
+    ("private key", (b"-----BEGIN ",), rb"-----BEGIN [A-Z ]{0,32}PRIVATE KEY-----[\s\S]{0,8192}?-----END [A-Z ]{0,32}PRIVATE KEY-----"),
+)  # fmt: skip
+_TEXT_SHAPES = [(tuple(lit.decode() for lit in lits), re.compile(shape.decode())) for _, lits, shape in SHAPES]
+
+
+def is_secret_name(name: str, extra: Iterable[str] = ()) -> bool:
+    """Whether a variable or key of this name holds a secret."""
+    if name in extra:
+        return True
+    words = [w.lower() for w in _WORD.findall(name)]
+    joined = "_".join(words)
+    if joined in _NOT_SECRET:
+        return False
+    pairs = {f"{a}_{b}" for a, b in zip(words, words[1:], strict=False)}
+    return bool(_SECRET_WORDS.intersection(words) or _SECRET_PAIRS & pairs)
+
+
+def secret_values(env: Mapping[str, str], extra: Iterable[str] = ()) -> list[str]:
+    """The values to mask wherever they appear, longest first so that one that contains another goes first."""
+    names = frozenset(extra)
+    found = {v for k, v in env.items() if len(v.encode(errors="replace")) >= SECRET_BYTES_MIN and is_secret_name(k, names)}
+    return sorted(found, key=len, reverse=True)
+
+
+def mask_text(text: str, values: Iterable[str] = ()) -> str:
+    """Mask exact values and known shapes inside a text."""
+    for value in values:
+        if value in text:
+            text = text.replace(value, MASK)
+    for literals, shape in _TEXT_SHAPES:
+        if any(literal in text for literal in literals):
+            text = shape.sub(MASK, text)
+    return text
+
+
+def mask_value(key: str, value: Any, values: Iterable[str] = (), extra: Iterable[str] = ()) -> Any:
+    """A value under a key: all of it when the key is secret-looking, else what is secret inside."""
+    if isinstance(value, str | int | float) and not isinstance(value, bool) and is_secret_name(key, extra):
+        return MASK if str(value) else value
+    return mask_data(value, values, extra)
+
+
+def mask_data(data: Any, values: Iterable[str] = (), extra: Iterable[str] = ()) -> Any:
+    """Plain JSON data with its secrets masked; the input is not changed."""
+    if isinstance(data, str):
+        return mask_text(data, values)
+    if isinstance(data, dict):
+        return {mask_text(k, values) if isinstance(k, str) else k: mask_value(str(k), v, values, extra) for k, v in data.items()}
+    if isinstance(data, list | tuple):
+        return [mask_data(item, values, extra) for item in data]
+    return data
+
+
+_FLAG = re.compile(r"(--?[A-Za-z][\w.-]*)=(.+)\Z", re.DOTALL)
+
+
+def mask_argv(argv: list[str], values: Iterable[str] = (), extra: Iterable[str] = ()) -> list[str]:
+    """A command line: `--api-key X`, `--api-key=X`, `TOKEN=x`, exact values and shapes."""
+    values, masked, after_secret = list(values), [], False
+    for word in argv:
+        flag = _FLAG.match(word)
+        name, _, assigned = word.partition("=")
+        if after_secret and not word.startswith("-"):
+            masked.append(MASK)
+        elif flag and is_secret_name(flag[1], extra):
+            masked.append(f"{flag[1]}={MASK}")
+        elif assigned and name.isidentifier() and is_secret_name(name, extra):
+            masked.append(f"{name}={MASK}")
+        else:
+            masked.append(mask_text(word, values))
+        after_secret = word.startswith("-") and "=" not in word and is_secret_name(word.lstrip("-"), extra)
+    return masked
