@@ -21,11 +21,15 @@ def server_argv() -> list[str]:
     return [python(), "-m", "headway.server"]
 
 
+# What the environment of a job's process says about that job; `docs/concepts/protocol.md`.
+_JOB_VARIABLES = frozenset(
+    f"HEADWAY_{name}" for name in ("JOB", "UUID", "ATTEMPT", "TASK", "SPOOL", "OUTPUT_DIR", "PACKAGE")
+)
+
+
 def server_env(home_folder: Path) -> dict[str, str]:
     """The server's environment: this one, less what belongs to the job or shell that happens to start it."""
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("HEADWAY_", "PYTHON"))}
-    keep = ("HEADWAY_CONFIG",)
-    env.update({k: os.environ[k] for k in keep if k in os.environ})
+    env = {k: v for k, v in os.environ.items() if k not in _JOB_VARIABLES and not k.startswith("PYTHON")}
     env["HEADWAY_HOME"] = str(home_folder)
     env["PYTHONPATH"] = str(PACKAGE.parent)
     return env
