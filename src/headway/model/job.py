@@ -81,6 +81,7 @@ class Process:
     started_ns: int | None = None
     ended_ns: int | None = None
     reason: str | None = None  # why we ended it: "rank 2 failed", "stop", "walltime"
+    exception: dict[str, Any] | None = None  # the first uncaught exception it told of
 
 
 @dataclass(slots=True)
@@ -89,6 +90,7 @@ class Task:
     node: str | None
     state: str  # "starting" | "running" | "ended" | "lost"
     heard_ns: int | None = None
+    result: dict[str, Any] | None = None  # the `task_ended` fact, once it has come
     processes: list[Process] = field(default_factory=list)
 
 
@@ -98,6 +100,7 @@ class Attempt:
     state: State
     key: str  # the engine's idempotency key
     engine_id: str | None = None
+    engine_word: str | None = None  # the engine's own word for the state
     cause: dict[str, Any] | None = None
     exit_code: int | None = None
     signal: int | None = None
