@@ -1,0 +1,101 @@
+"""Drives `hw` as a person or a script does: a real command, a real server, a home of its own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.waiting import wait_until
+
+HW = [sys.executable, "-m", "headway.views.cli.main"]
+PYTHON = sys.executable
+
+
+class Hw:
+    """`hw` in one home. `hw("run", "true")` returns the completed process; `hw.json("q", id)` the parsed answer."""
+
+    def __init__(self, home: Path, cwd: Path) -> None:
+        self.home, self.cwd = home, cwd
+        self.env = dict(os.environ) | {"HEADWAY_HOME": str(home), "NO_COLOR": "1"}
+
+    def __call__(
+        self, *words: str, timeout_s: float = 60.0, env: dict[str, str] | None = None
+    ) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
+            [*HW, *words], cwd=self.cwd, env=self.env | (env or {}), capture_output=True, timeout=timeout_s,
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+
+    def start(self, *words: str, env: dict[str, str] | None = None) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [*HW, *words], cwd=self.cwd, env=self.env | (env or {}), stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+
+    def json(self, *words: str) -> Any:
+        done = self(*words, "--json")
+        assert done.returncode == 0, (words, done.returncode, done.stderr.decode())
+        return json.loads(done.stdout)
+
+    def submit(self, *words: str, env: dict[str, str] | None = None) -> str:
+        done = self("submit", "--json", *words, env=env)
+        assert done.returncode == 0, done.stderr.decode()
+        return str(json.loads(done.stdout)["id"])
+
+    def script(self, text: str, name: str = "train.py") -> str:
+        (self.cwd / name).write_text(text)
+        return name
+
+    def wait_state(self, job: str, *states: str, timeout_s: float = 60.0) -> Any:
+        def look() -> Any:
+            found = self.json("q", job)
+            return found if found["state"] in states else None
+
+        return wait_until(look, timeout_s, f"{job} in state {states}")
+
+    def wait_ended(self, job: str, timeout_s: float = 60.0) -> Any:
+        return self.wait_state(job, "succeeded", "failed", "stopped", timeout_s=timeout_s)
+
+    def points(self, job: str, name: str, rank: int = 0) -> list[float]:
+        """All values of one metric of one rank, in stored order."""
+        rows = self.json("metrics", job, "-m", name)[job].get(name, [])
+        return [v for row in rows if row["rank"] == rank for v in row["value"]]
+
+    def server_pid(self) -> int:
+        return int(json.loads((self.home / "server.json").read_text())["pid"])
+
+    def kill_server(self) -> None:
+        pid = self.server_pid()
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: not alive(pid), what="the server's death")
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def agents(home: Path, verb: str) -> list[int]:
+    """Pids of the shims or shippers of one home. A forked shipper shares the shim's argv, so it is told by its parent."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            parent_words = Path(f"/proc/{parent}/cmdline").read_bytes().split(b"\0") if parent > 1 else []
+        except OSError:
+            continue
+        if not any(str(home).encode() in w for w in words) or not any(b"headway.agent.main" in w for w in words):
+            continue
+        forked = words == parent_words
+        kind = "shipper" if b"shipper" in words or forked else "shim"
+        if kind == verb:
+            found.append(int(entry.name))
+    return found
