@@ -1,0 +1,181 @@
+"""What lies in a task's folder: the names of its streams, and `task.json`.
+
+Called by client, shim, shipper and the local engine. `docs/concepts/protocol.md` is the table this follows.
+"""
+
+import json
+import os
+import stat
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from headway.model.errors import DamagedError, VersionError
+from headway.model.limits import GRACE_S, MIB, SPOOL_BYTES_MAX, STREAM_NAME_CHARS_MAX
+from headway.model.record import FORMAT_VERSION, INDEX, RAW, RECORDS
+from headway.spool.files import OS_FILES, Files, replace_file
+from headway.wire.batch import TaskKey
+
+TASK_JSON = "task.json"
+TASK_JSON_BYTES_MAX = 8 * MIB
+_RAND_CHARS = 6
+_HEX = frozenset("0123456789abcdef")
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """One stream of a task, as its name tells it. Parts that a role does not have are None."""
+
+    name: str
+    role: str  # "stdout" | "stderr" | "agent" | "shim" | "shipper" | "facts" | "metrics"
+    kind: str  # RAW | RECORDS | INDEX
+    rank: int | None = None
+    pid: int | None = None
+    rand: str | None = None
+    segment: int | None = None
+
+
+def output_name(role: str, rank: int) -> str:
+    """`stdout-0`, `stderr-3`."""
+    return f"{role}-{rank}"
+
+
+def index_name(output: str) -> str:
+    return f"{output}.index"
+
+
+def facts_name(rank: int, pid: int, rand: str) -> str:
+    return f"facts-{rank}-{pid}-{rand}"
+
+
+def metrics_name(rank: int, pid: int, rand: str, segment: int) -> str:
+    return f"metrics-{rank}-{pid}-{rand}.{segment}"
+
+
+def shipper_name(pid: int, rand: str) -> str:
+    return f"shipper-{pid}-{rand}"
+
+
+def new_rand() -> str:
+    """Keeps apart two processes that had the same pid, or one that opens a second stream."""
+    return os.urandom(_RAND_CHARS // 2).hex()
+
+
+def parse_stream(name: str) -> Stream | None:
+    """What a file name says; None for a file that is no stream (`task.json`, a lock, a draft, something foreign)."""
+    if len(name) > STREAM_NAME_CHARS_MAX:
+        return None
+    head, _, tail = name.partition(".")
+    role, *rest = head.split("-")
+    if name in ("agent", "shim"):
+        return Stream(name, name, RAW if name == "agent" else RECORDS)
+    if role in ("stdout", "stderr") and len(rest) == 1 and tail in ("", "index") and _number(rest[0]) is not None:
+        if tail == "" and name != head:
+            return None
+        return Stream(name, role, INDEX if tail else RAW, rank=_number(rest[0]))
+    if role == "shipper" and len(rest) == 2 and name == head and _number(rest[0]) is not None and _is_rand(rest[1]):
+        return Stream(name, role, RECORDS, pid=_number(rest[0]), rand=rest[1])
+    return _parse_client_stream(name, role, rest, tail)
+
+
+def _parse_client_stream(name: str, role: str, rest: list[str], tail: str) -> Stream | None:
+    if role not in ("facts", "metrics") or len(rest) != 3:
+        return None
+    rank, pid, segment = _number(rest[0]), _number(rest[1]), _number(tail)
+    if rank is None or pid is None or not _is_rand(rest[2]):
+        return None
+    if (role == "facts") != ("." not in name) or (role == "metrics" and segment is None):
+        return None
+    return Stream(name, role, RECORDS, rank, pid, rest[2], segment)
+
+
+def _number(text: str) -> int | None:
+    """A plain decimal number, written as we write it: no sign, no leading zero."""
+    if not (text.isascii() and text.isdigit() and len(text) <= 12) or (len(text) > 1 and text[0] == "0"):
+        return None
+    return int(text)
+
+
+def _is_rand(text: str) -> bool:
+    return len(text) == _RAND_CHARS and _HEX.issuperset(text)
+
+
+def list_streams(task_dir: str | os.PathLike[str], files: Files = OS_FILES) -> list[Stream]:
+    """Every stream in a task's folder: roles in alphabetical order, segments of one process in order of writing."""
+    found = [s for s in map(parse_stream, files.listdir(task_dir)) if s is not None]
+    return sorted(found, key=lambda s: (s.role, s.rank or 0, s.pid or 0, s.rand or "", s.segment or 0, s.name))
+
+
+@dataclass(slots=True)
+class TaskFile:
+    """`task.json`: what a task is, and what to run. Written once by the engine, or by the client of an attached job."""
+
+    uuid: str
+    attempt: int
+    task: str
+    home: str
+    socket: str = ""
+    id: str = ""  # of the job, for people; an attached job gets it when it is registered
+    node: str = ""
+    token: str = field(default="", repr=False)  # a secret: never in a log line or a traceback
+    argv: list[str] = field(default_factory=list)
+    cwd: str = "/"
+    umask: int = 0o022
+    rlimits: dict[str, list[int]] = field(default_factory=dict)
+    processes: int = 1
+    first_rank: int = 0
+    world_size: int = 1
+    gpus: list[int] | None = None
+    output_dir: str = ""
+    grace_s: float = GRACE_S
+    max_duration_s: float | None = None
+    spool_bytes_max: int = SPOOL_BYTES_MAX
+    secret_names: list[str] = field(default_factory=list)
+    attached: bool = False
+    # Only for attached jobs: {name, experiment, tags, user, started_ns, pid, start, boot_id}. pid and start are those
+    # of the process that came first; the others are named by their `facts-…` streams and the OPEN frames in them.
+    attach: dict[str, Any] | None = None
+    version: int = FORMAT_VERSION
+
+    @property
+    def key(self) -> TaskKey:
+        return TaskKey(self.uuid, self.attempt, self.task)
+
+    def save(self, task_dir: str | os.PathLike[str], files: Files = OS_FILES) -> None:
+        text = json.dumps(asdict(self), ensure_ascii=True, separators=(",", ":"))
+        replace_file(files, os.path.join(task_dir, TASK_JSON), text.encode())
+
+    @classmethod
+    def load(cls, task_dir: str | os.PathLike[str], files: Files = OS_FILES) -> "TaskFile":
+        """Raises OSError, DamagedError, or VersionError when a newer Headway wrote it (P12)."""
+        path = os.path.join(task_dir, TASK_JSON)
+        return cls.parse(_read_plain(files, path), path)
+
+    @classmethod
+    def parse(cls, data: bytes, path: str = TASK_JSON) -> "TaskFile":
+        try:
+            values = json.loads(data)
+            version = values["version"]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise DamagedError(f"{path} is not a task file") from None
+        if not isinstance(version, int) or version > FORMAT_VERSION:
+            raise VersionError(f"{path} has version {version!r}, this Headway reads up to {FORMAT_VERSION}")
+        known = {f.name for f in fields(cls)}
+        try:
+            return cls(**{k: v for k, v in values.items() if k in known})
+        except TypeError as error:
+            raise DamagedError(f"{path} is not a task file: {error}") from None
+
+
+def _read_plain(files: Files, path: str) -> bytes:
+    """A small regular file, read whole. A FIFO or a link put in its place is refused, not followed (B30)."""
+    fd = files.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        status = files.fstat(fd)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > TASK_JSON_BYTES_MAX:
+            raise DamagedError(f"{path} is not a plain file of at most {TASK_JSON_BYTES_MAX} bytes")
+        parts = []
+        while part := files.read(fd, 1 << 20):
+            parts.append(part)
+        return b"".join(parts)
+    finally:
+        files.close(fd)
