@@ -88,3 +88,18 @@ SILENT_AFTER_S: Final = 30.0  # an agent not heard of for this long is unknown
 ARGV_BYTES_MAX: Final = 1 * MIB
 ENV_BYTES_MAX: Final = 4 * MIB
 DURATION_S_MAX: Final = 366 * 86_400.0
+
+# -- settings files ---------------------------------------------------------------------------------
+SETTINGS_BYTES_MAX: Final = 256 * KIB  # one file
+SETTINGS_DEPTH_MAX: Final = 16
+SETTINGS_ALIASES_MAX: Final = 100
+SETTINGS_VALUES_MAX: Final = 10_000  # once aliases are followed: an alias bomb ends here
+
+# -- views ------------------------------------------------------------------------------------------
+DISPLAY_LINE_CHARS_MAX: Final = 4096  # a longer line is cut when shown; its bytes are all stored
+DISPLAY_CELL_CHARS_MAX: Final = 60  # one cell of a table
+DISPLAY_METRICS_MAX: Final = 8  # metrics in a summary or a list; `hw metrics` shows all
+QUERY_TAIL_LINES: Final = 100  # last lines of rank 0 in `hw q`
+VIEW_TIMEOUT_S: Final = 60.0  # one request of a view, beyond the time that it asks the server to wait
+VIEW_RETRY_MAX_S: Final = 5.0  # longest pause between two tries to find a lost server
+DOCTOR_CHECK_S: Final = 10.0  # the database check of `hw doctor` ends here

@@ -1,0 +1,191 @@
+"""The layers of settings and where each value came from (capability 50). Called by every command and by the server.
+
+    built-in < user file < project file < private file < environment < command line
+
+The user file is `config.yaml` and the private file `private.yaml`, both in `$XDG_CONFIG_HOME/headway`; the project file
+is the nearest `headway.yaml` from the working folder upwards, or the file that HEADWAY_CONFIG names. Only the private
+file may hold `secrets`, a mapping of names to values, and it must be closed to others.
+"""
+
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from headway.model.errors import UsageError
+from headway.settings import home
+from headway.settings.nearest import did_you_mean, nearest
+from headway.settings.schema import SETTINGS
+
+USER_FILE: Final = "config.yaml"
+PRIVATE_FILE: Final = "private.yaml"
+PROJECT_FILE: Final = "headway.yaml"
+BUILT_IN: Final = "built-in"
+COMMAND_LINE: Final = "command line"
+SECRETS: Final = "secrets"
+MASK: Final = "********"
+
+# Variables of ours that are not settings; `docs/concepts/protocol.md` says what they hold.
+RESERVED_VARIABLES: Final = frozenset(
+    "HEADWAY_" + name for name in "HOME CONFIG JOB UUID ATTEMPT TASK SPOOL OUTPUT_DIR".split()
+)
+_TYPO_CUTOFF: Final = 0.8  # a variable this close to one of ours is a misspelling; others are somebody else's
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    value: Any
+    origin: str  # "built-in", "FILE, line N", a variable's name, or "command line"
+
+
+class Settings:
+    """All settings with their origins, and the secrets of the private file."""
+
+    def __init__(self, values: dict[str, Value], secrets: dict[str, str]) -> None:
+        self._values = values
+        self._secrets = secrets
+
+    def get(self, name: str) -> Any:
+        return self._values[name].value
+
+    def origin(self, name: str) -> str:
+        return self._values[name].origin
+
+    def secrets(self) -> dict[str, str]:
+        """Variables for the environment of jobs; their values are masked wherever they appear (capability 52)."""
+        return dict(self._secrets)
+
+    def rows(self) -> Iterator[tuple[str, Any, str]]:
+        """`(name, value, origin)` for `hw config`; secrets by name alone."""
+        for name, found in self._values.items():
+            yield name, found.value, found.origin
+        for name in self._secrets:
+            yield f"{SECRETS}.{name}", MASK, PRIVATE_FILE
+
+
+def load(cwd: Path | None, overrides: Mapping[str, Any] | None = None) -> Settings:
+    """Read all layers. `cwd` None: no project file (but HEADWAY_CONFIG counts). `overrides`: from the command line."""
+    values = {name: Value(setting.default_value(), BUILT_IN) for name, setting in SETTINGS.items()}
+    secrets: dict[str, str] = {}
+    folder = home.config_folder()
+    _read_file(folder / USER_FILE, values)
+    project = project_file(cwd)
+    if project is not None:
+        _read_file(project, values)
+    _read_private(folder / PRIVATE_FILE, values, secrets)
+    _read_environment(values)
+    for name, value in (overrides or {}).items():
+        setting = SETTINGS.get(name)
+        if setting is None:
+            raise UsageError(f'unknown setting "{name}"{did_you_mean(name, SETTINGS)}')
+        values[name] = Value(setting.parse(value, name), COMMAND_LINE)
+    return Settings(values, secrets)
+
+
+def project_file(cwd: Path | None) -> Path | None:
+    """The project's file: what HEADWAY_CONFIG names, else the nearest `headway.yaml` from `cwd` upwards."""
+    named = os.environ.get("HEADWAY_CONFIG", "")
+    if named:
+        path = Path(named).expanduser().absolute()
+        if not path.exists():
+            raise UsageError(f"HEADWAY_CONFIG names {path}, which does not exist", "correct or unset HEADWAY_CONFIG")
+        return path
+    if cwd is None:
+        return None
+    for folder in (cwd, *cwd.parents):
+        path = folder / PROJECT_FILE
+        if path.is_file():
+            _check_owner(path, cwd)
+            return path
+    return None
+
+
+def _check_owner(path: Path, cwd: Path) -> None:
+    """A `headway.yaml` that another user left in a shared folder above ours must not steer our jobs."""
+    owner = path.stat().st_uid
+    if owner not in (0, os.getuid(), cwd.stat().st_uid):
+        raise UsageError(
+            f"{path} belongs to another user (uid {owner}) and was not read",
+            f"if you trust it: HEADWAY_CONFIG={path}; if not: HEADWAY_CONFIG=/dev/null",
+        )
+
+
+def _read_file(path: Path, values: dict[str, Value], secrets: dict[str, str] | None = None) -> None:
+    if not _exists(path):
+        return
+    from headway.settings import yamlfile  # here: most homes have no file, and then YAML is not needed
+
+    root = yamlfile.read(path)
+    if not isinstance(root.value, dict):
+        raise UsageError(f"{path}, line {root.line}: a settings file is a mapping of names to values")
+    for name, node in root.value.items():
+        where = f"{path}, line {node.line}"
+        if name == SECRETS:
+            _take_secrets(node, where, secrets)
+        else:
+            _take(name, node, str(path), values)
+
+
+def _take(name: str, node: Any, file: str, values: dict[str, Value]) -> None:
+    """One setting of a file; a mapping under an unknown name is read as dotted names."""
+    where = f"{file}, line {node.line}"
+    setting = SETTINGS.get(name)
+    if setting is not None:
+        values[name] = Value(setting.parse(node.plain(), f"{where}: {name}"), where)
+        return
+    if isinstance(node.value, dict) and any(known.startswith(name + ".") for known in SETTINGS):
+        for key, child in node.value.items():
+            _take(f"{name}.{key}", child, file, values)
+        return
+    raise UsageError(
+        f'{where}: unknown key "{name[:80]}"{did_you_mean(name, SETTINGS)}',
+        "`hw config` lists every setting",
+    )
+
+
+def _take_secrets(node: Any, where: str, secrets: dict[str, str] | None) -> None:
+    if secrets is None:
+        raise UsageError(
+            f"{where}: secrets may stand only in {home.config_folder() / PRIVATE_FILE}",
+            "this file may be shared or committed; move them there",
+        )
+    found = node.plain()
+    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+        raise UsageError(f"{where}: secrets is a mapping of names to texts", "write numbers in quotes")
+    secrets.update(found)
+
+
+def _read_private(path: Path, values: dict[str, Value], secrets: dict[str, str]) -> None:
+    """The private file is read only when nobody else can read or change it."""
+    if not _exists(path):
+        return
+    found = os.stat(path)
+    if found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
+        raise UsageError(
+            f"{path} may be read by others (mode {stat.S_IMODE(found.st_mode):04o}, owner {found.st_uid}); it was not read",
+            f"chmod 600 {path}",
+        )
+    _read_file(path, values, secrets)
+
+
+def _read_environment(values: dict[str, Value]) -> None:
+    by_variable = {setting.variable: setting for setting in SETTINGS.values()}
+    for variable, text in os.environ.items():
+        if not variable.startswith("HEADWAY_") or variable in RESERVED_VARIABLES:
+            continue
+        setting = by_variable.get(variable)
+        if setting is not None:
+            values[setting.name] = Value(setting.parse(text, variable), variable)
+            continue
+        meant = nearest(variable.removeprefix("HEADWAY_").lower(), SETTINGS, cutoff=_TYPO_CUTOFF)
+        if meant is not None:
+            raise UsageError(f'unknown variable {variable[:80]}; did you mean "{SETTINGS[meant].variable}"?')
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError as error:  # a folder above it may not be searched
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from None

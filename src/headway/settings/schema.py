@@ -1,0 +1,220 @@
+"""Every setting: its name, type, default, meaning, and who reads it when. `docs/reference/settings.md` is made from this.
+
+Called by `layers.py`, which asks each `Setting` to check the values that files, environment and command line give.
+"""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from headway.model import limits
+from headway.model.errors import UsageError
+from headway.model.ids import check_name
+from headway.settings import quantity
+from headway.settings.nearest import did_you_mean
+
+# Who reads a setting, and when a change of it takes effect.
+SCOPES: Final = {
+    "command": "read by each `hw` command",
+    "job": "read when a job is submitted, and fixed for that job",
+    "server": "read when the server starts; after a change: `hw server stop`, the next command starts it again",
+}
+
+Check = Callable[[Any, str], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One row of the table. `check(value, field)` returns the value in its own type or raises a UsageError."""
+
+    name: str
+    type: str  # in words, for people
+    default: Any  # a value, or a function without arguments where it depends on the machine
+    doc: str
+    scope: str
+    check: Check
+    nullable: bool = False
+
+    @property
+    def variable(self) -> str:
+        """Its environment variable."""
+        return "HEADWAY_" + self.name.upper().replace(".", "_")
+
+    def default_value(self) -> Any:
+        return self.default() if callable(self.default) else self.default
+
+    def parse(self, value: Any, field: str) -> Any:
+        """`value` as a file, a variable or an option gave it; an error names `field`."""
+        if value is None or (self.nullable and value in ("", "null")):
+            if self.nullable:
+                return None
+            raise UsageError(f"{field}: has no value", f"{self.name} is {self.type}")
+        return self.check(value, field)
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except (AttributeError, OSError):  # not Linux, or a sandbox that forbids it
+        return os.cpu_count() or 1
+
+
+def _count(least: int, most: int) -> Check:
+    return lambda value, field: quantity.count(_scalar(value, field), field, least=least, most=most)
+
+
+def _duration(value: Any, field: str) -> float:
+    return quantity.duration_s(_scalar(value, field), field, allow_zero=True)
+
+
+def _size(value: Any, field: str) -> int:
+    return quantity.size_bytes(_scalar(value, field), field, least_bytes=4096)
+
+
+def _name(value: Any, field: str) -> str:
+    if not isinstance(value, str):
+        raise UsageError(f"{field}: {value!r:.60} is not a name", "write it in quotes if it is meant as one")
+    try:
+        return check_name(value)
+    except UsageError as error:
+        raise UsageError(f"{field}: {error.message}", error.hint) from None
+
+
+def _choice(*choices: str) -> Check:
+    def check(value: Any, field: str) -> str:
+        if value in choices:
+            return str(value)
+        raise UsageError(
+            f"{field}: {value!r:.60} is not one of {', '.join(choices)}{did_you_mean(str(value), choices)}",
+        )
+
+    return check
+
+
+def _names(value: Any, field: str) -> list[str]:
+    """A list of names of environment variables; on one line, separated by commas."""
+    items = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+    if not isinstance(items, list):
+        raise UsageError(f"{field}: {value!r:.60} is not a list of names", "for example: [MY_KEY, OTHER_KEY]")
+    names = [item for item in items if item != ""]
+    for item in names:
+        if not isinstance(item, str) or "=" in item or "\0" in item or len(item) > 256:
+            raise UsageError(f"{field}: {item!r:.60} is not the name of an environment variable")
+    if len(names) > limits.TAGS_MAX:
+        raise UsageError(f"{field}: {len(names)} names are too many: at most {limits.TAGS_MAX}")
+    return names
+
+
+def _scalar(value: Any, field: str) -> quantity.Given:
+    if isinstance(value, str | int | float):
+        return value
+    raise UsageError(f"{field}: a {'list' if isinstance(value, list) else 'mapping'} stands where one value should")
+
+
+_TABLE: Final = (
+    Setting("default_cluster", "a name", "here", "Where jobs run when `-c` does not say.", "job", _name),
+    Setting(
+        "experiment",
+        "a name, or null",
+        None,
+        "Experiment of a job when `-e` does not say.",
+        "job",
+        _name,
+        nullable=True,
+    ),
+    Setting(
+        "max_running",
+        "a whole number",
+        cores,
+        "Jobs that may run at the same time on this machine; further ones wait. Default: the number of cores.",
+        "server",
+        _count(1, 10_000),
+    ),
+    Setting(
+        "gpus",
+        "a whole number, or null",
+        None,
+        "GPUs of this machine. Null asks the driver (NVML).",
+        "server",
+        _count(0, 1_024),
+        nullable=True,
+    ),
+    Setting(
+        "port",
+        "a whole number",
+        0,
+        "Port of the loopback address for browsers; 0 takes any free one.",
+        "server",
+        _count(0, 65_535),
+    ),
+    Setting(
+        "idle_exit_s",
+        "a duration",
+        0.0,
+        "The server ends itself after this long without work and without viewers; "
+        "0 never. The next command starts it again.",
+        "server",
+        _duration,
+    ),
+    Setting(
+        "grace_s",
+        "a duration",
+        limits.GRACE_S,
+        "Time between the request to stop (SIGTERM) and the end (SIGKILL).",
+        "job",
+        _duration,
+    ),
+    Setting(
+        "spool_bytes_max",
+        "a size",
+        limits.SPOOL_BYTES_MAX,
+        "What one task may keep on its node before the server has it. "
+        "Beyond it the oldest output is dropped, and counted.",
+        "job",
+        _size,
+    ),
+    Setting(
+        "log_bytes_max",
+        "a size",
+        limits.LOG_BYTES_MAX,
+        "What is stored of one output stream; beyond it head and tail, with a gap that is shown.",
+        "server",
+        _size,
+    ),
+    Setting(
+        "retention_days",
+        "a whole number",
+        limits.RETENTION_DAYS,
+        "`hw gc` deletes ended jobs that are older; 0 keeps everything.",
+        "server",
+        _count(0, 36_500),
+    ),
+    Setting(
+        "secret_names",
+        "a list of names",
+        [],
+        "Further environment variables whose values are masked wherever they appear.",
+        "job",
+        _names,
+    ),
+    Setting(
+        "record_env",
+        "a list of names",
+        [],
+        "Further environment variables whose values are recorded with a job.",
+        "job",
+        _names,
+    ),
+    Setting(
+        "color",
+        "auto, always or never",
+        "auto",
+        "Colour in the terminal. `NO_COLOR` is honoured by `auto`.",
+        "command",
+        _choice("auto", "always", "never"),
+    ),
+)
+
+SETTINGS: Final[dict[str, Setting]] = {setting.name: setting for setting in _TABLE}
