@@ -1,0 +1,149 @@
+"""A task's spool folder as an engine sees it: made once, looked at, removed. Called by the local engine.
+
+The layout is `docs/concepts/protocol.md`. Files there are written by other processes, of which some were killed:
+whatever cannot be read counts as absent.
+"""
+
+import fcntl
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from headway.model.record import FACT
+from headway.wire import frame
+
+_PLAIN = frozenset({"task.json", "env.json", "shim.json", "cursor.json", "shim.lock", "shipper.lock"})
+_SCAN_BYTES_MAX = 16 * 1024 * 1024  # of one stream of facts; they are far smaller
+
+
+def load_json(path: Path) -> dict[str, Any] | None:
+    try:
+        value = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def make(folder: Path, task: Mapping[str, Any], env: Mapping[str, str]) -> bool:
+    """Make the folder with its two files in one step; False when it is already there.
+
+    It is filled under another name and renamed, so nobody ever sees half of it (F23).
+    """
+    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fresh = folder.parent / f".new-{folder.name}-{secrets.token_hex(4)}"
+    fresh.mkdir(mode=0o700)
+    try:
+        _write_private(fresh / "task.json", task)
+        _write_private(fresh / "env.json", env)
+        os.rename(fresh, folder)
+    except OSError:
+        shutil.rmtree(fresh, ignore_errors=True)
+        if folder.is_dir():
+            return False
+        raise
+    return True
+
+
+def _write_private(path: Path, value: Mapping[str, Any]) -> None:
+    # ensure_ascii keeps bytes that are not UTF-8 (as lone surrogates) through the file
+    data = json.dumps(dict(value), ensure_ascii=True, separators=(",", ":")).encode("ascii")
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(fd, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(fd)
+
+
+def lock_is_held(path: Path) -> bool:
+    """Whether a living process holds this flock. A lock that cannot be asked for counts as held: never a second agent."""
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return False
+    except OSError:
+        return True
+    finally:
+        os.close(fd)
+
+
+def has_end(folder: Path) -> bool:
+    """Whether an agent has written down that the task ended: the shim, or a shipper in its place."""
+    return any(_tells_end(path) for path in [folder / "shim", *folder.glob("shipper-*")])
+
+
+def _tells_end(path: Path) -> bool:
+    data = _read(path)
+    scan = frame.scan(data, final=True)
+    for kind, payload in frame.frames(data[: scan.end], scan.damaged):
+        if kind != FACT:
+            continue
+        try:
+            fact = frame.decode_json(payload)
+        except (ValueError, RecursionError):
+            continue  # damage inside a frame costs that frame only (P11)
+        if fact.get("type") == "task_ended":
+            return True
+    return False
+
+
+def _read(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(_SCAN_BYTES_MAX)
+    except OSError:
+        return b""
+
+
+def unsent(folder: Path) -> list[str]:
+    """Streams with bytes that no server has acknowledged. The agent's own log does not count: it grows by sending."""
+    cursor = load_json(folder / "cursor.json") or {}
+    names = []
+    for name, size in _stream_sizes(folder).items():
+        sent = cursor.get(name, 0)
+        if size > (sent if isinstance(sent, int) else 0):
+            names.append(name)
+    return sorted(names)
+
+
+def _stream_sizes(folder: Path) -> dict[str, int]:
+    sizes: dict[str, int] = {}
+    try:
+        entries = list(os.scandir(folder))
+    except OSError:
+        return sizes
+    for entry in entries:
+        if entry.name in _PLAIN or entry.name == "agent" or not entry.name[0].isalpha() or entry.name.endswith(".tmp"):
+            continue
+        if not entry.is_file(follow_symlinks=False):
+            continue
+        if entry.name == "shim":  # allocated ahead: its size says nothing
+            sizes["shim"] = frame.scan(_read(folder / "shim"), final=True).end
+        else:
+            sizes[entry.name] = entry.stat(follow_symlinks=False).st_size
+    return sizes
+
+
+def remove(folder: Path) -> None:
+    """Out of sight in one step, then gone: a killed server leaves no half folder under the task's name."""
+    aside = folder.parent / f".old-{folder.name}-{secrets.token_hex(4)}"
+    try:
+        os.rename(folder, aside)
+    except FileNotFoundError:
+        return
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def sweep(spool: Path) -> None:
+    """Remove what a killed server left half made or half removed."""
+    for pattern in (".new-*", ".old-*"):
+        for path in spool.glob(pattern):
+            shutil.rmtree(path, ignore_errors=True)

@@ -1,0 +1,295 @@
+"""The local engine: tasks as processes of this machine, each under a shim that outlives the server.
+
+A task is its spool folder. `submit` makes the folder in one step and starts the shim; the shim writes `shim.json`
+once and refuses to start where one lies, so whatever is killed and repeated in between, a key is started once (F23).
+Called by `server/control.py`, from threads.
+"""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from headway.engines import folder as folders
+from headway.engines import process, slots
+from headway.engines.protocol import EngineId, Given, Node, Observation, Plan, PlannedTask, Waiting
+from headway.model.errors import RefusedError, UnreachableError, UsageError
+from headway.model.job import Job
+from headway.model.limits import PROCESSES_MAX
+from headway.settings.home import Paths, socket_path
+from headway.settings.launch import agent_argv
+from headway.wire.batch import TaskKey
+
+TASK = "worker-0"
+START_TIMEOUT_S = 10.0  # a shim that has not said that it runs by then never will
+_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}-[0-9]{1,9}-[a-z][a-z0-9-]{0,40}\Z")
+_KEEP_ENV = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "TMPDIR", "USER", "XDG_RUNTIME_DIR")
+
+Argv = Callable[..., list[str]]  # settings.launch.agent_argv, or a test's own shim
+
+
+class LocalEngine:
+    name = "local"
+    queues = False
+
+    def __init__(
+        self,
+        cluster: str,
+        paths: Paths,
+        get: Callable[[str], Any],
+        *,
+        argv: Argv = agent_argv,
+        gpus: slots.GpuCount | None = None,
+    ) -> None:
+        self.cluster, self.paths, self._argv = cluster, paths, argv
+        self._get = get
+        self._gpus = gpus or slots.GpuCount(get("gpus"))
+        self._lock = threading.Lock()
+        self._children: dict[str, subprocess.Popen[bytes]] = {}  # shims, until they are reaped
+        self._salvagers: list[subprocess.Popen[bytes]] = []
+        self._held: dict[str, tuple[int, ...]] = {}  # GPUs of tasks that may still run
+        self._seen_s: dict[str, float] = {}  # first sight of a folder whose shim has not spoken
+        folders.sweep(paths.spool)
+
+    # -- planning -------------------------------------------------------------------------------------
+
+    def capacity(self) -> list[Node]:
+        count, source = self._gpus.get()
+        return [Node(socket.gethostname(), slots.cpu_count(), slots.memory_bytes(), count, source)]
+
+    def plan(self, job: Job, attempt: int = 1) -> Plan:
+        spec, node = job.spec, self.capacity()[0]
+        if not 1 <= spec.processes <= PROCESSES_MAX:
+            raise UsageError(f"-n {spec.processes}: a job has 1 to {PROCESSES_MAX} processes here")
+        gpus = spec.processes if node.gpus else 0
+        _check_fits("GPUs", gpus, node.gpus, f"use -n {node.gpus} or fewer")
+        _check_fits("CPUs", spec.cpus, node.cpus, "ask for fewer")
+        _check_fits("bytes of memory", spec.memory_bytes, node.memory_bytes, "ask for less")
+        task = PlannedTask(TASK, tuple(spec.command), spec.cwd, spec.processes, 0, gpus, node.name)
+        return Plan(
+            engine=self.name,
+            cluster=self.cluster,
+            job=job.id,
+            uuid=job.uuid,
+            attempt=attempt,
+            tasks=(task,),
+            world_size=spec.processes,
+            cpus=spec.cpus,
+            memory_bytes=spec.memory_bytes,
+            max_duration_s=spec.max_duration_s,
+            grace_s=spec.grace_s,
+            umask=spec.umask,
+            rlimits=spec.rlimits,
+        )
+
+    # -- starting -------------------------------------------------------------------------------------
+
+    def submit(self, plan: Plan, key: str, given: Given) -> EngineId:
+        task = plan.tasks[0]
+        name = str(plan.task_key(task.name))
+        if not name.startswith(f"{key}-"):
+            raise UsageError(f"the key {key!r} is not this attempt's")
+        folder = self._folder(name)
+        try:
+            with self._lock:
+                if not self._is_made(folder):
+                    self._make(folder, plan, task, given)
+                if not (folder / "shim.json").exists() and not self._is_starting(name):
+                    self._children[name] = self._spawn("shim", folder)
+                    self._seen_s[name] = time.monotonic()
+        except OSError as error:
+            raise UnreachableError(f"the task could not be started: {error}", "it is tried again") from error
+        return EngineId(name)
+
+    def _is_made(self, folder: Path) -> bool:
+        if folders.load_json(folder / "task.json") is not None:
+            return True
+        if folder.is_dir() and not (folder / "shim.json").exists():
+            folders.remove(folder)  # a power cut took its files before anything was started
+        return folder.is_dir()
+
+    def _make(self, folder: Path, plan: Plan, task: PlannedTask, given: Given) -> None:
+        if not os.path.isdir(task.cwd):
+            raise RefusedError(f"the folder {task.cwd} does not exist", "make it, or submit from another one")
+        gpus = slots.pick(self._gpus.get()[0], self._taken(), task.gpus)
+        if gpus is None:
+            raise UnreachableError(f"no {task.gpus} GPUs are free yet", "it is tried again")
+        output = self.paths.output / plan.job
+        output.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folders.make(folder, self._task_file(plan, task, given, gpus if task.gpus else None, output), given.env)
+        self._held[folder.name] = tuple(gpus)
+
+    def _task_file(
+        self, plan: Plan, task: PlannedTask, given: Given, gpus: list[int] | None, output: Path
+    ) -> dict[str, Any]:
+        """`task.json`, as `docs/concepts/protocol.md` has it."""
+        return {
+            "version": 1,
+            "uuid": plan.uuid,
+            "id": plan.job,
+            "attempt": plan.attempt,
+            "task": task.name,
+            "node": task.node,
+            "home": str(self.paths.home),
+            "socket": str(socket_path(self.paths.home)),
+            "token": given.tokens[task.name],
+            "argv": list(task.argv),
+            "cwd": task.cwd,
+            "umask": plan.umask,
+            "rlimits": {name: list(pair) for name, pair in plan.rlimits.items()},
+            "processes": task.processes,
+            "first_rank": task.first_rank,
+            "world_size": plan.world_size,
+            "gpus": gpus,
+            "output_dir": str(output),
+            "grace_s": plan.grace_s,
+            "max_duration_s": plan.max_duration_s,
+            "spool_bytes_max": self._get("spool_bytes_max"),
+            "secret_names": list(self._get("secret_names") or []),
+            "attached": False,
+        }
+
+    def _spawn(self, verb: str, folder: Path, *options: str) -> subprocess.Popen[bytes]:
+        """A detached agent: its own session, nothing of the server's descriptors, environment or folder."""
+        env = {name: os.environ[name] for name in _KEEP_ENV if name in os.environ}
+        env["HEADWAY_HOME"] = str(self.paths.home)
+        log = os.open(folder / "agent", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            return subprocess.Popen(  # noqa: S603  (our own interpreter and module)
+                self._argv(verb, folder, *options),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=log,  # what kills an agent early is told in its own log
+                cwd="/",
+                env=env,
+                start_new_session=True,
+                close_fds=True,
+            )
+        finally:
+            os.close(log)
+
+    def find(self, key: str) -> EngineId | None:
+        name = f"{key}-{TASK}"
+        return EngineId(name) if self._is_made(self._folder(name)) else None
+
+    # -- looking --------------------------------------------------------------------------------------
+
+    def observe(self, ids: Sequence[EngineId]) -> dict[EngineId, Observation]:
+        self._reap()
+        return {engine_id: self._look(engine_id) for engine_id in ids}
+
+    def _look(self, name: str) -> Observation:
+        folder = self._folder(name)
+        task = folders.load_json(folder / "task.json")
+        if task is None and not (folder / "shim.json").exists():
+            return Observation("gone", "no spool", {"started": None})
+        if task is not None and name not in self._held and isinstance(task.get("gpus"), list):
+            self._held[name] = tuple(task["gpus"])
+        attached = bool(task and task.get("attached"))
+        if not attached and not (folder / "shim.json").exists():
+            return self._before_start(name)
+        shim = None if attached else process.Identity.load(folders.load_json(folder / "shim.json"))
+        if shim is not None and process.is_alive(shim):
+            return Observation("running", "shim alive", {"started": True})
+        return self._without_shim(folder)
+
+    def _before_start(self, name: str) -> Observation:
+        """The folder is there and the shim has not spoken. Its lock is not tried: that could get in its way."""
+        if self._is_starting(name):
+            return Observation("starting", "starting", {"started": None})
+        child = self._children.get(name)
+        code = None if child is None else child.returncode
+        why = "the agent did not start" if code is None else f"the agent ended with {code} before it had started"
+        return Observation("gone", why, {"started": False})
+
+    def _is_starting(self, name: str) -> bool:
+        child = self._children.get(name)
+        if child is not None:
+            return child.poll() is None
+        first = self._seen_s.setdefault(name, time.monotonic())
+        return time.monotonic() - first < START_TIMEOUT_S
+
+    def _without_shim(self, folder: Path) -> Observation:
+        ended = folders.has_end(folder)
+        if folders.lock_is_held(folder / "shipper.lock"):
+            word = "ended, still sending" if ended else "shipper alive"
+            return Observation("ended" if ended else "running", word, {"started": True})
+        left = folders.unsent(folder)
+        if ended and not left:
+            self._held.pop(folder.name, None)
+            return Observation("ended", "ended", {"started": True})
+        word = f"ended, {len(left)} streams unsent" if ended else "agent gone"
+        return Observation("gone", word, {"started": True, "salvage": True})
+
+    def _taken(self) -> list[int]:
+        """GPUs of tasks whose processes may still run: also those whose agent was killed (F30)."""
+        for name in list(self._held):
+            seen = self._look(name)
+            if seen.state == "ended" or seen.detail.get("started") is not True and seen.state == "gone":
+                self._held.pop(name, None)
+        return [gpu for gpus in self._held.values() for gpu in gpus]
+
+    def _reap(self) -> None:
+        for name, child in list(self._children.items()):
+            if child.poll() is not None and (self._folder(name) / "shim.json").exists():
+                self._children.pop(name, None)
+        self._salvagers = [child for child in self._salvagers if child.poll() is None]
+
+    def explain(self, engine_id: EngineId) -> Waiting:
+        """The queue here is the server's; the engine knows only what the machine has."""
+        seen = self.observe([engine_id])[engine_id]
+        return Waiting(seen.state_word, free=tuple(self.capacity()))
+
+    def attach(self, task: TaskKey) -> list[str] | None:
+        return None  # it runs on this machine
+
+    # -- ending ---------------------------------------------------------------------------------------
+
+    def cancel(self, engine_id: EngineId) -> bool:
+        shim = process.Identity.load(folders.load_json(self._folder(engine_id) / "shim.json"))
+        return shim is not None and process.send(shim, signal.SIGTERM)
+
+    def salvage(self, engine_id: EngineId) -> bool:
+        if not self._look(engine_id).detail.get("salvage"):
+            return False
+        try:
+            self._salvagers.append(self._spawn("shipper", self._folder(engine_id), "--adopt"))
+        except OSError as error:
+            raise UnreachableError(f"no shipper could be started for {engine_id}: {error}") from error
+        return True
+
+    def strays(self) -> list[EngineId]:
+        try:
+            names = sorted(entry.name for entry in os.scandir(self.paths.spool) if _ID.match(entry.name))
+        except FileNotFoundError:
+            return []
+        return [EngineId(name) for name in names if self._look(name).detail.get("salvage")]
+
+    def discard(self, engine_id: EngineId) -> None:
+        if self._look(engine_id).state in ("ended", "gone"):
+            folders.remove(self._folder(engine_id))
+            self._held.pop(engine_id, None)
+
+    def close(self) -> None:
+        """Let go of the shims: they go on without us."""
+        for child in [*self._children.values(), *self._salvagers]:
+            if child.poll() is None:
+                child.returncode = 0  # it is meant to outlive us, so its handle shall not complain
+        self._children.clear()
+        self._salvagers.clear()
+
+    def _folder(self, name: str) -> Path:
+        if not _ID.match(name):
+            raise UsageError(f"{name[:80]!r} is not the id of a task here")
+        return self.paths.spool / name
+
+
+def _check_fits(what: str, asked: int | None, there: int | None, hint: str) -> None:
+    if asked is not None and there is not None and asked > there:
+        raise RefusedError(f"the job asks for {asked} {what}, this machine has {there}", hint)

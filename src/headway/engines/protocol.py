@@ -1,0 +1,164 @@
+"""The narrow protocol between the server and whatever runs tasks. Called by `server/control.py` alone.
+
+Every call may block and may hang: the server calls it from a thread and gives up after a time. Every call may be
+repeated. An engine never guesses: what it cannot see is `unknown`, and its own words are kept beside ours.
+"""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NewType, Protocol, runtime_checkable
+
+from headway.model.job import Job
+from headway.wire.batch import TaskKey
+
+EngineId = NewType("EngineId", str)
+
+# starting  accepted; nothing of it runs yet (a scheduler's queue counts as that)
+# running   at least its agent runs
+# ended     over, and what it had to say is on its way or has been said
+# gone      the engine is sure that nothing of it runs, and its end may not have been told
+# unknown   the engine could not be asked, or its answer could not be understood
+ObservedState = Literal["starting", "running", "ended", "gone", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTask:
+    """One instance of a role: it runs on one node and has one agent."""
+
+    name: str
+    argv: tuple[str, ...]
+    cwd: str
+    processes: int
+    first_rank: int = 0
+    gpus: int = 0
+    node: str | None = None  # None: the engine chooses
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What would run, completely, but for what may not be printed (`Given`)."""
+
+    engine: str
+    cluster: str
+    job: str  # id for people
+    uuid: str
+    attempt: int
+    tasks: tuple[PlannedTask, ...]
+    world_size: int
+    cpus: int | None = None
+    memory_bytes: int | None = None
+    max_duration_s: float | None = None
+    grace_s: float = 15.0
+    umask: int = 0o022
+    rlimits: Mapping[str, Sequence[int]] = field(default_factory=dict)
+
+    @property
+    def gpus(self) -> int:
+        return sum(task.gpus for task in self.tasks)
+
+    def task_key(self, name: str) -> TaskKey:
+        return TaskKey(self.uuid, self.attempt, name)
+
+    def describe(self) -> str:
+        """Exactly what would run, for `--dry-run`."""
+        lines = [f"engine {self.engine}, cluster {self.cluster}, job {self.job}, attempt {self.attempt}"]
+        for task in self.tasks:
+            ranks = f"rank {task.first_rank}" if task.processes == 1 else f"ranks {_ranks(task)}"
+            lines.append(f"{task.name}: {ranks} of {self.world_size}, {task.gpus} GPUs, on {task.node or 'any node'}")
+            lines += [f"  cd {shlex.quote(task.cwd)}", f"  {shlex.join(task.argv)}"]
+        asked = {"cpus": self.cpus, "memory_bytes": self.memory_bytes, "max_duration_s": self.max_duration_s}
+        named = {**asked, "grace_s": self.grace_s, "umask": f"{self.umask:04o}"}
+        lines.append(" ".join(f"{name}={value}" for name, value in named.items() if value is not None))
+        return "\n".join(lines)
+
+
+def _ranks(task: PlannedTask) -> str:
+    return f"{task.first_rank}-{task.first_rank + task.processes - 1}"
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a task gets that is never printed, logged or stored with the job."""
+
+    env: Mapping[str, str] = field(repr=False)
+    tokens: Mapping[str, str] = field(repr=False)  # task name -> its ingest token
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    state: ObservedState
+    state_word: str  # the engine's own word, kept and shown
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+
+UNSEEN = Observation("unknown", "not asked")
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One machine of a cluster: what it has in all. None: not known, so not counted."""
+
+    name: str
+    cpus: int | None
+    memory_bytes: int | None
+    gpus: int
+    gpu_source: str = ""  # where the number of GPUs comes from: "nvml", "setting", "none found", …
+    state_word: str = "up"
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Why a job has not started."""
+
+    reason: str
+    ahead: tuple[str, ...] = ()  # ids of jobs that go first
+    free: tuple[Node, ...] = ()
+    sooner: tuple[str, ...] = ()  # changes of the request that would start now
+
+
+class Engine(Protocol):
+    """One configured cluster."""
+
+    name: str  # of the engine: "local", "slurm"
+    cluster: str
+    queues: bool  # True: it has a queue of its own, so the server hands over every job at once
+
+    def plan(self, job: Job, attempt: int = 1) -> Plan:
+        """Pure. Raises RefusedError, naming the resource, for what can never fit; UsageError for nonsense."""
+
+    def submit(self, plan: Plan, key: str, given: Given) -> EngineId:
+        """Start it, or adopt what the same key has started before: never a second start (F23, F24).
+
+        RefusedError: it will never start. UnreachableError: it may start later, or may even have started.
+        """
+
+    def find(self, key: str) -> EngineId | None:
+        """What an earlier `submit` with this key has made, even if its answer was lost. UnreachableError: cannot tell."""
+
+    def observe(self, ids: Sequence[EngineId]) -> dict[EngineId, Observation]:
+        """One call for all. An id that is missing from the answer was not seen."""
+
+    def cancel(self, engine_id: EngineId) -> bool:
+        """Ask it to stop, gracefully; may be repeated. False: the engine has nothing that it could ask."""
+
+    def explain(self, engine_id: EngineId) -> Waiting: ...
+
+    def capacity(self) -> list[Node]: ...
+
+    def attach(self, task: TaskKey) -> list[str] | None:
+        """argv that opens a shell beside the task, or None where there is no need for one."""
+
+
+@runtime_checkable
+class Salvager(Protocol):
+    """An engine whose spools lie on this machine, so that what a dead agent left can be sent for it."""
+
+    def salvage(self, engine_id: EngineId) -> bool:
+        """Start a shipper for a task whose agent is gone while something of it is unsent. False: nothing to do."""
+
+    def strays(self) -> list[EngineId]:
+        """Every task here whose agent is gone and that has something unsent, whatever the state of its job."""
+
+    def discard(self, engine_id: EngineId) -> None:
+        """Remove the spool of a task that has ended; does nothing while something still runs there."""
