@@ -51,7 +51,7 @@ def test_a_wrong_duration_names_the_field_and_the_valid_forms(text: str | float,
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("-3GB", "negative"), ("0", "more than zero"), ("32G", "write 32GiB or 32GB"), ("32GiBs", 'did you mean "32GiB"'),
+        ("-3GB", "negative"), ("0", "more than zero"), ("32G", "write 32GiB or 32GB"), ("32GiBs", 'mean "32GiB"'),
         ("9999999PiB", "too large"), (2**63, "too large"), ("three", "not a size"), ("1GiB2MiB", "not a size"),
         ("", "not a size"), (float("inf"), "finite"), (False, "not a quantity"),
     ],

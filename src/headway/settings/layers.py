@@ -162,9 +162,10 @@ def _read_private(path: Path, values: dict[str, Value], secrets: dict[str, str])
     if not _exists(path):
         return
     found = os.stat(path)
-    if found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
+    mode = stat.S_IMODE(found.st_mode)
+    if found.st_uid != os.getuid() or mode & 0o077:
         raise UsageError(
-            f"{path} may be read by others (mode {stat.S_IMODE(found.st_mode):04o}, owner {found.st_uid}); it was not read",
+            f"{path} is open to others (mode {mode:04o}, owner {found.st_uid}); it was not read",
             f"chmod 600 {path}",
         )
     _read_file(path, values, secrets)

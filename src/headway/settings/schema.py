@@ -1,4 +1,4 @@
-"""Every setting: its name, type, default, meaning, and who reads it when. `docs/reference/settings.md` is made from this.
+"""Every setting: its name, type, default, meaning, and who reads it when. Makes `docs/reference/settings.md`.
 
 Called by `layers.py`, which asks each `Setting` to check the values that files, environment and command line give.
 """

@@ -1,0 +1,59 @@
+# The targets a person types. Each makes what it needs; on a fresh machine Python 3.11 or newer, git and make are enough.
+#   make setup PYTHON=/path/to/python3.12     another Python than python3
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+# Tests wait for processes more than they compute, so two at a time pay even on two cores.
+TEST_WORKERS ?= 2
+TEST_TIMEOUT_S ?= 120
+WHAT ?= tests
+SOAK_S ?= 3600
+SHELL := /bin/bash
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check bench soak wheel docs lock clean
+
+help:  ## this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*##/  make \1\t/' | expand -t 16
+
+setup: $(STAMP)  ## make .venv with hw in it
+
+# Done again only when a lock or the build description is newer than the last time.
+$(STAMP): requirements/uv.txt requirements/dev.txt pyproject.toml tools/setup.sh
+	@tools/setup.sh $(VENV) $(PYTHON)
+	@touch $@
+
+demo: $(STAMP)  ## train a small model with four processes and watch it
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python examples/digits/demo.py
+
+check: $(STAMP)  ## ruff, mypy --strict, import-linter, tidy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q tests/unit/test_tidy.py tests/unit/test_docs.py
+
+test: check  ## check, then all tests (WHAT=tests/unit for a part)
+	@tools/need.sh strace
+	$(BIN)/python -m pytest $(WHAT) -n $(TEST_WORKERS) --dist worksteal --timeout $(TEST_TIMEOUT_S)
+
+bench: $(STAMP)  ## figures beside the peers, into bench/results
+	$(BIN)/python -m bench
+
+soak: $(STAMP)  ## the seeded simulation for an hour (SOAK_S=seconds)
+	HEADWAY_SOAK_S=$(SOAK_S) $(BIN)/python -m pytest tests/fault -m soak -s --timeout 0
+
+wheel: $(STAMP)  ## dist/headway-….whl, for pip or uv tool install
+	$(BIN)/uv build -q --wheel --no-build-isolation --offline --python $(BIN)/python -o dist .
+	@ls -1 dist/*.whl
+
+docs: $(STAMP)  ## write docs/reference from the code
+	$(BIN)/python tools/reference.py
+
+lock: $(STAMP)  ## choose versions anew (none younger than a week) and lock them
+	tools/lock.sh $(BIN)/uv
+
+clean:  ## remove what the targets made, except .venv
+	rm -rf dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

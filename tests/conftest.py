@@ -1,0 +1,135 @@
+"""Fixtures for every test: an environment without a person's settings, a home of its own, and checks for what is left.
+
+`home` is a new HEADWAY_HOME under a short path (a socket's path may have 107 bytes). At the end its server is stopped,
+and a process of that home that is still there fails the test. `strace` skips, or fails when CI=true.
+"""
+
+import json
+import os
+import re
+import shutil
+import tempfile
+import threading
+from collections.abc import Generator, Iterator
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+from tests import needs, processes
+from tests.waiting import wait_until
+
+CAPABILITY_MAX = 99
+RANK_VARIABLES = "RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE NODE_RANK SLURM_PROCID OMPI_COMM_WORLD_RANK".split()
+SETTLE_S = 15.0  # agents of ended jobs get this long to hand over what they hold
+
+# Two busy cores are no place for deadlines in milliseconds.
+hypothesis.settings.register_profile("headway", deadline=None, print_blob=True)
+hypothesis.settings.load_profile("headway")
+
+
+# -- pytest -m "cap(16)" --------------------------------------------------------------------------------------------
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for number in range(CAPABILITY_MAX + 1):
+        config.addinivalue_line("markers", f"cap_{number}: capability {number}")
+    config.option.markexpr = re.sub(r"\bcap\((\d+)\)", r"cap_\1", config.option.markexpr)
+    if "HEADWAY_SOAK_S" not in os.environ:
+        config.option.markexpr = f"({config.option.markexpr or 'not soak'}) and not soak"
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    for mark in item.iter_markers("cap"):
+        for number in mark.args:
+            item.add_marker(f"cap_{number}")
+
+
+# -- the environment ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No test sees, or writes into, the home and settings of the person who runs it."""
+    for name in list(os.environ):
+        if (name.startswith("HEADWAY_") and name != "HEADWAY_SOAK_S") or name in RANK_VARIABLES:
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HEADWAY_HOME", str(tmp_path / "default-home"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+
+
+@pytest.fixture
+def home(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A new, empty HEADWAY_HOME whose server and agents are gone at the end."""
+    base = Path(tempfile.mkdtemp(prefix="hw", dir="/tmp"))
+    folder, runtime = base / "home", base / "run"
+    folder.mkdir(mode=0o700)
+    runtime.mkdir(mode=0o700)
+    monkeypatch.setenv("HEADWAY_HOME", str(folder))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
+    yield folder
+    left = _clear(folder)
+    shutil.rmtree(base, ignore_errors=True)
+    if left and not getattr(request.node, "has_failed", False):
+        pytest.fail(f"processes were left in the home at the end: {left}", pytrace=False)
+
+
+def _clear(folder: Path) -> dict[int, str]:
+    """End every process of the home, the server last; return those that should have been gone by then."""
+    server = _server_pid(folder)
+
+    def others() -> dict[int, str]:
+        return {pid: words for pid, words in processes.of_home(folder).items() if pid != server}
+
+    try:
+        wait_until(lambda: not others(), SETTLE_S)
+        left: dict[int, str] = {}
+    except AssertionError:
+        left = others()
+    processes.end([*left, *([server] if server else [])])
+    late = processes.of_home(folder)
+    processes.end(list(late))
+    return left | late
+
+
+def _server_pid(folder: Path) -> int | None:
+    try:
+        pid = int(json.loads((folder / "server.json").read_text())["pid"])
+    except (OSError, ValueError, KeyError):
+        return None
+    return pid if pid in processes.of_home(folder) else None
+
+
+@pytest.fixture
+def strace() -> str:
+    return needs.strace()
+
+
+# -- leaks ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.when == "call" and report.failed:
+        item.has_failed = True  # type: ignore[attr-defined]
+    return report
+
+
+@pytest.fixture(autouse=True)
+def _no_thread_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    before = set(threading.enumerate())
+    yield
+    left = [thread.name for thread in threading.enumerate() if thread not in before and not thread.daemon]
+    if left and not getattr(request.node, "has_failed", False):
+        pytest.fail(f"threads were left at the end: {left}", pytrace=False)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Processes of homes below pytest's own temporary folder: ended, told, and counted as a failure."""
+    base = getattr(session.config, "_tmp_path_factory", None)
+    left = processes.of_home(base.getbasetemp()) if base is not None else {}
+    if left:
+        processes.end(list(left))
+        print(f"\nprocesses were left at the end of the session: {left}")
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
