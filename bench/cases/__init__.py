@@ -1,0 +1,23 @@
+"""One file per figure of the issue. Each has `run(context)`, which yields results; `CASES` below is the order."""
+
+import importlib
+
+from bench.context import Case
+
+CASES = {
+    "log": "hw.log of 2 and of 100 values, beside a bare write and the peers",
+    "kill": "points that survive SIGKILL of the training process",
+    "start": "import and first log from a cold start",
+    "command": "hw --version and hw q",
+    "ingest": "ready batches from four senders; hw.log in four processes through spool and agent",
+    "read": "a chart of 2000 points of 1 M; all points of a series",
+    "size": "stored bytes per point",
+    "run": "hw run true over plain true",
+    "flood": "a process that prints as fast as it can",
+    "rest": "memory and CPU of agent and server at rest",
+}
+
+
+def load(name: str) -> Case:
+    case: Case = importlib.import_module(f"bench.cases.{name}").run
+    return case

@@ -1,0 +1,114 @@
+"""Runs one verb of one peer in that peer's Python: `driver.py PEER VERB FOLDER [ARGUMENTS]`. Called by `bench/peer.py`.
+
+    cold  FOLDER                 start, log once, and say so at once
+    log   FOLDER VALUES CALLS    nanoseconds per call, and per call with the closing included
+    kill  FOLDER CALLS           log, then SIGKILL itself as soon as the last call has returned
+    write FOLDER FILE            log every record of a data set (bench/dataset.py) and close
+    read  FOLDER NAME            read one metric back: seconds and the number of values
+
+What was measured goes to FOLDER/result.json. Imports little, because `cold` measures from the start of the interpreter.
+"""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+WARM_UP_CALLS = 200
+
+
+def cold(peer: ModuleType, folder: str) -> dict[str, Any]:
+    start_ns = time.perf_counter_ns()
+    log = peer.start(folder)
+    log({"loss": 0.5, "lr": 0.001}, step=0)
+    os.write(1, b"logged\n")  # the parent stops its watch here
+    took_s = (time.perf_counter_ns() - start_ns) / 1e9
+    peer.stop()
+    return {"from_import_s": took_s}
+
+
+def log(peer: ModuleType, folder: str, values: str, calls: str) -> dict[str, Any]:
+    named = {f"metric/{k}": 0.5 + k for k in range(int(values))} if int(values) != 2 else {"loss": 0.5, "lr": 0.001}
+    write = peer.start(folder)
+    timed = getattr(peer, "time_calls", None)
+    _time_calls(write, named, WARM_UP_CALLS) if timed is None else timed(list(named.values()), WARM_UP_CALLS)
+    start_ns = time.perf_counter_ns()
+    took_ns = _time_calls(write, named, int(calls)) if timed is None else timed(list(named.values()), int(calls))
+    peer.stop()
+    all_in_ns = time.perf_counter_ns() - start_ns
+    took_ns.sort()
+    return {
+        "median_us": took_ns[len(took_ns) // 2] / 1e3,
+        "p99_us": took_ns[len(took_ns) * 99 // 100] / 1e3,
+        "all_in_us": all_in_ns / len(took_ns) / 1e3,
+    }
+
+
+def _time_calls(log: Callable[..., object], named: dict[str, float], calls: int) -> list[int]:
+    clock_ns, took_ns = time.perf_counter_ns, []
+    if len(named) == 2:
+        x, y = named.values()
+        for i in range(calls):
+            start_ns = clock_ns()
+            log({"loss": x, "lr": y}, step=i)
+            took_ns.append(clock_ns() - start_ns)
+        return took_ns
+    for i in range(calls):
+        start_ns = clock_ns()
+        log(named, step=i)
+        took_ns.append(clock_ns() - start_ns)
+    return took_ns
+
+
+def kill(peer: ModuleType, folder: str, calls: str) -> dict[str, Any]:
+    log = peer.start(folder)
+    for i in range(int(calls)):
+        log({"loss": 0.5 * i, "lr": 0.001}, step=i)
+    os.kill(os.getpid(), signal.SIGKILL)
+    return {}
+
+
+def write(peer: ModuleType, folder: str, file: str) -> dict[str, Any]:
+    from array import array
+
+    with open(file, "rb") as source:
+        rows = int.from_bytes(source.read(8), "little")
+        loss, lr = array("d", source.read(8 * rows)), array("d", source.read(8 * rows))
+    log = peer.start(folder)
+    for i in range(rows):
+        log({"loss": loss[i], "lr": lr[i]}, step=i)
+    peer.stop()
+    return {"points": 2 * rows}
+
+
+def read(peer: ModuleType, folder: str, name: str) -> dict[str, Any]:
+    read_values = peer.reader(folder)  # imports are not part of the reading
+    start_ns = time.perf_counter_ns()
+    values = read_values(name)
+    return {"read_s": (time.perf_counter_ns() - start_ns) / 1e9, "values": len(values)}
+
+
+def main() -> None:
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    name, verb, *arguments = sys.argv[1:]
+    file = os.path.join(os.path.dirname(os.path.abspath(__file__)), f"{name}.py")
+    spec = spec_from_file_location(f"peer_{name}", file)
+    assert spec is not None and spec.loader is not None
+    peer = module_from_spec(spec)
+    spec.loader.exec_module(peer)
+    verbs: dict[str, Callable[..., dict[str, Any]]] = {
+        "cold": cold, "log": log, "kill": kill, "write": write, "read": read,
+    }  # fmt: skip
+    result = verbs[verb](peer, *arguments)
+    import json
+
+    with open(os.path.join(arguments[0], "result.json"), "w") as output:
+        json.dump(result, output)
+
+
+if __name__ == "__main__":
+    main()
