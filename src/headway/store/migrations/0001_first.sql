@@ -1,13 +1,15 @@
 -- The first schema. Times are integer nanoseconds since the epoch (UTC). Booleans are 0 and 1.
+-- AUTOINCREMENT where a key outlives its row in a cache or in a viewer's cursor: it is never given to another row.
 
 CREATE TABLE jobs (
-  pk                INTEGER PRIMARY KEY,
+  pk                INTEGER PRIMARY KEY AUTOINCREMENT,
   id                TEXT NOT NULL UNIQUE,          -- <name>-<suffix>
   suffix            TEXT NOT NULL UNIQUE,          -- the five characters
   uuid              TEXT NOT NULL UNIQUE,          -- also the key of the submission: same uuid, same job (P9)
   name              TEXT NOT NULL,
   experiment        TEXT,
   cluster           TEXT NOT NULL,
+  engine            TEXT NOT NULL DEFAULT 'local', -- what the cluster is made of
   state             TEXT NOT NULL,
   state_since_ns    INTEGER NOT NULL,
   priority          INTEGER NOT NULL DEFAULT 0,
@@ -27,7 +29,7 @@ CREATE INDEX jobs_by_state ON jobs (state, priority DESC, submitted_ns);
 CREATE INDEX jobs_by_time ON jobs (submitted_ns);
 
 CREATE TABLE attempts (
-  pk          INTEGER PRIMARY KEY,
+  pk          INTEGER PRIMARY KEY AUTOINCREMENT,
   job         INTEGER NOT NULL REFERENCES jobs (pk) ON DELETE CASCADE,
   number      INTEGER NOT NULL,
   key         TEXT NOT NULL UNIQUE,                -- the engine's idempotency key: <uuid>-<number>
@@ -44,7 +46,7 @@ CREATE TABLE attempts (
 );
 
 CREATE TABLE tasks (
-  pk       INTEGER PRIMARY KEY,
+  pk       INTEGER PRIMARY KEY AUTOINCREMENT,
   attempt  INTEGER NOT NULL REFERENCES attempts (pk) ON DELETE CASCADE,
   name     TEXT NOT NULL,                          -- worker-0
   node     TEXT,
@@ -71,7 +73,7 @@ CREATE TABLE processes (
 ) WITHOUT ROWID;
 
 CREATE TABLE streams (
-  pk        INTEGER PRIMARY KEY,
+  pk        INTEGER PRIMARY KEY AUTOINCREMENT,
   task      INTEGER NOT NULL REFERENCES tasks (pk) ON DELETE CASCADE,
   name      TEXT NOT NULL,
   kind      TEXT NOT NULL,
@@ -100,16 +102,16 @@ CREATE TABLE chunks (                              -- raw and index bytes that a
   PRIMARY KEY (stream, offset)
 ) WITHOUT ROWID;
 
-CREATE TABLE schemas (                             -- tuples of metric names, as a stream declared them
+CREATE TABLE schemas (                             -- tuples of metric names
   pk     INTEGER PRIMARY KEY,
   stream INTEGER NOT NULL REFERENCES streams (pk) ON DELETE CASCADE,
-  id     INTEGER NOT NULL,
+  id     INTEGER,                                  -- as the stream declared it; null: names that share their rows
   names  TEXT NOT NULL,                            -- JSON list
   UNIQUE (stream, id)
 );
 
 CREATE TABLE series (                              -- one metric of one process
-  pk      INTEGER PRIMARY KEY,
+  pk      INTEGER PRIMARY KEY AUTOINCREMENT,
   job     INTEGER NOT NULL REFERENCES jobs (pk) ON DELETE CASCADE,
   attempt INTEGER NOT NULL,
   rank    INTEGER NOT NULL,
@@ -119,15 +121,14 @@ CREATE TABLE series (                              -- one metric of one process
 );
 
 CREATE TABLE blocks (                              -- points as they came: all columns of one schema together
-  pk       INTEGER PRIMARY KEY,
-  stream   INTEGER NOT NULL REFERENCES streams (pk) ON DELETE CASCADE,
-  schema   INTEGER NOT NULL REFERENCES schemas (pk),
-  rows     INTEGER NOT NULL,
-  step_min INTEGER NOT NULL,
-  step_max INTEGER NOT NULL,
-  data     BLOB NOT NULL                           -- step i64[rows], time i64[rows], one f64[rows] per name
+  pk      INTEGER PRIMARY KEY,
+  stream  INTEGER NOT NULL REFERENCES streams (pk) ON DELETE CASCADE,
+  schema  INTEGER NOT NULL,                        -- schemas.pk; goes with the stream
+  tier    INTEGER NOT NULL DEFAULT 0,              -- 0 as it came, 1 merged from many small ones, -1 damaged and set aside
+  rows    INTEGER NOT NULL,
+  data    BLOB NOT NULL                            -- wire/block.py
 );
-CREATE INDEX blocks_by_stream ON blocks (stream, schema, pk);
+CREATE INDEX blocks_by_stream ON blocks (stream, schema, pk, tier, rows);
 
 CREATE TABLE axes (                                -- step and time, shared by the metrics of one schema
   pk    INTEGER PRIMARY KEY,
@@ -135,16 +136,15 @@ CREATE TABLE axes (                                -- step and time, shared by t
   rows  INTEGER NOT NULL,
   data  BLOB NOT NULL
 );
+CREATE INDEX axes_by_job ON axes (job);
 
 CREATE TABLE columns (                             -- compacted points of one series; level 0 is every point
-  series   INTEGER NOT NULL REFERENCES series (pk) ON DELETE CASCADE,
-  level    INTEGER NOT NULL,
-  seq      INTEGER NOT NULL,
-  axis     INTEGER REFERENCES axes (pk),           -- level 0; higher levels carry their own axis in data
-  rows     INTEGER NOT NULL,
-  step_min INTEGER NOT NULL,
-  step_max INTEGER NOT NULL,
-  data     BLOB NOT NULL,
+  series INTEGER NOT NULL REFERENCES series (pk) ON DELETE CASCADE,
+  level  INTEGER NOT NULL,
+  seq    INTEGER NOT NULL,                         -- order of the pieces: segment of the stream, then number
+  axis   INTEGER,                                  -- level 0: axes.pk; higher levels carry their own axis in data
+  rows   INTEGER NOT NULL,
+  data   BLOB NOT NULL,
   PRIMARY KEY (series, level, seq)
 ) WITHOUT ROWID;
 

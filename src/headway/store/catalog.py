@@ -1,0 +1,432 @@
+"""Jobs, attempts, tasks, processes, events and tokens: rows in and out. Plain functions on a connection.
+
+Writers run inside `Store.write`, readers on either kind of connection. Nothing here decides on a state; `set_job_state`
+only refuses a change that the transition table does not allow.
+"""
+
+import json
+import re
+import sqlite3
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from headway.model.errors import NotFoundError, RefusedError, UsageError
+from headway.model.ids import check_name, new_suffix
+from headway.model.job import Attempt, Job, JobSpec, Process, State, Task, may_follow
+from headway.model.limits import JOBS_LISTED_MAX, TAG_CHARS_MAX, TAGS_MAX
+from headway.store.connection import touch
+from headway.wire.batch import TaskKey
+
+CANDIDATES_SHOWN = 10
+_OPEN_STATES = tuple(str(s) for s in State if s not in (State.SUCCEEDED, State.FAILED, State.STOPPED))
+_SPEC_FIELDS = {f.name for f in fields(JobSpec)}
+_LIGHT = """pk, id, uuid, spec, state, state_since_ns, submitted_ns, started_ns, ended_ns, exit_code, signal,
+            stop_requested_ns, tags, NULL AS config"""
+_MATCH_CHARS_MAX = 200
+_NESTED_REPEAT = re.compile(r"[+*}][^()]*\)[+*{]")  # (a+)+ and its kin take forever on a line that does not match
+
+
+@dataclass(slots=True)
+class Token:
+    id: str
+    hash: bytes
+    role: str
+    task: str | None
+    ended_ns: int | None
+
+
+@dataclass(slots=True)
+class JobFilter:
+    states: list[str] = field(default_factory=list)
+    cluster: str | None = None
+    experiment: str | None = None
+    since_ns: int | None = None  # submitted at or after
+    match: str | None = None  # regular expression, searched in the id
+    limit: int = JOBS_LISTED_MAX
+
+
+# -- jobs ------------------------------------------------------------------------------------------------------------
+
+
+def insert_job(c: sqlite3.Connection, uuid: str, spec: JobSpec, now_ns: int, engine: str = "local") -> Job:
+    """A new waiting job. The same uuid gives the same job, whatever else is asked for (P9)."""
+    row = c.execute("SELECT pk FROM jobs WHERE uuid = :uuid", {"uuid": uuid}).fetchone()
+    if row is not None:
+        return load_job(c, row["pk"])
+    check_name(spec.name)
+    tags = json.dumps(_union([], spec.tags))
+    while True:
+        suffix = new_suffix()
+        cursor = c.execute(
+            """INSERT INTO jobs (id, suffix, uuid, name, experiment, cluster, engine, state, state_since_ns, priority,
+                                 spec, tags, submitted_ns)
+               VALUES (:id, :suffix, :uuid, :name, :experiment, :cluster, :engine, 'waiting', :now, :priority, :spec,
+                       :tags, :now)
+               ON CONFLICT (suffix) DO NOTHING""",
+            {
+                "id": f"{spec.name}-{suffix}", "suffix": suffix, "uuid": uuid, "name": spec.name,
+                "experiment": spec.experiment, "cluster": spec.cluster, "engine": engine, "now": now_ns,
+                "priority": spec.priority, "spec": json.dumps(asdict(spec)), "tags": tags,
+            },
+        )  # fmt: skip
+        if cursor.rowcount == 1:
+            break
+    pk = int(cursor.lastrowid or 0)
+    add_event(c, pk, "state", {"to": "waiting"}, now_ns)
+    return load_job(c, pk)
+
+
+def find_jobs(c: sqlite3.Connection, ref: str) -> list[tuple[int, str, str]]:
+    """(pk, id, state) of every job that `ref` may mean: its id, its uuid, or an ending of its id."""
+    if not ref.isascii():
+        return []
+    rows = c.execute(
+        "SELECT pk, id, state FROM jobs WHERE (id = :ref OR uuid = :ref) AND deleted_ns IS NULL", {"ref": ref}
+    ).fetchall()
+    if not rows and ref:  # five characters already are unique, fewer may not be
+        rows = c.execute(
+            """SELECT pk, id, state FROM jobs WHERE substr(id, -length(:ref)) = :ref AND deleted_ns IS NULL
+               ORDER BY pk DESC""",
+            {"ref": ref},
+        ).fetchall()
+    return [(row["pk"], row["id"], row["state"]) for row in rows]
+
+
+def resolve(c: sqlite3.Connection, ref: str) -> int:
+    """The one job that `ref` means; an error that lists the candidates where there is not exactly one."""
+    found = find_jobs(c, ref)
+    if len(found) == 1:
+        return found[0][0]
+    shown = ref[:80]
+    if not found:
+        raise NotFoundError(f'no job ends in "{shown}"', "`hw ls` lists the jobs")
+    listed = ", ".join(f"{job_id} ({state})" for _, job_id, state in found[:CANDIDATES_SHOWN])
+    more = f" and {len(found) - CANDIDATES_SHOWN} more" if len(found) > CANDIDATES_SHOWN else ""
+    raise NotFoundError(
+        f'{len(found)} jobs end in "{shown}": {listed}{more}',
+        "type one more character, or use the whole id",
+        [job_id for _, job_id, _ in found[:CANDIDATES_SHOWN]],
+    )
+
+
+def load_job(c: sqlite3.Connection, pk: int) -> Job:
+    """The whole job with its attempts, tasks and processes."""
+    row = c.execute("SELECT * FROM jobs WHERE pk = :pk", {"pk": pk}).fetchone()
+    if row is None:
+        raise NotFoundError("this job has been deleted", "`hw ls` lists the jobs")
+    job = _job(row)
+    _attach_attempts(c, {pk: job})
+    return job
+
+
+def list_jobs(c: sqlite3.Connection, filters: JobFilter | None = None) -> list[Job]:
+    """Jobs, newest first, without their attempts and configs."""
+    f = filters or JobFilter()
+    where, values = _where(f)
+    limit = max(0, min(f.limit, JOBS_LISTED_MAX))
+    matcher = compile_match(f.match) if f.match else None
+    rows = c.execute(f"SELECT {_LIGHT} FROM jobs WHERE {where} ORDER BY submitted_ns DESC, pk DESC", values)  # noqa: S608  (our own words, values are parameters)
+    jobs: list[Job] = []
+    for row in rows:
+        if len(jobs) == limit:
+            break
+        if matcher is None or matcher.search(row["id"]):
+            jobs.append(_job(row))
+    return jobs
+
+
+def compile_match(pattern: str) -> "re.Pattern[str]":
+    if len(pattern) > _MATCH_CHARS_MAX or _NESTED_REPEAT.search(pattern):
+        raise UsageError(f"the pattern {pattern[:80]!r} is too long or repeats a repeat", "use a simpler one")
+    try:
+        return re.compile(pattern)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise UsageError(f"the pattern {pattern!r} is not a regular expression: {error}") from None
+
+
+def _where(f: JobFilter) -> tuple[str, dict[str, Any]]:
+    terms, values = ["deleted_ns IS NULL"], dict[str, Any]()
+    if f.states:
+        unknown = [s for s in f.states if s not in set(State)]
+        if unknown:
+            raise UsageError(f'there is no state "{unknown[0][:40]}"', "states: " + " ".join(State))
+        names = [f"state_{i}" for i in range(len(f.states))]
+        terms.append(f"state IN ({', '.join(':' + n for n in names)})")
+        values.update(zip(names, f.states, strict=True))
+    for column in ("cluster", "experiment"):
+        if (wanted := getattr(f, column)) is not None:
+            terms.append(f"{column} = :{column}")
+            values[column] = wanted
+    if f.since_ns is not None:
+        terms.append("submitted_ns >= :since")
+        values["since"] = f.since_ns
+    return " AND ".join(terms), values
+
+
+def open_jobs(c: sqlite3.Connection) -> list[Job]:
+    """Every job that has not ended, whole, by priority and then age: what reconcile looks at."""
+    marks = ", ".join("?" * len(_OPEN_STATES))
+    rows = c.execute(
+        f"SELECT * FROM jobs WHERE state IN ({marks}) AND deleted_ns IS NULL ORDER BY priority DESC, submitted_ns, pk",  # noqa: S608  (our own words, values are parameters)
+        _OPEN_STATES,
+    )
+    jobs = {row["pk"]: _job(row) for row in rows}
+    _attach_attempts(c, jobs)
+    return list(jobs.values())
+
+
+def set_job_state(
+    c: sqlite3.Connection, pk: int, state: State, now_ns: int, *, exit_code: int | None = None,
+    signal: int | None = None, started_ns: int | None = None, ended_ns: int | None = None,
+) -> None:  # fmt: skip
+    """Move a job to `state` and tell it as an event. A change that may not be raises with the job's story."""
+    row = c.execute("SELECT id, state FROM jobs WHERE pk = :pk", {"pk": pk}).fetchone()
+    if row is None:
+        raise NotFoundError("this job has been deleted", "`hw ls` lists the jobs")
+    old = State(row["state"])
+    if old == state:
+        return
+    if not may_follow(old, state):
+        raise RefusedError(f"{row['id']} is {old} and cannot become {state}; its story: {story(c, pk)}")
+    c.execute(
+        """UPDATE jobs SET state = :state, state_since_ns = :now, exit_code = coalesce(:exit_code, exit_code),
+             signal = coalesce(:signal, signal), started_ns = coalesce(started_ns, :started),
+             ended_ns = coalesce(:ended, ended_ns) WHERE pk = :pk""",
+        {
+            "pk": pk, "state": str(state), "now": now_ns, "exit_code": exit_code, "signal": signal,
+            "started": started_ns, "ended": ended_ns,
+        },
+    )  # fmt: skip
+    data = {"from": str(old), "to": str(state), "exit_code": exit_code, "signal": signal}
+    add_event(c, pk, "state", {k: v for k, v in data.items() if v is not None}, now_ns)
+
+
+def story(c: sqlite3.Connection, pk: int) -> str:
+    """The job's states so far, in order, for the message of an error."""
+    rows = c.execute("SELECT data FROM events WHERE job = :pk AND type = 'state' ORDER BY pk", {"pk": pk}).fetchall()
+    return " → ".join(str(json.loads(row["data"]).get("to")) for row in rows[-20:])
+
+
+def request_stop(c: sqlite3.Connection, pk: int, now_ns: int) -> bool:
+    """Note that a person wants the job to end; False when that is known already."""
+    cursor = c.execute(
+        "UPDATE jobs SET stop_requested_ns = :now WHERE pk = :pk AND stop_requested_ns IS NULL",
+        {"pk": pk, "now": now_ns},
+    )
+    if cursor.rowcount:
+        add_event(c, pk, "stop_requested", {}, now_ns)
+    return cursor.rowcount > 0
+
+
+def add_tags(c: sqlite3.Connection, pk: int, tags: Iterable[str]) -> None:
+    """Union, in the order of their first appearance, bounded."""
+    row = c.execute("SELECT tags FROM jobs WHERE pk = :pk", {"pk": pk}).fetchone()
+    joined = _union(json.loads(row["tags"]), tags)
+    c.execute("UPDATE jobs SET tags = :tags WHERE pk = :pk", {"pk": pk, "tags": json.dumps(joined)})
+    touch(c, pk, "job")
+
+
+def mark_deleted(c: sqlite3.Connection, pk: int, now_ns: int) -> None:
+    """Hide an ended job; gc removes its rows and files."""
+    row = c.execute("SELECT id, state FROM jobs WHERE pk = :pk", {"pk": pk}).fetchone()
+    if row is None:
+        return
+    if row["state"] in _OPEN_STATES:
+        raise RefusedError(f"{row['id']} is {row['state']}", f"hw abort {row['id']}, then delete it")
+    c.execute("UPDATE jobs SET deleted_ns = coalesce(deleted_ns, :now) WHERE pk = :pk", {"pk": pk, "now": now_ns})
+    touch(c, pk, "job")
+
+
+# -- attempts and tasks ----------------------------------------------------------------------------------------------
+
+
+def insert_attempt(c: sqlite3.Connection, job_pk: int, number: int, key: str, now_ns: int) -> int:
+    """The attempt's pk; the same key again gives the same attempt."""
+    c.execute(
+        """INSERT INTO attempts (job, number, key, state, created_ns) VALUES (:job, :number, :key, 'waiting', :now)
+           ON CONFLICT (key) DO NOTHING""",
+        {"job": job_pk, "number": number, "key": key, "now": now_ns},
+    )
+    touch(c, job_pk, "job")
+    return attempt_pk(c, job_pk, number)
+
+
+def attempt_pk(c: sqlite3.Connection, job_pk: int, number: int) -> int:
+    row = c.execute(
+        "SELECT pk FROM attempts WHERE job = :job AND number = :number", {"job": job_pk, "number": number}
+    ).fetchone()
+    if row is None:
+        raise NotFoundError(f"the job has no attempt {number}")
+    return int(row["pk"])
+
+
+def set_attempt(c: sqlite3.Connection, job_pk: int, number: int, **changes: Any) -> None:
+    """Set columns of an attempt: state, engine_id, engine_word, cause, exit_code, signal, started_ns, ended_ns.
+
+    A terminal state of an attempt never changes (P8): a second end is ignored.
+    """
+    allowed = {"state", "engine_id", "engine_word", "cause", "exit_code", "signal", "started_ns", "ended_ns"}
+    if not changes or not set(changes) <= allowed:
+        raise ValueError(f"an attempt has no {set(changes) - allowed or 'such change'}")
+    values = {name: _plain(name, value) for name, value in changes.items()}
+    sets = ", ".join(f"{name} = :{name}" for name in values)
+    ended = " AND state NOT IN ('succeeded', 'failed', 'stopped')" if "state" in changes else ""
+    c.execute(
+        f"UPDATE attempts SET {sets} WHERE job = :job AND number = :number{ended}",  # noqa: S608  (our own words, values are parameters)
+        {**values, "job": job_pk, "number": number},
+    )
+    touch(c, job_pk, "job")
+
+
+def insert_task(c: sqlite3.Connection, job_pk: int, number: int, name: str, node: str | None = None) -> int:
+    """The task's pk; inserting it again changes nothing."""
+    attempt = attempt_pk(c, job_pk, number)
+    c.execute(
+        """INSERT INTO tasks (attempt, name, node, state) VALUES (:attempt, :name, :node, 'starting')
+           ON CONFLICT (attempt, name) DO NOTHING""",
+        {"attempt": attempt, "name": name, "node": node},
+    )
+    touch(c, job_pk, "job")
+    row = c.execute(
+        "SELECT pk FROM tasks WHERE attempt = :attempt AND name = :name", {"attempt": attempt, "name": name}
+    ).fetchone()
+    return int(row["pk"])
+
+
+def set_task_state(c: sqlite3.Connection, job_pk: int, number: int, name: str, state: str) -> None:
+    """Move a task; one that has ended stays ended."""
+    c.execute(
+        """UPDATE tasks SET state = :state WHERE attempt = :attempt AND name = :name AND state <> 'ended'""",
+        {"state": state, "attempt": attempt_pk(c, job_pk, number), "name": name},
+    )
+    touch(c, job_pk, "job")
+
+
+def task_row(c: sqlite3.Connection, key: TaskKey) -> sqlite3.Row | None:
+    """Keys of a task and of what it belongs to: task, attempt, number, job."""
+    row: sqlite3.Row | None = c.execute(
+        """SELECT t.pk AS task, a.pk AS attempt, a.number AS number, j.pk AS job FROM jobs j
+           JOIN attempts a ON a.job = j.pk JOIN tasks t ON t.attempt = a.pk
+           WHERE j.uuid = :uuid AND a.number = :number AND t.name = :task""",
+        {"uuid": key.uuid, "number": key.attempt, "task": key.task},
+    ).fetchone()
+    return row
+
+
+def heard(c: sqlite3.Connection, times: Mapping[TaskKey, int]) -> None:
+    """Note when agents were last heard; a time never goes back."""
+    c.executemany(
+        """UPDATE tasks SET heard_ns = max(coalesce(heard_ns, 0), :now) WHERE name = :task AND attempt =
+             (SELECT a.pk FROM attempts a JOIN jobs j ON j.pk = a.job WHERE j.uuid = :uuid AND a.number = :number)""",
+        [{"now": ns, "task": k.task, "uuid": k.uuid, "number": k.attempt} for k, ns in times.items()],
+    )
+
+
+# -- events ----------------------------------------------------------------------------------------------------------
+
+
+def add_event(
+    c: sqlite3.Connection, job_pk: int, type_: str, data: Mapping[str, Any], now_ns: int, *,
+    attempt: int | None = None, rank: int | None = None, what: str = "job",
+) -> None:  # fmt: skip
+    c.execute(
+        """INSERT INTO events (job, attempt, rank, time_ns, type, data)
+           VALUES (:job, :attempt, :rank, :now, :type, :data)""",
+        {"job": job_pk, "attempt": attempt, "rank": rank, "now": now_ns, "type": type_, "data": json.dumps(data)},
+    )
+    touch(c, job_pk, what)
+
+
+# -- tokens ----------------------------------------------------------------------------------------------------------
+
+
+def insert_token(c: sqlite3.Connection, id_: str, hash_: bytes, role: str, task: TaskKey | None, now_ns: int) -> None:
+    c.execute(
+        "INSERT INTO tokens (id, hash, role, task, created_ns) VALUES (:id, :hash, :role, :task, :now)",
+        {"id": id_, "hash": hash_, "role": role, "task": str(task) if task else None, "now": now_ns},
+    )
+
+
+def find_token(c: sqlite3.Connection, id_: str) -> Token | None:
+    """The token of that public part, ended or not; its secret is for the caller to compare."""
+    row = c.execute("SELECT id, hash, role, task, ended_ns FROM tokens WHERE id = :id", {"id": id_}).fetchone()
+    return None if row is None else Token(row["id"], row["hash"], row["role"], row["task"], row["ended_ns"])
+
+
+def end_tokens(c: sqlite3.Connection, task: TaskKey, now_ns: int) -> int:
+    """End every token of a task; how many were open."""
+    cursor = c.execute(
+        "UPDATE tokens SET ended_ns = :now WHERE task = :task AND ended_ns IS NULL", {"now": now_ns, "task": str(task)}
+    )
+    return cursor.rowcount
+
+
+# -- rows to nouns ---------------------------------------------------------------------------------------------------
+
+
+def _union(known: list[str], more: Iterable[str]) -> list[str]:
+    joined = dict.fromkeys([*known, *(str(tag)[:TAG_CHARS_MAX] for tag in more)])
+    return list(joined)[:TAGS_MAX]
+
+
+def _plain(name: str, value: Any) -> Any:
+    if name == "cause":
+        return None if value is None else json.dumps(value)
+    return str(value) if name == "state" else value
+
+
+def _json(text: str | None) -> Any:
+    return None if text is None else json.loads(text)
+
+
+def _job(row: sqlite3.Row) -> Job:
+    spec = {k: v for k, v in json.loads(row["spec"]).items() if k in _SPEC_FIELDS}
+    return Job(
+        pk=row["pk"], id=row["id"], uuid=row["uuid"], spec=JobSpec(**spec), state=State(row["state"]),
+        state_since_ns=row["state_since_ns"], submitted_ns=row["submitted_ns"], started_ns=row["started_ns"],
+        ended_ns=row["ended_ns"], exit_code=row["exit_code"], signal=row["signal"],
+        stop_requested_ns=row["stop_requested_ns"], tags=json.loads(row["tags"]), config=_json(row["config"]),
+    )  # fmt: skip
+
+
+def _attach_attempts(c: sqlite3.Connection, jobs: dict[int, Job]) -> None:
+    """Attempts, tasks and processes of all these jobs, with three queries per thousand jobs."""
+    keys = list(jobs)
+    for start in range(0, len(keys), 1000):
+        _attach_some(c, jobs, keys[start : start + 1000])
+
+
+def _attach_some(c: sqlite3.Connection, jobs: dict[int, Job], keys: list[int]) -> None:
+    marks = ", ".join("?" * len(keys))
+    attempts: dict[int, Attempt] = {}
+    tasks: dict[int, Task] = {}
+    for row in c.execute(f"SELECT * FROM attempts WHERE job IN ({marks}) ORDER BY job, number", keys):  # noqa: S608  (our own words, values are parameters)
+        attempts[row["pk"]] = _attempt(row)
+        jobs[row["job"]].attempts.append(attempts[row["pk"]])
+    below = f"SELECT pk FROM attempts WHERE job IN ({marks})"  # noqa: S608  (our own words, values are parameters)
+    for row in c.execute(f"SELECT * FROM tasks WHERE attempt IN ({below}) ORDER BY attempt, pk", keys):  # noqa: S608  (our own words, values are parameters)
+        tasks[row["pk"]] = Task(row["name"], row["node"], row["state"], row["heard_ns"], _json(row["result"]))
+        attempts[row["attempt"]].tasks.append(tasks[row["pk"]])
+    rows = c.execute(
+        f"SELECT * FROM processes WHERE task IN (SELECT pk FROM tasks WHERE attempt IN ({below})) ORDER BY task, rank",  # noqa: S608  (our own words, values are parameters)
+        keys,
+    )
+    for row in rows:
+        tasks[row["task"]].processes.append(_process(row))
+
+
+def _attempt(row: sqlite3.Row) -> Attempt:
+    return Attempt(
+        number=row["number"], state=State(row["state"]), key=row["key"], engine_id=row["engine_id"],
+        engine_word=row["engine_word"], cause=_json(row["cause"]), exit_code=row["exit_code"], signal=row["signal"],
+        created_ns=row["created_ns"], started_ns=row["started_ns"], ended_ns=row["ended_ns"],
+    )  # fmt: skip
+
+
+def _process(row: sqlite3.Row) -> Process:
+    return Process(
+        rank=row["rank"], local_rank=row["local_rank"], pid=row["pid"], state=row["state"], exit_code=row["exit_code"],
+        signal=row["signal"], started_ns=row["started_ns"], ended_ns=row["ended_ns"], reason=row["reason"],
+        exception=_json(row["exception"]),
+    )  # fmt: skip

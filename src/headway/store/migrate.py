@@ -1,0 +1,136 @@
+"""Bring headway.db to this version's schema, or refuse it with a reason. Called when the store opens.
+
+Each step is a numbered file in `migrations/`, applied with its `user_version` in one transaction, after a copy of the
+database has been made beside it. Killed anywhere, it is finished or rolled back (F36).
+"""
+
+import os
+import re
+import sqlite3
+from collections.abc import Callable, Iterator
+from importlib import resources
+from pathlib import Path
+
+from headway.model.errors import DamagedError, RefusedError, VersionError
+from headway.store.connection import APPLICATION_ID, Connection, primary_code
+
+_HEADER = b"SQLite format 3\0"
+_FILE = re.compile(r"(\d{4})_[a-z0-9_]+\.sql\Z")
+
+
+def migrations() -> dict[int, str]:
+    """Number → SQL, of every migration that this version knows."""
+    folder = resources.files("headway.store") / "migrations"
+    found = ((_FILE.match(entry.name), entry) for entry in folder.iterdir())
+    return {int(match[1]): entry.read_text() for match, entry in found if match}
+
+
+def statements(script: str) -> Iterator[str]:
+    """The statements of a script one by one: `executescript` would commit in between."""
+    pending = ""
+    for line in script.splitlines(keepends=True):
+        pending += line
+        if sqlite3.complete_statement(pending):
+            yield pending.strip()
+            pending = ""
+
+
+def check_file(path: Path) -> None:
+    """Refuse what is not ours to open, before SQLite touches it (B31). No connection may be open yet."""
+    try:
+        with open(path, "rb") as file:
+            head = file.read(100)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise RefusedError(f"{path} cannot be read: {error.strerror}", "look at its owner and mode") from None
+    if head and not head.startswith(_HEADER):
+        raise DamagedError(f"{path} is not an SQLite database", "move it away; a new one is made at the next start")
+    if path.stat().st_mode & 0o200 == 0 or not os.access(path, os.W_OK):
+        raise RefusedError(f"{path} is read-only", f"chmod u+w {path}, or set HEADWAY_HOME to another folder")
+    _check_log(path, head)
+
+
+def _check_log(path: Path, head: bytes) -> None:
+    """A write-ahead log that cannot belong to this database would be played into it and spoil it."""
+    wal, clean = path.with_name(path.name + "-wal"), clean_mark(path)
+    size = wal.stat().st_size if wal.exists() else 0
+    if size < 32:
+        return
+    with open(wal, "rb") as file:
+        header = file.read(32 + 24)
+        first_page = file.read(100)
+    page_bytes = int.from_bytes(head[16:18], "big") if head else 0
+    other_size = bool(head) and int.from_bytes(header[8:12], "big") % 65536 != page_bytes % 65536
+    is_page_one = int.from_bytes(header[32:36], "big") == 1 and len(first_page) == 100
+    other_program = is_page_one and int.from_bytes(first_page[68:72], "big") not in (0, APPLICATION_ID)
+    if other_size or other_program or (clean.exists() and clean.read_text() == _fingerprint(path)):
+        raise RefusedError(f"{wal.name} beside {path} belongs to another database", f"move {wal} away")
+
+
+def clean_mark(path: Path) -> Path:
+    """A file that says: closed in order, with nothing left in a write-ahead log."""
+    return path.with_name(path.name + ".closed")
+
+
+def _fingerprint(path: Path) -> str:
+    found = path.stat()
+    return f"{found.st_size} {found.st_mtime_ns}\n"
+
+
+def mark_closed(path: Path) -> None:
+    """Called when the last connection is closed. Without a write-ahead log beside it, the file is complete."""
+    if not path.with_name(path.name + "-wal").exists():
+        clean_mark(path).write_text(_fingerprint(path))
+
+
+def mark_opened(path: Path) -> None:
+    clean_mark(path).unlink(missing_ok=True)
+
+
+def migrate(c: Connection, path: Path, copy: Callable[[Connection, Path], None]) -> list[int]:
+    """Apply what is missing; returns the numbers applied. `copy` makes the copy that is kept beside the database."""
+    version = int(c.execute("PRAGMA user_version").fetchone()[0])
+    steps = migrations()
+    newest = max(steps)
+    if version > newest:
+        raise VersionError(
+            f"{path} was written by a newer Headway: its schema is {version}, this version knows {newest}",
+            "upgrade this installation, or set HEADWAY_HOME to another folder",
+        )
+    _check_owner(c, path, version)
+    missing = [number for number in sorted(steps) if number > version]
+    for number in missing:
+        if version:
+            copy(c, path.with_name(f"{path.name}.before-{number}"))
+        _apply(c, number, steps[number])
+        version = number
+    return missing
+
+
+def _check_owner(c: Connection, path: Path, version: int) -> None:
+    owner = int(c.execute("PRAGMA application_id").fetchone()[0])
+    tables = c.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    if owner != APPLICATION_ID and (owner or version or tables):
+        raise RefusedError(f"{path} is a database of another program", "move it away, or set HEADWAY_HOME elsewhere")
+    try:
+        c.execute("BEGIN IMMEDIATE")
+        c.execute("ROLLBACK")
+    except sqlite3.OperationalError as error:
+        if primary_code(error) == sqlite3.SQLITE_READONLY:
+            raise RefusedError(f"{path} is read-only", "set HEADWAY_HOME to a folder that you can write") from None
+        raise
+
+
+def _apply(c: Connection, number: int, script: str) -> None:
+    c.execute("BEGIN IMMEDIATE")
+    try:
+        for statement in statements(script):
+            c.execute(statement)
+        c.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        c.execute(f"PRAGMA user_version = {number}")
+        c.execute("COMMIT")
+    except BaseException:
+        if c.in_transaction:
+            c.execute("ROLLBACK")
+        raise

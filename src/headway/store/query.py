@@ -1,0 +1,201 @@
+"""The machine-readable contract: JSON objects for `hw q`, `hw ls`, `hw metrics` and the like, read from the database.
+
+Plain functions on a read connection, called by the server's API. Times are ISO 8601 in UTC, unknown values are null,
+numbers that JSON cannot hold are strings.
+"""
+
+import json
+import math
+import sqlite3
+import struct
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from headway.model.job import Attempt, Job, Process, Task
+from headway.model.record import RAW
+from headway.settings.home import Paths
+from headway.store import catalog
+
+ROW_METRICS_MAX = 32  # names shown per job in a list
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def iso(ns: int | None) -> str | None:
+    """ISO 8601, UTC, microseconds, `Z`."""
+    if ns is None:
+        return None
+    return (_EPOCH + timedelta(microseconds=ns // 1000)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def number(value: float) -> float | str:
+    """A value as JSON can carry it (B1)."""
+    if math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def log_path(logs: Path, uuid: str, attempt: int, task: str, stream: str) -> Path:
+    """Where the plain file of a raw stream lies. Every word in it is made or checked by us."""
+    return logs / uuid / str(attempt) / task / stream
+
+
+# -- jobs ------------------------------------------------------------------------------------------------------------
+
+
+def job_object(c: sqlite3.Connection, pk: int, paths: Paths, now_ns: int) -> dict[str, Any]:
+    """Everything that `hw q ID --json` shows."""
+    job = catalog.load_job(c, pk)
+    engine = c.execute("SELECT engine FROM jobs WHERE pk = :pk", {"pk": pk}).fetchone()["engine"]
+    last = job.attempts[-1] if job.attempts else None
+    head = _head(job, engine, last.engine_id if last else None, now_ns)
+    return {
+        **head,
+        "config": job.config,
+        "progress": [],
+        "usage": None,
+        "metrics": latest_metrics(c, pk),
+        "page": None,
+        "attempts": [_attempt(paths, job, attempt) for attempt in job.attempts],
+    }
+
+
+def _head(job: Job, engine: str, engine_id: str | None, now_ns: int) -> dict[str, Any]:
+    spec = job.spec
+    return {
+        "id": job.id, "uuid": job.uuid, "name": spec.name, "experiment": spec.experiment, "state": str(job.state),
+        "state_since": iso(job.state_since_ns), "cluster": spec.cluster, "engine": engine, "engine_id": engine_id,
+        "engine_url": None, "attach": None, "command": spec.command, "cwd": spec.cwd, "gpus": spec.gpus,
+        "submitted_at": iso(job.submitted_ns), "started_at": iso(job.started_ns), "ended_at": iso(job.ended_ns),
+        "elapsed_s": _elapsed_s(job, now_ns), "exit_code": job.exit_code, "signal": job.signal, "parent": spec.parent,
+        "tags": job.tags,
+    }  # fmt: skip
+
+
+def _elapsed_s(job: Job, now_ns: int) -> float | None:
+    """Since the start; it stops growing at the end and is never negative, whatever the clock did (F26)."""
+    if job.started_ns is None:
+        return None
+    end = job.ended_ns if job.ended_ns is not None else now_ns
+    return max(0, end - job.started_ns) / 1e9
+
+
+def _attempt(paths: Paths, job: Job, attempt: Attempt) -> dict[str, Any]:
+    return {
+        "number": attempt.number, "state": str(attempt.state), "cause": attempt.cause, "exit_code": attempt.exit_code,
+        "signal": attempt.signal, "engine_id": attempt.engine_id, "engine_word": attempt.engine_word,
+        "started_at": iso(attempt.started_ns), "ended_at": iso(attempt.ended_ns),
+        "tasks": [_task(paths, job, attempt, task) for task in attempt.tasks],
+    }  # fmt: skip
+
+
+def _task(paths: Paths, job: Job, attempt: Attempt, task: Task) -> dict[str, Any]:
+    folder = log_path(paths.logs.absolute(), job.uuid, attempt.number, task.name, "x").parent
+    return {
+        "name": task.name, "node": task.node, "state": task.state, "heard_at": iso(task.heard_ns),
+        "processes": [_process(folder, process) for process in task.processes],
+    }  # fmt: skip
+
+
+def _process(folder: Path, process: Process) -> dict[str, Any]:
+    return {
+        "rank": process.rank, "local_rank": process.local_rank, "pid": process.pid, "state": process.state,
+        "exit_code": process.exit_code, "signal": process.signal, "reason": process.reason,
+        "started_at": iso(process.started_ns), "ended_at": iso(process.ended_ns), "exception": process.exception,
+        "logs": {name: str(folder / f"{name}-{process.rank}") for name in ("stdout", "stderr")},
+    }  # fmt: skip
+
+
+def job_rows(c: sqlite3.Connection, filters: catalog.JobFilter | None, now_ns: int) -> list[dict[str, Any]]:
+    """`hw ls --json`: the same objects without the heavy parts, newest first."""
+    return [job_row(c, job, now_ns) for job in catalog.list_jobs(c, filters)]
+
+
+def job_row(c: sqlite3.Connection, job: Job, now_ns: int) -> dict[str, Any]:
+    row = c.execute(
+        """SELECT j.engine, a.engine_id, a.cause FROM jobs j LEFT JOIN attempts a ON a.job = j.pk
+           WHERE j.pk = :pk ORDER BY a.number DESC LIMIT 1""",
+        {"pk": job.pk},
+    ).fetchone()
+    return {
+        **_head(job, row["engine"], row["engine_id"], now_ns),
+        "cause": json.loads(row["cause"]) if row["cause"] else None,
+        "metrics": latest_metrics(c, job.pk, ROW_METRICS_MAX),
+        "page": None,
+    }
+
+
+def latest_metrics(c: sqlite3.Connection, pk: int, names_max: int | None = None) -> dict[str, float | str]:
+    """Last value by name: of the last attempt that has the metric, and there of the lowest rank."""
+    rows = c.execute(
+        """SELECT s.name, l.value FROM series s JOIN latest l ON l.series = s.pk WHERE s.job = :pk
+           ORDER BY s.name, s.attempt, s.rank DESC, l.time_ns""",
+        {"pk": pk},
+    )
+    found: dict[str, float | str] = {}
+    for row in rows:
+        if names_max is not None and len(found) == names_max and row["name"] not in found:
+            break
+        found[row["name"]] = number(struct.unpack("<d", row["value"])[0])
+    return found
+
+
+# -- parts of a job --------------------------------------------------------------------------------------------------
+
+
+def provenance(c: sqlite3.Connection, pk: int) -> dict[str, Any] | None:
+    row = c.execute("SELECT provenance FROM jobs WHERE pk = :pk", {"pk": pk}).fetchone()
+    found: dict[str, Any] | None = json.loads(row["provenance"]) if row and row["provenance"] else None
+    return found
+
+
+def events(c: sqlite3.Connection, pk: int, after: int = 0, limit: int = 10_000) -> list[dict[str, Any]]:
+    """What happened to a job, in order. `seq` of the last one is `after` of the next call."""
+    rows = c.execute(
+        "SELECT * FROM events WHERE job = :pk AND pk > :after ORDER BY pk LIMIT :limit",
+        {"pk": pk, "after": after, "limit": limit},
+    )
+    return [
+        {
+            "seq": row["pk"], "time": iso(row["time_ns"]), "type": row["type"], "attempt": row["attempt"],
+            "rank": row["rank"], "data": json.loads(row["data"]),
+        }
+        for row in rows
+    ]  # fmt: skip
+
+
+def streams(c: sqlite3.Connection, pk: int, paths: Paths) -> list[dict[str, Any]]:
+    rows = c.execute(
+        """SELECT s.name, s.kind, s.rank, s.position, t.name AS task, a.number AS attempt, j.uuid FROM streams s
+           JOIN tasks t ON t.pk = s.task JOIN attempts a ON a.pk = t.attempt JOIN jobs j ON j.pk = a.job
+           WHERE j.pk = :pk ORDER BY a.number, t.pk, s.name""",
+        {"pk": pk},
+    )
+    return [_stream(row, paths) for row in rows]
+
+
+def _stream(row: sqlite3.Row, paths: Paths) -> dict[str, Any]:
+    path = log_path(paths.logs.absolute(), row["uuid"], row["attempt"], row["task"], row["name"])
+    return {
+        "task": row["task"], "attempt": row["attempt"], "name": row["name"], "kind": row["kind"], "rank": row["rank"],
+        "position": row["position"], "path": str(path) if row["kind"] == RAW else None,
+    }  # fmt: skip
+
+
+def gaps(c: sqlite3.Connection, pk: int) -> list[dict[str, Any]]:
+    """Everything that is missing, with its reason (P5)."""
+    rows: Iterable[sqlite3.Row] = c.execute(
+        """SELECT g.*, s.name AS stream_name, t.name AS task, a.number AS attempt FROM gaps g
+           JOIN streams s ON s.pk = g.stream JOIN tasks t ON t.pk = s.task JOIN attempts a ON a.pk = t.attempt
+           WHERE a.job = :pk ORDER BY g.time_ns, g.stream, g.offset""",
+        {"pk": pk},
+    )
+    return [
+        {
+            "attempt": row["attempt"], "task": row["task"], "stream": row["stream_name"], "offset": row["offset"],
+            "bytes": row["bytes"], "records": row["records"], "points": row["points"], "reason": row["reason"],
+            "time": iso(row["time_ns"]),
+        }
+        for row in rows
+    ]  # fmt: skip
