@@ -59,7 +59,7 @@ def _write_private(path: Path, value: Mapping[str, Any]) -> None:
 
 
 def lock_is_held(path: Path) -> bool:
-    """Whether a living process holds this flock. A lock that cannot be asked for counts as held: never a second agent."""
+    """Whether a living process holds this flock. One that cannot be asked for counts as held: never two agents."""
     try:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:

@@ -161,7 +161,7 @@ class LocalEngine:
         env["HEADWAY_HOME"] = str(self.paths.home)
         log = os.open(folder / "agent", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
-            return subprocess.Popen(  # noqa: S603  (our own interpreter and module)
+            return subprocess.Popen(
                 self._argv(verb, folder, *options),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -231,7 +231,7 @@ class LocalEngine:
         """GPUs of tasks whose processes may still run: also those whose agent was killed (F30)."""
         for name in list(self._held):
             seen = self._look(name)
-            if seen.state == "ended" or seen.detail.get("started") is not True and seen.state == "gone":
+            if seen.state == "ended" or (seen.state == "gone" and seen.detail.get("started") is False):
                 self._held.pop(name, None)
         return [gpu for gpus in self._held.values() for gpu in gpus]
 

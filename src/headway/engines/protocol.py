@@ -134,7 +134,7 @@ class Engine(Protocol):
         """
 
     def find(self, key: str) -> EngineId | None:
-        """What an earlier `submit` with this key has made, even if its answer was lost. UnreachableError: cannot tell."""
+        """What an earlier `submit` with this key made, even if its answer was lost. UnreachableError: cannot tell."""
 
     def observe(self, ids: Sequence[EngineId]) -> dict[EngineId, Observation]:
         """One call for all. An id that is missing from the answer was not seen."""

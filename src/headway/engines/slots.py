@@ -32,7 +32,9 @@ def nvml_count() -> int:
 class GpuCount:
     """The number of GPUs: declared by the setting `gpus`, else asked once from NVML."""
 
-    def __init__(self, declared: int | None, ask: Callable[[], int] = nvml_count, timeout_s: float = NVML_TIMEOUT_S) -> None:
+    def __init__(
+        self, declared: int | None, ask: Callable[[], int] = nvml_count, timeout_s: float = NVML_TIMEOUT_S
+    ) -> None:
         self._declared, self._ask, self._timeout_s = declared, ask, timeout_s
         self._found: int | None = None
         self._asked = threading.Event()

@@ -1,0 +1,107 @@
+"""What the end of a task says by itself: exit code, signal, the uncaught exception, who ended it.
+
+One pure function, `explain_exit`, called by `server/reconcile.py` for the cause that is kept with an attempt. Only
+what is certain from these facts gets a name of the failure taxonomy; reading logs is not done here.
+"""
+
+import signal as signals
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from headway.model.finding import Finding
+
+TEXT_CHARS_MAX = 500
+
+_BY_EXCEPTION = {
+    "ModuleNotFoundError": ("import_error", "user"),
+    "ImportError": ("import_error", "user"),
+    "FileNotFoundError": ("missing_file", "user"),
+    "PermissionError": ("permission_or_credentials", "user"),
+    "MemoryError": ("host_oom", "resource"),
+    "KeyboardInterrupt": ("cancelled", "user"),
+}
+_BY_SIGNAL = {
+    signals.SIGKILL: ("sigkill_unexplained", "system", "killed by SIGKILL; who sent it is not known"),
+    signals.SIGSEGV: ("segfault_or_abort", "user", "crashed: segmentation fault (SIGSEGV)"),
+    signals.SIGABRT: ("segfault_or_abort", "user", "aborted (SIGABRT)"),
+    signals.SIGBUS: ("segfault_or_abort", "user", "crashed: bus error (SIGBUS)"),
+    signals.SIGILL: ("illegal_instruction", "user", "crashed: illegal instruction (SIGILL); built for another CPU?"),
+    signals.SIGINT: ("cancelled", "user", "interrupted (SIGINT)"),
+    signals.SIGTERM: ("cancelled", "user", "terminated from outside (SIGTERM)"),
+}
+# A shell that waited for the program reports its signal as 128 + N.
+_BY_SHELL_CODE = {128 + int(number): number for number in _BY_SIGNAL}
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """The end of the rank that failed first, and of its task."""
+
+    exit_code: int | None
+    signal: int | None
+    rank: int | None = None
+    reason: str | None = None  # "stop", "walltime", or None: it ended by itself
+    oom: bool = False
+    lost: bool = False  # the exit record was never written
+    attached: bool = False  # started by somebody else; we only watched
+    exception: Mapping[str, Any] | None = None
+
+
+def explain_exit(end: Exit) -> Finding | None:
+    """The cause of an end; None for success."""
+    if end.lost and end.attached:
+        return Finding("unknown", "unknown", "it ended without an exit record; how is not known", end.rank)
+    if end.lost:
+        return Finding("agent_lost", "system", "its agent was killed; the exit code is not known", end.rank)
+    if end.reason == "walltime":
+        return Finding("walltime", "resource", "ran longer than its time limit and was stopped", end.rank)
+    if end.reason == "stop":
+        return Finding("cancelled", "user", "stopped on request", end.rank)
+    if end.exit_code == 0 and end.signal is None:
+        return None
+    if end.oom:
+        return Finding("host_oom", "resource", "killed because memory ran out", end.rank)
+    if end.signal is not None:
+        return _by_signal(end.signal, end.rank)
+    if end.exception is not None and end.exception.get("where", "main") == "main":
+        return _by_exception(end.exception, end.rank)
+    return _by_code(end.exit_code, end.rank)
+
+
+def _by_signal(number: int, rank: int | None) -> Finding:
+    name = _as_signal(number)
+    known = None if name is None else _BY_SIGNAL.get(name)
+    if known is None:
+        return Finding("unknown", "unknown", f"killed by {signal_name(number)}", rank)
+    return Finding(*known, rank)
+
+
+def _by_exception(exception: Mapping[str, Any], rank: int | None) -> Finding:
+    name = str(exception.get("exc_type") or "Exception")
+    message = str(exception.get("message") or "")
+    text = f"{name}: {message}" if message else name
+    cause, cls = _BY_EXCEPTION.get(name.rsplit(".", 1)[-1], ("code_exception", "user"))
+    return Finding(cause, cls, text[:TEXT_CHARS_MAX], rank)
+
+
+def _by_code(code: int | None, rank: int | None) -> Finding:
+    if code in (126, 127):
+        what = "was not found" if code == 127 else "could not be run"
+        return Finding("command_not_found", "user", f"the command {what} (exit code {code})", rank)
+    if code in _BY_SHELL_CODE:
+        found = _by_signal(int(_BY_SHELL_CODE[code]), rank)
+        return Finding(found.cause, found.cls, f"exit code {code}: {found.text}", rank)
+    return Finding("unknown", "unknown", f"exited with code {code}", rank)
+
+
+def _as_signal(number: int) -> signals.Signals | None:
+    try:
+        return signals.Signals(number)
+    except ValueError:
+        return None
+
+
+def signal_name(number: int) -> str:
+    known = _as_signal(number)
+    return f"signal {number}" if known is None else known.name
