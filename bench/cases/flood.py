@@ -1,0 +1,96 @@
+"""A process that prints 1 GB as fast as it can: into a plain file, and as a job whose output is shipped and stored.
+
+Compared are the process's own CPU and wall time, interleaved. Every stored byte is compared by length and hash.
+"""
+
+import hashlib
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from bench.context import Context
+from bench.home import HW, Home
+from bench.jobs import flood
+from bench.measure import interleave, wait_until
+from bench.peer import BENCH
+from bench.result import HEADWAY, Measure, Result
+
+BYTES = 1_000_000_000
+DRAIN_TIMEOUT_S = 300
+PROGRAM = str(BENCH / "jobs" / "flood.py")
+
+
+def run(context: Context) -> Iterator[Result]:
+    wanted = context.size(BYTES, BYTES // 10)
+    drains: list[float] = []
+    with context.home() as home:
+        contenders: dict[str, Callable[[int], dict[str, Any]]] = {
+            HEADWAY: lambda _: _job(context, home, wanted, drains),
+            "plain file": lambda _: _plain(context, home, wanted),
+        }
+        measured = interleave(context.rounds, contenders)
+    for key, what in (("cpu_s", "own CPU time"), ("wall_s", "wall time")):
+        result = Result(f"{what} of a process that prints 1 GB", "s")
+        result.measures = [Measure(who, [sample[key] for sample in samples]) for who, samples in measured.items()]
+        more = 100 * (result.measures[0].median / result.measures[1].median - 1)
+        result.at_most("at most 3 % more than into a plain file", more, 3, "% more")
+        yield result
+    result = Result("backlog of 1 GB drained after the process has ended", "s", [Measure(HEADWAY, drains)])
+    result.at_most("in at most 30 s, every byte stored", max(drains), 30, "s")
+    result.notes.append("Length and SHA-256 of the stored output were compared with what was printed in every round.")
+    yield result
+
+
+def _plain(context: Context, home: Home, wanted: int) -> dict[str, Any]:
+    folder = context.folder("plain")
+    with (folder / "stdout").open("wb") as output:
+        argv = [sys.executable, PROGRAM, str(wanted), str(folder / "took.json")]
+        subprocess.run(argv, stdout=output, stdin=subprocess.DEVNULL, env=home.env, cwd=folder, check=True)
+    (folder / "stdout").unlink()
+    return _took(folder)
+
+
+def _job(context: Context, home: Home, wanted: int, drains: list[float]) -> dict[str, Any]:
+    folder = context.folder("flood")
+    job = home.hw_json("submit", sys.executable, PROGRAM, str(wanted), str(folder / "took.json"))
+    wait_until((folder / "took.json").exists, DRAIN_TIMEOUT_S, "the flood has not ended", pause_s=0.2)
+    wait_until(lambda: bool((folder / "took.json").read_text()), 5, "the flood has not ended")
+    took = _took(folder)
+    wait_until(lambda: _stored(home, job["uuid"]) >= took["bytes"], DRAIN_TIMEOUT_S, "output is missing", pause_s=0.1)
+    drains.append(time.time() - took["ended"])
+    _compare(home, job["id"], wanted, took["bytes"])
+    home.hw("delete", job["id"])
+    home.hw("gc")
+    return took
+
+
+def _took(folder: Path) -> dict[str, Any]:
+    took: dict[str, Any] = json.loads((folder / "took.json").read_text())
+    return took
+
+
+def _stored(home: Home, uuid: str) -> int:
+    """Position of the job's stdout: every byte before it is stored."""
+    rows = home.query(
+        "SELECT s.position FROM streams s JOIN tasks t ON t.pk = s.task JOIN attempts a ON a.pk = t.attempt "
+        "JOIN jobs j ON j.pk = a.job WHERE j.uuid = ? AND s.name = 'stdout-0'",
+        uuid,
+    )
+    return int(rows[0][0]) if rows else 0
+
+
+def _compare(home: Home, job: str, wanted: int, size: int) -> None:
+    """Read everything back through `hw logs`, which gives raw bytes where one stream is selected."""
+    digest, found = hashlib.sha256(), 0
+    argv = [HW, "logs", job, "--stream", "stdout"]
+    with subprocess.Popen(argv, env=home.env, cwd=home.folder, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        while data := child.stdout.read(1 << 20):
+            digest.update(data)
+            found += len(data)
+    if found != size or digest.hexdigest() != flood.expected_hash(wanted):
+        raise RuntimeError(f"{found:,} bytes stored of {size:,}, or not the ones that were printed")
