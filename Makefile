@@ -26,7 +26,9 @@ $(STAMP): requirements/uv.txt requirements/dev.txt pyproject.toml tools/setup.sh
 	@touch $@
 
 demo: $(STAMP)  ## train a small model with four processes and watch it
-	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python examples/digits/demo.py
+	@echo '$$ hw run -n 4 --name digits python examples/digits/train.py' >&2
+	@PATH="$(CURDIR)/$(BIN):$$PATH" hw run -n 4 --name digits python examples/digits/train.py
+	@echo 'hw is $(BIN)/hw here; after "source $(BIN)/activate" it is on your PATH' >&2
 
 check: $(STAMP)  ## ruff, mypy --strict, import-linter, tidy
 	$(BIN)/ruff check .
