@@ -45,15 +45,20 @@ def run(argv: list[str], env: dict[str, str], cwd: Path, *, timeout_s: float = 1
     return Run(wall_s, cpu_s, done.stdout)
 
 
-def until_line(argv: list[str], env: dict[str, str], cwd: Path) -> float:
-    """Seconds from the start of a command to its first line of output; then waits for its end."""
-    start_s = time.perf_counter()
-    with subprocess.Popen(argv, env=env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as child:
-        assert child.stdout is not None
-        child.stdout.readline()
-        took_s = time.perf_counter() - start_s
-        child.stdout.read()
-    return took_s
+def until_logged(argv: list[str], env: dict[str, str], cwd: Path) -> float:
+    """Seconds from the start of a command until it writes `logged` to stderr; then waits for its end."""
+    start_s, said = time.perf_counter(), b""
+    with subprocess.Popen(
+        argv, env=env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    ) as child:
+        assert child.stderr is not None
+        for line in child.stderr:
+            said += line
+            if line == b"logged\n":
+                took_s = time.perf_counter() - start_s
+                child.wait()
+                return took_s
+    raise RuntimeError(f"it never logged: {said[-600:].decode()}")
 
 
 def wait_until(ready: Callable[[], bool], timeout_s: float, what: str, pause_s: float = 0.02) -> float:

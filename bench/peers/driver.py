@@ -1,12 +1,11 @@
 """Runs one verb of one peer in that peer's Python: `driver.py PEER VERB FOLDER [ARGUMENTS]`. Called by `bench/peer.py`.
 
-    cold  FOLDER                 start, log once, and say so at once
     log   FOLDER VALUES CALLS    nanoseconds per call, and per call with the closing included
     kill  FOLDER CALLS           log, then SIGKILL itself as soon as the last call has returned
     write FOLDER FILE            log every record of a data set (bench/dataset.py) and close
     read  FOLDER NAME            read one metric back: seconds and the number of values
 
-What was measured goes to FOLDER/result.json. Imports little, because `cold` measures from the start of the interpreter.
+What was measured goes to FOLDER/result.json.
 """
 
 import os
@@ -18,16 +17,6 @@ from types import ModuleType
 from typing import Any
 
 WARM_UP_CALLS = 200
-
-
-def cold(peer: ModuleType, folder: str) -> dict[str, Any]:
-    start_ns = time.perf_counter_ns()
-    log = peer.start(folder)
-    log({"loss": 0.5, "lr": 0.001}, step=0)
-    os.write(1, b"logged\n")  # the parent stops its watch here
-    took_s = (time.perf_counter_ns() - start_ns) / 1e9
-    peer.stop()
-    return {"from_import_s": took_s}
 
 
 def log(peer: ModuleType, folder: str, values: str, calls: str) -> dict[str, Any]:
@@ -101,7 +90,7 @@ def main() -> None:
     peer = module_from_spec(spec)
     spec.loader.exec_module(peer)
     verbs: dict[str, Callable[..., dict[str, Any]]] = {
-        "cold": cold, "log": log, "kill": kill, "write": write, "read": read,
+        "log": log, "kill": kill, "write": write, "read": read,
     }  # fmt: skip
     result = verbs[verb](peer, *arguments)
     import json
