@@ -1,0 +1,129 @@
+"""`/api/jobs…`: submit, list, show, stop, run again, delete. Looks the job up, then asks `control` or the store.
+
+What a job may ask for is checked by `control`, so that every way in has the same rules.
+"""
+
+import re
+import time
+from typing import Any
+
+import msgspec
+
+from headway.model.errors import NotFoundError, UsageError
+from headway.model.limits import JOBS_LISTED_MAX
+from headway.server.app import Route, Services
+from headway.server.auth import Role
+from headway.server.call import Call, Reply, reply_json
+from headway.store import catalog, query
+
+_REF = re.compile(r"[A-Za-z0-9_.-]{1,128}\Z")
+_SIGNAL_MAX = 64
+
+
+class Submit(msgspec.Struct, forbid_unknown_fields=True):
+    uuid: str
+    spec: dict[str, Any]
+    env: dict[str, str] = {}
+
+
+class Resubmit(msgspec.Struct, forbid_unknown_fields=True):
+    uuid: str
+    spec: dict[str, Any] = {}
+    env: dict[str, str] | None = None
+
+
+class Signal(msgspec.Struct, forbid_unknown_fields=True):
+    signal: int
+
+
+class Filter(msgspec.Struct, forbid_unknown_fields=True):
+    state: list[str] = []
+    cluster: str | None = None
+    experiment: str | None = None
+    since: float | None = None
+    match: str | None = None
+    limit: int = JOBS_LISTED_MAX
+
+
+class Nothing(msgspec.Struct, forbid_unknown_fields=True):
+    """An empty object."""
+
+
+async def find(call: Call) -> int:
+    """The job that the address means. A reference is looked up and never becomes part of a path (B20)."""
+    ref = call.params["ref"]
+    if not _REF.match(ref):
+        raise NotFoundError(f"{ref[:80]!r} is not a job's id", "`hw ls` lists the jobs")
+    return await call.services.query(catalog.resolve, ref)
+
+
+async def show(services: Services, pk: int, status: int = 200) -> Reply:
+    found = await services.query(query.job_object, pk, services.paths, time.time_ns())
+    return reply_json(found, status)
+
+
+# -- handlers ----------------------------------------------------------------------------------------------------------
+
+
+async def list_jobs(call: Call) -> Reply:
+    asked = call.query(Filter)
+    now_ns = time.time_ns()
+    since_ns = None if asked.since is None else now_ns - int(asked.since * 1e9)
+    chosen = catalog.JobFilter(asked.state, asked.cluster, asked.experiment, since_ns, asked.match, asked.limit)
+    return reply_json(await call.services.query(query.job_rows, chosen, now_ns))
+
+
+async def submit(call: Call) -> Reply:
+    asked = call.read(Submit)
+    job = await call.services.control.submit(asked.uuid, asked.spec, asked.env)
+    return await show(call.services, job.pk, 201)
+
+
+async def show_job(call: Call) -> Reply:
+    return await show(call.services, await find(call))
+
+
+async def provenance(call: Call) -> Reply:
+    return reply_json(await call.services.query(query.provenance, await find(call)))
+
+
+async def events(call: Call) -> Reply:
+    return reply_json(await call.services.query(query.events, await find(call)))
+
+
+async def abort(call: Call) -> Reply:
+    call.read(Nothing)
+    job = await call.services.control.abort(await find(call))
+    return await show(call.services, job.pk)
+
+
+async def signal(call: Call) -> Reply:
+    number = call.read(Signal).signal
+    if not 1 <= number <= _SIGNAL_MAX:
+        raise UsageError(f"there is no signal {number}", "2 is SIGINT, 15 is SIGTERM, 9 is SIGKILL")
+    job = await call.services.control.signal(await find(call), number)
+    return await show(call.services, job.pk)
+
+
+async def resubmit(call: Call) -> Reply:
+    asked = call.read(Resubmit)
+    job = await call.services.control.resubmit(await find(call), asked.uuid, asked.spec, asked.env)
+    return await show(call.services, job.pk, 201)
+
+
+async def delete(call: Call) -> Reply:
+    await call.services.control.delete(await find(call))
+    return reply_json({})
+
+
+ROUTES = [
+    Route("GET", "/api/jobs", Role.READ, list_jobs),
+    Route("POST", "/api/jobs", Role.OPERATE, submit),
+    Route("GET", "/api/jobs/{ref}", Role.READ, show_job),
+    Route("DELETE", "/api/jobs/{ref}", Role.OPERATE, delete),
+    Route("GET", "/api/jobs/{ref}/provenance", Role.READ, provenance),
+    Route("GET", "/api/jobs/{ref}/events", Role.READ, events),
+    Route("POST", "/api/jobs/{ref}/abort", Role.OPERATE, abort),
+    Route("POST", "/api/jobs/{ref}/signal", Role.OPERATE, signal),
+    Route("POST", "/api/jobs/{ref}/resubmit", Role.OPERATE, resubmit),
+]

@@ -1,0 +1,79 @@
+"""`/api/server`, `/login` and `/`: the server itself, and how a browser gets in."""
+
+import sqlite3
+
+import msgspec
+
+from headway.model.errors import HeadwayError
+from headway.model.limits import LOGIN_CODE_S, REQUEST_BYTES_ANONYMOUS_MAX, SESSION_S
+from headway.server.app import Route
+from headway.server.auth import COOKIE, Role
+from headway.server.call import Call, Refusal, Reply, reply_json
+from headway.store import query
+
+_PAGE = b"Headway serves this address. There is no page yet: `hw ls` lists the jobs.\n"
+
+
+class LoginCode(msgspec.Struct, forbid_unknown_fields=True):
+    role: str = "operate"
+
+
+class Login(msgspec.Struct, forbid_unknown_fields=True):
+    code: str
+
+
+async def page(call: Call) -> Reply:
+    return Reply(_PAGE, content_type=b"text/plain; charset=utf-8")
+
+
+async def show(call: Call) -> Reply:
+    about = dict(call.services.about)
+    about["started_at"] = query.iso(about.pop("started_ns"))
+    return reply_json(about | {"jobs": await call.services.query(count_jobs)})
+
+
+def count_jobs(c: sqlite3.Connection) -> dict[str, int]:
+    rows = c.execute("SELECT state, count(*) AS jobs FROM jobs WHERE deleted_ns IS NULL GROUP BY state")
+    return {row["state"]: row["jobs"] for row in rows}
+
+
+async def stop(call: Call) -> Reply:
+    """The answer still goes out: the server ends once what it has begun is done. Jobs go on."""
+    call.services.stopping.set()
+    return reply_json({"pid": call.services.about["pid"]})
+
+
+async def login_code(call: Call) -> Reply:
+    """A code that a browser can exchange for a cookie, once and soon. It travels in a private file, not in an argv."""
+    wanted = call.read(LoginCode).role.upper()
+    role = Role.__members__.get(wanted, Role.NOBODY)
+    if role not in (Role.READ, Role.OPERATE, Role.ADMIN) or not call.caller.may(role):
+        raise Refusal(400, "usage", "a browser's role is read, operate or admin")
+    code = call.services.auth.codes.give(role)
+    return reply_json({"code": code, "url": call.services.about["url"], "expires_s": LOGIN_CODE_S})
+
+
+async def login(call: Call) -> Reply:
+    """Whatever does not hold a code of ours is one and the same 401."""
+    auth = call.services.auth
+    try:
+        role = auth.codes.take(call.read(Login).code)
+    except (HeadwayError, UnicodeEncodeError):
+        role = Role.NOBODY
+    if role is Role.NOBODY:
+        if not call.caller.unix and auth.failures.too_many():
+            raise Refusal(429, "slow_down", "too many wrong codes")
+        raise Refusal(401, "login", "this code is not valid, or no longer", "ask `hw` for a new one")
+    cookie = f"{COOKIE}={auth.sessions.give(role)}; Path=/; HttpOnly; SameSite=Strict; Max-Age={int(SESSION_S)}"
+    reply = reply_json({"role": role.name.lower()})
+    reply.headers.append((b"set-cookie", cookie.encode()))
+    return reply
+
+
+ROUTES = [
+    Route("GET", "/", Role.READ, page),
+    Route("GET", "/api/server", Role.READ, show),
+    Route("POST", "/api/server/stop", Role.ADMIN, stop),
+    Route("POST", "/api/login-code", Role.ADMIN, login_code, unix_only=True),
+    Route("POST", "/login", Role.NOBODY, login, body_bytes_max=REQUEST_BYTES_ANONYMOUS_MAX),
+]

@@ -1,0 +1,215 @@
+"""The application behind the guard: the table of routes, and what happens to each call. Built by `serve.py`.
+
+A route is declared with the role it needs; without one it cannot be made. The files in `api/` hold the handlers, one
+per noun; what they share with each other is `Services`.
+"""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from starlette.routing import Match
+from starlette.routing import Route as PathRoute
+
+from headway.model.errors import HeadwayError, UnreachableError
+from headway.model.limits import (
+    INGEST_QUEUE_BYTES_MAX,
+    READ_THREADS,
+    READS_WAITING_MAX,
+    REQUEST_BYTES_ANONYMOUS_MAX,
+    REQUEST_BYTES_MAX,
+)
+from headway.server.auth import Auth, Caller, Role
+from headway.server.call import Call, Gone, Receive, Refusal, Reply, Scope, Send, reply_error, reply_failure
+from headway.server.control import Control
+from headway.server.guard import CALLER, METHODS, send_reply
+from headway.server.live import Live
+from headway.settings.home import Paths
+from headway.store.database import Store
+
+log = logging.getLogger("headway.server")
+T = TypeVar("T")
+Handler = Callable[[Call], Awaitable[Reply]]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One method of one path. `role` has no default on purpose."""
+
+    method: str
+    path: str
+    role: Role
+    handler: Handler
+    body_bytes_max: int = REQUEST_BYTES_MAX
+    unix_only: bool = False  # for callers that the kernel vouches for; a token is not enough
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.role, Role) or self.method not in METHODS or not self.path.startswith("/"):
+            raise TypeError(f"the route {self.method} {self.path} does not say who may call it")
+        if self.role is Role.NOBODY and self.body_bytes_max > REQUEST_BYTES_ANONYMOUS_MAX:
+            raise TypeError(f"the route {self.method} {self.path} reads too much from strangers")
+
+
+class Readers:
+    """A few threads for what would block the event loop: queries and files. Says 503 rather than queue without end."""
+
+    def __init__(self, threads: int = READ_THREADS, waiting_max: int = READS_WAITING_MAX) -> None:
+        self._threads = ThreadPoolExecutor(threads, "headway-read")
+        self._waiting, self._waiting_max = 0, waiting_max
+
+    async def run(self, work: Callable[..., T], *args: Any) -> T:
+        if self._waiting >= self._waiting_max:
+            raise UnreachableError("the server has too many questions to answer at once", "try again in a moment")
+        self._waiting += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, work, *args)
+        finally:
+            self._waiting -= 1
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+@dataclass(slots=True)
+class Room:
+    """Bytes of requests that are in memory now, of all callers together."""
+
+    bytes_max: int = INGEST_QUEUE_BYTES_MAX
+    used_bytes: int = 0
+
+    def take(self, size: int) -> None:
+        if self.used_bytes + size > self.bytes_max:
+            raise UnreachableError("the server holds as much unwritten data as it may", "it is sent again by itself")
+        self.used_bytes += size
+
+
+@dataclass(slots=True)
+class Services:
+    """What handlers work with."""
+
+    store: Store
+    paths: Paths
+    control: Control
+    auth: Auth
+    live: Live
+    about: dict[str, Any]  # what `GET /api/server` says of this server
+    stopping: asyncio.Event
+    readers: Readers = field(default_factory=Readers)
+    room: Room = field(default_factory=Room)
+
+    async def query(self, work: Callable[..., T], *args: Any) -> T:
+        """`work(connection, *args)` on a read-only connection, in a thread."""
+
+        def run() -> T:
+            with self.store.read() as connection:
+                return work(connection, *args)
+
+        return await self.readers.run(run)
+
+
+class Table:
+    """Finds the route for a path and method. Paths that callers send often come first in `routes`."""
+
+    def __init__(self, routes: Sequence[Route]) -> None:
+        self.routes = tuple(routes)
+        self._plain = {(r.method, r.path): r for r in routes if "{" not in r.path}
+        self._shaped = [(PathRoute(r.path, _unused, methods=[r.method]), r) for r in routes if "{" in r.path]
+        if len({(r.method, r.path) for r in routes}) != len(self.routes):
+            raise TypeError("a route is declared twice")
+
+    def find(self, scope: Scope) -> tuple[Route, Mapping[str, str]]:
+        plain = self._plain.get((scope["method"], scope["path"]))
+        if plain is not None:
+            return plain, {}
+        wrong_method = any(path == scope["path"] for _, path in self._plain)
+        for shape, route in self._shaped:
+            match, child = shape.matches(scope)
+            if match is Match.FULL:
+                return route, child["path_params"]
+            wrong_method = wrong_method or match is Match.PARTIAL
+        if wrong_method:
+            raise Refusal(405, "usage", "the address does not know this method")
+        raise Refusal(404, "not_found", "there is no such address", "docs/concepts/protocol.md lists them")
+
+
+async def _unused(scope: Scope, receive: Receive, send: Send) -> None:
+    raise AssertionError("the table only matches paths")
+
+
+class App:
+    """What the guard calls once it knows who is there."""
+
+    def __init__(self, table: Table, services: Services) -> None:
+        self.table, self.services = table, services
+        self.requests, self.active = 0, 0  # since the start, and now; `serve.py` sees from them that we are idle
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        self.requests += 1
+        self.active += 1
+        held = Held(self.services.room)
+        try:
+            reply = await self._reply(scope, receive, held)
+            held.release()
+            await send_reply(reply, send, drain=None if held.complete else receive)
+        except Gone:
+            return
+        finally:
+            held.release()
+            self.active -= 1
+
+    async def _reply(self, scope: Scope, receive: Receive, held: "Held") -> Reply:
+        try:
+            route, params = self.table.find(scope)
+            caller: Caller = scope[CALLER]
+            if not caller.may(route.role) or (route.unix_only and not caller.unix):
+                raise Refusal(403, "forbidden", f"this needs the role {route.role.name.lower()}")
+            body = await held.read(receive, route.body_bytes_max)
+            call = Call(self.services, caller, dict(params), scope["headers"], scope["query_string"], body)
+            return await route.handler(call)
+        except Refusal as refusal:
+            return reply_error(refusal.status, refusal.code, refusal.message, refusal.hint)
+        except HeadwayError as error:
+            return reply_failure(error)
+        # a mistake of ours must not show the caller our insides, and must not end the server
+        except Exception:
+            error_id = secrets.token_hex(4)
+            log.exception("error %s in %s %s", error_id, scope["method"], _shape(scope["path"]))
+            return reply_error(500, "internal", f"the server made a mistake (error {error_id})", "see: hw server logs")
+
+
+def _shape(path: str) -> str:
+    """A path for our log: it came from outside, so it is cut and shown as Python would write it."""
+    return repr(path[:200])
+
+
+class Held:
+    """The body of one request while the server works on it."""
+
+    def __init__(self, room: Room) -> None:
+        self._room, self._bytes = room, 0
+        self.complete = False
+
+    async def read(self, receive: Receive, bytes_max: int) -> bytes:
+        pieces: list[bytes] = []
+        while not self.complete:
+            message = await receive()
+            if message["type"] != "http.request":
+                raise Gone
+            piece = message.get("body", b"")
+            if self._bytes + len(piece) > bytes_max:
+                raise Refusal(413, "too_large", f"the request is larger than {bytes_max} bytes")
+            self._room.take(len(piece))
+            self._bytes += len(piece)
+            pieces.append(piece)
+            self.complete = not message.get("more_body", False)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def release(self) -> None:
+        self._room.used_bytes -= self._bytes
+        self._bytes = 0

@@ -1,0 +1,92 @@
+"""News for those who wait: long polls wake here when the store has committed something. Called by `api/`.
+
+There is no queue per viewer: a waiting request has one flag, and its position in the data is its own cursor. So a
+viewer that is slow or dead costs nothing (F38), and a thousand commits while it reads are one wake-up.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+class Watch:
+    """One waiting request's flag."""
+
+    def __init__(self, live: "Live") -> None:
+        self._live = live
+        self._event = asyncio.Event()
+        self.news: set[str] = set()
+
+    def ring(self, what: set[str]) -> None:
+        self.news |= what
+        self._event.set()
+
+    def start(self) -> None:
+        """Call before reading: what is committed after this ends the next `wait` at once."""
+        self.news = set()
+        self._event.clear()
+
+    async def wait(self, timeout_s: float) -> set[str]:
+        """What was committed since `start` ("facts", "metrics", "logs", "job"); empty after `timeout_s`."""
+        if not self._live.closed and timeout_s > 0:
+            try:
+                await asyncio.wait_for(self._event.wait(), timeout_s)
+            except TimeoutError:
+                return set()
+        return self.news
+
+
+class Live:
+    """Made in the event loop; `notify` is called from the store's writer thread, after each commit."""
+
+    def __init__(self, on_job: Callable[[], None] = lambda: None) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._on_job = on_job  # called in the loop when any job has changed
+        self._watches: dict[int, set[Watch]] = {}
+        self._lock = threading.Lock()
+        self._news: dict[int, set[str]] = {}
+        self.closed = False
+
+    def notify(self, job_pk: int, what: str) -> None:
+        if job_pk not in self._watches and what != "job":  # a watch comes before its first read: nothing is missed
+            return
+        with self._lock:
+            first = not self._news
+            self._news.setdefault(job_pk, set()).add(what)
+        if first:
+            try:
+                self._loop.call_soon_threadsafe(self._deliver)
+            except RuntimeError:  # the loop has ended while the writer still finishes
+                return
+
+    def _deliver(self) -> None:
+        with self._lock:
+            news, self._news = self._news, {}
+        if any("job" in what for what in news.values()):
+            self._on_job()
+        for job_pk, what in news.items():
+            for watch in self._watches.get(job_pk, ()):
+                watch.ring(what)
+
+    @contextmanager
+    def watch(self, job_pk: int) -> Iterator[Watch]:
+        watch = Watch(self)
+        self._watches.setdefault(job_pk, set()).add(watch)
+        try:
+            yield watch
+        finally:
+            self._watches[job_pk].discard(watch)
+            if not self._watches[job_pk]:
+                del self._watches[job_pk]
+
+    @property
+    def waiting(self) -> int:
+        return sum(len(watches) for watches in self._watches.values())
+
+    def close(self) -> None:
+        """The server stops: whoever waits answers now."""
+        self.closed = True
+        for watches in self._watches.values():
+            for watch in watches:
+                watch.ring({"job"})

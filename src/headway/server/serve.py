@@ -1,0 +1,293 @@
+"""Starting, running and ending the server of one home. Called by `python -m headway.server`.
+
+Exactly one runs per home: it holds `server.lock` for as long as it lives, so whoever else finds a socket file or a
+`server.json` without the lock being held knows that they are left over. Nothing here needs a clean end (P10).
+"""
+
+import asyncio
+import contextlib
+import fcntl
+import json
+import logging
+import logging.handlers
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Generator
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+import uvloop
+
+from headway import __version__
+from headway.engines.process import start_of
+from headway.model.errors import HeadwayError
+from headway.model.limits import SERVER_LOG_BYTES_MAX, SHUTDOWN_S
+from headway.server.app import App, Readers, Services, Table
+from headway.server.auth import Auth, Role, TokenRow, mint
+from headway.server.control import Control
+from headway.server.guard import Guard, hosts_for
+from headway.server.live import Live
+from headway.server.routes import ROUTES
+from headway.server.transport import bind_loopback, bind_unix, protocol_with, slots_for_descriptors
+from headway.settings import layers
+from headway.settings.home import Paths, home, socket_path
+from headway.store import catalog
+from headway.store.database import Store
+
+log = logging.getLogger("headway.server")
+
+
+def main() -> int:
+    os.umask(0o077)  # whatever we make is for its owner alone (B33); a job's own umask is set by its shim
+    paths = Paths(home())
+    lock = take_lock(paths.server_lock)
+    if lock is None:
+        return 0  # another one serves this home
+    start_log(paths.server_log)
+    try:
+        settings = layers.load(paths.home)
+        store = Store(paths, log_bytes_max=settings.get("log_bytes_max"))
+        store.open()
+        try:
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                runner.run(_run(Process(paths, settings, store)))
+        finally:
+            store.close()
+    except HeadwayError as error:
+        log.error("the server ends: %s %s", error.message, error.hint)
+        return error.exit_code
+    log.info("the server has ended")
+    return 0
+
+
+async def _run(process: "Process") -> None:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, process.stopping.set)
+    await process.run(on_end=end_anyway)
+
+
+def take_lock(path: Path) -> int | None:
+    """The lock of this home, held until the process ends; None when another server has it."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        return None
+    return fd
+
+
+# -- the log -----------------------------------------------------------------------------------------------------------
+
+
+class LogFile(logging.handlers.RotatingFileHandler):
+    """server.log, bounded. Output that bypasses logging (a crash of the interpreter) follows it when it moves on."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, maxBytes=SERVER_LOG_BYTES_MAX, backupCount=1, encoding="utf-8", delay=False)
+
+    def _open(self) -> TextIOWrapper:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        stream = os.fdopen(os.open(self.baseFilename, flags, 0o600), "a", encoding="utf-8", errors="backslashreplace")
+        for standard in (1, 2):
+            with contextlib.suppress(OSError):  # closed, or a terminal that is gone
+                if not os.isatty(standard):
+                    os.dup2(stream.fileno(), standard)
+        return stream
+
+
+def start_log(path: Path) -> None:
+    handler = LogFile(path)
+    formatter = logging.Formatter("%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s %(message)s", "%Y-%m-%dT%H:%M:%S")
+    formatter.converter = time.gmtime
+    handler.setFormatter(formatter)
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    logging.raiseExceptions = False  # a full disk must not make logging itself a source of errors (F8)
+    for name in ("uvicorn.error", "asyncio"):  # they warn of every malformed request, which any stranger can send
+        logging.getLogger(name).setLevel(logging.ERROR)
+
+
+# -- the process -------------------------------------------------------------------------------------------------------
+
+
+class Listener(uvicorn.Server):
+    """uvicorn without its clock: it waits for an event instead of waking ten times a second."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.ended = asyncio.Event()
+
+    async def main_loop(self) -> None:
+        await self.ended.wait()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        yield  # `Process` takes the signals
+
+
+class Process:
+    """The running server."""
+
+    def __init__(
+        self, paths: Paths, settings: layers.Settings, store: Store, control_of: Callable[..., Control] = Control
+    ) -> None:
+        self.paths, self.settings, self.store, self.control_of = paths, settings, store, control_of
+        self.address = socket_path(paths.home)
+        self.stopping = asyncio.Event()
+        self.logins = Readers(threads=1)  # of their own, so that long queries of viewers do not keep agents waiting
+
+    async def run(self, on_end: Callable[[], None] = lambda: None) -> None:
+        """Serve until `stopping` is set; `on_end` is called as soon as it is."""
+        unix, tcp = bind_unix(self.address), self._bind_tcp()
+        control = self.control_of(self.store, self.paths, self.settings)
+        try:
+            app = self._app(control, tcp)
+            listener = Listener(self._config(app, tcp))
+            await control.start()
+            serving = asyncio.create_task(listener.serve(sockets=[s for s in (unix, tcp) if s]))
+            await self._publish_token()
+            write_private(self.paths.server_json, json.dumps(app.services.about | {"start": start_of(os.getpid())}))
+            log.info("version %s serves %s at %s and %s", __version__, self.paths.home, self.address, self._url(tcp))
+            await self._wait(app, serving)
+            on_end()
+            await self._end(app, listener, serving)
+        finally:
+            await _within(control.stop(), SHUTDOWN_S / 3)
+            self.paths.server_json.unlink(missing_ok=True)
+            self.address.unlink(missing_ok=True)  # ours: nobody replaces it while we hold the lock
+
+    # -- parts ---------------------------------------------------------------------------------------------------------
+
+    def _bind_tcp(self) -> socket.socket | None:
+        try:
+            return bind_loopback(self.settings.get("port"))
+        except OSError as error:  # a container without a network: jobs need none
+            log.warning("no loopback address for browsers: %s", error)
+            return None
+
+    def _url(self, tcp: socket.socket | None) -> str | None:
+        return f"http://127.0.0.1:{tcp.getsockname()[1]}" if tcp else None
+
+    def _app(self, control: Control, tcp: socket.socket | None) -> App:
+        auth = Auth.over(self._find_token, os.getuid())
+        live = Live(on_job=auth.tokens.forget)
+        about = {
+            "pid": os.getpid(),
+            "address": str(self.address),
+            "url": self._url(tcp),
+            "version": __version__,
+            "home": str(self.paths.home),
+            "started_ns": time.time_ns(),
+        }
+        self.store.listen(live.notify)
+        services = Services(self.store, self.paths, control, auth, live, about, self.stopping)
+        return App(Table(ROUTES), services)
+
+    async def _find_token(self, token_id: str) -> TokenRow | None:
+        def look() -> catalog.Token | None:
+            with self.store.read() as connection:
+                return catalog.find_token(connection, token_id)
+
+        found = await self.logins.run(look)
+        if found is None or found.role.upper() not in Role.__members__:
+            return None
+        return TokenRow(found.hash, Role[found.role.upper()], found.task, found.ended_ns is not None)
+
+    def _config(self, app: App, tcp: socket.socket | None) -> uvicorn.Config:
+        hosts = hosts_for(tcp.getsockname()[1]) if tcp else frozenset[str]()
+        return uvicorn.Config(
+            Guard(app, app.services.auth, hosts),
+            http=protocol_with(slots_for_descriptors()),
+            ws="none",
+            lifespan="off",
+            interface="asgi3",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,  # nobody stands before us; what a caller says of itself in a header is not believed
+            server_header=False,
+            date_header=False,
+            timeout_graceful_shutdown=int(SHUTDOWN_S / 2),
+        )
+
+    async def _publish_token(self) -> None:
+        """A token for the loopback address, in a file for its owner alone; made once and kept."""
+        path = self.paths.browser_token
+        try:
+            known = await self._find_token(path.read_text().partition(".")[0])
+        except OSError:
+            known = None
+        if known is not None and not known.ended:
+            return
+        token_id, token, hashed = mint()
+        now_ns = time.time_ns()
+        write = self.store.write(lambda c: catalog.insert_token(c, token_id, hashed, "operate", None, now_ns))
+        await asyncio.wrap_future(write)
+        write_private(path, token)
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    async def _wait(self, app: App, serving: "asyncio.Task[None]") -> None:
+        """Until somebody stops us, or nobody has needed us for `idle_exit_s`."""
+        idle_exit_s = float(self.settings.get("idle_exit_s"))
+        stop = asyncio.create_task(self.stopping.wait())
+        seen, since_s = -1, time.monotonic()
+        while True:
+            done, _ = await asyncio.wait(
+                {stop, serving}, timeout=max(idle_exit_s / 4, 0.05) if idle_exit_s else None,
+                return_when=asyncio.FIRST_COMPLETED,
+            )  # fmt: skip
+            if done:
+                stop.cancel()
+                return
+            if app.requests != seen or app.active or await app.services.query(has_open_jobs):
+                seen, since_s = app.requests, time.monotonic()
+            elif time.monotonic() - since_s >= idle_exit_s:
+                log.info("nobody has needed the server for %g s", idle_exit_s)
+                stop.cancel()
+                return
+
+    async def _end(self, app: App, listener: Listener, serving: "asyncio.Task[None]") -> None:
+        self.stopping.set()
+        app.services.live.close()
+        listener.ended.set()
+        await _within(serving, SHUTDOWN_S * 2 / 3)
+        app.services.readers.close()
+        self.logins.close()
+
+
+def end_anyway() -> None:
+    """Whatever hangs (a query, a disk): the server is gone in SHUTDOWN_S. What was acknowledged is on disk (P3)."""
+    watchdog = threading.Timer(SHUTDOWN_S, os._exit, [0])
+    watchdog.daemon = True
+    watchdog.start()
+
+
+def has_open_jobs(connection: Any) -> bool:
+    return bool(catalog.open_jobs(connection))
+
+
+async def _within(work: Any, timeout_s: float) -> None:
+    try:
+        await asyncio.wait_for(work, timeout_s)
+    except TimeoutError:
+        log.warning("a part of the server did not end in %g s", timeout_s)
+
+
+def write_private(path: Path, text: str) -> None:
+    """Whole under its name or not there; for its owner alone from the first moment."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    partial.unlink(missing_ok=True)
+    fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        with os.fdopen(fd, "w") as file:
+            file.write(text)
+        os.replace(partial, path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
