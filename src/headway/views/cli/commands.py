@@ -1,0 +1,122 @@
+"""The verbs of `hw`: names, options and help. The work of each is in the file of the same name.
+
+Read by `main`, `help` and `completion`; kept apart from the work, so that `hw --help` imports none of it.
+"""
+
+from typing import Final
+
+from headway.views.cli.options import Command
+
+RUN, LOOK, CHANGE, HOUSE = "Run", "Look", "Change", "House"
+GROUPS: Final = (RUN, LOOK, CHANGE, HOUSE)
+_JOB: Final = (
+    "processes", "cluster", "experiment", "name", "tags", "env", "max_duration_s", "priority", "cpus", "memory_bytes",
+)  # fmt: skip
+_SELECT: Final = ("state", "cluster", "experiment", "since_s", "older_than_s", "match")
+
+_TABLE: Final = (
+    Command(
+        "run", RUN, "run a command here, show its output, exit as it does", "hw run [options] COMMAND…",
+        _JOB, takes_command=True,
+        details=(
+            "The command is passed on untouched: from its first word on, everything belongs to it.\n"
+            "One process: its stdout and stderr come out as they are. Several: each line has its rank in front.\n"
+            "Ctrl-C interrupts the job and waits; a second one terminates it. If the terminal closes, the job goes on.\n"
+            "Exits with the job's exit code; 128+N if signal N ended it; 126 or 127 if it cannot be started; "
+            "125 if hw itself failed.\n"
+            "With --json the job's output goes to stderr, and the job object to stdout at the end."
+        ),
+        examples=(
+            ("hw run python train.py --lr 0.1", "one process"),
+            ("hw run -n 4 -e digits python train.py", "four, in the experiment digits"),
+            ("hw run -- ./-odd-name --json", "`--` where a command starts with a dash"),
+        ),
+    ),
+    Command(
+        "submit", RUN, "put a command in the queue and return", "hw submit [options] COMMAND…",
+        (*_JOB, "wait"), takes_command=True,
+        details="Prints the job's id and how to follow, abort and resubmit it. With --wait: like hw run.",
+        examples=(
+            ("hw -n 4 submit python train.py", "options before or after the verb"),
+            ("hw submit --max-duration 3.5h --tag baseline python train.py", ""),
+        ),
+    ),
+    Command(
+        "query", LOOK, "all about one job: state, processes, exception, metrics, last lines", "hw q ID…",
+        ("assets",), alias="q",
+        details="An id may be cut to any unique ending: digits-7f3c2, 7f3c2, c2.",
+        examples=(("hw q 7f3c2", ""), ("hw q 7f3c2 --json", "for scripts"), ("hw q 7f3c2 --assets", "fetch the logs")),
+    ),
+    Command(
+        "ls", LOOK, "the jobs, newest first", "hw ls [options]", (*_SELECT, "limit"),
+        details="What is equal for all jobs is said once, above the table.",
+        examples=(("hw ls --state running,waiting", ""), ("hw ls -e digits --since 7d --match 'lr=0.1'", "")),
+    ),
+    Command(
+        "logs", LOOK, "what a job wrote", "hw logs ID [options]",
+        ("rank", "task", "stream", "attempt", "tail", "bytes", "follow", "grep"),
+        details=(
+            "All ranks, merged by time, with the rank in front of each line.\n"
+            "When one stream is selected and stdout is not a terminal: the raw bytes, as they were written.\n"
+            "In a terminal, control characters are shown as marks."
+        ),
+        examples=(
+            ("hw logs -f 7f3c2", "follow it live"),
+            ("hw logs 7f3c2 --rank 2 --stream stderr --tail 50", ""),
+            ("hw logs 7f3c2 --rank 0 --stream stdout > out.txt", "the bytes as they were written"),
+            ("hw logs 7f3c2 --grep 'loss|nan'", "searched by the server"),
+        ),
+    ),
+    Command(
+        "metrics", LOOK, "what a job logged", "hw metrics ID… [options]", ("metrics", "rank", "points"),
+        examples=(("hw metrics 7f3c2", "a table"), ("hw metrics 7f3c2 -m loss --points 500 --json", "for a chart")),
+    ),
+    Command(
+        "abort", CHANGE, "stop jobs: SIGTERM, and SIGKILL after a grace time", "hw abort ID… | SELECTION",
+        (*_SELECT, "yes", "dry_run"),
+        details="Jobs chosen by a selection are listed, and you are asked first; --yes for scripts.",
+        examples=(("hw abort 7f3c2 a0317", ""), ("hw abort -e digits --state waiting", "asks first")),
+    ),
+    Command(
+        "resubmit", CHANGE, "run a job again, with changes if you like", "hw resubmit ID… [options] [-- COMMAND…]",
+        _JOB,
+        details=(
+            "The new job is submitted first; only then is the old one stopped, if it still runs.\n"
+            "The new one names its parent. It runs in the old folder, with your environment of now."
+        ),
+        examples=(
+            ("hw resubmit 7f3c2 -n 8", ""),
+            ("hw resubmit 7f3c2 -- python train.py --lr 0.01", "another command"),
+        ),
+    ),
+    Command(
+        "delete", CHANGE, "forget ended jobs", "hw delete ID… | SELECTION", (*_SELECT, "yes", "dry_run"),
+        details="Jobs chosen by a selection are listed, and you are asked first; --yes for scripts.",
+        examples=(("hw delete 7f3c2", ""), ("hw delete --state failed --older-than 30d", "asks first")),
+    ),
+    Command(
+        "server", HOUSE, "the server of this home; it starts by itself when needed", "hw server start|stop|status|logs",
+        ("tail", "follow"), words=("start", "stop", "status", "logs"),
+        details="Jobs do not notice when the server stops: what they write waits, and is there when it starts again.",
+        examples=(("hw server status", ""), ("hw server logs -f", "its own log")),
+    ),
+    Command(
+        "config", HOUSE, "every setting, its value and where it came from", "hw config [NAME]",
+        details="Built-in < user file < project headway.yaml < private file < environment < command line.",
+        examples=(("hw config", ""), ("hw config max_running", "one value, for scripts")),
+    ),
+    Command("doctor", HOUSE, "check this machine and home, and say what to type", "hw doctor"),
+    Command(
+        "gc", HOUSE, "remove deleted jobs, and old ones if asked", "hw gc [--older-than TIME]",
+        ("older_than_s", "dry_run", "yes"),
+        examples=(("hw gc --older-than 90d --dry-run", "what it would free"),),
+    ),
+    Command(
+        "completion", HOUSE, "completion for your shell", "hw completion bash|zsh|fish", words=("bash", "zsh", "fish"),
+        examples=(('eval "$(hw completion bash)"', "in ~/.bashrc"), ("hw completion fish | source", "in config.fish")),
+    ),
+)  # fmt: skip
+
+COMMANDS: Final[dict[str, Command]] = {
+    name: command for command in _TABLE for name in (command.name, command.alias) if name
+}

@@ -1,0 +1,101 @@
+"""`hw completion bash|zsh|fish`: a script for the shell. Verbs and options are written into it; ids are asked for.
+
+`hw completion ids` is what the scripts call for ids: fast, silent, and it never starts a server.
+"""
+
+from typing import Final
+
+from headway.model.errors import HeadwayError, UsageError
+from headway.views.cli.commands import COMMANDS
+from headway.views.cli.dispatch import Call, one_word
+from headway.views.cli.options import BY_KEY, EVERYWHERE, STATES, Command
+
+_IDS_MAX: Final = 200
+_TAKES_IDS: Final = ("query", "q", "logs", "metrics", "abort", "resubmit", "delete")
+
+_BASH: Final = """# bash completion for hw: eval "$(hw completion bash)"
+_hw() {{
+  local cur="${{COMP_WORDS[COMP_CWORD]}}" prev="${{COMP_WORDS[COMP_CWORD-1]}}" verb="" word
+  for word in "${{COMP_WORDS[@]:1:COMP_CWORD-1}}"; do
+    case "$word" in {verbs_case}) verb="$word"; break ;; esac
+  done
+  case "$prev" in
+    --state) COMPREPLY=($(compgen -W "{states}" -- "$cur")); return ;;
+    --stream) COMPREPLY=($(compgen -W "stdout stderr agent" -- "$cur")); return ;;
+  esac
+  case "$verb" in
+    "") COMPREPLY=($(compgen -W "{verbs}" -- "$cur")) ;;
+{bash_cases}
+  esac
+}}
+complete -o default -F _hw hw
+"""
+_ZSH: Final = """# zsh completion for hw: eval "$(hw completion zsh)"
+autoload -Uz bashcompinit && bashcompinit
+"""
+_FISH_HEAD: Final = "# fish completion for hw: hw completion fish | source\ncomplete -c hw -f\n"
+
+
+def command(call: Call) -> int:
+    shell = one_word(call, "shell: bash, zsh or fish")
+    if shell == "ids":
+        return _ids(call)
+    scripts = {"bash": bash, "zsh": lambda: _ZSH + bash(), "fish": fish}
+    if shell not in scripts:
+        raise UsageError(f'no completion for "{shell[:40]}"', "there is one for bash, zsh and fish")
+    call.terminal.out.write(scripts[shell]())
+    return 0
+
+
+def _ids(call: Call) -> int:
+    try:
+        jobs = call.source(start=False).get("/api/jobs", [("limit", _IDS_MAX)])
+    except HeadwayError:
+        return 0  # a shell that completes must not be disturbed by words
+    for job in jobs:
+        call.terminal.put(call.terminal.out.safe(str(job["id"])))
+    return 0
+
+
+def _option_names(command: Command) -> list[str]:
+    return [name for key in (*command.options, *EVERYWHERE) for name in BY_KEY[key].names]
+
+
+def bash() -> str:
+    cases = []
+    for name, command in COMMANDS.items():
+        words = " ".join([*_option_names(command), *command.words])
+        if command.takes_command:
+            reply = f'COMPREPLY=($(compgen -W "{words}" -- "$cur"))\n'
+            reply += '      [[ "$cur" == -* ]] || COMPREPLY=($(compgen -c -- "$cur"))'
+        elif name in _TAKES_IDS:
+            reply = f'COMPREPLY=($(compgen -W "{words} $(hw completion ids 2>/dev/null)" -- "$cur"))'
+        else:
+            reply = f'COMPREPLY=($(compgen -W "{words}" -- "$cur"))'
+        cases.append(f"    {name}) {reply} ;;")
+    return _BASH.format(
+        verbs="|".join(COMMANDS).replace("|", " "), verbs_case="|".join(COMMANDS), states=" ".join(STATES),
+        bash_cases="\n".join(cases),
+    )  # fmt: skip
+
+
+def fish() -> str:
+    lines = [_FISH_HEAD]
+    verbs = " ".join(COMMANDS)
+    for name, command in COMMANDS.items():
+        summary = _quoted(command.summary)
+        lines.append(f"complete -c hw -n 'not __fish_seen_subcommand_from {verbs}' -a {name} -d '{summary}'\n")
+        seen = f"complete -c hw -n '__fish_seen_subcommand_from {name}'"
+        if command.words:
+            lines.append(f"{seen} -a '{' '.join(command.words)}'\n")
+        if name in _TAKES_IDS:
+            lines.append(f"{seen} -a '(hw completion ids 2>/dev/null)'\n")
+        for key in (*command.options, *EVERYWHERE):
+            option = BY_KEY[key]
+            flags = "".join(f" -l {n[2:]}" if n.startswith("--") else f" -s {n[1:]}" for n in option.names)
+            lines.append(f"{seen}{flags}{' -r' if option.value else ''} -d '{_quoted(option.help)}'\n")
+    return "".join(lines)
+
+
+def _quoted(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("'", "\\'")

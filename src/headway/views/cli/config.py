@@ -1,0 +1,47 @@
+"""`hw config [NAME]`: every setting, its value and where it came from; secrets by name alone (capabilities 50, 52)."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from headway.model.errors import UsageError
+from headway.settings.layers import load
+from headway.settings.nearest import did_you_mean
+from headway.settings.schema import SETTINGS
+from headway.views import table
+from headway.views.cli.dispatch import Call
+
+
+def command(call: Call) -> int:
+    if len(call.words) > 1 or call.after:
+        raise UsageError("hw config takes one name at most", f"usage: {call.command.usage}")
+    settings = load(Path.cwd())
+    rows = {name: (value, origin) for name, value, origin in settings.rows()}
+    if call.words:
+        return _one(call, rows, call.words[0])
+    if call.as_json:
+        call.terminal.put_json({name: {"value": value, "origin": origin} for name, (value, origin) in rows.items()})
+        return 0
+    columns = [table.Column("setting", keep=True), table.Column("value", keep=True), table.Column("from", limit=200)]
+    out = call.terminal.out
+    cells = [[out.safe(cell) for cell in (name, shown(v), origin)] for name, (v, origin) in rows.items()]
+    call.terminal.put("\n".join(table.layout(columns, cells, out.columns)[1]))
+    return 0
+
+
+def _one(call: Call, rows: dict[str, tuple[Any, str]], name: str) -> int:
+    if name not in rows:
+        raise UsageError(f'there is no setting "{name[:60]}"{did_you_mean(name, rows)}', "hw config lists them all")
+    value, origin = rows[name]
+    if call.as_json:
+        call.terminal.put_json({"name": name, "value": value, "origin": origin})
+        return 0
+    call.terminal.put(call.terminal.out.safe(shown(value)))
+    meaning = f"; {SETTINGS[name].doc}" if name in SETTINGS else ""
+    call.terminal.say(call.terminal.err.safe(f"from {origin}{meaning}"))
+    return 0
+
+
+def shown(value: Any) -> str:
+    """As one would write it in the file."""
+    return value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,253 @@
+"""`hw doctor`: looks at this machine, this home and its server; each line says how it is and what to type.
+
+Every check stands by itself: one that fails, or cannot be made, does not keep the others from being told.
+"""
+
+import os
+import shutil
+import stat
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from headway import __version__
+from headway.model.errors import HeadwayError, UsageError
+from headway.model.limits import DOCTOR_CHECK_S, GIB, MIB
+from headway.settings import home as homes
+from headway.views import format as fmt
+from headway.views.cli.dispatch import Call
+from headway.views.terminal import GREEN, RED, YELLOW, Output
+
+OK, WARNING, PROBLEM = "ok", "warning", "problem"
+_COLOURS: Final = {OK: GREEN, WARNING: YELLOW, PROBLEM: RED}
+_PYTHON_MIN: Final = (3, 11)
+_FREE_WARNING_BYTES: Final = 2 * GIB
+_FREE_PROBLEM_BYTES: Final = 100 * MIB
+_CLOCK_MIN_S: Final = 1_735_689_600  # 2025-01-01: earlier than this program
+_NETWORK_FILE_SYSTEMS: Final = frozenset(
+    "nfs nfs4 cifs smb3 smbfs lustre gpfs beegfs ceph glusterfs 9p afs fuse.sshfs fuse.glusterfs fuse.ceph fuse.s3fs "
+    "fuse.blobfuse fuse.gcsfuse pvfs2 orangefs".split()
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    check: str
+    level: str
+    text: str
+    advice: str = ""
+
+
+def command(call: Call) -> int:
+    if call.words or call.after:
+        raise UsageError("hw doctor takes no words", f"usage: {call.command.usage}")
+    findings = list(examine())
+    if call.as_json:
+        call.terminal.put_json(
+            [{"check": f.check, "level": f.level, "text": f.text, "advice": f.advice} for f in findings]
+        )
+    else:
+        for line in report(findings, call.terminal.out):
+            call.terminal.put(line)
+    return 1 if any(f.level == PROBLEM for f in findings) else 0
+
+
+def report(findings: list[Finding], out: Output) -> list[str]:
+    lines = []
+    for found in findings:
+        level = out.style(f"{found.level:<8}", _COLOURS[found.level])
+        lines.append(f"{level} {found.check:<12} {out.safe(found.text)}")
+        if found.advice:
+            lines.append(f"{'':<21} → {out.safe(found.advice)}")
+    counts = [f"{sum(f.level == level for f in findings)} {level}" for level in (PROBLEM, WARNING)]
+    bad = [text for text in counts if not text.startswith("0 ")]
+    return [*lines, "", ", ".join(bad) if bad else "all is well"]
+
+
+def examine() -> Iterator[Finding]:
+    """All findings, in an order in which the first problem is the one to mend first."""
+    checks: list[Callable[[], Iterator[Finding]]] = [
+        _python, _path, _clock, _home, _socket, _settings, _database, _server, _git, _gpu,
+    ]  # fmt: skip
+    for check in checks:
+        name = check.__name__.removeprefix("_")
+        try:
+            yield from check()
+        except HeadwayError as error:
+            yield Finding(name, PROBLEM, error.message, error.hint)
+        except OSError as error:
+            yield Finding(name, PROBLEM, f"cannot be checked: {error}")
+
+
+def _python() -> Iterator[Finding]:
+    version = ".".join(map(str, sys.version_info[:3]))
+    text = f"Python {version}, Headway {__version__}, {sys.executable}"
+    if sys.version_info < _PYTHON_MIN:
+        yield Finding("python", PROBLEM, text, f"Headway needs Python {_PYTHON_MIN[0]}.{_PYTHON_MIN[1]} or newer")
+        return
+    yield Finding("python", OK, text)
+
+
+def _path() -> Iterator[Finding]:
+    found = shutil.which("hw")
+    mine = Path(sys.executable).parent / "hw"
+    if found is None:
+        advice = f'export PATH="{mine.parent}:$PATH"' if mine.exists() else "install Headway: pip install headway"
+        yield Finding("path", WARNING, "hw is not on PATH", advice)
+    elif mine.exists() and not os.path.samefile(found, mine):
+        yield Finding("path", WARNING, f"hw on PATH is another one: {found}", f"this one is {mine}")
+    else:
+        yield Finding("path", OK, f"hw is {found}")
+
+
+def _clock() -> Iterator[Finding]:
+    now = time.time()
+    shown = time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(now))
+    if now < _CLOCK_MIN_S:
+        yield Finding("clock", PROBLEM, f"the clock says {shown}, before this program was written", "set the clock")
+        return
+    database = homes.Paths(homes.home()).db
+    if database.exists() and database.stat().st_mtime > now + 60:
+        yield Finding("clock", WARNING, f"the clock says {shown}; the database was written later", "set the clock")
+        return
+    yield Finding("clock", OK, shown)
+
+
+def _home() -> Iterator[Finding]:
+    home = homes.home()
+    found = home.stat()
+    if found.st_uid != os.getuid():
+        yield Finding("home", PROBLEM, f"{home} belongs to uid {found.st_uid}", "set HEADWAY_HOME to a folder of yours")
+        return
+    if stat.S_IMODE(found.st_mode) & 0o077:
+        mode = f"{stat.S_IMODE(found.st_mode):04o}"
+        yield Finding("home", PROBLEM, f"{home} is open to others (mode {mode})", f"chmod 700 {home}")
+    elif not os.access(home, os.W_OK | os.X_OK):
+        yield Finding("home", PROBLEM, f"{home} cannot be written", f"chmod 700 {home}")
+    else:
+        yield Finding("home", OK, f"{home}, mode 0700")
+    yield from _file_system(home)
+    yield from _space(home)
+
+
+def _file_system(home: Path) -> Iterator[Finding]:
+    kind = file_system_of(home)
+    if kind in _NETWORK_FILE_SYSTEMS:
+        yield Finding(
+            "file system", WARNING, f"the home is on a network file system ({kind}); a database there can be damaged",
+            "set HEADWAY_HOME to a folder on a local disk",
+        )  # fmt: skip
+    elif kind:
+        yield Finding("file system", OK, kind)
+
+
+def file_system_of(path: Path, mountinfo: Path = Path("/proc/self/mountinfo")) -> str:
+    """The type of the file system that holds `path`; empty where the system does not say."""
+    device = path.stat().st_dev
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    try:
+        text = mountinfo.read_text(errors="replace")
+    except OSError:
+        return ""
+    for line in text.splitlines():
+        fields, _, rest = line.partition(" - ")
+        words = fields.split()
+        if len(words) > 2 and words[2] == wanted and rest:
+            return rest.split()[0]
+    return ""
+
+
+def _space(home: Path) -> Iterator[Finding]:
+    free = shutil.disk_usage(home).free
+    level = PROBLEM if free < _FREE_PROBLEM_BYTES else WARNING if free < _FREE_WARNING_BYTES else OK
+    advice = "hw gc --older-than 30d frees what old jobs take" if level != OK else ""
+    yield Finding("space", level, f"{fmt.size(free)} free", advice)
+
+
+def _socket() -> Iterator[Finding]:
+    path = homes.socket_path(homes.home())
+    mode = stat.S_IMODE(path.parent.stat().st_mode)
+    yield Finding("socket", OK, f"{path}, folder mode {mode:04o}")
+
+
+def _settings() -> Iterator[Finding]:
+    from headway.settings.layers import BUILT_IN, load
+
+    settings = load(Path.cwd())
+    changed = sum(origin != BUILT_IN for _, _, origin in settings.rows())
+    yield Finding("settings", OK, f"{changed} changed; hw config shows them" if changed else "all built-in")
+
+
+def _database() -> Iterator[Finding]:
+    """Read here and not by the server: a database that cannot be opened is why there may be no server."""
+    path = homes.Paths(homes.home()).db
+    if not path.exists():
+        yield Finding("database", OK, "none yet; it is made by the first command")
+        return
+    import sqlite3
+
+    deadline = time.monotonic() + DOCTOR_CHECK_S
+    connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=5.0)
+    connection.set_progress_handler(lambda: time.monotonic() > deadline, 10_000)
+    try:
+        rows = [str(row[0]) for row in connection.execute("PRAGMA quick_check(5)")]
+    except sqlite3.OperationalError as error:
+        if "interrupt" not in str(error):
+            raise HeadwayError(f"{path} cannot be read: {error}", "hw server logs may say more") from None
+        rows = ["ok"]
+    except sqlite3.DatabaseError as error:
+        raise HeadwayError(f"{path} is not a sound database: {error}", f"keep it aside: mv {path} {path}.bad") from None
+    finally:
+        connection.close()
+    if rows != ["ok"]:
+        raise HeadwayError(f"{path} is damaged: {rows[0]}", "hw server stop, then keep a copy of the file")
+    yield Finding("database", OK, f"{fmt.size(path.stat().st_size)}, checked")
+
+
+def _server() -> Iterator[Finding]:
+    """Started if need be: whether it can start is what a person wants to know."""
+    from headway.views.source import Source
+
+    source = Source.connect()
+    started = time.monotonic()
+    found = source.get("/api/server")
+    took_ms = (time.monotonic() - started) * 1000
+    text = f"running, pid {found.get('pid')}, version {found.get('version')}, answers in {took_ms:.0f} ms"
+    if found.get("version") != __version__:
+        advice = "hw server stop; the next command starts the new one, and jobs do not notice"
+        yield Finding("server", WARNING, f"{text}; this is version {__version__}", advice)
+        return
+    yield Finding("server", OK, text)
+
+
+def _git() -> Iterator[Finding]:
+    found = shutil.which("git")
+    if found is None:
+        yield Finding("git", WARNING, "not found: jobs are kept without commit and diff", "install git")
+        return
+    yield Finding("git", OK, found)
+
+
+def _gpu() -> Iterator[Finding]:
+    present = Path("/dev/nvidiactl").exists()
+    try:
+        import pynvml
+    except ImportError:
+        if present:
+            advice = "pip install 'headway[gpu]', or say how many there are: HEADWAY_GPUS=4"
+            yield Finding("gpu", WARNING, "there is an NVIDIA driver, but no library to ask it", advice)
+        else:
+            yield Finding("gpu", OK, "none; -n N means N processes")
+        return
+    try:
+        pynvml.nvmlInit()
+        count = int(pynvml.nvmlDeviceGetCount())
+        pynvml.nvmlShutdown()
+    except pynvml.NVMLError as error:
+        level = WARNING if present else OK
+        yield Finding("gpu", level, f"none that NVML can see ({error}); -n N means N processes")
+        return
+    yield Finding("gpu", OK, f"{fmt.plural(count, 'GPU')}; -n N asks for N of them")

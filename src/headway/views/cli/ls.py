@@ -1,0 +1,98 @@
+"""`hw ls`: the jobs, newest first. What is equal for all of them is said once, above the table (UX.md)."""
+
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from headway.views import format as fmt
+from headway.views import table
+from headway.views.cli import selection
+from headway.views.cli.dispatch import Call
+from headway.views.terminal import BOLD, DIM, Output
+
+_LIMIT: Final = 50  # in a terminal; a pipe gets all
+_METRICS_MAX: Final = 4
+Job = dict[str, Any]
+
+
+def command(call: Call) -> int:
+    if call.words or call.after:
+        from headway.model.errors import UsageError
+
+        raise UsageError("hw ls takes options only", f"to see one job: hw q {call.words[0] if call.words else 'ID'}")
+    source, out = call.source(), call.terminal.out
+    limit = call.get("limit") or (_LIMIT if out.is_tty and not call.as_json else None)
+    jobs = selection.find(call, source, limit=limit)
+    if call.as_json:
+        call.terminal.put_json(jobs)
+        return 0
+    if not jobs:
+        chosen = any(call.get(key) for key in selection.KEYS)
+        call.terminal.say("no job matches" if chosen else "no jobs yet; to run one: hw run python train.py")
+        return 0
+    out.write("\n".join(listing(jobs, out, datetime.now(UTC))) + "\n")
+    if call.get("limit") is None and limit is not None and len(jobs) == limit:
+        call.terminal.say(f"the newest {limit}; for more: hw ls --limit 500")
+    return 0
+
+
+def listing(jobs: list[Job], out: Output, now: datetime) -> list[str]:
+    metrics = _common_metrics(jobs)
+    short = out.is_tty  # a terminal shows the part that one types; a file or a pipe gets whole ids
+    columns = [
+        table.Column("id", keep=True), table.Column("name", factor=True, keep=short), table.Column("state", keep=True),
+        table.Column("elapsed", right=True, keep=True), table.Column("submitted"),
+        *(table.Column(out.safe(name), right=True, limit=16) for name in metrics),
+        table.Column("experiment", factor=True), table.Column("cluster", factor=True),
+        table.Column("GPUs", right=True, factor=True, said="{} GPUs"), table.Column("tags", factor=True),
+        table.Column("note", keep=True),
+    ]  # fmt: skip
+    rows = [[out.safe(cell) for cell in _cells(job, metrics, now, short)] for job in jobs]
+    above, lines = table.layout(columns, rows, out.columns, {"state": lambda text: _painted(text, out)})
+    head = out.style(lines[0], BOLD)
+    return [*([out.style(above, DIM)] if above else []), head, *lines[1:]]
+
+
+def _cells(job: Job, metrics: list[str], now: datetime, short: bool) -> list[str]:
+    found = job.get("metrics") or {}
+    return [
+        fmt.suffix(str(job["id"])) if short else str(job["id"]),
+        str(job.get("name") or "") if short else "",
+        str(job["state"]),
+        fmt.clock(job.get("elapsed_s")),
+        fmt.local_time(job.get("submitted_at"), now),
+        *(fmt.number(found[name]) if name in found else "" for name in metrics),
+        str(job.get("experiment") or ""),
+        str(job.get("cluster") or ""),
+        str(job.get("gpus") or ""),
+        ", ".join(str(tag) for tag in job.get("tags") or []),
+        note(job, now),
+    ]
+
+
+def note(job: Job, now: datetime) -> str:
+    """Why it stands as it does; an unknown state always with its age (P8)."""
+    if job["state"] == "unknown":
+        return f"last heard {fmt.duration(fmt.age_s(job.get('state_since'), now))} ago"
+    if job["state"] in ("failed", "stopped", "held"):
+        cause = job.get("cause") or {}
+        return str(cause.get("text") or "") or _end(job)
+    return ""
+
+
+def _end(job: Job) -> str:
+    if job.get("exit_code") is None and job.get("signal") is None:
+        return ""
+    return fmt.exit_words(job.get("exit_code"), job.get("signal"))
+
+
+def _common_metrics(jobs: list[Job]) -> list[str]:
+    """The metrics that most jobs have, so that a column says something about many rows."""
+    counts: dict[str, int] = {}
+    for job in jobs:
+        for name in job.get("metrics") or {}:
+            counts[name] = counts.get(name, 0) + 1
+    return sorted(counts, key=lambda name: -counts[name])[:_METRICS_MAX]
+
+
+def _painted(text: str, out: Output) -> str:
+    return out.style(text, fmt.STATE_COLOURS.get(text.strip(), "0"))

@@ -1,0 +1,22 @@
+"""The entry of `hw`. Finds the verb, imports only its file, and turns errors into words and exit codes.
+
+`hw --version` is answered before anything else is imported: how fast `hw` starts is how it feels.
+"""
+
+import sys
+
+
+def main(argv: list[str] | None = None) -> int:
+    words = sys.argv[1:] if argv is None else argv
+    if words == ["--version"]:
+        from headway import __version__
+
+        sys.stdout.write(f"hw {__version__}\n")
+        return 0
+    from headway.views.cli.dispatch import dispatch
+
+    return dispatch(words)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,303 @@
+"""Every option of `hw`, and where options may stand (DESIGN.md section 5). Called by `main`, `help` and `completion`.
+
+    hw [options] VERB [options] [--] word…
+
+An option means the same for every verb that has it, so it may stand before the verb. For `run` and `submit`
+everything from the first word that is not an option, or after `--`, is the command, untouched. For the other verbs
+options may stand between the words.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from headway.model.errors import UsageError
+
+Read = Callable[[str, str], Any]  # (text, name of the option) -> value, or UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    names: tuple[str, ...]
+    key: str
+    value: str  # what stands for its value in help; "" for a flag
+    help: str
+    read: Read | None = None
+    many: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A verb: what it accepts and what help says about it. The work is in the file of the same name."""
+
+    name: str
+    group: str
+    summary: str
+    usage: str
+    options: tuple[str, ...] = ()
+    takes_command: bool = False  # everything from the first word on is a command line to run
+    alias: str = ""
+    details: str = ""
+    examples: tuple[tuple[str, str], ...] = ()
+    words: tuple[str, ...] = ()  # words that may follow, for completion
+
+
+@dataclass(slots=True)
+class Parsed:
+    command: Command | None = None
+    values: dict[str, Any] = field(default_factory=dict)
+    words: list[str] = field(default_factory=list)
+    after: list[str] | None = None  # what stood behind `--`, for verbs that do not take a command
+
+
+def _count(text: str, name: str) -> int:
+    from headway.settings.quantity import count
+
+    return count(text, name)
+
+
+def _count_or_zero(text: str, name: str) -> int:
+    from headway.settings.quantity import count
+
+    return count(text, name, least=0)
+
+
+def _processes(text: str, name: str) -> int:
+    from headway.model.limits import PROCESSES_MAX
+    from headway.settings.quantity import count
+
+    return count(text, name, most=PROCESSES_MAX)
+
+
+def _whole(text: str, name: str) -> int:
+    from headway.settings.quantity import count
+
+    return count(text, name, least=-1_000_000, most=1_000_000)
+
+
+def _duration(text: str, name: str) -> float:
+    from headway.settings.quantity import duration_s
+
+    return duration_s(text, name)
+
+
+def _size(text: str, name: str) -> int:
+    from headway.settings.quantity import size_bytes
+
+    return size_bytes(text, name)
+
+
+def _variable(text: str, name: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        raise UsageError(f'{name}: "{text[:60]}" is not NAME=VALUE', f"for example: {name} SEED=1")
+    return key, value
+
+
+def _name(text: str, name: str) -> str:
+    from headway.model.ids import check_name
+
+    try:
+        return check_name(text)
+    except UsageError as error:
+        raise UsageError(f"{name}: {error.message}", error.hint) from None
+
+
+def _tag(text: str, name: str) -> str:
+    from headway.model.limits import TAG_CHARS_MAX
+
+    if not text.strip() or len(text) > TAG_CHARS_MAX or not text.isprintable():
+        raise UsageError(f"{name}: {text[:60]!r} is not a tag", f"a tag is 1 to {TAG_CHARS_MAX} printable characters")
+    return text
+
+
+def _pattern(text: str, name: str) -> str:
+    import re
+
+    try:
+        re.compile(text)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise UsageError(
+            f'{name}: "{text[:60]}" is not a regular expression: {error}',
+            "to find a character such as ( [ * + ? as it stands, put a backslash before it",
+        ) from None
+    return text
+
+
+def _one_of(*choices: str) -> Read:
+    def read(text: str, name: str) -> str:
+        if text in choices:
+            return text
+        from headway.settings.nearest import did_you_mean
+
+        raise UsageError(
+            f'{name}: "{text[:60]}" is not one of {", ".join(choices)}{did_you_mean(text, choices)}',
+        )
+
+    return read
+
+
+STATES: Final = ("waiting", "running", "stopping", "succeeded", "failed", "stopped", "held", "unknown")
+
+
+def _states(text: str, name: str) -> list[str]:
+    read = _one_of(*STATES)
+    return [read(word.strip(), name) for word in text.split(",")]
+
+
+OPTIONS: Final = (
+    Option(("-n", "--processes"), "processes", "N", "N processes with RANK, LOCAL_RANK and WORLD_SIZE", _processes),
+    Option(("-c", "--cluster"), "cluster", "NAME", "the cluster; default: the setting default_cluster", _name),
+    Option(("-e", "--experiment"), "experiment", "NAME", "the experiment, a named group of jobs", _name),
+    Option(("--name",), "name", "NAME", "the job's name; default: after the script", _name),
+    Option(("--tag",), "tags", "TAG", "a tag; may be repeated", _tag, many=True),
+    Option(("--env",), "env", "NAME=VALUE", "a variable for the job; may be repeated", _variable, many=True),
+    Option(("--max-duration",), "max_duration_s", "TIME", "stop it after this time, such as 90s or 3.5h", _duration),
+    Option(("--priority",), "priority", "N", "jobs of a higher priority start first; default 0", _whole),
+    Option(("--cpus",), "cpus", "N", "cores that the job needs", _count),
+    Option(("--memory",), "memory_bytes", "SIZE", "memory that the job needs, such as 32GiB", _size),
+    Option(("--wait",), "wait", "", "follow the job and exit with its exit code"),
+    Option(("--state",), "state", "STATE", "jobs in this state; several with commas", _states, many=True),
+    Option(("--since",), "since_s", "TIME", "jobs submitted within this time, such as 2h or 7d", _duration),
+    Option(("--older-than",), "older_than_s", "TIME", "jobs submitted before this time, such as 30d", _duration),
+    Option(("--match",), "match", "REGEX", "jobs whose id, name or command matches", _pattern),
+    Option(("--limit",), "limit", "N", "at most N jobs; default 50 in a terminal", _count),
+    Option(("-y", "--yes"), "yes", "", "do it without asking"),
+    Option(("--rank",), "rank", "N", "one rank only", _count_or_zero),
+    Option(("--task",), "task", "NAME", "one task only, such as worker-0", _name),
+    Option(("--stream",), "stream", "NAME", "stdout, stderr or agent", _one_of("stdout", "stderr", "agent")),
+    Option(("--attempt",), "attempt", "K", "that attempt; default: the last", _count),
+    Option(("--tail",), "tail", "LINES", "the last lines only", _count_or_zero),
+    Option(("--bytes",), "bytes", "N", "the last N bytes only", _size),
+    Option(("-f", "--follow"), "follow", "", "go on as the job writes more"),
+    Option(("--grep",), "grep", "REGEX", "lines that match; searched by the server", _pattern),
+    Option(("-m", "--metric"), "metrics", "NAME", "this metric only; may be repeated", None, many=True),
+    Option(("--points",), "points", "N", "about N points per series, extremes kept; default: every point", _count),
+    Option(("--assets",), "assets", "", "download the new bytes of each log to ./assets/<id>/"),
+    Option(("--dry-run",), "dry_run", "", "say what would be done, and do nothing"),
+    Option(("--json",), "json", "", "the answer as JSON on stdout"),
+    Option(("-h", "--help"), "help", "", "this text"),
+    Option(("--version",), "version", "", "the version of Headway"),
+)
+BY_NAME: Final[Mapping[str, Option]] = {name: option for option in OPTIONS for name in option.names}
+BY_KEY: Final[Mapping[str, Option]] = {option.key: option for option in OPTIONS}
+EVERYWHERE: Final = ("json", "help", "version")
+
+Given = list[tuple[Option, str, str]]  # (option, the name it was given by, its text)
+
+
+class Parser:
+    """One reading of a command line. `command` is known even when reading fails later: it decides the exit code."""
+
+    def __init__(self, commands: Mapping[str, Command]) -> None:
+        self.commands = commands
+        self.command: Command | None = None
+
+    def parse(self, argv: Sequence[str]) -> Parsed:
+        given: Given = []
+        rest = list(argv)
+        try:
+            rest = self._take_options(rest, given)
+        except UsageError:
+            self.command = next((self.commands[word] for word in rest if word in self.commands), None)
+            raise
+        parsed = Parsed()
+        if rest and rest[0] != "--":
+            self.command = parsed.command = self._verb(rest.pop(0), rest)
+            self._take_words(rest, given, parsed)
+        elif rest:
+            raise UsageError("a command of hw must stand before `--`", "for example: hw run -- ./train --fast")
+        parsed.values = self._values(given)
+        return parsed
+
+    def _verb(self, word: str, rest: list[str]) -> Command:
+        command = self.commands.get(word)
+        if command is not None:
+            return command
+        from headway.settings.nearest import did_you_mean
+
+        meant = did_you_mean(word, self.commands)
+        hint = "`hw --help` lists the commands"
+        if not meant and (rest or "/" in word or "." in word):
+            from headway.views.format import shell_words
+
+            hint = f"to run a command: hw run {shell_words([word, *rest])[:200]}"
+        raise UsageError(f'there is no command "{word[:60]}"{meant}', hint)
+
+    def _take_options(self, words: list[str], given: Given) -> list[str]:
+        """Read options from the front of `words`; what is left starts with a word that is none."""
+        position = 0
+        while position < len(words) and _is_option(words[position]):
+            position = self._take_option(words, position, given)
+        return words[position:]
+
+    def _take_option(self, words: list[str], position: int, given: Given) -> int:
+        word = words[position]
+        name, text = _split(word)
+        option = BY_NAME.get(name)
+        if option is None:
+            raise self._unknown(name)
+        if not option.value:
+            if text is not None:
+                raise UsageError(f"{name} takes no value", f"found: {word[:60]}")
+            given.append((option, name, ""))
+            return position + 1
+        if text is None:
+            position += 1
+            if position >= len(words):
+                raise UsageError(f"{name} needs a value: {name} {option.value}", option.help)
+            text = words[position]
+        given.append((option, name, text))
+        return position + 1
+
+    def _take_words(self, rest: list[str], given: Given, parsed: Parsed) -> None:
+        assert self.command is not None
+        rest = self._take_options(rest, given)
+        if self.command.takes_command:
+            parsed.words = rest[1:] if rest[:1] == ["--"] else rest
+            return
+        while rest:
+            if rest[0] == "--":
+                parsed.after = rest[1:]
+                return
+            parsed.words.append(rest.pop(0))
+            rest = self._take_options(rest, given)
+
+    def _values(self, given: Given) -> dict[str, Any]:
+        allowed = (*(self.command.options if self.command else ()), *EVERYWHERE)
+        values: dict[str, Any] = {}
+        for option, name, text in given:
+            if option.key not in allowed:
+                raise self._unknown(name)
+            value = option.read(text, name) if option.read else text if option.value else True
+            if option.many:
+                values.setdefault(option.key, []).append(value)
+            elif option.key in values and values[option.key] != value:
+                raise UsageError(f"{name} is given twice, with different values", "keep one of them")
+            else:
+                values[option.key] = value
+        return values
+
+    def _unknown(self, name: str) -> UsageError:
+        from headway.settings.nearest import did_you_mean
+
+        command = self.command
+        if command is None:
+            return UsageError(f'hw has no option "{name[:60]}"{did_you_mean(name, BY_NAME)}', "hw --help lists them")
+        names = [n for key in (*command.options, *EVERYWHERE) for n in BY_KEY[key].names]
+        hint = f"hw {command.name} --help lists its options"
+        if command.takes_command:
+            hint += f"; if it belongs to the command: hw {command.name} -- {name} …"
+        return UsageError(f'hw {command.name} has no option "{name[:60]}"{did_you_mean(name, names)}', hint)
+
+
+def _is_option(word: str) -> bool:
+    return word.startswith("-") and word not in ("-", "--")
+
+
+def _split(word: str) -> tuple[str, str | None]:
+    """`--tail=5` and `-n8` hold their value; `--tail 5` does not."""
+    if word.startswith("--"):
+        name, equals, text = word.partition("=")
+        return name, text if equals else None
+    return (word[:2], word[2:].removeprefix("=") or None) if len(word) > 2 else (word, None)

@@ -1,0 +1,160 @@
+"""What a job wrote, on its way to our stdout and stderr. Called by `run`, `submit --wait` and `logs`.
+
+`Exact` is for one process: its bytes as they are when nobody but a program reads them, safe text on a terminal.
+`Merged` is for several: lines in order of time, each with the clock and its rank in front.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from headway.model.limits import DISPLAY_LINE_CHARS_MAX
+from headway.views import format as fmt
+from headway.views.follow import Follow
+from headway.views.source import Source, job_route
+from headway.views.terminal import DIM, Output
+from headway.wire import display
+
+STREAMS: Final = ("stdout", "stderr")
+_PENDING_BYTES_MAX: Final = 8 * DISPLAY_LINE_CHARS_MAX
+OFFSET_HEADER: Final = "x-headway-next"  # where the next bytes start: behind a gap that is more than what was sent
+
+
+class Sink:
+    """Where the bytes of one stream go. A closed pipe is noted, not raised: the job does not end with its reader."""
+
+    def __init__(self, output: Output) -> None:
+        self.output = output
+        self.closed = False
+        self._pending = b""
+        self._cut = 0  # bytes of a long unfinished line that are not kept for display
+
+    def feed(self, data: bytes) -> None:
+        if not self.output.is_tty:
+            self._write(data)
+            return
+        *lines, rest = (self._pending + data).split(b"\n")
+        if lines:
+            lines[0], cut = lines[0], self._cut
+            shown = [self._shown(lines[0], cut), *(self._shown(line) for line in lines[1:])]
+            self._write_text("\n".join(shown) + "\n")
+            self._cut = 0
+        self._keep(rest)
+
+    def finish(self) -> None:
+        """The end of the stream: show what had no newline."""
+        if self._pending:
+            self._write_text(self._shown(self._pending, self._cut) + "\n")
+            self._pending, self._cut = b"", 0
+
+    def _keep(self, rest: bytes) -> None:
+        """An unfinished line: of a progress bar the last state, of a line without end the beginning."""
+        last = rest.rstrip(b"\r").rfind(b"\r")
+        if last >= 0:
+            rest, self._cut = rest[last + 1 :], 0
+        if len(rest) > _PENDING_BYTES_MAX:
+            self._cut += len(rest) - _PENDING_BYTES_MAX
+            rest = rest[:_PENDING_BYTES_MAX]
+        self._pending = rest
+
+    def _shown(self, line: bytes, cut: int = 0) -> str:
+        shown = self.output.safe(display.decode(line))
+        return f"{shown} … ({cut} more bytes)" if cut else shown
+
+    def _write_text(self, text: str) -> None:
+        if not self.closed:
+            try:
+                self.output.write(text)
+            except BrokenPipeError:
+                self.closed = True
+
+    def _write(self, data: bytes) -> None:
+        if not self.closed:
+            try:
+                self.output.write_bytes(data)
+            except BrokenPipeError:
+                self.closed = True
+
+
+class Exact:
+    """stdout and stderr of the only process of a job, byte by byte, from the raw route."""
+
+    def __init__(self, follow: Follow, out: Output, err: Output, *, attempt: int = 1) -> None:
+        self.follow, self.attempt = follow, attempt
+        self.sinks = {"stdout": Sink(out), "stderr": Sink(err)}
+        self.offsets = dict.fromkeys(STREAMS, 0)
+
+    def take(self, answer: dict[str, Any]) -> None:
+        done = bool(answer.get("done"))
+        newest = max([self.attempt, *(int(e.get("attempt") or 0) for e in answer.get("events") or [])])
+        if newest > self.attempt:  # the job was tried again: the streams of the new attempt start anew
+            self._pump(STREAMS)
+            self.attempt, self.offsets = newest, dict.fromkeys(STREAMS, 0)
+        named = {str(line.get("stream")) for line in answer.get("lines") or []} & set(STREAMS)
+        self._pump(STREAMS if done or not named else [name for name in STREAMS if name in named])
+        if done:
+            for sink in self.sinks.values():
+                sink.finish()
+
+    @property
+    def closed(self) -> bool:
+        return any(sink.closed for sink in self.sinks.values())
+
+    def _pump(self, names: Iterable[str]) -> None:
+        for name in names:
+            while self._read(name):
+                pass
+
+    def _read(self, name: str) -> bool:
+        """Whether there was something, and so may be more."""
+        query = [
+            ("format", "raw"), ("attempt", self.attempt), ("rank", 0), ("stream", name), ("offset", self.offsets[name]),
+        ]  # fmt: skip
+        data, after = self.follow.ask(lambda source: read_raw(source, self.follow.job_id, query))
+        moved = after > self.offsets[name]
+        self.offsets[name] = after
+        self.sinks[name].feed(data)
+        return bool(moved)
+
+
+def read_raw(source: Source, job_id: str, query: list[tuple[str, Any]]) -> tuple[bytes, int]:
+    """Bytes of one stream, and the offset behind them."""
+    answer = source.raw(job_route(job_id, "logs"), query)
+    asked = int(dict(query).get("offset") or 0)
+    after = answer.headers.get(OFFSET_HEADER, "")
+    return answer.body, int(after) if after.isdigit() else asked + len(answer.body)
+
+
+class Merged:
+    """Lines of several ranks with clock and rank in front; each goes to the stream that it came from."""
+
+    def __init__(self, out: Output, err: Output, *, ranks: int) -> None:
+        self.outputs = {"stdout": out, "stderr": err, "agent": err}
+        self.rank_width = len(str(max(ranks - 1, 0)))
+        self.closed = False
+
+    def take(self, answer: dict[str, Any]) -> None:
+        batch: list[str] = []
+        target: Output | None = None
+        for line in answer.get("lines") or []:
+            output = self.outputs.get(str(line.get("stream")), self.outputs["stdout"])
+            if output is not target and target is not None:
+                self._write(target, batch)
+                batch = []
+            target = output
+            batch.append(self.line(line, output))
+        if target is not None:
+            self._write(target, batch)
+
+    def line(self, line: dict[str, Any], output: Output) -> str:
+        found = fmt.moment(line.get("time"))
+        clock = found.astimezone().strftime("%H:%M:%S") if found else "--:--:--"
+        rank = line.get("rank")
+        who = str(rank) if rank is not None else str(line.get("task") or "agent")
+        front = output.style(f"{clock}  {output.safe(who):>{self.rank_width}} │", DIM)
+        return f"{front} {output.safe(str(line.get('text', '')))}\n"
+
+    def _write(self, output: Output, lines: list[str]) -> None:
+        try:
+            output.write("".join(lines))
+        except BrokenPipeError:
+            self.closed = True

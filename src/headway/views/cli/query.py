@@ -1,0 +1,192 @@
+"""`hw q ID…`: all about a job on one page: state, command, times, processes, exception, metrics, last lines, logs.
+
+With `--assets` the new bytes of each log are fetched to `./assets/<id>/` as well (capability 15).
+"""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from headway.model.errors import HeadwayError, NotFoundError
+from headway.model.limits import QUERY_TAIL_LINES
+from headway.views import format as fmt
+from headway.views import summary, table
+from headway.views.cli.dispatch import Call, complain, several_words
+from headway.views.cli.output import Merged
+from headway.views.source import Source, job_route
+from headway.views.terminal import DIM, RED, Output
+
+_LABEL_CELLS = 11
+
+
+def command(call: Call) -> int:
+    refs = several_words(call, "the id of a job")
+    source = call.source()
+    found: list[dict[str, Any]] = []
+    worst = 0
+    for ref in refs:
+        try:
+            job = source.get(job_route(ref))
+            if not call.as_json:
+                _show(call, source, job, first=not found)
+            if call.get("assets"):
+                _fetch(call, source, job)
+            found.append(job)
+        except NotFoundError as error:  # the others are still answered
+            complain(call.terminal, error)
+            worst = max(worst, error.exit_code)
+    if call.as_json and (found or not worst):
+        call.terminal.put_json(found[0] if len(refs) == 1 else found)
+    return worst
+
+
+def _show(call: Call, source: Source, job: dict[str, Any], *, first: bool) -> None:
+    events = source.get(job_route(job["id"], "events"))
+    out = call.terminal.out
+    lines = [] if first else [""]
+    lines += page(job, events, out, datetime.now(UTC))
+    lines += _log_lines(source, job, out)
+    lines += _path_lines(job, out)
+    out.write("\n".join(lines) + "\n")
+
+
+def page(job: dict[str, Any], events: list[dict[str, Any]], out: Output, now: datetime) -> list[str]:
+    """The part of the page that needs no log."""
+    lines = [summary.state_line(job, out, now)]
+    lines += _fact_lines(job, out, now)
+    if job["state"] in ("failed", "stopped", "unknown", "held"):
+        lines += _failure_lines(job, events, out, now)
+    lines += _process_lines(job, out, now)
+    return lines
+
+
+def _fact(label: str, text: str) -> str:
+    return f"  {label:<{_LABEL_CELLS}}{text}"
+
+
+def _fact_lines(job: dict[str, Any], out: Output, now: datetime) -> list[str]:
+    times = [("submitted", "submitted_at"), ("started", "started_at"), ("ended", "ended_at")]
+    told = " · ".join(f"{word} {fmt.local_time(job[key], now)}" for word, key in times if job.get(key))
+    facts = [
+        ("command", fmt.shell_words([str(w) for w in job.get("command") or []])),
+        ("folder", job.get("cwd")),
+        ("experiment", job.get("experiment")),
+        ("tags", ", ".join(str(tag) for tag in job.get("tags") or [])),
+        ("parent", job.get("parent")),
+        ("times", told),
+        ("elapsed", fmt.duration(job.get("elapsed_s")) if job.get("started_at") else ""),
+        ("attempts", _attempt_words(job)),
+        ("engine", _engine_words(job)),
+        ("config", _config_words(job)),
+    ]
+    lines = [_fact(label, out.safe(str(text))) for label, text in facts if text]
+    metrics = summary.metrics_words(job, out)
+    return [*lines, _fact("metrics", metrics)] if metrics else lines
+
+
+def _attempt_words(job: dict[str, Any]) -> str:
+    """Every attempt with its cause, once there is more than one."""
+    attempts = job.get("attempts") or []
+    if len(attempts) < 2:
+        return ""
+    return " · ".join(f"{a['number']} {a['state']}" + _cause_words(a) for a in attempts)
+
+
+def _cause_words(attempt: dict[str, Any]) -> str:
+    cause = attempt.get("cause") or {}
+    return f" ({cause['text']})" if cause.get("text") else ""
+
+
+def _engine_words(job: dict[str, Any]) -> str:
+    """The engine's own words (capability 60), where it has any to say."""
+    if job.get("engine") in (None, "local"):
+        return ""
+    words = [job.get(key) for key in ("engine", "engine_id", "engine_url", "attach")]
+    return " · ".join(str(word) for word in words if word)
+
+
+def _config_words(job: dict[str, Any]) -> str:
+    config = job.get("config") or {}
+    if not isinstance(config, dict):
+        return str(config)
+    return " · ".join(f"{key} {_brief(value)}" for key, value in config.items())
+
+
+def _brief(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{k}: {_brief(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(_brief(v) for v in value) + "]"
+    return fmt.number(value)
+
+
+def _failure_lines(job: dict[str, Any], events: list[dict[str, Any]], out: Output, now: datetime) -> list[str]:
+    """The verdict of the end, then the traceback of the rank that failed first (capability 40)."""
+    head, *rest = summary.end_lines(job, events, out, now)
+    _, _, reason = head.partition(": ")
+    lines = [_fact("reason", out.style(reason, RED)), *rest[:-1]] if reason else rest[:-1]
+    first = summary.first_failure(job, events) or {}
+    trace = str((first.get("exception") or {}).get("traceback") or "").rstrip()
+    if trace:
+        lines += ["", *(f"  {line}" for line in out.safe_block(trace).split("\n"))]
+    return lines
+
+
+def _process_lines(job: dict[str, Any], out: Output, now: datetime) -> list[str]:
+    found = summary.processes(job)
+    if not found:
+        return [_fact("processes", "none yet")]
+    columns = [
+        table.Column("rank", right=True, keep=True), table.Column("task", factor=True),
+        table.Column("node", factor=True), table.Column("pid", right=True), table.Column("state", keep=True),
+        table.Column("end", keep=True),
+        table.Column("started", factor=True), table.Column("took", right=True),
+    ]  # fmt: skip
+    rows = [[out.safe(cell) for cell in _process_cells(process, now)] for process in found]
+    above, lines = table.layout(columns, rows, out.columns - 4 if out.columns else None)
+    return [_fact("processes", above), *(f"    {line}" for line in lines)]
+
+
+def _process_cells(process: dict[str, Any], now: datetime) -> list[str]:
+    started, ended = fmt.moment(process.get("started_at")), fmt.moment(process.get("ended_at"))
+    took = ((ended or now) - started).total_seconds() if started else None
+    end = ""
+    if process.get("exit_code") is not None or process.get("signal") is not None:
+        end = fmt.exit_words(process.get("exit_code"), process.get("signal"))
+    if process.get("reason"):
+        end += f", because: {process['reason']}"
+    return [
+        str(process["rank"]), str(process.get("task") or ""), str(process.get("node") or ""),
+        str(process.get("pid") or ""), str(process.get("state")), end,
+        fmt.local_time(process.get("started_at"), now), fmt.clock(took),
+    ]  # fmt: skip
+
+
+def _log_lines(source: Source, job: dict[str, Any], out: Output) -> list[str]:
+    if not job.get("started_at"):
+        return [_fact("log", "the job has not started, so there is none yet")]
+    try:
+        answer = source.get(job_route(job["id"], "logs"), [("rank", 0), ("tail", QUERY_TAIL_LINES)])
+    except HeadwayError as error:
+        return [_fact("log", out.safe(error.message))]
+    lines = answer.get("lines") or []
+    if not lines:
+        return [_fact("log", "rank 0 has written nothing")]
+    merged = Merged(out, out, ranks=1)
+    ruler = out.style(f"─ log · rank 0 · last {len(lines)} lines ".ljust(60, "─"), DIM)
+    return [ruler, *(merged.line(line, out).rstrip("\n") for line in lines), out.style("─" * 60, DIM)]
+
+
+def _path_lines(job: dict[str, Any], out: Output) -> list[str]:
+    lines = []
+    for process in summary.processes(job):
+        for name, path in (process.get("logs") or {}).items():
+            if path:
+                lines.append(out.safe(f"    {process['rank']:>4} {name:<7}{path}"))
+    return [_fact("logs", ""), *lines] if lines else []
+
+
+def _fetch(call: Call, source: Source, job: dict[str, Any]) -> None:
+    from headway.views.cli.assets import fetch
+
+    for path, new in fetch(source, job):
+        call.terminal.say(f"  {call.terminal.err.safe(str(path))}   {fmt.size(new)} new")

@@ -1,0 +1,116 @@
+"""`hw run COMMAND…`: submit, show the output live, tell how it ended, exit as the job does.
+
+Output goes where it belongs (stdout, stderr); what we say ourselves goes to stderr. No redrawing: the same facts come
+as plain lines with and without a terminal.
+"""
+
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from headway.views import summary
+from headway.views.cli import submission
+from headway.views.cli.dispatch import EXIT_OWN_FAILURE, Call
+from headway.views.cli.output import Exact, Merged
+from headway.views.cli.signals import Leave, Signals
+from headway.views.follow import Follow
+from headway.views.source import Source, job_route
+from headway.views.terminal import Terminal
+
+_FIRST_WAIT_S: Final = 1.0  # a job that has not started by then is said to wait
+_TOLD_STATES: Final = ("waiting", "running", "stopping", "held", "unknown")
+_EXIT_FAILED: Final = 1
+
+
+def command(call: Call) -> int:
+    submission.checked_command(call.words)
+    return submit_and_attend(call, call.source())
+
+
+def submit_and_attend(call: Call, source: Source) -> int:
+    """Submit, follow to the end, and exit as the job does. From here on, Ctrl-C and other signals are for the job."""
+    signals = Signals(source, call.terminal.say)
+    try:
+        with signals.handled():
+            job = submission.submit(source, call)
+            signals.aim(str(job["id"]))
+            job = _Attendance(call, source, job).to_the_end()
+    except Leave as leaving:
+        known = signals.job_id
+        call.terminal.say(f"hw: left {known} as it is; to see it again: hw logs -f {known}" if known else "hw: left")
+        return leaving.code
+    if call.as_json:
+        call.terminal.put_json(job)
+    return exit_code(job)
+
+
+class _Attendance:
+    def __init__(self, call: Call, source: Source, job: dict[str, Any]) -> None:
+        self.terminal: Terminal = call.terminal
+        self.job, self.job_id = job, str(job["id"])
+        self.told_state = ""
+        self.told_closed = False
+        self.follow = Follow(source, self.job_id, lost=self._lost, found=self._found)
+        out = call.terminal.err if call.as_json else call.terminal.out
+        ranks = max(summary.count_processes(job), int(call.get("processes") or 1))
+        self.output: Exact | Merged = (
+            Exact(self.follow, out, call.terminal.err) if ranks == 1 else Merged(out, call.terminal.err, ranks=ranks)
+        )
+
+    def to_the_end(self) -> dict[str, Any]:
+        for answer in self.follow.answers(_FIRST_WAIT_S):
+            self._tell_state(str(answer.get("state")))
+            self.output.take(answer)
+            self._tell_events(answer.get("events") or [])
+            self._tell_closed()
+        job: dict[str, Any] = self.follow.ask(lambda source: source.get(job_route(self.job_id)))
+        events = self.follow.ask(lambda source: source.get(job_route(self.job_id, "events")))
+        for line in summary.end_lines(job, events, self.terminal.err, datetime.now(UTC)):
+            self.terminal.say(line)
+        return job
+
+    def _tell_state(self, state: str) -> None:
+        """A line for each state that lasts; the end has lines of its own."""
+        if state == self.told_state or state not in _TOLD_STATES:
+            return
+        self.told_state = state
+        found = self.follow.ask(lambda source: source.get(job_route(self.job_id)))
+        self.terminal.say(summary.state_line({**found, "state": state}, self.terminal.err, datetime.now(UTC)))
+
+    def _tell_events(self, events: list[dict[str, Any]]) -> None:
+        for event in events:
+            words = event_words(event)
+            if words:
+                self.terminal.say(f"hw: {self.terminal.err.safe(words)}")
+
+    def _tell_closed(self) -> None:
+        if self.output.closed and not self.told_closed:
+            self.told_closed = True
+            self.terminal.say(f"hw: nobody reads the output any more; waiting for {self.job_id} to end")
+
+    def _lost(self) -> None:
+        self.terminal.say(f"hw: the server is gone; {self.job_id} goes on. Looking for the server")
+
+    def _found(self) -> None:
+        self.terminal.say("hw: the server is back")
+
+
+def event_words(event: dict[str, Any]) -> str:
+    """What of an event a watcher should know at once: warnings, and what was lost (P5)."""
+    data = event.get("data") or {}
+    who = f"rank {event['rank']}: " if event.get("rank") is not None else ""
+    if event.get("type") == "note" and str(data.get("level", "warning")).lower() != "debug":
+        return f"{who}{data.get('text', '')}"
+    if event.get("type") == "gap":
+        counts = [f"{data[name]} {name}" for name in ("points", "records", "bytes") if data.get(name)]
+        return f"{who}lost {', '.join(counts) or 'data'} of {data.get('stream')}: {data.get('reason')}"
+    return ""
+
+
+def exit_code(job: dict[str, Any]) -> int:
+    """The job's exit as a shell would tell it. What is not known, or never ran, is our own failure."""
+    if job.get("signal") is not None:
+        return 128 + int(job["signal"])
+    if job.get("exit_code") is None:
+        return 0 if job["state"] == "succeeded" else EXIT_OWN_FAILURE
+    code = int(job["exit_code"])
+    return _EXIT_FAILED if code == 0 and job["state"] == "failed" else code

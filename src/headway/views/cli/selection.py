@@ -1,0 +1,99 @@
+"""Choosing jobs by state, cluster, experiment, age and pattern; asking before acting on them (capability 8).
+
+Called by `ls`, `abort` and `delete`.
+"""
+
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from headway.model.errors import HeadwayError, UsageError
+from headway.views import format as fmt
+from headway.views.cli.dispatch import Call, complain
+from headway.views.source import Source
+
+KEYS: Final = ("state", "cluster", "experiment", "since_s", "older_than_s", "match")
+_SHOWN_MAX: Final = 20
+Job = dict[str, Any]
+
+
+def states_of(call: Call) -> list[str]:
+    return [state for group in call.get("state", []) for state in group]
+
+
+def find(call: Call, source: Source, *, states: list[str] | None = None, limit: int | None = None) -> list[Job]:
+    """The jobs that the call selects, newest first. `states` counts where the call names none."""
+    wanted = states_of(call) or states or []
+    query = [
+        ("state", wanted), ("cluster", call.get("cluster")), ("experiment", call.get("experiment")),
+        ("since", call.get("since_s")), ("match", call.get("match")), ("limit", limit),
+    ]  # fmt: skip
+    jobs: list[Job] = source.get("/api/jobs", query)
+    oldest_s = call.get("older_than_s")
+    if oldest_s is None:
+        return jobs
+    now = datetime.now(UTC)
+    return [job for job in jobs if (fmt.age_s(job.get("submitted_at"), now) or 0.0) > oldest_s]
+
+
+def act(call: Call, source: Source, verb: str, states: list[str], deed: Callable[[Job], str]) -> int:
+    """`verb` the jobs that are named by id, or those that a selection finds, which is shown and asked for first.
+
+    `deed` does it to one job and says what came of it.
+    """
+    refs, chosen = call.words, any(call.get(key) for key in KEYS)
+    if bool(refs) == chosen or call.after:
+        raise UsageError(
+            f"hw {verb} needs ids or a selection" + (", not both" if refs else ""), f"usage: {call.command.usage}"
+        )
+    if refs:
+        return _each(call, [{"id": ref} for ref in dict.fromkeys(refs)], verb, deed)
+    jobs = find(call, source, states=states)
+    if not jobs:
+        call.terminal.say(f"hw: no job matches, so there is nothing to {verb}")
+        if call.as_json:
+            call.terminal.put_json([])
+        return 0
+    if not call.get("dry_run") and not call.get("yes"):
+        _ask(call, jobs, verb)
+    return _each(call, jobs, verb, deed)
+
+
+def _ask(call: Call, jobs: list[Job], verb: str) -> None:
+    _list(call, jobs, verb)
+    if not (sys.stdin and sys.stdin.isatty()):
+        raise UsageError(f"hw {verb} of a selection asks first, and there is nobody to ask", "to do it anyway: --yes")
+    call.terminal.err.write(f"{verb} {fmt.plural(len(jobs), 'job')}? [y/N] ")
+    answer = sys.stdin.readline().strip().lower()
+    if answer not in ("y", "yes"):
+        raise HeadwayError("nothing was done")
+
+
+def _list(call: Call, jobs: list[Job], verb: str) -> None:
+    call.terminal.say(f"{fmt.plural(len(jobs), 'job')} to {verb}:")
+    for job in jobs[:_SHOWN_MAX]:
+        call.terminal.say("  " + call.terminal.err.safe(f"{job['id']}  {job['state']}"))
+    if len(jobs) > _SHOWN_MAX:
+        call.terminal.say(f"  and {len(jobs) - _SHOWN_MAX} more")
+
+
+def _each(call: Call, jobs: list[Job], verb: str, deed: Callable[[Job], str]) -> int:
+    """All of them, whatever happens to one; the worst exit code."""
+    worst, done = 0, []
+    for job in jobs:
+        if call.get("dry_run"):
+            call.terminal.say(call.terminal.err.safe(f"would {verb} {job['id']}"))
+            done.append(job)
+            continue
+        try:
+            said = deed(job)
+            done.append(job)
+            if not call.as_json:
+                call.terminal.put(call.terminal.out.safe(said))
+        except HeadwayError as error:
+            complain(call.terminal, error)
+            worst = max(worst, error.exit_code)
+    if call.as_json:
+        call.terminal.put_json(done)
+    return worst

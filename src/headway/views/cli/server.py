@@ -1,0 +1,133 @@
+"""`hw server start|stop|status|logs`: the server of this home. It starts by itself; this is to look and to stop."""
+
+import os
+import time
+from pathlib import Path
+from typing import Any, Final
+
+from headway.model.errors import HeadwayError, UnreachableError, UsageError
+from headway.settings import home as homes
+from headway.settings.connect import is_listening
+from headway.views.cli.dispatch import Call
+from headway.views.source import Source
+from headway.wire import display
+
+_STOP_TIMEOUT_S: Final = 30.0
+_TAIL_LINES: Final = 50
+_TAIL_BYTES_MAX: Final = 1024 * 1024
+_POLL_S: Final = 0.2
+_STATUS_KEYS: Final = ("pid", "address", "version", "home")
+
+
+def command(call: Call) -> int:
+    verbs = {"start": _start, "stop": _stop, "status": _status, "logs": _logs}
+    verb = call.words[0] if len(call.words) == 1 and not call.after else ""
+    if verb not in verbs:
+        from headway.settings.nearest import did_you_mean
+
+        found = " ".join(call.words)[:60]
+        raise UsageError(
+            f'hw server has no "{found}"{did_you_mean(found, verbs)}' if found else "hw server needs one more word",
+            f"usage: {call.command.usage}",
+        )
+    return verbs[verb](call)
+
+
+def _start(call: Call) -> int:
+    source = call.source()
+    _tell(call, source.get("/api/server"))
+    return 0
+
+
+def _status(call: Call) -> int:
+    """Of a server that is not there, the home is still told; the exit code says that it could not be reached."""
+    try:
+        found = call.source(start=False).get("/api/server")
+    except UnreachableError:
+        if call.as_json:
+            call.terminal.put_json({"pid": None, "address": None, "version": None, "home": str(homes.home())})
+        raise
+    _tell(call, found)
+    return 0
+
+
+def _tell(call: Call, found: dict[str, Any]) -> None:
+    if call.as_json:
+        call.terminal.put_json({**{key: found.get(key) for key in _STATUS_KEYS}, **found})
+        return
+    out = call.terminal.out
+    facts = [("server", f"running, pid {found.get('pid')}, version {found.get('version')}")]
+    facts += [(key, str(found[key])) for key in ("address", "url", "home") if found.get(key)]
+    if isinstance(found.get("jobs"), int):
+        facts.append(("jobs", str(found["jobs"])))
+    for label, text in facts:
+        call.terminal.put(f"{label:<9}{out.safe(text)}")
+
+
+def _stop(call: Call) -> int:
+    try:
+        source = call.source(start=False)
+    except UnreachableError:
+        return _told_stopped(call, "no server was running")
+    source.post("/api/server/stop", {})
+    source.close()
+    _wait_gone(source)
+    return _told_stopped(call, "the server has stopped; jobs go on, and the next command starts it again")
+
+
+def _told_stopped(call: Call, words: str) -> int:
+    if call.as_json:
+        call.terminal.put_json({"stopped": True})
+    else:
+        call.terminal.say(words)
+    return 0
+
+
+def _wait_gone(source: Source) -> None:
+    deadline = time.monotonic() + _STOP_TIMEOUT_S
+    while is_listening(source.socket):
+        if time.monotonic() > deadline:
+            raise HeadwayError(f"the server has not stopped within {_STOP_TIMEOUT_S:g} s", "hw server logs may say why")
+        time.sleep(_POLL_S / 4)
+
+
+def _logs(call: Call) -> int:
+    """Read from its file, not from the server: the log is wanted most when there is no server."""
+    path = homes.Paths(homes.home()).server_log
+    lines = call.get("tail", _TAIL_LINES)
+    try:
+        with path.open("rb") as file:
+            position = _put_tail(call, file, lines)
+            while call.get("follow"):
+                position = _put_more(call, path, position)
+                time.sleep(_POLL_S)
+    except FileNotFoundError:
+        raise HeadwayError(f"there is no server log yet: {path}", "it is made when a server starts") from None
+    return 0
+
+
+def _put_tail(call: Call, file: Any, lines: int) -> int:
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(size - _TAIL_BYTES_MAX, 0))
+    data = file.read(_TAIL_BYTES_MAX)
+    kept = b"".join(data.splitlines(keepends=True)[-lines:]) if lines else b""
+    _put(call, kept)
+    return int(size)
+
+
+def _put_more(call: Call, path: Path, position: int) -> int:
+    with path.open("rb") as file:
+        if file.seek(0, os.SEEK_END) < position:
+            position = 0  # it was rotated
+        file.seek(position)
+        data = file.read(_TAIL_BYTES_MAX)
+        _put(call, data)
+        return position + len(data)
+
+
+def _put(call: Call, data: bytes) -> None:
+    out = call.terminal.out
+    if data and out.is_tty:
+        out.write(out.safe_block(display.decode(data)))
+    else:
+        out.write_bytes(data)

@@ -1,0 +1,69 @@
+"""The news of one job as they come, across restarts of the server. Called by `run`, `submit --wait` and `logs -f`.
+
+The cursor is ours: whatever happens to the server meanwhile, the next answer starts where the last one ended.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from headway.model.errors import UnreachableError
+from headway.model.limits import FOLLOW_WAIT_S
+from headway.views.source import Source, job_route, until_reached
+
+Answer = dict[str, Any]
+
+
+class Follow:
+    """`lost` and `found` are told once per outage."""
+
+    def __init__(
+        self,
+        source: Source,
+        job_id: str,
+        *,
+        tail: int | None = None,
+        lost: Callable[[], None] = lambda: None,
+        found: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.source, self.job_id, self.tail = source, job_id, tail
+        self.lost, self.found = lost, found
+        self.cursor: Any = None
+        self._away = False
+
+    def answers(self, first_wait_s: float = FOLLOW_WAIT_S) -> Iterator[Answer]:
+        """Answers up to and including the one that says `done`. The server is asked again only after each is used."""
+        wait_s = first_wait_s
+        while True:
+            answer: Answer = self.ask(partial(self._once, wait_s))
+            self.cursor = answer.get("cursor")
+            wait_s = FOLLOW_WAIT_S
+            yield answer
+            if answer.get("done"):
+                return
+
+    def ask(self, question: Callable[[Source], Any]) -> Any:
+        """Put a question to the server, for as long as it takes to reach it."""
+        found = until_reached(lambda: question(self._connected()), self._lost)
+        if self._away:
+            self._away = False
+            self.found()
+        return found
+
+    def _once(self, wait_s: float, source: Source) -> Answer:
+        body: dict[str, Any] = {"cursor": self.cursor, "wait_s": wait_s}
+        if self.cursor is None and self.tail is not None:
+            body["tail"] = self.tail
+        answer: Answer = source.post(job_route(self.job_id, "follow"), body, wait_s=wait_s)
+        return answer
+
+    def _connected(self) -> Source:
+        if self._away:
+            self.source.close()
+            self.source = self.source.again()
+        return self.source
+
+    def _lost(self, _: UnreachableError) -> None:
+        if not self._away:
+            self._away = True
+            self.lost()

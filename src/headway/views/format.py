@@ -1,0 +1,150 @@
+"""Numbers, times and states as people read them. Pure functions, called by every view."""
+
+import math
+from datetime import UTC, datetime, tzinfo
+from typing import Any, Final
+
+# One mark per state; each is also told in words, so nothing rests on the mark or its colour.
+STATE_MARKS: Final = {
+    "waiting": "…", "running": "●", "stopping": "●", "succeeded": "✓", "failed": "✗", "stopped": "○",
+    "held": "●", "unknown": "?",
+}  # fmt: skip
+STATE_COLOURS: Final = {
+    "waiting": "33", "running": "36", "stopping": "33", "succeeded": "32", "failed": "31", "stopped": "33",
+    "held": "31", "unknown": "35",
+}  # fmt: skip
+ENDED: Final = ("succeeded", "failed", "stopped")
+_SIGNALS: Final = {
+    1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 4: "SIGILL", 5: "SIGTRAP", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE",
+    9: "SIGKILL", 10: "SIGUSR1", 11: "SIGSEGV", 12: "SIGUSR2", 13: "SIGPIPE", 14: "SIGALRM", 15: "SIGTERM",
+    24: "SIGXCPU", 25: "SIGXFSZ", 31: "SIGSYS",
+}  # fmt: skip
+
+
+def suffix(job_id: str) -> str:
+    """The part of an id that a person types."""
+    return job_id.rsplit("-", 1)[-1]
+
+
+def plural(count: int, noun: str) -> str:
+    if count == 1:
+        return f"1 {noun}"
+    return f"{count} {noun}es" if noun.endswith("s") else f"{count} {noun}s"
+
+
+def duration(seconds: float | None) -> str:
+    """`0.8 s`, `12 s`, `2 min 04 s`, `1 h 12 min`, `3 d 4 h`."""
+    if seconds is None or not math.isfinite(seconds):
+        return "—"
+    seconds = max(seconds, 0.0)
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    if whole < 86_400:
+        return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    return f"{whole // 86_400} d {whole % 86_400 // 3600} h"
+
+
+def clock(seconds: float | None) -> str:
+    """For columns: `0:41`, `1:02:33`, `3d 04:05`."""
+    if seconds is None or not math.isfinite(seconds):
+        return "—"
+    whole = max(int(seconds), 0)
+    if whole < 3600:
+        return f"{whole // 60}:{whole % 60:02d}"
+    if whole < 86_400:
+        return f"{whole // 3600}:{whole % 3600 // 60:02d}:{whole % 60:02d}"
+    return f"{whole // 86_400}d {whole % 86_400 // 3600:02d}:{whole % 3600 // 60:02d}"
+
+
+def size(count: float | None) -> str:
+    """`812 B`, `1.5 KiB`, `20.0 GiB`."""
+    if count is None:
+        return "—"
+    if count < 1024:
+        return f"{int(count)} B"
+    for unit in ("KiB", "MiB", "GiB", "TiB"):
+        count /= 1024
+        if count < 1024 or unit == "TiB":
+            break
+    return f"{count:.1f} {unit}"
+
+
+def number(value: Any) -> str:
+    """A metric's value. JSON cannot hold NaN and infinities: they come as strings and are shown short."""
+    if value is None:
+        return "—"
+    if isinstance(value, str):
+        return {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}.get(value, value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e9:
+        return str(int(value))
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def signal_name(number: int | None) -> str:
+    return _SIGNALS.get(number or 0, f"signal {number}")
+
+
+def exit_words(exit_code: int | None, signal: int | None) -> str:
+    """`exit code 3`, `killed by signal 9 (SIGKILL)`, `exit code not known`."""
+    if signal is not None:
+        name = _SIGNALS.get(signal)
+        return f"killed by signal {signal}" + (f" ({name})" if name else "")
+    return "exit code not known" if exit_code is None else f"exit code {exit_code}"
+
+
+def moment(text: str | None) -> datetime | None:
+    """A time of the contract: ISO 8601 in UTC."""
+    if not text:
+        return None
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def local_time(text: str | None, now: datetime, zone: tzinfo | None = None) -> str:
+    """`12:04:31` today, `2026-11-14 12:04:31` otherwise, in the reader's own time zone."""
+    found = moment(text)
+    if found is None:
+        return "—"
+    there = found.astimezone(zone)
+    same_day = there.date() == now.astimezone(zone).date()
+    return there.strftime("%H:%M:%S") if same_day else there.strftime("%Y-%m-%d %H:%M:%S")
+
+
+def age_s(text: str | None, now: datetime) -> float | None:
+    """Seconds from that time to `now`; never negative, whatever the clocks do."""
+    found = moment(text)
+    return None if found is None else max((now - found).total_seconds(), 0.0)
+
+
+def ranks(numbers: list[int]) -> str:
+    """`ranks 0, 1, 3` or `ranks 0–62`; `rank 3` for one."""
+    found = sorted(set(numbers))
+    if len(found) == 1:
+        return f"rank {found[0]}"
+    spans: list[str] = []
+    start = last = found[0]
+    for rank in [*found[1:], None]:
+        if rank is not None and rank == last + 1:
+            last = rank
+            continue
+        spans.append(str(start) if start == last else f"{start}, {last}" if last == start + 1 else f"{start}–{last}")
+        if rank is not None:
+            start = last = rank
+    return "ranks " + ", ".join(spans)
+
+
+def shell_words(words: list[str]) -> str:
+    """A command as a person would type it."""
+    import shlex
+
+    return shlex.join(words)

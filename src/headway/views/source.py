@@ -1,0 +1,122 @@
+"""The HTTP client of every view: requests to this home's server, answers as data, refusals as errors to act on.
+
+Routes are those of `docs/concepts/protocol.md`. A Source is for one thread; `again()` gives another its own.
+"""
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Final, Self
+from urllib.parse import quote, urlencode
+
+from headway.model.errors import (
+    DamagedError,
+    HeadwayError,
+    NotFoundError,
+    RefusedError,
+    UnreachableError,
+    UsageError,
+    VersionError,
+)
+from headway.model.limits import BACKOFF_FIRST_S, VIEW_RETRY_MAX_S, VIEW_TIMEOUT_S
+from headway.settings import home as homes
+from headway.settings.connect import Client, Response, ensure_server, is_listening
+
+Query = Iterable[tuple[str, Any]]
+_REF: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}\Z")
+_ERRORS: Final[dict[str, type[HeadwayError]]] = {
+    error.code: error for error in (UsageError, RefusedError, UnreachableError, DamagedError, VersionError)
+}
+
+
+class Source:
+    def __init__(self, home: Path, socket: Path) -> None:
+        self.home, self.socket = home, socket
+        self.client = Client(socket, timeout_s=VIEW_TIMEOUT_S)
+
+    @classmethod
+    def connect(cls, *, start: bool = True) -> Self:
+        """The server of HEADWAY_HOME. With `start`, one is started when none is there."""
+        home = homes.home()
+        if start:
+            return cls(home, ensure_server(home))
+        socket = homes.socket_path(home)
+        if not is_listening(socket):
+            raise UnreachableError(f"no server is running for {home}", "to start one: hw server start")
+        return cls(home, socket)
+
+    def again(self) -> "Source":
+        """A connection of its own to the same server, which is started if it has gone."""
+        return Source(self.home, ensure_server(self.home))
+
+    def get(self, route: str, query: Query = ()) -> Any:
+        return self._data("GET", route + encode(query))
+
+    def post(self, route: str, body: Any, *, wait_s: float = 0.0) -> Any:
+        return self._data("POST", route, body=body, timeout_s=VIEW_TIMEOUT_S + wait_s)
+
+    def delete(self, route: str) -> Any:
+        return self._data("DELETE", route)
+
+    def raw(self, route: str, query: Query = ()) -> Response:
+        """An answer that is not JSON, or JSON that is only passed on."""
+        return self._answer("GET", route + encode(query))
+
+    def close(self) -> None:
+        self.client.close()
+
+    def _data(self, method: str, route: str, *, body: Any = None, timeout_s: float | None = None) -> Any:
+        answer = self._answer(method, route, body=body, timeout_s=timeout_s)
+        if not answer.body:
+            return None
+        try:
+            return answer.json()
+        except (ValueError, RecursionError):
+            raise DamagedError(f"the server answered {method} {route[:120]} with something that is not JSON") from None
+
+    def _answer(self, method: str, route: str, *, body: Any = None, timeout_s: float | None = None) -> Response:
+        answer = self.client.request(method, route, json=body, timeout_s=timeout_s)
+        if answer.status >= 300:
+            raise error_of(answer, f"{method} {route[:120]}")
+        return answer
+
+
+def encode(query: Query) -> str:
+    """`?a=1&b=2`; None is left out, a list repeats its name."""
+    pairs = [(k, v) for k, vs in query for v in (vs if isinstance(vs, list | tuple) else [vs]) if v is not None]
+    return "?" + urlencode(pairs) if pairs else ""
+
+
+def job_route(ref: str, *rest: str) -> str:
+    """`/api/jobs/REF/…`. What cannot be an id never reaches the server as a path (B20)."""
+    if not _REF.match(ref) or ".." in ref:
+        raise NotFoundError(f'no job has the id "{ref[:80]}"', "hw ls shows the jobs; a unique ending of an id will do")
+    return "/".join(("/api/jobs", quote(ref, safe=""), *rest))
+
+
+def error_of(answer: Response, tried: str) -> HeadwayError:
+    """The server's refusal as the error that it raised there."""
+    try:
+        found = json.loads(answer.body)["error"]
+        code, message, hint = str(found["code"]), str(found["message"]), str(found.get("hint") or "")
+        candidates = [str(c) for c in found.get("candidates") or []]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        code, message, hint, candidates = "", f"the server answered {tried} with status {answer.status}", "", []
+    if code == NotFoundError.code:
+        return NotFoundError(message, hint, candidates)
+    kind = _ERRORS.get(code, UnreachableError if answer.status in (502, 503, 504) else HeadwayError)
+    return kind(message, hint or ("its log may say why: hw server logs" if answer.status >= 500 else ""))
+
+
+def until_reached(attempt: Callable[[], Any], lost: Callable[[UnreachableError], None]) -> Any:
+    """Repeat `attempt` until the server answers; `lost` is told of each failure. For views that outlive a server."""
+    pause_s = BACKOFF_FIRST_S
+    while True:
+        try:
+            return attempt()
+        except UnreachableError as error:
+            lost(error)
+        time.sleep(pause_s)
+        pause_s = min(pause_s * 2, VIEW_RETRY_MAX_S)

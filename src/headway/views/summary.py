@@ -1,0 +1,197 @@
+"""How a job stands and how it ended, in a few lines: the answer, the evidence, the next command (UX.md).
+
+Pure: from the job object of the contract and the job's events to lines of text. Called by `run`, `submit` and `query`.
+"""
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any, Final
+
+from headway.model.limits import DISPLAY_METRICS_MAX
+from headway.views import format as fmt
+from headway.views.terminal import BOLD, DIM, Output
+
+Job = dict[str, Any]
+Event = dict[str, Any]
+_SOURCE_LINE_CHARS_MAX: Final = 200
+_REASON_STOPPED: Final = ("stop", "walltime")
+
+
+def state_line(job: Job, out: Output, now: datetime) -> str:
+    """`● digits-7f3c2  running 00:41   here · 4 processes`. An unknown state always has its age."""
+    state = str(job["state"])
+    head = f"{_mark(state, out)} {out.style(out.safe(str(job['id'])), BOLD)}"
+    return f"{head}  {_state_words(job, now)}   {out.safe(' · '.join(_place(job)))}"
+
+
+def _mark(state: str, out: Output) -> str:
+    return out.style(fmt.STATE_MARKS.get(state, "?"), fmt.STATE_COLOURS.get(state, "35"))
+
+
+def _state_words(job: Job, now: datetime) -> str:
+    state = str(job["state"])
+    if state == "unknown":
+        return f"unknown, last heard {fmt.duration(fmt.age_s(job.get('state_since'), now))} ago"
+    if state == "waiting":
+        return f"waiting for {fmt.duration(fmt.age_s(job.get('submitted_at'), now))}"
+    if state in fmt.ENDED:
+        return f"{state} after {fmt.duration(job.get('elapsed_s'))}" if job.get("started_at") else state
+    return f"{state} {fmt.clock(job.get('elapsed_s'))}"
+
+
+def _place(job: Job) -> Iterator[str]:
+    yield str(job.get("cluster") or "")
+    gpus = job.get("gpus")
+    yield fmt.plural(count_processes(job), "process")
+    if gpus:
+        yield fmt.plural(int(gpus), "GPU")
+    if job.get("page"):
+        yield str(job["page"])
+
+
+def count_processes(job: Job) -> int:
+    """Processes of the last attempt; before there is one, those asked for."""
+    found = len(processes(job))
+    asked = job.get("processes")
+    return max(found, int(asked) if isinstance(asked, int) else 1)
+
+
+def last_attempt(job: Job) -> dict[str, Any]:
+    attempts = job.get("attempts") or [{}]
+    return dict(attempts[-1])
+
+
+def processes(job: Job) -> list[dict[str, Any]]:
+    """Processes of the last attempt in order of rank, each with its task's name and node."""
+    found = [
+        {**process, "task": task.get("name"), "node": task.get("node")}
+        for task in last_attempt(job).get("tasks") or []
+        for process in task.get("processes") or []
+    ]
+    return sorted(found, key=lambda p: int(p.get("rank") or 0))
+
+
+def metrics_words(job: Job, out: Output, limit: int = DISPLAY_METRICS_MAX) -> str:
+    """`loss 0.031   accuracy 0.91`: last values, the lowest rank's."""
+    metrics = job.get("metrics") or {}
+    shown = [f"{out.safe(str(name))} {fmt.number(_value(found))}" for name, found in list(metrics.items())[:limit]]
+    more = len(metrics) - limit
+    return "   ".join(shown) + (f"   and {more} more" if more > 0 else "")
+
+
+def _value(found: Any) -> Any:
+    return found.get("value") if isinstance(found, dict) else found
+
+
+def end_lines(job: Job, events: list[Event], out: Output, now: datetime) -> list[str]:
+    """The end of a run, good or bad."""
+    short = fmt.suffix(str(job["id"]))
+    head = f"{_mark(str(job['state']), out)} {out.style(out.safe(str(job['id'])), BOLD)}"
+    took = fmt.duration(job.get("elapsed_s"))
+    if job["state"] == "succeeded":
+        metrics = metrics_words(job, out)
+        return [
+            f"{head} succeeded in {took}" + (f"    {metrics}" if metrics else ""),
+            "  " + out.style(f"hw q {short} · hw logs {short} · hw resubmit {short}", DIM),
+        ]
+    first = first_failure(job, events)
+    verb = {"failed": "failed", "stopped": "was stopped"}.get(str(job["state"]), str(job["state"]))
+    after = f"after {took}" if job.get("started_at") else "before it started"
+    lines = [f"{head} {verb} {after}: {out.safe(_headline(job, first))}"]
+    lines += _first_lines(job, first, out, now)
+    lines += _others_line(job, first)
+    rank = f" --rank {first['rank']}" if first and count_processes(job) > 1 else ""
+    lines.append(f"  next    hw q {short} · hw logs {short}{rank} · hw resubmit {short}")
+    return lines
+
+
+def _headline(job: Job, first: dict[str, Any] | None) -> str:
+    cause = last_attempt(job).get("cause") or {}
+    ended = fmt.exit_words(job.get("exit_code"), job.get("signal"))
+    exception = (first or {}).get("exception")
+    text = exception_words(exception) if exception else str(cause.get("text") or "")
+    known = [word for word in (_class_words(cause), cause.get("cause")) if word and word != "unknown"]
+    ended = "" if job.get("started_at") is None and job.get("exit_code") is None else ended
+    tail = " · ".join(word for word in (ended if text else "", *known) if word)
+    return (text or ended or "no reason is known") + (f"    {tail}" if tail else "")
+
+
+def _class_words(cause: dict[str, Any]) -> str:
+    found = str(cause.get("class") or "")
+    return f"{found} error" if found in ("user", "system") else found
+
+
+def exception_words(exception: dict[str, Any]) -> str:
+    """`ValueError: bad batch`, on one line."""
+    message = " ".join(str(exception.get("message") or "").split())
+    name = str(exception.get("exc_type") or "Exception").removeprefix("builtins.")
+    return f"{name}: {message}" if message else name
+
+
+def _first_lines(job: Job, first: dict[str, Any] | None, out: Output, now: datetime) -> list[str]:
+    if first is None:
+        return []
+    exception = first.get("exception") or {}
+    ended = fmt.moment(exception.get("time") or first.get("ended_at"))
+    where = [f"rank {first['rank']}"] if count_processes(job) > 1 else []
+    where += [str(first["task"])] if first.get("task") else []
+    where += [ended.astimezone().strftime("%H:%M:%S.%f")[:-3]] if ended else []
+    line = exception.get("line")
+    if exception.get("file"):
+        where.append(f"{exception['file']}:{line}" if line else str(exception["file"]))
+    lines = ["  first   " + out.safe(", ".join(where))]
+    source = " ".join(str(exception.get("source") or "").split())[:_SOURCE_LINE_CHARS_MAX]
+    if source and line:
+        lines.append(out.safe(f"          {line} │ {source}"))
+    return lines
+
+
+def _others_line(job: Job, first: dict[str, Any] | None) -> list[str]:
+    if first is None:
+        return []
+    stopped = [
+        int(p["rank"])
+        for p in processes(job)
+        if p.get("rank") != first["rank"] and str(p.get("reason") or "").endswith("failed")
+    ]
+    if not stopped:
+        return []
+    return [f"  others  {fmt.ranks(stopped)} {'was' if len(stopped) == 1 else 'were'} stopped because of it"]
+
+
+def first_failure(job: Job, events: list[Event]) -> dict[str, Any] | None:
+    """The process that failed first by itself (capability 40), with its uncaught exception if it told of one."""
+    number = last_attempt(job).get("number")
+    mine = [e for e in events if e.get("attempt") in (None, number)]
+    known = _with_exits(processes(job), mine)
+    cause = last_attempt(job).get("cause") or {}
+    rank = cause.get("rank")
+    if rank is None:
+        failed = [p for p in known if _failed_by_itself(p)]
+        failed.sort(key=lambda p: str(p.get("ended_at") or "~"))
+        rank = failed[0]["rank"] if failed else None
+    if rank is None:
+        return None
+    found = next((p for p in known if p.get("rank") == rank), {"rank": rank})
+    return {**found, "exception": found.get("exception") or _exception_of(mine, rank)}
+
+
+def _with_exits(found: list[dict[str, Any]], events: list[Event]) -> list[dict[str, Any]]:
+    """Processes with the reason of their end, which the contract's object leaves to the events."""
+    reasons = {e.get("rank"): (e.get("data") or {}).get("reason") for e in events if e.get("type") == "process_exited"}
+    for process in found:
+        process.setdefault("reason", reasons.get(process.get("rank")))
+    return found
+
+
+def _failed_by_itself(process: dict[str, Any]) -> bool:
+    bad = process.get("signal") is not None or process.get("exit_code") not in (None, 0)
+    reason = str(process.get("reason") or "")
+    return bad and reason not in _REASON_STOPPED and not reason.endswith("failed")
+
+
+def _exception_of(events: list[Event], rank: Any) -> dict[str, Any] | None:
+    """The first exception of the main thread; of any thread if there is none."""
+    told = [e for e in events if e.get("type") == "exception" and e.get("rank") == rank]
+    told.sort(key=lambda e: (e.get("data") or {}).get("where") != "main")
+    return {**(told[0].get("data") or {}), "time": told[0].get("time")} if told else None

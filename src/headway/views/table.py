@@ -1,0 +1,124 @@
+"""A table of text: columns that are equal for all rows are said once above it, empty ones are left out (UX.md).
+
+Widths are counted in terminal cells, so that wide characters do not break the layout. Pure; called by lists.
+"""
+
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from headway.model.limits import DISPLAY_CELL_CHARS_MAX
+
+GAP: Final = "  "
+EMPTY: Final = "—"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """`factor`: may be said once above the table. `keep`: stays when the terminal is narrow. `said`: words for the
+    line above, where `{}` is the value; default is `<title> <value>`."""
+
+    title: str
+    right: bool = False
+    factor: bool = False
+    keep: bool = False
+    said: str = ""
+    limit: int = DISPLAY_CELL_CHARS_MAX
+
+
+Cells = Sequence[str]
+Paint = Callable[[str], str]
+_CELLS_MIN: Final = 4
+_LAST_CELLS_MIN: Final = 12
+
+
+def width(text: str) -> int:
+    """Terminal cells that `text` takes."""
+    if text.isascii():
+        return len(text)
+    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+
+
+def fit(text: str, cells: int) -> str:
+    """`text`, cut to `cells` with an ellipsis."""
+    if width(text) <= cells:
+        return text
+    kept, used = "", 0
+    for char in text:
+        used += width(char)
+        if used > cells - 1:
+            break
+        kept += char
+    return kept + "…"
+
+
+def layout(
+    columns: Sequence[Column],
+    rows: Sequence[Cells],
+    columns_max: int | None = None,
+    paint: Mapping[str, Paint] | None = None,
+) -> tuple[str, list[str]]:
+    """`(what is equal for all, lines of the table)`; the first line of the table is its header.
+
+    `paint` colours the cells of a column, by title, once the widths are settled.
+    """
+    used = [i for i, _ in enumerate(columns) if any(row[i] not in ("", EMPTY) for row in rows)]
+    equal = [i for i in used if columns[i].factor and len(rows) > 1 and len({row[i] for row in rows}) == 1]
+    shown = [i for i in used if i not in equal]
+    cells = [[fit(row[i] or EMPTY, columns[i].limit) for i in shown] for row in rows]
+    table = _Table([columns[i] for i in shown], cells)
+    if columns_max is not None:
+        table.narrow(columns_max)
+    above = " · ".join((columns[i].said or f"{columns[i].title} {{}}").format(rows[0][i]) for i in equal)
+    return above, table.lines(paint or {})
+
+
+class _Table:
+    def __init__(self, columns: list[Column], cells: list[list[str]]) -> None:
+        self.columns, self.cells = columns, cells
+        self.widths = [
+            max([width(column.title), *(width(row[i]) for row in cells)]) for i, column in enumerate(columns)
+        ]
+
+    def narrow(self, columns_max: int) -> None:
+        """Drop what may go, from the right, until the rest fits; then cut the last column, then every one."""
+        while self._total() - self._spare() > columns_max:
+            droppable = [i for i, column in enumerate(self.columns) if not column.keep]
+            if not droppable:
+                break
+            gone = droppable[-1]
+            del self.columns[gone], self.widths[gone]
+            for row in self.cells:
+                del row[gone]
+        over = self._total() - columns_max
+        for i in reversed(range(len(self.columns))):
+            cut = min(max(over, 0), max(self.widths[i] - _CELLS_MIN, 0))
+            self.widths[i] -= cut
+            over -= cut
+
+    def _total(self) -> int:
+        return sum(self.widths) + len(GAP) * (len(self.widths) - 1)
+
+    def _spare(self) -> int:
+        """What cutting the last column could give, if it is a kept column of free text."""
+        if not self.columns or not self.columns[-1].keep or self.columns[-1].right:
+            return 0
+        return max(self.widths[-1] - _LAST_CELLS_MIN, 0)
+
+    def lines(self, paint: Mapping[str, Paint]) -> list[str]:
+        table = [[column.title for column in self.columns], *self.cells]
+        lines = []
+        for number, row in enumerate(table):
+            parts = []
+            for i, text in enumerate(row):
+                padded = _pad(fit(text, self.widths[i]), self.widths[i], self.columns[i].right)
+                painter = paint.get(self.columns[i].title) if number else None
+                parts.append(painter(padded) if painter else padded)
+            lines.append(GAP.join(parts).rstrip())
+        return lines
+
+
+def _pad(text: str, cells: int, right: bool) -> str:
+    space = " " * (cells - width(text))
+    return space + text if right else text + space
