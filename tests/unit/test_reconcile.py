@@ -39,7 +39,9 @@ def started(pk: int = 1, *, result: dict[str, Any] | None = None, processes: int
 def intended(pk: int = 1, engine_id: str | None = None, **changes: Any) -> Job:
     """An attempt is committed; nothing was heard of it."""
     job = waiting(pk, **changes)
-    job.attempts = [Attempt(1, State.WAITING, f"uuid-{pk}-1", engine_id, created_ns=T0, tasks=[Task("worker-0", None, "starting")])]
+    job.attempts = [
+        Attempt(1, State.WAITING, f"uuid-{pk}-1", engine_id, created_ns=T0, tasks=[Task("worker-0", None, "starting")])
+    ]
     return job
 
 
@@ -114,7 +116,17 @@ def test_a_lost_exit_record_is_unknown_with_an_end_and_is_said_once() -> None:
 
 def test_an_end_is_added_to_a_job_that_is_already_unknown() -> None:
     job = started(result=ended(None, None, lost=True), state=State.UNKNOWN)
-    assert only(decide([job], seen(state="ended"))).ended_ns is not None
+    heard, last = decide([job], seen(state="ended"))
+    assert (heard.state, last.state) == (State.RUNNING, State.UNKNOWN) and last.ended_ns is not None  # type: ignore[union-attr]
+
+
+def test_an_exit_that_is_known_counts_although_others_are_lost() -> None:
+    failed = ended(3, first_rank=1, lost=True)
+    assert only(decide([started(result=failed)], seen(state="ended"))).state is State.FAILED
+    stopped = ended(None, None, reason="stop", lost=True)
+    assert only(decide([started(result=stopped)], seen(state="ended"))).state is State.STOPPED
+    limit = ended(None, None, reason="walltime", lost=True)
+    assert only(decide([started(result=limit)], seen(state="ended"))).cause["cause"] == "walltime"
 
 
 def test_exits_told_before_the_agent_was_killed_still_count() -> None:

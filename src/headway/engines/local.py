@@ -28,7 +28,9 @@ from headway.wire.batch import TaskKey
 
 TASK = "worker-0"
 START_TIMEOUT_S = 10.0  # a shim that has not said that it runs by then never will
-_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}-[0-9]{1,9}-[a-z][a-z0-9-]{0,40}\Z")
+_ID = re.compile(
+    r"(?P<uuid>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-(?P<attempt>[0-9]{1,9})-(?P<task>[a-z][a-z0-9-]{0,40})\Z"
+)
 _KEEP_ENV = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "TMPDIR", "USER", "XDG_RUNTIME_DIR")
 
 Argv = Callable[..., list[str]]  # settings.launch.agent_argv, or a test's own shim
@@ -67,7 +69,7 @@ class LocalEngine:
         spec, node = job.spec, self.capacity()[0]
         if not 1 <= spec.processes <= PROCESSES_MAX:
             raise UsageError(f"-n {spec.processes}: a job has 1 to {PROCESSES_MAX} processes here")
-        gpus = spec.processes if node.gpus else 0
+        gpus = spec.gpus or (spec.processes if node.gpus else 0)  # fixed at submit, should a driver fail later
         _check_fits("GPUs", gpus, node.gpus, f"use -n {node.gpus} or fewer")
         _check_fits("CPUs", spec.cpus, node.cpus, "ask for fewer")
         _check_fits("bytes of memory", spec.memory_bytes, node.memory_bytes, "ask for less")
@@ -223,7 +225,7 @@ class LocalEngine:
         left = folders.unsent(folder)
         if ended and not left:
             self._held.pop(folder.name, None)
-            return Observation("ended", "ended", {"started": True})
+            return Observation("ended", "ended", {"started": True, "drained": True})
         word = f"ended, {len(left)} streams unsent" if ended else "agent gone"
         return Observation("gone", word, {"started": True, "salvage": True})
 
@@ -264,12 +266,12 @@ class LocalEngine:
             raise UnreachableError(f"no shipper could be started for {engine_id}: {error}") from error
         return True
 
-    def strays(self) -> list[EngineId]:
+    def tasks(self) -> list[tuple[EngineId, TaskKey]]:
         try:
-            names = sorted(entry.name for entry in os.scandir(self.paths.spool) if _ID.match(entry.name))
+            found = [match for name in os.listdir(self.paths.spool) if (match := _ID.match(name))]
         except FileNotFoundError:
             return []
-        return [EngineId(name) for name in names if self._look(name).detail.get("salvage")]
+        return [(EngineId(m[0]), TaskKey(m["uuid"], int(m["attempt"]), m["task"])) for m in found]
 
     def discard(self, engine_id: EngineId) -> None:
         if self._look(engine_id).state in ("ended", "gone"):

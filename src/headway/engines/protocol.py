@@ -87,6 +87,9 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
+    """`detail` may hold: `started` (False: the engine is sure that nothing of it ever ran), `salvage` (True: nobody
+    sends what is left of it, `Salvager.salvage` would), `drained` (True: it has ended and all of it has been sent)."""
+
     state: ObservedState
     state_word: str  # the engine's own word, kept and shown
     detail: Mapping[str, Any] = field(default_factory=dict)
@@ -149,6 +152,9 @@ class Engine(Protocol):
     def attach(self, task: TaskKey) -> list[str] | None:
         """argv that opens a shell beside the task, or None where there is no need for one."""
 
+    def close(self) -> None:
+        """The server ends; what runs goes on."""
+
 
 @runtime_checkable
 class Salvager(Protocol):
@@ -157,8 +163,8 @@ class Salvager(Protocol):
     def salvage(self, engine_id: EngineId) -> bool:
         """Start a shipper for a task whose agent is gone while something of it is unsent. False: nothing to do."""
 
-    def strays(self) -> list[EngineId]:
-        """Every task here whose agent is gone and that has something unsent, whatever the state of its job."""
+    def tasks(self) -> list[tuple[EngineId, TaskKey]]:
+        """Every task that has a spool here, whatever became of its job."""
 
     def discard(self, engine_id: EngineId) -> None:
         """Remove the spool of a task that has ended; does nothing while something still runs there."""

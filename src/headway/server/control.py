@@ -1,44 +1,578 @@
 """Executes decisions: the one loop that turns stored state and observations into writes and engine calls.
 
-The API calls the verbs (`submit`, `abort`, `signal`, `resubmit`, `delete`, `register`, `commands_for`, `heard`).
-References are resolved by the API (`catalog.resolve`); the verbs take the job's pk.
+The API calls the verbs (`submit`, `abort`, `signal`, `resubmit`, `delete`, `register`, `commands_for`, `heard`);
+references are resolved by the API (`catalog.resolve`), so verbs take the job's pk. Verbs only write down what is
+wanted; the loop does it. Whatever the loop does is written down before (the intent of an attempt) or can be found out
+again (`Engine.find`), so a server killed anywhere goes on where it was (P9, P10, F23).
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import asyncio
+import contextlib
+import logging
+import signal as signals
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
+from sqlite3 import Connection
+from typing import Any, Protocol, TypeVar
 
-from headway.model.job import Job, JobSpec
+from headway.engines.protocol import Engine, EngineId, Given, Observation, Plan, Salvager
+from headway.engines.registry import CLUSTERS, engine_for
+from headway.model.errors import HeadwayError, RefusedError, UnreachableError, UsageError
+from headway.model.finding import Finding
+from headway.model.ids import name_from_command
+from headway.model.job import ENDED, Attempt, Job, JobSpec, State
+from headway.model.limits import POLL_WAIT_S
+from headway.server import auth, check, envfile, reconcile
+from headway.server.calls import Calls
+from headway.server.drain import Backoff, Drain, end_tokens, is_over
+from headway.server.mailbox import Mailbox
+from headway.server.reconcile import Action, Cancel, Launch, NewAttempt, Salvage, Seen, SetState
 from headway.settings.home import Paths
+from headway.store import catalog
+from headway.store.database import Store
 from headway.wire.batch import TaskKey
+
+log = logging.getLogger("headway.control")
+T = TypeVar("T")
+
+INTERVAL_S = 1.0  # between two looks when nothing wakes the loop
+PAUSE_S = 0.01  # at least, so that many commits are one look
+HEARD_FLUSH_S = 5.0
+RETRY_FIRST_S = 1.0  # after a start that failed for now; doubles
+RETRY_MAX_S = 30.0
+ATTACHED_TASK = "worker-0"
+
+
+class Getter(Protocol):
+    def get(self, name: str) -> Any: ...
 
 
 class Control:
-    def __init__(self, store: Any, paths: Paths, settings: Any) -> None: ...
+    def __init__(
+        self,
+        store: Store,
+        paths: Paths,
+        settings: Getter,
+        *,
+        make_engine: Callable[[str, Paths, Callable[[str], Any]], Engine] = engine_for,
+        clock_ns: Callable[[], int] = time.time_ns,
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store, self._paths, self._settings = store, paths, settings
+        self._make_engine, self._clock_ns, self._clock_s = make_engine, clock_ns, clock_s
+        self._engines: dict[str, Engine] = {}
+        self._mailbox = Mailbox(clock_ns() // 1_000_000)
+        self._calls = Calls(self.poke)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._started_s = clock_s()
+        self._heard_s: dict[str, float] = {}  # attempt key -> when one of its agents last spoke
+        self._heard_ns: dict[TaskKey, int] = {}  # not flushed yet
+        self._flushed_s = clock_s()
+        self._cancelled_s: dict[str, float] = {}
+        self._launches: dict[str, int] = {}
+        self._tokens: dict[str, dict[str, str]] = {}  # of attempts whose intent this server has stored
+        self._retry = Backoff(RETRY_FIRST_S, RETRY_MAX_S)
+        self._drain = Drain(store, self._calls, clock_s=clock_s)
 
-    async def start(self) -> None: ...
+    # -- life of the loop -----------------------------------------------------------------------------
 
-    async def stop(self) -> None: ...
+    async def start(self) -> None:
+        """Look at every open job once, then go on looking."""
+        self._loop = asyncio.get_running_loop()
+        self._store.listen(self._on_change)
+        for cluster in CLUSTERS:
+            self._engine(cluster)  # also without open jobs: spools of jobs that are over are looked for there
+        await self._calls.run("files", self._sweep)
+        self._task = asyncio.create_task(self._run(), name="headway-control")
+
+    def _sweep(self) -> None:
+        with self._store.read() as c:
+            uuids = [job.uuid for job in catalog.open_jobs(c)]
+        envfile.sweep(self._paths.env, uuids)
+
+    async def stop(self) -> None:
+        """End the loop; jobs go on."""
+        self._mailbox.close()
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+        with contextlib.suppress(HeadwayError):
+            await self._flush_heard()
+        self._loop = None
+        for engine in self._engines.values():
+            engine.close()
+        self._calls.close()
 
     def poke(self) -> None:
         """Decide soon. From any thread."""
+        loop = self._loop
+        if loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended while another thread still finishes
+                loop.call_soon_threadsafe(self._wake.set)
+
+    def _on_change(self, job_pk: int, what: str) -> None:
+        if what in ("facts", "job"):
+            self.poke()
+
+    async def _run(self) -> None:
+        while True:
+            self._wake.clear()
+            try:
+                await self.look()
+            except HeadwayError as error:
+                log.warning("looked in vain: %s", error)
+            # a mistake in one look must not end the loop: jobs would then wait for ever
+            except Exception:
+                log.exception("a look failed")
+            await asyncio.sleep(PAUSE_S)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), INTERVAL_S)
+
+    async def look(self) -> None:
+        """One round: read, observe, decide, execute."""
+        jobs = await self._calls.run("the store", self._open_jobs)
+        observations = await self._observe(jobs)
+        seen = await self._seen(jobs, observations)
+        by_pk = {job.pk: job for job in jobs}
+        for action in reconcile.decide(jobs, seen):
+            await self._execute(action, by_pk[action.pk])
+        await self._end_tokens(await self._drain.step(list(self._engines.values())))
+        if self._clock_s() - self._flushed_s > HEARD_FLUSH_S:
+            await self._flush_heard()
+
+    def _open_jobs(self) -> list[Job]:
+        with self._store.read() as c:
+            return catalog.open_jobs(c)
+
+    def _engine(self, cluster: str) -> Engine:
+        engine = self._engines.get(cluster)
+        if engine is None:
+            engine = self._engines[cluster] = self._make_engine(cluster, self._paths, self._settings.get)
+        return engine
+
+    def _engine_or_none(self, cluster: str) -> Engine | None:
+        try:
+            return self._engine(cluster)
+        except UsageError:
+            return None  # its cluster is no longer configured: its jobs are not seen, and nothing is done to them
+
+    # -- seeing ---------------------------------------------------------------------------------------
+
+    async def _observe(self, jobs: Sequence[Job]) -> dict[str, Observation]:
+        """What each engine says of its attempts. An engine that does not answer says nothing (F22)."""
+        asked: dict[str, list[tuple[int, Attempt]]] = {}
+        for job in jobs:
+            if job.attempts and job.ended_ns is None:
+                asked.setdefault(job.spec.cluster, []).append((job.pk, job.attempts[-1]))
+        found = await asyncio.gather(*(self._observe_cluster(name, pairs) for name, pairs in asked.items()))
+        return {key: observation for answer in found for key, observation in answer.items()}
+
+    async def _observe_cluster(self, cluster: str, asked: list[tuple[int, Attempt]]) -> dict[str, Observation]:
+        engine = self._engine_or_none(cluster)
+        if engine is None:
+            return {}
+        attempts = [attempt for _, attempt in asked]
+        try:
+            ids, found = await self._calls.run(f"cluster {cluster}", _look_at, engine, attempts)
+        # an engine may fail in any way; what it did not say is not known, and nothing follows from it (F22)
+        except Exception as error:
+            log.warning("cluster %s could not be observed: %r", cluster, error)
+            return {}
+        for pk, attempt in asked:
+            if attempt.engine_id is None and attempt.key in ids:  # started by a server that died before it said so
+                attempt.engine_id = ids[attempt.key]
+                await self._write(partial(_set_engine_id, pk, attempt.number, ids[attempt.key]))
+        return found
+
+    async def _seen(self, jobs: Sequence[Job], observations: Mapping[str, Observation]) -> Seen:
+        now_s = self._clock_s()
+        clusters = {job.spec.cluster for job in jobs}
+        nodes, queues = {}, set()
+        for cluster in clusters:
+            engine = self._engine_or_none(cluster)
+            if engine is None:
+                continue
+            with contextlib.suppress(HeadwayError):
+                nodes[cluster] = await self._calls.run(f"capacity of {cluster}", engine.capacity)
+            if engine.queues:
+                queues.add(cluster)
+        keys = [job.attempts[-1].key for job in jobs if job.attempts]
+        return Seen(
+            now_ns=self._clock_ns(),
+            max_running=self._settings.get("max_running"),
+            nodes=nodes,
+            queues=frozenset(queues),
+            observations=observations,
+            silent_s={key: now_s - max(self._heard_s.get(key, 0.0), self._started_s) for key in keys},
+            cancelled_s={key: now_s - then for key, then in self._cancelled_s.items()},
+            launches=self._launches,
+            busy=frozenset(job.pk for job in jobs if self._is_busy(job, now_s)),
+        )
+
+    def _is_busy(self, job: Job, now_s: float) -> bool:
+        return self._calls.hangs(f"start of {job.id}") or not self._retry.is_due(job.uuid, now_s)
 
     def heard(self, task: TaskKey) -> None:
         """An agent has spoken (ingest; `commands_for` does it by itself). From any thread."""
+        self._heard_s[f"{task.uuid}-{task.attempt}"] = self._clock_s()
+        self._heard_ns[task] = self._clock_ns()
 
-    async def submit(self, uuid: str, spec: JobSpec | Mapping[str, Any], env: Mapping[str, str]) -> Job: ...
+    async def _flush_heard(self) -> None:
+        self._flushed_s = self._clock_s()
+        times, self._heard_ns = self._heard_ns, {}
+        if times:
+            await self._write(lambda c: catalog.heard(c, times))
 
-    async def abort(self, pk: int) -> Job: ...
+    # -- doing ----------------------------------------------------------------------------------------
 
-    async def signal(self, pk: int, signum: int) -> Job: ...
+    async def _execute(self, action: Action, job: Job) -> None:
+        try:
+            match action:
+                case SetState():
+                    await self._set_state(action, job)
+                case NewAttempt():
+                    await self._new_attempt(job, action.number)
+                case Launch():
+                    await self._launch(job, action.number)
+                case Cancel():
+                    await self._cancel(job)
+                case Salvage():
+                    await self._salvage(job)
+        # one job's trouble must not keep the others from being looked at
+        except Exception as error:
+            if isinstance(action, NewAttempt | Launch):
+                self._retry.again(job.uuid, self._clock_s())
+            ours = isinstance(error, HeadwayError)
+            log.warning("%s of %s: %s", type(action).__name__, job.id, error, exc_info=not ours)
+
+    async def _write(self, work: Callable[[Connection], T]) -> T:
+        return await asyncio.wrap_future(self._store.write(work))
+
+    async def _set_state(self, action: SetState, job: Job) -> None:
+        await self._write(partial(_apply_state, action))
+        log.info("%s is %s", job.id, action.state)
+        if action.ended_ns is not None:
+            await self._end(job)
+
+    async def _end(self, job: Job) -> None:
+        """The job is over: what belonged to its life goes. Its agents may still send for a while."""
+        try:
+            await self._calls.run("files", envfile.remove, self._paths.env, job.uuid)
+        except (OSError, HeadwayError) as error:
+            log.error("the environment of %s could not be removed and stays until the next start: %s", job.id, error)
+        engine = self._engine(job.spec.cluster)
+        self._retry.forget(job.uuid)
+        for attempt in job.attempts:
+            for known in (self._cancelled_s, self._launches, self._tokens):
+                known.pop(attempt.key, None)
+            self._drain.add(job, attempt, engine)
+
+    async def _new_attempt(self, job: Job, number: int) -> None:
+        """Commit the intent: from here on the attempt exists, whether or not the engine will have heard of it."""
+        engine = self._engine(job.spec.cluster)
+        key = f"{job.uuid}-{number}"
+        plan = await self._calls.run(f"plan of {job.id}", engine.plan, job, number)
+        minted = {task.name: auth.mint() for task in plan.tasks}
+        hashes = {name: (token_id, digest) for name, (token_id, _, digest) in minted.items()}
+        await self._write(partial(_insert_attempt, job.pk, plan, key, hashes, self._clock_ns()))
+        self._tokens[key] = {name: token for name, (_, token, _) in minted.items()}
+        job.attempts.append(Attempt(number, State.WAITING, key))
+
+    async def _launch(self, job: Job, number: int) -> None:
+        attempt = next((a for a in job.attempts if a.number == number), None)
+        if attempt is None:
+            return  # the intent could not be stored
+        try:
+            engine_id = await self._submit_to_engine(job, attempt)
+        except UnreachableError as error:
+            self._retry.again(job.uuid, self._clock_s())
+            log.warning("%s could not be started now: %s", job.id, error)
+            await self._note(job, number, f"could not be started now: {error}")
+            return
+        except HeadwayError as error:
+            finding = Finding("launch_failed", "user", str(error))
+            await self._set_state(reconcile.refuse(job, attempt, self._clock_ns(), finding), job)
+            return
+        self._launches[attempt.key] = self._launches.get(attempt.key, 0) + 1
+        self._heard_s.setdefault(attempt.key, self._clock_s())
+        self._retry.forget(job.uuid)
+        attempt.engine_id = engine_id
+        await self._write(partial(_set_engine_id, job.pk, number, engine_id))
+
+    async def _submit_to_engine(self, job: Job, attempt: Attempt) -> EngineId:
+        engine = self._engine(job.spec.cluster)
+        plan = await self._calls.run(f"plan of {job.id}", engine.plan, job, attempt.number)
+        given = await self._given(job, attempt, plan)
+        return await self._calls.run(f"start of {job.id}", _start, engine, plan, attempt.key, given)
+
+    async def _given(self, job: Job, attempt: Attempt, plan: Plan) -> Given | None:
+        """Environment and tokens. None: the environment is gone, so only what has been started can be adopted."""
+        env = await self._calls.run("files", envfile.load, self._paths.env, job.uuid)
+        if env is None:
+            return None
+        tokens = self._tokens.get(attempt.key)
+        if tokens is None:  # minted by a server that died; their secrets were in its memory only
+            minted = {task.name: auth.mint() for task in plan.tasks}
+            hashes = {name: (token_id, digest) for name, (token_id, _, digest) in minted.items()}
+            await self._write(partial(_insert_tokens, plan, hashes, self._clock_ns()))
+            tokens = self._tokens[attempt.key] = {name: token for name, (_, token, _) in minted.items()}
+        return Given(env, tokens)
+
+    async def _cancel(self, job: Job) -> None:
+        """Through the engine; where it has nobody to ask, through the agent's own next question."""
+        attempt = job.attempts[-1]
+        now_s = self._clock_s()
+        asked = False
+        if attempt.engine_id is not None:
+            engine = self._engine(job.spec.cluster)
+            asked = await self._calls.run(f"stop of {job.id}", engine.cancel, EngineId(attempt.engine_id))
+        if not asked:
+            for task in attempt.tasks:
+                key = TaskKey(job.uuid, attempt.number, task.name)
+                self._mailbox.put_once(key, {"do": "stop", "grace_s": job.spec.grace_s})
+            now_s -= job.spec.grace_s + reconcile.CANCEL_AGAIN_S - INTERVAL_S  # look for the engine's again soon
+        self._cancelled_s[attempt.key] = now_s
+
+    async def _salvage(self, job: Job) -> None:
+        attempt = job.attempts[-1]
+        if attempt.engine_id is not None:
+            await self._drain.salvage(self._engine(job.spec.cluster), EngineId(attempt.engine_id))
+
+    async def _end_tokens(self, tasks: list[TaskKey]) -> None:
+        """Nothing will come from these tasks any more."""
+        if not tasks:
+            return
+        await self._write(partial(end_tokens, tasks, self._clock_ns()))
+        for task in tasks:
+            self._mailbox.forget(task)
+            self._heard_s.pop(f"{task.uuid}-{task.attempt}", None)
+
+    async def _note(self, job: Job, number: int | None, text: str) -> None:
+        data = {"level": "warning", "text": text}
+        await self._write(lambda c: catalog.add_event(c, job.pk, "note", data, self._clock_ns(), attempt=number))
+
+    # -- verbs ----------------------------------------------------------------------------------------
+
+    async def submit(self, uuid: str, spec: JobSpec | Mapping[str, Any], env: Mapping[str, str]) -> Job:
+        """A new job; the same uuid gives the same job, whatever died in between (P9)."""
+        uuid = check.job_uuid(uuid)
+        known = await self._calls.run("the store", self._find_uuid, uuid)
+        if known is not None:
+            return known
+        checked = check.job_spec(spec)
+        if checked.attached:
+            raise UsageError("a submitted job is not attached")
+        return await self._insert(uuid, checked, env)
+
+    async def _insert(self, uuid: str, spec: JobSpec, env: Mapping[str, str]) -> Job:
+        check.folder(spec.cwd)
+        variables = check.environment(env, spec)
+        engine = self._engine(spec.cluster)
+        now_ns = self._clock_ns()
+        sketch = Job(0, spec.name, uuid, spec, State.WAITING, now_ns, now_ns)
+        plan = await self._calls.run(f"plan of {uuid}", engine.plan, sketch)
+        spec.gpus = plan.gpus
+        try:
+            await self._calls.run(f"environment of {uuid}", envfile.save, self._paths.env, uuid, variables)
+        except OSError as error:
+            raise UnreachableError(f"the job's environment could not be stored: {error}", "try again") from error
+        job = await self._write(lambda c: catalog.insert_job(c, uuid, spec, now_ns, engine.name))
+        self.poke()
+        return job
+
+    def _find_uuid(self, uuid: str) -> Job | None:
+        with self._store.read() as c:
+            found = catalog.find_jobs(c, uuid)
+            return catalog.load_job(c, found[0][0]) if found else None
+
+    def _load(self, pk: int) -> Job:
+        with self._store.read() as c:
+            return catalog.load_job(c, pk)
+
+    async def abort(self, pk: int) -> Job:
+        """Ask a job to stop. Asking twice is asking once."""
+        job = await self._calls.run("the store", self._load, pk)
+        if is_over(job):
+            raise RefusedError(f"{job.id} has already ended: {job.state}")
+        await self._write(lambda c: catalog.request_stop(c, pk, self._clock_ns()))
+        self.poke()
+        return await self._calls.run("the store", self._load, pk)
+
+    async def signal(self, pk: int, signum: int) -> Job:
+        """Pass a signal to the processes of a running job, through its agents."""
+        if not isinstance(signum, int) or isinstance(signum, bool) or signum not in {int(s) for s in signals.Signals}:
+            raise UsageError(f"{signum!r:.40} is not the number of a signal")
+        job = await self._calls.run("the store", self._load, pk)
+        if is_over(job):
+            raise RefusedError(f"{job.id} has already ended: {job.state}")
+        if not job.attempts:
+            raise RefusedError(f"{job.id} has not started", f"to take it out of the queue: hw abort {job.id}")
+        attempt = job.attempts[-1]
+        for task in attempt.tasks:
+            self._mailbox.put(TaskKey(job.uuid, attempt.number, task.name), {"do": "signal", "signal": signum})
+        await self._write(
+            lambda c: catalog.add_event(c, pk, "signal", {"signal": signum}, self._clock_ns(), attempt=attempt.number)
+        )
+        return job
 
     async def resubmit(
-        self, pk: int, uuid: str, changes: Mapping[str, Any], env: Mapping[str, str] | None
-    ) -> Job: ...
+        self, pk: int, uuid: str, changes: Mapping[str, Any], env: Mapping[str, str] | None = None
+    ) -> Job:
+        """A new job like an old one. The new one is stored before the old one, if it still runs, is asked to stop."""
+        old = await self._calls.run("the store", self._load, pk)
+        uuid = check.job_uuid(uuid)
+        fixed = {"parent": old.id, "attached": False, "gpus": 0}
+        job = await self._calls.run("the store", self._find_uuid, uuid)
+        if job is None:
+            spec = check.job_spec({**asdict(old.spec), **changes, **fixed})
+            if env is None:
+                env = await self._calls.run("files", envfile.load, self._paths.env, old.uuid)
+            if env is None:
+                raise UsageError(f"the environment of {old.id} is not kept", "send the one that it shall have")
+            job = await self._insert(uuid, spec, env)
+        if job.spec.parent == old.id and not is_over(old):
+            await self._write(lambda c: catalog.request_stop(c, pk, self._clock_ns()))
+            self.poke()
+        return job
 
-    async def delete(self, pk: int) -> None: ...
+    async def delete(self, pk: int) -> None:
+        """Hide a job that is over, and remove its spools; its rows and logs go with the next gc."""
+        job = await self._calls.run("the store", self._load, pk)
+        if not is_over(job):
+            raise RefusedError(f"{job.id} is {job.state}", f"to end it first: hw abort {job.id}")
+        await self._write(partial(_delete, job, self._clock_ns()))
+        engine = self._engine_or_none(job.spec.cluster)
+        if isinstance(engine, Salvager):
+            for attempt in job.attempts:
+                if attempt.engine_id is not None:
+                    await self._calls.run(f"spool of {job.id}", engine.discard, EngineId(attempt.engine_id))
 
     async def register(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Body and answer of `POST /agent/register`."""
+        """Body and answer of `POST /agent/register`: a script that was started without us becomes a job."""
+        uuid = check.job_uuid(body.get("uuid"))
+        spec = check.job_spec(_attached_spec(body))
+        known = await self._calls.run("the store", self._find_uuid, uuid)
+        if known is not None and not known.spec.attached:
+            raise RefusedError(f"{known.id} is not an attached job")
+        self._engine(spec.cluster)  # so that it is observed, and its spool found, from now on
+        token_id, token, digest = auth.mint()
+        key = TaskKey(uuid, 1, ATTACHED_TASK)
+        started_ns = body.get("started_ns")
+        now_ns = self._clock_ns()
+        begun_ns = started_ns if isinstance(started_ns, int) and 0 < started_ns <= now_ns else now_ns
+
+        def work(c: Connection) -> Job:
+            return _insert_attached(c, key, spec, token_id, digest, begun_ns, now_ns)
+
+        job = await self._write(work)
+        self.heard(key)
+        return {"id": job.id, "token": token, "attempt": key.attempt, "task": key.task}
 
     async def commands_for(self, task: TaskKey, wait_s: float, done: Sequence[int]) -> list[dict[str, Any]]:
         """Commands for a task's agent; answers at once when there are some, else after `wait_s`."""
+        self.heard(task)
+        commands = await self._mailbox.take(task, min(max(wait_s, 0.0), POLL_WAIT_S), done)
+        self.heard(task)
+        return commands
+
+
+# -- inside a thread ----------------------------------------------------------------------------------
+
+
+def _look_at(engine: Engine, attempts: Sequence[Attempt]) -> tuple[dict[str, EngineId], dict[str, Observation]]:
+    """Ids by key, also of attempts whose submit was never answered, and what the engine says of each."""
+    ids: dict[str, EngineId] = {}
+    found: dict[str, Observation] = {}
+    for attempt in attempts:
+        engine_id = EngineId(attempt.engine_id) if attempt.engine_id is not None else engine.find(attempt.key)
+        if engine_id is None:
+            found[attempt.key] = Observation("gone", "not submitted")
+        else:
+            ids[attempt.key] = engine_id
+    seen = engine.observe(list(ids.values()))
+    return ids, found | {key: seen[engine_id] for key, engine_id in ids.items() if engine_id in seen}
+
+
+def _start(engine: Engine, plan: Plan, key: str, given: Given | None) -> EngineId:
+    if given is not None:
+        return engine.submit(plan, key, given)
+    engine_id = engine.find(key)
+    if engine_id is None:
+        raise RefusedError("the environment that it was submitted with is gone", "submit it again")
+    return engine_id
+
+
+# -- inside a transaction -----------------------------------------------------------------------------
+
+
+def _set_engine_id(pk: int, number: int, engine_id: EngineId, c: Connection) -> None:
+    catalog.set_attempt(c, pk, number, engine_id=engine_id)
+
+
+def _insert_attempt(
+    pk: int, plan: Plan, key: str, tokens: Mapping[str, tuple[str, bytes]], now_ns: int, c: Connection
+) -> None:
+    catalog.insert_attempt(c, pk, plan.attempt, key, now_ns)
+    for task in plan.tasks:
+        catalog.insert_task(c, pk, plan.attempt, task.name, task.node)
+    _insert_tokens(plan, tokens, now_ns, c)
+
+
+def _insert_tokens(plan: Plan, tokens: Mapping[str, tuple[str, bytes]], now_ns: int, c: Connection) -> None:
+    for name, (token_id, digest) in tokens.items():
+        catalog.insert_token(c, token_id, digest, "ingest", plan.task_key(name), now_ns)
+
+
+def _apply_state(action: SetState, c: Connection) -> None:
+    values = {
+        "exit_code": action.exit_code,
+        "signal": action.signal,
+        "started_ns": action.started_ns,
+        "ended_ns": action.ended_ns,
+    }
+    catalog.set_job_state(c, action.pk, action.state, action.since_ns, **values)
+    if action.number is not None:
+        known = {name: value for name, value in {**values, "cause": action.cause}.items() if value is not None}
+        catalog.set_attempt(c, action.pk, action.number, state=action.state, **known)
+
+
+def _delete(job: Job, now_ns: int, c: Connection) -> None:
+    if job.state not in ENDED:  # unknown for good: given up with this
+        catalog.set_job_state(c, job.pk, State.STOPPED, max(now_ns, job.state_since_ns))
+    catalog.mark_deleted(c, job.pk, now_ns)
+
+
+def _attached_spec(body: Mapping[str, Any]) -> dict[str, Any]:
+    argv = check.command(body.get("argv"))
+    return {
+        "command": argv,
+        "cwd": body.get("cwd") or "/",
+        "name": body.get("name") or name_from_command(argv),
+        "experiment": body.get("experiment"),
+        "processes": body.get("world_size") or 1,
+        "umask": body.get("umask") or 0,
+        "user": body.get("user") or "",
+        "host": body.get("host") or "",
+        "tags": list(body.get("tags") or []),
+        "attached": True,
+    }
+
+
+def _insert_attached(
+    c: Connection, key: TaskKey, spec: JobSpec, token_id: str, digest: bytes, begun_ns: int, now_ns: int
+) -> Job:
+    """Job, attempt, task and token in one step; said again, only a further token."""
+    job = catalog.insert_job(c, key.uuid, spec, begun_ns)
+    if not job.attempts:
+        catalog.insert_attempt(c, job.pk, key.attempt, f"{key.uuid}-{key.attempt}", now_ns)
+        catalog.insert_task(c, job.pk, key.attempt, key.task, spec.host or None)
+        catalog.set_job_state(c, job.pk, State.RUNNING, now_ns, started_ns=begun_ns)
+        changes = {"engine_id": str(key), "state": State.RUNNING, "started_ns": begun_ns}
+        catalog.set_attempt(c, job.pk, key.attempt, **changes)
+    catalog.insert_token(c, token_id, digest, "ingest", key, now_ns)
+    return job

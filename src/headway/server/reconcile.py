@@ -182,10 +182,13 @@ def _finish(job: Job, attempt: Attempt, seen: Seen) -> list[Action]:
         state = State.STOPPED
     else:
         state = State.SUCCEEDED if finding is None else State.FAILED
-    if job.state is state and job.ended_ns is not None:
+    last = _ended(job, attempt, state, seen.now_ns, end.exit_code, end.signal, finding)
+    if job.state is not state:
+        return [last]
+    if job.ended_ns is not None:
         return []  # unknown for good, and told so already
-    code, signal = (None, None) if end.lost else (end.exit_code, end.signal)
-    return [_ended(job, attempt, state, seen.now_ns, code, signal, finding)]
+    heard = SetState(job.pk, attempt.number, State.RUNNING, last.since_ns, started_ns=last.started_ns)
+    return [heard, last]  # it was not heard of, and now it is, to say that its end is not known
 
 
 def _exit_of(attempt: Attempt, attached: bool) -> Exit:
@@ -199,15 +202,16 @@ def _exit_of(attempt: Attempt, attached: bool) -> Exit:
 
 def _task_exit(task: Task, attached: bool) -> Exit:
     result = task.result or {}
-    if result.get("lost"):
+    code, signal, rank = result.get("exit_code"), result.get("signal"), result.get("first_rank")
+    reason = result.get("reason") if result.get("reason") in ("stop", "walltime") else None
+    if result.get("lost") and reason is None and code is None and signal is None:
         return _exit_from_processes(task) or Exit(None, None, lost=True, attached=attached)
-    rank = result.get("first_rank")
     failing = next((p for p in task.processes if p.rank == rank), None)
     return Exit(
-        result.get("exit_code"),
-        result.get("signal"),
+        code,
+        signal,
         rank=rank,
-        reason=result.get("reason") if result.get("reason") in ("stop", "walltime") else None,
+        reason=reason,
         oom=bool(result.get("oom")),
         exception=failing.exception if failing else None,
     )

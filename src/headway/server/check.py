@@ -1,0 +1,211 @@
+"""What a submission may ask for: every field checked before anything is stored (B24, B25). Called by `control.py`.
+
+Errors name the field, what was given and what is valid. What only the system can refuse (a folder that vanishes, a
+program that is not there) is told when it happens.
+"""
+
+import math
+import os
+import resource
+import uuid as uuids
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from typing import Any
+
+from headway.model.errors import UsageError
+from headway.model.ids import check_name
+from headway.model.job import JobSpec
+from headway.model.limits import (
+    ARGV_BYTES_MAX,
+    DURATION_S_MAX,
+    ENV_BYTES_MAX,
+    PROCESSES_MAX,
+    TAG_CHARS_MAX,
+    TAGS_MAX,
+)
+from headway.settings.nearest import did_you_mean
+
+STRING_BYTES_MAX = 128 * 1024 - 1  # one argument or variable; Linux: MAX_ARG_STRLEN
+PRIORITY_ABS_MAX = 1_000_000
+_FIELDS = {f.name for f in fields(JobSpec)}
+_RLIMITS = {name.removeprefix("RLIMIT_") for name in dir(resource) if name.startswith("RLIMIT_")}
+
+
+def job_uuid(value: Any) -> str:
+    try:
+        return str(uuids.UUID(value))
+    except (ValueError, AttributeError, TypeError):
+        raise UsageError(f"{value!r:.80} is not a UUID") from None
+
+
+def job_spec(given: JobSpec | Mapping[str, Any]) -> JobSpec:
+    """A checked copy of what was asked for."""
+    values = asdict(given) if isinstance(given, JobSpec) else dict(given)
+    for name in values:
+        if name not in _FIELDS:
+            raise UsageError(f"unknown field {str(name)[:80]!r}{did_you_mean(str(name), _FIELDS)}")
+    missing = [name for name in ("command", "cwd", "name") if name not in values]
+    if missing:
+        raise UsageError(f"a job needs {' and '.join(missing)}")
+    spec = JobSpec(**values)
+    _check_words(spec)
+    _check_numbers(spec)
+    command(spec.command)
+    _check_rlimits(spec.rlimits)
+    return spec
+
+
+def _check_words(spec: JobSpec) -> None:
+    check_name(_text("name", spec.name))
+    check_name(_text("cluster", spec.cluster))
+    if spec.experiment is not None:
+        check_name(_text("experiment", spec.experiment))
+    for name in ("user", "host"):
+        if len(_text(name, getattr(spec, name))) > 255:
+            raise UsageError(f"{name} is too long")
+    if spec.parent is not None:
+        _text("parent", spec.parent)
+    if not isinstance(spec.attached, bool):
+        raise UsageError("attached is true or false")
+    tags(spec.tags)
+    for name in _texts("env_set", spec.env_set):
+        variable(name)
+
+
+def tags(value: Any) -> list[str]:
+    found = _texts("tags", value)
+    if len(found) > TAGS_MAX:
+        raise UsageError(f"{len(found)} tags are too many", f"at most {TAGS_MAX}")
+    for tag in found:
+        if not tag or len(tag) > TAG_CHARS_MAX:
+            raise UsageError(f"the tag {tag[:80]!r} is not allowed", f"a tag has 1 to {TAG_CHARS_MAX} characters")
+    return found
+
+
+def _check_numbers(spec: JobSpec) -> None:
+    _whole("processes", spec.processes, 1, PROCESSES_MAX)
+    _whole("gpus", spec.gpus, 0, 1 << 20)
+    _whole("priority", spec.priority, -PRIORITY_ABS_MAX, PRIORITY_ABS_MAX)
+    _whole("umask", spec.umask, 0, 0o777)
+    if spec.cpus is not None:
+        _whole("cpus", spec.cpus, 1, 1 << 20)
+    if spec.memory_bytes is not None:
+        _whole("memory_bytes", spec.memory_bytes, 1, 1 << 60)
+    if spec.max_duration_s is not None:
+        spec.max_duration_s = _seconds("max_duration_s", spec.max_duration_s)
+        if spec.max_duration_s == 0:
+            raise UsageError("max_duration_s is 0: a job needs some time", "for example: --max-duration 3.5h")
+    spec.grace_s = _seconds("grace_s", spec.grace_s)
+
+
+def command(argv: Any) -> list[str]:
+    """The words of a command, as execve will get them."""
+    words = _texts("command", argv)
+    if not words or not words[0]:
+        raise UsageError("there is no command to run", "for example: hw run python train.py")
+    total = 0
+    for word in words:
+        if "\0" in word:
+            raise UsageError(f"the argument {word[:80]!r} has a NUL character in it")
+        size = len(os.fsencode(word)) if _encodes(word) else STRING_BYTES_MAX + 1
+        if size > STRING_BYTES_MAX:
+            raise UsageError(f"the argument {word[:80]!r}… is too long", f"at most {STRING_BYTES_MAX} bytes")
+        total += size + 1
+    if total > ARGV_BYTES_MAX:
+        raise UsageError(f"the command has {total} bytes", f"at most {ARGV_BYTES_MAX}; use a file for long lists")
+    return words
+
+
+def _encodes(word: str) -> bool:
+    """Bytes that were not UTF-8 come as lone surrogates and go back; other lone surrogates never were bytes (B6)."""
+    try:
+        os.fsencode(word)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def environment(env: Any, spec: JobSpec) -> dict[str, str]:
+    """The environment, and that it fits into an execve together with the command."""
+    if not isinstance(env, Mapping):
+        raise UsageError("the environment is a mapping of names to values")
+    total = 0
+    for name, value in env.items():
+        variable(name)
+        if not isinstance(value, str) or "\0" in value or not _encodes(value):
+            raise UsageError(f"the value of the variable {name} is not text that a program can get")
+        size = len(os.fsencode(name)) + len(os.fsencode(value)) + 2
+        if size > STRING_BYTES_MAX:
+            raise UsageError(f"the variable {name} has {size} bytes", f"at most {STRING_BYTES_MAX} each; use a file")
+        total += size
+    room = min(ENV_BYTES_MAX, exec_bytes_max(spec) - sum(len(os.fsencode(word)) + 9 for word in spec.command))
+    if total + 8 * len(env) > room:
+        largest = max(env, key=lambda name: len(env[name]))
+        raise UsageError(
+            f"the environment has {total} bytes, and {max(room, 0)} fit beside this command (E2BIG)",
+            f"the largest variable is {largest} with {len(env[largest])} characters; unset what is not needed",
+        )
+    return dict(env)
+
+
+def exec_bytes_max(spec: JobSpec) -> int:
+    """What argv and environment may have together: a quarter of the job's stack limit, as Linux has it."""
+    stack = (spec.rlimits.get("STACK") or [-1])[0]
+    quarter = stack // 4 if stack > 0 else os.sysconf("SC_ARG_MAX")
+    return max(128 * 1024, min(quarter, 6 * 1024 * 1024)) - 8 * 1024  # some room for what the agent adds
+
+
+def variable(name: Any) -> str:
+    if not isinstance(name, str) or not name or "=" in name or "\0" in name or not _encodes(name):
+        raise UsageError(f"{name!r:.80} is not the name of an environment variable", "it has no '=' and no NUL")
+    return name
+
+
+def folder(cwd: Any) -> str:
+    """The folder that the job starts in: here, now, and again when it starts."""
+    path = _text("cwd", cwd)
+    if "\0" in path or not os.path.isabs(path):
+        raise UsageError(f"the folder {path[:200]!r} is not an absolute path")
+    if not os.path.isdir(path):
+        raise UsageError(f"the folder {path[:200]} does not exist", "submit from a folder that exists")
+    return path
+
+
+def _check_rlimits(limits: Any) -> None:
+    if not isinstance(limits, Mapping):
+        raise UsageError("rlimits is a mapping of names to [soft, hard]")
+    for name, pair in limits.items():
+        if name not in _RLIMITS:
+            raise UsageError(f"unknown limit {str(name)[:80]!r}{did_you_mean(str(name), _RLIMITS)}")
+        if not isinstance(pair, list | tuple) or len(pair) != 2:
+            raise UsageError(f"rlimits.{name} is a pair [soft, hard]")
+        for number in pair:
+            _whole(f"rlimits.{name}", number, -1, (1 << 64) - 1)
+
+
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise UsageError(f"{name} is not text: {value!r:.80}")
+    return value
+
+
+def _texts(name: str, value: Any) -> list[str]:
+    if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
+        raise UsageError(f"{name} is not a list of texts: {value!r:.80}")
+    return list(value)
+
+
+def _whole(name: str, value: Any, least: int, most: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise UsageError(f"{name} is not a whole number: {value!r:.80}")
+    if not least <= value <= most:
+        raise UsageError(f"{name} is {value if abs(value) < 1 << 64 else 'far too large'}", f"valid: {least} to {most}")
+    return value
+
+
+def _seconds(name: str, value: Any) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+        raise UsageError(f"{name} is not a number of seconds: {value!r:.80}")
+    if not 0 <= value <= DURATION_S_MAX:
+        raise UsageError(f"{name} is {value:g} s", f"valid: 0 to {DURATION_S_MAX:g} s")
+    return float(value)

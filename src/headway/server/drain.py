@@ -1,0 +1,130 @@
+"""After the end of a job: its agents may still send, or may have died before they had sent everything.
+
+`Drain` follows the tasks of jobs that are over until nothing of them is unsent, starts a shipper where nobody sends
+(F21), and then ends their tokens. Called by `control.py`.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from sqlite3 import Connection
+
+from headway.engines.protocol import Engine, EngineId, Salvager
+from headway.model.job import ENDED, Attempt, Job
+from headway.server.calls import Calls
+from headway.store import catalog
+from headway.store.database import Store
+from headway.wire.batch import TaskKey
+
+log = logging.getLogger("headway.control")
+
+STRAYS_S = 60.0  # between two looks for spools that nobody sends
+SALVAGE_FIRST_S = 2.0
+SALVAGE_MAX_S = 120.0
+
+
+class Backoff:
+    """When a thing may be tried again, by name. Times are monotonic seconds."""
+
+    def __init__(self, first_s: float, longest_s: float) -> None:
+        self._first_s, self._longest_s = first_s, longest_s
+        self._next: dict[str, tuple[float, float]] = {}  # name -> (when, wait after that)
+
+    def is_due(self, name: str, now_s: float) -> bool:
+        return name not in self._next or now_s >= self._next[name][0]
+
+    def again(self, name: str, now_s: float) -> None:
+        wait_s = self._next.get(name, (0.0, self._first_s))[1]
+        self._next[name] = (now_s + wait_s, min(2 * wait_s, self._longest_s))
+
+    def forget(self, name: str) -> None:
+        self._next.pop(name, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What an engine may still hold of an attempt that is over."""
+
+    engine: Engine
+    tasks: tuple[TaskKey, ...]
+
+
+class Drain:
+    def __init__(
+        self,
+        store: Store,
+        calls: Calls,
+        *,
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store, self._calls, self._clock_s = store, calls, clock_s
+        self._left: dict[EngineId, Left] = {}
+        self._done: set[EngineId] = set()  # found empty by this server
+        self._again = Backoff(SALVAGE_FIRST_S, SALVAGE_MAX_S)
+        self._strays_s: float | None = None
+
+    def add(self, job: Job, attempt: Attempt, engine: Engine) -> None:
+        if attempt.engine_id is not None:
+            tasks = tuple(TaskKey(job.uuid, attempt.number, task.name) for task in attempt.tasks)
+            self._left[EngineId(attempt.engine_id)] = Left(engine, tasks)
+
+    async def step(self, engines: list[Engine]) -> list[TaskKey]:
+        """Look at every task that is left; those of which nothing is any more, so that their tokens can end."""
+        now_s = self._clock_s()
+        if self._strays_s is None or now_s - self._strays_s >= STRAYS_S:
+            self._strays_s = now_s
+            for engine in engines:
+                await self._find_strays(engine)
+        drained: list[TaskKey] = []
+        for engine_id, left in list(self._left.items()):
+            if await self._is_drained(engine_id, left):
+                drained += left.tasks
+                del self._left[engine_id]
+                self._done.add(engine_id)
+                self._again.forget(engine_id)
+        return drained
+
+    async def _is_drained(self, engine_id: EngineId, left: Left) -> bool:
+        found = await self._calls.run(f"cluster {left.engine.cluster}", left.engine.observe, [engine_id])
+        seen = found.get(engine_id)
+        if seen is None or seen.state not in ("ended", "gone"):
+            return False
+        if seen.detail.get("salvage"):
+            await self.salvage(left.engine, engine_id)
+            return False
+        return seen.state == "gone" or bool(seen.detail.get("drained"))
+
+    async def salvage(self, engine: Engine, engine_id: EngineId) -> None:
+        """Start a shipper for a task that has none, now and then."""
+        if not isinstance(engine, Salvager) or not self._again.is_due(engine_id, self._clock_s()):
+            return
+        self._again.again(engine_id, self._clock_s())
+        if await self._calls.run(f"salvage of {engine_id}", engine.salvage, engine_id):
+            log.info("a shipper was started for what was left of %s", engine_id)
+
+    async def _find_strays(self, engine: Engine) -> None:
+        """Spools of jobs that were over before this server came."""
+        if not isinstance(engine, Salvager):
+            return
+        found = await self._calls.run(f"spools of {engine.cluster}", engine.tasks)
+        for engine_id, key in found:
+            if engine_id in self._left or engine_id in self._done:
+                continue
+            if await self._calls.run("the store", self._is_over, key):
+                self._left[engine_id] = Left(engine, (key,))
+
+    def _is_over(self, key: TaskKey) -> bool:
+        with self._store.read() as c:
+            found = catalog.find_jobs(c, key.uuid)
+            return len(found) == 1 and is_over(catalog.load_job(c, found[0][0]))
+
+
+def is_over(job: Job) -> bool:
+    """Ended, or unknown for good: its agent was killed and its processes are gone."""
+    return job.state in ENDED or job.ended_ns is not None
+
+
+def end_tokens(tasks: list[TaskKey], now_ns: int, c: Connection) -> None:
+    for task in tasks:
+        catalog.end_tokens(c, task, now_ns)
