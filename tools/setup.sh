@@ -30,7 +30,7 @@ check_python() {
 # Debian splits venv and ensurepip off into a package of their own.
 make_venv() {
     [ -x "$venv/bin/python" ] && "$venv/bin/python" -m pip --version >/dev/null 2>&1 && return
-    if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
+    if ! "$python" -c 'from ensurepip import bootstrap; import venv' 2>/dev/null; then
         version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
         need_package "python$version-venv" "$python cannot make virtual environments"
     fi
