@@ -132,13 +132,22 @@ class Served:
         self.write(lambda c: catalog.insert_token(c, token_id, hashed, role, task, time.time_ns()))
         return token
 
-    def job(self, number: int = 1, name: str = "job", state: State | None = None) -> tuple[Job, TaskKey]:
+    def browser(self) -> str:
+        """The cookie of a browser that has logged in as admin."""
+        code = self.unix("POST", "/api/login-code", json={"role": "admin"}).json()["code"]
+        answer = self.tcp("POST", "/login", body=json.dumps({"code": code}).encode())
+        assert answer.status == 200, answer
+        return answer.headers["set-cookie"].partition(";")[0].partition("=")[2]
+
+    def job(
+        self, number: int = 1, name: str = "job", state: State | None = None, command: Sequence[str] = ("true",)
+    ) -> tuple[Job, TaskKey]:
         uuid = UUID.format(number)
         key = TaskKey(uuid, 1, "worker-0")
 
         def make(c: Any) -> Job:
             now = time.time_ns()
-            job = catalog.insert_job(c, uuid, JobSpec(["true"], "/", name), now)
+            job = catalog.insert_job(c, uuid, JobSpec(list(command), "/", name), now)
             catalog.insert_attempt(c, job.pk, 1, f"{uuid}-1", now)
             catalog.insert_task(c, job.pk, 1, "worker-0", "here")
             if state is not None:
@@ -148,6 +157,14 @@ class Served:
             return catalog.load_job(c, job.pk)
 
         return self.write(make), key
+
+    def room(self) -> int:
+        """Bytes of requests that the server holds now."""
+        assert self.process.app is not None
+        return self.process.app.services.room.used_bytes
+
+    def connections(self, unix: bool = True) -> int:
+        return self.process.slots.used[unix]
 
     # -- asking it ---------------------------------------------------------------------------------------------------
 

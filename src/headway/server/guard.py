@@ -116,8 +116,8 @@ def read_head(headers: list[tuple[bytes, bytes]]) -> Head:
 def check_origin(method: str, head: Head, unix: bool) -> None:
     """A page of another site may not act for the person whose browser shows it (Sec4).
 
-    A foreign Origin is refused whatever else is there. What may change something must moreover show that it comes
-    from our own page, unless it carries nothing that a browser adds by itself: a unix peer, or a token without cookie.
+    A foreign Origin is refused whatever else is there. What may change something and carries a cookie, which a browser
+    adds by itself, must moreover show that it comes from our own page. A token alone is added by nobody but its owner.
     """
     foreign = Refusal(403, "origin", "a request from another site")
     if head.origin is not None and head.origin != f"http://{head.host}":
@@ -129,8 +129,7 @@ def check_origin(method: str, head: Head, unix: bool) -> None:
         return
     if from_elsewhere:
         raise foreign
-    bearer_only = head.authorization is not None and head.cookie is None
-    if head.site is None and head.origin is None and not unix and not bearer_only:
+    if head.cookie is not None and head.site is None and head.origin is None and not unix:
         raise Refusal(403, "origin", "the request does not say where it comes from")
 
 

@@ -140,6 +140,8 @@ class Process:
         self.paths, self.settings, self.store, self.control_of = paths, settings, store, control_of
         self.address = socket_path(paths.home)
         self.stopping = asyncio.Event()
+        self.slots = slots_for_descriptors()
+        self.app: App | None = None
         self.logins = Readers(threads=1)  # of their own, so that long queries of viewers do not keep agents waiting
 
     async def run(self, on_end: Callable[[], None] = lambda: None) -> None:
@@ -147,12 +149,12 @@ class Process:
         unix, tcp = bind_unix(self.address), self._bind_tcp()
         control = self.control_of(self.store, self.paths, self.settings)
         try:
-            app = self._app(control, tcp)
+            self.app = app = self._app(control, tcp)
             listener = Listener(self._config(app, tcp))
             await control.start()
             serving = asyncio.create_task(listener.serve(sockets=[s for s in (unix, tcp) if s]))
             await self._publish_token()
-            write_private(self.paths.server_json, json.dumps(app.services.about | {"start": start_of(os.getpid())}))
+            write_private(self.paths.server_json, json.dumps(self._record(app.services.about)))
             log.info("version %s serves %s at %s and %s", __version__, self.paths.home, self.address, self._url(tcp))
             await self._wait(app, serving)
             on_end()
@@ -189,6 +191,10 @@ class Process:
         services = Services(self.store, self.paths, control, auth, live, about, self.stopping)
         return App(Table(ROUTES), services)
 
+    def _record(self, about: dict[str, Any]) -> dict[str, Any]:
+        """What `server.json` holds; pid and start together name the process, the pid alone does not (F29)."""
+        return {"start": start_of(os.getpid())} | {k: about[k] for k in ("pid", "address", "url", "version", "home")}
+
     async def _find_token(self, token_id: str) -> TokenRow | None:
         def look() -> catalog.Token | None:
             with self.store.read() as connection:
@@ -203,7 +209,7 @@ class Process:
         hosts = hosts_for(tcp.getsockname()[1]) if tcp else frozenset[str]()
         return uvicorn.Config(
             Guard(app, app.services.auth, hosts),
-            http=protocol_with(slots_for_descriptors()),
+            http=protocol_with(self.slots),
             ws="none",
             lifespan="off",
             interface="asgi3",

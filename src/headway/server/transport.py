@@ -13,7 +13,6 @@ import struct
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 from typing import Protocol as Shape
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
@@ -117,6 +116,12 @@ def bind_loopback(port: int) -> socket.socket:
     raise AssertionError("not reached: the last try returns or raises")
 
 
+_REFUSAL = (
+    b"content-type: text/plain\r\nx-content-type-options: nosniff\r\ncache-control: no-store\r\n"
+    b"connection: close\r\ncontent-length: %d\r\n\r\n%s"
+)
+
+
 class _Refused(Exception):
     """Raised inside a parser callback; the parser stops there and the connection is answered and closed."""
 
@@ -127,15 +132,14 @@ _LIMIT_S = {_HEAD: HEADER_TIMEOUT_S, _BODY: BODY_TIMEOUT_S}
 
 
 class Protocol(HttpToolsProtocol):
-    """One connection. `slots` and `uid_of` are set by `protocol_with`."""
+    """One connection. `slots` are set by `protocol_with`."""
 
     slots: Slots
-    uid_of: Any = staticmethod(peer_uid)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvicorn's own choice
         sock = transport.get_extra_info("socket")
         unix = sock.family == socket.AF_UNIX
-        self.peer = Peer(unix, type(self).uid_of(sock) if unix else None)
+        self.peer = Peer(unix, peer_uid(sock) if unix else None)
         self.timeout_keep_alive = KEEP_ALIVE_UNIX_S if unix else KEEP_ALIVE_TCP_S  # type: ignore[assignment]
         self.stage, self.head_bytes, self.chunk_bytes, self.refusal = _HEAD, 0, 0, 400
         self.timer: asyncio.TimerHandle | None = None
@@ -190,8 +194,7 @@ class Protocol(HttpToolsProtocol):
             return
         if self.cycle is None or not self.cycle.response_started:
             body = message.encode()
-            lines = (b"content-type: text/plain\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(body)) + body
-            self.transport.write(STATUS_LINE[status] + lines)
+            self.transport.write(STATUS_LINE[status] + _REFUSAL % (len(body), body))
         self.transport.close()
 
     def send_400_response(self, msg: str) -> None:
@@ -208,6 +211,9 @@ class Protocol(HttpToolsProtocol):
             self.write_timer.cancel()
             self.write_timer = None
         super().resume_writing()
+
+    def timeout_keep_alive_handler(self) -> None:
+        self.transport.abort()  # not close(): that would wait for a reader who never takes the rest
 
     # Parser callbacks
 
@@ -246,5 +252,5 @@ class Protocol(HttpToolsProtocol):
         """Nothing: a stranger must not be able to fill our log."""
 
 
-def protocol_with(slots: Slots, uid_of: Any = peer_uid) -> type[Protocol]:
-    return type("BoundProtocol", (Protocol,), {"slots": slots, "uid_of": staticmethod(uid_of)})
+def protocol_with(slots: Slots) -> type[Protocol]:
+    return type("BoundProtocol", (Protocol,), {"slots": slots})
