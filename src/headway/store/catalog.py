@@ -10,6 +10,7 @@ import sqlite3
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
+from uuid import UUID
 
 from headway.model.errors import NotFoundError, RefusedError, UsageError
 from headway.model.ids import check_name, new_suffix
@@ -21,6 +22,7 @@ from headway.wire.batch import TaskKey
 CANDIDATES_SHOWN = 10
 _OPEN_STATES = tuple(str(s) for s in State if s not in (State.SUCCEEDED, State.FAILED, State.STOPPED))
 _SPEC_FIELDS = {f.name for f in fields(JobSpec)}
+_TASK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z")  # also a folder's name
 _LIGHT = """pk, id, uuid, spec, state, state_since_ns, submitted_ns, started_ns, ended_ns, exit_code, signal,
             stop_requested_ns, tags, NULL AS config"""
 _MATCH_CHARS_MAX = 200
@@ -54,6 +56,7 @@ def insert_job(c: sqlite3.Connection, uuid: str, spec: JobSpec, now_ns: int, eng
     row = c.execute("SELECT pk FROM jobs WHERE uuid = :uuid", {"uuid": uuid}).fetchone()
     if row is not None:
         return load_job(c, row["pk"])
+    _check_uuid(uuid)
     check_name(spec.name)
     tags = json.dumps(_union([], spec.tags))
     while True:
@@ -75,6 +78,16 @@ def insert_job(c: sqlite3.Connection, uuid: str, spec: JobSpec, now_ns: int, eng
     pk = int(cursor.lastrowid or 0)
     add_event(c, pk, "state", {"to": "waiting"}, now_ns)
     return load_job(c, pk)
+
+
+def _check_uuid(uuid: str) -> None:
+    """It becomes a folder's name, so it is exactly a UUID and nothing else (B20)."""
+    try:
+        same = str(UUID(uuid)) == uuid
+    except ValueError:
+        same = False
+    if not same:
+        raise UsageError(f"{uuid[:80]!r} is not a UUID", "lower case, 8-4-4-4-12 digits")
 
 
 def find_jobs(c: sqlite3.Connection, ref: str) -> list[tuple[int, str, str]]:
@@ -281,6 +294,8 @@ def set_attempt(c: sqlite3.Connection, job_pk: int, number: int, **changes: Any)
 
 def insert_task(c: sqlite3.Connection, job_pk: int, number: int, name: str, node: str | None = None) -> int:
     """The task's pk; inserting it again changes nothing."""
+    if not _TASK_NAME.match(name):
+        raise UsageError(f"{name[:80]!r} is not a task's name", "letters, digits and '-', such as worker-0")
     attempt = attempt_pk(c, job_pk, number)
     c.execute(
         """INSERT INTO tasks (attempt, name, node, state) VALUES (:attempt, :name, :node, 'starting')
@@ -304,9 +319,9 @@ def set_task_state(c: sqlite3.Connection, job_pk: int, number: int, name: str, s
 
 
 def task_row(c: sqlite3.Connection, key: TaskKey) -> sqlite3.Row | None:
-    """Keys of a task and of what it belongs to: task, attempt, number, job."""
+    """Keys of a task and of what it belongs to, and whether its end was told: task, attempt, job, ended."""
     row: sqlite3.Row | None = c.execute(
-        """SELECT t.pk AS task, a.pk AS attempt, a.number AS number, j.pk AS job FROM jobs j
+        """SELECT t.pk AS task, a.pk AS attempt, j.pk AS job, t.result IS NOT NULL AS ended FROM jobs j
            JOIN attempts a ON a.job = j.pk JOIN tasks t ON t.attempt = a.pk
            WHERE j.uuid = :uuid AND a.number = :number AND t.name = :task""",
         {"uuid": key.uuid, "number": key.attempt, "task": key.task},

@@ -14,8 +14,11 @@ from headway.model.limits import LOG_BYTES_MAX
 from headway.settings.home import Paths
 from headway.store import migrate
 from headway.store.connection import Connection, as_headway_error, is_damage, open_writer
+from headway.store.ingest import Ingester, IngestResult
+from headway.store.logs import LogFiles
 from headway.store.pool import Pool
 from headway.store.writer import Hooks, Writer
+from headway.wire.batch import Part, TaskKey
 
 log = logging.getLogger("headway.store")
 T = TypeVar("T")
@@ -28,10 +31,11 @@ class Store(Hooks):
     ) -> None:
         self.paths = paths
         self._clock_ns = clock_ns
-        self._log_bytes_max = log_bytes_max
         self._listeners: list[Listener] = []
         self._pool = Pool(paths.db)
         self._writer: Writer | None = None
+        self._files = LogFiles(paths.logs, log_bytes_max)
+        self._ingester = Ingester(self._files, clock_ns)
 
     # -- opening and closing ---------------------------------------------------------------------------------------
 
@@ -63,6 +67,7 @@ class Store(Hooks):
             return
         self._pool.close()
         writer.stop()
+        self._files.close()
         migrate.mark_closed(self.paths.db)
 
     # -- writing ---------------------------------------------------------------------------------------------------
@@ -79,6 +84,11 @@ class Store(Hooks):
             future.set_exception(UnreachableError("the store is not open", "try again"))
             return future
         return self._writer.submit(work, size=size, parts=parts, refusable=data)
+
+    def ingest(self, task: TaskKey, parts: list[Part]) -> "Future[IngestResult]":
+        """Apply a batch's parts; resolves once they are durable. Fails at once when too much waits already (503)."""
+        size = sum(len(part.data) for part in parts)
+        return self._submit(lambda c: self._ingester.apply(c, task, parts), size=size, parts=len(parts), data=True)
 
     def listen(self, callback: Listener) -> None:
         """`callback(job_pk, what)` after a commit, in the writer thread; what: facts, metrics, logs or job."""
@@ -98,6 +108,12 @@ class Store(Hooks):
             raise as_headway_error(error, "a query") from error
 
     # -- hooks of the writer ---------------------------------------------------------------------------------------
+
+    def before_commit(self) -> None:
+        self._files.sync()
+
+    def after_rollback(self) -> None:
+        self._ingester.forget()
 
     def after_commit(self, changed: set[tuple[int, str]]) -> None:
         for job_pk, what in sorted(changed):

@@ -16,6 +16,8 @@ CREATE TABLE jobs (
   spec              TEXT NOT NULL,                 -- JSON of model.job.JobSpec
   tags              TEXT NOT NULL DEFAULT '[]',    -- JSON list: --tag and hw.init(tags=)
   config            TEXT,                          -- JSON: as the program saw it
+  config_attempt    INTEGER,                       -- who told it: the newest attempt, and there the lowest rank
+  config_rank       INTEGER,
   provenance        TEXT,                          -- JSON
   submitted_ns      INTEGER NOT NULL,
   started_ns        INTEGER,
@@ -86,7 +88,8 @@ CREATE TABLE streams (
 
 CREATE TABLE gaps (
   stream  INTEGER NOT NULL REFERENCES streams (pk) ON DELETE CASCADE,
-  offset  INTEGER NOT NULL,
+  offset  INTEGER NOT NULL,                        -- in the stream; of the telling record where nothing was ever written
+  about   TEXT,                                    -- the stream that lacks something, where it is another one
   bytes   INTEGER NOT NULL,
   records INTEGER,
   points  INTEGER,
@@ -102,13 +105,12 @@ CREATE TABLE chunks (                              -- raw and index bytes that a
   PRIMARY KEY (stream, offset)
 ) WITHOUT ROWID;
 
-CREATE TABLE schemas (                             -- tuples of metric names
-  pk     INTEGER PRIMARY KEY,
+CREATE TABLE schemas (                             -- tuples of metric names, as a stream declared them
   stream INTEGER NOT NULL REFERENCES streams (pk) ON DELETE CASCADE,
-  id     INTEGER,                                  -- as the stream declared it; null: names that share their rows
+  id     INTEGER NOT NULL,
   names  TEXT NOT NULL,                            -- JSON list
-  UNIQUE (stream, id)
-);
+  PRIMARY KEY (stream, id)
+) WITHOUT ROWID;
 
 CREATE TABLE series (                              -- one metric of one process
   pk      INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -120,17 +122,35 @@ CREATE TABLE series (                              -- one metric of one process
   UNIQUE (job, name, attempt, rank, process)
 );
 
-CREATE TABLE blocks (                              -- points as they came: all columns of one schema together
-  pk      INTEGER PRIMARY KEY,
-  stream  INTEGER NOT NULL REFERENCES streams (pk) ON DELETE CASCADE,
-  schema  INTEGER NOT NULL,                        -- schemas.pk; goes with the stream
-  tier    INTEGER NOT NULL DEFAULT 0,              -- 0 as it came, 1 merged from many small ones, -1 damaged and set aside
-  rows    INTEGER NOT NULL,
-  data    BLOB NOT NULL                            -- wire/block.py
+CREATE TABLE bundles (                             -- metrics of one process that came in the same records
+  pk      INTEGER PRIMARY KEY AUTOINCREMENT,
+  job     INTEGER NOT NULL REFERENCES jobs (pk) ON DELETE CASCADE,
+  attempt INTEGER NOT NULL,
+  rank    INTEGER NOT NULL,
+  process TEXT NOT NULL,
+  digest  BLOB NOT NULL,                           -- of the names
+  UNIQUE (job, attempt, rank, process, digest)
 );
-CREATE INDEX blocks_by_stream ON blocks (stream, schema, pk, tier, rows);
 
-CREATE TABLE axes (                                -- step and time, shared by the metrics of one schema
+CREATE TABLE members (                             -- which column of a bundle's blocks holds a series
+  series   INTEGER NOT NULL REFERENCES series (pk) ON DELETE CASCADE,
+  bundle   INTEGER NOT NULL,
+  position INTEGER NOT NULL,
+  PRIMARY KEY (series, bundle)
+) WITHOUT ROWID;
+CREATE INDEX members_by_bundle ON members (bundle, position);
+
+CREATE TABLE blocks (                              -- points as they came: all columns of one bundle together
+  pk      INTEGER PRIMARY KEY AUTOINCREMENT,       -- within a segment, the order written
+  bundle  INTEGER NOT NULL REFERENCES bundles (pk) ON DELETE CASCADE,
+  segment INTEGER NOT NULL,                        -- of the process's stream
+  tier    INTEGER NOT NULL DEFAULT 0,              -- 0 as it came, 1 merged from many, -1 damaged and set aside
+  rows    INTEGER NOT NULL,
+  data    BLOB NOT NULL                            -- wire/block.py: step, time in microseconds, one column per member
+);
+CREATE INDEX blocks_by_bundle ON blocks (bundle, segment, pk, tier, rows);
+
+CREATE TABLE axes (                                -- step and time, shared by metrics of one bundle
   pk    INTEGER PRIMARY KEY,
   job   INTEGER NOT NULL REFERENCES jobs (pk) ON DELETE CASCADE,
   rows  INTEGER NOT NULL,

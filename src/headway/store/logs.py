@@ -1,0 +1,288 @@
+"""Output of processes: bytes at offsets. Small pieces wait in the database, everything ends in plain files.
+
+    logs/<uuid>/<attempt>/<task>/<stream>     0600, in folders of 0700; byte N of the stream is byte N of the file
+
+`LogFiles` belongs to the writer thread: it appends and spills. Readers use `pieces` and `read` on a read connection,
+which join the file and the chunks that are still in the database. What is missing is a hole in the file and a row in
+`gaps`.
+"""
+
+import ctypes
+import os
+import sqlite3
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from headway.model.errors import DamagedError, NotFoundError
+from headway.model.limits import LOG_BYTES_MAX, LOG_DIRECT_BYTES, LOG_READ_BYTES_MAX
+from headway.settings.home import Paths
+from headway.store.query import log_path
+
+_OPEN_FILES_MAX = 64
+_PUNCH = 0x01 | 0x02  # FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE
+_CUT_SHARE = 16  # the middle of a stream that is too long goes in steps of this share of the limit
+_CUT_REASON = "log_bytes_max"
+
+
+@dataclass(frozen=True, slots=True)
+class LogKey:
+    """A raw or index stream: its row and its file."""
+
+    pk: int
+    uuid: str
+    attempt: int
+    task: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Part of a stream: `data`, or why there is none."""
+
+    offset: int
+    length: int
+    data: bytes = b""
+    missing: str | None = None
+
+
+def _load_punch() -> "ctypes._NamedFuncPointer | None":
+    try:
+        call = ctypes.CDLL(None, use_errno=True).fallocate
+    except (OSError, AttributeError):
+        return None  # not Linux: the middle of an overlong stream is kept
+    call.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
+    return call
+
+
+_punch = _load_punch()
+
+
+class LogFiles:
+    """Open files of streams, for the writer thread alone. `sync` makes durable what was written since."""
+
+    def __init__(self, root: Path, bytes_max: int = LOG_BYTES_MAX) -> None:
+        self._root, self._bytes_max = root, bytes_max
+        self._open: OrderedDict[int, int] = OrderedDict()
+        self._dirty: set[int] = set()
+        self._dirty_folders: set[Path] = set()
+
+    def append(self, c: sqlite3.Connection, key: LogKey, offset: int, data: memoryview, *, direct: bool) -> None:
+        """Store bytes that start at the stream's position. A replay writes the same bytes to the same place."""
+        if direct or len(data) >= LOG_DIRECT_BYTES:
+            self.spill(c, key)
+            self._write(key, offset, data)
+            self._moved(c, key, offset + len(data))
+        else:
+            c.execute(
+                "INSERT INTO chunks (stream, offset, data) VALUES (:stream, :offset, :data)",
+                {"stream": key.pk, "offset": offset, "data": data},
+            )
+        self._cut_middle(c, key, offset + len(data))
+
+    def skip(self, c: sqlite3.Connection, key: LogKey, end: int) -> None:
+        """Bytes up to `end` will never come: they are a hole in the file."""
+        self.spill(c, key)
+        fd = self._fd(key)
+        if os.fstat(fd).st_size < end:
+            os.ftruncate(fd, end)
+        self._moved(c, key, end)
+
+    def touch(self, key: LogKey) -> None:
+        """Make the file, empty, so that a person can follow it from the start."""
+        self._fd(key)
+
+    def spill(self, c: sqlite3.Connection, key: LogKey) -> int:
+        """Move the stream's chunks into its file; how many bytes. They leave the database with the commit."""
+        rows = c.execute(
+            "SELECT offset, data FROM chunks WHERE stream = :pk ORDER BY offset", {"pk": key.pk}
+        ).fetchall()
+        for row in rows:
+            self._write(key, row["offset"], row["data"])
+        if not rows:
+            return 0
+        c.execute("DELETE FROM chunks WHERE stream = :pk", {"pk": key.pk})
+        end = rows[-1]["offset"] + len(rows[-1]["data"])
+        self._moved(c, key, end)
+        return sum(len(row["data"]) for row in rows)
+
+    def sync(self) -> None:
+        """Before a commit: what its rows say about files has reached the disk. An error is the commit's (F6)."""
+        try:
+            for pk in self._dirty:
+                os.fdatasync(self._open[pk])
+            for folder in self._dirty_folders:
+                _sync_folder(folder)
+        except OSError:
+            self.close()  # nothing is trusted any more that the kernel may have dropped; it is all written again
+            raise
+        self._dirty.clear()
+        self._dirty_folders.clear()
+
+    def close(self) -> None:
+        for fd in self._open.values():
+            os.close(fd)
+        self._open.clear()
+        self._dirty.clear()
+        self._dirty_folders.clear()
+
+    # -- files -----------------------------------------------------------------------------------------------------
+
+    def _write(self, key: LogKey, offset: int, data: bytes | memoryview) -> None:
+        fd, view = self._fd(key), memoryview(data)
+        self._dirty.add(key.pk)
+        while view:
+            done = os.pwrite(fd, view, offset)
+            view, offset = view[done:], offset + done
+
+    def _fd(self, key: LogKey) -> int:
+        if key.pk in self._open:
+            self._open.move_to_end(key.pk)
+            return self._open[key.pk]
+        path = log_path(self._root, key.uuid, key.attempt, key.task, key.name)
+        self._make_folder(path.parent)
+        flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+        try:
+            fd = os.open(path, flags)
+        except FileNotFoundError:
+            fd = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
+            self._dirty_folders.add(path.parent)
+        self._open[key.pk] = fd
+        self._drop_idle()
+        return fd
+
+    def _drop_idle(self) -> None:
+        idle = [pk for pk in self._open if pk not in self._dirty]
+        for pk in idle[: max(0, len(self._open) - _OPEN_FILES_MAX)]:
+            os.close(self._open.pop(pk))
+
+    def _make_folder(self, folder: Path) -> None:
+        if folder.is_dir():
+            return
+        if folder != self._root:
+            self._make_folder(folder.parent)
+        os.mkdir(folder, 0o700)
+        self._dirty_folders.add(folder.parent)
+
+    # -- rows ------------------------------------------------------------------------------------------------------
+
+    def _moved(self, c: sqlite3.Connection, key: LogKey, end: int) -> None:
+        c.execute("UPDATE streams SET spilled = :end WHERE pk = :pk", {"end": end, "pk": key.pk})
+
+    def _cut_middle(self, c: sqlite3.Connection, key: LogKey, end: int) -> None:
+        """Keep head and tail of a stream that is longer than the limit; what lay between is a gap that is shown."""
+        head, step = self._bytes_max // 2, max(1, self._bytes_max // _CUT_SHARE)
+        tail_from = end - (self._bytes_max - head)
+        if tail_from < head + step or _punch is None:
+            return
+        tail_from -= (tail_from - head) % step
+        row = c.execute(
+            "SELECT bytes FROM gaps WHERE stream = :pk AND offset = :head", {"pk": key.pk, "head": head}
+        ).fetchone()
+        done = head + (row["bytes"] if row else 0)
+        if tail_from <= done:
+            return
+        self.spill(c, key)
+        if _punch(self._fd(key), _PUNCH, done, tail_from - done) != 0:
+            return  # this file system has no holes; the bytes stay
+        c.execute(
+            """INSERT INTO gaps (stream, offset, bytes, reason, time_ns) VALUES (:pk, :head, :bytes, :reason, 0)
+               ON CONFLICT (stream, offset) DO UPDATE SET bytes = excluded.bytes""",
+            {"pk": key.pk, "head": head, "bytes": tail_from - head, "reason": _CUT_REASON},
+        )
+
+
+def _sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+# -- reading ---------------------------------------------------------------------------------------------------------
+
+
+def stream_key(c: sqlite3.Connection, pk: int) -> LogKey:
+    row = c.execute(
+        """SELECT s.pk, s.name, t.name AS task, a.number, j.uuid FROM streams s JOIN tasks t ON t.pk = s.task
+           JOIN attempts a ON a.pk = t.attempt JOIN jobs j ON j.pk = a.job WHERE s.pk = :pk""",
+        {"pk": pk},
+    ).fetchone()
+    if row is None:
+        raise NotFoundError("this stream has been deleted")
+    return LogKey(row["pk"], row["uuid"], row["number"], row["task"], row["name"])
+
+
+def pieces(c: sqlite3.Connection, paths: Paths, pk: int, offset: int, length: int) -> Iterator[Piece]:
+    """The bytes [offset, offset + length) as far as they are known, in order; gaps as pieces without data."""
+    key = stream_key(c, pk)
+    row = c.execute("SELECT position, spilled FROM streams WHERE pk = :pk", {"pk": pk}).fetchone()
+    end = min(row["position"], offset + length)
+    holes = c.execute(
+        """SELECT offset, bytes, reason FROM gaps WHERE stream = :pk AND about IS NULL AND bytes > 0
+             AND offset < :end AND offset + bytes > :start ORDER BY offset""",
+        {"pk": pk, "start": offset, "end": end},
+    ).fetchall()
+    for hole in holes:
+        if hole["offset"] > offset:
+            yield _stored(c, paths, key, offset, hole["offset"], row["spilled"])
+            offset = hole["offset"]
+        stop = min(end, hole["offset"] + hole["bytes"])
+        yield Piece(offset, stop - offset, missing=hole["reason"])
+        offset = stop
+    if offset < end:
+        yield _stored(c, paths, key, offset, end, row["spilled"])
+
+
+def _stored(c: sqlite3.Connection, paths: Paths, key: LogKey, start: int, end: int, spilled: int) -> Piece:
+    parts: list[bytes] = []
+    if start < spilled:
+        parts.append(_from_file(paths, key, start, min(end, spilled)))
+    if end > spilled:
+        parts += _from_chunks(c, key.pk, max(start, spilled), end)
+    data = b"".join(parts)
+    if len(data) != end - start:
+        raise DamagedError(f"{key.name} lacks {end - start - len(data):,} stored bytes between {start:,} and {end:,}")
+    return Piece(start, len(data), data)
+
+
+def _from_file(paths: Paths, key: LogKey, start: int, end: int) -> bytes:
+    path = log_path(paths.logs, key.uuid, key.attempt, key.task, key.name)
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError as error:
+        raise DamagedError(f"{path} cannot be read: {error.strerror}") from None
+    try:
+        parts = []
+        while start < end:
+            part = os.pread(fd, min(end - start, 1 << 24), start)
+            if not part:
+                break
+            parts.append(part)
+            start += len(part)
+        return b"".join(parts)
+    finally:
+        os.close(fd)
+
+
+def _from_chunks(c: sqlite3.Connection, pk: int, start: int, end: int) -> list[bytes]:
+    rows = c.execute(
+        """SELECT offset, data FROM chunks WHERE stream = :pk AND offset < :end AND
+             offset >= coalesce((SELECT max(offset) FROM chunks WHERE stream = :pk AND offset <= :start), 0)
+           ORDER BY offset""",
+        {"pk": pk, "start": start, "end": end},
+    )
+    return [row["data"][max(0, start - row["offset"]) : end - row["offset"]] for row in rows]
+
+
+def mark(piece: Piece) -> bytes:
+    """How a gap is shown where text is read."""
+    return f"[headway: {piece.length:,} bytes missing: {piece.missing}]".encode()
+
+
+def read(c: sqlite3.Connection, paths: Paths, pk: int, offset: int, length: int = LOG_READ_BYTES_MAX) -> bytes:
+    """The stored bytes; a gap appears as a line of its own. Without gaps these are exactly the bytes written."""
+    found = pieces(c, paths, pk, offset, min(length, LOG_READ_BYTES_MAX))
+    return b"".join(piece.data if piece.missing is None else b"\n" + mark(piece) + b"\n" for piece in found)
