@@ -9,6 +9,7 @@ STAMP := $(VENV)/.installed
 TEST_WORKERS ?= 2
 TEST_TIMEOUT_S ?= 120
 WHAT ?= tests
+BENCH ?=
 SOAK_S ?= 3600
 SHELL := /bin/bash
 
@@ -41,8 +42,9 @@ test: check  ## check, then all tests (WHAT=tests/unit for a part)
 	@tools/need.sh strace
 	$(BIN)/python -m pytest $(WHAT) -n $(TEST_WORKERS) --dist worksteal --timeout $(TEST_TIMEOUT_S)
 
-bench: $(STAMP)  ## figures beside the peers, into bench/results
-	$(BIN)/python -m bench
+bench: $(STAMP)  ## figures beside the peers', into bench/results (BENCH='--only log')
+	$(BIN)/python -m bench $(BENCH)
+	$(BIN)/python tools/figures.py
 
 soak: $(STAMP)  ## the seeded simulation for an hour (SOAK_S=seconds)
 	HEADWAY_SOAK_S=$(SOAK_S) $(BIN)/python -m pytest tests/fault -m soak -s --timeout 0

@@ -10,7 +10,7 @@ import pytest
 from headway.model import errors, limits
 from headway.settings.schema import SETTINGS
 from headway.views.cli import commands, options
-from tools import reference
+from tools import figures, reference
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -82,6 +82,12 @@ def test_every_page_can_be_reached_from_the_front_page() -> None:
         targets = re.findall(r"\]\(([^)#\s]+\.md)", page.read_text())
         queue += [(page.parent / target).resolve() for target in targets if ":" not in target]
     assert sorted(str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md") if page not in seen) == []
+
+
+def test_the_front_page_quotes_the_last_bench_run() -> None:
+    """If this fails: `tools/figures.py` copies the table of bench/results/latest.md into the README."""
+    assert "<!-- figures -->" in figures.quoted()
+    assert figures.README.read_text() == figures.quoted()
 
 
 # -- promises ---------------------------------------------------------------------------------------------------------
