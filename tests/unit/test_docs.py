@@ -94,7 +94,7 @@ def test_the_front_page_quotes_the_last_bench_run() -> None:
 
 
 @cache
-def tests_of(file: str) -> frozenset[str]:
+def names_in(file: str) -> frozenset[str]:
     tree = ast.parse((ROOT / file).read_text())
     found = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
     return frozenset(node.name for node in found if node.name.startswith("test_"))
@@ -118,4 +118,4 @@ def test_every_promise_names_a_test_that_exists(promise: str) -> None:
     assert named, f"{promise} names no test"
     for file, test in named:
         assert (ROOT / file).exists(), f"{promise}: no file {file}"
-        assert test in tests_of(file), f"{promise}: no test {test} in {file}"
+        assert test in names_in(file), f"{promise}: no test {test} in {file}"

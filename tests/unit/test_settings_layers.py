@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from headway.model.errors import UsageError
-from headway.settings.layers import MASK, load, project_file
+from headway.settings.layers import MASK, load
+from headway.settings.project import project_file
 from headway.settings.schema import SCOPES, SETTINGS, cores
 
 

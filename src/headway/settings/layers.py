@@ -17,11 +17,11 @@ from typing import Any, Final
 from headway.model.errors import UsageError
 from headway.settings import home
 from headway.settings.nearest import did_you_mean, nearest
+from headway.settings.project import project_file
 from headway.settings.schema import SETTINGS
 
 USER_FILE: Final = "config.yaml"
 PRIVATE_FILE: Final = "private.yaml"
-PROJECT_FILE: Final = "headway.yaml"
 BUILT_IN: Final = "built-in"
 COMMAND_LINE: Final = "command line"
 SECRETS: Final = "secrets"
@@ -82,34 +82,6 @@ def load(cwd: Path | None, overrides: Mapping[str, Any] | None = None) -> Settin
             raise UsageError(f'unknown setting "{name}"{did_you_mean(name, SETTINGS)}')
         values[name] = Value(setting.parse(value, name), COMMAND_LINE)
     return Settings(values, secrets)
-
-
-def project_file(cwd: Path | None) -> Path | None:
-    """The project's file: what HEADWAY_CONFIG names, else the nearest `headway.yaml` from `cwd` upwards."""
-    named = os.environ.get("HEADWAY_CONFIG", "")
-    if named:
-        path = Path(named).expanduser().absolute()
-        if not path.exists():
-            raise UsageError(f"HEADWAY_CONFIG names {path}, which does not exist", "correct or unset HEADWAY_CONFIG")
-        return path
-    if cwd is None:
-        return None
-    for folder in (cwd, *cwd.parents):
-        path = folder / PROJECT_FILE
-        if path.is_file():
-            _check_owner(path, cwd)
-            return path
-    return None
-
-
-def _check_owner(path: Path, cwd: Path) -> None:
-    """A `headway.yaml` that another user left in a shared folder above ours must not steer our jobs."""
-    owner = path.stat().st_uid
-    if owner not in (0, os.getuid(), cwd.stat().st_uid):
-        raise UsageError(
-            f"{path} belongs to another user (uid {owner}) and was not read",
-            f"if you trust it: HEADWAY_CONFIG={path}; if not: HEADWAY_CONFIG=/dev/null",
-        )
 
 
 def _read_file(path: Path, values: dict[str, Value], secrets: dict[str, str] | None = None) -> None:
