@@ -102,7 +102,7 @@ class LocalEngine:
             with self._lock:
                 if not self._is_made(folder):
                     self._make(folder, plan, task, given)
-                if not (folder / "shim.json").exists() and not self._is_starting(name):
+                if not (folder / "shim.json").exists() and not self._has_child(name):
                     self._children[name] = self._spawn("shim", folder)
                     self._seen_s[name] = time.monotonic()
         except OSError as error:
@@ -195,7 +195,9 @@ class LocalEngine:
             self._held[name] = tuple(task["gpus"])
         attached = bool(task and task.get("attached"))
         if not attached and not (folder / "shim.json").exists():
-            return self._before_start(name)
+            seen = self._before_start(name)
+            if seen.state != "gone" or not (folder / "shim.json").exists():  # else it began and ended in between
+                return seen
         shim = None if attached else process.Identity.load(folders.load_json(folder / "shim.json"))
         if shim is not None and process.is_alive(shim):
             return Observation("running", "shim alive", {"started": True})
@@ -210,10 +212,13 @@ class LocalEngine:
         why = "the agent did not start" if code is None else f"the agent ended with {code} before it had started"
         return Observation("gone", why, {"started": False})
 
-    def _is_starting(self, name: str) -> bool:
+    def _has_child(self, name: str) -> bool:
         child = self._children.get(name)
-        if child is not None:
-            return child.poll() is None
+        return child is not None and child.poll() is None
+
+    def _is_starting(self, name: str) -> bool:
+        if name in self._children:
+            return self._has_child(name)
         first = self._seen_s.setdefault(name, time.monotonic())
         return time.monotonic() - first < START_TIMEOUT_S
 

@@ -20,7 +20,7 @@ class Identity:
     @classmethod
     def load(cls, value: Any) -> "Identity | None":
         """From `shim.json`; None for anything that is not one."""
-        if not isinstance(value, dict) or not isinstance(value.get("pid"), int) or value["pid"] <= 0:
+        if not isinstance(value, dict) or type(value.get("pid")) is not int or value["pid"] <= 0:
             return None
         start, boot = value.get("start"), value.get("boot_id")
         return cls(value["pid"], start if isinstance(start, int) else None, boot if isinstance(boot, str) else None)

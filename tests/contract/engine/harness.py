@@ -1,0 +1,104 @@
+"""What the engine contract needs from each engine: a way to make one, to restart it, and to read how a task ended."""
+
+import json
+import os
+import signal
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from headway.engines import process, slots
+from headway.engines.local import LocalEngine
+from headway.engines.protocol import Engine, EngineId, Given
+from headway.model.ids import new_uuid
+from headway.model.job import Job, JobSpec, State
+from headway.model.record import FACT
+from headway.settings import launch
+from headway.settings.home import Paths
+from headway.wire import frame
+from tests.waiting import wait_until
+
+FAKE_SHIM = Path(__file__).with_name("fake_shim.py")
+SETTINGS: dict[str, Any] = {"gpus": 0, "spool_bytes_max": 1 << 30, "secret_names": ["MY_KEY"]}
+
+
+def fake_argv(verb: str, folder: Path, *options: str) -> list[str]:
+    return [sys.executable, "-I", "-S", str(FAKE_SHIM), str(launch.PACKAGE.parent), verb, str(folder), *options]
+
+
+class LocalHarness:
+    """The local engine with the fake shim: real processes, no server."""
+
+    name = "local"
+
+    def __init__(self, home: Path, gpus: int = 0) -> None:
+        self.paths = Paths(home)
+        self.cwd = home.parent / "work"
+        self.cwd.mkdir()
+        self._gpus = gpus
+        self.engine = self.make()
+
+    def make(self) -> LocalEngine:
+        return LocalEngine("here", self.paths, SETTINGS.__getitem__, argv=fake_argv, gpus=slots.GpuCount(self._gpus))
+
+    def restart(self) -> Engine:
+        """Forget everything in memory, as a killed server does."""
+        self.engine.close()
+        self.engine = self.make()
+        return self.engine
+
+    def job(self, *command: str, **changes: Any) -> Job:
+        spec = JobSpec(**{"command": list(command), "cwd": str(self.cwd), "name": "job", **changes})
+        uuid = new_uuid()
+        return Job(1, f"job-{uuid[:5]}", uuid, spec, State.WAITING, 0, 0)
+
+    def start(self, job: Job, env: dict[str, str] | None = None) -> EngineId:
+        plan = self.engine.plan(job)
+        given = Given({"PATH": os.environ["PATH"], **(env or {})}, {task.name: "id.secret" for task in plan.tasks})
+        return self.engine.submit(plan, f"{job.uuid}-1", given)
+
+    def state(self, engine_id: EngineId) -> str:
+        return self.engine.observe([engine_id])[engine_id].state
+
+    def wait_running(self, engine_id: EngineId) -> None:
+        wait_until(lambda: self.state(engine_id) == "running", what=f"{engine_id} running")
+
+    def wait_over(self, engine_id: EngineId) -> dict[str, Any]:
+        """How the task ended, as its agent wrote it down."""
+        wait_until(lambda: self.state(engine_id) in ("ended", "gone"), what=f"{engine_id} over")
+        return next(fact for fact in self.facts(engine_id) if fact["type"] == "task_ended")
+
+    def facts(self, engine_id: EngineId) -> list[dict[str, Any]]:
+        folder = self.folder(engine_id)
+        found = []
+        for path in [folder / "shim", *folder.glob("shipper-*")]:
+            data = path.read_bytes() if path.exists() else b""
+            scan = frame.scan(data)
+            found += [frame.decode_json(p) for kind, p in frame.frames(data[: scan.end], scan.damaged) if kind == FACT]
+        return found
+
+    def folder(self, engine_id: EngineId) -> Path:
+        return self.paths.spool / engine_id
+
+    def output(self, engine_id: EngineId, stream: str = "stdout-0") -> str:
+        path = self.folder(engine_id) / stream
+        return path.read_text() if path.exists() else ""
+
+    def starts(self, engine_id: EngineId) -> int:
+        return len((self.folder(engine_id) / "starts").read_text().split())
+
+    def kill_agent(self, engine_id: EngineId) -> None:
+        who = process.Identity.load(json.loads((self.folder(engine_id) / "shim.json").read_text()))
+        assert who is not None and process.send(who, signal.SIGKILL)
+        wait_until(lambda: not process.is_alive(who), what="the agent's death")
+
+    def close(self) -> None:
+        """End every task that still runs."""
+        for engine_id, _ in self.engine.tasks():
+            wait_until(partial(self._end, engine_id), what=f"the end of {engine_id}")
+        self.engine.close()
+
+    def _end(self, engine_id: EngineId) -> bool:
+        self.engine.cancel(engine_id)
+        return self.state(engine_id) not in ("running", "starting")
