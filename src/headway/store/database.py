@@ -15,6 +15,7 @@ from headway.settings.home import Paths
 from headway.store import migrate
 from headway.store.connection import Connection, as_headway_error, is_damage, open_writer
 from headway.store.ingest import Ingester, IngestResult
+from headway.store.keeper import Keeper
 from headway.store.logs import LogFiles
 from headway.store.pool import Pool
 from headway.store.writer import Hooks, Writer
@@ -27,15 +28,22 @@ Listener = Callable[[int, str], None]
 
 class Store(Hooks):
     def __init__(
-        self, paths: Paths, *, clock_ns: Callable[[], int] = time.time_ns, log_bytes_max: int = LOG_BYTES_MAX
+        self,
+        paths: Paths,
+        *,
+        clock_ns: Callable[[], int] = time.time_ns,
+        log_bytes_max: int = LOG_BYTES_MAX,
+        background: bool = True,
     ) -> None:
         self.paths = paths
         self._clock_ns = clock_ns
+        self._background = background
         self._listeners: list[Listener] = []
         self._pool = Pool(paths.db)
         self._writer: Writer | None = None
         self._files = LogFiles(paths.logs, log_bytes_max)
         self._ingester = Ingester(self._files, clock_ns)
+        self._keeper = Keeper(self, self._files, clock_ns, self._snapshot_if_due)
 
     # -- opening and closing ---------------------------------------------------------------------------------------
 
@@ -46,6 +54,10 @@ class Store(Hooks):
         self._prepare()
         self._writer = Writer(lambda: open_writer(self.paths.db), self)
         self._writer.start()
+        self._keeper = Keeper(self, self._files, self._clock_ns, self._snapshot_if_due)
+        if self._background:
+            self._keeper.start()
+            self._keeper.notice()
 
     def _prepare(self) -> None:
         _touch_private(self.paths.db)
@@ -65,6 +77,7 @@ class Store(Hooks):
         writer, self._writer = self._writer, None
         if writer is None:
             return
+        self._keeper.stop()
         self._pool.close()
         writer.stop()
         self._files.close()
@@ -74,11 +87,12 @@ class Store(Hooks):
 
     def write(self, work: Callable[[sqlite3.Connection], T]) -> "Future[T]":
         """Run `work` in the writer thread, in a transaction shared with others; resolves once it is durable."""
-        return self._submit(work)
+        return self.submit(work)
 
-    def _submit(
+    def submit(
         self, work: Callable[[Connection], T], *, size: int = 0, parts: int = 1, data: bool = False
     ) -> "Future[T]":
+        """As `write`, with what the writer should know: bytes, parts, and whether it is data that may be refused."""
         if self._writer is None:
             future: Future[T] = Future()
             future.set_exception(UnreachableError("the store is not open", "try again"))
@@ -88,11 +102,22 @@ class Store(Hooks):
     def ingest(self, task: TaskKey, parts: list[Part]) -> "Future[IngestResult]":
         """Apply a batch's parts; resolves once they are durable. Fails at once when too much waits already (503)."""
         size = sum(len(part.data) for part in parts)
-        return self._submit(lambda c: self._ingester.apply(c, task, parts), size=size, parts=len(parts), data=True)
+        return self.submit(lambda c: self._ingester.apply(c, task, parts), size=size, parts=len(parts), data=True)
 
     def listen(self, callback: Listener) -> None:
         """`callback(job_pk, what)` after a commit, in the writer thread; what: facts, metrics, logs or job."""
         self._listeners.append(callback)
+
+    def tidy(self) -> None:
+        """Do now what housekeeping would do soon: spill, merge, compact, give space back."""
+        self._keeper.tidy()
+
+    @property
+    def busy(self) -> bool:
+        """Whether work waits for the writer."""
+        return self._writer is not None and self._writer.busy
+
+    def _snapshot_if_due(self) -> None: ...
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
@@ -116,6 +141,8 @@ class Store(Hooks):
         self._ingester.forget()
 
     def after_commit(self, changed: set[tuple[int, str]]) -> None:
+        if changed:
+            self._keeper.notice()
         for job_pk, what in sorted(changed):
             for callback in self._listeners:
                 try:

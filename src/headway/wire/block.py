@@ -85,6 +85,15 @@ class Block:
             raise DamagedError("a column of points has a wrong checksum")
         return column
 
+    def check(self) -> None:
+        """Raise where a checksum is wrong."""
+        for index in range(len(self)):
+            self._column(index)
+
+    def matrix(self, first: int) -> Floats:
+        """All columns from `first` on, one per row of the matrix."""
+        return np.array([self.floats(index) for index in range(first, len(self))])
+
     def ints(self, index: int) -> Ints:
         return decode_ints(self._column(index), self.rows)
 
