@@ -59,8 +59,7 @@ class Follow:
 
     def _connected(self) -> Source:
         if self._away:
-            self.source.close()
-            self.source = self.source.again()
+            self.source.reconnect()
         return self.source
 
     def _lost(self, _: UnreachableError) -> None:

@@ -48,8 +48,14 @@ class Source:
         return cls(home, socket)
 
     def again(self) -> "Source":
-        """A connection of its own to the same server, which is started if it has gone."""
+        """A connection of its own, for another thread; the server is started if it has gone."""
         return Source(self.home, ensure_server(self.home))
+
+    def reconnect(self) -> None:
+        """Look for the server anew; it is started if it has gone."""
+        self.client.close()
+        self.socket = ensure_server(self.home)
+        self.client = Client(self.socket, timeout_s=VIEW_TIMEOUT_S)
 
     def get(self, route: str, query: Query = ()) -> Any:
         return self._data("GET", route + encode(query))

@@ -56,16 +56,17 @@ def count_processes(job: Job) -> int:
     return max(found, int(asked) if isinstance(asked, int) else 1)
 
 
-def last_attempt(job: Job) -> dict[str, Any]:
-    attempts = job.get("attempts") or [{}]
-    return dict(attempts[-1])
+def last_attempt(job: Job, number: int | None = None) -> dict[str, Any]:
+    """The last attempt, or the one of that number; empty when there is none."""
+    attempts = [a for a in job.get("attempts") or [] if number is None or a.get("number") == number]
+    return dict(attempts[-1]) if attempts else {}
 
 
-def processes(job: Job) -> list[dict[str, Any]]:
-    """Processes of the last attempt in order of rank, each with its task's name and node."""
+def processes(job: Job, attempt: int | None = None) -> list[dict[str, Any]]:
+    """Processes of the last attempt, or of that one, in order of rank, each with its task's name and node."""
     found = [
         {**process, "task": task.get("name"), "node": task.get("node")}
-        for task in last_attempt(job).get("tasks") or []
+        for task in last_attempt(job, attempt).get("tasks") or []
         for process in task.get("processes") or []
     ]
     return sorted(found, key=lambda p: int(p.get("rank") or 0))

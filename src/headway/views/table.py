@@ -11,18 +11,19 @@ from typing import Final
 from headway.model.limits import DISPLAY_CELL_CHARS_MAX
 
 GAP: Final = "  "
+ALWAYS: Final = 2
 EMPTY: Final = "—"
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`factor`: may be said once above the table. `keep`: stays when the terminal is narrow. `said`: words for the
-    line above, where `{}` is the value; default is `<title> <value>`."""
+    """`factor`: may be said once above the table. `keep`: what stays longest when the terminal is narrow: 0 goes first,
+    `ALWAYS` stays. `said`: words for the line above, where `{}` is the value; default is `<title> <value>`."""
 
     title: str
     right: bool = False
     factor: bool = False
-    keep: bool = False
+    keep: int = 0
     said: str = ""
     limit: int = DISPLAY_CELL_CHARS_MAX
 
@@ -82,12 +83,12 @@ class _Table:
         ]
 
     def narrow(self, columns_max: int) -> None:
-        """Drop what may go, from the right, until the rest fits; then cut the last column, then every one."""
+        """Drop what may go, from the right, until the rest fits; then cut the last column, then the others."""
         while self._total() - self._spare() > columns_max:
-            droppable = [i for i, column in enumerate(self.columns) if not column.keep]
-            if not droppable:
+            keeps = [column.keep for column in self.columns]
+            if min(keeps, default=ALWAYS) >= ALWAYS:
                 break
-            gone = droppable[-1]
+            gone = max(i for i, keep in enumerate(keeps) if keep == min(keeps))
             del self.columns[gone], self.widths[gone]
             for row in self.cells:
                 del row[gone]

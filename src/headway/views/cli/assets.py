@@ -37,7 +37,13 @@ def _word(text: str) -> str:
 
 
 def _bring_up_to_date(source: Source, job_id: str, stream: dict[str, Any], path: Path) -> int:
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        fd = os.open(path, flags, 0o600)
+    except OSError as error:
+        raise RefusedError(
+            f"{path} cannot be written: {error.strerror}", f"move it away: mv {path} {path}.old"
+        ) from None
     with open(fd, "wb", buffering=0) as file:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             raise RefusedError(f"{path} is not a file; nothing is written to it", f"move it away: mv {path} {path}.old")

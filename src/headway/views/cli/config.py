@@ -22,7 +22,11 @@ def command(call: Call) -> int:
     if call.as_json:
         call.terminal.put_json({name: {"value": value, "origin": origin} for name, (value, origin) in rows.items()})
         return 0
-    columns = [table.Column("setting", keep=True), table.Column("value", keep=True), table.Column("from", limit=200)]
+    columns = [
+        table.Column("setting", keep=table.ALWAYS),
+        table.Column("value", keep=1),
+        table.Column("from", limit=200),
+    ]
     out = call.terminal.out
     cells = [[out.safe(cell) for cell in (name, shown(v), origin)] for name, (v, origin) in rows.items()]
     call.terminal.put("\n".join(table.layout(columns, cells, out.columns)[1]))

@@ -3,7 +3,7 @@
 import importlib
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from headway.model.errors import HeadwayError, UsageError
@@ -28,6 +28,7 @@ class Call:
     words: list[str]
     after: list[str] | None
     terminal: Terminal
+    _sources: "list[Source]" = field(default_factory=list)
 
     def get(self, key: str, default: Any = None) -> Any:
         return self.values.get(key, default)
@@ -40,7 +41,13 @@ class Call:
         """The server; started when none is there, unless `start` is false."""
         from headway.views.source import Source
 
-        return Source.connect(start=start)
+        found = Source.connect(start=start)
+        self._sources.append(found)
+        return found
+
+    def close(self) -> None:
+        for source in self._sources:
+            source.close()
 
 
 def dispatch(argv: list[str]) -> int:
@@ -52,14 +59,17 @@ def dispatch(argv: list[str]) -> int:
         waits = bool(parsed.values.get("wait"))
         return _perform(parsed, terminal)
     except HeadwayError as error:
-        complain(terminal, error)
-        waits = waits or (parser.command is not None and parser.command.name == "run")
-        return EXIT_OWN_FAILURE if waits else error.exit_code
+        failure = error
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         _forget_stdout()
         return EXIT_BROKEN_PIPE
+    except OSError as error:  # a file of ours, or stdout itself: /dev/full, a disk without room
+        failure = HeadwayError(str(error))
+    complain(terminal, failure)
+    waits = waits or (parser.command is not None and parser.command.name == "run")
+    return EXIT_OWN_FAILURE if waits else failure.exit_code
 
 
 def _perform(parsed: Parsed, terminal: Terminal) -> int:
@@ -77,8 +87,12 @@ def _perform(parsed: Parsed, terminal: Terminal) -> int:
         return 0
     _apply_color(terminal)
     verb = importlib.import_module(f"headway.views.cli.{command.name}")
-    code: int = verb.command(Call(command, parsed.values, parsed.words, parsed.after, terminal))
-    return code
+    call = Call(command, parsed.values, parsed.words, parsed.after, terminal)
+    try:
+        code: int = verb.command(call)
+        return code
+    finally:
+        call.close()
 
 
 def _apply_color(terminal: Terminal) -> None:

@@ -39,12 +39,13 @@ def listing(jobs: list[Job], out: Output, now: datetime) -> list[str]:
     metrics = _common_metrics(jobs)
     short = out.is_tty  # a terminal shows the part that one types; a file or a pipe gets whole ids
     columns = [
-        table.Column("id", keep=True), table.Column("name", factor=True, keep=short), table.Column("state", keep=True),
-        table.Column("elapsed", right=True, keep=True), table.Column("submitted"),
+        table.Column("id", keep=table.ALWAYS), table.Column("name", factor=True, keep=int(short)),
+        table.Column("state", keep=table.ALWAYS),
+        table.Column("elapsed", right=True, keep=1), table.Column("submitted"),
         *(table.Column(out.safe(name), right=True, limit=16) for name in metrics),
         table.Column("experiment", factor=True), table.Column("cluster", factor=True),
         table.Column("GPUs", right=True, factor=True, said="{} GPUs"), table.Column("tags", factor=True),
-        table.Column("note", keep=True),
+        table.Column("note", keep=1),
     ]  # fmt: skip
     rows = [[out.safe(cell) for cell in _cells(job, metrics, now, short)] for job in jobs]
     above, lines = table.layout(columns, rows, out.columns, {"state": lambda text: _painted(text, out)})

@@ -57,9 +57,9 @@ def _pass_on(call: Call, source: Source, refs: list[str]) -> None:
 def listing(series: Series, call: Call) -> list[str]:
     out = call.terminal.out
     columns = [
-        table.Column("metric", keep=True), table.Column("rank", right=True),
+        table.Column("metric", keep=table.ALWAYS), table.Column("rank", right=True),
         table.Column("attempt", right=True, factor=True), table.Column("points", right=True),
-        table.Column("step", right=True), table.Column("last", right=True, keep=True),
+        table.Column("step", right=True), table.Column("last", right=True, keep=1),
         table.Column("min", right=True), table.Column("max", right=True), table.Column("not finite", right=True),
     ]  # fmt: skip
     rows = [[out.safe(cell) for cell in row] for row in _rows(series)]

@@ -34,8 +34,7 @@ class Sink:
             return
         *lines, rest = (self._pending + data).split(b"\n")
         if lines:
-            lines[0], cut = lines[0], self._cut
-            shown = [self._shown(lines[0], cut), *(self._shown(line) for line in lines[1:])]
+            shown = [self._shown(lines[0], self._cut), *(self._shown(line) for line in lines[1:])]
             self._write_text("\n".join(shown) + "\n")
             self._cut = 0
         self._keep(rest)

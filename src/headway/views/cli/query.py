@@ -136,9 +136,9 @@ def _process_lines(job: dict[str, Any], out: Output, now: datetime) -> list[str]
     if not found:
         return [_fact("processes", "none yet")]
     columns = [
-        table.Column("rank", right=True, keep=True), table.Column("task", factor=True),
-        table.Column("node", factor=True), table.Column("pid", right=True), table.Column("state", keep=True),
-        table.Column("end", keep=True),
+        table.Column("rank", right=True, keep=table.ALWAYS), table.Column("task", factor=True),
+        table.Column("node", factor=True), table.Column("pid", right=True), table.Column("state", keep=table.ALWAYS),
+        table.Column("end", keep=1),
         table.Column("started", factor=True), table.Column("took", right=True),
     ]  # fmt: skip
     rows = [[out.safe(cell) for cell in _process_cells(process, now)] for process in found]

@@ -34,9 +34,9 @@ def command(call: Call) -> int:
 
 
 def _again(call: Call, source: Source, ref: str) -> dict[str, Any]:
+    """The server stores the new job before it asks the old one to stop."""
     old = source.get(job_route(ref))
     job = submission.resubmit(source, call, old["id"])
-    if old["state"] not in fmt.ENDED:
-        source.post(job_route(old["id"], "abort"), {})
-        call.terminal.say(f"hw: {old['id']} is being stopped")
+    if old["state"] not in fmt.ENDED and not old.get("ended_at"):
+        call.terminal.say(f"hw: {old['id']}, which was {old['state']}, is being stopped")
     return job

@@ -58,8 +58,9 @@ def _tell(call: Call, found: dict[str, Any]) -> None:
     out = call.terminal.out
     facts = [("server", f"running, pid {found.get('pid')}, version {found.get('version')}")]
     facts += [(key, str(found[key])) for key in ("address", "url", "home") if found.get(key)]
-    if isinstance(found.get("jobs"), int):
-        facts.append(("jobs", str(found["jobs"])))
+    jobs = found.get("jobs")
+    if isinstance(jobs, dict):
+        facts.append(("jobs", ", ".join(f"{count} {state}" for state, count in jobs.items()) or "none yet"))
     for label, text in facts:
         call.terminal.put(f"{label:<9}{out.safe(text)}")
 

@@ -87,5 +87,7 @@ class Signals:
                 except RefusedError:
                     pass  # it has no process yet, so there is nothing to interrupt: take it out of the queue
             source.post(job_route(self.job_id, "abort"), {})
+        except RefusedError:
+            return  # it has ended meanwhile, which the main thread tells
         finally:
             source.close()

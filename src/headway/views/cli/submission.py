@@ -56,7 +56,7 @@ def _send(source: Source, route: str, body: dict[str, Any]) -> dict[str, Any]:
         except UnreachableError:
             if not left:
                 raise
-            source = source.again()
+            source.reconnect()
     raise AssertionError("unreachable")
 
 
