@@ -107,7 +107,7 @@ def test_a_query_has_numbers_lists_and_no_strange_fields() -> None:
         b"name",
         b"\xff",
         many,
-        b"points=1e3",
+        b"rank=1.5",
     ):
         with pytest.raises(UsageError):
             read_query(bad, Asked)
