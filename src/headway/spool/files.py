@@ -47,6 +47,10 @@ class Files:
     def rename(self, old: "Path", new: "Path") -> None:
         os.rename(old, new)
 
+    def link(self, old: "Path", new: "Path") -> None:
+        """A second name; FileExistsError when it is taken, so that of several who try exactly one succeeds."""
+        os.link(old, new, follow_symlinks=False)
+
     def unlink(self, path: "Path") -> None:
         os.unlink(path)
 

@@ -13,11 +13,16 @@ from headway.model.errors import DamagedError, VersionError
 from headway.model.limits import GRACE_S, MIB, SPOOL_BYTES_MAX, STREAM_NAME_CHARS_MAX
 from headway.model.record import FORMAT_VERSION, INDEX, RAW, RECORDS
 from headway.spool.files import OS_FILES, Files, replace_file
+from headway.spool.name import RAND_CHARS, facts_name, index_name, metrics_name, new_rand, output_name, shipper_name
 from headway.wire.batch import TaskKey
+
+__all__ = [
+    "TASK_JSON", "Stream", "TaskFile", "facts_name", "index_name", "list_streams", "metrics_name", "new_rand",
+    "output_name", "parse_stream", "shipper_name",
+]  # fmt: skip
 
 TASK_JSON = "task.json"
 TASK_JSON_BYTES_MAX = 8 * MIB
-_RAND_CHARS = 6
 _HEX = frozenset("0123456789abcdef")
 
 
@@ -32,32 +37,6 @@ class Stream:
     pid: int | None = None
     rand: str | None = None
     segment: int | None = None
-
-
-def output_name(role: str, rank: int) -> str:
-    """`stdout-0`, `stderr-3`."""
-    return f"{role}-{rank}"
-
-
-def index_name(output: str) -> str:
-    return f"{output}.index"
-
-
-def facts_name(rank: int, pid: int, rand: str) -> str:
-    return f"facts-{rank}-{pid}-{rand}"
-
-
-def metrics_name(rank: int, pid: int, rand: str, segment: int) -> str:
-    return f"metrics-{rank}-{pid}-{rand}.{segment}"
-
-
-def shipper_name(pid: int, rand: str) -> str:
-    return f"shipper-{pid}-{rand}"
-
-
-def new_rand() -> str:
-    """Keeps apart two processes that had the same pid, or one that opens a second stream."""
-    return os.urandom(_RAND_CHARS // 2).hex()
 
 
 def parse_stream(name: str) -> Stream | None:
@@ -96,7 +75,7 @@ def _number(text: str) -> int | None:
 
 
 def _is_rand(text: str) -> bool:
-    return len(text) == _RAND_CHARS and _HEX.issuperset(text)
+    return len(text) == RAND_CHARS and _HEX.issuperset(text)
 
 
 def list_streams(task_dir: str | os.PathLike[str], files: Files = OS_FILES) -> list[Stream]:

@@ -119,7 +119,7 @@ class Schema:
 class MetricSegment(StreamWriter):
     """One segment of a process's metrics. Complete in itself: its schemas are declared in it."""
 
-    __slots__ = ("_ids", "declared", "every", "look_ns", "lost_points", "number", "safe_points", "schemas", "write")
+    __slots__ = ("_ids", "declared", "every", "gone", "look_ns", "number", "safe", "schemas", "write")
 
     def __init__(
         self, task_dir: "str | os.PathLike[str]", name: str, opening: "dict[str, Any]", files: Files = OS_FILES
@@ -134,13 +134,21 @@ class MetricSegment(StreamWriter):
         self.declared: dict[tuple[str, ...], Schema] = {}  # what stands in the file
         self.every: list[Schema] = []  # also the second one of names that two threads declared at once
         self.look_ns = 0  # when the segment is looked at next
-        self.safe_points = 0  # points at the last look that found the file in place
-        self.lost_points = 0  # points written after that, into a file that was gone
+        self.safe = (0, 0)  # records and points at the last look that found the file in place
+        self.gone = False  # the file is lost, and with it what was written after that look
         self._ids = count()
 
-    def points(self) -> int:
-        """Points that were written and are not known to be lost."""
-        return sum(schema.records * schema.values for schema in self.every) - self.lost_points
+    def written(self) -> tuple[int, int]:
+        """Records and points that were written."""
+        records = [(schema.records, schema.values) for schema in self.every]
+        return sum(n for n, _ in records), sum(n * values for n, values in records)
+
+    def lost(self) -> tuple[int, int]:
+        """Records and points that were written into a file that was gone."""
+        if not self.gone:
+            return 0, 0
+        records, points = self.written()
+        return records - self.safe[0], points - self.safe[1]
 
     def append_first(self, names: tuple[str, ...], step: int, time_ns: int, values: "Sequence[float]") -> None:
         """Declare a schema with its first record, in one write: no other thread's record can come between."""

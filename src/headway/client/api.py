@@ -1,0 +1,57 @@
+"""The public names of the client: `init`, `log`, `finish`, `flush`, `config`. Called by training.
+
+Nothing here raises into training or waits for a network (P1). `log` is client/metric.py's own function, so that no
+call stands between training and the hot path.
+"""
+
+from headway.client import hooks
+from headway.client.run import Run
+
+TYPE_CHECKING = False  # `typing` itself costs the client's cold start some milliseconds
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+_run = Run()
+_run.on_start = hooks.install
+log = _run.log
+config = _run.config
+
+
+def init(
+    config: "Any" = None,
+    tags: "Iterable[str] | str | None" = None,
+    name: str | None = None,
+    experiment: str | None = None,
+) -> None:
+    """Say what this run is: `hw.init(config={"lr": 0.1}, tags=["baseline"])`. Optional; may be called again.
+
+    `config` may be a dictionary, a namespace, a dataclass, an OmegaConf and the like; it joins `hw.config`. `name` and
+    `experiment` are for a script started by plain `python`; under `hw run` the command line has said them.
+    """
+    try:
+        _run.init(config, tags, name, experiment)
+    except Exception as error:  # P1: no call of ours raises into training
+        _run.note("init", f"init() failed: {type(error).__name__}: {error}")
+
+
+def finish(exit_code: int | None = None) -> None:
+    """Say that this run is over, before the process ends. Not needed at the end of a script."""
+    try:
+        _run.finish(hooks.code_of(exit_code) if exit_code is not None else None)
+    except Exception as error:  # P1: no call of ours raises into training
+        _run.note("finish", f"finish() failed: {type(error).__name__}: {error}")
+
+
+def flush(durable: bool = False) -> None:
+    """With `durable=True`, wait until what was logged so far would survive a power cut. Otherwise there is nothing to
+    wait for: whatever `log` has returned from survives the process already."""
+    try:
+        _run.flush(durable)
+    except Exception as error:  # P1: no call of ours raises into training
+        _run.note("flush", f"flush() failed: {error}")
+
+
+def report_exception(where: str, error: BaseException, thread: str | None = None) -> None:
+    """For the bootstrap's hooks, in a process that has not imported headway before it failed."""
+    _run.exception(where, error, thread=thread)

@@ -1,0 +1,184 @@
+"""A script started by plain `python train.py` becomes a job: its spool is made here and a shipper started beside it.
+
+Called by client/run.py when the environment names no task. The ranks of one launch find the same folder by the ids of
+their launcher. Nothing here waits for the shipper, and every call may raise OSError.
+"""
+
+import json
+import os
+import sys
+import time
+
+from headway.client.place import Place
+from headway.client.rank import launch_key, node_rank
+from headway.spool.files import OS_FILES, Files, write_all
+from headway.spool.identity import boot_id, process_start, umask
+
+TYPE_CHECKING = False  # `typing` itself costs the client's cold start some milliseconds
+if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+    from typing import Any
+
+_NAMESPACE = b"headway attached"  # of the name-based ids; changing it would part the ranks of mixed versions
+# The shell leaves at once, so the shipper is nobody's child: a program that waits for all its children never meets it.
+_DETACH = ["sh", "-c", 'cd /; "$@" &', "sh"]
+_DEFAULT_SIGNALS = (1, 2, 3, 13, 15)  # HUP INT QUIT PIPE TERM: the program may ignore them, the shipper must not
+
+
+class Attachment:
+    """The job that this process becomes. Keeps its uuid, so that a second try after an error is the same job."""
+
+    def __init__(self, environ: "MutableMapping[str, str]", files: Files = OS_FILES) -> None:
+        self.environ, self.files = environ, files
+        self.name: str | None = None
+        self.experiment: str | None = None
+        self.tags: list[str] = []
+        self.child: int | None = None  # the shell that starts the shipper, until it is reaped
+        self._uuid = ""
+
+    def make(self) -> Place:
+        """Make or join the task's folder, start the shipper, and tell children by the environment."""
+        key = launch_key(self.environ)
+        self._uuid = self._uuid or (_uuid_of(key) if key else _uuid_random())
+        task = f"worker-{node_rank(self.environ) if key else 0}"
+        home = home_folder(self.environ)
+        task_dir = os.path.join(home, "spool", f"{self._uuid}-1-{task}")
+        _make_private(self.files, os.path.dirname(task_dir))
+        _make_private(self.files, task_dir)
+        place = Place(task_dir, self.environ, attached=True)
+        created = self._write_task(place, task, home)
+        if created or place.local_rank == 0:  # the second one costs a moment, and covers a creator that was killed here
+            self._start_shipper(task_dir, home)
+        self.environ.update(
+            HEADWAY_HOME=home, HEADWAY_SPOOL=task_dir, HEADWAY_UUID=self._uuid, HEADWAY_ATTEMPT="1", HEADWAY_TASK=task
+        )
+        return place
+
+    def _write_task(self, place: Place, task: str, home: str) -> bool:
+        """Write task.json unless another rank did. No sync: the shipper does that, training does not wait for it."""
+        final = os.path.join(place.task_dir, "task.json")
+        draft = f"{final}.{os.getpid()}.tmp"
+        text = json.dumps(self._task(place, task, home), ensure_ascii=True, separators=(",", ":"))
+        fd = self.files.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+        try:
+            write_all(self.files, fd, text.encode())
+            self.files.link(draft, final)
+            return True
+        except FileExistsError:
+            return False
+        finally:
+            self.files.close(fd)
+            self.files.unlink(draft)
+
+    def _task(self, place: Place, task: str, home: str) -> "dict[str, Any]":
+        """spool/layout.py's TaskFile, without the fields that only a shim reads; its import is too slow for here."""
+        from headway.wire.redact import mask_argv, secret_values
+
+        local = self.environ.get("LOCAL_WORLD_SIZE", "")
+        return {
+            "version": 1, "uuid": self._uuid, "attempt": 1, "task": task, "node": os.uname().nodename, "home": home,
+            "argv": mask_argv(list(sys.orig_argv), secret_values(self.environ)), "cwd": _cwd(), "umask": umask(),
+            "processes": int(local) if local.isdigit() else place.world_size, "world_size": place.world_size,
+            "attached": True,
+            "attach": {
+                "name": self.name, "experiment": self.experiment, "tags": self.tags,
+                "user": self.environ.get("USER") or self.environ.get("LOGNAME") or str(os.getuid()),
+                "started_ns": _started_ns(), "pid": os.getpid(), "start": process_start(), "boot_id": boot_id(),
+            },
+        }  # fmt: skip
+
+    def _start_shipper(self, task_dir: str, home: str) -> None:
+        from pathlib import Path
+
+        from headway.settings.launch import agent_argv
+
+        log = (os.POSIX_SPAWN_OPEN, 2, os.path.join(task_dir, "agent"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        null = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1)]
+        env = {k: v for k, v in self.environ.items() if not k.startswith("PYTHON")} | {"HEADWAY_HOME": home}
+        argv = [*_DETACH, *agent_argv("shipper", Path(task_dir), "--adopt")]
+        options: dict[str, Any] = {"file_actions": [*null, log], "setsigmask": [], "setsigdef": _DEFAULT_SIGNALS}
+        try:
+            self.child = os.posix_spawn("/bin/sh", argv, env, setsid=True, **options)
+        except NotImplementedError:  # macOS before 10.15
+            self.child = os.posix_spawn("/bin/sh", argv, env, setpgroup=0, **options)
+
+    def reap(self) -> None:
+        """Take the shell's exit, without waiting. The program may have taken it already."""
+        if self.child is None:
+            return
+        try:
+            if os.waitpid(self.child, os.WNOHANG)[0] == 0:
+                return
+        except ChildProcessError:
+            pass
+        self.child = None
+
+
+def home_folder(environ: "MutableMapping[str, str]") -> str:
+    """What `settings.home.home()` answers, in the plain cases without its imports (40 ms of a cold start)."""
+    value, data = environ.get("HEADWAY_HOME", ""), environ.get("XDG_DATA_HOME", "")
+    user = environ.get("HOME", "")
+    if value and not value.startswith("~") and ".." not in value:
+        home = os.path.abspath(value)
+    elif not value and os.path.isabs(data):
+        home = os.path.join(data, "headway")
+    elif not value and os.path.isabs(user) and os.path.normpath(user) != "/":
+        home = os.path.join(user, ".local/share/headway")
+    else:
+        return _home_by_settings()
+    if not os.path.isdir(home):
+        os.makedirs(os.path.dirname(home), exist_ok=True)
+        _make_private(OS_FILES, home)
+    return home
+
+
+def _home_by_settings() -> str:
+    from headway.model.errors import UsageError
+    from headway.settings.home import home
+
+    try:
+        return str(home())
+    except UsageError as error:
+        raise OSError(str(error)) from error
+
+
+def _make_private(files: Files, path: str) -> None:
+    try:
+        files.mkdir(path, 0o700)
+    except FileExistsError:
+        pass
+
+
+def _uuid_of(key: str) -> str:
+    import hashlib
+
+    return _uuid(hashlib.sha1(_NAMESPACE + key.encode(errors="surrogateescape"), usedforsecurity=False).digest(), 5)
+
+
+def _uuid_random() -> str:
+    return _uuid(os.urandom(16), 4)
+
+
+def _uuid(data: bytes, version: int) -> str:
+    """RFC 4122 by hand: the uuid module costs 8 ms of a cold start."""
+    digits = bytearray(data[:16])
+    digits[6] = digits[6] & 0x0F | version << 4
+    digits[8] = digits[8] & 0x3F | 0x80
+    text = digits.hex()
+    return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
+
+
+def _cwd() -> str:
+    try:
+        return os.getcwd()
+    except OSError:
+        return "/"  # it was removed under us
+
+
+def _started_ns() -> int:
+    """When this process started, by the wall clock; now, where the system does not say."""
+    ticks, now_ns = process_start(), time.time_ns()
+    if ticks is None or not hasattr(time, "CLOCK_BOOTTIME"):
+        return now_ns
+    age_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - ticks * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+    return now_ns - max(0, age_ns)

@@ -1,0 +1,73 @@
+"""`hw.config`: the job's config as the program sees it. Every change is written down, whole and masked.
+
+A mapping, not an object with attributes, so that a key can never hide a method. Called by training.
+"""
+
+from collections.abc import Iterator, MutableMapping
+
+from headway.client.value import type_name
+
+TYPE_CHECKING = False  # `typing` itself costs the client's cold start some milliseconds
+if TYPE_CHECKING:
+    from typing import Any
+
+    from headway.client.run import Run
+
+
+class Config(MutableMapping[str, "Any"]):
+    """`hw.config["lr"] = 0.1`, `hw.config.update(vars(args))`. Values are kept as given and read back as given.
+
+    A change inside a value (`hw.config["model"]["depth"] = 3`) is noticed at the next change or at the end.
+    """
+
+    __slots__ = ("_run", "_values")
+
+    def __init__(self, run: "Run") -> None:
+        self._run = run
+        self._values: dict[str, Any] = {}
+
+    def __getitem__(self, key: str) -> "Any":
+        return self._values[key]
+
+    def __setitem__(self, key: str, value: "Any") -> None:
+        self._values[key] = value
+        self._run.config_changed()
+
+    def __delitem__(self, key: str) -> None:
+        del self._values[key]
+        self._run.config_changed()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return f"headway.config({self._values!r})"
+
+    def update(self, *args: "Any", **values: "Any") -> None:
+        """As of a dict, also from a namespace, a dataclass or another object with fields; written down once."""
+        try:
+            for arg in args:
+                self._values.update(_as_dict(arg))
+        except Exception as error:  # P1: a config of somebody else's making may raise anything when it is read
+            self._run.note("config", f"a config of type {type_name(args[0])} could not be read: {type(error).__name__}")
+        self._values.update(values)
+        self._run.config_changed()
+
+
+def _as_dict(config: "Any") -> dict[str, "Any"]:
+    """What a person passes as a config, one level deep; deeper ones are converted when they are written down."""
+    if config is None:
+        return {}
+    if hasattr(config, "keys"):
+        return {str(key): config[key] for key in config.keys()}  # noqa: SIM118  (not every mapping iterates its keys)
+    fields = getattr(type(config), "__dataclass_fields__", None)
+    if fields is not None:
+        return {name: getattr(config, name) for name in fields if hasattr(config, name)}
+    if isinstance(config, list | tuple) and all(isinstance(pair, tuple) and len(pair) == 2 for pair in config):
+        return {str(key): value for key, value in config}
+    if hasattr(config, "__dict__"):
+        return {key: value for key, value in vars(config).items() if not key.startswith("_")}
+    return {"config": config}

@@ -1,0 +1,425 @@
+"""The run of one process: where it writes, its facts, its notes, its end. Called by client/api.py and client/hooks.py.
+
+One per process; a forked child starts over with streams of its own. Facts are kept until they can be written, up to a
+limit. No method that training can reach raises (P1); the ones that may say so.
+"""
+
+import os
+import sys
+import time
+from _thread import RLock
+
+from headway.client.backoff import Backoff
+from headway.client.config import Config
+from headway.client.metric import Metrics, make_log
+from headway.client.place import Place, from_environment
+from headway.client.value import clean_text
+from headway.model.limits import FRAME_BYTES_MAX, KIB, NOTES_MAX, TAG_CHARS_MAX, TAGS_MAX
+from headway.model.record import FACT
+from headway.spool.files import OS_FILES, Files
+from headway.spool.identity import process_start
+from headway.spool.name import facts_name, metrics_name, new_rand
+from headway.spool.writer import MetricSegment, StreamWriter
+from headway.wire.frame import encode_json
+
+TYPE_CHECKING = False  # `typing` itself costs the client's cold start some milliseconds
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, MutableMapping
+    from types import TracebackType
+    from typing import Any
+
+    from headway.client.attach import Attachment
+
+UNSAID_MAX = 100  # facts that wait for a disk that has room again
+EXCEPTIONS_MAX = 50  # of threads and destructors; the one that ends the program always counts
+CONFIGS_MAX = 100  # changes of the config that are written at once; then one per second, large ones less often
+CONFIG_BYTES_PER_S = 32 * KIB
+TRACEBACK_SHORT_CHARS = 8000
+ARGV_CHARS_MAX = 64 * 1024
+INTERRUPTED = 130  # what a shell says of a program that ended by Ctrl-C
+
+
+class Run:
+    def __init__(
+        self,
+        environ: "MutableMapping[str, str] | None" = None,
+        files: Files = OS_FILES,
+        warn: "Callable[[str], None] | None" = None,
+    ) -> None:
+        self.environ = os.environ if environ is None else environ
+        self.files = files
+        self._warn = warn or _to_stderr
+        self.is_off = self.environ.get("HEADWAY_DISABLED", "") not in ("", "0")
+        self.place: Place | None = None
+        self.attachment: Attachment | None = None
+        self.on_start: Callable[[Run], None] | None = None  # hooks, which api.py knows and tests do not want
+        self.exit_code: int | None = None  # what finish() or an uncaught exception says of the end
+        self._tags: list[str] = []
+        self._secret_names: list[str] | None = None
+        self.lock = RLock()
+        self.backoff = Backoff()  # of opening streams
+        self.config = Config(self)
+        self.metrics = Metrics(self)
+        self.log = make_log(self.metrics)
+        self._begin()
+
+    def _begin(self) -> None:
+        """What a new process, a forked child and a run after `finish` start from."""
+        self._facts: StreamWriter | None = None
+        self._rand = ""
+        self._starting = False
+        self._trouble = OSError("not started")  # why the last start failed
+        self._unsaid: list[dict[str, Any]] = []
+        self._lost_facts = 0
+        self._noted: set[str] = set()
+        self._exceptions = 0
+        self._configs = 0
+        self._config_data: Any = None  # as told last
+        self._config_is_new = False
+        self._config_next_s = 0.0
+
+    # -- starting --------------------------------------------------------------------------------------
+
+    @property
+    def has_started(self) -> bool:
+        return self._facts is not None
+
+    def start(self) -> None:
+        """Find the spool, open the stream of facts and say hello. Raises OSError when that cannot be done now."""
+        with self.lock:
+            if self._facts is not None:
+                return
+            if self._starting or not self.backoff.is_over():
+                raise OSError(self._trouble.errno, str(self._trouble.strerror or self._trouble))
+            self._starting = True
+            try:
+                self._start()
+            except Exception as error:  # P1: whatever it is, the caller only knows how to wait and count
+                self._trouble = error if isinstance(error, OSError) else OSError(0, f"{type(error).__name__}: {error}")
+                self.backoff.failed()
+                self.note("start", f"nothing can be recorded now ({error}); training goes on")
+                raise self._trouble from error
+            finally:
+                self._starting = False
+
+    def _start(self) -> None:
+        if self.place is None:
+            self.place = from_environment(self.environ) or self._attach()
+        self._rand = new_rand()
+        stream = self.open_stream("facts")
+        stream.append(encode_json(FACT, self._hello()))
+        self._facts = stream
+        if self.on_start is not None:
+            self.on_start(self)
+
+    def _attach(self) -> Place:
+        return self._attachment().make()
+
+    def _attachment(self) -> "Attachment":
+        if self.attachment is None:
+            from headway.client.attach import Attachment
+
+            self.attachment = Attachment(self.environ, self.files)
+        return self.attachment
+
+    def open_stream(self, kind: str, segment: int = 0) -> "Any":
+        """A stream of this process; the folder is made again if somebody removed it (F34). Raises OSError."""
+        place, pid = self.place, os.getpid()
+        assert place is not None
+        make, name = StreamWriter, facts_name(place.rank, pid, self._rand)
+        if kind == "metrics":
+            make, name = MetricSegment, metrics_name(place.rank, pid, self._rand, segment)
+        opening = {"kind": kind, "rank": place.rank, "pid": pid, "start": process_start(), "segment": segment}
+        try:
+            return make(place.task_dir, name, opening, self.files)
+        except FileNotFoundError:
+            self.files.mkdir(place.task_dir, 0o700)
+            return make(place.task_dir, name, opening, self.files)
+
+    def _hello(self) -> "dict[str, Any]":
+        from headway.wire.redact import mask_argv
+
+        place = self.place
+        assert place is not None
+        argv, left = [], ARGV_CHARS_MAX
+        for word in mask_argv(list(sys.orig_argv), self.secrets(), self.secret_names()):
+            argv.append(clean_text(word[:left]))
+            left -= len(argv[-1])
+            if left <= 0:
+                break
+        try:
+            cwd = os.getcwd()
+        except OSError:
+            cwd = ""  # it was removed under us
+        return {
+            "type": "hello", "time_ns": time.time_ns(), "rank": place.rank, "local_rank": place.local_rank,
+            "world_size": place.world_size, "pid": os.getpid(), "start": process_start(),
+            "python": sys.version.partition(" ")[0], "executable": clean_text(sys.executable or ""),
+            "prefix": clean_text(sys.prefix), "argv": argv, "cwd": clean_text(cwd),
+        }  # fmt: skip
+
+    # -- secrets ---------------------------------------------------------------------------------------
+
+    def secret_names(self) -> list[str]:
+        """Names that the submitter called secret, from task.json."""
+        if self._secret_names is None and self.place is not None:
+            self._secret_names = _secret_names(self.place.task_dir)
+        return self._secret_names or []
+
+    def secrets(self) -> list[str]:
+        """Values that may not be written anywhere; read anew each time, for a program may set them late."""
+        from headway.wire.redact import secret_values
+
+        return secret_values(self.environ, self.secret_names())
+
+    def masker(self) -> "Callable[[str], str]":
+        from headway.wire.redact import mask_text
+
+        values = self.secrets()
+        return lambda text: mask_text(text, values)
+
+    # -- facts -----------------------------------------------------------------------------------------
+
+    def fact(self, kind: str, **fields: "Any") -> bool:
+        """Write a fact, now or when it becomes possible. True when nothing is left waiting. Never raises."""
+        if self.is_off:
+            return False
+        with self.lock:
+            self._unsaid.append({"type": kind, "time_ns": time.time_ns(), **fields})
+            if len(self._unsaid) > UNSAID_MAX:
+                del self._unsaid[1 if self._unsaid[0]["type"] in ("config", "tags") else 0]
+                self._lost_facts += 1
+            return self.say()
+
+    def say(self) -> bool:
+        """Write the facts that wait. Never raises."""
+        with self.lock:
+            try:
+                if self._facts is not None and self._facts.size() is None:
+                    self._open_again()
+                self.start()
+                assert self._facts is not None
+                while self._unsaid:
+                    fact = self._unsaid.pop(0)
+                    try:
+                        self._facts.append(_encode(fact))
+                    except OSError:
+                        self._unsaid.insert(0, fact)
+                        raise
+                if self._lost_facts:
+                    lost, self._lost_facts = self._lost_facts, 0
+                    self._facts.append_fact({
+                        "type": "gap", "stream": self._facts.name, "records": lost, "points": 0, "bytes": 0,
+                        "reason": "facts could not be written",
+                    })  # fmt: skip
+                return True
+            except OSError:
+                return False  # they wait; the next fact or look tries again
+            except Exception:  # P1: a fact that cannot be encoded is lost, training goes on
+                self._lost_facts += 1
+                return False
+
+    def _open_again(self) -> None:
+        """The file of facts was removed under us: a stream of another name says again what still holds."""
+        if self._facts is not None:
+            self._facts.close()
+            self._facts = None
+        if self._tags:
+            self._unsaid.append({"type": "tags", "time_ns": time.time_ns(), "tags": self._tags})
+        if self._config_data is not None:
+            self._unsaid.append({"type": "config", "time_ns": time.time_ns(), "config": self._config_data})
+
+    def note(self, key: str, text: str, level: str = "warning") -> None:
+        """Tell something once: on stderr and as a fact. `key` says what counts as the same thing. Never raises."""
+        if self.is_off or key in self._noted or (len(self._noted) >= NOTES_MAX and " " in key):
+            return  # keys without a blank are a handful, and matter
+        self._noted.add(key)
+        try:
+            text = clean_text(self.masker()(text))
+            self._warn(f"headway: {text}")
+            self.fact("note", level=level, text=text)
+        except Exception:  # P1: a warning that fails must not become the trouble
+            return
+
+    # -- what a person says ----------------------------------------------------------------------------
+
+    def init(self, config: "Any", tags: "Any", name: str | None, experiment: str | None) -> None:
+        if self.is_off:
+            return
+        new_tags = self._clean_tags(tags)
+        with self.lock:
+            if self.place is None and from_environment(self.environ) is None:
+                self._describe(name, experiment, new_tags)
+            elif name is not None and (self.place is None or not self.place.attached):
+                self.note("name", "under `hw run` a job has its name already; name= is not used", "info")
+            self._try_start()
+            if new_tags:
+                self._tags = list(dict.fromkeys([*self._tags, *new_tags]))[:TAGS_MAX]
+                self.fact("tags", tags=self._tags)
+            if config is not None:
+                self.config.update(config)
+
+    def _describe(self, name: str | None, experiment: str | None, tags: list[str]) -> None:
+        attachment = self._attachment()
+        attachment.name = self._clean_word("name", name) or attachment.name
+        attachment.experiment = self._clean_word("experiment", experiment) or attachment.experiment
+        attachment.tags = tags or attachment.tags
+
+    def _clean_word(self, what: str, word: str | None) -> str | None:
+        """A job's or experiment's name as the server takes it."""
+        if not word:
+            return None
+        from headway.model.errors import UsageError
+        from headway.model.ids import check_name, name_from_command
+
+        try:
+            return check_name(str(word))
+        except UsageError as error:
+            plain = name_from_command([str(word)])
+            self.note(what, f"{error.message}: {error.hint}; it is called {plain!r} now")
+            return plain
+
+    def _clean_tags(self, tags: "Iterable[object] | str | None") -> list[str]:
+        words = [tags] if isinstance(tags, str) else list(tags or [])[:TAGS_MAX]
+        mask = self.masker()
+        cleaned = [clean_text(mask(str(word)))[:TAG_CHARS_MAX] for word in words]
+        return [tag for word in cleaned if (tag := "".join(ch for ch in word if ch.isprintable()))]
+
+    def _try_start(self) -> None:
+        try:
+            self.start()
+        except OSError:
+            return  # told by start(); what follows waits or is counted
+
+    def config_changed(self) -> None:
+        """Write the whole config down, at once for the first changes, later at most once a second. Never raises."""
+        self._config_is_new = True
+        self._configs += 1
+        if self._configs <= CONFIGS_MAX or time.monotonic() >= self._config_next_s:
+            self.tell_config()
+
+    def tell_config(self) -> None:
+        if self.is_off or (not self.config and self._config_data is None):
+            return
+        try:
+            from headway.client.plain import plain
+            from headway.wire.redact import mask_data
+
+            values = self.secrets()
+            data, whole = plain(dict(self.config), self.masker())
+            data = mask_data(data, values, self.secret_names())
+            self._config_is_new = False
+            if data != self._config_data:
+                self._config_data = data
+                self._config_next_s = time.monotonic() + max(1.0, len(str(data)) / CONFIG_BYTES_PER_S)
+                self.fact("config", config=data)
+            if not whole:
+                self.note("config cut", "the config is too large or too deep; a part of it is kept")
+        except Exception as error:  # P1: a config of somebody else's making; plain() should have dealt with it
+            self.note("config", f"the config could not be kept: {type(error).__name__}")
+
+    def exception(
+        self, where: str, error: BaseException, tb: "TracebackType | None" = None, thread: str | None = None
+    ) -> None:
+        """An exception that nobody caught. Each is told once, whoever reports it. Never raises."""
+        if self.is_off or _is_told(error):
+            return
+        if where == "main":
+            self.exit_code = INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
+        elif self._exceptions >= EXCEPTIONS_MAX:
+            return
+        self._exceptions += 1
+        try:
+            from headway.client.exception import describe
+
+            fields = describe(where, error, tb if tb is not None else error.__traceback__, thread, self.masker())
+            self.fact("exception", **fields)
+        except Exception:  # P1: the program is failing already; it must fail in its own way
+            self.fact("exception", where=where, exc_type=type(error).__name__, message="", traceback="")
+
+    # -- from time to time, and at the end -------------------------------------------------------------
+
+    def look(self) -> None:
+        """Called about once a second while training logs."""
+        if self._unsaid:
+            self.say()
+        if self._config_is_new and time.monotonic() >= self._config_next_s:
+            self.tell_config()
+        if self.attachment is not None:
+            self.attachment.reap()
+
+    def flush(self, durable: bool) -> None:
+        """Everything is in the file already when a call returns; `durable` also waits for the disk. Raises OSError."""
+        self.say()
+        self.metrics.flush(durable)
+        if durable and self._facts is not None:
+            self._facts.sync()
+
+    def finish(self, exit_code: int | None) -> None:
+        """Say how it went, and close. A later call starts streams of its own. Never raises."""
+        if self.is_off:
+            return
+        with self.lock:
+            if not self.has_started and not self._unsaid:
+                return
+            self.tell_config()
+            self.metrics.tell_gap()
+            self.fact("counters", **self.metrics.counters())
+            self.fact("bye", exit_code=exit_code)
+            self._close()
+            if self.attachment is not None:
+                self.attachment.reap()
+
+    def _close(self) -> None:
+        self.metrics.close()
+        facts = self._facts
+        self._begin()
+        if facts is not None:
+            facts.close()
+
+    def after_fork(self) -> None:
+        """In a forked child: the streams are the parent's, and so may be a lock that nobody will ever release."""
+        self.lock = RLock()
+        self.exit_code = None
+        if self.attachment is not None:
+            self.attachment.child = None
+        self._close()
+
+
+def _encode(fact: "dict[str, Any]") -> bytes:
+    frame = encode_json(FACT, fact)
+    if len(frame) > FRAME_BYTES_MAX and "traceback" in fact:
+        short = {key: fact[key][-TRACEBACK_SHORT_CHARS:] for key in ("traceback", "message")}
+        frame = encode_json(FACT, fact | short)
+    if len(frame) > FRAME_BYTES_MAX:
+        raise ValueError("a fact is larger than a frame")
+    return frame
+
+
+def _secret_names(task_dir: str) -> list[str]:
+    import json
+
+    try:
+        fd = os.open(os.path.join(task_dir, "task.json"), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        with os.fdopen(fd, "rb") as file:
+            names = json.load(file).get("secret_names", [])
+        return [str(name) for name in names]
+    except (OSError, ValueError, AttributeError, TypeError):
+        return []  # the patterns of wire/redact.py still hold
+
+
+def _is_told(error: BaseException) -> bool:
+    """Marks the exception: two hooks may report the same one. A reference to it would keep its frames alive."""
+    try:
+        if getattr(error, "_headway_told", False):
+            return True
+        error._headway_told = True  # type: ignore[attr-defined]
+    except Exception:  # a type with slots, or with its own __setattr__: better twice than never
+        return False
+    return False
+
+
+def _to_stderr(text: str) -> None:
+    if sys.stderr is not None:
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()

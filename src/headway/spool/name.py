@@ -1,0 +1,31 @@
+"""How the streams of a task are called. Apart from `layout`, so that the client imports no more than this."""
+
+import os
+
+RAND_CHARS = 6
+
+
+def output_name(role: str, rank: int) -> str:
+    """`stdout-0`, `stderr-3`."""
+    return f"{role}-{rank}"
+
+
+def index_name(output: str) -> str:
+    return f"{output}.index"
+
+
+def facts_name(rank: int, pid: int, rand: str) -> str:
+    return f"facts-{rank}-{pid}-{rand}"
+
+
+def metrics_name(rank: int, pid: int, rand: str, segment: int) -> str:
+    return f"metrics-{rank}-{pid}-{rand}.{segment}"
+
+
+def shipper_name(pid: int, rand: str) -> str:
+    return f"shipper-{pid}-{rand}"
+
+
+def new_rand() -> str:
+    """Keeps apart two processes that had the same pid, or one that opens a second stream."""
+    return os.urandom(RAND_CHARS // 2).hex()
