@@ -98,7 +98,7 @@ def end_ranks(harness: LocalHarness, engine_id: EngineId) -> None:
 def test_a_driver_that_hangs_costs_the_number_only() -> None:
     """F44."""
     release = threading.Event()
-    count = slots.GpuCount(None, lambda: release.wait(60) and 8 or 0, timeout_s=0.05)
+    count = slots.GpuCount(None, lambda: 8 if release.wait(60) else 0, timeout_s=0.05)
     assert count.get() == (0, "NVML did not answer within 0.05 s")
     release.set()
     assert wait_until(lambda: count.get()[0] == 8 and count.get(), what="the late answer") == (8, "nvml")
@@ -156,9 +156,8 @@ def test_a_folder_that_vanished_is_refused_with_its_name(harness: LocalHarness) 
 
 def test_an_agent_that_dies_before_it_has_started_is_told_with_its_code(harness: LocalHarness) -> None:
     engine_id = harness.start(harness.job("true"), {"HEADWAY_FAKE": "dies before it has started"})
-    seen = wait_until(
-        lambda: (o := harness.engine.observe([engine_id])[engine_id]).state == "gone" and o, what="its death"
-    )
+    wait_until(lambda: harness.state(engine_id) == "gone", what="its death")
+    seen = harness.engine.observe([engine_id])[engine_id]
     assert "ended with 5" in seen.state_word and seen.detail["started"] is False
 
 
@@ -212,7 +211,7 @@ def test_an_id_that_is_not_ours_reaches_no_path(harness: LocalHarness, name: str
     """B20."""
     for call in (harness.engine.cancel, harness.engine.discard, lambda n: harness.engine.observe([n])):
         with pytest.raises(UsageError):
-            call(EngineId(name))  # type: ignore[operator]
+            call(EngineId(name))
 
 
 # -- knowing a process --------------------------------------------------------------------------------------
@@ -222,9 +221,8 @@ def test_a_reused_pid_is_not_our_process_and_is_never_signalled(harness: LocalHa
     """F29."""
     engine_id = harness.start(harness.job("true"))
     harness.wait_over(engine_id)
-    with subprocess.Popen(
-        [sys.executable, "-c", "import time; print(1, flush=True); time.sleep(60)"], stdout=-1
-    ) as other:
+    code = "import time; print(1, flush=True); time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as other:
         assert other.stdout is not None and other.stdout.readline()
         start = process.start_of(other.pid)
         assert start is not None

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from headway.engines.protocol import Node, Observation
+from headway.model.finding import Finding
 from headway.model.job import ENDED, Attempt, Job, JobSpec, Process, State, Task
 from headway.model.limits import SILENT_AFTER_S
 from headway.server import reconcile
@@ -136,10 +137,23 @@ def test_exits_told_before_the_agent_was_killed_still_count() -> None:
     for rank in ranks:
         rank.state, rank.exit_code, rank.ended_ns = "exited", 0, T0 + 4 * S
     assert only(decide([job], seen(state="ended"))).state is State.SUCCEEDED
+    ranks[0].exit_code = None
+    assert only(decide([job], seen(state="ended"))).state is State.UNKNOWN
+    ranks[0].exit_code, job.spec.processes = 0, 3
+    assert only(decide([job], seen(state="ended"))).state is State.UNKNOWN  # nothing was told of the third
+    job.spec.processes = 2
     ranks[1].exit_code = 7
     ranks[0].exit_code, ranks[0].signal, ranks[0].reason = None, 15, "rank 1 failed"
     action = only(decide([job], seen(state="ended")))
     assert (action.state, action.exit_code, action.cause["rank"]) == (State.FAILED, 7, 1)
+
+
+def test_a_command_that_could_not_be_started_says_why() -> None:
+    job = started(result=ended(127))
+    rank = job.attempts[0].tasks[0].processes[0]
+    rank.state, rank.exit_code, rank.reason = "not started", 127, "/no/such: No such file or directory"
+    cause = only(decide([job], seen(state="ended"))).cause
+    assert cause["cause"] == "command_not_found" and "/no/such: No such file" in cause["text"]
 
 
 @pytest.mark.parametrize("state", sorted(ENDED))
@@ -162,7 +176,7 @@ def test_no_duration_is_negative_when_the_clock_was_set_back() -> None:
     """F26."""
     job = started(result=ended(0, time_ns=T0 - 3600 * S), state_since_ns=T0 + 50 * S)
     action = only(decide([job], seen(-3000, state="ended")))
-    assert action.ended_ns >= job.started_ns >= job.submitted_ns - S and action.since_ns >= job.state_since_ns
+    assert action.ended_ns >= (job.started_ns or 0) >= job.submitted_ns and action.since_ns >= job.state_since_ns
     job = waiting(state_since_ns=T0 + 50 * S, stop_requested_ns=T0)
     action = only(decide([job], seen(-3600)))
     assert action.ended_ns >= job.submitted_ns and action.since_ns >= job.state_since_ns
@@ -260,7 +274,7 @@ def test_a_task_whose_folder_vanished_is_not_started_again() -> None:
 
 
 def test_an_agent_that_never_comes_up_fails_the_job_after_three_starts() -> None:
-    gone = {"state": "gone", "detail": {"started": False}}
+    gone: dict[str, Any] = {"state": "gone", "detail": {"started": False}}
     assert decide([intended(engine_id="x")], seen(launches={"uuid-1-1": 2}, **gone)) == [Launch(1, 1)]
     action = only(decide([intended(engine_id="x")], seen(launches={"uuid-1-1": 3}, **gone)))
     assert action.state is State.FAILED and action.cause["cause"] == "agent_not_started"
@@ -316,6 +330,6 @@ def test_a_job_with_a_call_under_way_is_left_alone() -> None:
 
 
 def test_a_refused_start_fails_the_job_with_the_reason() -> None:
-    finding = reconcile.Finding("missing_file", "user", "the folder /gone does not exist")
+    finding = Finding("missing_file", "user", "the folder /gone does not exist")
     action = reconcile.refuse(intended(), intended().attempts[0], T0 + S, finding)
     assert (action.state, action.cause["text"]) == (State.FAILED, "the folder /gone does not exist")  # type: ignore[index]

@@ -46,6 +46,7 @@ class Exit:
     lost: bool = False  # the exit record was never written
     attached: bool = False  # started by somebody else; we only watched
     exception: Mapping[str, Any] | None = None
+    message: str | None = None  # why it could not be started
 
 
 def explain_exit(end: Exit) -> Finding | None:
@@ -66,7 +67,7 @@ def explain_exit(end: Exit) -> Finding | None:
         return _by_signal(end.signal, end.rank)
     if end.exception is not None and end.exception.get("where", "main") == "main":
         return _by_exception(end.exception, end.rank)
-    return _by_code(end.exit_code, end.rank)
+    return _by_code(end.exit_code, end.message, end.rank)
 
 
 def _by_signal(number: int, rank: int | None) -> Finding:
@@ -85,10 +86,10 @@ def _by_exception(exception: Mapping[str, Any], rank: int | None) -> Finding:
     return Finding(cause, cls, text[:TEXT_CHARS_MAX], rank)
 
 
-def _by_code(code: int | None, rank: int | None) -> Finding:
+def _by_code(code: int | None, message: str | None, rank: int | None) -> Finding:
     if code in (126, 127):
-        what = "was not found" if code == 127 else "could not be run"
-        return Finding("command_not_found", "user", f"the command {what} (exit code {code})", rank)
+        what = message or ("the command was not found" if code == 127 else "the command could not be run")
+        return Finding("command_not_found", "user", f"{what[:TEXT_CHARS_MAX]} (exit code {code})", rank)
     if code in _BY_SHELL_CODE:
         found = _by_signal(int(_BY_SHELL_CODE[code]), rank)
         return Finding(found.cause, found.cls, f"exit code {code}: {found.text}", rank)

@@ -105,9 +105,9 @@ def command(argv: Any) -> list[str]:
         raise UsageError("there is no command to run", "for example: hw run python train.py")
     total = 0
     for word in words:
-        if "\0" in word:
-            raise UsageError(f"the argument {word[:80]!r} has a NUL character in it")
-        size = len(os.fsencode(word)) if _encodes(word) else STRING_BYTES_MAX + 1
+        if "\0" in word or not _encodes(word):
+            raise UsageError(f"the argument {word[:80]!r} has a NUL or a lone surrogate in it; no program can get that")
+        size = len(os.fsencode(word))
         if size > STRING_BYTES_MAX:
             raise UsageError(f"the argument {word[:80]!r}… is too long", f"at most {STRING_BYTES_MAX} bytes")
         total += size + 1

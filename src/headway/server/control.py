@@ -57,6 +57,7 @@ class Control:
         settings: Getter,
         *,
         make_engine: Callable[[str, Paths, Callable[[str], Any]], Engine] = engine_for,
+        make_calls: Callable[[Callable[[], None]], Calls] = Calls,
         clock_ns: Callable[[], int] = time.time_ns,
         clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -64,7 +65,7 @@ class Control:
         self._make_engine, self._clock_ns, self._clock_s = make_engine, clock_ns, clock_s
         self._engines: dict[str, Engine] = {}
         self._mailbox = Mailbox(clock_ns() // 1_000_000)
-        self._calls = Calls(self.poke)
+        self._calls = make_calls(self.poke)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -84,10 +85,14 @@ class Control:
         """Look at every open job once, then go on looking."""
         self._loop = asyncio.get_running_loop()
         self._store.listen(self._on_change)
+        await self.prepare()
+        self._task = asyncio.create_task(self._run(), name="headway-control")
+
+    async def prepare(self) -> None:
+        """What comes before the first look."""
         for cluster in CLUSTERS:
             self._engine(cluster)  # also without open jobs: spools of jobs that are over are looked for there
         await self._calls.run("files", self._sweep)
-        self._task = asyncio.create_task(self._run(), name="headway-control")
 
     def _sweep(self) -> None:
         with self._store.read() as c:

@@ -174,7 +174,7 @@ def _cancel_is_due(job: Job, attempt: Attempt, seen: Seen) -> bool:
 
 def _finish(job: Job, attempt: Attempt, seen: Seen) -> list[Action]:
     """Every task has told its end: that is the truth, whatever was asked for meanwhile (F25)."""
-    end = _exit_of(attempt, job.spec.attached)
+    end = _exit_of(job, attempt)
     finding = explain_exit(end)
     if end.lost:
         state = State.UNKNOWN
@@ -191,21 +191,22 @@ def _finish(job: Job, attempt: Attempt, seen: Seen) -> list[Action]:
     return [heard, last]  # it was not heard of, and now it is, to say that its end is not known
 
 
-def _exit_of(attempt: Attempt, attached: bool) -> Exit:
+def _exit_of(job: Job, attempt: Attempt) -> Exit:
     """The end of the task that failed first; where an end is not known and none failed, that; else success."""
-    ends = [(task, _task_exit(task, attached)) for task in attempt.tasks]
+    ranks = job.spec.processes if len(attempt.tasks) == 1 else 1
+    ends = [(task, _task_exit(task, ranks, job.spec.attached)) for task in attempt.tasks]
     failed = [(task, end) for task, end in ends if end.exit_code != 0 or end.signal is not None or end.reason]
     if not failed:
         return ends[0][1]
     return min(failed, key=lambda pair: (pair[1].lost, _first_end_ns(pair[0])))[1]
 
 
-def _task_exit(task: Task, attached: bool) -> Exit:
+def _task_exit(task: Task, ranks: int, attached: bool) -> Exit:
     result = task.result or {}
     code, signal, rank = result.get("exit_code"), result.get("signal"), result.get("first_rank")
     reason = result.get("reason") if result.get("reason") in ("stop", "walltime") else None
     if result.get("lost") and reason is None and code is None and signal is None:
-        return _exit_from_processes(task) or Exit(None, None, lost=True, attached=attached)
+        return _exit_from_processes(task, ranks) or Exit(None, None, lost=True, attached=attached)
     failing = next((p for p in task.processes if p.rank == rank), None)
     return Exit(
         code,
@@ -214,20 +215,26 @@ def _task_exit(task: Task, attached: bool) -> Exit:
         reason=reason,
         oom=bool(result.get("oom")),
         exception=failing.exception if failing else None,
+        message=_start_message(failing),
     )
 
 
-def _exit_from_processes(task: Task) -> Exit | None:
+def _start_message(process: Process | None) -> str | None:
+    return process.reason if process is not None and process.state == "not started" else None
+
+
+def _exit_from_processes(task: Task, ranks: int) -> Exit | None:
     """The shim was killed after the last of its processes had ended: each exit is known, so the task's is."""
-    if not task.processes or any(p.state != "exited" for p in task.processes):
+    if len(task.processes) < ranks or any(p.exit_code is None and p.signal is None for p in task.processes):
         return None
     failed = [p for p in task.processes if p.exit_code != 0 or p.signal is not None]
     if not failed:
         return Exit(0, None)
-    by_itself = [p for p in failed if p.reason is None]
+    by_itself = [p for p in failed if p.reason is None or p.state == "not started"]
     first = min(by_itself or failed, key=lambda p: (p.ended_ns or 0, p.rank))
     reason = first.reason if first.reason in ("stop", "walltime") else None
-    return Exit(first.exit_code, first.signal, rank=first.rank, reason=reason, exception=first.exception)
+    message = _start_message(first)
+    return Exit(first.exit_code, first.signal, first.rank, reason, exception=first.exception, message=message)
 
 
 def _ended(

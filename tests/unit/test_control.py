@@ -1,0 +1,642 @@
+"""Executing decisions (server/control.py) with the real store and an engine that a test moves by hand."""
+
+import asyncio
+import json
+import os
+import stat
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.engines.protocol import EngineId, Given, Node, Observation, Plan, PlannedTask, Waiting
+from headway.model.errors import NotFoundError, RefusedError, UnreachableError, UsageError
+from headway.model.ids import new_uuid
+from headway.model.job import Job, State
+from headway.model.record import FACT, OPEN, RECORDS
+from headway.server import auth, calls
+from headway.server import control as control_module
+from headway.server.control import Control
+from headway.settings.home import Paths
+from headway.store import catalog
+from headway.store.database import Store
+from headway.wire import frame
+from headway.wire.batch import Part, TaskKey
+from tests.waiting import wait_until
+
+SETTINGS: dict[str, Any] = {"max_running": 2, "gpus": 0}
+
+
+class HandEngine:
+    """An engine whose every answer a test sets."""
+
+    name, queues = "local", False
+
+    def __init__(self, cluster: str = "here") -> None:
+        self.cluster = cluster
+        self.started: dict[str, Given] = {}  # by key
+        self.submits: list[str] = []
+        self.cancelled: list[str] = []
+        self.salvaged: list[str] = []
+        self.discarded: list[str] = []
+        self.states: dict[str, Observation] = {}
+        self.refuse: Exception | None = None
+        self.after_submit: Exception | None = None
+        self.can_cancel = True
+        self.hang: threading.Event | None = None
+
+    def plan(self, job: Job, attempt: int = 1) -> Plan:
+        spec = job.spec
+        if (spec.cpus or 0) > 8:
+            raise RefusedError(f"the job asks for {spec.cpus} CPUs, this machine has 8")
+        task = PlannedTask("worker-0", tuple(spec.command), spec.cwd, spec.processes, node="host")
+        return Plan("local", self.cluster, job.id, job.uuid, attempt, (task,), spec.processes)
+
+    def submit(self, plan: Plan, key: str, given: Given) -> EngineId:
+        self.submits.append(key)
+        if self.refuse is not None:
+            raise self.refuse
+        self.started.setdefault(key, given)
+        self.states.setdefault(f"{key}-worker-0", Observation("running", "up", {"started": True}))
+        if self.after_submit is not None:
+            raise self.after_submit
+        return EngineId(f"{key}-worker-0")
+
+    def find(self, key: str) -> EngineId | None:
+        return EngineId(f"{key}-worker-0") if key in self.started else None
+
+    def observe(self, ids: Sequence[EngineId]) -> dict[EngineId, Observation]:
+        if self.hang is not None:
+            self.hang.wait(30)
+        return {i: self.states.get(i, Observation("gone", "no spool")) for i in ids}
+
+    def cancel(self, engine_id: EngineId) -> bool:
+        self.cancelled.append(engine_id)
+        return self.can_cancel
+
+    def explain(self, engine_id: EngineId) -> Waiting:
+        return Waiting("because")
+
+    def capacity(self) -> list[Node]:
+        return [Node("host", 8, 1 << 34, 0)]
+
+    def attach(self, task: TaskKey) -> list[str] | None:
+        return None
+
+    def close(self) -> None: ...
+
+    def salvage(self, engine_id: EngineId) -> bool:
+        self.salvaged.append(engine_id)
+        return True
+
+    def tasks(self) -> list[tuple[EngineId, TaskKey]]:
+        return [(EngineId(f"{k}-worker-0"), TaskKey(k.rsplit("-", 1)[0], 1, "worker-0")) for k in self.started]
+
+    def discard(self, engine_id: EngineId) -> None:
+        self.discarded.append(engine_id)
+
+
+class Bench:
+    """A store, an engine and the Control over both; `restart` is what a kill -9 of the server leaves."""
+
+    def __init__(self, home: Path) -> None:
+        self.paths = Paths(home)
+        self.store = Store(self.paths)
+        self.store.open()
+        self.engine = HandEngine()
+        self.now_s = 1000.0
+        self.control = self.make()
+        self._offsets: dict[str, int] = {}
+
+    def make(self) -> Control:
+        engine = self.engine
+        self.control = Control(
+            self.store, self.paths, Settings(), make_engine=lambda *_: engine, clock_s=lambda: self.now_s
+        )
+        return self.control
+
+    async def restart(self) -> None:
+        await self.control.stop()
+        await self.make().prepare()
+
+    async def submit(
+        self, *command: str, uuid: str | None = None, env: dict[str, str] | None = None, **spec: Any
+    ) -> Job:
+        fields = {"command": list(command or ["true"]), "cwd": "/", "name": "job", **spec}
+        return await self.control.submit(uuid or new_uuid(), fields, env or {"PATH": "/bin", "MY_KEY": "hunter22"})
+
+    def job(self, pk: int) -> Job:
+        with self.store.read() as c:
+            return catalog.load_job(c, pk)
+
+    def jobs(self) -> list[Job]:
+        with self.store.read() as c:
+            return catalog.list_jobs(c)
+
+    async def look(self, times: int = 1) -> None:
+        for _ in range(times):
+            self.now_s += 1.1
+            await self.control.look()
+
+    async def tell(self, job: Job, *facts: dict[str, Any]) -> None:
+        """Facts of the job's shim, as its shipper would send them."""
+        key = TaskKey(job.uuid, 1, "worker-0")
+        data = b"" if job.uuid in self._offsets else frame.encode_json(OPEN, {"version": 1, "stream": "shim"})
+        for told in facts:
+            data += frame.encode_json(FACT, {"time_ns": 1_800_000_000 * 10**9, **told})
+        offset = self._offsets.get(job.uuid, 0)
+        self._offsets[job.uuid] = offset + len(data)
+        await asyncio.wrap_future(self.store.ingest(key, [Part("shim", RECORDS, offset, data)]))
+        self.control.heard(key)
+
+    async def run_to_end(self, job: Job, **end: Any) -> None:
+        await self.tell(job, started(), ended(**end))
+        await self.look()
+
+    def env_files(self) -> list[str]:
+        return os.listdir(self.paths.env) if self.paths.env.exists() else []
+
+    def token_is_open(self, job: Job) -> bool:
+        token = self.engine.started[f"{job.uuid}-1"].tokens["worker-0"]
+        with self.store.read() as c:
+            found = catalog.find_token(c, token.split(".")[0])
+        assert found is not None and found.hash == auth.digest(token.split(".")[1])
+        return found.ended_ns is None
+
+
+class Settings:
+    def get(self, name: str) -> Any:
+        return SETTINGS[name]
+
+
+def started(rank: int = 0) -> dict[str, Any]:
+    return {"type": "process_started", "rank": rank, "local_rank": rank, "pid": 100 + rank, "start": 5}
+
+
+def ended(exit_code: int | None = 0, signal: int | None = None, **more: Any) -> dict[str, Any]:
+    base = {"type": "task_ended", "first_rank": 0 if exit_code or signal else None, "reason": None, "oom": False}
+    return {**base, "lost": False, "exit_code": exit_code, "signal": signal, **more}
+
+
+Check = Callable[[Bench], Coroutine[Any, Any, None]]
+
+
+def in_loop(test: Check) -> Callable[[Path], None]:
+    """Run a coroutine test with a bench of its own."""
+
+    @wraps(test)
+    def run(home: Path) -> None:
+        async def inside() -> None:
+            async with a_bench(home) as bench:
+                await test(bench)
+
+        asyncio.run(inside())
+
+    del run.__wrapped__  # type: ignore[attr-defined]  # else pytest would ask for a fixture `bench`
+    return run
+
+
+@asynccontextmanager
+async def a_bench(home: Path) -> AsyncIterator[Bench]:
+    bench = Bench(home)
+    try:
+        await bench.control.prepare()
+        yield bench
+    finally:
+        if bench.engine.hang is not None:
+            bench.engine.hang.set()
+        await bench.control.stop()
+        bench.store.close()
+
+
+async def refused(kind: type[Exception], call: Awaitable[Any]) -> Any:
+    with pytest.raises(kind) as error:
+        await call
+    return error.value
+
+
+# -- submit -------------------------------------------------------------------------------------------------
+
+
+@in_loop
+async def test_a_submitted_job_is_launched_with_its_environment_and_a_token(bench: Bench) -> None:
+    job = await bench.submit("python", "train.py")
+    assert job.state is State.WAITING and job.id.startswith("job-")
+    await bench.look()
+    given = bench.engine.started[f"{job.uuid}-1"]
+    assert given.env["MY_KEY"] == "hunter22" and bench.token_is_open(job)
+    assert bench.job(job.pk).attempts[0].engine_id == f"{job.uuid}-1-worker-0"
+
+
+@in_loop
+async def test_the_same_uuid_is_the_same_job(bench: Bench) -> None:
+    """P9."""
+    uuid = new_uuid()
+    first, *others = await asyncio.gather(*(bench.submit(uuid=uuid) for _ in range(10)))
+    assert {other.id for other in others} == {first.id} and len(bench.jobs()) == 1
+    await bench.look(3)
+    assert bench.engine.submits == [f"{uuid}-1"]
+    await bench.run_to_end(first)
+    assert (await bench.submit("other", uuid=uuid)).id == first.id
+
+
+@in_loop
+async def test_what_can_never_fit_or_is_wrong_leaves_no_job_and_no_file(bench: Bench) -> None:
+    await refused(RefusedError, bench.submit(cpus=99))
+    await refused(UsageError, bench.submit(cwd="/no/such/folder"))
+    await refused(UsageError, bench.submit(env={"A=B": "c"}))
+    await refused(UsageError, bench.submit(attached=True))
+    await refused(UsageError, bench.submit(uuid="../../etc/passwd"))
+    assert bench.jobs() == [] and bench.env_files() == []
+
+
+@in_loop
+async def test_the_environment_rests_in_a_private_file_until_the_end(bench: Bench) -> None:
+    job = await bench.submit()
+    path = bench.paths.env / f"{job.uuid}.json"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600 and json.loads(path.read_text())["MY_KEY"] == "hunter22"
+    assert b"hunter22" not in bench.paths.db.read_bytes()
+    await bench.look()
+    assert path.exists()
+    await bench.run_to_end(job)
+    assert bench.env_files() == []
+
+
+@in_loop
+async def test_stale_environments_go_at_the_next_start(bench: Bench) -> None:
+    job = await bench.submit()
+    (bench.paths.env / f"{new_uuid()}.json").write_text("{}")
+    (bench.paths.env / ".half").write_text("{}")
+    await bench.restart()
+    assert bench.env_files() == [f"{job.uuid}.json"]
+
+
+@in_loop
+async def test_no_more_than_max_running_are_launched(bench: Bench) -> None:
+    jobs = [await bench.submit() for _ in range(4)]
+    await bench.look(3)
+    assert bench.engine.submits == [f"{job.uuid}-1" for job in jobs[:2]]
+    await bench.run_to_end(jobs[0])
+    await bench.look()
+    assert bench.engine.submits[2:] == [f"{jobs[2].uuid}-1"]
+
+
+# -- ends ---------------------------------------------------------------------------------------------------
+
+
+@in_loop
+async def test_facts_become_states_and_causes(bench: Bench) -> None:
+    job = await bench.submit()
+    await bench.look()
+    await bench.tell(job, started())
+    await bench.look()
+    assert bench.job(job.pk).state is State.RUNNING
+    await bench.run_to_end(job, exit_code=None, signal=11)
+    found = bench.job(job.pk)
+    assert (found.state, found.exit_code, found.signal) == (State.FAILED, None, 11)
+    assert found.attempts[0].state is State.FAILED
+    assert found.attempts[0].cause is not None and found.attempts[0].cause["cause"] == "segfault_or_abort"
+
+
+@in_loop
+async def test_a_lost_exit_is_unknown_with_an_end_and_can_be_deleted(bench: Bench) -> None:
+    job = await bench.submit()
+    await bench.look()
+    await bench.run_to_end(job, exit_code=None, lost=True)
+    found = bench.job(job.pk)
+    assert found.state is State.UNKNOWN and found.ended_ns is not None
+    assert found.attempts[0].cause is not None and found.attempts[0].cause["cause"] == "agent_lost"
+    await bench.look(3)
+    assert bench.job(job.pk).state is State.UNKNOWN
+    await refused(RefusedError, bench.control.abort(job.pk))
+    await bench.control.delete(job.pk)
+    assert bench.jobs() == []
+
+
+@in_loop
+async def test_a_token_ends_when_nothing_is_left_to_send(bench: Bench) -> None:
+    job = await bench.submit()
+    await bench.look()
+    name = f"{job.uuid}-1-worker-0"
+    await bench.run_to_end(job)
+    assert bench.job(job.pk).state is State.SUCCEEDED and bench.token_is_open(job)
+    bench.engine.states[name] = Observation("ended", "still sending", {"started": True})
+    await bench.look()
+    assert bench.token_is_open(job)
+    bench.engine.states[name] = Observation("ended", "ended", {"started": True, "drained": True})
+    await bench.look()
+    assert not bench.token_is_open(job)
+
+
+@in_loop
+async def test_what_an_ended_job_left_unsent_is_salvaged_also_after_a_restart(bench: Bench) -> None:
+    """F21."""
+    job = await bench.submit()
+    await bench.look()
+    name = f"{job.uuid}-1-worker-0"
+    bench.engine.states[name] = Observation("gone", "agent gone", {"started": True, "salvage": True})
+    await bench.run_to_end(job)
+    assert bench.job(job.pk).state is State.SUCCEEDED
+    before = len(bench.engine.salvaged)
+    await bench.restart()
+    await bench.look()
+    assert len(bench.engine.salvaged) == before + 1 and bench.token_is_open(job)
+
+
+# -- stopping -----------------------------------------------------------------------------------------------
+
+
+@in_loop
+async def test_a_waiting_job_is_stopped_without_ever_starting(bench: Bench) -> None:
+    job = await bench.submit()
+    await bench.control.abort(job.pk)
+    await bench.look()
+    assert bench.job(job.pk).state is State.STOPPED and bench.engine.submits == []
+    assert bench.env_files() == []
+    await refused(RefusedError, bench.control.abort(job.pk))
+
+
+@in_loop
+async def test_a_running_job_is_asked_to_stop_once_and_again_after_its_grace(bench: Bench) -> None:
+    job = await bench.submit(grace_s=10.0)
+    await bench.look()
+    await bench.tell(job, started())
+    await bench.control.abort(job.pk)
+    await bench.control.abort(job.pk)
+    await bench.look(5)
+    assert bench.job(job.pk).state is State.STOPPING and len(bench.engine.cancelled) == 1
+    bench.now_s += 20
+    await bench.look()
+    assert len(bench.engine.cancelled) == 2
+    await bench.run_to_end(job, exit_code=None, signal=15, reason="stop", first_rank=None)
+    assert bench.job(job.pk).state is State.STOPPED
+
+
+@in_loop
+async def test_a_stop_request_survives_the_server(bench: Bench) -> None:
+    job = await bench.submit()
+    await bench.look()
+    await bench.control.abort(job.pk)
+    await bench.restart()
+    await bench.look()
+    assert bench.engine.cancelled == [f"{job.uuid}-1-worker-0"]
+
+
+@in_loop
+async def test_where_the_engine_has_nobody_to_ask_the_agent_gets_a_command(bench: Bench) -> None:
+    job = await bench.submit(grace_s=7.0)
+    await bench.look()
+    bench.engine.can_cancel = False
+    await bench.control.abort(job.pk)
+    await bench.look(4)
+    key = TaskKey(job.uuid, 1, "worker-0")
+    (command,) = await bench.control.commands_for(key, 0, [])
+    assert (command["do"], command["grace_s"]) == ("stop", 7.0)
+    assert len(bench.engine.cancelled) >= 3
+    assert await bench.control.commands_for(key, 0, [command["seq"]]) == []
+
+
+# -- commands -----------------------------------------------------------------------------------------------
+
+
+@in_loop
+async def test_a_waiting_poll_is_answered_as_soon_as_there_is_a_command(bench: Bench) -> None:
+    job = await bench.submit()
+    await bench.look()
+    key = TaskKey(job.uuid, 1, "worker-0")
+    poll = asyncio.create_task(bench.control.commands_for(key, 10, []))
+    await asyncio.sleep(0)
+    await bench.control.signal(job.pk, 2)
+    (command,) = await asyncio.wait_for(poll, 5)
+    assert (command["do"], command["signal"]) == ("signal", 2)
+    (again,) = await bench.control.commands_for(key, 0, [])  # not yet told as done
+    assert again == command
+
+
+@in_loop
+async def test_commands_are_bounded_and_their_numbers_grow_across_servers(bench: Bench) -> None:
+    job = await bench.submit()
+    await bench.look()
+    for _ in range(64):
+        await bench.control.signal(job.pk, 10)
+    await refused(RefusedError, bench.control.signal(job.pk, 10))
+    key = TaskKey(job.uuid, 1, "worker-0")
+    last = (await bench.control.commands_for(key, 0, []))[-1]["seq"]
+    wait_until(lambda: control_module.time.time_ns() // 1_000_000 > last, what="a later millisecond")
+    await bench.restart()
+    await bench.control.signal(job.pk, 10)
+    assert (await bench.control.commands_for(key, 0, []))[0]["seq"] > last
+
+
+@in_loop
+async def test_a_signal_needs_a_number_and_a_job_that_runs(bench: Bench) -> None:
+    job = await bench.submit()
+    for number in (0, -1, 999, True, "9"):
+        await refused(UsageError, bench.control.signal(job.pk, number))  # type: ignore[arg-type]
+    await refused(RefusedError, bench.control.signal(job.pk, 2))
+    await refused(NotFoundError, bench.control.signal(12345, 2))
+
+
+@in_loop
+async def test_stopping_the_server_answers_whoever_waits(bench: Bench) -> None:
+    poll = asyncio.create_task(bench.control.commands_for(TaskKey(new_uuid(), 1, "worker-0"), 10, []))
+    await asyncio.sleep(0)
+    await bench.control.stop()
+    assert await asyncio.wait_for(poll, 5) == []
+
+
+# -- starts that go wrong -----------------------------------------------------------------------------------
+
+
+@in_loop
+async def test_a_refused_start_fails_the_job_with_the_reason(bench: Bench) -> None:
+    job = await bench.submit()
+    bench.engine.refuse = RefusedError("the folder /gone does not exist")
+    await bench.look()
+    found = bench.job(job.pk)
+    assert found.state is State.FAILED
+    assert found.attempts[0].cause is not None and "/gone does not exist" in found.attempts[0].cause["text"]
+
+
+@in_loop
+async def test_a_start_that_fails_for_now_is_tried_again_later(bench: Bench) -> None:
+    job = await bench.submit()
+    bench.engine.refuse = UnreachableError("No space left on device")
+    await bench.look(3)
+    assert bench.job(job.pk).state is State.WAITING and 1 <= len(bench.engine.submits) <= 2
+    bench.engine.refuse = None
+    bench.now_s += 60
+    await bench.look()
+    assert f"{job.uuid}-1" in bench.engine.started
+
+
+@in_loop
+async def test_a_start_whose_answer_is_lost_is_found_by_its_key(bench: Bench) -> None:
+    """F24."""
+    job = await bench.submit()
+    bench.engine.after_submit = UnreachableError("the answer was lost")
+    await bench.look()
+    bench.engine.after_submit = None
+    bench.now_s += 60
+    await bench.look(2)
+    found = bench.job(job.pk)
+    assert found.attempts[0].engine_id == f"{job.uuid}-1-worker-0" and found.state is State.RUNNING
+    assert len(found.attempts) == 1 and bench.engine.submits == [f"{job.uuid}-1"]
+
+
+@in_loop
+async def test_a_server_killed_before_the_engine_heard_launches_after_its_restart(bench: Bench) -> None:
+    """F23: the intent was stored, with a token whose secret died with the server."""
+    job = await bench.submit()
+    bench.engine.refuse = UnreachableError("killed here")
+    await bench.look()
+    bench.engine.refuse = None
+    await bench.restart()
+    await bench.look(2)
+    assert len(bench.job(job.pk).attempts) == 1 and bench.token_is_open(job)
+
+
+@in_loop
+async def test_a_job_whose_environment_is_gone_is_not_started_without_it(bench: Bench) -> None:
+    job = await bench.submit()
+    (bench.paths.env / f"{job.uuid}.json").unlink()
+    await bench.look()
+    found = bench.job(job.pk)
+    assert found.state is State.FAILED and bench.engine.submits == []
+
+
+@in_loop
+async def test_an_engine_that_hangs_leaves_states_as_they_are(bench: Bench) -> None:
+    """F22: nothing is called failed, and the verbs still work."""
+    job = await bench.submit()
+    await bench.look()
+    await bench.tell(job, started())
+    await bench.look()
+    bench.engine.hang = threading.Event()
+    bench.control._calls._timeout_s = 0.05
+    await bench.look(3)
+    assert bench.job(job.pk).state is State.RUNNING
+    bench.control._calls._timeout_s = calls.CALL_TIMEOUT_S
+    assert (await bench.submit()).state is State.WAITING
+
+
+@in_loop
+async def test_silence_is_unknown_and_a_word_is_running_again(bench: Bench) -> None:
+    job = await bench.submit()
+    await bench.look()
+    await bench.tell(job, started())
+    await bench.look()
+    name = f"{job.uuid}-1-worker-0"
+    bench.engine.states[name] = Observation("unknown", "no answer")
+    bench.now_s += 31
+    await bench.look()
+    assert bench.job(job.pk).state is State.UNKNOWN
+    await bench.control.commands_for(TaskKey(job.uuid, 1, "worker-0"), 0, [])
+    await bench.look()
+    assert bench.job(job.pk).state is State.RUNNING
+
+
+@in_loop
+async def test_heard_times_are_stored_in_batches(bench: Bench) -> None:
+    job = await bench.submit()
+    await bench.look()
+    bench.control.heard(TaskKey(job.uuid, 1, "worker-0"))
+    bench.now_s += 10
+    await bench.look()
+    assert bench.job(job.pk).attempts[0].tasks[0].heard_ns is not None
+
+
+# -- resubmit, delete, register -----------------------------------------------------------------------------
+
+
+@in_loop
+async def test_a_resubmitted_job_is_new_and_the_old_one_is_left_as_it_ended(bench: Bench) -> None:
+    old = await bench.submit("python", "train.py", tags=["a"])
+    await bench.look()
+    await bench.run_to_end(old, exit_code=1)
+    new = await bench.control.resubmit(old.pk, new_uuid(), {"processes": 2, "tags": ["b"]}, {"PATH": "/bin"})
+    assert (new.spec.parent, new.spec.processes, new.spec.command) == (old.id, 2, old.spec.command)
+    assert bench.job(old.pk).state is State.FAILED and bench.job(old.pk).stop_requested_ns is None
+
+
+@in_loop
+async def test_a_running_job_is_stopped_only_after_the_new_one_is_stored(bench: Bench) -> None:
+    old = await bench.submit()
+    await bench.look()
+    await refused(RefusedError, bench.control.resubmit(old.pk, new_uuid(), {"cpus": 99}, {}))
+    assert bench.job(old.pk).stop_requested_ns is None
+    uuid = new_uuid()
+    new = await bench.control.resubmit(old.pk, uuid, {}, None)
+    assert bench.job(old.pk).stop_requested_ns is not None
+    assert (await bench.control.resubmit(old.pk, uuid, {}, None)).id == new.id
+
+
+@in_loop
+async def test_resubmit_without_an_environment_needs_the_old_one(bench: Bench) -> None:
+    old = await bench.submit()
+    await bench.look()
+    await bench.run_to_end(old)
+    await refused(UsageError, bench.control.resubmit(old.pk, new_uuid(), {}, None))
+    await refused(UsageError, bench.control.resubmit(old.pk, new_uuid(), {"comand": ["x"]}, {}))
+
+
+@in_loop
+async def test_only_what_is_over_can_be_deleted(bench: Bench) -> None:
+    job = await bench.submit()
+    await bench.look()
+    await refused(RefusedError, bench.control.delete(job.pk))
+    await bench.run_to_end(job)
+    await bench.control.delete(job.pk)
+    assert bench.jobs() == [] and bench.engine.discarded == [f"{job.uuid}-1-worker-0"]
+
+
+def registration(**changes: Any) -> dict[str, Any]:
+    body = {"uuid": new_uuid(), "name": "plain", "argv": ["python", "plain.py"], "cwd": "/gone", "user": "me"}
+    return {
+        **body,
+        "host": "host",
+        "started_ns": 1_700_000_000 * 10**9,
+        "world_size": 1,
+        "umask": 18,
+        "tags": [],
+        **changes,
+    }
+
+
+@in_loop
+async def test_a_script_started_without_us_becomes_a_running_job(bench: Bench) -> None:
+    body = registration()
+    first, second = await bench.control.register(body), await bench.control.register(body)
+    assert {k: v for k, v in first.items() if k != "token"} == {k: v for k, v in second.items() if k != "token"}
+    (row,) = bench.jobs()
+    job = bench.job(row.pk)
+    assert (job.state, job.spec.attached, job.started_ns) == (State.RUNNING, True, 1_700_000_000 * 10**9)
+    assert len(job.attempts) == 1
+    bench.engine.states[f"{job.uuid}-1-worker-0"] = Observation("running", "up", {"started": True})
+    await bench.look(2)
+    assert bench.engine.submits == []
+    await bench.run_to_end(job)
+    assert bench.job(job.pk).state is State.SUCCEEDED
+
+
+@in_loop
+async def test_a_registration_cannot_take_over_another_job(bench: Bench) -> None:
+    job = await bench.submit()
+    await refused(RefusedError, bench.control.register(registration(uuid=job.uuid)))
+    for wrong in ({"uuid": "x"}, {"argv": []}, {"name": "../x"}, {"world_size": -1}, {"tags": [5]}):
+        await refused(UsageError, bench.control.register(registration(**wrong)))
+
+
+@in_loop
+async def test_the_loop_wakes_by_itself(bench: Bench) -> None:
+    await bench.control.start()
+    job = await bench.submit()
+    for _ in range(500):
+        if bench.engine.submits:
+            break
+        await asyncio.sleep(0.01)
+    assert bench.engine.submits == [f"{job.uuid}-1"]
