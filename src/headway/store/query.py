@@ -13,12 +13,17 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from headway.model.errors import RefusedError
 from headway.model.job import Attempt, Job, Process, Task
+from headway.model.limits import METRIC_POINTS_MAX
 from headway.model.record import RAW
 from headway.settings.home import Paths
-from headway.store import catalog
+from headway.store import catalog, series
 
 ROW_METRICS_MAX = 32  # names shown per job in a list
+Logs = dict[tuple[int, str, str], str | None]  # attempt, task, stream → plain file
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -57,8 +62,12 @@ def job_object(c: sqlite3.Connection, pk: int, paths: Paths, now_ns: int) -> dic
         "usage": None,
         "metrics": latest_metrics(c, pk),
         "page": None,
-        "attempts": [_attempt(paths, job, attempt) for attempt in job.attempts],
+        "attempts": _attempts(job, {(s["attempt"], s["task"], s["name"]): s["path"] for s in streams(c, pk, paths)}),
     }
+
+
+def _attempts(job: Job, logs: Logs) -> list[dict[str, Any]]:
+    return [_attempt(attempt, logs) for attempt in job.attempts]
 
 
 def _head(job: Job, engine: str, engine_id: str | None, now_ns: int) -> dict[str, Any]:
@@ -81,29 +90,29 @@ def _elapsed_s(job: Job, now_ns: int) -> float | None:
     return max(0, end - job.started_ns) / 1e9
 
 
-def _attempt(paths: Paths, job: Job, attempt: Attempt) -> dict[str, Any]:
+def _attempt(attempt: Attempt, logs: Logs) -> dict[str, Any]:
     return {
         "number": attempt.number, "state": str(attempt.state), "cause": attempt.cause, "exit_code": attempt.exit_code,
         "signal": attempt.signal, "engine_id": attempt.engine_id, "engine_word": attempt.engine_word,
         "started_at": iso(attempt.started_ns), "ended_at": iso(attempt.ended_ns),
-        "tasks": [_task(paths, job, attempt, task) for task in attempt.tasks],
+        "tasks": [_task(attempt.number, task, logs) for task in attempt.tasks],
     }  # fmt: skip
 
 
-def _task(paths: Paths, job: Job, attempt: Attempt, task: Task) -> dict[str, Any]:
-    folder = log_path(paths.logs.absolute(), job.uuid, attempt.number, task.name, "x").parent
+def _task(number: int, task: Task, logs: Logs) -> dict[str, Any]:
     return {
         "name": task.name, "node": task.node, "state": task.state, "heard_at": iso(task.heard_ns),
-        "processes": [_process(folder, process) for process in task.processes],
+        "processes": [_process(number, task.name, process, logs) for process in task.processes],
     }  # fmt: skip
 
 
-def _process(folder: Path, process: Process) -> dict[str, Any]:
+def _process(number: int, task: str, process: Process, logs: Logs) -> dict[str, Any]:
+    """`logs` are null for a process whose output is not ours, such as a script that was started without us."""
     return {
         "rank": process.rank, "local_rank": process.local_rank, "pid": process.pid, "state": process.state,
         "exit_code": process.exit_code, "signal": process.signal, "reason": process.reason,
         "started_at": iso(process.started_ns), "ended_at": iso(process.ended_ns), "exception": process.exception,
-        "logs": {name: str(folder / f"{name}-{process.rank}") for name in ("stdout", "stderr")},
+        "logs": {name: logs.get((number, task, f"{name}-{process.rank}")) for name in ("stdout", "stderr")},
     }  # fmt: skip
 
 
@@ -139,6 +148,56 @@ def latest_metrics(c: sqlite3.Connection, pk: int, names_max: int | None = None)
             break
         found[row["name"]] = number(struct.unpack("<d", row["value"])[0])
     return found
+
+
+# -- metrics ---------------------------------------------------------------------------------------------------------
+
+
+def metrics_object(
+    c: sqlite3.Connection, pk: int, names: list[str] | None = None, rank: int | None = None, points: int | None = None
+) -> dict[str, list[dict[str, Any]]]:
+    """`{name: [{rank attempt step time value}]}`, one entry per rank and attempt; without `points` every point."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for one in read_metrics(c, pk, names, rank, points):
+        found.setdefault(one.name, []).append(_series_object(one))
+    return found
+
+
+def read_metrics(
+    c: sqlite3.Connection, pk: int, names: list[str] | None = None, rank: int | None = None, points: int | None = None
+) -> list[series.Series]:
+    """The series asked for, all names when none is given, refused where they would be too many points at once."""
+    wanted = names or series.names(c, pk)
+    if points is None and (count := series.count_points(c, pk, wanted, rank)) > METRIC_POINTS_MAX:
+        raise RefusedError(
+            f"that is {count:,} points; at most {METRIC_POINTS_MAX:,} at once", "ask with -m or --points"
+        )
+    return [one for name in wanted for one in series.read_series(c, pk, name, rank, points)]
+
+
+def _series_object(one: series.Series) -> dict[str, Any]:
+    values: list[float | str] = one.points.values.tolist()
+    for place in np.flatnonzero(~np.isfinite(one.points.values)).tolist():
+        values[place] = number(float(values[place]))
+    times = np.datetime_as_string(one.points.times_us.view("<M8[us]"), timezone="UTC").tolist()
+    return {"rank": one.rank, "attempt": one.attempt, "step": one.points.steps.tolist(), "time": times, "value": values}
+
+
+def metrics_columns(jobs: list[tuple[str, list[series.Series]]]) -> bytes:
+    """The binary form: b"HWC1", header length, header, then step, time (µs) and value of each series."""
+    head = [
+        {"id": job_id, "name": one.name, "rank": one.rank, "attempt": one.attempt, "rows": len(one.points)}
+        for job_id, found in jobs
+        for one in found
+    ]
+    text = json.dumps({"series": head}).encode()
+    columns = [
+        column.tobytes()
+        for _, found in jobs
+        for one in found
+        for column in (one.points.steps, one.points.times_us, one.points.values)
+    ]
+    return b"".join([b"HWC1", len(text).to_bytes(4, "little"), text, *columns])
 
 
 # -- parts of a job --------------------------------------------------------------------------------------------------

@@ -1,0 +1,242 @@
+"""Output as lines: the last N, from an offset on, of one process or of many merged by time. Called by the server's API.
+
+Bytes stay what they are in the store; here they become text, invalid UTF-8 replaced (B8), and each line gets the time
+at which the agent saw it, from the `.index` stream beside it. What is missing is a line that says so.
+"""
+
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from heapq import merge
+
+import numpy as np
+import numpy.typing as npt
+
+from headway.model.limits import LINE_BYTES_MAX, LOG_READ_BYTES_MAX
+from headway.model.record import RAW
+from headway.settings.home import Paths
+from headway.store import logs
+
+_TAIL_BLOCK = 256 * 1024
+_INDEX_BLOCK = 4096  # entries read at once
+_INDEX_BYTES_MAX = 16 * 1024 * 1024  # of an index with gaps, which is read whole
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A raw stream of a job."""
+
+    pk: int
+    attempt: int
+    task: str
+    rank: int | None
+    stream: str  # stdout, stderr or agent
+    position: int
+    index: int | None  # pk of its index
+
+
+@dataclass(slots=True)
+class Line:
+    output: Output
+    offset: int  # where it starts in its stream
+    end: int  # where the next one starts
+    text: str
+    time_us: int | None = None
+
+
+@dataclass(slots=True)
+class Lines:
+    lines: list[Line]
+    cursor: dict[int, int]  # stream → where to go on
+    more: bool = False  # there is more already than fitted in
+
+
+def outputs(
+    c: sqlite3.Connection, job_pk: int, *, attempt: int | None = None, task: str | None = None,
+    rank: int | None = None, stream: str | None = None,
+) -> list[Output]:  # fmt: skip
+    """Raw streams of an attempt (the newest, unless told otherwise) that fit all that is asked for."""
+    rows = c.execute(
+        """SELECT s.pk, s.name, s.rank, s.position, t.name AS task, a.number,
+             (SELECT i.pk FROM streams i WHERE i.task = s.task AND i.name = s.name || '.index') AS idx
+           FROM streams s JOIN tasks t ON t.pk = s.task JOIN attempts a ON a.pk = t.attempt
+           WHERE a.job = :job AND s.kind = :raw AND (:task IS NULL OR t.name = :task)
+             AND (:rank IS NULL OR s.rank = :rank)
+             AND a.number = coalesce(:attempt, (SELECT max(number) FROM attempts WHERE job = :job))
+           ORDER BY t.pk, s.rank, s.name DESC""",
+        {"job": job_pk, "raw": RAW, "task": task, "rank": rank, "attempt": attempt},
+    )
+    found = [
+        Output(
+            row["pk"],
+            row["number"],
+            row["task"],
+            row["rank"],
+            row["name"].partition("-")[0],
+            row["position"],
+            row["idx"],
+        )
+        for row in rows
+    ]
+    return [one for one in found if (one.stream == stream if stream else one.stream != "agent")]
+
+
+# -- one stream ------------------------------------------------------------------------------------------------------
+
+
+def tail_offset(
+    c: sqlite3.Connection, paths: Paths, output: Output, count: int, bytes_max: int = LOG_READ_BYTES_MAX
+) -> int:
+    """Where the last `count` lines start, at most `bytes_max` back. A last line without its end counts."""
+    if count <= 0:
+        return output.position
+    end, found, earliest = output.position, 0, max(0, output.position - bytes_max)
+    while end > earliest:
+        start = max(earliest, end - _TAIL_BLOCK)
+        data = _plain(c, paths, output.pk, start, end)
+        last = len(data)
+        if end == output.position and data.endswith(b"\n"):
+            last -= 1
+        while (at := data.rfind(b"\n", 0, last)) >= 0:
+            found += 1
+            if found == count:
+                return start + at + 1
+            last = at
+        end = start
+    return earliest
+
+
+def _plain(c: sqlite3.Connection, paths: Paths, pk: int, start: int, end: int) -> bytes:
+    """Bytes of exactly this length; what is missing counts as one line of its own."""
+    found = b""
+    for piece in logs.pieces(c, paths, pk, start, end - start):
+        found += piece.data if piece.missing is None else b"\n" * min(piece.length, 1) + bytes(max(0, piece.length - 1))
+    return found
+
+
+def read_lines(c: sqlite3.Connection, paths: Paths, output: Output, offset: int, limit: int, *, final: bool) -> Lines:
+    """Whole lines from `offset` on, about `limit` bytes of them. `final`: nobody will write the end of the last one."""
+    lines: list[Line] = []
+    rest, at = b"", offset
+    for piece in logs.pieces(c, paths, output.pk, offset, limit):
+        if piece.missing is not None:
+            if rest:
+                lines += _split(output, rest, at)
+            at, rest = piece.offset + piece.length, b""
+            lines.append(Line(output, piece.offset, at, logs.mark(piece).decode()))
+            continue
+        data = rest + piece.data
+        stop = data.rfind(b"\n") + 1
+        lines += _split(output, data[:stop], at)
+        at, rest = at + stop, data[stop:]
+    reached = at + len(rest)
+    if rest and ((final and reached >= output.position) or len(rest) >= LINE_BYTES_MAX):
+        lines += _split(output, rest, at)
+        at = reached
+    _set_times(c, paths, output, lines)
+    return Lines(lines, {output.pk: at}, more=reached < output.position)
+
+
+def _split(output: Output, data: bytes, offset: int) -> list[Line]:
+    """Lines of `data`; one that is too long for a view comes in several."""
+    lines = []
+    for line in _split_at_newlines(data):
+        for start in range(0, len(line), LINE_BYTES_MAX):
+            part = line[start : start + LINE_BYTES_MAX]
+            text = part.decode("utf-8", "replace").removesuffix("\n").removesuffix("\r")
+            lines.append(Line(output, offset, offset + len(part), text))
+            offset += len(part)
+    return lines
+
+
+def _split_at_newlines(data: bytes) -> Iterator[bytes]:
+    """A carriage return does not end a line: a progress bar is one line, however often it was redrawn (B15)."""
+    start = 0
+    while start < len(data):
+        end = data.find(b"\n", start) + 1 or len(data)
+        yield data[start:end]
+        start = end
+
+
+# -- several streams -------------------------------------------------------------------------------------------------
+
+
+def read_merged(
+    c: sqlite3.Connection, paths: Paths, chosen: list[Output], cursor: dict[int, int], limit: int, *, final: bool
+) -> Lines:
+    """Lines of several streams by time, from a cursor on. A stream that had to be cut holds the others back in time."""
+    share = max(LINE_BYTES_MAX, limit // max(1, len(chosen)))
+    parts = [read_lines(c, paths, one, cursor.get(one.pk, 0), share, final=final) for one in chosen]
+    cut = [part.lines[-1].time_us for part in parts if part.more and part.lines]
+    horizon = min((us for us in cut if us is not None), default=None)
+    after = dict(cursor)
+    for part in parts:
+        keep = _until(part.lines, horizon)
+        after |= {line.output.pk: line.end for line in keep[-1:]} if len(keep) < len(part.lines) else part.cursor
+        part.more |= len(keep) < len(part.lines)
+        part.lines = keep
+    ordered = list(merge(*(part.lines for part in parts), key=lambda line: line.time_us or 0))
+    return Lines(ordered, after, any(part.more for part in parts))
+
+
+def _until(lines: list[Line], horizon: int | None) -> list[Line]:
+    if horizon is None:
+        return lines
+    return [line for line in lines if (line.time_us or 0) <= horizon]
+
+
+def tail_merged(c: sqlite3.Connection, paths: Paths, chosen: list[Output], count: int, *, final: bool) -> Lines:
+    """The last `count` lines of all streams together, by time, and the cursor behind them."""
+    bytes_max = LOG_READ_BYTES_MAX // max(1, len(chosen))
+    start = {one.pk: tail_offset(c, paths, one, count, bytes_max) for one in chosen}
+    room = max((one.position - start[one.pk] for one in chosen), default=0)
+    found = read_merged(c, paths, chosen, start, max(room, 1) * max(1, len(chosen)), final=final)
+    return replace(found, lines=found.lines[-count:] if count else [])
+
+
+# -- times -----------------------------------------------------------------------------------------------------------
+
+
+def _set_times(c: sqlite3.Connection, paths: Paths, output: Output, lines: list[Line]) -> None:
+    """The time of a line is that of the last index entry at or before its first byte."""
+    if output.index is None or not lines:
+        return
+    entries = _entries(c, paths, output.index, lines[0].offset, lines[-1].offset)
+    if not len(entries):
+        return
+    places = np.searchsorted(entries["offset"], np.array([line.offset for line in lines], np.uint64), side="right")
+    times = entries["us"][np.maximum(places, 1) - 1]
+    for line, us in zip(lines, times.tolist(), strict=True):
+        line.time_us = us
+
+
+_ENTRY = np.dtype([("offset", "<u8"), ("us", "<u8")])
+Entries = npt.NDArray[np.void]
+
+
+def _entries(c: sqlite3.Connection, paths: Paths, pk: int, first: int, last: int) -> Entries:
+    """Entries of an index that cover the bytes from `first` to `last`, found by bisection."""
+    total = c.execute("SELECT position FROM streams WHERE pk = :pk", {"pk": pk}).fetchone()["position"] // 16
+    holes = c.execute("SELECT 1 FROM gaps WHERE stream = :pk AND bytes > 0 LIMIT 1", {"pk": pk}).fetchone()
+    if holes:
+        found = logs.pieces(c, paths, pk, 0, min(16 * total, _INDEX_BYTES_MAX))
+        return np.frombuffer(b"".join(piece.data for piece in found), _ENTRY)
+    low, high = 0, total
+    while high - low > _INDEX_BLOCK:
+        middle = (low + high) // 2
+        if int(_load(c, paths, pk, middle, middle + 1)["offset"][0]) <= first:
+            low = middle
+        else:
+            high = middle
+    blocks: list[Entries] = []
+    while low < total:
+        blocks.append(_load(c, paths, pk, low, min(total, low + _INDEX_BLOCK)))
+        low += _INDEX_BLOCK
+        if int(blocks[-1]["offset"][-1]) > last:
+            break
+    return np.concatenate(blocks) if blocks else np.empty(0, _ENTRY)
+
+
+def _load(c: sqlite3.Connection, paths: Paths, pk: int, start: int, end: int) -> Entries:
+    found = logs.pieces(c, paths, pk, 16 * start, 16 * (end - start))
+    return np.frombuffer(b"".join(piece.data for piece in found), _ENTRY)
