@@ -126,9 +126,10 @@ def job(job_id: str = "digits-7f3c2", *processes: dict[str, Any], **changes: Any
         "id": job_id, "uuid": "11111111-1111-4111-8111-111111111111", "name": job_id.rsplit("-", 1)[0],
         "experiment": None, "state": "succeeded", "state_since": "2026-11-15T12:00:13.000000Z", "cluster": "here",
         "engine": "local", "engine_id": "e1", "engine_url": None, "attach": None, "command": ["python", "train.py"],
-        "cwd": "/tmp/p", "gpus": 0, "submitted_at": "2026-11-15T12:00:00.000000Z", "started_at": "2026-11-15T12:00:01.000000Z",
-        "ended_at": "2026-11-15T12:00:13.000000Z", "elapsed_s": 12.0, "exit_code": 0, "signal": None, "parent": None,
-        "tags": [], "config": None, "progress": [], "usage": None, "metrics": {}, "page": None,
+        "cwd": "/tmp/p", "gpus": 0, "submitted_at": "2026-11-15T12:00:00.000000Z",
+        "started_at": "2026-11-15T12:00:01.000000Z", "ended_at": "2026-11-15T12:00:13.000000Z", "elapsed_s": 12.0,
+        "exit_code": 0, "signal": None, "parent": None, "tags": [],
+        "config": None, "progress": [], "usage": None, "metrics": {}, "page": None,
     }  # fmt: skip
     found |= changes
     tasks = [{"name": "worker-0", "node": "host", "state": "ended", "processes": list(processes) or [process()]}]

@@ -218,7 +218,12 @@ FAILED = job(
 def test_the_page_of_a_failed_job_names_the_first_rank_its_exception_and_every_log(api: FakeApi, hw: Hw) -> None:
     """Capabilities 15, 27, 40."""
     api.on("GET", "/api/jobs/7f3c2", FAILED)
-    api.on("GET", "/api/jobs/.*/events", [])
+    gap = {"stream": "stdout-0", "bytes": 12_345, "reason": "disk full"}
+    note = {"level": "warning", "text": "metric x is a str"}
+    api.on("GET", "/api/jobs/.*/events", [
+        {"time": None, "type": "gap", "attempt": 1, "rank": 0, "data": gap},
+        {"time": None, "type": "note", "attempt": 1, "rank": 1, "data": note},
+    ])  # fmt: skip
     lines = [{"time": "2026-11-15T12:00:02Z", "rank": 0, "stream": "stdout", "text": "hello \x1b]0;x\x07"}]
     api.on("GET", "/api/jobs/.*/logs", {"lines": lines, "more": False})
     assert hw("q", "7f3c2") == 0
@@ -228,6 +233,7 @@ def test_the_page_of_a_failed_job_names_the_first_rank_its_exception_and_every_l
         "rank 2, worker-0", "train.py:14", "14 │ import torchvision", "ranks 0, 1 were stopped because of it",
         "File train.py␛[2J", "loss 0.5", "nan nan", "lr 0.1", "deep {a: [1, 2]}", "12 s", "hello ␛]0;x␇",
         "/h/logs/u/1/worker-0/stderr-2", "killed by signal 15 (SIGTERM), because: rank 2 failed",
+        "rank 0: lost 12,345 bytes of stdout-0: disk full", "rank 1: metric x is a str",
     ):  # fmt: skip
         assert said in hw.out, said
     assert "\x1b" not in hw.out
@@ -240,7 +246,7 @@ def test_an_unknown_state_always_has_its_age(api: FakeApi, hw: Hw) -> None:
     api.on("GET", "/api/jobs/.*/events", [])
     api.on("GET", "/api/jobs/.*/logs", {"lines": [], "more": False})
     assert hw("q", "a1") == 0
-    assert "unknown, last heard" in hw.out
+    assert "unknown since " in hw.out and ", last heard " in hw.out
     api.on("GET", "/api/jobs", [job("x-a1", state="unknown")])
     assert hw("ls") == 0
     assert "last heard" in hw.out

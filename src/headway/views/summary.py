@@ -31,12 +31,19 @@ def _mark(state: str, out: Output) -> str:
 def _state_words(job: Job, now: datetime) -> str:
     state = str(job["state"])
     if state == "unknown":
-        return f"unknown, last heard {fmt.duration(fmt.age_s(job.get('state_since'), now))} ago"
+        since = fmt.local_time(job.get("state_since"), now)
+        return f"unknown since {since}, last heard {fmt.duration(fmt.age_s(heard_at(job), now))} ago"
     if state == "waiting":
         return f"waiting for {fmt.duration(fmt.age_s(job.get('submitted_at'), now))}"
     if state in fmt.ENDED:
         return f"{state} after {fmt.duration(job.get('elapsed_s'))}" if job.get("started_at") else state
     return f"{state} {fmt.clock(job.get('elapsed_s'))}"
+
+
+def heard_at(job: Job) -> str | None:
+    """When an agent of the job last spoke, as far as is known; else since when the state is what it is."""
+    heard = [str(task["heard_at"]) for task in last_attempt(job).get("tasks") or [] if task.get("heard_at")]
+    return max(heard, default=job.get("state_since"))
 
 
 def _place(job: Job) -> Iterator[str]:
@@ -82,6 +89,18 @@ def metrics_words(job: Job, out: Output, limit: int = DISPLAY_METRICS_MAX) -> st
 
 def _value(found: Any) -> Any:
     return found.get("value") if isinstance(found, dict) else found
+
+
+def event_words(event: Event) -> str:
+    """What of an event a person should know: warnings, and what was lost (P5). Empty for all others."""
+    data = event.get("data") or {}
+    who = f"rank {event['rank']}: " if event.get("rank") is not None else ""
+    if event.get("type") == "note" and str(data.get("level", "warning")).lower() != "debug":
+        return f"{who}{data.get('text', '')}"
+    if event.get("type") == "gap":
+        counts = [f"{data[name]:,} {name}" for name in ("points", "records", "bytes") if data.get(name)]
+        return f"{who}lost {', '.join(counts) or 'data'} of {data.get('stream')}: {data.get('reason')}"
+    return ""
 
 
 def end_lines(job: Job, events: list[Event], out: Output, now: datetime) -> list[str]:

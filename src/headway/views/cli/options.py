@@ -5,6 +5,9 @@
 An option means the same for every verb that has it, so it may stand before the verb. For `run` and `submit`
 everything from the first word that is not an option, or after `--`, is the command, untouched. For the other verbs
 options may stand between the words.
+
+This is read by ourselves and not by a library: the rule above is ours, and the usual library takes 70 ms to import,
+five times what `hw --version` takes in all.
 """
 
 from collections.abc import Callable, Mapping, Sequence

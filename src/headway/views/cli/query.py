@@ -16,6 +16,7 @@ from headway.views.source import Source, job_route
 from headway.views.terminal import DIM, RED, Output
 
 _LABEL_CELLS = 11
+_NOTES_MAX = 10
 
 
 def command(call: Call) -> int:
@@ -56,6 +57,8 @@ def page(job: dict[str, Any], events: list[dict[str, Any]], out: Output, now: da
     if job["state"] in ("failed", "stopped", "unknown", "held"):
         lines += _failure_lines(job, events, out, now)
     lines += _process_lines(job, out, now)
+    told = [words for words in map(summary.event_words, events) if words]
+    lines += [_fact("" if number else "notes", out.safe(words)) for number, words in enumerate(told[-_NOTES_MAX:])]
     return lines
 
 

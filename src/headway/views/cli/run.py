@@ -78,7 +78,7 @@ class _Attendance:
 
     def _tell_events(self, events: list[dict[str, Any]]) -> None:
         for event in events:
-            words = event_words(event)
+            words = summary.event_words(event)
             if words:
                 self.terminal.say(f"hw: {self.terminal.err.safe(words)}")
 
@@ -92,18 +92,6 @@ class _Attendance:
 
     def _found(self) -> None:
         self.terminal.say("hw: the server is back")
-
-
-def event_words(event: dict[str, Any]) -> str:
-    """What of an event a watcher should know at once: warnings, and what was lost (P5)."""
-    data = event.get("data") or {}
-    who = f"rank {event['rank']}: " if event.get("rank") is not None else ""
-    if event.get("type") == "note" and str(data.get("level", "warning")).lower() != "debug":
-        return f"{who}{data.get('text', '')}"
-    if event.get("type") == "gap":
-        counts = [f"{data[name]} {name}" for name in ("points", "records", "bytes") if data.get(name)]
-        return f"{who}lost {', '.join(counts) or 'data'} of {data.get('stream')}: {data.get('reason')}"
-    return ""
 
 
 def exit_code(job: dict[str, Any]) -> int:
