@@ -1,4 +1,4 @@
-"""Writes docs/reference from the code: commands, settings, limits, routes, exit codes. `make docs` calls it.
+"""Writes docs/reference from the code: commands, Python, settings, limits, routes, exit codes. `make docs` calls it.
 
 `tests/unit/test_docs.py` fails when a committed page differs from what this makes.
 """
@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import headway
 from headway.model import errors, limits
 from headway.settings.schema import SCOPES, SETTINGS, Setting
 from headway.views.cli import commands, dispatch, options
@@ -27,6 +28,7 @@ def pages() -> dict[str, str]:
     """`{file name: text}` of every page."""
     return {
         "commands.md": commands_page(),
+        "python.md": python_page(),
         "settings.md": settings_page(),
         "limits.md": limits_page(),
         "routes.md": routes_page(),
@@ -82,6 +84,28 @@ def command_lines(command: options.Command) -> list[str]:
 def option_row(option: options.Option) -> tuple[str, str]:
     names = ", ".join(f"`{name}{' ' + option.value if option.value else ''}`" for name in option.names)
     return names, option.help
+
+
+# -- Python ---------------------------------------------------------------------------------------------------------
+
+
+def python_page() -> str:
+    lines = head(
+        "Python",
+        "`src/headway/client`",
+        "`import headway as hw` loads the standard library only. How to use it: [track metrics](../guides/track-metrics.md).",
+    )
+    for name in headway.__all__:
+        value = getattr(headway, name)
+        shown = f"{name}{signature(value)}" if inspect.isroutine(value) else name
+        lines += [f"## hw.{name}", "", "```python", f"hw.{shown}", "```", "", inspect.getdoc(value) or "", ""]
+    return page(lines)
+
+
+def signature(function: Any) -> str:
+    """As a person reads it: without `self`, and without quotes around annotations."""
+    text = re.sub(r"'([^']*)'", r"\1", str(inspect.signature(function)))
+    return text.replace("(self, ", "(").replace("(self)", "()")
 
 
 # -- settings -------------------------------------------------------------------------------------------------------

@@ -1,12 +1,14 @@
 """What can be typed, set, limited, called or returned is documented, and every promise names a test that exists."""
 
 import ast
+import inspect
 import re
 from functools import cache
 from pathlib import Path
 
 import pytest
 
+import headway
 from headway.model import errors, limits
 from headway.settings.schema import SETTINGS
 from headway.views.cli import commands, options
@@ -22,7 +24,7 @@ def made() -> dict[str, str]:
     return reference.pages()
 
 
-@pytest.mark.parametrize("name", ["commands.md", "settings.md", "limits.md", "routes.md", "exit-codes.md"])
+@pytest.mark.parametrize("name", ["commands.md", "python.md", "settings.md", "limits.md", "routes.md", "exit-codes.md"])
 def test_the_committed_reference_is_what_the_code_says(name: str) -> None:
     """If this fails: `make docs`, and commit what it wrote."""
     assert (DOCS / "reference" / name).read_text() == made()[name]
@@ -41,6 +43,15 @@ def test_every_command_and_option_is_documented() -> None:
 def test_every_command_has_its_file() -> None:
     folder = ROOT / "src" / "headway" / "views" / "cli"
     assert [c.name for c in commands.COMMANDS.values() if not (folder / f"{c.name}.py").exists()] == []
+
+
+def test_every_public_name_of_python_says_what_it_does() -> None:
+    text = made()["python.md"]
+    guide = (DOCS / "guides" / "track-metrics.md").read_text()
+    for name in headway.__all__:
+        assert f"## hw.{name}\n" in text
+        assert len(inspect.getdoc(getattr(headway, name)) or "") > 20, name
+        assert re.search(rf"\b{name}\b", guide), f"the guide does not mention hw.{name}"
 
 
 def test_every_setting_is_documented() -> None:
