@@ -90,6 +90,7 @@ FOLLOW_TAIL_LINES_MAX: Final = 100_000
 FOLLOW_EVENTS_MAX: Final = 1_000  # in one answer
 LOG_READ_BYTES_MAX: Final = 64 * MIB  # read for one answer; a view asks again from where it ended
 LOG_RAW_BYTES_MAX: Final = 16 * MIB  # of one stream in one answer
+LOG_LINES_FOUND_MAX: Final = 10_000  # lines that a search finds
 LOG_LINES_BYTES_MAX: Final = 8 * MIB  # of output in one answer with lines, which take several times their bytes
 METRIC_POINTS_MAX: Final = 50_000_000  # one answer
 JOBS_LISTED_MAX: Final = 10_000

@@ -6,6 +6,7 @@ per noun; what they share with each other is `Services`.
 
 import asyncio
 import logging
+import re
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +16,7 @@ from typing import Any, TypeVar
 from starlette.routing import Match
 from starlette.routing import Route as PathRoute
 
-from headway.model.errors import HeadwayError, UnreachableError
+from headway.model.errors import HeadwayError, NotFoundError, UnreachableError
 from headway.model.limits import (
     INGEST_QUEUE_BYTES_MAX,
     READ_THREADS,
@@ -29,11 +30,13 @@ from headway.server.control import Control
 from headway.server.guard import CALLER, METHODS, send_reply
 from headway.server.live import Live
 from headway.settings.home import Paths
+from headway.store import catalog
 from headway.store.database import Store
 
 log = logging.getLogger("headway.server")
 T = TypeVar("T")
 Handler = Callable[[Call], Awaitable[Reply]]
+_REF = re.compile(r"[A-Za-z0-9_.-]{1,128}\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +113,13 @@ class Services:
 
         return await self.readers.run(run)
 
+    async def find(self, call: Call) -> int:
+        """The job that the address means. A reference is looked up; it never becomes part of a path (B20)."""
+        ref = call.params["ref"]
+        if not _REF.match(ref):
+            raise NotFoundError(f"{ref[:80]!r} is not a job's id", "`hw ls` lists the jobs")
+        return await self.query(catalog.resolve, ref)
+
 
 class Table:
     """Finds the route for a path and method. Paths that callers send often come first in `routes`."""
@@ -176,6 +186,8 @@ class App:
             return reply_error(refusal.status, refusal.code, refusal.message, refusal.hint)
         except HeadwayError as error:
             return reply_failure(error)
+        except Gone:
+            raise
         # a mistake of ours must not show the caller our insides, and must not end the server
         except Exception:
             error_id = secrets.token_hex(4)

@@ -76,7 +76,7 @@ class Call:
 
 def check(value: Any, kind: type[T]) -> T:
     try:
-        return msgspec.convert(value, kind)
+        return msgspec.convert(value, kind, str_keys=True)  # keys of JSON objects are text, also where we mean numbers
     except msgspec.ValidationError as error:
         raise UsageError(f"the request is not valid: {error}") from None
 

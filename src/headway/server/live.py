@@ -16,24 +16,26 @@ class Watch:
     def __init__(self, live: "Live") -> None:
         self._live = live
         self._event = asyncio.Event()
+        self._deaf_to: frozenset[str] = frozenset()
         self.news: set[str] = set()
 
     def ring(self, what: set[str]) -> None:
         self.news |= what
-        self._event.set()
+        if self.news - self._deaf_to:
+            self._event.set()
 
-    def start(self) -> None:
-        """Call before reading: what is committed after this ends the next `wait` at once."""
-        self.news = set()
+    def start(self, deaf_to: frozenset[str] = frozenset()) -> None:
+        """Call before reading: what is committed after this, but for `deaf_to`, ends the next `wait` at once."""
+        self.news, self._deaf_to = set(), deaf_to
         self._event.clear()
 
     async def wait(self, timeout_s: float) -> set[str]:
-        """What was committed since `start` ("facts", "metrics", "logs", "job"); empty after `timeout_s`."""
+        """What was committed since `start` ("facts", "metrics", "logs", "job"), after `timeout_s` at the latest."""
         if not self._live.closed and timeout_s > 0:
             try:
                 await asyncio.wait_for(self._event.wait(), timeout_s)
             except TimeoutError:
-                return set()
+                pass
         return self.news
 
 

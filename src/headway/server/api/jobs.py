@@ -3,20 +3,18 @@
 What a job may ask for is checked by `control`, so that every way in has the same rules.
 """
 
-import re
 import time
 from typing import Any
 
 import msgspec
 
-from headway.model.errors import NotFoundError, UsageError
+from headway.model.errors import UsageError
 from headway.model.limits import JOBS_LISTED_MAX
 from headway.server.app import Route, Services
 from headway.server.auth import Role
 from headway.server.call import Call, Reply, reply_json
 from headway.store import catalog, query
 
-_REF = re.compile(r"[A-Za-z0-9_.-]{1,128}\Z")
 _SIGNAL_MAX = 64
 
 
@@ -49,14 +47,6 @@ class Nothing(msgspec.Struct, forbid_unknown_fields=True):
     """An empty object."""
 
 
-async def find(call: Call) -> int:
-    """The job that the address means. A reference is looked up and never becomes part of a path (B20)."""
-    ref = call.params["ref"]
-    if not _REF.match(ref):
-        raise NotFoundError(f"{ref[:80]!r} is not a job's id", "`hw ls` lists the jobs")
-    return await call.services.query(catalog.resolve, ref)
-
-
 async def show(services: Services, pk: int, status: int = 200) -> Reply:
     found = await services.query(query.job_object, pk, services.paths, time.time_ns())
     return reply_json(found, status)
@@ -80,20 +70,20 @@ async def submit(call: Call) -> Reply:
 
 
 async def show_job(call: Call) -> Reply:
-    return await show(call.services, await find(call))
+    return await show(call.services, await call.services.find(call))
 
 
 async def provenance(call: Call) -> Reply:
-    return reply_json(await call.services.query(query.provenance, await find(call)))
+    return reply_json(await call.services.query(query.provenance, await call.services.find(call)))
 
 
 async def events(call: Call) -> Reply:
-    return reply_json(await call.services.query(query.events, await find(call)))
+    return reply_json(await call.services.query(query.events, await call.services.find(call)))
 
 
 async def abort(call: Call) -> Reply:
     call.read(Nothing)
-    job = await call.services.control.abort(await find(call))
+    job = await call.services.control.abort(await call.services.find(call))
     return await show(call.services, job.pk)
 
 
@@ -101,18 +91,18 @@ async def signal(call: Call) -> Reply:
     number = call.read(Signal).signal
     if not 1 <= number <= _SIGNAL_MAX:
         raise UsageError(f"there is no signal {number}", "2 is SIGINT, 15 is SIGTERM, 9 is SIGKILL")
-    job = await call.services.control.signal(await find(call), number)
+    job = await call.services.control.signal(await call.services.find(call), number)
     return await show(call.services, job.pk)
 
 
 async def resubmit(call: Call) -> Reply:
     asked = call.read(Resubmit)
-    job = await call.services.control.resubmit(await find(call), asked.uuid, asked.spec, asked.env)
+    job = await call.services.control.resubmit(await call.services.find(call), asked.uuid, asked.spec, asked.env)
     return await show(call.services, job.pk, 201)
 
 
 async def delete(call: Call) -> Reply:
-    await call.services.control.delete(await find(call))
+    await call.services.control.delete(await call.services.find(call))
     return reply_json({})
 
 

@@ -1,0 +1,189 @@
+"""`/api/jobs/{ref}/follow`: what is new of a job since a cursor, as soon as there is something. Called by live views.
+
+The cursor is the viewer's own and says all that the server would otherwise have to remember of him: where he is in each
+stream, which events he has seen, since when an unfinished line is held back. A viewer that comes late reads on from
+there; one that never comes back is forgotten with his connection (F38).
+"""
+
+import sqlite3
+import time
+from typing import Any
+from zlib import crc32
+
+import msgspec
+
+from headway.model.limits import (
+    FOLLOW_BYTES_MAX,
+    FOLLOW_EVENTS_MAX,
+    FOLLOW_HOLD_S,
+    FOLLOW_METRICS_S,
+    FOLLOW_TAIL_LINES_MAX,
+    FOLLOW_WAIT_S,
+    LINE_BYTES_MAX,
+)
+from headway.server.app import Route
+from headway.server.auth import Role
+from headway.server.call import Call, Reply, encode
+from headway.server.drain import is_over
+from headway.server.lineform import LineForm
+from headway.settings.home import Paths
+from headway.store import catalog, lines, query
+from headway.store.lines import Line, Output
+
+_METRICS_TOLD_MAX = 1_000  # names in one answer
+
+
+class Cursor(msgspec.Struct, forbid_unknown_fields=True):
+    attempt: int = 0
+    at: dict[int, int] = {}  # stream → where to go on
+    held: dict[int, tuple[int, int]] = {}  # stream → (where its unfinished line starts, since when it waits, in ms)
+    event: int = 0
+    state: str = ""
+    metrics: int = 0  # checksum of the values told last
+    metrics_ms: int = 0  # when
+
+
+class Asked(msgspec.Struct, forbid_unknown_fields=True):
+    cursor: Cursor | None = None
+    tail: int | None = None
+    wait_s: float = 0.0
+
+
+class News(msgspec.Struct):
+    """One answer, and when to look again if there is nothing in it."""
+
+    cursor: Cursor
+    state: str
+    lines: list[LineForm] = []
+    events: list[dict[str, Any]] = []
+    metrics: dict[str, float | str] = {}
+    done: dict[str, Any] | None = None
+
+
+class Look(msgspec.Struct):
+    news: News
+    is_news: bool
+    again_s: float
+
+
+async def follow(call: Call) -> Reply:
+    asked = call.read(Asked)
+    pk = await call.services.find(call)
+    until_s = time.monotonic() + min(max(asked.wait_s, 0.0), FOLLOW_WAIT_S)
+    cursor, tail = asked.cursor, asked.tail
+    with call.services.live.watch(pk) as watch:
+        while True:
+            # while values were told only just now, new ones are not worth a look: others are, at once
+            told = cursor is not None and _now_ms() - cursor.metrics_ms < FOLLOW_METRICS_S * 1000
+            watch.start(frozenset({"metrics"}) if told else frozenset())
+            look = await call.services.query(look_at, call.services.paths, pk, cursor, tail)
+            cursor, tail = look.news.cursor, None
+            left_s = until_s - time.monotonic()
+            if look.is_news or left_s <= 0 or call.services.live.closed:
+                return Reply(encode(look.news))
+            await watch.wait(min(left_s, look.again_s))
+
+
+def look_at(c: sqlite3.Connection, paths: Paths, pk: int, known: Cursor | None, tail: int | None) -> Look:
+    """All that is new at this moment of the database."""
+    job = catalog.load_job(c, pk)
+    over = is_over(job)  # an agent tells the end of a task after everything else, so all output is there by then
+    cursor = known or Cursor(attempt=max([1, *(attempt.number for attempt in job.attempts)]))
+    now_ms = _now_ms()
+    if known is None and tail is not None:
+        found, after, more = _tail(c, paths, pk, cursor, tail, over)
+        cursor.event = _last_event(c, pk)
+    else:
+        found, after, more = _read_on(c, paths, pk, cursor, now_ms, over)
+    events = query.events(c, pk, cursor.event, FOLLOW_EVENTS_MAX)
+    metrics, checksum = _metrics(c, pk, cursor, now_ms, over)
+    done = query.job_object(c, pk, paths, time.time_ns()) if over and not more else None
+    after.event = events[-1]["seq"] if events else cursor.event
+    after.state = str(job.state)
+    after.metrics, after.metrics_ms = (checksum, now_ms) if metrics else (cursor.metrics, cursor.metrics_ms)
+    news = News(after, after.state, LineForm.of(found), events, metrics, done)
+    is_news = bool(found or events or metrics or more or done) or cursor.state != after.state
+    return Look(news, is_news, _again_s(after, now_ms))
+
+
+# -- lines -------------------------------------------------------------------------------------------------------------
+
+
+def _outputs(c: sqlite3.Connection, pk: int, first: int) -> list[Output]:
+    """stdout and stderr of all ranks, of the attempt that the cursor is in and of later ones."""
+    newest = lines.outputs(c, pk)
+    last = newest[0].attempt if newest else first
+    earlier = [one for number in range(first, last) for one in lines.outputs(c, pk, attempt=number)]
+    return earlier + newest
+
+
+def _tail(
+    c: sqlite3.Connection, paths: Paths, pk: int, cursor: Cursor, tail: int, over: bool
+) -> tuple[list[Line], Cursor, bool]:
+    chosen = lines.outputs(c, pk)
+    found = lines.tail_merged(c, paths, chosen, min(max(tail, 0), FOLLOW_TAIL_LINES_MAX), final=over)
+    return found.lines, msgspec.structs.replace(cursor, at=found.cursor), False
+
+
+def _read_on(
+    c: sqlite3.Connection, paths: Paths, pk: int, cursor: Cursor, now_ms: int, over: bool
+) -> tuple[list[Line], Cursor, bool]:
+    """Whole lines since the cursor; unfinished ones only when they have waited long enough."""
+    chosen = _outputs(c, pk, cursor.attempt)
+    at = {one.pk: min(max(cursor.at.get(one.pk, 0), 0), one.position) for one in chosen}
+    grown = [one for one in chosen if at[one.pk] < one.position]
+    found = lines.read_merged(c, paths, grown, at, FOLLOW_BYTES_MAX, final=over)
+    after = msgspec.structs.replace(cursor, at=found.cursor, held={})
+    if grown:
+        after.attempt = max(cursor.attempt, chosen[-1].attempt)
+    if found.more:
+        return found.lines, after, True
+    late: list[Line] = []
+    for one in grown:
+        start = found.cursor[one.pk]
+        if start >= one.position:
+            continue
+        since_ms = cursor.held[one.pk][1] if cursor.held.get(one.pk, (-1, 0))[0] == start else now_ms
+        if now_ms - since_ms >= FOLLOW_HOLD_S * 1000:
+            part = lines.read_lines(c, paths, one, start, LINE_BYTES_MAX, final=True)
+            late += part.lines
+            after.at |= part.cursor
+        else:
+            after.held[one.pk] = (start, since_ms)
+    both = sorted(found.lines + late, key=lambda line: line.time_us or 0) if late else found.lines
+    return both, after, False
+
+
+# -- the rest ----------------------------------------------------------------------------------------------------------
+
+
+def _last_event(c: sqlite3.Connection, pk: int) -> int:
+    """A viewer who asks for the last lines does not want to hear what happened before them."""
+    found = query.events(c, pk)
+    return int(found[-1]["seq"]) if found else 0
+
+
+def _metrics(
+    c: sqlite3.Connection, pk: int, cursor: Cursor, now_ms: int, over: bool
+) -> tuple[dict[str, float | str], int]:
+    """Last values, when they have changed and were not told just now."""
+    if not over and now_ms - cursor.metrics_ms < FOLLOW_METRICS_S * 1000:
+        return {}, 0
+    found = query.latest_metrics(c, pk, _METRICS_TOLD_MAX)
+    checksum = crc32(encode(found))
+    return (found, checksum) if found and checksum != cursor.metrics else ({}, 0)
+
+
+def _again_s(cursor: Cursor, now_ms: int) -> float:
+    """When something will be due that no commit announces: a line that waits for its end, or values held back."""
+    due_ms = [since_ms + FOLLOW_HOLD_S * 1000 for _, since_ms in cursor.held.values()]
+    due_ms.append(cursor.metrics_ms + FOLLOW_METRICS_S * 1000)
+    coming = [ms - now_ms for ms in due_ms if ms > now_ms]
+    return max(min(coming, default=FOLLOW_WAIT_S * 1000) / 1000, 0.001) + 0.001
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+ROUTES = [Route("POST", "/api/jobs/{ref}/follow", Role.READ, follow)]

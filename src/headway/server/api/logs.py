@@ -1,0 +1,138 @@
+"""`/api/jobs/{ref}/logs` and `…/streams`: what a job wrote, as raw bytes of one stream or as lines merged by time.
+
+An answer is bounded. Raw bytes go on at the offset in `x-headway-next`, lines at the `cursor` of the answer.
+"""
+
+import sqlite3
+from typing import Literal
+
+import msgspec
+
+from headway.model.errors import UsageError
+from headway.model.limits import (
+    FOLLOW_TAIL_LINES_MAX,
+    LOG_LINES_BYTES_MAX,
+    LOG_LINES_FOUND_MAX,
+    LOG_RAW_BYTES_MAX,
+    STREAMS_MAX,
+)
+from headway.server.app import Route
+from headway.server.auth import Role
+from headway.server.call import Call, Reply, encode, reply_json
+from headway.server.lineform import LineForm
+from headway.settings.home import Paths
+from headway.store import grep, lines, logs, query
+from headway.store.lines import Lines, Output
+
+NEXT = b"x-headway-next"
+
+
+class Asked(msgspec.Struct, forbid_unknown_fields=True):
+    attempt: int | None = None
+    task: str | None = None
+    rank: int | None = None
+    stream: Literal["stdout", "stderr", "agent"] | None = None
+    tail: int | None = None
+    bytes: int | None = None
+    offset: int | None = None
+    grep: str | None = None
+    cursor: str | None = None
+    format: Literal["raw", "lines"] = "lines"
+
+    def outputs(self, c: sqlite3.Connection, pk: int) -> list[Output]:
+        return lines.outputs(c, pk, attempt=self.attempt, task=self.task, rank=self.rank, stream=self.stream)
+
+
+class Answer(msgspec.Struct):
+    lines: list[LineForm]
+    more: bool  # there is more than fitted in, or the search was cut short
+    cursor: str
+    timed_out: bool = False
+
+
+async def read_logs(call: Call) -> Reply:
+    asked = call.query(Asked)
+    for name in ("tail", "bytes", "offset"):
+        if (getattr(asked, name) or 0) < 0:
+            raise UsageError(f"{name} is negative")
+    pk = await call.services.find(call)
+    if asked.format == "raw":
+        return await call.services.query(read_raw, call.services.paths, pk, asked)
+    return Reply(await call.services.query(read_lines, call.services.paths, pk, asked))
+
+
+async def streams(call: Call) -> Reply:
+    pk = await call.services.find(call)
+    return reply_json(await call.services.query(query.streams, pk, call.services.paths))
+
+
+# -- raw ---------------------------------------------------------------------------------------------------------------
+
+
+def read_raw(c: sqlite3.Connection, paths: Paths, pk: int, asked: Asked) -> Reply:
+    """Bytes of the one stream that is meant; none yet where it has not begun."""
+    if asked.grep is not None or asked.cursor is not None:
+        raise UsageError("raw bytes cannot be searched", "leave out format=raw")
+    chosen = asked.outputs(c, pk)
+    if len(chosen) > 1:
+        names = ", ".join(f"{one.stream} of rank {one.rank}" for one in chosen[:6])
+        raise UsageError(f"{len(chosen)} streams fit: {names}", "name one: stream, and rank or task")
+    start = 0 if not chosen else _start(c, paths, chosen[0], asked)
+    parts: list[bytes] = []
+    for piece in logs.pieces(c, paths, chosen[0].pk, start, LOG_RAW_BYTES_MAX) if chosen else ():
+        parts.append(piece.data if piece.missing is None else b"\n" + logs.mark(piece) + b"\n")
+        start = piece.offset + piece.length
+    headers = [(NEXT, str(start).encode()), (b"content-disposition", b"attachment")]
+    return Reply(b"".join(parts), content_type=b"application/octet-stream", headers=headers)
+
+
+def _start(c: sqlite3.Connection, paths: Paths, output: Output, asked: Asked) -> int:
+    if asked.offset is not None:
+        return min(asked.offset, output.position)
+    if asked.tail is not None:
+        return lines.tail_offset(c, paths, output, asked.tail)
+    return max(0, output.position - asked.bytes) if asked.bytes is not None else 0
+
+
+# -- lines -------------------------------------------------------------------------------------------------------------
+
+
+def read_lines(c: sqlite3.Connection, paths: Paths, pk: int, asked: Asked) -> bytes:
+    chosen = asked.outputs(c, pk)
+    if asked.grep is not None:
+        return encode(_search(c, paths, chosen, asked.grep, asked.tail))
+    found = _merged(c, paths, chosen, asked)
+    return encode(Answer(LineForm.of(found.lines), found.more, _as_text(found.cursor)))
+
+
+def _search(c: sqlite3.Connection, paths: Paths, chosen: list[Output], pattern: str, tail: int | None) -> Answer:
+    found = grep.search(c, paths, chosen, pattern, LOG_LINES_FOUND_MAX)
+    kept = found.lines if tail is None else found.lines[len(found.lines) - min(tail, len(found.lines)) :]
+    return Answer(LineForm.of(kept), found.more, "", found.timed_out)
+
+
+def _merged(c: sqlite3.Connection, paths: Paths, chosen: list[Output], asked: Asked) -> Lines:
+    """A last line without its end is shown too: whoever asks once wants to see what is there."""
+    if asked.tail is not None and asked.cursor is None:
+        return lines.tail_merged(c, paths, chosen, min(asked.tail, FOLLOW_TAIL_LINES_MAX), final=True)
+    at = _cursor(asked.cursor) if asked.cursor is not None else {one.pk: _start(c, paths, one, asked) for one in chosen}
+    begun = {one.pk: min(at.get(one.pk, 0), one.position) for one in chosen}
+    return lines.read_merged(c, paths, chosen, begun, LOG_LINES_BYTES_MAX, final=True)
+
+
+def _as_text(cursor: dict[int, int]) -> str:
+    return ",".join(f"{pk}:{offset}" for pk, offset in cursor.items())
+
+
+def _cursor(text: str) -> dict[int, int]:
+    try:
+        pairs = [part.split(":") for part in text.split(",") if part][: STREAMS_MAX + 1]
+        return {int(pk): max(0, int(offset)) for pk, offset in pairs}
+    except ValueError:
+        raise UsageError("the cursor is not one of ours") from None
+
+
+ROUTES = [
+    Route("GET", "/api/jobs/{ref}/logs", Role.READ, read_logs),
+    Route("GET", "/api/jobs/{ref}/streams", Role.READ, streams),
+]
