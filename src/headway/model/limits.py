@@ -140,5 +140,6 @@ DISPLAY_CELL_CHARS_MAX: Final = 60  # one cell of a table
 DISPLAY_METRICS_MAX: Final = 8  # metrics in a summary or a list; `hw metrics` shows all
 QUERY_TAIL_LINES: Final = 100  # last lines of rank 0 in `hw q`
 VIEW_TIMEOUT_S: Final = 60.0  # one request of a view, beyond the time that it asks the server to wait
+VIEW_ANSWER_BYTES_MAX: Final = 4 * GIB  # one answer to a view; every point of a long job may be in it
 VIEW_RETRY_MAX_S: Final = 5.0  # longest pause between two tries to find a lost server
 DOCTOR_CHECK_S: Final = 10.0  # the database check of `hw doctor` ends here

@@ -93,6 +93,15 @@ def due(c: sqlite3.Connection, now_ns: int, calm_ns: int) -> list[tuple[int, int
     ]
 
 
+def ended_with_blocks(c: sqlite3.Connection) -> bool:
+    """Whether a job has ended and points of it are still to be compacted."""
+    row = c.execute(
+        """SELECT 1 FROM (SELECT DISTINCT bundle FROM blocks WHERE tier >= 0) b JOIN bundles u ON u.pk = b.bundle
+           JOIN jobs j ON j.pk = u.job WHERE j.state IN ('succeeded', 'failed', 'stopped') LIMIT 1"""
+    ).fetchone()
+    return row is not None
+
+
 def piece_rows(width: int) -> int:
     """Rows of one piece: fewer for wide bundles, so that reading one metric's newest points stays cheap."""
     return max(ROWS_MIN, min(COMPACT_ROWS, VALUES_MAX // max(1, width)))

@@ -1,18 +1,19 @@
 """`Store`: the door to headway.db. One writer thread, pooled readers, listeners. Called by the server alone."""
 
 import logging
-import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
 from typing import TypeVar
 
-from headway.model.errors import UnreachableError
-from headway.model.limits import LOG_BYTES_MAX
+from headway.model.errors import DamagedError, UnreachableError
+from headway.model.limits import CHECK_BYTES_MAX, LOG_BYTES_MAX
 from headway.settings.home import Paths
-from headway.store import migrate
+from headway.store import catalog, migrate, retention, snapshot
 from headway.store.connection import Connection, as_headway_error, is_damage, open_writer
 from headway.store.ingest import Ingester, IngestResult
 from headway.store.keeper import Keeper
@@ -38,6 +39,8 @@ class Store(Hooks):
         self.paths = paths
         self._clock_ns = clock_ns
         self._background = background
+        self.restored: snapshot.Restored | None = None  # told to those who ask how the server is
+        self._opened_s = 0.0
         self._listeners: list[Listener] = []
         self._pool = Pool(paths.db)
         self._writer: Writer | None = None
@@ -51,26 +54,49 @@ class Store(Hooks):
         """Check, migrate and start. Raises a HeadwayError with the reason where the database cannot be used (B31)."""
         migrate.check_file(self.paths.db)
         migrate.mark_opened(self.paths.db)
-        self._prepare()
+        self._opened_s = self._clock_ns() / 1e9
+        fault = self._prepare()
+        if fault is not None:
+            self._restore(fault)
         self._writer = Writer(lambda: open_writer(self.paths.db), self)
         self._writer.start()
+        self._tell_restored()
         self._keeper = Keeper(self, self._files, self._clock_ns, self._snapshot_if_due)
         if self._background:
             self._keeper.start()
             self._keeper.notice()
 
-    def _prepare(self) -> None:
-        _touch_private(self.paths.db)
+    def _prepare(self) -> str | None:
+        """Bring the database up to date; what is wrong with it where it is damaged."""
+        db = self.paths.db
+        if not db.exists():  # an open and a close of our own would drop SQLite's locks on it
+            snapshot.touch_private(db)
+        c: Connection | None = None
         try:
-            c = open_writer(self.paths.db)
+            c = open_writer(db)
+            fault = snapshot.check(c) if db.stat().st_size <= CHECK_BYTES_MAX else None
+            if fault is None:
+                migrate.migrate(c, db, self._copy_before)
+            return fault
         except sqlite3.Error as error:
-            raise as_headway_error(error, f"opening {self.paths.db}") from error
-        try:
-            migrate.migrate(c, self.paths.db, _copy)
-        except sqlite3.Error as error:
-            raise as_headway_error(error, f"bringing {self.paths.db} up to date") from error
+            if is_damage(error):
+                return str(error)
+            raise as_headway_error(error, f"opening {db}") from error
         finally:
-            c.close()
+            if c is not None:
+                c.close()
+
+    def _copy_before(self, c: Connection, target: Path) -> None:
+        fault = snapshot.copy(c, target)
+        if fault is not None:
+            raise DamagedError(f"the database is damaged ({fault}), so it was not changed", "see server.log")
+
+    def _restore(self, reason: str) -> None:
+        """Put the last snapshot in the place of a damaged database. No connection of ours is open, or soon none."""
+        self.restored = snapshot.restore(self.paths.db, reason, self._clock_ns() / 1e9)
+        fault = self._prepare()
+        if fault is not None:
+            raise DamagedError(f"the snapshot is damaged too: {fault}", f"move {self.paths.db} away, then start again")
 
     def close(self) -> None:
         """Finish waiting writes and close. What was acknowledged is on disk with or without this."""
@@ -117,7 +143,37 @@ class Store(Hooks):
         """Whether work waits for the writer."""
         return self._writer is not None and self._writer.busy
 
-    def _snapshot_if_due(self) -> None: ...
+    def _snapshot_if_due(self) -> None:
+        if self.busy or not snapshot.is_due(self.paths.db, self._opened_s, self._clock_ns() / 1e9):
+            return
+        fault = snapshot.take(self.paths.db)
+        if fault is not None:
+            self.damaged(DamagedError(fault))
+
+    def gc(self, older_than_days: float | None, *, dry_run: bool = False) -> retention.Removed:
+        """Remove deleted jobs, and those that ended more than so many days ago, with their rows and files."""
+        now_ns = self._clock_ns()
+        before_ns = None if older_than_days is None else now_ns - int(older_than_days * 86_400e9)
+        with self.read() as c:
+            chosen = retention.removable(c, self.paths, before_ns)
+        found = retention.Removed([job.id for job in chosen], sum(job.bytes for job in chosen))
+        if dry_run:
+            return found
+        for job in chosen:
+            while not self.write(partial(self._delete_some, pk=job.pk, now_ns=now_ns)).result():
+                pass
+        with self.read() as c:
+            folders = list(retention.orphans(c, self.paths))
+        for folder in folders:
+            retention.remove_folder(folder)
+        return found
+
+    def _delete_some(self, c: sqlite3.Connection, pk: int, now_ns: int) -> bool:
+        done = retention.delete_some(c, pk, now_ns)
+        if done:
+            self._ingester.forget()
+            self._files.forget()
+        return done
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
@@ -152,23 +208,29 @@ class Store(Hooks):
                     log.exception("a listener failed")
 
     def damaged(self, error: BaseException) -> None:
-        log.critical("the database is damaged: %s", error)
+        """Damage was met. The writer looks itself and, where it finds the same, restores the last snapshot."""
+        log.critical("the database seems damaged: %s", error)
+        if self._writer is not None:
+            self._writer.repair(partial(self._repair, reason=str(error)))
+
+    def _repair(self, reason: str) -> None:
+        """In the writer thread, its connection closed."""
+        fault = self._prepare()
+        if fault is None:
+            log.critical("a second look found no damage; nothing was changed")
+            return
+        self._pool.close()
+        self._restore(f"{fault}; {reason}")
+        self._ingester.forget()
+        self._tell_restored()
+
+    def _tell_restored(self) -> None:
+        """Jobs under way learn in their events that data may be missing; agents send again what they still hold."""
+        told = self.restored
+        if told is not None:
+            self.write(lambda c: _note_all(c, {"text": str(told)}, self._clock_ns()))
 
 
-def _touch_private(path: "os.PathLike[str] | str") -> None:
-    """Make the file for its owner alone, whatever the umask; SQLite's files beside it take over its mode (B33)."""
-    os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
-
-
-def _copy(c: Connection, target: os.PathLike[str]) -> None:
-    """A consistent copy through SQLite's backup, complete under its final name or not there at all."""
-    partial = f"{os.fspath(target)}.partial"
-    if os.path.exists(partial):
-        os.unlink(partial)
-    _touch_private(partial)
-    copy = sqlite3.connect(partial)
-    try:
-        c.backup(copy)
-    finally:
-        copy.close()
-    os.replace(partial, target)
+def _note_all(c: sqlite3.Connection, data: dict[str, str], now_ns: int) -> None:
+    for job in catalog.open_jobs(c):
+        catalog.add_event(c, job.pk, "restored", data, now_ns)

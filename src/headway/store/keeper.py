@@ -20,6 +20,7 @@ from headway.store.logs import LogFiles, stream_key
 
 log = logging.getLogger("headway.store")
 PERIOD_S = 2.0
+ROUND_S = 600.0  # a round without any news: a snapshot may be due
 CALM_NS = 5 * 10**9  # a job must have ended for this long before its rest is compacted
 SPILL_STREAMS = 64  # in one step
 VACUUM_PAGES = 1024  # in one step
@@ -59,7 +60,7 @@ class Keeper(threading.Thread):
 
     def run(self) -> None:
         while not self._stopped.is_set():
-            self._wake.wait()
+            self._wake.wait(ROUND_S)
             self._wake.clear()
             self._stopped.wait(PERIOD_S)  # what comes in the meantime is done in one go
             if self._stopped.is_set():
@@ -84,7 +85,7 @@ class Keeper(threading.Thread):
                 step()
                 self._let_data_pass()
             with self._store.read() as c:
-                return c.execute("SELECT 1 FROM blocks WHERE tier >= 0 LIMIT 1").fetchone() is None
+                return not compact.ended_with_blocks(c)
 
     def _let_data_pass(self) -> None:
         for _ in range(50):

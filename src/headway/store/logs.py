@@ -120,6 +120,11 @@ class LogFiles:
         self._dirty.clear()
         self._dirty_folders.clear()
 
+    def forget(self) -> None:
+        """Close what is not being written: files may have been deleted."""
+        for pk in [pk for pk in self._open if pk not in self._dirty]:
+            os.close(self._open.pop(pk))
+
     def close(self) -> None:
         for fd in self._open.values():
             os.close(fd)

@@ -162,20 +162,18 @@ def _by_time(parts: list[Points], count: int | None) -> Points:
 
 def read_points(c: sqlite3.Connection, series_pk: int, count: int | None = None) -> Points:
     """Points of one series in the order written; all of them, or about `count` for a chart."""
-    level = 0 if count is None else _level(c, series_pk, count)
-    pieces = _compacted(c, series_pk, level) + _blocks(c, series_pk, level)
+    found = c.execute("SELECT level, seq, rows FROM columns WHERE series = :series", {"series": series_pk})
+    rows = {(row["level"], row["seq"]): int(row["rows"]) for row in found}
+    level = 0 if count is None else _level(c, series_pk, rows, count)
+    pieces = _compacted(c, series_pk, rows, level) + _blocks(c, series_pk, level)
     pieces.sort(key=lambda piece: piece.order)
     if count is None:
         return join(piece.points for piece in pieces)
     return thin(pieces, count)
 
 
-def _level(c: sqlite3.Connection, series_pk: int, count: int) -> int:
+def _level(c: sqlite3.Connection, series_pk: int, rows: dict[tuple[int, int], int], count: int) -> int:
     """The coarsest level that still has about enough points, newest ones included."""
-    found = c.execute(
-        "SELECT level, sum(rows) AS n FROM columns WHERE series = :series GROUP BY level", {"series": series_pk}
-    )
-    compacted = {row["level"]: row["n"] for row in found}
     late = c.execute(
         "SELECT sum(b.rows) AS n FROM members m JOIN blocks b ON b.bundle = m.bundle WHERE m.series = :series",
         {"series": series_pk},
@@ -183,33 +181,36 @@ def _level(c: sqlite3.Connection, series_pk: int, count: int) -> int:
     level, points = 0, float(late or 0)
     while True:
         points *= 2 / ZOOM_FACTOR
-        if compacted.get(level + 1, 0) + points < ENOUGH * count:
+        compacted = sum(n for (found, _), n in rows.items() if found == level + 1)
+        if compacted + points < ENOUGH * count:
             return level
         level += 1
 
 
-def _compacted(c: sqlite3.Connection, series_pk: int, level: int) -> list[_Piece]:
+def _compacted(c: sqlite3.Connection, series_pk: int, rows: dict[tuple[int, int], int], level: int) -> list[_Piece]:
     """Compacted pieces at `level`; short ones that have no such level, at the coarsest they have."""
-    rows = c.execute(
-        """SELECT a.level, a.seq, a.axis, z.rows, a.data FROM columns a
-           JOIN columns z ON z.series = a.series AND z.level = 0 AND z.seq = a.seq
-           WHERE a.series = :series AND a.level = (SELECT max(b.level) FROM columns b
-             WHERE b.series = a.series AND b.seq = a.seq AND b.level <= :level) ORDER BY a.seq"""
-        if level
-        else "SELECT level, seq, axis, rows, data FROM columns WHERE series = :series AND level = 0 ORDER BY seq",
-        {"series": series_pk, "level": level},
-    )
-    return [_piece(c, row) for row in rows]
+    best: dict[int, int] = {}
+    for found, seq in rows:
+        if found <= level:
+            best[seq] = max(best.get(seq, 0), found)
+    pieces = []
+    for wanted in sorted(set(best.values())):
+        data = c.execute(
+            "SELECT level, seq, axis, data FROM columns WHERE series = :series AND level = :level ORDER BY seq",
+            {"series": series_pk, "level": wanted},
+        )
+        pieces += [_piece(c, row, rows[0, row["seq"]]) for row in data if best[row["seq"]] == wanted]
+    return pieces
 
 
-def _piece(c: sqlite3.Connection, row: sqlite3.Row) -> _Piece:
+def _piece(c: sqlite3.Connection, row: sqlite3.Row, rows: int) -> _Piece:
     data = Block(row["data"])
     axis, shift = data, 2
     if row["level"] == 0:
         found = c.execute("SELECT data FROM axes WHERE pk = :pk", {"pk": row["axis"]}).fetchone()
         axis, shift = Block(found["data"]), 0
     order = (row["seq"] >> SEGMENT_SHIFT, 0, row["seq"])
-    return _Piece(order, row["rows"], Points(axis.ints(0), axis.ints(1), data.floats(shift)))
+    return _Piece(order, rows, Points(axis.ints(0), axis.ints(1), data.floats(shift)))
 
 
 def _blocks(c: sqlite3.Connection, series_pk: int, level: int) -> list[_Piece]:

@@ -66,6 +66,7 @@ class Writer(threading.Thread):
         self._log_bytes, self._log_commits = 0, 0  # since the last checkpoint, estimated
         self._suspect = False  # an input/output error: the write-ahead log is emptied before it is trusted again
         self._log_full = False
+        self._repair: Callable[[], None] | None = None
 
     # -- callers' side ---------------------------------------------------------------------------------------------
 
@@ -84,6 +85,12 @@ class Writer(threading.Thread):
             self._ready.notify()
         return item.future
 
+    def repair(self, work: Callable[[], None]) -> None:
+        """Run `work` in the writer thread with no connection open, before anything else is written."""
+        with self._ready:
+            self._repair = work
+            self._ready.notify()
+
     @property
     def busy(self) -> bool:
         return bool(self._queue)
@@ -100,6 +107,8 @@ class Writer(threading.Thread):
     def run(self) -> None:
         while True:
             items = self._take()
+            if self._repair is not None:
+                self._run_repair()
             if items is None:
                 break
             if items:
@@ -111,7 +120,7 @@ class Writer(threading.Thread):
     def _take(self) -> list[Item] | None:
         """What goes into the next transaction; [] after an idle while, None at the end."""
         with self._ready:
-            if not self._queue and not self._stopping:
+            if not self._queue and not self._stopping and self._repair is None:
                 self._ready.wait(IDLE_S)
             if not self._queue:
                 return None if self._stopping else []
@@ -199,9 +208,20 @@ class Writer(threading.Thread):
                 c.execute("ROLLBACK")
         except sqlite3.Error as error:
             log.error("the connection is opened anew, it could not roll back: %s", error)
-            self.drop_connection()
+            self._drop_connection()
 
-    def drop_connection(self) -> None:
+    def _run_repair(self) -> None:
+        with self._ready:
+            work, self._repair = self._repair, None
+        self._drop_connection()
+        try:
+            if work is not None:
+                work()
+        # what cannot be repaired now is met again, and told again, by the next write
+        except Exception:
+            log.exception("the database could not be repaired")
+
+    def _drop_connection(self) -> None:
         if self._connection is not None:
             self._connection.close()
         self._connection = None

@@ -1,4 +1,5 @@
 -- The first schema. Times are integer nanoseconds since the epoch (UTC). Booleans are 0 and 1.
+-- WITHOUT ROWID only where rows are small: a search in such a table reads the whole of each row that it passes.
 -- AUTOINCREMENT where a key outlives its row in a cache or in a viewer's cursor: it is never given to another row.
 
 CREATE TABLE jobs (
@@ -72,7 +73,7 @@ CREATE TABLE processes (
   reason     TEXT,
   exception  TEXT,                                 -- JSON: the first uncaught exception
   PRIMARY KEY (task, rank)
-) WITHOUT ROWID;
+);
 
 CREATE TABLE streams (
   pk        INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -103,14 +104,14 @@ CREATE TABLE chunks (                              -- raw and index bytes that a
   offset INTEGER NOT NULL,
   data   BLOB NOT NULL,
   PRIMARY KEY (stream, offset)
-) WITHOUT ROWID;
+);
 
 CREATE TABLE schemas (                             -- tuples of metric names, as a stream declared them
   stream INTEGER NOT NULL REFERENCES streams (pk) ON DELETE CASCADE,
   id     INTEGER NOT NULL,
   names  TEXT NOT NULL,                            -- JSON list
   PRIMARY KEY (stream, id)
-) WITHOUT ROWID;
+);
 
 CREATE TABLE series (                              -- one metric of one process
   pk      INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -164,9 +165,9 @@ CREATE TABLE columns (                             -- compacted points of one se
   seq    INTEGER NOT NULL,                         -- order of the pieces: segment of the stream, then number
   axis   INTEGER,                                  -- level 0: axes.pk; higher levels carry their own axis in data
   rows   INTEGER NOT NULL,
-  data   BLOB NOT NULL,
-  PRIMARY KEY (series, level, seq)
-) WITHOUT ROWID;
+  data   BLOB NOT NULL
+);
+CREATE UNIQUE INDEX columns_by_series ON columns (series, level, seq, rows);
 
 CREATE TABLE latest (                              -- last value of every series, for lists and `hw q`
   series  INTEGER PRIMARY KEY REFERENCES series (pk) ON DELETE CASCADE,

@@ -1,0 +1,159 @@
+"""Searching output with a regular expression, in a process of its own: a pattern can take forever and is then killed.
+
+Called by the server's API (`search`). The child gets pieces of streams on stdin and answers with the places of lines
+that match; it has limits on time and memory and sees nothing but those bytes.
+"""
+
+import re
+import signal
+import sqlite3
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from headway.model.errors import UsageError
+from headway.model.limits import GREP_PATTERN_CHARS_MAX, GREP_TIMEOUT_S, LINE_BYTES_MAX
+from headway.settings.home import Paths
+from headway.store import logs
+from headway.store.lines import Line, Output, read_lines
+
+PIECE_BYTES = 4 * 1024 * 1024
+_HEAD = struct.Struct("<IQI")  # which stream, offset, length
+_FOUND = struct.Struct("<IQ")  # which stream, offset of a line
+
+# Runs with the standard library only. Lines are looked for in a whole piece first, which is fast, then one by one.
+_CHILD = r"""
+import re, resource, struct, sys
+seconds, line_max = int(sys.argv[1]), int(sys.argv[2])
+resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+read, write = sys.stdin.buffer.read, sys.stdout.buffer.write
+pattern = re.compile(read(struct.unpack("<I", read(4))[0]).decode())
+quick = re.compile(pattern.pattern, pattern.flags | re.M)
+while True:
+    head = read(16)
+    if len(head) < 16:
+        break
+    stream, offset, length = struct.unpack("<IQI", head)
+    data = read(length)
+    text = data.decode("latin-1") if data.isascii() else None
+    at = 0
+    while at < len(data):
+        if text is not None and not re.search(r"\\[AZ]", pattern.pattern):
+            hit = quick.search(text, at)
+            if hit is None:
+                break
+            at = max(at, data.rfind(b"\n", 0, hit.start()) + 1)
+        end = data.find(b"\n", at)
+        end = len(data) if end < 0 else end
+        line = data[at:min(end, at + line_max)].decode("utf-8", "replace").removesuffix("\r")
+        if pattern.search(line):
+            write(struct.pack("<IQ", stream, offset + at))
+            sys.stdout.buffer.flush()
+        at = end + 1
+"""
+
+
+@dataclass(slots=True)
+class Found:
+    lines: list[Line]
+    more: bool  # stopped by the limit of lines or of time
+    timed_out: bool
+
+
+def check_pattern(pattern: str) -> None:
+    if len(pattern) > GREP_PATTERN_CHARS_MAX:
+        raise UsageError(f"the pattern has more than {GREP_PATTERN_CHARS_MAX} characters")
+    try:
+        re.compile(pattern)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise UsageError(f"{pattern[:80]!r} is not a regular expression: {error}") from None
+
+
+def search(
+    c: sqlite3.Connection, paths: Paths, chosen: list[Output], pattern: str, lines_max: int,
+    timeout_s: float = GREP_TIMEOUT_S,
+) -> Found:  # fmt: skip
+    """Lines of these streams that match, by time; at most `lines_max`, and what was found in `timeout_s`."""
+    check_pattern(pattern)
+    seconds = max(1, int(timeout_s))
+    child = subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", _CHILD, str(seconds), str(LINE_BYTES_MAX)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, close_fds=True,
+    )  # fmt: skip
+    late = threading.Event()
+    watch = threading.Timer(timeout_s, _stop, (child, late))
+    watch.start()
+    places: list[tuple[int, int]] = []
+    reader = threading.Thread(target=_collect, args=(child, places, lines_max), daemon=True)
+    reader.start()
+    fed = False
+    try:
+        fed = _feed(c, paths, chosen, pattern, child, places, lines_max)
+    finally:
+        if not fed:
+            child.kill()
+        reader.join()
+        watch.cancel()
+        code = child.wait()
+    found = [_line(c, paths, chosen[stream], offset) for stream, offset in places[:lines_max]]
+    found.sort(key=lambda line: line.time_us or 0)
+    return Found(found, more=len(places) >= lines_max or code != 0, timed_out=late.is_set() or code == -signal.SIGXCPU)
+
+
+def _stop(child: "subprocess.Popen[bytes]", late: threading.Event) -> None:
+    late.set()
+    child.kill()
+
+
+def _feed(
+    c: sqlite3.Connection, paths: Paths, chosen: list[Output], pattern: str, child: "subprocess.Popen[bytes]",
+    places: list[tuple[int, int]], lines_max: int,
+) -> bool:  # fmt: skip
+    """Send everything; False when it was cut short because enough was found or the child is gone."""
+    assert child.stdin is not None
+    text = pattern.encode("utf-8", "surrogatepass")
+    try:
+        child.stdin.write(struct.pack("<I", len(text)) + text)
+        for number, output in enumerate(chosen):
+            for offset, data in _whole_lines(c, paths, output):
+                if len(places) >= lines_max:
+                    return False
+                child.stdin.write(_HEAD.pack(number, offset, len(data)))
+                child.stdin.write(data)
+        child.stdin.close()
+    except BrokenPipeError:
+        return False
+    return True
+
+
+def _whole_lines(c: sqlite3.Connection, paths: Paths, output: Output) -> Iterator[tuple[int, bytes]]:
+    """Pieces of a stream that end at the end of a line, as far as that can be had in a few megabytes."""
+    offset = 0
+    while offset < output.position:
+        for piece in logs.pieces(c, paths, output.pk, offset, PIECE_BYTES):
+            data = piece.data
+            last = piece.offset + piece.length >= output.position
+            if data and not last and piece.offset + piece.length == offset + PIECE_BYTES:
+                data = data[: data.rfind(b"\n") + 1] or data
+            if data:
+                yield piece.offset, data
+            after = piece.offset + (len(data) or piece.length)
+        offset = after
+
+
+def _collect(child: "subprocess.Popen[bytes]", places: list[tuple[int, int]], lines_max: int) -> None:
+    assert child.stdout is not None
+    while len(places) < lines_max:
+        found = child.stdout.read(_FOUND.size)
+        if len(found) < _FOUND.size:
+            return
+        places.append(_FOUND.unpack(found))
+    child.kill()
+
+
+def _line(c: sqlite3.Connection, paths: Paths, output: Output, offset: int) -> Line:
+    return read_lines(c, paths, output, offset, LINE_BYTES_MAX, final=True).lines[0]
