@@ -15,7 +15,8 @@ from tests.waiting import wait_until
 
 JOB_KEYS = set(
     "id uuid name experiment state state_since cluster engine engine_id engine_url attach command cwd gpus "
-    "submitted_at started_at ended_at elapsed_s exit_code signal parent tags config progress usage metrics page attempts".split()
+    "submitted_at started_at ended_at elapsed_s exit_code signal parent tags config progress usage metrics "
+    "page attempts".split()
 )
 ATTEMPT_KEYS = {"number", "state", "cause", "exit_code", "signal", "tasks"}
 PROCESS_KEYS = {"rank", "local_rank", "pid", "state", "exit_code", "signal", "started_at", "ended_at", "logs"}

@@ -59,7 +59,14 @@ class Scripted:
         seen = (request.body["cursor"] or {"n": 0})["n"]
         done = self.over.wait(0.2) if seen else False
         state = self.ended["state"] if done else "running"
-        return {"cursor": {"n": seen + 1}, "state": state, "lines": [], "events": [], "metrics": {}, "done": done}
+        return {
+            "cursor": {"n": seen + 1},
+            "state": state,
+            "lines": [],
+            "events": [],
+            "metrics": {},
+            "done": self.ended if done else None,
+        }
 
     def finish(self) -> None:
         self.over.set()
@@ -100,7 +107,7 @@ def test_several_processes_have_their_rank_in_front_and_keep_their_streams_apart
         {"time": "2026-11-15T12:04:31Z", "rank": 0, "stream": "stdout", "text": "step 1\x1b[2J"},
         {"time": "2026-11-15T12:04:32Z", "rank": 11, "stream": "stderr", "text": "slow\r"},
     ]
-    final = {"cursor": {}, "state": "succeeded", "lines": lines, "events": [], "metrics": {}, "done": True}
+    final = {"cursor": {}, "state": "succeeded", "lines": lines, "events": [], "metrics": {}, "done": ended}
     api.on("POST", "/api/jobs/.*/follow", final)
     child = start(home, "run", "-n", "12", "x")
     out, err = child.communicate(timeout=30)

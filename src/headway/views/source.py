@@ -22,7 +22,7 @@ from headway.model.errors import (
 )
 from headway.model.limits import BACKOFF_FIRST_S, VIEW_RETRY_MAX_S, VIEW_TIMEOUT_S
 from headway.settings import home as homes
-from headway.settings.connect import Client, Response, ensure_server, is_listening
+from headway.views.http import Client, Response
 
 Query = Iterable[tuple[str, Any]]
 _REF: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}\Z")
@@ -32,30 +32,31 @@ _ERRORS: Final[dict[str, type[HeadwayError]]] = {
 
 
 class Source:
-    def __init__(self, home: Path, socket: Path) -> None:
-        self.home, self.socket = home, socket
-        self.client = Client(socket, timeout_s=VIEW_TIMEOUT_S)
+    def __init__(self, home: Path, client: Client) -> None:
+        self.home, self.client = home, client
 
     @classmethod
     def connect(cls, *, start: bool = True) -> Self:
         """The server of HEADWAY_HOME. With `start`, one is started when none is there."""
         home = homes.home()
-        if start:
-            return cls(home, ensure_server(home))
-        socket = homes.socket_path(home)
-        if not is_listening(socket):
-            raise UnreachableError(f"no server is running for {home}", "to start one: hw server start")
-        return cls(home, socket)
+        client = Client(homes.socket_path(home))
+        if not client.try_connect():
+            if not start:
+                raise UnreachableError(f"no server is running for {home}", "to start one: hw server start")
+            _start_server(home)
+        return cls(home, client)
 
     def again(self) -> "Source":
         """A connection of its own, for another thread; the server is started if it has gone."""
-        return Source(self.home, ensure_server(self.home))
+        found = Source(self.home, Client(self.client.path))
+        found.reconnect()
+        return found
 
     def reconnect(self) -> None:
         """Look for the server anew; it is started if it has gone."""
         self.client.close()
-        self.socket = ensure_server(self.home)
-        self.client = Client(self.socket, timeout_s=VIEW_TIMEOUT_S)
+        if not self.client.try_connect():
+            _start_server(self.home)
 
     def get(self, route: str, query: Query = ()) -> Any:
         return self._data("GET", route + encode(query))
@@ -78,15 +79,22 @@ class Source:
         if not answer.body:
             return None
         try:
-            return answer.json()
+            return json.loads(answer.body)
         except (ValueError, RecursionError):
             raise DamagedError(f"the server answered {method} {route[:120]} with something that is not JSON") from None
 
     def _answer(self, method: str, route: str, *, body: Any = None, timeout_s: float | None = None) -> Response:
-        answer = self.client.request(method, route, json=body, timeout_s=timeout_s)
+        data = None if body is None else json.dumps(body).encode()
+        answer = self.client.request(method, route, data, VIEW_TIMEOUT_S if timeout_s is None else timeout_s)
         if answer.status >= 300:
             raise error_of(answer, f"{method} {route[:120]}")
         return answer
+
+
+def _start_server(home: Path) -> None:
+    from headway.settings.connect import ensure_server  # here: it costs 60 ms, and there mostly is a server
+
+    ensure_server(home)
 
 
 def encode(query: Query) -> str:

@@ -37,7 +37,7 @@ def _state_words(job: Job, now: datetime) -> str:
         return f"waiting for {fmt.duration(fmt.age_s(job.get('submitted_at'), now))}"
     if state in fmt.ENDED:
         return f"{state} after {fmt.duration(job.get('elapsed_s'))}" if job.get("started_at") else state
-    return f"{state} {fmt.clock(job.get('elapsed_s'))}"
+    return f"{state} {fmt.clock(job['elapsed_s'])}" if job.get("elapsed_s") else state
 
 
 def heard_at(job: Job) -> str | None:

@@ -21,9 +21,9 @@ _TABLE: Final = (
         details=(
             "The command is passed on untouched: from its first word on, everything belongs to it.\n"
             "One process: its stdout and stderr come out as they are. Several: each line has its rank in front.\n"
-            "Ctrl-C interrupts the job and waits; a second one terminates it. When the terminal closes, it goes on.\n"
-            "Exits with the job's exit code; 128+N if signal N ended it; 126 or 127 if it cannot be started; "
-            "125 if hw itself failed.\n"
+            "Ctrl-C interrupts the job and waits, a second one terminates it; closing the terminal leaves it.\n"
+            "Exits as the job does: its exit code, or 128+N for signal N; 126 or 127 if it cannot be started.\n"
+            "125 means that hw itself failed.\n"
             "With --json the job's output goes to stderr, and the job object to stdout at the end."
         ),
         examples=(

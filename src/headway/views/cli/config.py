@@ -28,7 +28,7 @@ def command(call: Call) -> int:
         table.Column("from", limit=200),
     ]
     out = call.terminal.out
-    cells = [[out.safe(cell) for cell in (name, shown(v), origin)] for name, (v, origin) in rows.items()]
+    cells = [[out.safe(cell) for cell in (name, readable(name, v), origin)] for name, (v, origin) in rows.items()]
     call.terminal.put("\n".join(table.layout(columns, cells, out.columns)[1]))
     return 0
 
@@ -47,5 +47,17 @@ def _one(call: Call, rows: dict[str, tuple[Any, str]], name: str) -> int:
 
 
 def shown(value: Any) -> str:
-    """As one would write it in the file."""
+    """As a script reads it: in the base unit."""
     return value if isinstance(value, str) else json.dumps(value)
+
+
+def readable(name: str, value: Any) -> str:
+    """As a person would write it in the file: `20GiB`, `15s`."""
+    kind = SETTINGS[name].type if name in SETTINGS else ""
+    if kind == "a duration":
+        return f"{value:g}s"
+    if kind == "a size":
+        for unit, power in (("GiB", 3), ("MiB", 2), ("KiB", 1)):
+            if value % 1024**power == 0:
+                return f"{value // 1024**power}{unit}"
+    return shown(value)

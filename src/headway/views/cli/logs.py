@@ -4,6 +4,7 @@ One stream is selected when the options leave only one: `--stream`, and `--rank`
 raw bytes come out when stdout is not a terminal; a terminal gets safe text only (Sec7).
 """
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -27,18 +28,17 @@ def command(call: Call) -> int:
     if not job.get("started_at"):
         _tell_not_started(call, job)
     if call.as_json:
-        call.terminal.put_json(source.get(job_route(job["id"], "logs"), _query(call)))
+        lines = [line for answer in _pages(Follow(source, job["id"]), _query(call)) for line in answer["lines"]]
+        call.terminal.put_json({"lines": lines, "more": False})
     elif selects_one(call, job) and not call.terminal.out.is_tty and call.get("grep") is None:
         _raw(call, source, job)
-    elif call.get("follow"):
-        _follow(call, source, job)
     else:
         _lines(call, source, job)
     return 0
 
 
 def _check(call: Call) -> None:
-    for one, other in (("rank", "task"), ("tail", "bytes"), ("follow", "grep"), ("follow", "json")):
+    for one, other in (("rank", "task"), ("tail", "bytes"), ("follow", "json")):
         if call.get(one) is not None and call.get(other) is not None:
             raise UsageError(f"--{one} and --{other} do not go together", "leave one of them out")
 
@@ -101,26 +101,33 @@ def _copy(follow: Follow, sink: Sink, query: list[tuple[str, Any]], offset: int)
             raise BrokenPipeError
 
 
-def _merged(call: Call, job: Job) -> Merged:
-    return Merged(call.terminal.out, call.terminal.out, ranks=summary.count_processes(job))
-
-
 def _lines(call: Call, source: Source, job: Job) -> None:
-    answer = source.get(job_route(job["id"], "logs"), _query(call))
-    _merged(call, job).take(answer)
+    """Lines with their rank in front. While following, the server's news only say when to look again."""
+    merged = Merged(call.terminal.out, call.terminal.out, ranks=summary.count_processes(job))
+    follow, query = Follow(source, job["id"], tail=0), _query(call)
+    cursor = _show(follow, merged, query, None)
+    for _ in follow.answers() if call.get("follow") else ():
+        cursor = _show(follow, merged, query, cursor)
 
 
-def _follow(call: Call, source: Source, job: Job) -> None:
-    merged = _merged(call, job)
-    follow = Follow(source, job["id"], tail=call.get("tail"))
-    for answer in follow.answers():
-        merged.take({"lines": [line for line in answer.get("lines") or [] if _is_wanted(call, line)]})
+def _show(follow: Follow, merged: Merged, query: list[tuple[str, Any]], cursor: str | None) -> str | None:
+    for answer in _pages(follow, query, cursor):
+        merged.take(answer)
+        cursor = answer.get("cursor", cursor)
         if merged.closed:
             raise BrokenPipeError
+    return cursor
 
 
-def _is_wanted(call: Call, line: dict[str, Any]) -> bool:
-    for key in ("rank", "task", "stream"):
-        if call.get(key) is not None and line.get(key) not in (None, call.get(key)):
-            return False
-    return True
+def _lines_from(job_id: str, query: list[tuple[str, Any]], source: Source) -> dict[str, Any]:
+    found: dict[str, Any] = source.get(job_route(job_id, "logs"), query)
+    return found
+
+
+def _pages(follow: Follow, query: list[tuple[str, Any]], cursor: str | None = None) -> Iterator[dict[str, Any]]:
+    """Answers from the cursor on, until the server has no more for now."""
+    more = True
+    while more:
+        answer = follow.ask(partial(_lines_from, follow.job_id, [*query, ("cursor", cursor)]))
+        yield answer
+        more, cursor = bool(answer.get("more")) and answer.get("cursor") != cursor, answer.get("cursor")

@@ -88,8 +88,7 @@ class Exact:
         if newest > self.attempt:  # the job was tried again: the streams of the new attempt start anew
             self._pump(STREAMS)
             self.attempt, self.offsets = newest, dict.fromkeys(STREAMS, 0)
-        named = {str(line.get("stream")) for line in answer.get("lines") or []} & set(STREAMS)
-        self._pump(STREAMS if done or not named else [name for name in STREAMS if name in named])
+        self._pump(STREAMS)  # both: what has no newline yet is not among the answer's lines
         if done:
             for sink in self.sinks.values():
                 sink.finish()

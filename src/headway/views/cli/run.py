@@ -19,6 +19,8 @@ from headway.views.terminal import Terminal
 _FIRST_WAIT_S: Final = 1.0  # a job that has not started by then is said to wait
 _TOLD_STATES: Final = ("waiting", "running", "stopping", "held", "unknown")
 _EXIT_FAILED: Final = 1
+_KEPT_EVENTS: Final = ("exception", "process_exited")
+_EVENTS_MAX: Final = 10_000
 
 
 def command(call: Call) -> int:
@@ -49,11 +51,13 @@ class _Attendance:
         self.job, self.job_id = job, str(job["id"])
         self.told_state = ""
         self.told_closed = False
+        self.events: list[dict[str, Any]] = []
         self.follow = Follow(source, self.job_id, lost=self._lost, found=self._found)
         out = call.terminal.err if call.as_json else call.terminal.out
-        ranks = max(summary.count_processes(job), int(call.get("processes") or 1))
+        err = call.terminal.err
+        self.ranks = max(summary.count_processes(job), int(call.get("processes") or 1))
         self.output: Exact | Merged = (
-            Exact(self.follow, out, call.terminal.err) if ranks == 1 else Merged(out, call.terminal.err, ranks=ranks)
+            Exact(self.follow, out, err) if self.ranks == 1 else Merged(out, err, ranks=self.ranks)
         )
 
     def to_the_end(self) -> dict[str, Any]:
@@ -62,22 +66,27 @@ class _Attendance:
             self.output.take(answer)
             self._tell_events(answer.get("events") or [])
             self._tell_closed()
-        job: dict[str, Any] = self.follow.ask(lambda source: source.get(job_route(self.job_id)))
-        events = self.follow.ask(lambda source: source.get(job_route(self.job_id, "events")))
-        for line in summary.end_lines(job, events, self.terminal.err, datetime.now(UTC)):
+            if answer.get("done"):
+                self.job = answer["done"]
+        for line in summary.end_lines(self.job, self.events, self.terminal.err, datetime.now(UTC)):
             self.terminal.say(line)
-        return job
+        return self.job
 
     def _tell_state(self, state: str) -> None:
         """A line for each state that lasts; the end has lines of its own."""
         if state == self.told_state or state not in _TOLD_STATES:
             return
         self.told_state = state
-        found = self.follow.ask(lambda source: source.get(job_route(self.job_id)))
-        self.terminal.say(summary.state_line({**found, "state": state}, self.terminal.err, datetime.now(UTC)))
+        job = self.job
+        if state == "unknown":  # since when is what matters then, and only the server knows it
+            job = self.follow.ask(lambda source: source.get(job_route(self.job_id)))
+        job = {**job, "state": state, "processes": self.ranks}
+        self.terminal.say(summary.state_line(job, self.terminal.err, datetime.now(UTC)))
 
     def _tell_events(self, events: list[dict[str, Any]]) -> None:
         for event in events:
+            if event.get("type") in _KEPT_EVENTS and len(self.events) < _EVENTS_MAX:
+                self.events.append(event)
             words = summary.event_words(event)
             if words:
                 self.terminal.say(f"hw: {self.terminal.err.safe(words)}")

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from headway.model.errors import HeadwayError, UnreachableError, UsageError
 from headway.settings import home as homes
-from headway.settings.connect import is_listening
 from headway.views.cli.dispatch import Call
 from headway.views.source import Source
 from headway.wire import display
@@ -86,7 +85,8 @@ def _told_stopped(call: Call, words: str) -> int:
 
 def _wait_gone(source: Source) -> None:
     deadline = time.monotonic() + _STOP_TIMEOUT_S
-    while is_listening(source.socket):
+    while source.client.try_connect():
+        source.close()
         if time.monotonic() > deadline:
             raise HeadwayError(f"the server has not stopped within {_STOP_TIMEOUT_S:g} s", "hw server logs may say why")
         time.sleep(_POLL_S / 4)

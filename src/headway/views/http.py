@@ -1,0 +1,147 @@
+"""HTTP/1.1 over a unix socket, as much of it as our own server speaks. Called by `source` alone.
+
+Not `http.client`: importing that costs 40 ms, a third of what a short command takes in all, and its timeout begins
+anew with every byte. Here one deadline covers the whole answer. A connection is kept and used again.
+"""
+
+import socket
+import time
+from pathlib import Path
+from typing import Final
+
+from headway.model.errors import DamagedError, HeadwayError, UnreachableError
+from headway.model.limits import HEAD_BYTES_MAX, VIEW_ANSWER_BYTES_MAX, VIEW_TIMEOUT_S
+
+HOST: Final = "headway"  # the only Host that the server's guard lets in on the unix socket
+_READ_BYTES: Final = 256 * 1024
+
+
+class Response:
+    __slots__ = ("body", "headers", "status")
+
+    def __init__(self, status: int, headers: dict[str, str], body: bytes) -> None:
+        self.status, self.headers, self.body = status, headers, body
+
+
+class Stale(Exception):
+    """A kept connection had been closed by the server before anything of this answer came."""
+
+
+class Client:
+    """One kept connection, for one thread. Raises UnreachableError when no whole answer comes in time."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._socket: socket.socket | None = None
+        self._used = False  # a connection that has carried a request may have been closed since
+        self._rest = b""  # read, but not yet part of an answer
+
+    def request(
+        self, method: str, target: str, body: bytes | None = None, timeout_s: float = VIEW_TIMEOUT_S
+    ) -> Response:
+        deadline = time.monotonic() + timeout_s
+        head = f"{method} {target} HTTP/1.1\r\nHost: {HOST}\r\nConnection: keep-alive\r\n"
+        if body is not None:
+            head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+        data = head.encode("ascii") + b"\r\n" + (body or b"")
+        try:
+            try:
+                return self._exchange(data, deadline)
+            except Stale:  # the kept connection had been closed meanwhile: once more, on a new one
+                self.close()
+                return self._exchange(data, deadline)
+        except OSError as error:
+            self.close()
+            reason = str(error) or type(error).__name__
+            raise UnreachableError(
+                f"the server at {self.path} did not answer: {reason}", "hw server logs may say why"
+            ) from None
+        except HeadwayError:
+            self.close()  # what else is on its way there belongs to an answer that was not understood
+            raise
+
+    def try_connect(self, timeout_s: float = 1.0) -> bool:
+        """Whether something listens there. The connection is kept for the first request."""
+        try:
+            self._connect(time.monotonic() + timeout_s)
+        except OSError:
+            self.close()
+            return False
+        return True
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+        self._socket, self._rest, self._used = None, b"", False
+
+    def _exchange(self, data: bytes, deadline: float) -> Response:
+        fresh = not self._used
+        wire = self._socket or self._connect(deadline)
+        self._used = True
+        try:
+            wire.settimeout(_left(deadline))
+            wire.sendall(data)
+            return self._answer(wire, deadline)
+        except (BrokenPipeError, ConnectionResetError, Stale) as error:
+            if fresh:
+                raise ConnectionError("it closed the connection") from error
+            raise Stale from None
+
+    def _connect(self, deadline: float) -> socket.socket:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.settimeout(_left(deadline))
+        self._socket.connect(str(self.path))
+        return self._socket
+
+    def _answer(self, wire: socket.socket, deadline: float) -> Response:
+        while (end := self._rest.find(b"\r\n\r\n")) < 0:
+            if len(self._rest) > HEAD_BYTES_MAX:
+                raise DamagedError("the server's answer has a head that does not end")
+            self._read(wire, deadline)
+        status, headers = parse_head(self._rest[:end])
+        length = headers.get("content-length", "")
+        if not length.isdigit() or int(length) > VIEW_ANSWER_BYTES_MAX:
+            raise DamagedError(f"the server's answer does not say how long it is, or is too long ({length[:20]!r})")
+        body = self._body(wire, self._rest[end + 4 :], int(length), deadline)
+        if headers.get("connection", "").lower() == "close":
+            self.close()
+        return Response(status, headers, body)
+
+    def _read(self, wire: socket.socket, deadline: float) -> None:
+        wire.settimeout(_left(deadline))
+        data = wire.recv(_READ_BYTES)
+        if not data and not self._rest:
+            raise Stale
+        if not data:
+            raise ConnectionError("it closed the connection in the middle of its answer")
+        self._rest += data
+
+    def _body(self, wire: socket.socket, begun: bytes, length: int, deadline: float) -> bytes:
+        parts, missing = [begun[:length]], length - len(begun)
+        self._rest = begun[length:]
+        while missing > 0:
+            wire.settimeout(_left(deadline))
+            data = wire.recv(min(missing, _READ_BYTES))
+            if not data:
+                raise ConnectionError("it closed the connection in the middle of its answer")
+            parts.append(data)
+            missing -= len(data)
+        return b"".join(parts)
+
+
+def parse_head(data: bytes) -> tuple[int, dict[str, str]]:
+    """Status and headers, names in lower case."""
+    first, *rest = data.decode("latin-1").split("\r\n")
+    words = first.split(" ", 2)
+    if len(words) < 2 or not words[0].startswith("HTTP/1.") or not words[1].isdigit():
+        raise DamagedError(f"what listens there does not speak HTTP: {first[:60]!r}")
+    pairs = (line.partition(":") for line in rest)
+    return int(words[1]), {name.strip().lower(): value.strip() for name, _, value in pairs}
+
+
+def _left(deadline: float) -> float:
+    """Seconds that are left; a socket takes 0 for "do not wait"."""
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError("it took too long")
+    return left

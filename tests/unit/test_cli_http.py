@@ -1,0 +1,141 @@
+"""The views' HTTP client against servers that behave in every way but the right one."""
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway.model.errors import DamagedError, HeadwayError, UnreachableError
+from headway.views.http import Client, parse_head
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Thing: a\r\n\r\nhi"
+
+
+@contextmanager
+def listening(path: Path, *serve: Callable[[socket.socket], None]) -> Iterator[Client]:
+    """Connection number N is served by function number N; then nobody listens any more."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
+        server.bind(str(path))
+        server.listen()
+
+        def work() -> None:
+            for one in serve:
+                wire, _ = server.accept()
+                with wire:
+                    one(wire)
+            server.close()
+
+        thread = threading.Thread(target=work, daemon=True)
+        thread.start()
+        client = Client(path)
+        yield client
+        client.close()
+        thread.join(10)
+
+
+def says(*answers: bytes) -> Callable[[socket.socket], None]:
+    """Reads a request for each answer, then hangs up."""
+
+    def serve(wire: socket.socket) -> None:
+        try:
+            for answer in answers:
+                wire.recv(65536)
+                wire.sendall(answer)
+        except OSError:
+            pass  # the client has left
+
+    return serve
+
+
+def drips(wire: socket.socket) -> None:
+    """One byte at a time, for as long as the other side listens."""
+    wire.recv(65536)
+    try:
+        while True:
+            wire.sendall(b"H")
+    except OSError:
+        pass
+
+
+@pytest.fixture
+def path(home: Path) -> Path:
+    return home / "s"
+
+
+def test_a_connection_is_used_again(path: Path) -> None:
+    with listening(path, says(OK, OK)) as client:
+        for _ in range(2):
+            answer = client.request("GET", "/x")
+            assert (answer.status, answer.body, answer.headers["x-thing"]) == (200, b"hi", "a")
+
+
+def test_a_kept_connection_that_was_closed_meanwhile_is_made_again(path: Path) -> None:
+    with listening(path, says(OK), says(OK)) as client:
+        assert client.request("GET", "/x").body == b"hi"
+        assert client.request("GET", "/x").body == b"hi"
+
+
+def test_two_answers_that_come_together_are_told_apart(path: Path) -> None:
+    with listening(path, says(OK + OK, b"")) as client:
+        assert client.request("GET", "/x").body == client.request("GET", "/x").body == b"hi"
+
+
+@pytest.mark.parametrize("cut", [0, 5, 30, len(OK) - 1])
+def test_an_answer_that_is_cut_off_is_no_answer(path: Path, cut: int) -> None:
+    with listening(path, says(OK[:cut])) as client, pytest.raises(UnreachableError):
+        client.request("GET", "/x")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"SSH-2.0-OpenSSH\r\n\r\n", b"HTTP/1.1 two OK\r\n\r\n", b"HTTP/1.1 200 OK\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999999\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"x" * 200_000,
+    ],
+)  # fmt: skip
+def test_what_is_not_our_server_is_told_as_that_and_takes_bounded_memory(path: Path, answer: bytes) -> None:
+    with listening(path, says(answer)) as client, pytest.raises(DamagedError):
+        client.request("GET", "/x")
+
+
+def test_a_server_that_sends_byte_by_byte_cannot_hold_us_beyond_the_deadline(path: Path) -> None:
+    """F19: one deadline for the whole answer, not one per byte."""
+
+    def slowly(wire: socket.socket) -> None:
+        wire.recv(65536)
+        stop = threading.Event()
+        try:
+            while not stop.wait(0.02):
+                wire.sendall(b"H")
+        except OSError:
+            pass
+
+    with listening(path, slowly) as client, pytest.raises(UnreachableError, match=r"took too long|timed out"):
+        client.request("GET", "/x", timeout_s=0.3)
+
+
+def test_nobody_listens(path: Path) -> None:
+    client = Client(path)
+    assert not client.try_connect()
+    with pytest.raises(UnreachableError):
+        client.request("GET", "/x")
+
+
+def test_a_flood_without_an_end_of_head_is_cut(path: Path) -> None:
+    with listening(path, drips) as client, pytest.raises(HeadwayError):
+        client.request("GET", "/x", timeout_s=5)
+
+
+@given(st.binary(max_size=200))
+def test_any_head_is_read_or_refused(data: bytes) -> None:
+    try:
+        status, _ = parse_head(data)
+    except DamagedError:
+        return
+    assert status >= 0

@@ -1,0 +1,125 @@
+"""`hw logs` against a scripted server: raw bytes or lines, pages, following (capabilities 16, 17)."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.views.cli.main import main
+from tests.fake_api import FakeApi, Reply, Request, job, process, serving
+
+
+@pytest.fixture
+def api(home: Path) -> Iterator[FakeApi]:
+    with serving(home) as found:
+        found.on("GET", "/api/jobs/a1", job("x-a1"))
+        found.on("GET", "/api/jobs/b2", job("x-b2", process(0), process(1)))
+        yield found
+
+
+def line(rank: int, text: str, stream: str = "stdout") -> dict[str, Any]:
+    return {"time": "2026-11-15T12:04:31Z", "rank": rank, "task": "worker-0", "stream": stream, "text": text}
+
+
+DATA = b"one\n\xff\x1b[2J two\nthree"
+
+
+def raw(request: Request) -> Any:
+    """Seven bytes at most, and where to go on."""
+    offset = int(request.query.get("offset", ["0"])[0])
+    return Reply(DATA[offset : offset + 7], headers={"x-headway-next": str(min(offset + 7, len(DATA)))})
+
+
+def test_one_stream_is_raw_bytes_when_stdout_is_no_terminal(api: FakeApi, capfdbinary: Any) -> None:
+    api.on("GET", "/api/jobs/.*/logs", raw)
+    for words in (
+        ["a1", "--stream", "stdout"],
+        ["b2", "--stream", "stderr", "--rank", "1"],
+        ["a1", "--stream", "agent"],
+    ):
+        assert main(["logs", *words]) == 0
+        assert capfdbinary.readouterr().out == DATA
+    assert api.sent("GET", ".*/logs")[-1].query["format"] == ["raw"]
+
+
+def test_several_streams_are_lines_with_their_rank(api: FakeApi, capfd: Any) -> None:
+    api.on("GET", "/api/jobs/.*/logs", {"lines": [line(0, "a\x1b[2J"), line(1, "b", "stderr")], "more": False})
+    for words in (["a1"], ["b2"], ["b2", "--stream", "stdout"], ["b2", "--rank", "0"], ["a1", "--grep", "x"]):
+        assert main(["logs", *words]) == 0
+        out = capfd.readouterr().out.splitlines()
+        assert [text.split("  ", 1)[1] for text in out] == ["0 │ a␛[2J", "1 │ b"]
+    assert all("format" not in r.query for r in api.sent("GET", ".*/logs"))
+
+
+def test_a_gap_moves_the_offset_by_more_than_what_was_sent(api: FakeApi, capfdbinary: Any) -> None:
+    def gap(request: Request) -> Any:
+        offset = int(request.query["offset"][0])
+        if offset == 0:
+            return Reply(b"head\n[headway: 1,000 bytes missing: x]\n", headers={"x-headway-next": "1005"})
+        return Reply(b"tail" if offset == 1005 else b"", headers={"x-headway-next": "1009"})
+
+    api.on("GET", "/api/jobs/.*/logs", gap)
+    assert main(["logs", "a1", "--stream", "stdout"]) == 0
+    assert capfdbinary.readouterr().out == b"head\n[headway: 1,000 bytes missing: x]\ntail"
+
+
+def test_pages_of_lines_are_joined(api: FakeApi, capfd: Any) -> None:
+    def pages(request: Request) -> Any:
+        at = int(request.query.get("cursor", ["0"])[0])
+        return {"lines": [line(0, f"line {at}")], "more": at < 3, "cursor": str(at + 1)}
+
+    api.on("GET", "/api/jobs/.*/logs", pages)
+    assert main(["logs", "a1"]) == 0
+    assert [text[-6:] for text in capfd.readouterr().out.splitlines()] == [f"line {i}" for i in range(4)]
+    assert main(["logs", "a1", "--json"]) == 0
+    found = json.loads(capfd.readouterr().out)
+    assert [one["text"] for one in found["lines"]] == [f"line {i}" for i in range(4)]
+
+
+def test_following_goes_on_where_the_last_answer_ended(api: FakeApi, capfd: Any) -> None:
+    asked: list[str | None] = []
+
+    def answer(request: Request) -> Any:
+        asked.append(request.query.get("cursor", [None])[0])
+        return {"lines": [line(0, f"line {len(asked)}")], "more": False, "cursor": f"c{len(asked)}"}
+
+    def follow(request: Request) -> Any:
+        seen = (request.body["cursor"] or {"n": 0})["n"] + 1
+        return {
+            "cursor": {"n": seen},
+            "state": "running",
+            "lines": [],
+            "events": [],
+            "done": job() if seen == 2 else None,
+        }
+
+    api.on("GET", "/api/jobs/.*/logs", answer)
+    api.on("POST", "/api/jobs/.*/follow", follow)
+    assert main(["logs", "-f", "a1", "--tail", "1"]) == 0
+    assert asked == [None, "c1", "c2"]
+    assert len(capfd.readouterr().out.splitlines()) == 3
+
+
+def test_a_job_that_has_not_started_says_so(api: FakeApi, capfd: Any) -> None:
+    waiting = job("x-c3", state="waiting", started_at=None, ended_at=None) | {"attempts": []}
+    api.on("GET", "/api/jobs/c3", waiting)
+    api.on("GET", "/api/jobs/.*/logs", {"lines": [], "more": False})
+    assert main(["logs", "c3"]) == 0
+    out, err = capfd.readouterr()
+    assert out == "" and "has not started yet" in err and "-f waits for it" in err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["a1", "--rank", "0", "--task", "t"],
+        ["a1", "--tail", "1", "--bytes", "1"],
+        ["a1", "b2"],
+        [],
+        ["a1", "--attempt", "9"],
+    ],
+)
+def test_selections_that_make_no_sense_are_refused(api: FakeApi, words: list[str]) -> None:
+    assert main(["logs", *words]) == 2
