@@ -163,6 +163,11 @@ class Served:
         assert self.process.app is not None
         return self.process.app.services.room.used_bytes
 
+    def watching(self) -> int:
+        """Long polls that wait for news of a job."""
+        assert self.process.app is not None
+        return self.process.app.services.live.waiting
+
     def connections(self, unix: bool = True) -> int:
         return self.process.slots.used[unix]
 

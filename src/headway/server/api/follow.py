@@ -113,7 +113,7 @@ def _outputs(c: sqlite3.Connection, pk: int, first: int) -> list[Output]:
     """stdout and stderr of all ranks, of the attempt that the cursor is in and of later ones."""
     newest = lines.outputs(c, pk)
     last = newest[0].attempt if newest else first
-    earlier = [one for number in range(first, last) for one in lines.outputs(c, pk, attempt=number)]
+    earlier = [one for number in range(max(first, 1), last) for one in lines.outputs(c, pk, attempt=number)]
     return earlier + newest
 
 
