@@ -26,8 +26,9 @@ def test_a_single_row_keeps_its_columns() -> None:
 
 
 def test_columns_without_any_value_are_left_out_and_gaps_are_marked() -> None:
-    _, lines = layout([Column("id"), Column("x", right=True), Column("y")], [["a", "", ""], ["b", "10", ""]])
-    assert lines == ["id   x", "a    —", "b   10"]
+    columns = [Column("id"), Column("x", right=True), Column("y"), Column("z")]
+    _, lines = layout(columns, [["a", "", "", ""], ["b", "10", "", "q"]])
+    assert lines == ["id   x  z", "a    —", "b   10  q"]
 
 
 def test_a_narrow_terminal_drops_columns_from_the_right_and_keeps_those_that_matter() -> None:

@@ -103,7 +103,7 @@ def event_words(event: Event) -> str:
     return ""
 
 
-def end_lines(job: Job, events: list[Event], out: Output, now: datetime) -> list[str]:
+def end_lines(job: Job, events: list[Event], out: Output) -> list[str]:
     """The end of a run, good or bad."""
     short = fmt.suffix(str(job["id"]))
     head = f"{_mark(str(job['state']), out)} {out.style(out.safe(str(job['id'])), BOLD)}"
@@ -117,15 +117,18 @@ def end_lines(job: Job, events: list[Event], out: Output, now: datetime) -> list
     first = first_failure(job, events)
     verb = {"failed": "failed", "stopped": "was stopped"}.get(str(job["state"]), str(job["state"]))
     after = f"after {took}" if job.get("started_at") else "before it started"
-    lines = [f"{head} {verb} {after}: {out.safe(_headline(job, first))}"]
-    lines += _first_lines(job, first, out, now)
-    lines += _others_line(job, first)
+    lines = [f"{head} {verb} {after}: {out.safe(headline(job, first))}"]
+    lines += evidence_lines(job, first, out)
     rank = f" --rank {first['rank']}" if first and count_processes(job) > 1 else ""
-    lines.append(f"  next    hw q {short} · hw logs {short}{rank} · hw resubmit {short}")
-    return lines
+    return [*lines, fact("next", f"hw q {short} · hw logs {short}{rank} · hw resubmit {short}")]
 
 
-def _headline(job: Job, first: dict[str, Any] | None) -> str:
+def fact(label: str, text: str, cells: int = 8) -> str:
+    """A line of a page: what it is about, then the words."""
+    return f"  {label:<{cells}}{text}".rstrip()
+
+
+def headline(job: Job, first: dict[str, Any] | None) -> str:
     cause = last_attempt(job).get("cause") or {}
     ended = fmt.exit_words(job.get("exit_code"), job.get("signal"))
     exception = (first or {}).get("exception")
@@ -148,7 +151,8 @@ def exception_words(exception: dict[str, Any]) -> str:
     return f"{name}: {message}" if message else name
 
 
-def _first_lines(job: Job, first: dict[str, Any] | None, out: Output, now: datetime) -> list[str]:
+def evidence_lines(job: Job, first: dict[str, Any] | None, out: Output, cells: int = 8) -> list[str]:
+    """Which process failed first, when and where in its source, and which others were stopped because of it."""
     if first is None:
         return []
     exception = first.get("exception") or {}
@@ -159,24 +163,23 @@ def _first_lines(job: Job, first: dict[str, Any] | None, out: Output, now: datet
     line = exception.get("line")
     if exception.get("file"):
         where.append(f"{exception['file']}:{line}" if line else str(exception["file"]))
-    lines = ["  first   " + out.safe(", ".join(where))]
+    lines = [fact("first", out.safe(", ".join(where)), cells)]
     source = " ".join(str(exception.get("source") or "").split())[:_SOURCE_LINE_CHARS_MAX]
     if source and line:
-        lines.append(out.safe(f"          {line} │ {source}"))
-    return lines
+        lines.append(fact("", f"{line} │ {out.safe(source)}", cells))
+    others = _others_words(job, first)
+    return [*lines, fact("others", others, cells)] if others else lines
 
 
-def _others_line(job: Job, first: dict[str, Any] | None) -> list[str]:
-    if first is None:
-        return []
+def _others_words(job: Job, first: dict[str, Any]) -> str:
     stopped = [
         int(p["rank"])
         for p in processes(job)
         if p.get("rank") != first["rank"] and str(p.get("reason") or "").endswith("failed")
     ]
     if not stopped:
-        return []
-    return [f"  others  {fmt.ranks(stopped)} {'was' if len(stopped) == 1 else 'were'} stopped because of it"]
+        return ""
+    return f"{fmt.ranks(stopped)} {'was' if len(stopped) == 1 else 'were'} stopped because of it"
 
 
 def first_failure(job: Job, events: list[Event]) -> dict[str, Any] | None:

@@ -67,7 +67,7 @@ def layout(
     used = [i for i, _ in enumerate(columns) if any(row[i] not in ("", EMPTY) for row in rows)]
     equal = [i for i in used if columns[i].factor and len(rows) > 1 and len({row[i] for row in rows}) == 1]
     shown = [i for i in used if i not in equal]
-    cells = [[fit(row[i] or EMPTY, columns[i].limit) for i in shown] for row in rows]
+    cells = [[fit(row[i] or (EMPTY if columns[i].right else ""), columns[i].limit) for i in shown] for row in rows]
     table = _Table([columns[i] for i in shown], cells)
     if columns_max is not None:
         table.narrow(columns_max)

@@ -15,7 +15,7 @@ from headway.views.cli.output import Merged
 from headway.views.source import Source, job_route
 from headway.views.terminal import DIM, RED, Output
 
-_LABEL_CELLS = 11
+_LABEL_CELLS = 12
 _NOTES_MAX = 10
 
 
@@ -53,9 +53,9 @@ def _show(call: Call, source: Source, job: dict[str, Any], *, first: bool) -> No
 def page(job: dict[str, Any], events: list[dict[str, Any]], out: Output, now: datetime) -> list[str]:
     """The part of the page that needs no log."""
     lines = [summary.state_line(job, out, now)]
-    lines += _fact_lines(job, out, now)
     if job["state"] in ("failed", "stopped", "unknown", "held"):
-        lines += _failure_lines(job, events, out, now)
+        lines += _failure_lines(job, events, out)
+    lines += _fact_lines(job, out, now)
     lines += _process_lines(job, out, now)
     told = [words for words in map(summary.event_words, events) if words]
     lines += [_fact("" if number else "notes", out.safe(words)) for number, words in enumerate(told[-_NOTES_MAX:])]
@@ -63,7 +63,7 @@ def page(job: dict[str, Any], events: list[dict[str, Any]], out: Output, now: da
 
 
 def _fact(label: str, text: str) -> str:
-    return f"  {label:<{_LABEL_CELLS}}{text}"
+    return summary.fact(label, text, _LABEL_CELLS)
 
 
 def _fact_lines(job: dict[str, Any], out: Output, now: datetime) -> list[str]:
@@ -122,16 +122,13 @@ def _brief(value: Any) -> str:
     return fmt.number(value)
 
 
-def _failure_lines(job: dict[str, Any], events: list[dict[str, Any]], out: Output, now: datetime) -> list[str]:
+def _failure_lines(job: dict[str, Any], events: list[dict[str, Any]], out: Output) -> list[str]:
     """The verdict of the end, then the traceback of the rank that failed first (capability 40)."""
-    head, *rest = summary.end_lines(job, events, out, now)
-    _, _, reason = head.partition(": ")
-    lines = [_fact("reason", out.style(reason, RED)), *rest[:-1]] if reason else rest[:-1]
-    first = summary.first_failure(job, events) or {}
-    trace = str((first.get("exception") or {}).get("traceback") or "").rstrip()
-    if trace:
-        lines += ["", *(f"  {line}" for line in out.safe_block(trace).split("\n"))]
-    return lines
+    first = summary.first_failure(job, events)
+    lines = [_fact("reason", out.style(out.safe(summary.headline(job, first)), RED))]
+    lines += summary.evidence_lines(job, first, out, _LABEL_CELLS)
+    trace = str(((first or {}).get("exception") or {}).get("traceback") or "").rstrip()
+    return [*lines, *(f"    {line}" for line in out.safe_block(trace).split("\n"))] if trace else lines
 
 
 def _process_lines(job: dict[str, Any], out: Output, now: datetime) -> list[str]:
@@ -175,17 +172,19 @@ def _log_lines(source: Source, job: dict[str, Any], out: Output) -> list[str]:
     if not lines:
         return [_fact("log", "rank 0 has written nothing")]
     merged = Merged(out, out, ranks=1)
-    ruler = out.style(f"─ log · rank 0 · last {len(lines)} lines ".ljust(60, "─"), DIM)
+    last = "the last line" if len(lines) == 1 else f"the last {len(lines)} lines"
+    ruler = out.style(f"─ log · rank 0 · {last} ".ljust(60, "─"), DIM)
     return [ruler, *(merged.line(line, out).rstrip("\n") for line in lines), out.style("─" * 60, DIM)]
 
 
 def _path_lines(job: dict[str, Any], out: Output) -> list[str]:
-    lines = []
+    lines: list[str] = []
     for process in summary.processes(job):
         for name, path in (process.get("logs") or {}).items():
             if path:
-                lines.append(out.safe(f"    {process['rank']:>4} {name:<7}{path}"))
-    return [_fact("logs", ""), *lines] if lines else []
+                label = "" if lines else "logs"
+                lines.append(_fact(label, out.safe(f"{process['rank']:>2} {name:<7}{path}")))
+    return lines
 
 
 def _fetch(call: Call, source: Source, job: dict[str, Any]) -> None:

@@ -68,7 +68,7 @@ class _Attendance:
             self._tell_closed()
             if answer.get("done"):
                 self.job = answer["done"]
-        for line in summary.end_lines(self.job, self.events, self.terminal.err, datetime.now(UTC)):
+        for line in summary.end_lines(self.job, self.events, self.terminal.err):
             self.terminal.say(line)
         return self.job
 
