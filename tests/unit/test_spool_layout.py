@@ -57,7 +57,14 @@ def test_the_two_fixed_names_are_streams() -> None:
 
 
 def test_a_folder_lists_its_streams_with_segments_in_order(tmp_path: Path) -> None:
-    names = ["metrics-0-7-abcdef.10", "metrics-0-7-abcdef.9", "stdout-0", "stdout-0.index", "task.json", "facts-0-7-abcdef"]
+    names = [
+        "metrics-0-7-abcdef.10",
+        "metrics-0-7-abcdef.9",
+        "stdout-0",
+        "stdout-0.index",
+        "task.json",
+        "facts-0-7-abcdef",
+    ]
     for name in names:
         (tmp_path / name).touch()
     listed = [s.name for s in list_streams(tmp_path)]

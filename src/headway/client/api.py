@@ -5,6 +5,7 @@ call stands between training and the hot path.
 """
 
 from headway.client import hooks
+from headway.client.place import from_environment
 from headway.client.run import Run
 
 TYPE_CHECKING = False  # `typing` itself costs the client's cold start some milliseconds
@@ -53,5 +54,6 @@ def flush(durable: bool = False) -> None:
 
 
 def report_exception(where: str, error: BaseException, thread: str | None = None) -> None:
-    """For the bootstrap's hooks, in a process that has not imported headway before it failed."""
-    _run.exception(where, error, thread=thread)
+    """For the bootstrap's hooks, in a process that may not have used headway before. It makes no job of its own."""
+    if _run.place is not None or from_environment(_run.environ) is not None:
+        _run.exception(where, error, thread=thread)

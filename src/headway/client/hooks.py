@@ -9,6 +9,8 @@ import atexit
 import os
 import sys
 
+from headway.client.run import is_interactive
+
 TYPE_CHECKING = False  # `typing` itself costs the client's cold start some milliseconds
 if TYPE_CHECKING:
     from types import TracebackType
@@ -115,10 +117,6 @@ def at_exit(run: "Run") -> None:
         run.finish(run.exit_code if run.exit_code is not None else exit_code())
     except Exception:  # P1: nothing of ours may disturb the end of a program
         return
-
-
-def is_interactive() -> bool:
-    return hasattr(sys, "ps1") or bool(sys.flags.interactive)
 
 
 def exit_code() -> int | None:

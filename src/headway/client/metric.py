@@ -162,7 +162,7 @@ class Metrics:
                 left -= len(names)
         except Refused as reason:
             self.rejected += left
-            self.run.note("step", f"a call of log() is not kept: {reason}")
+            self.run.note("step", f"a call of log() is not kept, because of its step: {reason}")
         except Exception as error:  # P1: an error of ours must not reach training
             self._drop(left, f"{type(error).__name__} in headway")
 
@@ -285,6 +285,7 @@ class Metrics:
                 self._opening = False
             self._retire(segment)
             self.segment = new
+            self.close_retired()
         return new
 
     def _retire(self, segment: MetricSegment) -> None:

@@ -106,9 +106,7 @@ class Run:
         if self.place is None:
             self.place = from_environment(self.environ) or self._attach()
         self._rand = new_rand()
-        stream = self.open_stream("facts")
-        stream.append(encode_json(FACT, self._hello()))
-        self._facts = stream
+        self._facts = self.open_stream("facts", more=encode_json(FACT, self._hello()))
         if self.on_start is not None:
             self.on_start(self)
 
@@ -122,7 +120,7 @@ class Run:
             self.attachment = Attachment(self.environ, self.files)
         return self.attachment
 
-    def open_stream(self, kind: str, segment: int = 0) -> "Any":
+    def open_stream(self, kind: str, segment: int = 0, more: bytes = b"") -> "Any":
         """A stream of this process; the folder is made again if somebody removed it (F34). Raises OSError."""
         place, pid = self.place, os.getpid()
         assert place is not None
@@ -131,10 +129,10 @@ class Run:
             make, name = MetricSegment, metrics_name(place.rank, pid, self._rand, segment)
         opening = {"kind": kind, "rank": place.rank, "pid": pid, "start": process_start(), "segment": segment}
         try:
-            return make(place.task_dir, name, opening, self.files)
+            return make(place.task_dir, name, opening, self.files, more)
         except FileNotFoundError:
             self.files.mkdir(place.task_dir, 0o700)
-            return make(place.task_dir, name, opening, self.files)
+            return make(place.task_dir, name, opening, self.files, more)
 
     def _hello(self) -> "dict[str, Any]":
         from headway.wire.redact import mask_argv
@@ -325,8 +323,11 @@ class Run:
         if self.is_off or _is_told(error):
             return
         if where == "main":
-            self.exit_code = INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
+            ends = not is_interactive()  # at a prompt an exception ends nothing
+            self.exit_code = (INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1) if ends else None
         elif self._exceptions >= EXCEPTIONS_MAX:
+            return
+        if self.environ.get("HEADWAY_FORWARD_EXCEPTIONS", "1") == "0":
             return
         self._exceptions += 1
         try:
@@ -417,6 +418,10 @@ def _is_told(error: BaseException) -> bool:
     except Exception:  # a type with slots, or with its own __setattr__: better twice than never
         return False
     return False
+
+
+def is_interactive() -> bool:
+    return hasattr(sys, "ps1") or bool(sys.flags.interactive)
 
 
 def _to_stderr(text: str) -> None:

@@ -5,6 +5,7 @@ writes, so threads never mix bytes and none needs a lock. Nothing is buffered: w
 survives SIGKILL (P2).
 """
 
+import errno
 import os
 import struct
 import time
@@ -35,23 +36,31 @@ _LOOK_EVERY_BYTES = 256 * KIB  # records of one schema between two looks at the 
 
 
 class StreamWriter:
-    """One record stream. Every method may raise OSError."""
+    """One record stream. Every method but `size`, `is_ours` and `close` may raise OSError."""
 
     __slots__ = ("_file", "fd", "files", "name")
 
     def __init__(
-        self, task_dir: "str | os.PathLike[str]", name: str, opening: "dict[str, Any]", files: Files = OS_FILES
+        self,
+        task_dir: "str | os.PathLike[str]",
+        name: str,
+        opening: "dict[str, Any]",
+        files: Files = OS_FILES,
+        more: bytes = b"",
     ) -> None:
-        """Creates the file with its OPEN frame; `opening` has what the frame says beside version, stream and time."""
+        """Creates the file with its OPEN frame, and `more` frames in the same write; nothing is left when that fails.
+
+        `opening` has what the OPEN frame says beside version, stream and time.
+        """
         path = os.path.join(task_dir, name)
         first = {"version": FORMAT_VERSION, "stream": name, **opening, "time_ns": time.time_ns()}
         self.name, self.files = name, files
         self.fd = files.open(path, _FLAGS, 0o600)
         try:
-            write_all(files, self.fd, encode_json(OPEN, first))
+            write_all(files, self.fd, encode_json(OPEN, first) + more)
             status = files.fstat(self.fd)
         except BaseException:
-            files.close(self.fd)
+            self._close(self.fd)
             files.unlink(path)
             raise
         self._file = (status.st_dev, status.st_ino)
@@ -68,16 +77,16 @@ class StreamWriter:
         """Bytes in the stream; None when it is lost: unlinked, or its descriptor closed or reused by somebody else."""
         try:
             status = self.files.fstat(self.fd)
-        except OSError:
-            return None
+        except OSError as error:
+            return None if error.errno == errno.EBADF else 0  # a look that fails is no reason to give the file up
         return status.st_size if (status.st_dev, status.st_ino) == self._file and status.st_nlink else None
 
     def is_ours(self) -> bool:
         """Whether the descriptor still is this stream's, so that it may be closed."""
         try:
             status = self.files.fstat(self.fd)
-        except OSError:
-            return False
+        except OSError as error:
+            return self.fd >= 0 and error.errno != errno.EBADF
         return (status.st_dev, status.st_ino) == self._file
 
     def sync(self) -> None:
@@ -88,7 +97,13 @@ class StreamWriter:
         fd, ours = self.fd, self.is_ours()
         self.fd = -1
         if ours:
+            self._close(fd)
+
+    def _close(self, fd: int) -> None:
+        try:
             self.files.close(fd)
+        except OSError:
+            pass  # the descriptor is gone all the same, and what was written was written
 
 
 class Schema:
@@ -122,9 +137,14 @@ class MetricSegment(StreamWriter):
     __slots__ = ("_ids", "declared", "every", "gone", "look_ns", "number", "safe", "schemas", "write")
 
     def __init__(
-        self, task_dir: "str | os.PathLike[str]", name: str, opening: "dict[str, Any]", files: Files = OS_FILES
+        self,
+        task_dir: "str | os.PathLike[str]",
+        name: str,
+        opening: "dict[str, Any]",
+        files: Files = OS_FILES,
+        more: bytes = b"",
     ) -> None:
-        super().__init__(task_dir, name, opening, files)
+        super().__init__(task_dir, name, opening, files, more)
         self._prepare(files)
         self.number = int(opening["segment"])
 

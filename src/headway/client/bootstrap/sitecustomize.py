@@ -1,0 +1,128 @@
+"""Loaded by Python itself in every Python process of a job: this folder stands in front of its PYTHONPATH.
+
+Makes output line-buffered, has uncaught exceptions told, and makes `import headway` work where it is not installed.
+It may meet any Python from 3.8 on and any environment: nothing here is newer than that, nothing is imported that is
+not loaded already, and whatever is wrong, the program runs as if we were not here. Nothing is written unless there is
+something to tell: most Python processes of a job are helpers that never log.
+"""
+
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Any
+
+
+def _bootstrap() -> None:
+    here = os.path.dirname(os.path.abspath(__file__))
+    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != here]
+    if "HEADWAY_SPOOL" not in os.environ or os.environ.get("HEADWAY_DISABLED", "") not in ("", "0"):
+        return
+    _buffer_lines()
+    if sys.version_info < (3, 11):  # noqa: UP036  (the job's Python, not ours)
+        return
+    package = os.environ.get("HEADWAY_PACKAGE") or os.path.dirname(os.path.dirname(here))
+    sys.meta_path.append(_Finder(package))
+    if os.environ.get("HEADWAY_FORWARD_EXCEPTIONS", "1") != "0":
+        _watch_exceptions()
+
+
+def _buffer_lines() -> None:
+    """A file is block-buffered by default: a program that is killed would take its last lines with it."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(line_buffering=True)
+
+
+class _Finder:
+    """Finds `headway` when nothing else on the path did. At the end of the line: an installed one goes first."""
+
+    def __init__(self, package: str) -> None:
+        self.package = package
+
+    def find_spec(self, name: str, path: "Any" = None, target: "Any" = None) -> "Any":
+        if name != "headway":
+            return None
+        external: Any = sys.modules["_frozen_importlib_external"]
+        return external.spec_from_file_location(
+            name, os.path.join(self.package, "__init__.py"), submodule_search_locations=[self.package]
+        )
+
+
+def _tell(where: str, error: "Any", thread: "str | None" = None) -> None:
+    """The client is imported only now, when there is something to tell."""
+    try:
+        from headway.client.api import report_exception
+
+        report_exception(where, error, thread)
+    except Exception:  # the program is failing already; it must fail in its own way
+        return
+
+
+def _watch_exceptions() -> None:
+    import atexit
+
+    main_before, unraisable_before = sys.excepthook, sys.unraisablehook
+
+    def excepthook(kind: "type[BaseException]", error: BaseException, tb: "TracebackType | None") -> None:
+        if isinstance(error, BaseException):
+            _tell("main", error)
+        main_before(kind, error, tb)
+
+    def unraisablehook(args: "Any", /) -> None:
+        if "headway.client.api" in sys.modules and isinstance(args.exc_value, Exception):
+            _tell("unraisable", args.exc_value)  # alone it is no reason to import anything
+        unraisable_before(args)
+
+    def at_exit() -> None:
+        error = getattr(sys, "last_value", None)  # set even when the program has replaced sys.excepthook
+        if isinstance(error, BaseException) and not hasattr(sys, "ps1"):
+            _tell("main", error)
+
+    sys.excepthook, sys.unraisablehook = excepthook, unraisablehook
+    atexit.register(at_exit)
+    _watch_threads()
+
+
+def _watch_threads() -> None:
+    """`threading` takes its hook from `_thread` when it is imported, so we need not import it for this."""
+    import _thread
+
+    threading: Any = sys.modules.get("threading")
+    before: Any = threading.excepthook if threading else _thread._excepthook
+
+    def excepthook(args: "Any", /) -> None:
+        if isinstance(args.exc_value, BaseException) and not isinstance(args.exc_value, SystemExit):
+            _tell("thread", args.exc_value, getattr(args.thread, "name", None))
+        before(args)
+
+    if threading:
+        threading.excepthook = excepthook
+    else:
+        _thread._excepthook = excepthook
+
+
+def _chain() -> None:
+    """Run the sitecustomize that we stand in front of; what it raises is its own matter, as without us."""
+    external: Any = sys.modules["_frozen_importlib_external"]
+    internal: Any = sys.modules["_frozen_importlib"]
+    spec = external.PathFinder.find_spec("sitecustomize", sys.path)
+    if spec is None or spec.loader is None:
+        return
+    module = internal.module_from_spec(spec)
+    sys.modules["sitecustomize"] = module
+    spec.loader.exec_module(module)
+
+
+def _safely() -> None:
+    try:
+        _bootstrap()
+    except Exception:  # whatever is off here, the program runs without us
+        return
+
+
+_safely()
+_chain()

@@ -1,0 +1,411 @@
+"""Simulated drivers of the agent's machines: what `shim.py` and `shipper.py` do with files and sockets, done in memory.
+
+They talk to `agent/machine.py` only through its events and instructions. Dying is forgetting: a dead agent's machine is
+gone, and its successor knows what lies in the spool.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from headway.agent import machine as m
+from headway.model.limits import GRACE_S, MIB
+from headway.model.record import GAP, RAW, RECORDS
+from headway.testing.sim_task import Ended, Stream, Task
+from headway.testing.sim_world import Reply
+from headway.wire import batch, frame
+
+POLL_S = 5.0
+SMALL_SPOOL_BYTES = 16 * 1024
+
+
+class Driver:
+    """A process of the agent: may be stopped for a while, and may die."""
+
+    def __init__(self, task: Task) -> None:
+        self.task, self.world = task, task.world
+        self.alive = True
+        self.pid = task.world.new_pid()
+        self._asleep_until_s = 0.0
+        self._ticker = task.world.agenda.ticker()
+
+    def sleep(self, seconds: float) -> None:
+        """SIGSTOP, and SIGCONT later (F27)."""
+        self._asleep_until_s = self.world.clock.now_s + seconds
+
+    def _awake(self, again: Callable[[], None]) -> bool:
+        """Whether it can act now; else `again` is called when it can."""
+        if not self.alive:
+            return False
+        left_s = self._asleep_until_s - self.world.clock.now_s
+        if left_s > 0:
+            self.world.agenda.after(left_s, again)
+            return False
+        return True
+
+    def _now_fact(self, fact: dict[str, Any]) -> dict[str, Any]:
+        return {"time_ns": self.world.clock.time_ns(), **fact}
+
+
+class Shim(Driver):
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
+        task.births += 1
+        task.shim = self
+        plan = m.ShimPlan(len(task.programs), 0, GRACE_S, task.limit_s)
+        self.machine = m.ShimMachine(plan)
+        self.world.agenda.after(self.world.between(0.01, 0.3), self._begin)
+
+    def _begin(self) -> None:
+        if not self._awake(self._begin):
+            return
+        if self.task.begun or self.world.strikes("shim dies at birth"):
+            self.leave()  # refuses where one has begun before (F28)
+            return
+        self.task.begun = True
+        self._write({"type": "task_started", "node": "node", "pid": self.pid, "start": 1})
+        self.feed(m.Begun())
+
+    def _write(self, fact: dict[str, Any]) -> None:
+        self.task.spool.fact("shim", self._now_fact(fact))
+
+    def feed(self, event: m.ShimEvent) -> None:
+        if not self._awake(lambda: self.feed(event)):
+            return
+        for instruction in self.machine.handle(event, self.world.clock.now_s):
+            if not self.alive:
+                return
+            self._do(instruction)
+        self._ticker.at(self.machine.wake_s(self.world.clock.now_s), lambda: self.feed(m.Tick()))
+
+    def _do(self, instruction: m.ShimInstruction) -> None:
+        match instruction:
+            case m.Write():
+                self._note(instruction.fact)
+                self._write(instruction.fact)
+                if self.world.strikes("shim dies"):
+                    self.die()
+            case m.StartRank():
+                self._start_rank(instruction.index)
+            case m.StartShipper():
+                Shipper(self.task)
+            case m.SignalRank():
+                rank = self.task.ranks[instruction.index]
+                if rank is not None:
+                    rank.signal(instruction.signum)
+            case m.LookForLeftovers():
+                self.world.agenda.after(0, lambda: self.feed(m.LeftoversSeen(())))
+            case m.Leave():
+                self.leave()
+
+    def _note(self, fact: dict[str, Any]) -> None:
+        """What an outsider could see it do."""
+        if fact["type"] == "stop_requested" and not fact["by"].startswith("rank"):
+            self.task.story.append("walltime" if fact["by"] == "walltime" else "stop")
+
+    def _start_rank(self, index: int) -> None:
+        if self.world.strikes("rank refused"):
+            self.task.story.append("refused")
+            self.feed(m.RankRefused(index, 127, "no such program"))
+            return
+        rank = self.task.start_rank(index)
+        self.feed(m.RankStarted(index, rank.pid, 1))
+
+    def rank_ended(self, end: Ended) -> None:
+        event = m.RankExited(end.rank, end.exit_code, end.signal)
+        self.world.agenda.after(0, lambda: self.feed(event))
+
+    def shipper_ended(self, final: bool) -> None:
+        self.world.agenda.after(0.01, lambda: self.feed(m.ShipperExited(final)))
+
+    def leave(self) -> None:
+        self.alive = False
+        if self.task.shim is self:
+            self.task.shim = None
+
+    def die(self) -> None:
+        """kill -9."""
+        self.task.shim_killed = True
+        self.leave()
+
+
+class Shipper(Driver):
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
+        if task.shipper is not None:  # it holds the lock (F28)
+            self.alive = False
+            return
+        task.shipper = self
+        self._child = task.shim is not None
+        limit = SMALL_SPOOL_BYTES if self.world.is_on("small spool") else 64 * MIB
+        self.machine = m.ShipperMachine(m.ShipperPlan(limit))
+        self.life: m.ShimMachine | None = None  # of the ranks, once there is no shim
+        self._life_ticker = self.world.agenda.ticker()
+        self._name = f"shipper-{self.pid}-{self.world.random.getrandbits(24):06x}"
+        self._packed: dict[int, bytes] = {}
+        self._queue: list[int] = []
+        self._flying: int | None = None
+        self._done: list[int] = []
+        self._told_end = False
+        self._known: set[str] = set()
+        self._closed: set[str] = set()
+        self._load_cursor()
+        self.world.agenda.after(self.world.between(0.05, 0.3), self._scan)
+        self.world.agenda.after(self.world.between(0.1, POLL_S), self._poll)
+
+    def _load_cursor(self) -> None:
+        """It may be lost or old (F16)."""
+        spool = self.task.spool
+        if self.world.strikes("cursor lost"):
+            spool.cursor = {}
+        elif self.world.strikes("cursor old"):
+            spool.cursor = dict(spool.old_cursor)
+        spool.old_cursor = dict(spool.cursor)
+
+    # -- what lies in the spool -----------------------------------------------------------------------
+
+    def _scan(self) -> None:
+        if not self._awake(self._scan):
+            return
+        if self.task.shim is None and self.life is None and self.task.begun:
+            self._adopt()
+        self._watch_ranks()
+        for stream in list(self.task.spool.streams.values()):
+            if not stream.removed:
+                self._see(stream)
+        end = self.task.spool.end_fact()
+        if end is not None and not self._told_end and self.alive:
+            self._told_end = True
+            self.feed(m.TaskEnded(*end))
+        if self.alive:
+            self.world.agenda.after(self.world.between(0.1, 0.6), self._scan)
+
+    def _see(self, stream: Stream) -> None:
+        spool = self.task.spool
+        gaps = tuple(spool.drops.get(stream.name, ()))
+        acked = spool.cursor.get(stream.name, 0)
+        self._known.add(stream.name)
+        size = len(stream.data)
+        self.feed(
+            m.Grown(stream.name, stream.kind, size, stream.bulk, stream.whole, acked, stream.freed_prefix(), gaps)
+        )
+        agents = stream.name == "shim" or stream.name.startswith("shipper-")
+        if stream.name not in self._closed and (stream.closed or (agents and self._told_end)):
+            self._closed.add(stream.name)
+            self.feed(m.Closed(stream.name))
+
+    # -- the machine ----------------------------------------------------------------------------------
+
+    def feed(self, event: m.ShipperEvent) -> None:
+        if not self.alive:
+            return
+        for instruction in self.machine.handle(event, self.world.clock.now_s, self.world.random.random()):
+            if self.alive:
+                self._do(instruction)
+        self._pump()
+        self._ticker.at(self.machine.wake_s(self.world.clock.now_s), self._tick)
+
+    def _tick(self) -> None:
+        if self._awake(self._tick):
+            self.feed(m.Tick())
+
+    def _do(self, instruction: m.ShipperInstruction) -> None:
+        spool = self.task.spool
+        match instruction:
+            case m.Pack():
+                self._pack(instruction)
+            case m.Forget():
+                self._queue.clear()
+                self._packed.clear()
+            case m.Free():
+                stream = spool.streams[instruction.stream]
+                stream.gone.append((instruction.offset, instruction.offset + instruction.length))
+            case m.Remove():
+                spool.streams[instruction.stream].removed = True
+            case m.Drop():
+                self._drop(instruction)
+            case m.Finish():
+                self._finish(instruction)
+
+    def _drop(self, drop: m.Drop) -> None:
+        stream = self.task.spool.streams[drop.stream]
+        end = drop.offset + drop.length
+        points = [p for p in self._points(stream) if drop.offset <= p[0] < end] if stream.kind == RECORDS else None
+        count = None if points is None else len(points)
+        gap = m.Gap(drop.offset, end, drop.reason, count, count)
+        self.task.spool.drops.setdefault(drop.stream, []).append(gap)
+        stream.gone.append((drop.offset, end))
+        self.feed(m.Dropped(drop.stream, drop.offset, count, count))
+
+    def _points(self, stream: Stream) -> list[tuple[int, int]]:
+        return [(p.start, p.end) for points in self.task.points.values() for p in points if p.stream == stream.name]
+
+    def _finish(self, finish: m.Finish) -> None:
+        if finish.refused:
+            raise AssertionError(f"streams were refused: {finish.refused}")
+        if finish.complete:
+            self.task.spool.cursor.update(self.machine.positions())
+            self.task.spool.removed = self.task.spool.is_drained()
+        self.leave(final=True)
+
+    def leave(self, *, final: bool) -> None:
+        self.alive = False
+        if self.task.shipper is self:
+            self.task.shipper = None
+        if self._child and self.task.shim is not None:
+            self.task.shim.shipper_ended(final)
+
+    def die(self) -> None:
+        self.leave(final=False)
+
+    # -- batches --------------------------------------------------------------------------------------
+
+    def _pack(self, order: m.Pack) -> None:
+        parts: list[batch.Part] = []
+        pieces: list[m.Piece] = []
+        held: list[m.Held] = []
+        whole = True
+        for span in order.spans:
+            if span.last and not whole:
+                continue
+            taken = self._read(span, parts, pieces)
+            if taken < span.length:
+                whole = False
+                held.append(m.Held(span.stream))
+        self._packed[order.number] = batch.encode(self.task.key, parts, self.world.clock.time_ns())
+        self.feed(m.Packed(order.number, tuple(pieces), tuple(held)))
+        if pieces and order.number in self._packed:
+            self._queue.append(order.number)
+
+    def _read(self, span: m.Span, parts: list[batch.Part], pieces: list[m.Piece]) -> int:
+        """How many bytes of a span came out."""
+        if span.gap is not None:
+            exact = span.gap.start == span.offset
+            told = {"bytes": span.length, "reason": span.gap.reason}
+            counts = {"records": span.gap.records, "points": span.gap.points} if exact else {}
+            parts.append(batch.Part(span.stream, GAP, span.offset, json.dumps({**told, **counts}).encode()))
+            pieces.append(m.Piece(span.stream, span.offset, span.length))
+            return span.length
+        stream = self.task.spool.streams[span.stream]
+        data = stream.read(span.offset, span.length)
+        if span.kind == RAW:
+            parts.append(batch.Part(span.stream, span.kind, span.offset, data))
+            pieces.append(m.Piece(span.stream, span.offset, len(data)))
+            return len(data)
+        final = span.final and span.offset + span.length == len(stream.data)
+        scan = frame.scan(data, final=final)
+        pos = 0
+        for start, end in [*scan.damaged, (scan.end, scan.end)]:
+            if start > pos:
+                parts.append(batch.Part(span.stream, RECORDS, span.offset + pos, data[pos:start]))
+            if end > start:
+                told = {"bytes": end - start, "reason": "damaged", "records": 1, "points": None}
+                parts.append(batch.Part(span.stream, GAP, span.offset + start, json.dumps(told).encode()))
+            pos = end
+        if scan.end:
+            pieces.append(m.Piece(span.stream, span.offset, scan.end))
+        return scan.end
+
+    def _pump(self) -> None:
+        if self._flying is not None or not self._queue or not self.alive:
+            return
+        number = self._flying = self._queue.pop(0)
+        body, server, token = self._packed.pop(number), self.world.server, self.task.token
+        self.world.request(lambda: server.ingest(body, token), lambda reply: self._answered(number, reply))
+
+    def _answered(self, number: int, reply: Reply) -> None:
+        if not self._awake(lambda: self._answered(number, reply)):
+            return
+        self._flying = None
+        status, answer = reply
+        if status == 200:
+            acks, refused = answer
+            self.world.history.acknowledged(self.task, acks)
+            self.feed(m.Acked(number, acks, refused))
+            self.task.spool.cursor.update(self.machine.positions())
+        else:
+            self.feed(m.Failed(number, status or None, f"status {status}"))
+        self._pump()
+
+    # -- commands -------------------------------------------------------------------------------------
+
+    def _poll(self) -> None:
+        if not self._awake(self._poll):
+            return
+        done, server = list(self._done), self.world.server
+        self.world.request(lambda: server.poll(self.task.key, self.task.token, done), self._polled)
+
+    def _polled(self, reply: Reply) -> None:
+        if not self._awake(lambda: self._polled(reply)):
+            return
+        for command in reply[1] or [] if reply[0] == 200 else []:
+            if command["seq"] not in self._done:
+                self._done.append(command["seq"])
+                self._obey(command)
+        self.world.agenda.after(POLL_S, self._poll)
+
+    def _obey(self, command: dict[str, Any]) -> None:
+        if command["do"] != "stop":
+            return
+        event = m.StopAsked("command", grace_s=command["grace_s"])
+        if self.task.shim is not None:
+            self.task.shim.feed(event)
+        elif self.life is not None:
+            self._live(event)
+
+    # -- in place of a shim ---------------------------------------------------------------------------
+
+    def _adopt(self) -> None:
+        """The shim is gone. What it wrote down is known; how the rest ends will not be."""
+        if self.task.spool.end_fact() is not None:
+            return
+        started, exited, reason = set(), [], None
+        for _, fact in self.task.spool.facts("shim"):
+            match fact["type"]:
+                case "process_started":
+                    started.add(fact["rank"])
+                case "process_exited":
+                    exited.append(m.RankExited(fact["rank"], fact["exit_code"], fact["signal"]))
+                case "start_failed":
+                    exited.append(m.RankExited(fact["rank"], fact["exit_code"], None))
+                case "stop_requested":
+                    reason = _reason(fact["by"])
+        told = {event.index for event in exited}
+        alive = {rank.index: rank.pid for rank in self.task.living() if rank.index in started - told}
+        self.life = m.ShimMachine(m.ShimPlan(len(self.task.programs), 0, GRACE_S, self.task.limit_s), ships=False)
+        self._live(m.Adopted(alive, tuple(exited), reason, 0.0))
+
+    def _live(self, event: m.ShimEvent) -> None:
+        if not self._awake(lambda: self._live(event)):
+            return
+        assert self.life is not None
+        for instruction in self.life.handle(event, self.world.clock.now_s):
+            match instruction:
+                case m.Write():
+                    self._note(instruction.fact)
+                    self.task.spool.fact(self._name, self._now_fact(instruction.fact))
+                case m.SignalRank():
+                    rank = self.task.ranks[instruction.index]
+                    if rank is not None:
+                        rank.signal(instruction.signum)
+                case m.LookForLeftovers():
+                    self.world.agenda.after(0, lambda: self._live(m.LeftoversSeen(())))
+        self._life_ticker.at(self.life.wake_s(self.world.clock.now_s), lambda: self._live(m.Tick()))
+
+    def _note(self, fact: dict[str, Any]) -> None:
+        if fact["type"] == "stop_requested" and not fact["by"].startswith("rank"):
+            self.task.story.append("walltime" if fact["by"] == "walltime" else "stop")
+
+    def _watch_ranks(self) -> None:
+        if self.life is None or not self.alive:
+            return
+        for index, rank in enumerate(self.life.ranks):
+            real = self.task.ranks[index]
+            if rank.state == "running" and (real is None or not real.alive):
+                self._live(m.RankExited(index, None, None))
+
+
+def _reason(by: str) -> str:
+    if by == "walltime":
+        return "walltime"
+    return f"{by} failed" if by.startswith("rank") else "stop"

@@ -1,0 +1,241 @@
+"""The checkers of the simulation, apart from whatever makes faults: what Headway says against what really was.
+
+During a run: acknowledged data stays, terminal states stay. At the end: everything written is stored once or told as a
+gap, every job is over in the state that the story of its processes allows.
+"""
+
+import itertools
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+from headway.model.job import ENDED, Job, State
+from headway.settings.home import Paths
+from headway.store import catalog, logs, series
+from headway.testing.sim_engine import SimEngine
+from headway.testing.sim_server import SETTINGS, SimServer
+from headway.testing.sim_task import Ended, Stream, Task
+from headway.testing.sim_world import Violation
+
+
+def require(holds: bool, what: str) -> None:
+    if not holds:
+        raise Violation(what)
+
+
+class History:
+    """What was promised so far."""
+
+    def __init__(self, engine: SimEngine) -> None:
+        self.engine = engine
+        self.acks: dict[tuple[str, str], int] = {}  # (task, stream) -> position that an agent was told
+        self.states: dict[str, tuple[State, int | None, int | None]] = {}
+        self.submitted: set[str] = set()  # uuids that were sent
+        self.accepted: dict[str, str] = {}  # uuid -> id, as a submitter was told
+        self.aborted: set[str] = set()  # uuids whose stop was asked for, answered or not
+
+    def acknowledged(self, task: Task, acks: dict[str, int]) -> None:
+        for stream, position in acks.items():
+            require(position <= len(task.spool.streams[stream].data), f"{stream} of {task.key}: more than was written")
+            place = (str(task.key), stream)
+            self.acks[place] = max(self.acks.get(place, 0), position)
+
+    def observe(self, server: SimServer) -> None:
+        """After a look, and after a restart."""
+        if not server.is_up:
+            return
+        with server.read() as c:
+            self._check_positions(c)
+            for job in catalog.list_jobs(c):
+                self._check_state(job)
+        busy = [task for task in self.engine.made.values() if task.living()]
+        require(len(busy) <= SETTINGS["max_running"], f"{len(busy)} jobs run at once")
+
+    def _check_positions(self, c: sqlite3.Connection) -> None:
+        rows = c.execute(
+            """SELECT j.uuid || '-' || a.number || '-' || t.name AS task, s.name, s.position FROM streams s
+               JOIN tasks t ON t.pk = s.task JOIN attempts a ON a.pk = t.attempt JOIN jobs j ON j.pk = a.job"""
+        )
+        positions = {(row["task"], row["name"]): row["position"] for row in rows}
+        for place, position in self.acks.items():
+            require(positions.get(place, 0) >= position, f"{place}: {position} bytes were acknowledged, and are gone")
+
+    def _check_state(self, job: Job) -> None:
+        before = self.states.get(job.uuid)
+        now = (job.state, job.exit_code, job.signal)
+        if before is not None and before[0] in ENDED:
+            require(before == now, f"{job.id} was {before} and became {now}")
+        self.states[job.uuid] = now
+        started, ended = job.started_ns or job.submitted_ns, job.ended_ns
+        require(started >= job.submitted_ns, f"{job.id} started before it was submitted")
+        require(ended is None or ended >= started, f"{job.id} ended before it started")
+
+    # -- the end --------------------------------------------------------------------------------------
+
+    def settled(self, server: SimServer) -> bool:
+        """Whether nothing is left to happen."""
+        if not server.is_up or self.submitted - set(self.accepted):
+            return False
+        if any(not self._is_drained(task) for task in self.engine.made.values()):
+            return False
+        with server.read() as c:
+            jobs = [catalog.load_job(c, job.pk) for job in catalog.list_jobs(c)]
+            left = c.execute("SELECT count(*) FROM tokens WHERE ended_ns IS NULL").fetchone()[0]
+        never = sum(1 for job in jobs if job.attempts and job.attempts[-1].engine_id is None)
+        return all(job.ended_ns is not None for job in jobs) and left <= never
+
+    def _is_drained(self, task: Task) -> bool:
+        if not task.begun:
+            return task.shim is None
+        return task.shim is None and task.shipper is None and task.spool.is_drained()
+
+    def check_end(self, server: SimServer) -> None:
+        self.observe(server)
+        with server.read() as c:
+            jobs = [catalog.load_job(c, job.pk) for job in catalog.list_jobs(c)]
+            require(len(jobs) == len(self.submitted), f"{len(self.submitted)} submissions made {len(jobs)} jobs")
+            for job in jobs:
+                require(self.accepted[job.uuid] == job.id, f"{job.id}: its submitter was told {self.accepted}")
+                require(len(job.attempts) <= 1, f"{job.id} has {len(job.attempts)} attempts")
+                task = self.engine.made.get(f"{job.uuid}-1-worker-0")
+                check_truth(job, task, job.uuid in self.aborted)
+                if task is not None:
+                    check_data(c, server.paths, job, task)
+        check_files(server.paths.env)
+
+
+def check_files(env: Path) -> None:
+    left = list(env.iterdir()) if env.exists() else []
+    require(not left, f"environments were left: {left}")
+
+
+# -- data -----------------------------------------------------------------------------------------------
+
+
+def check_data(c: sqlite3.Connection, paths: Paths, job: Job, task: Task) -> None:
+    """acknowledged ⊆ stored ⊆ written; nothing twice; gaps account for the rest."""
+    rows = c.execute(
+        """SELECT s.pk, s.name, s.position FROM streams s JOIN tasks t ON t.pk = s.task
+           JOIN attempts a ON a.pk = t.attempt WHERE a.job = ?""",
+        (job.pk,),
+    ).fetchall()
+    stored = {row["name"]: row for row in rows}
+    holes: dict[str, list[tuple[int, int]]] = {}
+    for name, stream in task.spool.streams.items():
+        require(name in stored or not stream.data, f"{job.id}: nothing of {name} is stored")
+        if name in stored:
+            position = stored[name]["position"]
+            require(position == len(stream.data), f"{job.id}: {name} is at {position} of {len(stream.data)}")
+            holes[name] = _check_stream(c, paths, stored[name]["pk"], stream)
+    for name, row in stored.items():
+        require(name in task.spool.streams or row["position"] == 0, f"{job.id}: {name} was never written")
+    for rank in range(len(task.programs)):
+        _check_points(c, job, task, rank, holes)
+
+
+def _check_stream(c: sqlite3.Connection, paths: Paths, pk: int, stream: Stream) -> list[tuple[int, int]]:
+    rows = c.execute("SELECT offset, bytes FROM gaps WHERE stream = ? AND about IS NULL ORDER BY offset", (pk,))
+    holes = [(row["offset"], row["offset"] + row["bytes"]) for row in rows]
+    for (_, end), (start, _) in itertools.pairwise(holes):
+        require(end <= start, f"{stream.name}: gaps overlap: {holes}")
+    if stream.kind == "raw":
+        for piece in logs.pieces(c, paths, pk, 0, len(stream.data)):
+            if piece.missing is None:
+                written = bytes(stream.data[piece.offset : piece.offset + piece.length])
+                require(piece.data == written, f"{stream.name}: other bytes at {piece.offset} than were written")
+    return holes
+
+
+def _check_points(
+    c: sqlite3.Connection, job: Job, task: Task, rank: int, holes: dict[str, list[tuple[int, int]]]
+) -> None:
+    expected, missing = [], 0
+    for point in task.points.get(rank, []):
+        if any(start <= point.start < end for start, end in holes.get(point.stream, [])):
+            missing += 1
+        else:
+            expected.append(point.step)
+    found = series.read_series(c, job.pk, "x", rank)
+    steps = [int(step) for one in found for step in one.points.steps]
+    values = [int(value) for one in found for value in one.points.values]
+    require(steps == values, f"{job.id} rank {rank}: steps and values differ")
+    if steps != expected:
+        lost, more = sorted(set(expected) - set(steps))[:5], sorted(set(steps) - set(expected))[:5]
+        twice = len(steps) - len(set(steps))
+        raise Violation(f"{job.id} rank {rank}: points lost {lost}, never written {more}, twice {twice}")
+    told = _points_told(c, job, rank)
+    require(told == missing, f"{job.id} rank {rank}: {missing} points are missing, {told} were told")
+
+
+def _points_told(c: sqlite3.Connection, job: Job, rank: int) -> int:
+    row = c.execute(
+        """SELECT coalesce(sum(g.points), 0) AS n FROM gaps g JOIN streams s ON s.pk = g.stream
+           JOIN tasks t ON t.pk = s.task JOIN attempts a ON a.pk = t.attempt WHERE a.job = ? AND s.name LIKE 'metrics-%' AND s.rank = ?""",
+        (job.pk, rank),
+    ).fetchone()
+    return int(row["n"])
+
+
+# -- states ---------------------------------------------------------------------------------------------
+
+
+def check_truth(job: Job, task: Task | None, aborted: bool) -> None:
+    """The state that Headway says against the story that the kernel knows."""
+    require(job.ended_ns is not None, f"{job.id} has no end")
+    if job.state is State.STOPPED:
+        require(aborted, f"{job.id} is stopped, and nobody asked for it")
+    if task is None or not task.begun:
+        allowed = {State.FAILED if not aborted else State.STOPPED, State.STOPPED if aborted else State.FAILED}
+        require(job.state in allowed, f"{job.id} never started and is {job.state}")
+        return
+    first = _first_failure(task)
+    if not task.shim_killed:
+        _check_known(job, task, first)
+        return
+    possible = {State.UNKNOWN, _full_truth(task, first)[0]}
+    if "stop" in task.story:
+        possible.add(State.STOPPED)
+    if "walltime" in task.story or first is not None:
+        possible.add(State.FAILED)
+    require(job.state in possible, f"{job.id} is {job.state}; its shim was killed; possible: {possible}; {story(task)}")
+    if job.state is State.FAILED and "walltime" not in task.story and first is not None:
+        require(
+            (job.exit_code, job.signal) == (first.exit_code, first.signal),
+            f"{job.id} failed with {job.exit_code}/{job.signal}, the first failure was {first}; {story(task)}",
+        )
+
+
+def _first_failure(task: Task) -> Ended | None:
+    """The rank that failed first by itself: nobody had signalled any rank before."""
+    for end in task.ended:
+        if end.told_to:
+            return None
+        if end.exit_code != 0:
+            return end
+    return None
+
+
+def _full_truth(task: Task, first: Ended | None) -> tuple[State, int | None, int | None]:
+    if "refused" in task.story:
+        return State.FAILED, 127, None
+    if first is not None:
+        return State.FAILED, first.exit_code, first.signal
+    if "stop" in task.story:
+        return State.STOPPED, None, None
+    if "walltime" in task.story:
+        return State.FAILED, None, None
+    return State.SUCCEEDED, 0, None
+
+
+def _check_known(job: Job, task: Task, first: Ended | None) -> None:
+    if "refused" in task.story and first is not None:
+        require(job.state is State.FAILED, f"{job.id} is {job.state}; {story(task)}")
+        return  # which of the two came first is not told apart here
+    state, code, signal = _full_truth(task, first)
+    require(job.state is state, f"{job.id} is {job.state}, in truth {state}; {story(task)}")
+    if state is State.SUCCEEDED or (state is State.FAILED and "walltime" not in task.story):
+        require((job.exit_code, job.signal) == (code, signal), f"{job.id}: {job.exit_code}/{job.signal}; {story(task)}")
+
+
+def story(task: Task) -> dict[str, Any]:
+    return {"ended": task.ended, "story": task.story, "shim_killed": task.shim_killed, "births": task.births}
