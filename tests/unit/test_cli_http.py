@@ -120,7 +120,7 @@ def test_a_server_that_sends_byte_by_byte_cannot_hold_us_beyond_the_deadline(pat
         client.request("GET", "/x", timeout_s=0.3)
 
 
-def test_nobody_listens(path: Path) -> None:
+def test_where_nobody_listens_there_is_no_server(path: Path) -> None:
     client = Client(path)
     assert not client.try_connect()
     with pytest.raises(UnreachableError):

@@ -59,7 +59,7 @@ def test_no_line_is_wider_than_the_terminal(rows: list[list[str]], columns_max: 
         (4320, "1 h 12 min", "1:12:00"), (100_000, "1 d 3 h", "1d 03:46"), (-5, "0.0 s", "0:00"), (None, "—", "—"),
     ],
 )  # fmt: skip
-def test_durations(seconds: float | None, words: str, clock: str) -> None:
+def test_durations_are_told_in_two_units_at_most(seconds: float | None, words: str, clock: str) -> None:
     assert (fmt.duration(seconds), fmt.clock(seconds)) == (words, clock)
 
 
@@ -75,7 +75,7 @@ def test_durations(seconds: float | None, words: str, clock: str) -> None:
         (None, "—"),
     ],
 )
-def test_numbers(value: object, shown: str) -> None:
+def test_numbers_are_short_and_never_hide_nan(value: object, shown: str) -> None:
     assert fmt.number(value) == shown
 
 
