@@ -377,6 +377,13 @@ def end_tokens(c: sqlite3.Connection, task: TaskKey, now_ns: int) -> int:
     return cursor.rowcount
 
 
+def open_tokens(c: sqlite3.Connection) -> list[TaskKey]:
+    """Tasks that may still send, whatever became of their jobs."""
+    rows = c.execute("SELECT DISTINCT task FROM tokens WHERE ended_ns IS NULL AND task IS NOT NULL")
+    names = [row["task"] for row in rows]
+    return [TaskKey(name[:36], int(name[37:].split("-", 1)[0]), name[37:].split("-", 1)[1]) for name in names]
+
+
 # -- rows to nouns ---------------------------------------------------------------------------------------------------
 
 

@@ -50,7 +50,8 @@ def read_fact(payload: memoryview) -> Fact:
         raise ValueError("nested too deeply") from None
     if not isinstance(value, dict) or not _shallow(value, JSON_DEPTH_MAX):
         raise ValueError("a fact is an object that is not nested too deeply")
-    return value
+    cleaned: Fact = _clean(value) if b"\\ud" in bytes(payload).lower() else value
+    return cleaned
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> Fact:
@@ -58,6 +59,17 @@ def _distinct(pairs: list[tuple[str, Any]]) -> Fact:
     if len(found) != len(pairs):
         raise ValueError("a key is there twice")
     return found
+
+
+def _clean(value: Any) -> Any:
+    """Lone surrogates, which no UTF-8 can hold, become question marks (B6)."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, list):
+        return [_clean(item) for item in value]
+    if isinstance(value, dict):
+        return {_clean(key): _clean(item) for key, item in value.items()}
+    return value
 
 
 def _shallow(value: Any, depth: int) -> bool:
