@@ -44,6 +44,11 @@ class Part:
 
 
 def encode(task: TaskKey, parts: list[Part], sent_ns: int) -> bytes:
+    return b"".join([encode_head(task, parts, sent_ns), *(p.data for p in parts)])
+
+
+def encode_head(task: TaskKey, parts: list[Part], sent_ns: int) -> bytes:
+    """What goes before the parts' bytes; a shipper sends those from where they lie, without copying them."""
     header = {
         "task": {"uuid": task.uuid, "attempt": task.attempt, "task": task.task},
         "sent_ns": sent_ns,
@@ -53,7 +58,7 @@ def encode(task: TaskKey, parts: list[Part], sent_ns: int) -> bytes:
         ],
     }
     text = json.dumps(header, separators=(",", ":")).encode()
-    return b"".join([MAGIC, len(text).to_bytes(4, "little"), text, *(p.data for p in parts)])
+    return b"".join([MAGIC, len(text).to_bytes(4, "little"), text])
 
 
 def decode(body: bytes) -> tuple[TaskKey, int, list[Part]]:

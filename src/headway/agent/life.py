@@ -1,0 +1,400 @@
+"""The life of a task's processes, decided without any I/O: first failure, stopping, the time limit, leftovers.
+
+Events in, instructions out; time is an argument. Reached through `agent/machine.py`; driven by `shim.py`, by the
+shipper of a task whose shim is gone, and by the simulation.
+"""
+
+from headway.model.limits import FLUSH_AT_END_S, GRACE_S, SHIPPER_RESTART_FIRST_S, SHIPPER_RESTART_MAX_S
+from headway.model.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+SIGKILL, SIGTERM, SIGCONT = 9, 15, 18  # plain numbers: what a stored decision says does not hang on this system
+
+SETTLE_S = 0.2  # children of a rank that has just ended may end by themselves
+SETTLE_STEP_S = 0.02
+LEFTOVER_GRACE_S = 2.0
+KILL_AGAIN_S = 1.0
+LEFTOVER_GIVE_UP_S = 10.0  # a process that survives SIGKILL so long hangs in the kernel
+SHIPPER_PROVEN_S = 60.0  # a shipper that lived so long starts the backoff anew
+LEFTOVERS_TOLD_MAX = 1000
+
+
+class ShimPlan(Value):
+    processes: int
+    first_rank: int = 0
+    grace_s: float = GRACE_S
+    max_duration_s: float | None = None
+
+
+class Begun(Value):
+    """Everything is ready to start."""
+
+
+class Adopted(Value):
+    """Somebody else started the ranks and is gone; their exit codes cannot be had any more."""
+
+    running: "Mapping[int, int]"  # local rank -> pid
+    exited: tuple["RankExited", ...] = ()  # as the old shim wrote it down
+    reason: str | None = None  # of a stop that the old shim had begun
+    elapsed_s: float = 0.0  # since the ranks were started
+
+
+class RankStarted(Value):
+    index: int  # local rank
+    pid: int
+    start: int | None
+
+
+class RankRefused(Value):
+    """It could not be started at all."""
+
+    index: int
+    exit_code: int  # 126 or 127
+    message: str
+
+
+class RankExited(Value):
+    index: int
+    exit_code: int | None  # both None: it is gone, how is not known
+    signal: int | None
+    oom: bool = False
+
+
+class StopAsked(Value):
+    by: str  # "signal 15", "command"
+    signum: int = SIGTERM
+    grace_s: float | None = None
+
+
+class SignalAsked(Value):
+    """Pass a signal on, without any meaning of ours."""
+
+    signum: int
+
+
+class LeftoversSeen(Value):
+    pids: tuple[int, ...]
+
+
+class ShipperExited(Value):
+    final: bool  # it had done its work, or given up as it should
+
+
+class Tick(Value):
+    """Time has passed."""
+
+
+ShimEvent = (
+    Begun
+    | Adopted
+    | RankStarted
+    | RankRefused
+    | RankExited
+    | StopAsked
+    | SignalAsked
+    | LeftoversSeen
+    | ShipperExited
+    | Tick
+)
+
+
+class StartRank(Value):
+    index: int
+
+
+class StartShipper(Value):
+    pass
+
+
+class Write(Value):
+    """Write down a fact, synced before anything else is done. The driver adds the time."""
+
+    fact: "dict[str, Any]"
+
+
+class SignalRank(Value):
+    """Signal the process group of a rank that lives."""
+
+    index: int
+    signum: int
+
+
+class RemoveEnvironment(Value):
+    """The ranks run, so the environment is no longer needed on disk."""
+
+
+class LookForLeftovers(Value):
+    """Answer with LeftoversSeen: children and group members of the ranks that still live."""
+
+
+class SignalLeftovers(Value):
+    signum: int
+
+
+class Leave(Value):
+    """Nothing is left to do."""
+
+
+ShimInstruction = (
+    StartRank | StartShipper | Write | SignalRank | RemoveEnvironment | LookForLeftovers | SignalLeftovers | Leave
+)
+
+
+class _Rank:
+    __slots__ = ("exit_code", "pid", "signal", "state")
+
+    def __init__(
+        self, state: str = "waiting", exit_code: int | None = None, signal: int | None = None, pid: int | None = None
+    ) -> None:
+        self.state = state  # "waiting" | "running" | "ended"
+        self.exit_code, self.signal, self.pid = exit_code, signal, pid
+
+    def failed(self) -> bool:
+        return self.exit_code not in (None, 0) or self.signal is not None
+
+    def unknown(self) -> bool:
+        return self.exit_code is None and self.signal is None
+
+
+class ShimMachine:
+    """Ranks, the first failure, stopping, the time limit, leftovers, and keeping a shipper alive."""
+
+    def __init__(self, plan: ShimPlan, *, ships: bool = True) -> None:
+        self.plan = plan
+        self.ranks = [_Rank() for _ in range(plan.processes)]
+        self.reason: str | None = None  # why the living ranks are being ended
+        self.first: int | None = None  # local rank that failed first by itself
+        self.phase = "running"  # "running" | "settling" | "flushing" | "left"
+        self._ships = ships  # False: the shipper itself drives this machine
+        self._oom = False
+        self._kill_s: float | None = None
+        self._walltime_s: float | None = None
+        self._settle_s = self._sweep_s = self._flush_s = 0.0
+        self._told: set[int] = set()
+        self._shipper_alive = False
+        self._shipper_since_s = 0.0
+        self._restart_s: float | None = None
+        self._restart_pause_s = SHIPPER_RESTART_FIRST_S
+
+    def handle(self, event: ShimEvent, now_s: float) -> list[ShimInstruction]:
+        match event:
+            case Begun():
+                return self._begin(now_s)
+            case Adopted():
+                return self._adopt(event, now_s)
+            case RankStarted():
+                return self._started(event, now_s)
+            case RankRefused():
+                return self._refused(event, now_s)
+            case RankExited():
+                return self._exited(event, now_s)
+            case StopAsked():
+                return self._stop(event.by, "stop", event.signum, event.grace_s, now_s)
+            case SignalAsked():
+                return [SignalRank(i, event.signum) for i in self._living()]
+            case LeftoversSeen():
+                return self._sweep(event.pids, now_s)
+            case ShipperExited():
+                return self._shipper_exited(event.final, now_s)
+            case Tick():
+                return self._tick(now_s)
+
+    def wake_s(self, now_s: float) -> float | None:
+        times = [self._kill_s, self._walltime_s, self._restart_s]
+        if self.phase == "settling":
+            times.append(now_s + SETTLE_STEP_S)
+        if self.phase == "flushing":
+            times.append(self._flush_s)
+        return min((t for t in times if t is not None), default=None)
+
+    def _living(self) -> list[int]:
+        return [i for i, rank in enumerate(self.ranks) if rank.state == "running"]
+
+    def _rank(self, index: int) -> int:
+        return self.plan.first_rank + index
+
+    def _begin(self, now_s: float) -> list[ShimInstruction]:
+        out: list[ShimInstruction] = []
+        if self._ships:
+            out += self._start_shipper(now_s)
+        self._limit_time(0.0, now_s)
+        return out + [StartRank(i) for i in range(self.plan.processes)]
+
+    def _limit_time(self, elapsed_s: float, now_s: float) -> None:
+        if self.plan.max_duration_s is not None:
+            self._walltime_s = now_s + max(0.0, self.plan.max_duration_s - elapsed_s)
+
+    def _adopt(self, event: Adopted, now_s: float) -> list[ShimInstruction]:
+        for index, pid in event.running.items():
+            self.ranks[index] = _Rank("running", pid=pid)
+        for old in event.exited:
+            self.ranks[old.index] = _Rank("ended", old.exit_code, old.signal)
+            named = event.reason in (None, f"rank {self._rank(old.index)} failed")
+            if self.first is None and self.ranks[old.index].failed() and named:
+                self.first = old.index
+        for rank in self.ranks:
+            if rank.state == "waiting":
+                rank.state = "ended"  # never started, or its start was not written down
+        self._limit_time(event.elapsed_s, now_s)
+        self.reason = event.reason
+        if event.reason is not None:
+            self._kill_s = now_s + self.plan.grace_s
+        elif self.first is not None and self._living():
+            return self._end_others(now_s)
+        return self._check_end(now_s)
+
+    def _started(self, event: RankStarted, now_s: float) -> list[ShimInstruction]:
+        rank = self.ranks[event.index]
+        rank.state, rank.pid = "running", event.pid
+        number = self._rank(event.index)
+        fact = {
+            "type": "process_started",
+            "rank": number,
+            "local_rank": event.index,
+            "pid": event.pid,
+            "start": event.start,
+        }
+        out: list[ShimInstruction] = [Write(fact), *self._all_up()]
+        if self.reason is not None:  # a stop came while it was being started
+            out.append(SignalRank(event.index, SIGTERM))
+        return out
+
+    def _all_up(self) -> list[ShimInstruction]:
+        return [] if any(rank.state == "waiting" for rank in self.ranks) else [RemoveEnvironment()]
+
+    def _refused(self, event: RankRefused, now_s: float) -> list[ShimInstruction]:
+        number = self._rank(event.index)
+        fact = {"type": "start_failed", "rank": number, "exit_code": event.exit_code, "message": event.message}
+        self.ranks[event.index] = _Rank("ended", event.exit_code)
+        return [Write(fact), *self._all_up(), *self._after_end(event.index, now_s)]
+
+    def _exited(self, event: RankExited, now_s: float) -> list[ShimInstruction]:
+        rank = self.ranks[event.index]
+        if rank.state != "running":
+            return []
+        self._oom = self._oom or event.oom
+        rank.state, rank.exit_code, rank.signal = "ended", event.exit_code, event.signal
+        fact = {
+            "type": "process_exited", "rank": self._rank(event.index), "pid": rank.pid,
+            "exit_code": event.exit_code, "signal": event.signal, "reason": self.reason,
+        }  # fmt: skip
+        return [Write(fact), *self._after_end(event.index, now_s)]
+
+    def _after_end(self, index: int, now_s: float) -> list[ShimInstruction]:
+        if self.ranks[index].failed() and self.reason is None:
+            self.first = index
+            if any(rank.state != "ended" for rank in self.ranks):
+                return self._end_others(now_s)
+        return self._check_end(now_s)
+
+    def _end_others(self, now_s: float) -> list[ShimInstruction]:
+        assert self.first is not None
+        number = self._rank(self.first)
+        return self._stop(f"rank {number}", f"rank {number} failed", SIGTERM, None, now_s)
+
+    def _stop(self, by: str, reason: str, signum: int, grace_s: float | None, now_s: float) -> list[ShimInstruction]:
+        """Signal what lives, and kill it after the grace time. A second request may only shorten it."""
+        if self.phase != "running":
+            return []
+        out: list[ShimInstruction] = []
+        if self.reason is None:
+            self.reason = reason
+            out.append(Write({"type": "stop_requested", "by": by}))
+        kill_s = now_s + (self.plan.grace_s if grace_s is None else max(0.0, grace_s))
+        self._kill_s = kill_s if self._kill_s is None else min(self._kill_s, kill_s)
+        self._walltime_s = None
+        for index in self._living():
+            out += [SignalRank(index, signum), SignalRank(index, SIGCONT)]  # one that is stopped must wake to hear it
+        return out
+
+    def _tick(self, now_s: float) -> list[ShimInstruction]:
+        out: list[ShimInstruction] = []
+        if self._walltime_s is not None and now_s >= self._walltime_s and self.phase == "running":
+            out += self._stop("walltime", "walltime", SIGTERM, None, now_s)
+        if self._kill_s is not None and now_s >= self._kill_s:
+            self._kill_s = now_s + KILL_AGAIN_S if self._living() else None
+            out += [SignalRank(i, SIGKILL) for i in self._living()]
+        if self._restart_s is not None and now_s >= self._restart_s:
+            out += self._start_shipper(now_s)
+        if self.phase == "settling":
+            out.append(LookForLeftovers())
+        if self.phase == "flushing" and now_s >= self._flush_s:
+            out += self._leave()
+        return out
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def _check_end(self, now_s: float) -> list[ShimInstruction]:
+        if self.phase != "running" or any(rank.state != "ended" for rank in self.ranks):
+            return []
+        self.phase, self._settle_s, self._sweep_s = "settling", now_s, 0.0
+        self._kill_s = self._walltime_s = None
+        return [LookForLeftovers()]
+
+    def _sweep(self, pids: tuple[int, ...], now_s: float) -> list[ShimInstruction]:
+        """Leftovers get a moment to end by themselves, then SIGTERM, then SIGKILL; the task ends without them."""
+        if self.phase != "settling":
+            return []
+        if not pids or (self._sweep_s and now_s >= self._sweep_s + LEFTOVER_GIVE_UP_S):
+            return self._end(now_s)
+        if now_s < self._settle_s + SETTLE_S:
+            return []
+        out: list[ShimInstruction] = []
+        fresh = sorted(set(pids) - self._told)[: max(0, LEFTOVERS_TOLD_MAX - len(self._told))]
+        if fresh:
+            self._told.update(fresh)
+            out.append(Write({"type": "leftovers", "pids": fresh}))
+        first = not self._sweep_s
+        self._sweep_s = self._sweep_s or now_s
+        if now_s >= self._sweep_s + min(self.plan.grace_s, LEFTOVER_GRACE_S):
+            return [*out, SignalLeftovers(SIGKILL)]
+        return [*out, SignalLeftovers(SIGTERM)] if first or fresh else out
+
+    def _end(self, now_s: float) -> list[ShimInstruction]:
+        self.phase, self._flush_s = "flushing", now_s + FLUSH_AT_END_S
+        out: list[ShimInstruction] = [Write(self._result())]
+        if not self._ships:
+            return [*out, *self._leave()]
+        if not self._shipper_alive:
+            out += self._start_shipper(now_s)
+        return out
+
+    def _result(self) -> "dict[str, Any]":
+        chosen = None if self.first is None else self.ranks[self.first]
+        if chosen is None and self.reason is not None:
+            chosen = next((rank for rank in self.ranks if rank.failed()), None)
+        lost = chosen is None and any(rank.unknown() for rank in self.ranks)
+        code = None if lost else 0
+        return {
+            "type": "task_ended",
+            "exit_code": code if chosen is None else chosen.exit_code,
+            "signal": None if chosen is None else chosen.signal,
+            "first_rank": None if self.first is None else self._rank(self.first),
+            "reason": self.reason if self.first is None else None,
+            "oom": self._oom,
+            "lost": lost,
+        }
+
+    def _leave(self) -> list[ShimInstruction]:
+        self.phase, self._restart_s = "left", None
+        return [Leave()]
+
+    # -- the shipper --------------------------------------------------------------------------------------------------
+
+    def _start_shipper(self, now_s: float) -> list[ShimInstruction]:
+        self._restart_s, self._shipper_alive, self._shipper_since_s = None, True, now_s
+        return [StartShipper()]
+
+    def _shipper_exited(self, final: bool, now_s: float) -> list[ShimInstruction]:
+        self._shipper_alive = False
+        if self.phase == "left" or (final and self.phase == "flushing"):
+            return self._leave()
+        if now_s - self._shipper_since_s >= SHIPPER_PROVEN_S:
+            self._restart_pause_s = SHIPPER_RESTART_FIRST_S
+        self._restart_s = now_s + self._restart_pause_s
+        self._restart_pause_s = min(2 * self._restart_pause_s, SHIPPER_RESTART_MAX_S)
+        return []

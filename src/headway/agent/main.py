@@ -1,0 +1,76 @@
+"""Entry point of the agent: `shim TASK_DIR`, or `shipper TASK_DIR [--adopt]`; `settings/launch.py` has the argv.
+
+    shim      starts the task's processes and forks its shipper; once per task
+    shipper   adopts a task that has no shim: one whose shim was killed, or an attached one
+
+Exit codes: 0 done · 1 cannot · 2 wrong usage · 3 another agent has this task, or it was started before · 4 gave up for
+now, the spool stays.
+"""
+
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from headway.agent.link import ShimLink
+
+USAGE = "usage: shim TASK_DIR | shipper TASK_DIR [--adopt]\n"
+
+
+def main() -> None:
+    _open_stdio()
+    words = [word for word in sys.argv[1:] if word != "--adopt"]
+    if len(words) != 2 or words[0] not in ("shim", "shipper"):
+        sys.stderr.write(USAGE)
+        sys.exit(2)
+    task_dir = os.path.abspath(words[1])
+    if words[0] == "shim":
+        from headway.agent.shim import Shim
+
+        code = Shim(task_dir).run()
+    else:
+        code = _adopt(task_dir)
+    os._exit(code)  # nothing is buffered; the interpreter's own leaving takes longer than it is worth
+
+
+def _open_stdio() -> None:
+    """Started with closed descriptors, the files of the spool would become our standard output."""
+    for fd in range(3):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free number is this one
+
+
+def _adopt(task_dir: str) -> int:
+    import signal
+
+    os.umask(0o077)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        return run_shipper(task_dir, None, None)
+    except Exception as error:  # the log is where a person looks; the engine sees the code
+        from headway.agent.log import AgentLog
+
+        AgentLog(task_dir, "shipper").say(f"the shipper failed: {type(error).__name__}: {error}")
+        return 1
+
+
+def run_shipper(task_dir: str, link: "ShimLink | None", env: "Mapping[str, str] | None") -> int:
+    """Ship a task. Without `link` nobody started its processes who still lives."""
+    from headway.agent import shipper
+    from headway.agent.lock import take_lock
+    from headway.spool.layout import TaskFile
+
+    lock = take_lock(os.path.join(task_dir, "shipper.lock"))
+    if lock is None:
+        return shipper.EXIT_LOCKED
+    task = TaskFile.load(task_dir)
+    if link is None and not task.attached:
+        guard = take_lock(os.path.join(task_dir, "shim.lock"))
+        if guard is None or not os.path.exists(os.path.join(task_dir, "shim.json")):
+            return shipper.EXIT_LOCKED  # the shim lives and has its own shipper, or was never there
+        os.close(guard)
+    return shipper.Shipper(task_dir, task, link, env).run()

@@ -1,0 +1,50 @@
+"""The shipper's own record stream, `shipper-<pid>-<rand>`: provenance, and the task's end when the shim is gone.
+
+Opened with its first fact. A stream whose write or sync fails is abandoned and the fact goes into a new one (F6).
+"""
+
+import os
+
+from headway.spool.files import OS_FILES, Files, sync_dir
+from headway.spool.identity import process_start
+from headway.spool.name import new_rand, shipper_name
+from headway.spool.writer import StreamWriter
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+TRIES = 3
+
+
+class Notebook:
+    def __init__(self, task_dir: str, files: Files = OS_FILES) -> None:
+        self._task_dir, self._files = task_dir, files
+        self._stream: StreamWriter | None = None
+
+    def write(self, fact: "dict[str, Any]") -> tuple[str, int]:
+        """Append and sync. Returns the stream and where in it the fact starts. Raises OSError when nothing helps."""
+        for attempt in range(TRIES):
+            try:
+                stream = self._open()
+                offset = stream.size() or 0
+                stream.append_fact(fact)
+                stream.sync()
+                return stream.name, offset
+            except OSError:
+                self.close()
+                if attempt == TRIES - 1:
+                    raise
+        raise AssertionError("unreachable")
+
+    def _open(self) -> StreamWriter:
+        if self._stream is None:
+            opening = {"kind": "shipper", "rank": None, "pid": os.getpid(), "start": process_start(), "segment": None}
+            self._stream = StreamWriter(self._task_dir, shipper_name(os.getpid(), new_rand()), opening, self._files)
+            sync_dir(self._files, self._task_dir)
+        return self._stream
+
+    def close(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None

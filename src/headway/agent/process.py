@@ -1,0 +1,164 @@
+"""Processes of this machine: known by pid *and* start time, found as children or members of a group (F29, F30).
+
+Called by shim and shipper. Where there is no /proc, a living pid is all that can be said.
+"""
+
+import os
+import signal
+
+from headway.model.value import Value
+from headway.spool.identity import boot_id
+
+_PROC = "/proc"
+HAS_PROC = os.path.exists(f"{_PROC}/self/stat")
+
+
+class Identity(Value):
+    """One process of one boot."""
+
+    pid: int
+    start: int | None = None  # field 22 of /proc/<pid>/stat
+    boot_id: str | None = None
+
+
+class Status(Value):
+    """What /proc/<pid>/stat says."""
+
+    pid: int
+    state: str
+    parent: int
+    group: int
+    session: int
+    start: int
+
+
+def status_of(pid: int | str) -> Status | None:
+    try:
+        fd = os.open(f"{_PROC}/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        text = os.read(fd, 4096)
+    except OSError:  # it went while we looked
+        return None
+    finally:
+        os.close(fd)
+    fields = text[text.rfind(b")") + 2 :].split()  # the name may hold anything, also blanks and brackets
+    if len(fields) < 20:
+        return None
+    state = fields[0].decode()
+    return Status(int(text.split(b" ", 1)[0]), state, int(fields[1]), int(fields[2]), int(fields[3]), int(fields[19]))
+
+
+def is_alive(who: Identity, this_boot: str | None = None) -> bool:
+    """True only for that very process; a zombie is dead. `this_boot` saves reading it again and again."""
+    if who.boot_id is not None and (this_boot or boot_id()) not in (None, who.boot_id):
+        return False
+    if HAS_PROC:
+        found = status_of(who.pid)
+        return found is not None and found.state not in "ZX" and who.start in (None, found.start)
+    try:
+        os.kill(who.pid, 0)
+    except OSError:  # gone, or somebody else's: not our process
+        return False
+    return True
+
+
+def send(who: Identity, signum: int) -> bool:
+    """Signal that very process. The descriptor is taken first and checked after, so the pid cannot change hands."""
+    try:
+        fd = os.pidfd_open(who.pid) if hasattr(os, "pidfd_open") else -1
+    except OSError:
+        return False
+    try:
+        if not is_alive(who):
+            return False
+        if fd < 0:
+            os.kill(who.pid, signum)
+        else:
+            signal.pidfd_send_signal(fd, signum)
+        return True
+    except (ProcessLookupError, PermissionError):
+        return False
+    finally:
+        if fd >= 0:
+            os.close(fd)
+
+
+def send_group(leader: Identity, signum: int) -> bool:
+    """Signal a rank and all that it started. Its leader must live: else the number may be somebody else's."""
+    if not is_alive(leader):
+        return False
+    try:
+        os.killpg(leader.pid, signum)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+def everybody() -> list[Status]:
+    """All processes that can be seen; empty where there is no /proc."""
+    try:
+        names = [name for name in os.listdir(_PROC) if name.isdigit()]
+    except OSError:
+        return []
+    return [found for name in names if (found := status_of(name)) is not None]
+
+
+def leftovers(parent: int, groups: set[int], spared_sessions: set[int]) -> list[Status]:
+    """Living processes below `parent` or in one of `groups`, but for sessions that are ours."""
+    everyone = [s for s in everybody() if s.state not in "ZX" and s.session not in spared_sessions and s.pid != parent]
+    below = {parent}
+    grew = True
+    while grew:  # a child may have a smaller pid than its parent, so go on until nothing is added
+        found = {s.pid for s in everyone if s.parent in below} - below
+        grew = bool(found)
+        below |= found
+    return [s for s in everyone if s.pid in below or s.group in groups]
+
+
+def become_subreaper() -> bool:
+    """Orphans below us become our children, so that none goes unseen. False where the system has no such thing."""
+    pr_set_child_subreaper = 36
+    try:
+        import ctypes
+
+        return int(ctypes.CDLL(None).prctl(pr_set_child_subreaper, 1, 0, 0, 0)) == 0
+    except (ImportError, OSError, AttributeError):
+        return False
+
+
+def give_back_memory() -> None:
+    """Hand freed memory to the system; the C library keeps it otherwise after a large burst."""
+    try:
+        import ctypes
+
+        ctypes.CDLL(None).malloc_trim(0)
+    except (ImportError, OSError, AttributeError):
+        return
+
+
+def oom_file() -> str | None:
+    """The file in which the kernel counts processes of our cgroup that were killed for want of memory."""
+    try:
+        with open(f"{_PROC}/self/cgroup") as file:
+            rows = [line.rstrip("\n").split(":", 2) for line in file]
+    except OSError:
+        return None
+    folders = {controllers: path for _, controllers, path in (row for row in rows if len(row) == 3)}
+    places = [f"/sys/fs/cgroup{folders.get('', '')}/memory.events"]
+    if "memory" in folders:  # the first version of cgroups
+        places.insert(0, f"/sys/fs/cgroup/memory{folders['memory']}/memory.oom_control")
+    return next((place for place in places if os.path.exists(place)), None)
+
+
+def oom_kills(path: str | None) -> int | None:
+    """None where it cannot be read."""
+    if path is None:
+        return None
+    try:
+        with open(path) as file:
+            rows = dict(line.split() for line in file)
+        return int(rows["oom_kill"])
+    except (OSError, ValueError, KeyError):
+        return None

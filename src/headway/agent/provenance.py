@@ -1,0 +1,221 @@
+"""What a job was: commit, branch, uncommitted diff, Python, packages, user, host (capability 30).
+
+Called by the shipper after its first successful send. It runs in a forked child of low priority that hands its result
+back through a pipe, so neither the start of the job nor the memory of the shipper pays for it.
+"""
+
+import json
+import os
+
+from headway.model.limits import FRAME_BYTES_MAX, PACKAGES_MAX, PROVENANCE_DIFF_BYTES_MAX
+from headway.model.value import Value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+GIT_TIMEOUT_S = 10.0
+COLLECT_S = 30.0  # then it is given up
+_DIFF_BYTES_MAX = min(PROVENANCE_DIFF_BYTES_MAX, FRAME_BYTES_MAX // 2)  # with escapes it must fit into one frame
+_FACT_BYTES_MAX = FRAME_BYTES_MAX - 4096
+
+
+class About(Value):
+    """What is asked about."""
+
+    argv: "Sequence[str]"
+    cwd: str
+    hello: "dict[str, Any] | None" = None  # the first process's own words
+    path: str = ""  # PATH of the job
+    secrets: tuple[bytes, ...] = ()
+
+
+class Collector:
+    """A child that collects. `fileno` becomes readable as it speaks; `read` gives the fact when it has."""
+
+    def __init__(self, about: "About", now_s: float) -> None:
+        self.deadline_s = now_s + COLLECT_S
+        self._parts: list[bytes] = []
+        self._fd, far = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            _child(far, about)
+        os.close(far)
+        os.set_blocking(self._fd, False)
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def read(self, now_s: float) -> "tuple[bool, dict[str, Any] | None]":
+        """(done, fact). A child that takes too long is ended; what it had found is then lost."""
+        try:
+            while part := os.read(self._fd, 1 << 16):
+                self._parts.append(part)
+        except BlockingIOError:
+            if now_s < self.deadline_s:
+                return False, None
+        self.close()
+        try:
+            return True, json.loads(b"".join(self._parts))
+        except ValueError:
+            return True, None
+
+    def close(self) -> None:
+        if self._fd < 0:
+            return
+        os.close(self._fd)
+        self._fd = -1
+        try:
+            os.kill(self.pid, 9)  # our own child, not yet reaped: the number is still its own
+            os.waitpid(self.pid, 0)
+        except (ProcessLookupError, ChildProcessError):
+            return
+
+
+def _child(fd: int, about: "About") -> None:  # never returns
+    try:
+        os.closerange(3, fd)  # locks and sockets are the shipper's alone
+        os.closerange(fd + 1, 1 << 16)
+        os.nice(10)
+        data = json.dumps(collect(about)).encode()
+        while data:
+            data = data[os.write(fd, data) :]
+    except BaseException:  # noqa: S110  (a forked child must end here, whatever happens; the job has no provenance then)
+        pass
+    finally:
+        os._exit(0)
+
+
+def collect(about: About) -> "dict[str, Any]":
+    """The `provenance` fact, masked."""
+    from headway.wire.redact import mask_argv, mask_data
+
+    values = [value.decode(errors="surrogateescape") for value in about.secrets]
+    found = {
+        "git": git_state(about.cwd),
+        **python_state(about),
+        "user": _user(),
+        "host": os.uname().nodename,
+        "platform": f"{os.uname().sysname} {os.uname().release} {os.uname().machine}",
+    }
+    fact = {"type": "provenance", **mask_data(found, values), "command": mask_argv(list(about.argv), values)}
+    if len(json.dumps(fact)) > _FACT_BYTES_MAX and fact["git"]:
+        fact["git"]["diff"] = "(too large)"
+    return fact
+
+
+# -- git --------------------------------------------------------------------------------------------------------------
+
+
+def git_state(cwd: str) -> "dict[str, Any] | None":
+    """None where there is no git, or no repository."""
+    status = _git(cwd, "status", "--porcelain=v2", "--branch", "--untracked-files=no", "--no-renames")
+    if status is None:
+        return None
+    lines = status.decode(errors="replace").splitlines()
+    head = dict(line[2:].split(" ", 1) for line in lines if line.startswith("# ") and " " in line[2:])
+    commit = head.get("branch.oid")
+    dirty = any(not line.startswith("#") for line in lines)
+    return {
+        "commit": None if commit in (None, "(initial)") else commit,
+        "branch": head.get("branch.head"),
+        "dirty": dirty,
+        "diff": _diff(cwd) if dirty else "",
+        "remote": _remote(cwd),
+    }
+
+
+def _diff(cwd: str) -> str:
+    data = _git(cwd, "diff", "--no-color", "--no-ext-diff", "--no-textconv", "HEAD")
+    if data is None:
+        return "(could not be read)"
+    text = data[:_DIFF_BYTES_MAX].decode(errors="replace")
+    return text + "\n(cut off here)" if len(data) > _DIFF_BYTES_MAX else text
+
+
+def _remote(cwd: str) -> str | None:
+    data = _git(cwd, "config", "--get", "remote.origin.url")
+    return data.decode(errors="replace").strip() or None if data else None
+
+
+def _git(cwd: str, *words: str) -> bytes | None:
+    """Output of a git command that changes nothing; None when it fails or takes too long."""
+    import subprocess
+
+    env = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+    # a repository's own settings could name programs to be run (fsmonitor, diff drivers): none of them is
+    plain = ["git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.quotePath=false"]
+    try:
+        child = subprocess.Popen(
+            [*plain, *words], cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+    except OSError:
+        return None
+    try:
+        data, _ = child.communicate(timeout=GIT_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.communicate()
+        return None
+    return data if child.returncode == 0 else None
+
+
+# -- python -----------------------------------------------------------------------------------------------------------
+
+
+def python_state(about: About) -> "dict[str, Any]":
+    """Version, executable and packages of the job's Python: as it said itself, else of the command's interpreter."""
+    hello = about.hello or {}
+    executable = hello.get("executable") or find_python(about.argv, about.cwd, about.path)
+    prefix = hello.get("prefix") or (executable and os.path.dirname(os.path.dirname(executable)))
+    if not executable:
+        return {"python": None, "executable": None, "packages": {}}
+    version = hello.get("python") or _version_of(str(prefix))
+    return {"python": version, "executable": executable, "packages": packages_of(str(prefix))}
+
+
+def find_python(argv: "Sequence[str]", cwd: str, path: str) -> str | None:
+    """The command's own interpreter, if it is a Python; links are not followed, for a venv is found by its link."""
+    if not argv or not os.path.basename(argv[0]).startswith("python"):
+        return None
+    folders = [cwd] if "/" in argv[0] else [os.path.join(cwd, folder) for folder in path.split(os.pathsep)]
+    places = [os.path.join(folder, argv[0]) for folder in folders]
+    return next((place for place in places if os.access(place, os.X_OK)), None)
+
+
+def _version_of(prefix: str) -> str | None:
+    names = [name for name in _list(os.path.join(prefix, "lib")) if name.startswith("python3.")]
+    return names[0].removeprefix("python") if len(names) == 1 else None
+
+
+def packages_of(prefix: str) -> dict[str, str]:
+    """Name and version of what is installed there, by the names of its folders: nothing is imported or opened."""
+    found: dict[str, str] = {}
+    for library in ("lib", "lib64"):
+        for python in _list(os.path.join(prefix, library)):
+            if not python.startswith("python3"):
+                continue
+            for site in ("site-packages", "dist-packages"):
+                for name in _list(os.path.join(prefix, library, python, site)):
+                    if name.endswith(".dist-info") and len(found) < PACKAGES_MAX:
+                        package, _, version = name.removesuffix(".dist-info").partition("-")
+                        found.setdefault(package, version)
+    return dict(sorted(found.items()))
+
+
+def _list(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def _user() -> str:
+    try:
+        import pwd
+
+        return pwd.getpwuid(os.getuid()).pw_name
+    except (ImportError, KeyError):
+        return str(os.getuid())  # a uid without an account (B33)

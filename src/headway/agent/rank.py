@@ -1,0 +1,173 @@
+"""Starting one rank: its environment, its descriptors, fork and exec. Called by the shim.
+
+Output goes straight to spool files, never through a pipe of ours, so a rank does not notice whether we live. A start
+that fails is told through a pipe that exec closes; the reason is also put into the rank's own stderr.
+"""
+
+import errno
+import os
+import signal
+
+from headway.model.value import Value
+from headway.spool.name import output_name
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+NOT_FOUND, CANNOT_RUN = 127, 126
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # …/headway
+BOOTSTRAP = os.path.join(_PACKAGE, "client", "bootstrap")
+
+
+class Start(Value):
+    """A rank on its way: the pipe ends empty when the program runs, and holds a message when it cannot."""
+
+    index: int
+    pid: int
+    pipe: int
+
+
+def environment(task: "Mapping[str, Any]", env: "Mapping[str, str]", index: int, task_dir: str) -> dict[str, str]:
+    """What a rank finds in its environment; `docs/concepts/protocol.md` has the list."""
+    processes, first = int(task["processes"]), int(task["first_rank"])
+    path = env.get("PYTHONPATH")
+    out = {
+        **env,
+        "HEADWAY_HOME": str(task["home"]), "HEADWAY_JOB": str(task["id"]), "HEADWAY_UUID": str(task["uuid"]),
+        "HEADWAY_ATTEMPT": str(task["attempt"]), "HEADWAY_TASK": str(task["task"]), "HEADWAY_SPOOL": task_dir,
+        "HEADWAY_OUTPUT_DIR": str(task["output_dir"]), "HEADWAY_PACKAGE": os.path.dirname(_PACKAGE),
+        "RANK": str(first + index), "LOCAL_RANK": str(index), "WORLD_SIZE": str(task["world_size"]),
+        "LOCAL_WORLD_SIZE": str(processes), "NODE_RANK": str(first // max(1, processes)),
+        "PYTHONPATH": f"{BOOTSTRAP}{os.pathsep}{path}" if path else BOOTSTRAP,
+    }  # fmt: skip
+    gpus = task.get("gpus")
+    if gpus is not None:
+        mine = [gpus[index]] if len(gpus) == processes else gpus
+        out["CUDA_VISIBLE_DEVICES"] = ",".join(str(gpu) for gpu in mine)
+    return out
+
+
+def start_rank(task: "Mapping[str, Any]", env: "Mapping[str, str]", index: int, task_dir: str) -> Start:
+    """Fork. Raises OSError when there can be no more processes."""
+    near, far = os.pipe()
+    try:
+        pid = os.fork()
+    except OSError:
+        os.close(near)
+        os.close(far)
+        raise
+    if pid == 0:
+        _child(task, env, index, task_dir, far)
+    os.close(far)
+    os.set_blocking(near, False)
+    return Start(index, pid, near)
+
+
+def _child(task: "Mapping[str, Any]", env: "Mapping[str, str]", index: int, task_dir: str, pipe: int) -> None:
+    """Becomes the program; never returns."""
+    code, message = CANNOT_RUN, "it could not be started"
+    try:
+        os.setsid()
+        _reset_signals()
+        os.umask(0o077)
+        _redirect(task_dir, int(task["first_rank"]) + index)
+        os.umask(int(task["umask"]))
+        code, message = _exec(task, environment(task, env, index, task_dir))
+    except BaseException as error:  # a forked child must end here, whatever happens
+        message = f"it could not be started: {error}"
+    finally:
+        text = message.encode(errors="replace")
+        for fd, data in ((2, b"headway: " + text + b"\n"), (pipe, b"%d %s" % (code, text[:60_000]))):
+            try:
+                os.write(fd, data)
+            except OSError:
+                continue  # a full disk; the other way may work
+        os._exit(code)
+
+
+def _reset_signals() -> None:
+    for signum in signal.valid_signals():
+        if signum not in (signal.SIGKILL, signal.SIGSTOP):
+            try:
+                signal.signal(signum, signal.SIG_DFL)
+            except (OSError, ValueError):
+                continue  # the C library keeps some for itself
+    signal.set_wakeup_fd(-1)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def _redirect(task_dir: str, rank: int) -> None:
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    for target, role in ((1, "stdout"), (2, "stderr")):
+        path = os.path.join(task_dir, output_name(role, rank))
+        try:
+            fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        except OSError:  # a full disk must not keep the program from running (F7); its output is lost, not the run
+            fd = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(fd, target)
+
+
+def _exec(task: "Mapping[str, Any]", env: dict[str, str]) -> tuple[int, str]:
+    """Returns only when it fails: exit code and reason."""
+    argv, cwd = [str(word) for word in task["argv"]], str(task["cwd"])
+    try:
+        os.chdir(cwd)
+    except OSError as error:
+        return CANNOT_RUN, f"the working folder {cwd} cannot be entered: {error.strerror}"
+    _limit(task.get("rlimits") or {})
+    if not argv or not argv[0]:
+        return CANNOT_RUN, "the command is empty"
+    try:
+        os.execvpe(argv[0], argv, env)  # noqa: S606  (no shell is what we want)
+    except (OSError, ValueError) as error:
+        return explain(error, argv, env)
+
+
+def _limit(limits: "Mapping[str, Any]") -> None:
+    """The submitter's limits, as far as this system allows: a hard limit cannot be raised."""
+    import resource
+
+    for name, pair in limits.items():
+        number = getattr(resource, f"RLIMIT_{name}", None)
+        if number is None:
+            continue
+        soft, hard = (resource.RLIM_INFINITY if int(value) < 0 else int(value) for value in pair)
+        try:
+            resource.setrlimit(number, (soft, hard))
+        except (OSError, ValueError):
+            try:
+                resource.setrlimit(number, (soft, resource.getrlimit(number)[1]))
+            except (OSError, ValueError):
+                continue
+
+
+def explain(error: OSError | ValueError, argv: list[str], env: "Mapping[str, str]") -> tuple[int, str]:
+    """Exit code and words for a command that the system does not take (B24)."""
+    if isinstance(error, ValueError):
+        where = "an argument" if any("\0" in word for word in argv) else "the environment"
+        what = "a NUL character" if "null" in str(error) else str(error)
+        return CANNOT_RUN, f"the command cannot be started: {where} contains {what}"
+    number, name = error.errno, argv[0]
+    if number == errno.ENOENT and "/" not in name:
+        return NOT_FOUND, f"the command {name} was not found in PATH"
+    if number == errno.ENOENT:
+        there = os.path.lexists(name)
+        hint = "the interpreter that its first line names, or the file that it links to, does not exist"
+        return (
+            CANNOT_RUN if there else NOT_FOUND
+        ), f"the command {name} does not run: {hint if there else 'no such file'}"
+    if number == errno.E2BIG:
+        size = sum(len(os.fsencode(w)) + 1 for w in argv) + sum(
+            len(k) + len(os.fsencode(v)) + 2 for k, v in env.items()
+        )
+        return CANNOT_RUN, f"arguments and environment are too large for this system: {size} bytes together"
+    reasons = {
+        errno.EACCES: "it is not executable, or may not be read (chmod +x?)",
+        errno.ENOEXEC: "it is no program for this machine; a script needs a first line such as #!/bin/sh",
+        errno.ENOTDIR: "a part of its path is not a folder",
+        errno.ENOMEM: "there is not enough memory",
+    }
+    return CANNOT_RUN, f"the command {name} does not run: {reasons.get(number or 0, error.strerror)}"

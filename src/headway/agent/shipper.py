@@ -1,0 +1,588 @@
+"""The shipper: tails a task's streams and sends them to the server. Forked by the shim, or started to adopt a task.
+
+One loop over a few descriptors; everything that could block is either without blocking (the server), in a thread (the
+disk) or in a child (git, registering). What to do is decided by `ShipperMachine`; here it is done.
+"""
+
+import json
+import os
+import random
+import select
+
+from headway.agent import drop, process, secret
+from headway.agent.clock import Clock
+from headway.agent.command import Commands
+from headway.agent.fact import FactTail
+from headway.agent.folder import keep_refused, remove_folder, sweep_drafts
+from headway.agent.keeper import Keeper
+from headway.agent.ledger import Gap
+from headway.agent.life import Tick
+from headway.agent.log import AgentLog
+from headway.agent.message import (
+    Acked,
+    Busy,
+    Drop,
+    Dropped,
+    Failed,
+    Finish,
+    Forget,
+    Free,
+    Log,
+    Pack,
+    Reload,
+    Remove,
+    Retry,
+    Seen,
+    TaskEnded,
+)
+from headway.agent.notebook import Notebook
+from headway.agent.pack import Batch, Packer
+from headway.agent.post import Answer, Channel
+from headway.agent.provenance import About, Collector
+from headway.agent.register import Registrar
+from headway.agent.sending import ShipperMachine, ShipperPlan
+from headway.agent.tail import Tail
+from headway.agent.watch import AdoptedTask, AttachedTask
+from headway.model.errors import HeadwayError
+from headway.model.limits import SEND_TIMEOUT_S, SYNC_INTERVAL_S, TAIL_INTERVAL_ACTIVE_S, TAIL_INTERVAL_IDLE_S
+from headway.spool import cursor
+from headway.spool.files import OS_FILES, Files
+from headway.spool.layout import TaskFile
+from headway.wire.batch import TaskKey, encode_head
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from headway.agent.link import ShimLink
+    from headway.agent.mask import Mask
+    from headway.agent.message import ShipperEvent, ShipperInstruction
+
+    Fact = dict[str, Any]
+
+EXIT_DONE, EXIT_ERROR, EXIT_LOCKED, EXIT_GAVE_UP = 0, 1, 3, 4
+ACTIVE_S = 2.0  # after growth, streams are looked at more often for so long
+CURSOR_INTERVAL_S = 0.5
+POLL_FIRST_S = 0.2  # the first question for commands may wait: a short task never asks
+HELLO_WAIT_S = 2.0  # a Python command has so long to say which Python it is
+
+
+class Shipper:
+    """`link` is the way to the shim that forked us; without it the task is adopted."""
+
+    def __init__(
+        self,
+        task_dir: str,
+        task: TaskFile,
+        link: "ShimLink | None" = None,
+        env: "Mapping[str, str] | None" = None,
+        files: Files = OS_FILES,
+    ) -> None:
+        self.task_dir, self.task, self.link, self.files = task_dir, task, link, files
+        self.clock, self.log = Clock(), AgentLog(task_dir, "shipper")
+        self.exit_code: int | None = None
+        self._env = env
+        sweep_drafts(task_dir, files)
+        self._cursor = cursor.load(task_dir, files)
+        self.tail = Tail(task_dir, self.clock, self._cursor, files)
+        self.tail.drops = drop.load(task_dir, files)
+        self.machine = ShipperMachine(ShipperPlan(task.spool_bytes_max))
+        self._packer = Packer(self.tail, self._get_mask, self.log.say, files)
+        self._keeper, self._notebook = Keeper(task_dir, files), Notebook(task_dir, files)
+        self._mask: Mask | None = None
+        self._secrets: list[bytes] | None = None
+        self._channel = Channel(task.socket, task.token)
+        self._commands = Commands(Channel(task.socket, task.token), self._do_command)
+        self._key: TaskKey | None = None if task.attached else task.key
+        self._registrar = Registrar(task_dir, task) if task.attached else None
+        self._watch: AdoptedTask | AttachedTask | None = None
+        self._pending: dict[int, Fact] = {}  # commands that the shim has not confirmed
+        self._queue: list[ShipperEvent] = []
+        self._packed: list[Batch] = []
+        self._posted: Batch | None = None
+        self._facts: dict[str, FactTail] = {}
+        self._shim_facts: list[Fact] = []
+        self._hello: Fact | None = None
+        self._ended = False
+        self._told_provenance = False
+        self._collector: Collector | None = None
+        self._begun_s = self.clock.steady_s()
+        self._first_ack_s: float | None = None
+        self._look_s = self._active_s = self._sync_s = self._cursor_s = self._begun_s
+        self._commands.next_s = self._begun_s + POLL_FIRST_S
+
+    # -- the loop -----------------------------------------------------------------------------------------------------
+
+    def run(self) -> int:
+        now_s = self.clock.steady_s()
+        self._look(now_s, names=True)
+        self._read_earlier(now_s)
+        self._feed(Busy(not self._told_provenance), now_s)
+        if self.link is None:
+            self._adopt(now_s)
+        while self.exit_code is None:
+            self._turn()
+        self._close()
+        return self.exit_code
+
+    def _turn(self) -> None:
+        ready = self._wait(self.clock.steady_s())
+        now_s = self.clock.steady_s()
+        self._serve(ready, now_s)
+        if now_s >= self._look_s:
+            self._look(now_s)
+        if self._watch is not None:
+            self._watch.step(now_s)
+        self._introduce(now_s)
+        self._feed(Tick(), now_s)
+        if self.exit_code is not None:
+            return
+        self._ask(now_s)
+        self._keep(now_s)
+        self._explain(now_s)
+
+    def _wait(self, now_s: float) -> set[int]:
+        """Sleep until a descriptor is ready or something is due."""
+        poll = select.poll()
+        for channel in (self._channel, self._commands.channel):
+            if channel.busy:
+                poll.register(channel.fileno(), select.POLLIN | (select.POLLOUT if channel.wants_write else 0))
+        for source in (self.link, self._collector):
+            if source is not None and source.fileno() >= 0:
+                poll.register(source.fileno(), select.POLLIN)
+        until_s = min([self._look_s, *(t for t in (self.machine.wake_s(now_s),) if t is not None)])
+        return {fd for fd, _ in poll.poll(max(0.0, (until_s - now_s) * 1000))}
+
+    def _serve(self, ready: set[int], now_s: float) -> None:
+        if self._channel.busy and (self._channel.fileno() in ready or now_s >= self._channel.deadline_s):
+            self._take_answer(self._channel.step(now_s), now_s)
+        asked = self._commands.channel
+        if asked.busy and (asked.fileno() in ready or now_s >= asked.deadline_s):
+            answer = asked.step(now_s)
+            if answer is not None:
+                self._commands.take(answer, now_s, random.random())
+        if self.link is not None and self.link.fileno() in ready:
+            self._hear_shim(now_s)
+
+    def _feed(self, event: "ShipperEvent", now_s: float) -> None:
+        """Hand an event to the machine and do what it says; what comes of that is queued behind it."""
+        self._queue.append(event)
+        if len(self._queue) > 1:
+            return
+        while self._queue:
+            for instruction in self.machine.handle(self._queue[0], now_s, random.random()):
+                self._obey(instruction, now_s)
+            self._queue.pop(0)
+        self._post(now_s)
+
+    def _obey(self, instruction: "ShipperInstruction", now_s: float) -> None:
+        match instruction:
+            case Pack():
+                batch = self._packer.pack(instruction.number, instruction.spans, now_s)
+                if batch.parts:
+                    self._packed.append(batch)
+                self._queue.append(batch.event())
+            case Forget():
+                self._forget_packed()
+            case Log():
+                self.log.say(instruction.text)
+            case Free():
+                self._punch(instruction.stream, instruction.offset, instruction.length)
+            case Remove():
+                self._remove(instruction.stream)
+            case Drop():
+                self._queue.append(self._drop(instruction))
+            case Reload():
+                self._reload(now_s)
+            case Finish():
+                self._finish(instruction)
+
+    # -- looking ------------------------------------------------------------------------------------------------------
+
+    def _look(self, now_s: float, *, names: bool = False) -> None:
+        events: list[ShipperEvent] = list(self.tail.look(now_s, names=names))
+        if events:
+            self._active_s = now_s
+        events += self._read_shim(now_s)
+        self._read_facts()
+        active = now_s < self._active_s + ACTIVE_S
+        self._look_s = now_s + (TAIL_INTERVAL_ACTIVE_S if active else TAIL_INTERVAL_IDLE_S)
+        if events:
+            self._feed(Seen(tuple(events)), now_s)
+        elif not active and not self._posted and self._packer.shrink():
+            process.give_back_memory()
+
+    def _read_shim(self, now_s: float) -> "list[ShipperEvent]":
+        """What the shim wrote down since the last look; its stream is allocated ahead, so its size says nothing."""
+        tailed = self.tail.streams.get("shim")
+        if tailed is None:
+            return []
+        reader = self._facts.setdefault("shim", FactTail(tailed.fd, self.files))
+        reader.fd = tailed.fd  # the shim may have had to write its stream anew
+        end: int | None = None
+        try:
+            for offset, fact in reader.read():
+                self._shim_facts.append(fact)
+                end = offset if fact.get("type") == "task_ended" else end
+        except OSError:
+            return []
+        events: list[ShipperEvent] = []
+        if end is not None:
+            events = self._end_events("shim", end, now_s)
+        return [*events, *self.tail.advance(tailed, reader.position, now_s)]
+
+    def _end_events(self, stream: str, offset: int, now_s: float) -> "list[ShipperEvent]":
+        """The task is over: all streams have their last size now."""
+        if self._ended:
+            return []
+        self._ended = True
+        return [*self.tail.close_all(now_s), TaskEnded(stream, offset)]
+
+    def _read_facts(self) -> None:
+        """Facts of the processes: who they are, and for attached jobs how they end."""
+        attached = self._watch if isinstance(self._watch, AttachedTask) else None
+        if self._hello is not None and attached is None:
+            return
+        for name, tailed in list(self.tail.streams.items()):
+            if tailed.stream.role not in ("facts", "metrics") or (tailed.stream.role == "metrics" and attached is None):
+                continue
+            who = self.tail.writer_of(tailed)
+            if attached is not None and who is not None:
+                attached.meet(who)
+            if tailed.stream.role == "facts":
+                self._hear_process(name, tailed.fd, tailed.size, tailed.stream.rank or 0, attached)
+
+    def _hear_process(self, name: str, fd: int, size: int, rank: int, attached: AttachedTask | None) -> None:
+        reader = self._facts.setdefault(name, FactTail(fd, self.files))
+        if reader.position >= size:
+            return
+        try:
+            facts = [fact for _, fact in reader.read()]
+        except OSError:
+            return
+        self._hello = self._hello or next((fact for fact in facts if fact.get("type") == "hello"), None)
+        if attached is not None:
+            attached.hear(facts, rank)
+
+    # -- the shim -----------------------------------------------------------------------------------------------------
+
+    def _hear_shim(self, now_s: float) -> None:
+        assert self.link is not None
+        for message in self.link.hear():
+            seq = message.get("done")
+            if isinstance(seq, int):
+                self._pending.pop(seq, None)
+                self._commands.finish(seq)
+        self._look(now_s, names=True)
+        if self.link.ended:
+            self.link.close()
+            self.link = None
+            self._adopt(now_s)
+
+    def _adopt(self, now_s: float) -> None:
+        """There is no shim, or no longer: watch the processes ourselves."""
+        if self._ended:
+            return
+        if self.task.attached:
+            self._watch = AttachedTask(self.task, self._write_fact, now_s)
+            self._read_facts()
+            return
+        self.log.say(
+            "the shim is gone; its processes are watched without it, and exit codes that it did not see are lost"
+        )
+        self._watch = AdoptedTask(self.task, self._shim_facts, self._write_fact, now_s)
+        for seq, command in list(self._pending.items()):
+            self._command_watch(command, now_s)
+            self._commands.finish(seq)
+        self._pending.clear()
+
+    def _read_earlier(self, now_s: float) -> None:
+        """What shippers before us wrote down: the end of the task, and whether provenance was collected."""
+        for name, tailed in list(self.tail.streams.items()):
+            if tailed.stream.role != "shipper":
+                continue
+            try:
+                facts = FactTail(tailed.fd, self.files).read()
+            except OSError:
+                continue
+            for offset, fact in facts:
+                if fact.get("type") == "task_ended" and not self._ended:
+                    self._feed(Seen(tuple(self._end_events(name, offset, now_s))), now_s)
+                self._told_provenance = self._told_provenance or fact.get("type") == "provenance"
+
+    def _write_fact(self, fact: "Fact") -> None:
+        now_s = self.clock.steady_s()
+        try:
+            stream, offset = self._notebook.write({"time_ns": self.clock.wall_ns(), **fact})
+        except OSError as error:
+            self.log.say(f"a fact could not be written: {fact.get('type')}: {error.strerror}")
+            return
+        if fact.get("type") == "task_ended":
+            self._feed(Seen(tuple(self._end_events(stream, offset, now_s))), now_s)
+        else:
+            self._look(now_s, names=True)
+
+    # -- commands -----------------------------------------------------------------------------------------------------
+
+    def _ask(self, now_s: float) -> None:
+        if self._key is None or self._commands.channel.busy or now_s < self._commands.next_s:
+            return
+        self._commands.start(self._key, self.machine.lag_bytes, self.clock.wall_ns(), now_s, random.random())
+
+    def _do_command(self, command: "Fact") -> bool:
+        now_s = self.clock.steady_s()
+        if command["do"] == "flush":
+            self._feed(Retry(), now_s)
+            self._look(now_s, names=True)
+            return True
+        if command["do"] not in ("stop", "signal"):
+            self.log.say(f"the server asks for something that this agent cannot do: {command['do']!r}")
+            return True
+        if self.link is None:
+            self._command_watch(command, now_s)
+            return True
+        self._pending[command["seq"]] = command
+        self.link.say(command)
+        return False
+
+    def _command_watch(self, command: "Fact", now_s: float) -> None:
+        if self._watch is None or self._ended:
+            return
+        if command["do"] == "stop":
+            grace_s = command.get("grace_s")
+            self._watch.stop(float(grace_s) if isinstance(grace_s, int | float) else None, now_s)
+        elif isinstance(command.get("signal"), int):
+            self._watch.signal(command["signal"], now_s)
+
+    # -- sending ------------------------------------------------------------------------------------------------------
+
+    def _post(self, now_s: float) -> None:
+        if self._posted is not None or not self._packed:
+            return
+        batch = self._posted = self._packed.pop(0)
+        if self._key is None:
+            self._fail(batch, None, "the job is not registered with a server yet", now_s)
+            return
+        head = encode_head(self._key, batch.parts, self.clock.wall_ns())
+        body = [head, *(part.data for part in batch.parts)]
+        self._take_answer(self._channel.start("/agent/ingest", body, now_s, SEND_TIMEOUT_S, "batch"), now_s)
+
+    def _take_answer(self, answer: Answer | None, now_s: float) -> None:
+        batch = self._posted
+        if answer is None or batch is None:
+            return
+        acked = _read_acks(answer, batch.number)
+        if acked is None:
+            self._fail(batch, answer.status, _reason_of(answer), now_s)
+            return
+        self._done_posting(batch)
+        if self._first_ack_s is None:
+            self._first_ack_s = now_s
+        self._feed(acked, now_s)
+
+    def _fail(self, batch: Batch, status: int | None, reason: str, now_s: float) -> None:
+        self._channel.close()
+        self._done_posting(batch)
+        self._feed(Failed(batch.number, status, reason), now_s)
+
+    def _done_posting(self, batch: Batch) -> None:
+        self._posted = None
+        self._packer.release(batch)
+
+    def _forget_packed(self) -> None:
+        for batch in self._packed:
+            self._packer.release(batch)
+        self._packed.clear()
+
+    def _reload(self, now_s: float) -> None:
+        """The token may have been changed, or the server may have forgotten an attached job."""
+        if self._registrar is not None:
+            self._registrar.again()
+            return
+        try:
+            fresh = TaskFile.load(self.task_dir, self.files)
+        except (OSError, HeadwayError):
+            return
+        self._use(fresh.socket, fresh.token)
+
+    def _use(self, socket: str, token: str) -> None:
+        for channel in (self._channel, self._commands.channel):
+            channel.path, channel.token = socket, token
+
+    def _introduce(self, now_s: float) -> None:
+        """An attached job that is not registered yet, or again."""
+        if self._registrar is None:
+            return
+        job = self._registrar.step(now_s, random.random())
+        if job is not None and (job.get("token") != self._channel.token or self._key is None):
+            self._use(str(job.get("socket") or self.task.socket), job["token"])
+            self._key = TaskKey(self.task.uuid, int(job.get("attempt") or 1), str(job.get("task") or self.task.task))
+            self._feed(Retry(), now_s)
+
+    # -- the spool ----------------------------------------------------------------------------------------------------
+
+    def _get_mask(self) -> "Mask":
+        if self._mask is None:
+            from headway.agent.mask import Mask
+
+            self._mask = Mask(self._get_secrets())
+        return self._mask
+
+    def _get_secrets(self) -> list[bytes]:
+        """From the environment that the shim handed us, else what an earlier shipper kept, else a living process."""
+        if self._secrets is not None:
+            return self._secrets
+        kept = secret.load(self.task_dir, self.files) if self._env is None else None
+        if kept is None:
+            pids = [fact["pid"] for fact in self._shim_facts if fact.get("type") == "process_started"]
+            env = self._env or next((e for pid in pids if (e := secret.environment_of(pid))), None) or os.environ
+            kept = secret.values_of(env, self.task.secret_names, self.task.token)
+            try:
+                secret.save(self.task_dir, kept, self.files)
+            except OSError as error:
+                self.log.say(f"secrets cannot be kept for a later shipper: {error.strerror}")
+        self._secrets = kept
+        return kept
+
+    def _punch(self, stream: str, offset: int, length: int) -> None:
+        try:
+            fd = self.files.open(os.path.join(self.task_dir, stream), os.O_WRONLY | os.O_NOFOLLOW)
+        except OSError:
+            return
+        try:
+            self.files.punch(fd, offset, length)
+        except OSError as error:
+            self.log.say(f"{stream}: {length} bytes at {offset} could not be freed: {error.strerror}")
+        finally:
+            self.files.close(fd)
+
+    def _remove(self, stream: str) -> None:
+        self.tail.forget(stream)
+        try:
+            self.files.unlink(os.path.join(self.task_dir, stream))
+        except OSError:
+            pass  # it was dropped before, or the folder is gone
+        self.tail.drops.pop(stream, None)
+
+    def _drop(self, order: Drop) -> Dropped:
+        """Count, write down, free: in this order, so that no drop is silent (P5)."""
+        records = points = None
+        tailed = self.tail.streams.get(order.stream)
+        if order.whole and tailed is not None:
+            try:
+                records, points = drop.count(tailed.fd, order.offset, order.length, self.files)
+            except OSError as error:
+                self.log.say(f"{order.stream} is dropped uncounted: {error.strerror}")
+        gap = Gap(order.offset, order.offset + order.length, order.reason, records, points)
+        told = [g for g in self.tail.drops.get(order.stream, []) if g.start != gap.start]
+        self.tail.drops[order.stream] = [*told, gap]
+        try:
+            drop.save(self.task_dir, self.tail.drops, self.files)
+        except OSError as error:  # the disk may be so full that only freeing helps; it is in memory and told soon
+            self.log.say(f"a drop could not be written down: {error.strerror}")
+        self.log.say(f"dropped {order.length} bytes of {order.stream} at {order.offset}: {order.reason}")
+        if order.whole:
+            drops = self.tail.drops[order.stream]
+            self._remove(order.stream)
+            self.tail.drops[order.stream] = drops
+        else:
+            self._punch(order.stream, order.offset, order.length)
+        return Dropped(order.stream, order.offset, records, points)
+
+    def _keep(self, now_s: float) -> None:
+        """Sync records and save the cursor now and then, without waiting for the disk (P2)."""
+        while self._keeper.errors:
+            self.log.say(self._keeper.errors.pop(0))
+        if self._keeper.busy:
+            return
+        dirty = self.tail.unsynced() if now_s >= self._sync_s + SYNC_INTERVAL_S else []
+        positions = self._fresh_positions() if now_s >= self._cursor_s + CURSOR_INTERVAL_S else None
+        if not dirty and positions is None:
+            return
+        self._sync_s = now_s if dirty else self._sync_s
+        self._cursor_s = now_s if positions is not None else self._cursor_s
+        for tailed in dirty:
+            tailed.dirty = False
+        self._keeper.start([tailed.fd for tailed in dirty], positions)
+
+    def _fresh_positions(self) -> dict[str, int] | None:
+        positions = self.machine.positions()
+        if positions == self._cursor:
+            return None
+        self._cursor = positions
+        return positions
+
+    # -- provenance and the end ---------------------------------------------------------------------------------------
+
+    def _explain(self, now_s: float) -> None:
+        """Collect provenance once, after the first success, when the program has had time to say which Python it is."""
+        if self._collector is not None:
+            done, fact = self._collector.read(now_s)
+            if done:
+                self._collector = None
+                if fact is not None:
+                    self._write_fact(fact)
+                self._feed(Busy(False), now_s)
+            return
+        if self._told_provenance or self._first_ack_s is None:
+            return
+        python = os.path.basename((self.task.argv or [""])[0]).startswith("python")
+        waits = python and self._hello is None and not self._ended
+        if waits and now_s < self._first_ack_s + HELLO_WAIT_S:
+            return
+        self._told_provenance = True
+        path = (self._env or os.environ).get("PATH", "")
+        secrets = tuple(self._get_secrets())
+        self._collector = Collector(About(self.task.argv, self.task.cwd, self._hello, path, secrets), now_s)
+
+    def _finish(self, end: Finish) -> None:
+        self._keeper.settle()
+        if not end.complete:
+            self._keeper.save(self.machine.positions())
+            self.exit_code = EXIT_GAVE_UP
+            return
+        self.exit_code = EXIT_DONE
+        if end.refused:
+            done = [name for name in self.tail.streams if name not in end.refused]
+            self._keeper.save(self.machine.positions())
+            keep_refused(self.task_dir, end.refused, done, self.files)
+        else:
+            remove_folder(self.task_dir, self.files)
+
+    def _close(self) -> None:
+        if self._collector is not None:
+            self._collector.close()
+        for channel in (self._channel, self._commands.channel):
+            channel.close()
+        self._notebook.close()
+        self.tail.close()
+
+
+def _read_acks(answer: Answer, number: int) -> Acked | None:
+    if answer.status != 200:
+        return None
+    try:
+        body = json.loads(answer.body)
+        acks = {str(name): int(position) for name, position in body["acks"].items()}
+        refused = {str(name): str(reason) for name, reason in (body.get("refused") or {}).items()}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+    return Acked(number, acks, refused)
+
+
+def _reason_of(answer: Answer) -> str:
+    """Why data stays in the spool, in words."""
+    if answer.status is None:
+        return answer.reason
+    if answer.status in (401, 403):
+        return f"the server does not accept this task's token ({answer.status})"
+    if answer.status == 404:
+        return "the server does not know this task (404)"
+    if answer.status == 200:
+        return "the server's answer cannot be read"
+    try:
+        said = json.loads(answer.body)["error"]["message"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        said = "no reason given"
+    return f"the server answered {answer.status}: {str(said)[:200]}"
