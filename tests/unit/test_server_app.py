@@ -68,6 +68,7 @@ def ask(
         }
         await App(Table(ROUTES), services)(scope, receive, send)
         assert services.room.used_bytes == 0
+        services.close()
         return sent
 
     sent = asyncio.run(run())

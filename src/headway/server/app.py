@@ -23,6 +23,7 @@ from headway.model.limits import (
     READS_WAITING_MAX,
     REQUEST_BYTES_ANONYMOUS_MAX,
     REQUEST_BYTES_MAX,
+    SLOW_READ_THREADS,
 )
 from headway.server.auth import Auth, Caller, Role
 from headway.server.call import Call, Gone, Receive, Refusal, Reply, Scope, Send, reply_error, reply_failure
@@ -102,16 +103,24 @@ class Services:
     about: dict[str, Any]  # what `GET /api/server` says of this server
     stopping: asyncio.Event
     readers: Readers = field(default_factory=Readers)
+    slow_readers: Readers = field(default_factory=lambda: Readers(SLOW_READ_THREADS))
     room: Room = field(default_factory=Room)
 
     async def query(self, work: Callable[..., T], *args: Any) -> T:
-        """`work(connection, *args)` on a read-only connection, in a thread."""
+        """`work(connection, *args)` on a read-only connection, in a thread. For what takes milliseconds."""
+        return await self.readers.run(self._read, work, args)
 
-        def run() -> T:
-            with self.store.read() as connection:
-                return work(connection, *args)
+    async def slow_query(self, work: Callable[..., T], *args: Any) -> T:
+        """As `query`, for what may take seconds: output, searches, all points of a job."""
+        return await self.slow_readers.run(self._read, work, args)
 
-        return await self.readers.run(run)
+    def _read(self, work: Callable[..., T], args: tuple[Any, ...]) -> T:
+        with self.store.read() as connection:
+            return work(connection, *args)
+
+    def close(self) -> None:
+        self.readers.close()
+        self.slow_readers.close()
 
     async def find(self, call: Call) -> int:
         """The job that the address means. A reference is looked up; it never becomes part of a path (B20)."""

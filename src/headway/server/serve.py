@@ -263,7 +263,7 @@ class Process:
         app.services.live.close()
         listener.ended.set()
         await _within(serving, SHUTDOWN_S * 2 / 3)
-        app.services.readers.close()
+        app.services.close()
         self.logins.close()
 
 

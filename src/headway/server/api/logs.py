@@ -57,8 +57,8 @@ async def read_logs(call: Call) -> Reply:
             raise UsageError(f"{name} is negative")
     pk = await call.services.find(call)
     if asked.format == "raw":
-        return await call.services.query(read_raw, call.services.paths, pk, asked)
-    return Reply(await call.services.query(read_lines, call.services.paths, pk, asked))
+        return await call.services.slow_query(read_raw, call.services.paths, pk, asked)
+    return Reply(await call.services.slow_query(read_lines, call.services.paths, pk, asked))
 
 
 async def streams(call: Call) -> Reply:

@@ -26,8 +26,8 @@ async def metrics(call: Call) -> Reply:
         raise UsageError(f"points is {asked.points}", f"valid: {POINTS_MIN} to {POINTS_MAX}, or leave it out for all")
     pk = await call.services.find(call)
     if call.accepts(COLUMNS):
-        return Reply(await call.services.query(read_columns, pk, asked), content_type=COLUMNS)
-    return Reply(await call.services.query(read_json, pk, asked))
+        return Reply(await call.services.slow_query(read_columns, pk, asked), content_type=COLUMNS)
+    return Reply(await call.services.slow_query(read_json, pk, asked))
 
 
 def read_json(c: sqlite3.Connection, pk: int, asked: Asked) -> bytes:
