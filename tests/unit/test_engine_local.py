@@ -55,6 +55,18 @@ def test_gpus_of_an_ended_task_are_free_again(harness: LocalHarness) -> None:
         folders_sent(harness, engine_id)
 
 
+def test_gpus_of_a_task_whose_spool_was_sent_and_removed_are_free_again(harness: LocalHarness) -> None:
+    done = harness.start(harness.job("true", processes=2))
+    harness.wait_over(done)
+    folders.remove(harness.folder(done))
+    running = harness.start(harness.job("sleep", "60", processes=2))
+    harness.wait_running(running)
+    aside = harness.folder(running).rename(harness.paths.home / "aside")
+    with pytest.raises(UnreachableError):  # removed under a running task: its processes still have them
+        harness.start(harness.job("true", processes=3))
+    aside.rename(harness.folder(running))
+
+
 def folders_sent(harness: LocalHarness, engine_id: EngineId) -> None:
     """As if a shipper had sent everything."""
     folder = harness.folder(engine_id)
@@ -270,6 +282,19 @@ def test_unsent_data_of_a_dead_agent_is_salvaged_once(harness: LocalHarness) -> 
     assert harness.engine.salvage(engine_id)
     wait_until(lambda: harness.engine.observe([engine_id])[engine_id].detail.get("drained"), what="all sent")
     assert harness.engine.salvage(engine_id) is False and adopted(harness, engine_id) == 1
+
+
+def test_a_preallocated_tail_is_not_unsent(harness: LocalHarness) -> None:
+    """F14."""
+    engine_id = harness.start(harness.job("true"))
+    harness.wait_over(engine_id)
+    folder = harness.folder(engine_id)
+    data = (folder / "shim").read_bytes()
+    assert len(data) == 4096 and folders.unsent(folder) == ["shim"]
+    (folder / "cursor.json").write_text(json.dumps({"shim": len(data.rstrip(b"\0"))}))
+    assert folders.unsent(folder) == []
+    (folder / "stdout-0").write_bytes(b"\0\0")
+    assert folders.unsent(folder) == ["stdout-0"]  # zeros that a program printed are its output
 
 
 def test_a_task_whose_agent_lives_is_not_salvaged(harness: LocalHarness) -> None:

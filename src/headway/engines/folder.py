@@ -16,7 +16,9 @@ from typing import Any
 from headway.model.record import FACT
 from headway.wire import frame
 
-_PLAIN = frozenset({"task.json", "env.json", "shim.json", "cursor.json", "shim.lock", "shipper.lock"})
+_RECORDS = ("shim", "shipper-", "facts-", "metrics-")
+_STREAMS = (*_RECORDS, "stdout-", "stderr-")
+_NOT_STREAMS = (".json", ".lock", ".tmp")
 _SCAN_BYTES_MAX = 16 * 1024 * 1024  # of one stream of facts; they are far smaller
 
 
@@ -108,28 +110,28 @@ def unsent(folder: Path) -> list[str]:
     cursor = load_json(folder / "cursor.json") or {}
     names = []
     for name, size in _stream_sizes(folder).items():
-        sent = cursor.get(name, 0)
-        if size > (sent if isinstance(sent, int) else 0):
+        sent = cursor.get(name, 0) if isinstance(cursor.get(name), int) else 0
+        if size > sent and not (name.startswith(_RECORDS) and _is_zero(folder / name, sent)):
             names.append(name)
     return sorted(names)
 
 
 def _stream_sizes(folder: Path) -> dict[str, int]:
-    sizes: dict[str, int] = {}
     try:
-        entries = list(os.scandir(folder))
+        entries = [e for e in os.scandir(folder) if e.name.startswith(_STREAMS) and not e.name.endswith(_NOT_STREAMS)]
+        return {e.name: e.stat(follow_symlinks=False).st_size for e in entries if e.is_file(follow_symlinks=False)}
     except OSError:
-        return sizes
-    for entry in entries:
-        if entry.name in _PLAIN or entry.name == "agent" or not entry.name[0].isalpha() or entry.name.endswith(".tmp"):
-            continue
-        if not entry.is_file(follow_symlinks=False):
-            continue
-        if entry.name == "shim":  # allocated ahead: its size says nothing
-            sizes["shim"] = frame.scan(_read(folder / "shim"), final=True).end
-        else:
-            sizes[entry.name] = entry.stat(follow_symlinks=False).st_size
-    return sizes
+        return {}
+
+
+def _is_zero(path: Path, offset: int) -> bool:
+    """Zeros to the end are a preallocated tail, not data (F14)."""
+    try:
+        with path.open("rb") as file:
+            file.seek(offset)
+            return not file.read(_SCAN_BYTES_MAX).strip(b"\0")
+    except OSError:
+        return False
 
 
 def remove(folder: Path) -> None:

@@ -56,6 +56,7 @@ class LocalEngine:
         self._children: dict[str, subprocess.Popen[bytes]] = {}  # shims, until they are reaped
         self._salvagers: list[subprocess.Popen[bytes]] = []
         self._held: dict[str, tuple[int, ...]] = {}  # GPUs of tasks that may still run
+        self._shims: dict[str, process.Identity] = {}  # of those tasks, once they have been seen
         self._seen_s: dict[str, float] = {}  # first sight of a folder whose shim has not spoken
         folders.sweep(paths.spool)
 
@@ -199,6 +200,8 @@ class LocalEngine:
             if seen.state != "gone" or not (folder / "shim.json").exists():  # else it began and ended in between
                 return seen
         shim = None if attached else process.Identity.load(folders.load_json(folder / "shim.json"))
+        if shim is not None and name in self._held:
+            self._shims[name] = shim
         if shim is not None and process.is_alive(shim):
             return Observation("running", "shim alive", {"started": True})
         return self._without_shim(folder)
@@ -229,7 +232,6 @@ class LocalEngine:
             return Observation("ended" if ended else "running", word, {"started": True})
         left = folders.unsent(folder)
         if ended and not left:
-            self._held.pop(folder.name, None)
             return Observation("ended", "ended", {"started": True, "drained": True})
         word = f"ended, {len(left)} streams unsent" if ended else "agent gone"
         return Observation("gone", word, {"started": True, "salvage": True})
@@ -237,10 +239,16 @@ class LocalEngine:
     def _taken(self) -> list[int]:
         """GPUs of tasks whose processes may still run: also those whose agent was killed (F30)."""
         for name in list(self._held):
-            seen = self._look(name)
-            if seen.state == "ended" or (seen.state == "gone" and seen.detail.get("started") is False):
-                self._held.pop(name, None)
+            if not self._may_run(name):
+                del self._held[name]
+                self._shims.pop(name, None)
         return [gpu for gpus in self._held.values() for gpu in gpus]
+
+    def _may_run(self, name: str) -> bool:
+        seen = self._look(name)
+        if (self._folder(name)).is_dir():
+            return seen.state != "ended" and seen.detail.get("started") is not False
+        return name in self._shims and process.is_alive(self._shims[name])  # sent, or removed under a running task
 
     def _reap(self) -> None:
         for name, child in list(self._children.items()):
@@ -281,7 +289,6 @@ class LocalEngine:
     def discard(self, engine_id: EngineId) -> None:
         if self._look(engine_id).state in ("ended", "gone"):
             folders.remove(self._folder(engine_id))
-            self._held.pop(engine_id, None)
 
     def close(self) -> None:
         """Let go of the shims: they go on without us."""

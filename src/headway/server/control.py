@@ -146,7 +146,7 @@ class Control:
         by_pk = {job.pk: job for job in jobs}
         for action in reconcile.decide(jobs, seen):
             await self._execute(action, by_pk[action.pk])
-        await self._end_tokens(await self._drain.step(list(self._engines.values())))
+        await self._end_tokens(await self._drain.step(self._engines))
         if self._clock_s() - self._flushed_s > HEARD_FLUSH_S:
             await self._flush_heard()
 

@@ -6,7 +6,7 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from sqlite3 import Connection
 
@@ -69,14 +69,13 @@ class Drain:
             tasks = tuple(TaskKey(job.uuid, attempt.number, task.name) for task in attempt.tasks)
             self._left[EngineId(attempt.engine_id)] = Left(engine, tasks)
 
-    async def step(self, engines: list[Engine]) -> list[TaskKey]:
+    async def step(self, engines: Mapping[str, Engine]) -> list[TaskKey]:
         """Look at every task that is left; those of which nothing is any more, so that their tokens can end."""
         now_s = self._clock_s()
+        drained: list[TaskKey] = []
         if self._strays_s is None or now_s - self._strays_s >= STRAYS_S:
             self._strays_s = now_s
-            for engine in engines:
-                await self._find_strays(engine)
-        drained: list[TaskKey] = []
+            drained += await self._find_strays(engines)
         for engine_id, left in list(self._left.items()):
             if await self._is_drained(engine_id, left):
                 drained += left.tasks
@@ -103,21 +102,35 @@ class Drain:
         if await self._calls.run(f"salvage of {engine_id}", engine.salvage, engine_id):
             log.info("a shipper was started for what was left of %s", engine_id)
 
-    async def _find_strays(self, engine: Engine) -> None:
-        """Spools of jobs that were over before this server came."""
-        if not isinstance(engine, Salvager):
-            return
-        found = await self._calls.run(f"spools of {engine.cluster}", engine.tasks)
-        for engine_id, key in found:
-            if engine_id in self._left or engine_id in self._done:
+    async def _find_strays(self, engines: Mapping[str, Engine]) -> list[TaskKey]:
+        """Tasks of jobs that were over before this server came: by their spools, and by tokens that were left open.
+        Returns those that never reached an engine."""
+        keys = set(await self._calls.run("the store", self._open_tokens))
+        for engine in engines.values():
+            if isinstance(engine, Salvager):
+                found = await self._calls.run(f"spools of {engine.cluster}", engine.tasks)
+                keys.update(key for engine_id, key in found if engine_id not in self._done)
+        unheard = []
+        for key in sorted(keys, key=str):
+            job = await self._calls.run("the store", self._find_over, key)
+            attempt = next((a for a in job.attempts if a.number == key.attempt), None) if job else None
+            if job is None or attempt is None:
                 continue
-            if await self._calls.run("the store", self._is_over, key):
-                self._left[engine_id] = Left(engine, (key,))
+            if attempt.engine_id is None:
+                unheard.append(key)
+            elif job.spec.cluster in engines and EngineId(attempt.engine_id) not in self._left:
+                self.add(job, attempt, engines[job.spec.cluster])
+        return unheard
 
-    def _is_over(self, key: TaskKey) -> bool:
+    def _open_tokens(self) -> list[TaskKey]:
+        with self._store.read() as c:
+            return catalog.open_tokens(c)
+
+    def _find_over(self, key: TaskKey) -> Job | None:
         with self._store.read() as c:
             found = catalog.find_jobs(c, key.uuid)
-            return len(found) == 1 and is_over(catalog.load_job(c, found[0][0]))
+            job = catalog.load_job(c, found[0][0]) if len(found) == 1 else None
+        return job if job is not None and is_over(job) else None
 
 
 def is_over(job: Job) -> bool:

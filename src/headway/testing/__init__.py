@@ -1,4 +1,4 @@
-"""Fakes and simulations that we ship: a clock to be moved by hand, files that fail, a whole system in one thread.
+"""Fakes that we ship, for our tests and those of plug-ins: file systems that fail and lose power, clocks, a simulation.
 
-May import every part of Headway; no part imports this. Called by tests, by `make soak`, and by whoever tests a plug-in.
+Nothing that runs in production may import this. May call every other part.
 """

@@ -264,16 +264,21 @@ class Shipper(Driver):
         parts: list[batch.Part] = []
         pieces: list[m.Piece] = []
         held: list[m.Held] = []
+        ends: list[tuple[str, int]] = []
         whole = True
         for span in order.spans:
             if span.last and not whole:
                 continue
             taken = self._read(span, parts, pieces)
-            if taken < span.length:
+            if taken == span.length:
+                continue
+            if span.final and span.offset + taken == self.task.spool.streams[span.stream].real_end():
+                ends.append((span.stream, span.offset + taken))
+            else:
                 whole = False
                 held.append(m.Held(span.stream))
         self._packed[order.number] = batch.encode(self.task.key, parts, self.world.clock.time_ns())
-        self.feed(m.Packed(order.number, tuple(pieces), tuple(held)))
+        self.feed(m.Packed(order.number, tuple(pieces), tuple(held), tuple(ends)))
         if pieces and order.number in self._packed:
             self._queue.append(order.number)
 

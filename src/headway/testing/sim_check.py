@@ -81,8 +81,7 @@ class History:
         with server.read() as c:
             jobs = [catalog.load_job(c, job.pk) for job in catalog.list_jobs(c)]
             left = c.execute("SELECT count(*) FROM tokens WHERE ended_ns IS NULL").fetchone()[0]
-        never = sum(1 for job in jobs if job.attempts and job.attempts[-1].engine_id is None)
-        return all(job.ended_ns is not None for job in jobs) and left <= never
+        return all(job.ended_ns is not None for job in jobs) and left == 0
 
     def _is_drained(self, task: Task) -> bool:
         if not task.begun:
@@ -125,7 +124,7 @@ def check_data(c: sqlite3.Connection, paths: Paths, job: Job, task: Task) -> Non
         require(name in stored or not stream.data, f"{job.id}: nothing of {name} is stored")
         if name in stored:
             position = stored[name]["position"]
-            require(position == len(stream.data), f"{job.id}: {name} is at {position} of {len(stream.data)}")
+            require(position == stream.real_end(), f"{job.id}: {name} is at {position} of {len(stream.data)}")
             holes[name] = _check_stream(c, paths, stored[name]["pk"], stream)
     for name, row in stored.items():
         require(name in task.spool.streams or row["position"] == 0, f"{job.id}: {name} was never written")
@@ -170,7 +169,8 @@ def _check_points(
 def _points_told(c: sqlite3.Connection, job: Job, rank: int) -> int:
     row = c.execute(
         """SELECT coalesce(sum(g.points), 0) AS n FROM gaps g JOIN streams s ON s.pk = g.stream
-           JOIN tasks t ON t.pk = s.task JOIN attempts a ON a.pk = t.attempt WHERE a.job = ? AND s.name LIKE 'metrics-%' AND s.rank = ?""",
+           JOIN tasks t ON t.pk = s.task JOIN attempts a ON a.pk = t.attempt
+           WHERE a.job = ? AND s.name LIKE 'metrics-%' AND s.rank = ?""",
         (job.pk, rank),
     ).fetchone()
     return int(row["n"])

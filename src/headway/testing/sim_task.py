@@ -34,6 +34,14 @@ class Stream:
                 raise Violation(f"{self.name}: [{offset}, {offset + length}) is read, [{start}, {end}) is gone")
         return bytes(self.data[offset : offset + length])
 
+    def real_end(self) -> int:
+        """Zeros at the end of a closed stream of records are no data: they may be the start of a torn frame (F14)."""
+        return len(self.data.rstrip(b"\0")) if self.kind == RECORDS and self._ends_torn() else len(self.data)
+
+    def _ends_torn(self) -> bool:
+        data = bytes(self.data)
+        return self.closed and frame.scan(data, final=True).end < len(data)
+
     def freed_prefix(self) -> int:
         first = 0
         for start, end in sorted(self.gone):
@@ -88,7 +96,8 @@ class Spool:
         return None
 
     def is_drained(self) -> bool:
-        return all(self.cursor.get(s.name, 0) >= len(s.data) for s in self.streams.values() if not s.removed)
+        left = [s for s in self.streams.values() if not s.removed and self.cursor.get(s.name, 0) < len(s.data)]
+        return all(self.cursor.get(s.name, 0) >= s.real_end() for s in left)
 
 
 @dataclass(frozen=True, slots=True)
