@@ -113,7 +113,7 @@ def test_fields_of_a_later_release_of_the_same_version_are_ignored() -> None:
 @pytest.mark.parametrize("text", [b"", b"{", b"[]", b"{}", b"null", b'{"version": 1}', b"[" * 100_000, b"\xff\xfe"])
 def test_a_damaged_task_file_is_refused_by_name(tmp_path: Path, text: bytes) -> None:
     (tmp_path / "task.json").write_bytes(text)
-    with pytest.raises(DamagedError, match="task.json"):
+    with pytest.raises(DamagedError, match=r"task\.json"):
         TaskFile.load(tmp_path)
 
 

@@ -57,3 +57,4 @@ def report_exception(where: str, error: BaseException, thread: str | None = None
     """For the bootstrap's hooks, in a process that may not have used headway before. It makes no job of its own."""
     if _run.place is not None or from_environment(_run.environ) is not None:
         _run.exception(where, error, thread=thread)
+    hooks.keep_interrupted(error)

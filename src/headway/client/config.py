@@ -4,8 +4,10 @@ A mapping, not an object with attributes, so that a key can never hide a method.
 """
 
 from collections.abc import Iterator, MutableMapping
+from itertools import islice
 
 from headway.client.value import type_name
+from headway.model.limits import CONFIG_ITEMS_MAX
 
 TYPE_CHECKING = False  # `typing` itself costs the client's cold start some milliseconds
 if TYPE_CHECKING:
@@ -37,6 +39,11 @@ class Config(MutableMapping[str, "Any"]):
         del self._values[key]
         self._run.config_changed()
 
+    def clear(self) -> None:
+        """At once: the inherited one would write down every key's removal."""
+        self._values.clear()
+        self._run.config_changed()
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._values)
 
@@ -59,15 +66,15 @@ class Config(MutableMapping[str, "Any"]):
 
 def _as_dict(config: "Any") -> dict[str, "Any"]:
     """What a person passes as a config, one level deep; deeper ones are converted when they are written down."""
+    from headway.client.plain import pairs_of
+
     if config is None:
         return {}
-    if hasattr(config, "keys"):
-        return {str(key): config[key] for key in config.keys()}  # noqa: SIM118  (not every mapping iterates its keys)
-    fields = getattr(type(config), "__dataclass_fields__", None)
-    if fields is not None:
-        return {name: getattr(config, name) for name in fields if hasattr(config, name)}
+    pairs = pairs_of(config)
+    if pairs is not None:
+        return {str(key): value for key, value in islice(pairs, CONFIG_ITEMS_MAX)}
     if isinstance(config, list | tuple) and all(isinstance(pair, tuple) and len(pair) == 2 for pair in config):
         return {str(key): value for key, value in config}
-    if hasattr(config, "__dict__"):
+    if hasattr(config, "__dict__") and not isinstance(config, type):
         return {key: value for key, value in vars(config).items() if not key.startswith("_")}
     return {"config": config}

@@ -62,8 +62,21 @@ def _watch_main(run: "Run") -> None:
         if isinstance(error, BaseException):
             run.exception("main", error, tb)
         before(kind, error, tb)
+        keep_interrupted(error)
 
     sys.excepthook = excepthook
+
+
+def keep_interrupted(error: object) -> None:
+    """A program that Ctrl-C ends dies of SIGINT, which its shell or launcher sees; Python forgets that it must.
+
+    It forgets when text is evaluated in between, as importing `traceback` does, and remembers when text raises it.
+    """
+    if isinstance(error, KeyboardInterrupt) and not is_interactive():
+        try:
+            exec("raise KeyboardInterrupt")  # noqa: S102  (a constant)
+        except KeyboardInterrupt:
+            return
 
 
 def _watch_threads(run: "Run") -> None:
@@ -110,11 +123,11 @@ def _watch_exit() -> None:
 def at_exit(run: "Run") -> None:
     """The last thing of a process that ends by itself. Never raises."""
     try:
-        if run.exit_code is None and not is_interactive():
-            error = getattr(sys, "last_value", None)  # told here when the program has replaced sys.excepthook
-            if isinstance(error, BaseException):
-                run.exception("main", error)
+        error = getattr(sys, "last_value", None)
+        if run.exit_code is None and isinstance(error, BaseException) and not is_interactive():
+            run.exception("main", error)  # told here when the program has replaced sys.excepthook
         run.finish(run.exit_code if run.exit_code is not None else exit_code())
+        keep_interrupted(error)
     except Exception:  # P1: nothing of ours may disturb the end of a program
         return
 

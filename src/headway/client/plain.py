@@ -78,7 +78,7 @@ class _Work:
     def _container(self, value: "Any", depth: int) -> "Any":
         if hasattr(value, "item") and not hasattr(value, "keys") and getattr(value, "shape", None) == ():
             return self._convert(value.item(), depth)  # a NumPy or torch scalar
-        pairs = _pairs(value)
+        pairs = pairs_of(value)
         several = None if pairs is not None else _several(value)
         if pairs is None and several is None:
             return self.text(f"<{type_name(value)}>")
@@ -199,7 +199,7 @@ def _summary(value: "Any") -> str | None:
     return None
 
 
-def _pairs(value: "Any") -> "Iterator[tuple[object, Any]] | None":
+def pairs_of(value: "Any") -> "Iterator[tuple[object, Any]] | None":
     """Keys and values of what has them: mappings of any make, dataclasses, namespaces, named tuples and the like."""
     kind = type(value)
     if isinstance(value, dict):
