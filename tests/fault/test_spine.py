@@ -143,13 +143,7 @@ def test_twenty_commands_at_once_start_exactly_one_server(hw: Hw) -> None:
     assert {p.wait(60) for p in started} <= {0, 4}
     outs = [p.communicate() for p in started[20:]]
     assert all(p.returncode == 0 for p in started[20:]), [e for _, e in outs]
-    servers = [
-        p.name
-        for p in Path("/proc").iterdir()
-        if p.name.isdigit() and _reads(p / "environ", f"HEADWAY_HOME={hw.home}".encode())
-        and _reads(p / "cmdline", b"headway.server")
-    ]  # fmt: skip
-    assert len(servers) == 1
+    wait_until(lambda: servers(hw.home) == [hw.server_pid()], what="the losers of the race to leave")
 
 
 def test_the_server_never_kills_what_it_does_not_know(hw: Hw) -> None:
@@ -164,6 +158,15 @@ def test_the_server_never_kills_what_it_does_not_know(hw: Hw) -> None:
     finally:
         bystander.kill()
         bystander.wait()
+
+
+def servers(home: Path) -> list[int]:
+    return [
+        int(p.name)
+        for p in Path("/proc").iterdir()
+        if p.name.isdigit() and _reads(p / "environ", f"HEADWAY_HOME={home}".encode())
+        and _reads(p / "cmdline", b"headway.server")
+    ]  # fmt: skip
 
 
 def _reads(path: Path, needle: bytes) -> bool:
