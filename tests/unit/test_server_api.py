@@ -132,7 +132,16 @@ def test_verbs_reach_control_with_the_job_that_was_meant(served: Served) -> None
         ("GET", "/api/jobs/{id}/logs?cursor=x", None),
         ("GET", "/api/jobs/{id}/logs?grep=(", None),
         ("GET", "/api/jobs/{id}/logs?format=raw&grep=x", None),
+        ("GET", "/api/jobs/{id}/logs?rank=99999999999999999999", None),
+        ("GET", "/api/jobs/{id}/logs?offset=-1&format=raw", None),
+        ("GET", "/api/jobs?since=-1", None),
+        ("GET", "/api/jobs?since=1e300", None),
+        ("GET", "/api/jobs?limit=99999999999999999999", None),
+        ("POST", "/api/jobs/{id}/follow", {"cursor": {"event": 2**64}}),
+        ("POST", "/api/jobs/{id}/follow", {"cursor": {"at": {"1": -1}}}),
+        ("POST", "/api/gc", {"older_than_days": 1e30}),
         ("GET", "/api/jobs/{id}/metrics?points=0", None),
+        ("GET", "/api/jobs/{id}/metrics?rank=-1", None),
         ("GET", "/api/jobs/{id}/metrics?rank=x", None),
     ],
 )
@@ -354,8 +363,8 @@ def test_a_cursor_of_the_viewers_own_making_does_no_harm(served: Served) -> None
     post(served, key, output(b"mine\n"))
     post(served, other_key, output(b"not yours\n"))
     for cursor in (
-        {"at": {"1": 10**15, "2": -5, "999999": 3}, "held": {"1": [0, 0]}, "event": 10**15, "attempt": 10**9},
-        {"at": {}, "attempt": -(10**9)},
+        {"at": {"1": 10**15, "2": 0, "999999": 3}, "held": {"1": [0, 0]}, "event": 10**15, "attempt": 10**9},
+        {"at": {}, "attempt": 2**62, "held": {"1": [2**62, 2**62]}},
         {"at": {"2": 0}, "metrics_ms": 10**17, "state": "x" * 1000},
     ):
         answer = served.unix("POST", f"/api/jobs/{job.id}/follow", json={"cursor": cursor, "wait_s": 0})
@@ -493,3 +502,23 @@ def test_many_requests_share_a_connection(served: Served) -> None:
             assert client.request("GET", "/api/jobs/zzzzz").status == 404
     assert served.unix("GET", f"/api/jobs/{job.id}/provenance").json() is None
     assert served.unix("GET", f"/api/jobs/{job.id}/events").json()[0]["type"] == "state"
+
+
+# -- gc ----------------------------------------------------------------------------------------------------------------
+
+
+def test_gc_counts_first_and_removes_what_was_deleted_or_is_old(served: Served) -> None:
+    old, key = served.job(1, state=State.SUCCEEDED)
+    deleted, _ = served.job(2, state=State.FAILED)
+    running, _ = served.job(3, state=State.RUNNING)
+    post(served, key, output(b"x" * 300_000))
+    served.unix("DELETE", f"/api/jobs/{deleted.id}")
+    ask = {"older_than_days": None, "dry_run": True}
+    assert served.unix("POST", "/api/gc", json=ask).json()["ids"] == [deleted.id]
+    would = served.unix("POST", "/api/gc", json={"older_than_days": 0, "dry_run": True}).json()
+    assert would["jobs"] == 2 and would["bytes"] >= 300_000
+    assert served.unix("GET", f"/api/jobs/{old.id}").status == 200
+    assert served.unix("POST", "/api/gc", json={"older_than_days": 0}).json() == would
+    assert [row["id"] for row in served.unix("GET", "/api/jobs").json()] == [running.id]
+    assert not (served.paths.logs / key.uuid).exists()
+    assert served.unix("POST", "/api/gc", json={"older_than_days": -1}).status == 400

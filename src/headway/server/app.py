@@ -31,6 +31,7 @@ from headway.server.control import Control
 from headway.server.guard import CALLER, METHODS, send_reply
 from headway.server.live import Live
 from headway.settings.home import Paths
+from headway.settings.layers import Settings
 from headway.store import catalog
 from headway.store.database import Store
 
@@ -97,6 +98,7 @@ class Services:
 
     store: Store
     paths: Paths
+    settings: Settings
     control: Control
     auth: Auth
     live: Live

@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from headway.server.app import Services
 
 T = TypeVar("T")
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**62)]  # what the store can hold; anything else is not a number of ours
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

@@ -1,5 +1,5 @@
 """The table of all routes. A file of `api/` that is not named here is not served."""
 
-from headway.server.api import agent, follow, jobs, logs, metrics, server
+from headway.server.api import agent, follow, gc, jobs, logs, metrics, server
 
-ROUTES = (*agent.ROUTES, *follow.ROUTES, *jobs.ROUTES, *logs.ROUTES, *metrics.ROUTES, *server.ROUTES)
+ROUTES = (*agent.ROUTES, *follow.ROUTES, *gc.ROUTES, *jobs.ROUTES, *logs.ROUTES, *metrics.ROUTES, *server.ROUTES)

@@ -188,7 +188,7 @@ class Process:
             "started_ns": time.time_ns(),
         }
         self.store.listen(live.notify)
-        services = Services(self.store, self.paths, control, auth, live, about, self.stopping)
+        services = Services(self.store, self.paths, self.settings, control, auth, live, about, self.stopping)
         return App(Table(ROUTES), services)
 
     def _record(self, about: dict[str, Any]) -> dict[str, Any]:

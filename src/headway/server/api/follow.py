@@ -23,7 +23,7 @@ from headway.model.limits import (
 )
 from headway.server.app import Route
 from headway.server.auth import Role
-from headway.server.call import Call, Reply, encode
+from headway.server.call import Call, Count, Reply, encode
 from headway.server.drain import is_over
 from headway.server.lineform import LineForm
 from headway.settings.home import Paths
@@ -34,18 +34,18 @@ _METRICS_TOLD_MAX = 1_000  # names in one answer
 
 
 class Cursor(msgspec.Struct, forbid_unknown_fields=True):
-    attempt: int = 0
-    at: dict[int, int] = {}  # stream → where to go on
-    held: dict[int, tuple[int, int]] = {}  # stream → (where its unfinished line starts, since when it waits, in ms)
-    event: int = 0
+    attempt: Count = 0
+    at: dict[Count, Count] = {}  # stream → where to go on
+    held: dict[Count, tuple[Count, Count]] = {}  # stream → (where its unfinished line starts, since when, in ms)
+    event: Count = 0
     state: str = ""
-    metrics: int = 0  # checksum of the values told last
-    metrics_ms: int = 0  # when
+    metrics: Count = 0  # checksum of the values told last
+    metrics_ms: Count = 0  # when
 
 
 class Asked(msgspec.Struct, forbid_unknown_fields=True):
     cursor: Cursor | None = None
-    tail: int | None = None
+    tail: Count | None = None
     wait_s: float = 0.0
 
 
@@ -121,7 +121,7 @@ def _tail(
     c: sqlite3.Connection, paths: Paths, pk: int, cursor: Cursor, tail: int, over: bool
 ) -> tuple[list[Line], Cursor, bool]:
     chosen = lines.outputs(c, pk)
-    found = lines.tail_merged(c, paths, chosen, min(max(tail, 0), FOLLOW_TAIL_LINES_MAX), final=over)
+    found = lines.tail_merged(c, paths, chosen, min(tail, FOLLOW_TAIL_LINES_MAX), final=over)
     return found.lines, msgspec.structs.replace(cursor, at=found.cursor), False
 
 
@@ -130,7 +130,7 @@ def _read_on(
 ) -> tuple[list[Line], Cursor, bool]:
     """Whole lines since the cursor; unfinished ones only when they have waited long enough."""
     chosen = _outputs(c, pk, cursor.attempt)
-    at = {one.pk: min(max(cursor.at.get(one.pk, 0), 0), one.position) for one in chosen}
+    at = {one.pk: min(cursor.at.get(one.pk, 0), one.position) for one in chosen}
     grown = [one for one in chosen if at[one.pk] < one.position]
     found = lines.read_merged(c, paths, grown, at, FOLLOW_BYTES_MAX, final=over)
     after = msgspec.structs.replace(cursor, at=found.cursor, held={})

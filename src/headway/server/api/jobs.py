@@ -4,15 +4,15 @@ What a job may ask for is checked by `control`, so that every way in has the sam
 """
 
 import time
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from headway.model.errors import UsageError
-from headway.model.limits import JOBS_LISTED_MAX
+from headway.model.limits import DURATION_S_MAX, JOBS_LISTED_MAX
 from headway.server.app import Route, Services
 from headway.server.auth import Role
-from headway.server.call import Call, Reply, reply_json
+from headway.server.call import Call, Count, Reply, reply_json
 from headway.store import catalog, query
 
 _SIGNAL_MAX = 64
@@ -38,9 +38,9 @@ class Filter(msgspec.Struct, forbid_unknown_fields=True):
     state: list[str] = []
     cluster: str | None = None
     experiment: str | None = None
-    since: float | None = None
+    since: Annotated[float, msgspec.Meta(ge=0, le=DURATION_S_MAX * 100)] | None = None
     match: str | None = None
-    limit: int = JOBS_LISTED_MAX
+    limit: Count = JOBS_LISTED_MAX
 
 
 class Nothing(msgspec.Struct, forbid_unknown_fields=True):

@@ -18,7 +18,7 @@ from headway.model.limits import (
 )
 from headway.server.app import Route
 from headway.server.auth import Role
-from headway.server.call import Call, Reply, encode, reply_json
+from headway.server.call import Call, Count, Reply, encode, reply_json
 from headway.server.lineform import LineForm
 from headway.settings.home import Paths
 from headway.store import grep, lines, logs, query
@@ -28,13 +28,13 @@ NEXT = b"x-headway-next"
 
 
 class Asked(msgspec.Struct, forbid_unknown_fields=True):
-    attempt: int | None = None
+    attempt: Count | None = None
     task: str | None = None
-    rank: int | None = None
+    rank: Count | None = None
     stream: Literal["stdout", "stderr", "agent"] | None = None
-    tail: int | None = None
-    bytes: int | None = None
-    offset: int | None = None
+    tail: Count | None = None
+    bytes: Count | None = None
+    offset: Count | None = None
     grep: str | None = None
     cursor: str | None = None
     format: Literal["raw", "lines"] = "lines"
@@ -52,9 +52,6 @@ class Answer(msgspec.Struct):
 
 async def read_logs(call: Call) -> Reply:
     asked = call.query(Asked)
-    for name in ("tail", "bytes", "offset"):
-        if (getattr(asked, name) or 0) < 0:
-            raise UsageError(f"{name} is negative")
     pk = await call.services.find(call)
     if asked.format == "raw":
         return await call.services.slow_query(read_raw, call.services.paths, pk, asked)
@@ -127,7 +124,7 @@ def _as_text(cursor: dict[int, int]) -> str:
 def _cursor(text: str) -> dict[int, int]:
     try:
         pairs = [part.split(":") for part in text.split(",") if part][: STREAMS_MAX + 1]
-        return {int(pk): max(0, int(offset)) for pk, offset in pairs}
+        return {int(pk): min(max(0, int(offset)), 2**62) for pk, offset in pairs}
     except ValueError:
         raise UsageError("the cursor is not one of ours") from None
 

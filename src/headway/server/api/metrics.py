@@ -7,7 +7,7 @@ import msgspec
 from headway.model.errors import UsageError
 from headway.server.app import Route
 from headway.server.auth import Role
-from headway.server.call import Call, Reply, encode
+from headway.server.call import Call, Count, Reply, encode
 from headway.store import catalog, query
 
 COLUMNS = b"application/x-headway-columns"
@@ -16,8 +16,8 @@ POINTS_MIN, POINTS_MAX = 2, 10_000_000
 
 class Asked(msgspec.Struct, forbid_unknown_fields=True):
     name: list[str] = []
-    rank: int | None = None
-    points: int | None = None
+    rank: Count | None = None
+    points: Count | None = None
 
 
 async def metrics(call: Call) -> Reply:
