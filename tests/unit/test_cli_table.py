@@ -55,8 +55,9 @@ def test_no_line_is_wider_than_the_terminal(rows: list[list[str]], columns_max: 
 @pytest.mark.parametrize(
     ("seconds", "words", "clock"),
     [
-        (0.04, "0.0 s", "0:00"), (9.96, "10 s", "0:09"), (41, "41 s", "0:41"), (124, "2 min 04 s", "2:04"),
-        (4320, "1 h 12 min", "1:12:00"), (100_000, "1 d 3 h", "1d 03:46"), (-5, "0.0 s", "0:00"), (None, "—", "—"),
+        (0.04, "40 ms", "0:00"), (1.84, "1.8 s", "0:01"), (9.96, "10 s", "0:09"), (41, "41 s", "0:41"),
+        (124, "2 min 04 s", "2:04"),
+        (4320, "1 h 12 min", "1:12:00"), (100_000, "1 d 3 h", "1d 03:46"), (-5, "0 ms", "0:00"), (None, "—", "—"),
     ],
 )  # fmt: skip
 def test_durations_are_told_in_two_units_at_most(seconds: float | None, words: str, clock: str) -> None:

@@ -31,13 +31,14 @@ class Follow:
         self.cursor: Any = None
         self._away = False
 
-    def answers(self, first_wait_s: float = FOLLOW_WAIT_S) -> Iterator[Answer]:
-        """Answers up to and including the one that says `done`. The server is asked again only after each is used."""
-        wait_s = first_wait_s
+    def answers(self, wait_s: Callable[[], float] = lambda: FOLLOW_WAIT_S) -> Iterator[Answer]:
+        """Answers up to and including the one that says `done`. The server is asked again only after each is used.
+
+        `wait_s` says before each question how long the server may wait for news.
+        """
         while True:
-            answer: Answer = self.ask(partial(self._once, wait_s))
+            answer: Answer = self.ask(partial(self._once, wait_s()))
             self.cursor = answer.get("cursor")
-            wait_s = FOLLOW_WAIT_S
             yield answer
             if answer.get("done"):
                 return

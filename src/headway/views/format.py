@@ -33,10 +33,12 @@ def plural(count: int, noun: str) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """`0.8 s`, `12 s`, `2 min 04 s`, `1 h 12 min`, `3 d 4 h`."""
+    """`40 ms`, `1.8 s`, `12 s`, `2 min 04 s`, `1 h 12 min`, `3 d 4 h`."""
     if seconds is None or not math.isfinite(seconds):
         return "—"
     seconds = max(seconds, 0.0)
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f} ms"
     if seconds < 9.95:
         return f"{seconds:.1f} s"
     whole = round(seconds)

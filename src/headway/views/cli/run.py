@@ -4,9 +4,11 @@ Output goes where it belongs (stdout, stderr); what we say ourselves goes to std
 as plain lines with and without a terminal.
 """
 
+import time
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from headway.model.limits import FOLLOW_WAIT_S
 from headway.views import summary
 from headway.views.cli import submission
 from headway.views.cli.dispatch import EXIT_OWN_FAILURE, Call
@@ -16,7 +18,7 @@ from headway.views.follow import Follow
 from headway.views.source import Source, job_route
 from headway.views.terminal import Terminal
 
-_FIRST_WAIT_S: Final = 1.0  # a job that has not started by then is said to wait
+_PATIENCE_S: Final = 1.0  # a job that has not started by then is said to wait
 _TOLD_STATES: Final = ("waiting", "running", "stopping", "held", "unknown")
 _EXIT_FAILED: Final = 1
 _KEPT_EVENTS: Final = ("exception", "process_exited")
@@ -51,6 +53,7 @@ class _Attendance:
         self.job, self.job_id = job, str(job["id"])
         self.told_state = ""
         self.told_closed = False
+        self.patient_until = time.monotonic() + _PATIENCE_S
         self.events: list[dict[str, Any]] = []
         self.follow = Follow(source, self.job_id, lost=self._lost, found=self._found)
         out = call.terminal.err if call.as_json else call.terminal.out
@@ -61,7 +64,7 @@ class _Attendance:
         )
 
     def to_the_end(self) -> dict[str, Any]:
-        for answer in self.follow.answers(_FIRST_WAIT_S):
+        for answer in self.follow.answers(self._wait_s):
             self._tell_state(str(answer.get("state")))
             self.output.take(answer)
             self._tell_events(answer.get("events") or [])
@@ -72,9 +75,16 @@ class _Attendance:
             self.terminal.say(line)
         return self.job
 
+    def _wait_s(self) -> float:
+        """Up to the moment at which waiting is worth a line, then as long as the server allows."""
+        left_s = self.patient_until - time.monotonic()
+        return FOLLOW_WAIT_S if left_s <= 0 else left_s
+
     def _tell_state(self, state: str) -> None:
         """A line for each state that lasts; the end has lines of its own."""
         if state == self.told_state or state not in _TOLD_STATES:
+            return
+        if state == "waiting" and time.monotonic() < self.patient_until:
             return
         self.told_state = state
         job = self.job
