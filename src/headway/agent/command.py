@@ -6,15 +6,13 @@ with the next poll. A server that restarts sends again what it was not told.
 
 import json
 
-from headway.agent.post import Answer, Channel
+from headway.agent.post import Answer, Channel, TaskName
 from headway.model.limits import BACKOFF_FIRST_S, BACKOFF_MAX_S, POLL_WAIT_S
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
-
-    from headway.wire.batch import TaskKey
 
 ANSWER_S = 15.0  # beyond the time that the server may wait
 SEQS_MAX = 1024  # remembered; older ones are long forgotten by the server
@@ -29,7 +27,7 @@ class Commands:
         self._seen: dict[int, None] = {}  # in order of arrival
         self._failures = 0
 
-    def start(self, task: "TaskKey", lag_bytes: int, wall_ns: int, now_s: float, chance: float) -> None:
+    def start(self, task: TaskName, lag_bytes: int, wall_ns: int, now_s: float, chance: float) -> None:
         self._told = list(self._done)
         body = {
             "task": {"uuid": task.uuid, "attempt": task.attempt, "task": task.task},

@@ -12,7 +12,6 @@ from headway.model.limits import BATCH_BYTES_MAX, KIB, PARTS_MAX
 from headway.model.record import GAP, INDEX, RAW, RECORDS
 from headway.spool.files import OS_FILES, Files
 from headway.spool.reader import read_exactly, read_frames
-from headway.wire.batch import Part
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,6 +24,15 @@ if TYPE_CHECKING:
 KEEP_BYTES = 256 * KIB  # a smaller buffer is cheaper to make than to keep
 SHAPE_WAIT_S = 2.0  # how long a tail waits that may be the start of a known shape
 _INDEX_ENTRY_BYTES = 16
+
+
+class Part:
+    """Bytes of one stream at their offset; `wire.batch.Part` as the shipper has it."""
+
+    __slots__ = ("data", "kind", "offset", "stream")
+
+    def __init__(self, stream: str, kind: str, offset: int, data: bytes | memoryview) -> None:
+        self.stream, self.kind, self.offset, self.data = stream, kind, offset, data
 
 
 class Batch:

@@ -6,7 +6,11 @@ one deadline covers connecting, sending and the whole answer.
 """
 
 import errno
-import socket
+
+try:
+    import _socket as socket  # the `socket` around it takes longer to load than a short task to run
+except ImportError:  # another Python
+    import socket  # type: ignore[no-redef]
 
 from headway.model.limits import HEAD_BYTES_MAX, MIB
 from headway.model.value import Value
@@ -19,6 +23,14 @@ HOST = "headway"  # the only Host that the server's guard lets in on the unix so
 ANSWER_BYTES_MAX = 8 * MIB
 _BUFFERS_MAX = 64  # handed to the system in one call
 _STALE = (errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN)
+
+
+class TaskName(Value):
+    """`wire.batch.TaskKey` as the agent has it."""
+
+    uuid: str
+    attempt: int
+    task: str
 
 
 class Answer(Value):

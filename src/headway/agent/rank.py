@@ -5,18 +5,26 @@ that fails is told through a pipe that exec closes; the reason is also put into 
 """
 
 import errno
+import json
 import os
 import signal
 
+from headway.model.errors import DamagedError
+from headway.model.limits import ENV_BYTES_MAX
 from headway.model.value import Value
+from headway.spool.files import OS_FILES, Files
 from headway.spool.name import output_name
+from headway.spool.reader import open_stream, read_exactly
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
+    from headway.spool.layout import TaskFile
+
 NOT_FOUND, CANNOT_RUN = 127, 126
+_ENV_FILE_BYTES_MAX = 8 * ENV_BYTES_MAX  # as JSON a byte may take six
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # …/headway
 BOOTSTRAP = os.path.join(_PACKAGE, "client", "bootstrap")
 
@@ -29,27 +37,41 @@ class Start(Value):
     pipe: int
 
 
-def environment(task: "Mapping[str, Any]", env: "Mapping[str, str]", index: int, task_dir: str) -> dict[str, str]:
+def read_environment(task_dir: str, files: Files = OS_FILES) -> dict[str, str]:
+    """`env.json`. Raises OSError or DamagedError."""
+    fd = open_stream(os.path.join(task_dir, "env.json"), files)
+    try:
+        env = json.loads(read_exactly(files, fd, 0, _ENV_FILE_BYTES_MAX))
+    except (ValueError, RecursionError):
+        env = None
+    finally:
+        files.close(fd)
+    if not isinstance(env, dict):
+        raise DamagedError("env.json does not hold an environment")
+    return {str(name): str(value) for name, value in env.items()}
+
+
+def environment(task: "TaskFile", env: "Mapping[str, str]", index: int, task_dir: str) -> dict[str, str]:
     """What a rank finds in its environment; `docs/concepts/protocol.md` has the list."""
-    processes, first = int(task["processes"]), int(task["first_rank"])
+    processes, first = task.processes, task.first_rank
     path = env.get("PYTHONPATH")
     out = {
         **env,
-        "HEADWAY_HOME": str(task["home"]), "HEADWAY_JOB": str(task["id"]), "HEADWAY_UUID": str(task["uuid"]),
-        "HEADWAY_ATTEMPT": str(task["attempt"]), "HEADWAY_TASK": str(task["task"]), "HEADWAY_SPOOL": task_dir,
-        "HEADWAY_OUTPUT_DIR": str(task["output_dir"]), "HEADWAY_PACKAGE": os.path.dirname(_PACKAGE),
-        "RANK": str(first + index), "LOCAL_RANK": str(index), "WORLD_SIZE": str(task["world_size"]),
+        "HEADWAY_HOME": task.home, "HEADWAY_JOB": task.id, "HEADWAY_UUID": task.uuid,
+        "HEADWAY_ATTEMPT": str(task.attempt), "HEADWAY_TASK": task.task, "HEADWAY_SPOOL": task_dir,
+        "HEADWAY_OUTPUT_DIR": task.output_dir, "HEADWAY_PACKAGE": os.path.dirname(_PACKAGE),
+        "RANK": str(first + index), "LOCAL_RANK": str(index), "WORLD_SIZE": str(task.world_size),
         "LOCAL_WORLD_SIZE": str(processes), "NODE_RANK": str(first // max(1, processes)),
         "PYTHONPATH": f"{BOOTSTRAP}{os.pathsep}{path}" if path else BOOTSTRAP,
     }  # fmt: skip
-    gpus = task.get("gpus")
+    gpus = task.gpus
     if gpus is not None:
         mine = [gpus[index]] if len(gpus) == processes else gpus
         out["CUDA_VISIBLE_DEVICES"] = ",".join(str(gpu) for gpu in mine)
     return out
 
 
-def start_rank(task: "Mapping[str, Any]", env: "Mapping[str, str]", index: int, task_dir: str) -> Start:
+def start_rank(task: "TaskFile", env: "Mapping[str, str]", index: int, task_dir: str) -> Start:
     """Fork. Raises OSError when there can be no more processes."""
     near, far = os.pipe()
     try:
@@ -65,15 +87,15 @@ def start_rank(task: "Mapping[str, Any]", env: "Mapping[str, str]", index: int, 
     return Start(index, pid, near)
 
 
-def _child(task: "Mapping[str, Any]", env: "Mapping[str, str]", index: int, task_dir: str, pipe: int) -> None:
+def _child(task: "TaskFile", env: "Mapping[str, str]", index: int, task_dir: str, pipe: int) -> None:
     """Becomes the program; never returns."""
     code, message = CANNOT_RUN, "it could not be started"
     try:
         os.setsid()
         _reset_signals()
         os.umask(0o077)
-        _redirect(task_dir, int(task["first_rank"]) + index)
-        os.umask(int(task["umask"]))
+        _redirect(task_dir, task.first_rank + index)
+        os.umask(task.umask)
         code, message = _exec(task, environment(task, env, index, task_dir))
     except BaseException as error:  # a forked child must end here, whatever happens
         message = f"it could not be started: {error}"
@@ -110,14 +132,14 @@ def _redirect(task_dir: str, rank: int) -> None:
         os.dup2(fd, target)
 
 
-def _exec(task: "Mapping[str, Any]", env: dict[str, str]) -> tuple[int, str]:
+def _exec(task: "TaskFile", env: dict[str, str]) -> tuple[int, str]:
     """Returns only when it fails: exit code and reason."""
-    argv, cwd = [str(word) for word in task["argv"]], str(task["cwd"])
+    argv, cwd = [str(word) for word in task.argv], task.cwd
     try:
         os.chdir(cwd)
     except OSError as error:
         return CANNOT_RUN, f"the working folder {cwd} cannot be entered: {error.strerror}"
-    _limit(task.get("rlimits") or {})
+    _limit(task.rlimits)
     if not argv or not argv[0]:
         return CANNOT_RUN, "the command is empty"
     try:

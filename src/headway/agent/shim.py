@@ -38,12 +38,13 @@ from headway.agent.life import (
 from headway.agent.link import ShimLink, make_links
 from headway.agent.lock import take_lock
 from headway.agent.log import AgentLog
-from headway.agent.rank import CANNOT_RUN, Start, start_rank
+from headway.agent.rank import CANNOT_RUN, Start, read_environment, start_rank
 from headway.agent.record import ExitRecord
-from headway.agent.task import read_environment, read_task
 from headway.model.errors import HeadwayError
+from headway.model.limits import PROCESSES_MAX
 from headway.spool.files import OS_FILES, Files, replace_file
 from headway.spool.identity import boot_id, process_start
+from headway.spool.layout import TaskFile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -100,26 +101,26 @@ class Shim:
                 return "another agent holds this task"
             if os.path.lexists(os.path.join(self.task_dir, SHIM_JSON)):
                 return "this task was started before; it is not started again"
-            self.task = read_task(self.task_dir, self.files)
+            self.task = TaskFile.load(self.task_dir, self.files)
+            if not 1 <= self.task.processes <= PROCESSES_MAX:
+                return f"a task has 1 to {PROCESSES_MAX} processes, not {self.task.processes}"
             self.env = read_environment(self.task_dir, self.files)
             me = {"pid": os.getpid(), "start": process_start(), "boot_id": boot_id()}
             replace_file(self.files, os.path.join(self.task_dir, SHIM_JSON), json.dumps(me).encode())
             opening = {"rank": None, "pid": me["pid"], "start": me["start"], "segment": None}
-            self._record = ExitRecord(self.task_dir, opening, self.task["processes"], self.clock.wall_ns(), self.files)
+            self._record = ExitRecord(self.task_dir, opening, self.task.processes, self.clock.wall_ns(), self.files)
         except OSError as error:
             return f"the task cannot be started: {error.filename or self.task_dir}: {error.strerror}"
         except HeadwayError as error:
             return f"the task cannot be started: {error.message}"
-        plan = ShimPlan(
-            self.task["processes"], self.task["first_rank"], self.task["grace_s"], self.task["max_duration_s"]
-        )
+        plan = ShimPlan(self.task.processes, self.task.first_rank, self.task.grace_s, self.task.max_duration_s)
         self._machine = ShimMachine(plan)
         self._oom_file = process.oom_file()
         self._oom_kills = process.oom_kills(self._oom_file)
         version = ".".join(str(part) for part in sys.version_info[:3])
         self._started = {
             "type": "task_started",
-            "node": self.task["node"],
+            "node": self.task.node,
             **me,
             "version": __version__,
             "python": version,

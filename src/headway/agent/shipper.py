@@ -6,7 +6,6 @@ disk) or in a child (git, registering). What to do is decided by `ShipperMachine
 
 import json
 import os
-import random
 import select
 
 from headway.agent import drop, process, secret
@@ -37,7 +36,7 @@ from headway.agent.message import (
 )
 from headway.agent.notebook import Notebook
 from headway.agent.pack import Batch, Packer
-from headway.agent.post import Answer, Channel
+from headway.agent.post import Answer, Channel, TaskName
 from headway.agent.provenance import About, Collector
 from headway.agent.register import Registrar
 from headway.agent.sending import ShipperMachine, ShipperPlan
@@ -48,7 +47,7 @@ from headway.model.limits import SEND_TIMEOUT_S, SYNC_INTERVAL_S, TAIL_INTERVAL_
 from headway.spool import cursor
 from headway.spool.files import OS_FILES, Files
 from headway.spool.layout import TaskFile
-from headway.wire.batch import TaskKey, encode_head
+from headway.wire.head import encode_head
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -94,7 +93,7 @@ class Shipper:
         self._secrets: list[bytes] | None = None
         self._channel = Channel(task.socket, task.token)
         self._commands = Commands(Channel(task.socket, task.token), self._do_command)
-        self._key: TaskKey | None = None if task.attached else task.key
+        self._key = None if task.attached else TaskName(task.uuid, task.attempt, task.task)
         self._registrar = Registrar(task_dir, task) if task.attached else None
         self._watch: AdoptedTask | AttachedTask | None = None
         self._pending: dict[int, Fact] = {}  # commands that the shim has not confirmed
@@ -161,7 +160,7 @@ class Shipper:
         if asked.busy and (asked.fileno() in ready or now_s >= asked.deadline_s):
             answer = asked.step(now_s)
             if answer is not None:
-                self._commands.take(answer, now_s, random.random())
+                self._commands.take(answer, now_s, _chance())
         if self.link is not None and self.link.fileno() in ready:
             self._hear_shim(now_s)
 
@@ -171,7 +170,7 @@ class Shipper:
         if len(self._queue) > 1:
             return
         while self._queue:
-            for instruction in self.machine.handle(self._queue[0], now_s, random.random()):
+            for instruction in self.machine.handle(self._queue[0], now_s, _chance()):
                 self._obey(instruction, now_s)
             self._queue.pop(0)
         self._post(now_s)
@@ -328,7 +327,7 @@ class Shipper:
     def _ask(self, now_s: float) -> None:
         if self._key is None or self._commands.channel.busy or now_s < self._commands.next_s:
             return
-        self._commands.start(self._key, self.machine.lag_bytes, self.clock.wall_ns(), now_s, random.random())
+        self._commands.start(self._key, self.machine.lag_bytes, self.clock.wall_ns(), now_s, _chance())
 
     def _do_command(self, command: "Fact") -> bool:
         now_s = self.clock.steady_s()
@@ -414,10 +413,10 @@ class Shipper:
         """An attached job that is not registered yet, or again."""
         if self._registrar is None:
             return
-        job = self._registrar.step(now_s, random.random())
+        job = self._registrar.step(now_s, _chance())
         if job is not None and (job.get("token") != self._channel.token or self._key is None):
             self._use(str(job.get("socket") or self.task.socket), job["token"])
-            self._key = TaskKey(self.task.uuid, int(job.get("attempt") or 1), str(job.get("task") or self.task.task))
+            self._key = TaskName(self.task.uuid, int(job.get("attempt") or 1), str(job.get("task") or self.task.task))
             self._feed(Retry(), now_s)
 
     # -- the spool ----------------------------------------------------------------------------------------------------
@@ -557,6 +556,11 @@ class Shipper:
             channel.close()
         self._notebook.close()
         self.tail.close()
+
+
+def _chance() -> float:
+    """A random number in [0, 1); the random module takes longer to load than a short task to run."""
+    return int.from_bytes(os.urandom(4), "little") / 2**32
 
 
 def _read_acks(answer: Answer, number: int) -> Acked | None:

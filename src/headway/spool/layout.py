@@ -6,15 +6,19 @@ Called by client, shim, shipper and the local engine. `docs/concepts/protocol.md
 import json
 import os
 import stat
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any
 
 from headway.model.errors import DamagedError, VersionError
 from headway.model.limits import GRACE_S, MIB, SPOOL_BYTES_MAX, STREAM_NAME_CHARS_MAX
 from headway.model.record import FORMAT_VERSION, INDEX, RAW, RECORDS
+from headway.model.value import Value
 from headway.spool.files import OS_FILES, Files, replace_file
 from headway.spool.name import RAND_CHARS, facts_name, index_name, metrics_name, new_rand, output_name, shipper_name
-from headway.wire.batch import TaskKey
+
+TYPE_CHECKING = False  # neither `dataclasses` nor `typing` is worth its time in front of every command
+if TYPE_CHECKING:
+    from typing import Any
+
+    from headway.wire.batch import TaskKey
 
 __all__ = [
     "TASK_JSON", "Stream", "TaskFile", "facts_name", "index_name", "list_streams", "metrics_name", "new_rand",
@@ -26,8 +30,7 @@ TASK_JSON_BYTES_MAX = 8 * MIB
 _HEX = frozenset("0123456789abcdef")
 
 
-@dataclass(frozen=True, slots=True)
-class Stream:
+class Stream(Value):
     """One stream of a task, as its name tells it. Parts that a role does not have are None."""
 
     name: str
@@ -84,8 +87,11 @@ def list_streams(task_dir: str | os.PathLike[str], files: Files = OS_FILES) -> l
     return sorted(found, key=lambda s: (s.role, s.rank or 0, s.pid or 0, s.rand or "", s.segment or 0, s.name))
 
 
-@dataclass(slots=True)
-class TaskFile:
+_NOTHING: "list[str]" = []  # defaults are shared, and nobody changes them
+_NO_LIMITS: "dict[str, list[int]]" = {}
+
+
+class TaskFile(Value):
     """`task.json`: what a task is, and what to run. Written once by the engine, or by the client of an attached job."""
 
     uuid: str
@@ -95,32 +101,37 @@ class TaskFile:
     socket: str = ""
     id: str = ""  # of the job, for people; an attached job gets it when it is registered
     node: str = ""
-    token: str = field(default="", repr=False)  # a secret: never in a log line or a traceback
-    argv: list[str] = field(default_factory=list)
+    token: str = ""  # a secret: never in a log line or a traceback
+    argv: "list[str]" = _NOTHING
     cwd: str = "/"
     umask: int = 0o022
-    rlimits: dict[str, list[int]] = field(default_factory=dict)
+    rlimits: "dict[str, list[int]]" = _NO_LIMITS
     processes: int = 1
     first_rank: int = 0
     world_size: int = 1
-    gpus: list[int] | None = None
+    gpus: "list[int] | None" = None
     output_dir: str = ""
     grace_s: float = GRACE_S
     max_duration_s: float | None = None
     spool_bytes_max: int = SPOOL_BYTES_MAX
-    secret_names: list[str] = field(default_factory=list)
+    secret_names: "list[str]" = _NOTHING
     attached: bool = False
     # Only for attached jobs: {name, experiment, tags, user, started_ns, pid, start, boot_id}. pid and start are those
     # of the process that came first; the others are named by their `facts-…` streams and the OPEN frames in them.
-    attach: dict[str, Any] | None = None
+    attach: "dict[str, Any] | None" = None
     version: int = FORMAT_VERSION
 
+    def __repr__(self) -> str:
+        return f"TaskFile({self.uuid}-{self.attempt}-{self.task})"
+
     @property
-    def key(self) -> TaskKey:
+    def key(self) -> "TaskKey":
+        from headway.wire.batch import TaskKey
+
         return TaskKey(self.uuid, self.attempt, self.task)
 
     def save(self, task_dir: str | os.PathLike[str], files: Files = OS_FILES) -> None:
-        text = json.dumps(asdict(self), ensure_ascii=True, separators=(",", ":"))
+        text = json.dumps(self.__dict__, ensure_ascii=True, separators=(",", ":"))
         replace_file(files, os.path.join(task_dir, TASK_JSON), text.encode())
 
     @classmethod
@@ -138,9 +149,8 @@ class TaskFile:
             raise DamagedError(f"{path} is not a task file") from None
         if not isinstance(version, int) or version > FORMAT_VERSION:
             raise VersionError(f"{path} has version {version!r}, this Headway reads up to {FORMAT_VERSION}")
-        known = {f.name for f in fields(cls)}
         try:
-            return cls(**{k: v for k, v in values.items() if k in known})
+            return cls(**{k: v for k, v in values.items() if k in cls._fields})
         except TypeError as error:
             raise DamagedError(f"{path} is not a task file: {error}") from None
 

@@ -17,8 +17,8 @@ from zlib import crc32
 from headway.model.errors import DamagedError
 from headway.model.limits import PARTS_MAX, STREAM_NAME_CHARS_MAX
 from headway.model.record import STREAM_KINDS
+from headway.wire.head import MAGIC, encode_head
 
-MAGIC = b"HWB1"
 _STREAM = re.compile(rf"[a-z][a-z0-9.-]{{0,{STREAM_NAME_CHARS_MAX - 1}}}\Z")
 HEADER_BYTES_MAX = 512 * 1024
 
@@ -45,20 +45,6 @@ class Part:
 
 def encode(task: TaskKey, parts: list[Part], sent_ns: int) -> bytes:
     return b"".join([encode_head(task, parts, sent_ns), *(p.data for p in parts)])
-
-
-def encode_head(task: TaskKey, parts: list[Part], sent_ns: int) -> bytes:
-    """What goes before the parts' bytes; a shipper sends those from where they lie, without copying them."""
-    header = {
-        "task": {"uuid": task.uuid, "attempt": task.attempt, "task": task.task},
-        "sent_ns": sent_ns,
-        "parts": [
-            {"stream": p.stream, "kind": p.kind, "offset": p.offset, "length": len(p.data), "crc": crc32(p.data)}
-            for p in parts
-        ],
-    }
-    text = json.dumps(header, separators=(",", ":")).encode()
-    return b"".join([MAGIC, len(text).to_bytes(4, "little"), text])
 
 
 def decode(body: bytes) -> tuple[TaskKey, int, list[Part]]:
