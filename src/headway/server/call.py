@@ -80,6 +80,8 @@ def check(value: Any, kind: type[T]) -> T:
         return msgspec.convert(value, kind, str_keys=True)  # keys of JSON objects are text, also where we mean numbers
     except msgspec.ValidationError as error:
         raise UsageError(f"the request is not valid: {error}") from None
+    except UnicodeEncodeError:
+        raise UsageError("the request has a name that is not Unicode") from None
 
 
 def parse_json(body: bytes) -> Any:
