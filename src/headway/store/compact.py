@@ -73,12 +73,12 @@ class DamagedBlock(DamagedError):
 
 
 def due(c: sqlite3.Connection, now_ns: int, calm_ns: int) -> list[tuple[int, int]]:
-    """(bundle, segment) that are worth compacting: enough rows, a segment that is over, or a job that has ended.
+    """(bundle, segment) to compact: enough rows, too many blocks, a segment that is over, or a job that has ended.
 
     `calm_ns` is how long a job must have ended before its rest is compacted: its last data may still be on the way.
     """
     rows = c.execute(
-        """SELECT b.bundle, b.segment, sum(b.rows) AS n,
+        """SELECT b.bundle, b.segment, sum(b.rows) AS n, count(*) AS blocks,
              (SELECT count(*) FROM members m WHERE m.bundle = b.bundle) AS width,
              j.state IN ('succeeded', 'failed', 'stopped') AND j.state_since_ns <= :since AS over,
              EXISTS (SELECT 1 FROM blocks x WHERE x.bundle = b.bundle AND x.segment > b.segment) AS later
@@ -89,7 +89,7 @@ def due(c: sqlite3.Connection, now_ns: int, calm_ns: int) -> list[tuple[int, int
     return [
         (row["bundle"], row["segment"])
         for row in rows
-        if row["over"] or row["later"] or row["n"] >= piece_rows(row["width"])
+        if row["over"] or row["later"] or row["n"] >= piece_rows(row["width"]) or row["blocks"] >= 4 * BLOCKS_MERGE
     ]
 
 
@@ -222,7 +222,12 @@ def _levels(points: Points) -> list[tuple[int, bytes]]:
 
 
 def plan_merge(c: sqlite3.Connection, bundle: int, segment: int) -> Merge | None:
-    """The oldest small blocks of a bundle as one, still in the light form."""
+    """The oldest small blocks of a bundle as one, still in the light form.
+
+    Not where other bundles hold the same metrics: points of theirs may lie in between.
+    """
+    if len(_related(c, bundle)) > 1:
+        return None
     rows = c.execute(
         """SELECT pk, rows, data FROM blocks WHERE bundle = :bundle AND segment = :segment AND tier = 0
            ORDER BY pk LIMIT :many""",
