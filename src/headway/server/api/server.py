@@ -23,6 +23,7 @@ class Login(msgspec.Struct, forbid_unknown_fields=True):
 
 
 async def page(call: Call) -> Reply:
+    """A line of text that says what this address is."""
     return Reply(_PAGE, content_type=b"text/plain; charset=utf-8")
 
 
