@@ -14,7 +14,7 @@ SOAK_S ?= 3600
 SHELL := /bin/bash
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench soak wheel docs lock clean
+.PHONY: help setup demo test check bench soak wheel docs pictures lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*##/  make \1\t/' | expand -t 16
@@ -55,6 +55,9 @@ wheel: $(STAMP)  ## dist/headway-….whl, for pip or uv tool install
 
 docs: $(STAMP)  ## write docs/reference from the code
 	$(BIN)/python tools/reference.py
+
+pictures: $(STAMP)  ## docs/images from real runs, in a home of their own
+	@PATH="$(CURDIR)/$(BIN):$$PATH" tools/pictures.sh $(BIN)/python
 
 lock: $(STAMP)  ## choose versions anew (none younger than a week) and lock them
 	tools/lock.sh $(BIN)/uv

@@ -1,9 +1,9 @@
 """Makes a picture of a terminal from a real run: runs commands in a pseudo-terminal and writes what they showed as SVG.
 
-    tools/picture.py docs/images/run.svg [--columns 100] [--keep 24] -- 'hw run -n 4 …' ['hw q …' …]
+    tools/picture.py docs/images/run.svg [--columns 100] [--keep 24] -- 'hw run -n 4 …' ['hw q ID' …]
 
-Nothing is drawn that was not printed; only rows may be left out, and then a line says how many. Text stays text in the
-picture, so it can be searched and read aloud.
+`ID` stands for the job of the command before. Nothing is drawn that was not printed; only rows may be left out, and a
+line then says how many. Text stays text in the picture, so it can be searched and read aloud.
 """
 
 import argparse
@@ -12,6 +12,7 @@ import html
 import itertools
 import os
 import pty
+import re
 import struct
 import subprocess
 import sys
@@ -63,6 +64,13 @@ def shorten(rows: list[list[Cell]], keep: int) -> list[list[Cell]]:
     return [*rows[:first], note, *rows[-(keep - first - 1) :]]
 
 
+def job_in(rows: list[list[Cell]]) -> str:
+    """The unique end of the first job id that is on the screen."""
+    text = "\n".join("".join(character for character, _ in row) for row in rows)
+    found = re.search(r"\b[\w.-]+-([0-9a-hjkmnp-tv-z]{5})\b", text)
+    return found[1] if found else ""
+
+
 def svg(rows: list[list[Cell]], columns: int, title: str) -> str:
     width = columns * CELL_WIDTH + 2 * MARGIN
     height = len(rows) * CELL_HEIGHT + 2 * MARGIN
@@ -103,9 +111,12 @@ def main() -> int:
     parser.add_argument("--keep", type=int, default=24, help="rows of one command's output")
     options = parser.parse_args()
     rows: list[list[Cell]] = []
-    for command in options.commands:
+    job = ""
+    for template in options.commands:
+        command = re.sub(r"\bID\b", job, template)
         screen = Screen(options.columns)
         screen.feed(run(command, options.columns))
+        job = job_in(screen.lines()) or job
         prompt = [("$", Style(color=2, bold=True)), (" ", PLAIN), *((c, Style(bold=True)) for c in command)]
         rows += [*([[]] if rows else []), prompt, *shorten(screen.lines(), options.keep)]
     options.file.parent.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Makes the pictures in docs/images anew, in a home of their own. Called by `make pictures`.
+#   tools/pictures.sh PYTHON
+set -euo pipefail
+
+HEADWAY_HOME=$(mktemp -d /tmp/headway-XXXXXX)
+export HEADWAY_HOME
+trap 'hw server stop >/dev/null 2>&1 || true; rm -rf "$HEADWAY_HOME"' EXIT
+
+hw server start >/dev/null 2>&1
+"$1" tools/picture.py docs/images/run.svg --columns 112 --keep 20 -- \
+    'hw run -n 4 --name digits python examples/digits/train.py' 'hw q ID' 'hw ls'
+"$1" tools/picture.py docs/images/crash.svg --columns 112 --keep 30 -- \
+    'hw run -n 4 --name crash python examples/crash/train.py'
