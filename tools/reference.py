@@ -93,7 +93,7 @@ def python_page() -> str:
     lines = head(
         "Python",
         "`src/headway/client`",
-        "`import headway as hw` loads the standard library only. The guide: [track metrics](../guides/track-metrics.md).",
+        "`import headway as hw` loads the standard library only. Guide: [track metrics](../guides/track-metrics.md).",
     )
     for name in headway.__all__:
         value = getattr(headway, name)
