@@ -32,6 +32,7 @@ class Driver:
     def sleep(self, seconds: float) -> None:
         """SIGSTOP, and SIGCONT later (F27)."""
         self._asleep_until_s = self.world.clock.now_s + seconds
+        self.task.slept = True
 
     def _awake(self, again: Callable[[], None]) -> bool:
         """Whether it can act now; else `again` is called when it can."""

@@ -177,6 +177,14 @@ class SimServer:
 
         self.serve(call)
 
+    def tidy(self) -> None:
+        def call() -> None:
+            assert self.store is not None
+            with contextlib.suppress(HeadwayError):  # put off, as the keeper does
+                self.store.tidy()
+
+        self.serve(call)
+
     def submit(self, uuid: str, spec: dict[str, Any]) -> Job | None:
         """None: no answer, or one that says to try again."""
 

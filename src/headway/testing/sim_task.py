@@ -145,6 +145,7 @@ class Task:
         self.ended: list[Ended] = []
         self.story: list[str] = []  # "stop" | "walltime" | "refused", in order, beside the ends
         self.shim_killed = False
+        self.slept = False  # an agent of it was stopped for a while: the order in which it then hears things is open
         self.points: dict[int, list[Point]] = {}
         self.not_written = 0  # points that found the disk full: counted, never attempted
 

@@ -150,8 +150,8 @@ class Simulation:
             world.random.choice(agents).sleep(world.between(1.0, 90.0))
         if world.strikes("set the clock"):
             world.clock.step(world.between(-3600.0, 3600.0))
-        if self.server.store is not None and world.strikes("housekeeping"):
-            self.server.serve(self.server.store.tidy)
+        if world.strikes("housekeeping"):
+            self.server.tidy()
         world.agenda.after(world.between(1.0, 15.0), self._strike)
 
 
