@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from headway.model.limits import DISPLAY_METRICS_MAX
 from headway.views import format as fmt
+from headway.views.table import fit, width
 from headway.views.terminal import BOLD, DIM, Output
 
 Job = dict[str, Any]
@@ -117,7 +118,13 @@ def end_lines(job: Job, events: list[Event], out: Output) -> list[str]:
     first = first_failure(job, events)
     verb = {"failed": "failed", "stopped": "was stopped"}.get(str(job["state"]), str(job["state"]))
     after = f"after {took}" if job.get("started_at") else "before it started"
-    lines = [f"{head} {verb} {after}: {out.safe(headline(job, first))}"]
+    text, tail = verdict(job, first)
+    lines = [f"{head} {verb} {after}: {out.safe(text)}"]
+    plain = f"x {job['id']} {verb} {after}: {text}    {tail}"
+    if tail and (out.columns is None or width(plain) <= out.columns):
+        lines[0] += f"    {out.safe(tail)}"
+    elif tail:
+        lines.append(fact("", out.safe(tail)))
     lines += evidence_lines(job, first, out)
     rank = f" --rank {first['rank']}" if first and count_processes(job) > 1 else ""
     return [*lines, fact("next", f"hw q {short} · hw logs {short}{rank} · hw resubmit {short}")]
@@ -128,15 +135,18 @@ def fact(label: str, text: str, cells: int = 8) -> str:
     return f"  {label:<{cells}}{text}".rstrip()
 
 
-def headline(job: Job, first: dict[str, Any] | None) -> str:
+def verdict(job: Job, first: dict[str, Any] | None) -> tuple[str, str]:
+    """Why it ended, in one line, and what else is known of it: `("ValueError: bad", "exit code 1 · user error")`."""
     cause = last_attempt(job).get("cause") or {}
     ended = fmt.exit_words(job.get("exit_code"), job.get("signal"))
     exception = (first or {}).get("exception")
     text = exception_words(exception) if exception else str(cause.get("text") or "")
     known = [word for word in (_class_words(cause), cause.get("cause")) if word and word != "unknown"]
+    if cause.get("cause") == "cancelled":  # somebody wanted it so: that is nobody's error
+        known = []
     ended = "" if job.get("started_at") is None and job.get("exit_code") is None else ended
-    tail = " · ".join(word for word in (ended if text else "", *known) if word)
-    return (text or ended or "no reason is known") + (f"    {tail}" if tail else "")
+    tail = " · ".join(str(word) for word in (ended if text else "", *known) if word)
+    return text or ended or "no reason is known", tail
 
 
 def _class_words(cause: dict[str, Any]) -> str:
@@ -162,11 +172,13 @@ def evidence_lines(job: Job, first: dict[str, Any] | None, out: Output, cells: i
     where += [ended.astimezone().strftime("%H:%M:%S.%f")[:-3]] if ended else []
     line = exception.get("line")
     if exception.get("file"):
-        where.append(f"{exception['file']}:{line}" if line else str(exception["file"]))
+        file = str(exception["file"]).removeprefix(f"{job.get('cwd')}/")
+        where.append(f"{file}:{line}" if line else file)
     lines = [fact("first", out.safe(", ".join(where)), cells)]
     source = " ".join(str(exception.get("source") or "").split())[:_SOURCE_LINE_CHARS_MAX]
     if source and line:
-        lines.append(fact("", f"{line} │ {out.safe(source)}", cells))
+        shown = fact("", f"{line} │ {out.safe(source)}", cells)
+        lines.append(shown if out.columns is None else fit(shown, out.columns))
     others = _others_words(job, first)
     return [*lines, fact("others", others, cells)] if others else lines
 

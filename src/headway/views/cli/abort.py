@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from headway.views import format as fmt
 from headway.views.cli import selection
 from headway.views.cli.dispatch import Call
 from headway.views.source import job_route
@@ -14,7 +15,7 @@ def command(call: Call) -> int:
 
     def deed(job: dict[str, Any]) -> str:
         job |= source.post(job_route(job["id"], "abort"), {})
-        state = job["state"]
-        return f"{job['id']}  {state}" + ("" if state in ("stopping", "stopped") else ", and stays so: it has ended")
+        # The answer tells the state of the moment; that it was asked to stop is what counts.
+        return f"{job['id']}  {job['state'] if job['state'] in fmt.ENDED else 'stopping'}"
 
     return selection.act(call, source, "abort", _OPEN, deed)

@@ -125,7 +125,9 @@ def _brief(value: Any) -> str:
 def _failure_lines(job: dict[str, Any], events: list[dict[str, Any]], out: Output) -> list[str]:
     """The verdict of the end, then the traceback of the rank that failed first (capability 40)."""
     first = summary.first_failure(job, events)
-    lines = [_fact("reason", out.style(out.safe(summary.headline(job, first)), RED))]
+    text, tail = summary.verdict(job, first)
+    lines = [_fact("reason", out.style(out.safe(text), RED))]
+    lines += [_fact("", out.safe(tail))] if tail else []
     lines += summary.evidence_lines(job, first, out, _LABEL_CELLS)
     trace = str(((first or {}).get("exception") or {}).get("traceback") or "").rstrip()
     return [*lines, *(f"    {line}" for line in out.safe_block(trace).split("\n"))] if trace else lines
@@ -134,12 +136,11 @@ def _failure_lines(job: dict[str, Any], events: list[dict[str, Any]], out: Outpu
 def _process_lines(job: dict[str, Any], out: Output, now: datetime) -> list[str]:
     found = summary.processes(job)
     if not found:
-        return [_fact("processes", "none yet")]
+        return [_fact("processes", "none" if job["state"] in fmt.ENDED else "none yet")]
     columns = [
         table.Column("rank", right=True, keep=table.ALWAYS), table.Column("task", factor=True),
-        table.Column("node", factor=True), table.Column("pid", right=True), table.Column("state", keep=table.ALWAYS),
-        table.Column("end", keep=1),
-        table.Column("started", factor=True), table.Column("took", right=True),
+        table.Column("node", factor=True), table.Column("pid", right=True), table.Column("started", factor=True),
+        table.Column("took", right=True), table.Column("state", keep=table.ALWAYS), table.Column("end", keep=1),
     ]  # fmt: skip
     rows = [[out.safe(cell) for cell in _process_cells(process, now)] for process in found]
     above, lines = table.layout(columns, rows, out.columns - 4 if out.columns else None)
@@ -156,12 +157,14 @@ def _process_cells(process: dict[str, Any], now: datetime) -> list[str]:
         end += f", because: {process['reason']}"
     return [
         str(process["rank"]), str(process.get("task") or ""), str(process.get("node") or ""),
-        str(process.get("pid") or ""), str(process.get("state")), end,
-        fmt.local_time(process.get("started_at"), now), fmt.clock(took),
+        str(process.get("pid") or ""), fmt.local_time(process.get("started_at"), now), fmt.clock(took),
+        str(process.get("state")), end,
     ]  # fmt: skip
 
 
 def _log_lines(source: Source, job: dict[str, Any], out: Output) -> list[str]:
+    if not job.get("started_at") and job["state"] in fmt.ENDED:
+        return [_fact("log", f"it never started; hw logs {fmt.suffix(job['id'])} --stream agent may say more")]
     if not job.get("started_at"):
         return [_fact("log", "the job has not started, so there is none yet")]
     try:
@@ -182,9 +185,8 @@ def _path_lines(job: dict[str, Any], out: Output) -> list[str]:
     for process in summary.processes(job):
         for name, path in (process.get("logs") or {}).items():
             if path:
-                label = "" if lines else "logs"
-                lines.append(_fact(label, out.safe(f"{process['rank']:>2} {name:<7}{path}")))
-    return lines
+                lines.append(out.safe(f"    {process['rank']:>4}  {name}  {path}"))
+    return [_fact("logs", ""), *lines] if lines else []
 
 
 def _fetch(call: Call, source: Source, job: dict[str, Any]) -> None:

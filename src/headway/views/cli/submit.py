@@ -6,7 +6,7 @@ from headway.model.errors import UsageError
 from headway.views import format as fmt
 from headway.views.cli import submission
 from headway.views.cli.dispatch import Call
-from headway.views.terminal import BOLD
+from headway.views.terminal import BOLD, DIM
 
 
 def command(call: Call) -> int:
@@ -32,8 +32,8 @@ def tell_way_back(call: Call, job_id: str) -> None:
         call.terminal.put(call.terminal.out.style(job_id, BOLD))
     else:
         call.terminal.put(job_id)
-    for what, words in (("follow", "logs -f"), ("look", "q"), ("abort", "abort"), ("again", "resubmit")):
-        call.terminal.say(f"  {what:<7} hw {words} {err.safe(short)}")
+    ways = " · ".join(f"hw {words} {err.safe(short)}" for words in ("logs -f", "q", "abort", "resubmit"))
+    call.terminal.say(f"  {err.style(ways, DIM)}")
 
 
 def _refuse_file(words: list[str]) -> None:
