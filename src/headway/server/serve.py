@@ -103,7 +103,11 @@ class LogFile(logging.handlers.RotatingFileHandler):
 
 
 def start_log(path: Path) -> None:
-    handler = LogFile(path)
+    handler: logging.Handler
+    try:
+        handler = LogFile(path)
+    except OSError:  # a full disk is no reason not to serve
+        handler = logging.StreamHandler()
     formatter = logging.Formatter("%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s %(message)s", "%Y-%m-%dT%H:%M:%S")
     formatter.converter = time.gmtime
     handler.setFormatter(formatter)
@@ -153,8 +157,7 @@ class Process:
             listener = Listener(self._config(app, tcp))
             await control.start()
             serving = asyncio.create_task(listener.serve(sockets=[s for s in (unix, tcp) if s]))
-            await self._publish_token()
-            write_private(self.paths.server_json, json.dumps(self._record(app.services.about)))
+            await self._publish(app.services.about)
             log.info("version %s serves %s at %s and %s", __version__, self.paths.home, self.address, self._url(tcp))
             await self._wait(app, serving)
             on_end()
@@ -220,6 +223,14 @@ class Process:
             date_header=False,
             timeout_graceful_shutdown=int(SHUTDOWN_S / 2),
         )
+
+    async def _publish(self, about: dict[str, Any]) -> None:
+        """Files for others to find us by. Where the disk is full there are none, and we serve all the same (F8)."""
+        try:
+            await self._publish_token()
+            write_private(self.paths.server_json, json.dumps(self._record(about)))
+        except (OSError, HeadwayError) as error:
+            log.error("%s or %s could not be written: %s", self.paths.browser_token, self.paths.server_json, error)
 
     async def _publish_token(self) -> None:
         """A token for the loopback address, in a file for its owner alone; made once and kept."""
