@@ -5,6 +5,7 @@
 """
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any, Final
 
 from headway.model.limits import DISPLAY_LINE_CHARS_MAX
@@ -122,6 +123,13 @@ def read_raw(source: Source, job_id: str, query: list[tuple[str, Any]]) -> tuple
     return answer.body, int(after) if after.isdigit() else asked + len(answer.body)
 
 
+@lru_cache(4096)
+def _clock(time: str | None) -> str:
+    """Lines that came together share their time, so this is seldom worked out."""
+    found = fmt.moment(time)
+    return found.astimezone().strftime("%H:%M:%S") if found else "--:--:--"
+
+
 class Merged:
     """Lines of several ranks with clock and rank in front; each goes to the stream that it came from."""
 
@@ -144,11 +152,9 @@ class Merged:
             self._write(target, batch)
 
     def line(self, line: dict[str, Any], output: Output) -> str:
-        found = fmt.moment(line.get("time"))
-        clock = found.astimezone().strftime("%H:%M:%S") if found else "--:--:--"
         rank = line.get("rank")
-        who = str(rank) if rank is not None else str(line.get("task") or "agent")
-        front = output.style(f"{clock}  {output.safe(who):>{self.rank_width}} │", DIM)
+        who = str(rank) if rank is not None else output.safe(str(line.get("task") or "agent"))
+        front = output.style(f"{_clock(line.get('time'))}  {who:>{self.rank_width}} │", DIM)
         return f"{front} {output.safe(str(line.get('text', '')))}\n"
 
     def _write(self, output: Output, lines: list[str]) -> None:
