@@ -56,9 +56,13 @@ def open_reader(path: Path) -> sqlite3.Connection:
     c = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None, check_same_thread=False, timeout=5.0
     )
-    c.execute("PRAGMA query_only = ON")
-    c.execute("PRAGMA temp_store = MEMORY")
-    c.execute(f"PRAGMA cache_size = -{READ_CACHE_KIB}")
+    try:
+        c.execute("PRAGMA query_only = ON")
+        c.execute("PRAGMA temp_store = MEMORY")
+        c.execute(f"PRAGMA cache_size = -{READ_CACHE_KIB}")
+    except BaseException:
+        c.close()
+        raise
     c.row_factory = sqlite3.Row
     return c
 

@@ -99,9 +99,19 @@ def search(
         reader.join()
         watch.cancel()
         code = child.wait()
+        _close(child)
     found = [_line(c, paths, chosen[stream], offset) for stream, offset in places[:lines_max]]
     found.sort(key=lambda line: line.time_us or 0)
     return Found(found, more=len(places) >= lines_max or code != 0, timed_out=late.is_set() or code == -signal.SIGXCPU)
+
+
+def _close(child: "subprocess.Popen[bytes]") -> None:
+    for pipe in (child.stdin, child.stdout):
+        try:
+            if pipe is not None:
+                pipe.close()
+        except BrokenPipeError:
+            continue  # what was still in the buffer is of no use any more
 
 
 def _stop(child: "subprocess.Popen[bytes]", late: threading.Event) -> None:

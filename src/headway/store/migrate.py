@@ -80,8 +80,10 @@ def _fingerprint(path: Path) -> str:
 
 def mark_closed(path: Path) -> None:
     """Called when the last connection is closed. Without a write-ahead log beside it, the file is complete."""
-    if not path.with_name(path.name + "-wal").exists():
-        clean_mark(path).write_text(_fingerprint(path))
+    if path.exists() and not path.with_name(path.name + "-wal").exists():
+        fd = os.open(clean_mark(path), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with open(fd, "w") as file:
+            file.write(_fingerprint(path))
 
 
 def mark_opened(path: Path) -> None:

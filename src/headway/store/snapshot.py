@@ -88,8 +88,9 @@ def is_due(db: Path, opened_s: float, now_s: float) -> bool:
 
 def take(db: Path) -> str | None:
     """Make the snapshot anew; what is wrong with the database, None if nothing."""
-    c = open_reader(db)
+    c: sqlite3.Connection | None = None
     try:
+        c = open_reader(db)
         c.execute("BEGIN")
         c.execute("SELECT count(*) FROM sqlite_master").fetchone()  # from here on, one moment
         return copy(c, snapshot_path(db))
@@ -98,7 +99,8 @@ def take(db: Path) -> str | None:
             return str(error)
         raise
     finally:
-        c.close()
+        if c is not None:
+            c.close()
 
 
 def restore(db: Path, reason: str, now_s: float) -> Restored:
