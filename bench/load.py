@@ -1,13 +1,19 @@
 """Puts a data set into a home through the server, as an agent would, and waits until it is compacted."""
 
+import time
+
 from bench import dataset
 from bench.home import Home, Registered
 from bench.measure import wait_until
 from bench.sender import STREAM, batches, post
+from headway.model.record import FACT, OPEN
 from headway.settings.connect import UnixConnection
+from headway.wire import frame
+from headway.wire.batch import Part, encode
 
 PART_BYTES = 1 << 20
 COMPACT_TIMEOUT_S = 120
+END_STREAM = "shipper-1-abcdef"
 
 
 def load(home: Home, records: dataset.Records, name: str = "data") -> Registered:
@@ -19,6 +25,7 @@ def load(home: Home, records: dataset.Records, name: str = "data") -> Registered
     connection.connect()
     try:
         post(connection, bodies, task.token, len(head) + len(framed))
+        end(connection, task)
     finally:
         connection.close()
     if home.points(task.key.uuid) != records.points:
@@ -27,10 +34,25 @@ def load(home: Home, records: dataset.Records, name: str = "data") -> Registered
     return task
 
 
+def end(connection: UnixConnection, task: Registered) -> None:
+    """Say that the task has ended, as its agent would: what is left of an ended job is compacted as well."""
+    now_ns = time.time_ns()
+    opened = {"version": 1, "stream": END_STREAM, "kind": "shipper", "rank": None, "pid": 1, "start": 1, "segment": 0}
+    ended = {"type": "task_ended", "exit_code": 0, "signal": None, "first_rank": None, "reason": None, "oom": False}
+    data = frame.encode_json(OPEN, {**opened, "time_ns": now_ns})
+    data += frame.encode_json(FACT, {**ended, "lost": False, "time_ns": now_ns})
+    body = encode(task.key, [Part(END_STREAM, "records", 0, data)], now_ns)
+    connection.request("POST", "/agent/ingest", body=body, headers={"Authorization": f"Bearer {task.token}"})
+    answer = connection.getresponse()
+    answer.read()
+    if answer.status != 200:
+        raise RuntimeError(f"the end of a task was answered with {answer.status}")
+
+
 def waiting_rows(home: Home, task: Registered) -> int:
     rows = home.query(
-        "SELECT sum(b.rows) FROM blocks b JOIN streams s ON s.pk = b.stream JOIN tasks t ON t.pk = s.task "
-        "JOIN attempts a ON a.pk = t.attempt JOIN jobs j ON j.pk = a.job WHERE j.uuid = ?",
+        "SELECT sum(b.rows) FROM blocks b JOIN bundles u ON u.pk = b.bundle "
+        "JOIN jobs j ON j.pk = u.job WHERE j.uuid = ?",
         task.key.uuid,
     )
     return int(rows[0][0] or 0)

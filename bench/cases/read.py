@@ -1,6 +1,7 @@
 """Reading over HTTP: a chart of 2000 points out of 1 M, and all points of a series beside the peers' readers."""
 
 import json
+import shutil
 import struct
 import time
 from collections.abc import Callable, Iterator
@@ -50,10 +51,9 @@ def _chart(context: Context, home: Home, task: Registered) -> Result:
 
 def _series(context: Context, home: Home) -> Result:
     records = dataset.curves(context.size(SERIES_ROWS, SERIES_ROWS // 10))
-    task, file = load(home, records), context.folder("set") / "set"
-    dataset.save(records, file)
+    task = load(home, records)
     path = f"/api/jobs/{task.id}/metrics?name=loss"
-    folders = {peer.name: _written(context, peer, file) for peer in context.peers}
+    folders = {peer.name: _written(context, peer, records) for peer in context.peers}
 
     def theirs(peer: Peer, number: int) -> float:
         got = peer.run("read", folders[peer.name], "loss")
@@ -79,9 +79,15 @@ def _series(context: Context, home: Home) -> Result:
     return result
 
 
-def _written(context: Context, peer: Peer, file: Path) -> Path:
-    folder = context.folder(f"written-{peer.driver}")
-    peer.run("write", folder, file)
+def _written(context: Context, peer: Peer, records: dataset.Records) -> Path:
+    """The peer's own files with these records. Kept in its environment: writing takes minutes, only reading counts."""
+    folder = peer.python.parent.parent / f"series-{records.rows}"
+    if not (folder / "result.json").exists():
+        context.say(f"  {peer.name} writes {records.rows:,} records, once")
+        shutil.rmtree(folder, ignore_errors=True)
+        file = context.folder("set") / "set"
+        dataset.save(records, file)
+        peer.run("write", folder, file, timeout_s=600)
     return folder
 
 
