@@ -387,6 +387,15 @@ def test_resubmit_sends_only_what_changed(api: FakeApi, hw: Hw) -> None:
     assert api.sent("POST", ".*resubmit")[1].body["spec"]["command"] == ["python", "-n", "x"]
 
 
+def test_a_command_that_held_a_secret_is_not_run_again_without_it(api: FakeApi, hw: Hw) -> None:
+    """Capability 52."""
+    api.on("GET", "/api/jobs/a1", job("x-a1", command=["x", "--api-key", "********"]))
+    api.on("POST", "/api/jobs/x-a1/resubmit", Reply(job("x-new00"), 201))
+    assert hw("resubmit", "a1") == 2
+    assert "hw resubmit a1 -- COMMAND" in hw.err and api.sent("POST", ".*") == []
+    assert hw("resubmit", "a1", "--", "x", "--api-key", "again") == 0
+
+
 # -- metrics, gc, server, completion ----------------------------------------------------------------------------------
 
 SERIES = {"loss": [{"rank": 0, "attempt": 1, "step": [0, 1, 2], "time": ["t", "t", "t"], "value": [1.5, "NaN", 0.5]}]}

@@ -9,6 +9,7 @@ from headway.views.cli import submission
 from headway.views.cli.dispatch import Call, complain
 from headway.views.cli.submit import tell_way_back
 from headway.views.source import Source, job_route
+from headway.wire.redact import MASK
 
 
 def command(call: Call) -> int:
@@ -36,6 +37,11 @@ def command(call: Call) -> int:
 def _again(call: Call, source: Source, ref: str) -> dict[str, Any]:
     """The server stores the new job before it asks the old one to stop."""
     old = source.get(job_route(ref))
+    if call.after is None and any(MASK in str(word) for word in old["command"]):
+        raise UsageError(
+            f"the command of {old['id']} held a secret, which is not kept",
+            f"give it again: hw resubmit {fmt.suffix(old['id'])} -- COMMAND…",
+        )
     job = submission.resubmit(source, call, old["id"])
     if old["state"] not in fmt.ENDED and not old.get("ended_at"):
         call.terminal.say(f"hw: {old['id']}, which was {old['state']}, is being stopped")
