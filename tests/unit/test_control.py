@@ -55,7 +55,7 @@ async def test_what_can_never_fit_or_is_wrong_leaves_no_job_and_no_file(bench: B
 async def test_the_environment_rests_in_a_private_file_until_the_end(bench: Bench) -> None:
     job = await bench.submit()
     path = bench.paths.env / f"{job.uuid}.json"
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600 and json.loads(path.read_text())["MY_KEY"] == "hunter22"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600 and json.loads(path.read_text())["env"]["MY_KEY"] == "hunter22"
     assert b"hunter22" not in bench.paths.db.read_bytes()
     await bench.look()
     assert path.exists()
@@ -444,3 +444,11 @@ async def test_the_loop_wakes_by_itself(bench: Bench) -> None:
             break
         await asyncio.sleep(0.01)
     assert bench.engine.submits == [f"{job.uuid}-1"]
+
+
+@in_loop
+async def test_a_secret_in_the_command_is_masked_in_the_store_and_given_to_the_process(bench: Bench) -> None:
+    job = await bench.submit(command=["train", "--api-key", "hunter22-hunter22"])
+    assert job.spec.command == ["train", "--api-key", "********"] and job.spec.masked
+    private = json.loads((bench.paths.env / f"{job.uuid}.json").read_text())
+    assert private["command"] == ["train", "--api-key", "hunter22-hunter22"]

@@ -48,7 +48,7 @@ def may_follow(old: State, new: State) -> bool:
 class JobSpec:
     """What a person asked for. Stored as JSON with the job; never holds the environment."""
 
-    command: list[str]
+    command: list[str]  # as it may be shown: secrets in it are masked
     cwd: str
     name: str
     experiment: str | None = None
@@ -67,6 +67,7 @@ class JobSpec:
     parent: str | None = None  # id of the job this one was resubmitted from
     user: str = ""
     host: str = ""
+    masked: bool = False  # the command held secrets; the words as given rest with the environment until the end
     attached: bool = False  # started by plain `python train.py`: we watch it, we did not start it
 
 

@@ -12,7 +12,7 @@ import logging
 import signal as signals
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from sqlite3 import Connection
 from typing import Any, Protocol, TypeVar
@@ -33,6 +33,7 @@ from headway.settings.home import Paths
 from headway.store import catalog
 from headway.store.database import Store
 from headway.wire.batch import TaskKey
+from headway.wire.redact import mask_argv, secret_values
 
 log = logging.getLogger("headway.control")
 T = TypeVar("T")
@@ -311,14 +312,16 @@ class Control:
 
     async def _submit_to_engine(self, job: Job, attempt: Attempt) -> EngineId:
         engine = self._engine(job.spec.cluster)
+        private = await self._calls.run("files", envfile.load, self._paths.env, job.uuid)
+        if private is not None:
+            job = replace(job, spec=replace(job.spec, command=private.command))
         plan = await self._calls.run(f"plan of {job.id}", engine.plan, job, attempt.number)
-        given = await self._given(job, attempt, plan)
+        given = await self._given(attempt, plan, private)
         return await self._calls.run(f"start of {job.id}", _start, engine, plan, attempt.key, given)
 
-    async def _given(self, job: Job, attempt: Attempt, plan: Plan) -> Given | None:
+    async def _given(self, attempt: Attempt, plan: Plan, private: envfile.Private | None) -> Given | None:
         """Environment and tokens. None: the environment is gone, so only what has been started can be adopted."""
-        env = await self._calls.run("files", envfile.load, self._paths.env, job.uuid)
-        if env is None:
+        if private is None:
             return None
         tokens = self._tokens.get(attempt.key)
         if tokens is None:  # minted by a server that died; their secrets were in its memory only
@@ -326,7 +329,7 @@ class Control:
             hashes = {name: (token_id, digest) for name, (token_id, _, digest) in minted.items()}
             await self._write(partial(_insert_tokens, plan, hashes, self._clock_ns()))
             tokens = self._tokens[attempt.key] = {name: token for name, (_, token, _) in minted.items()}
-        return Given(env, tokens)
+        return Given(private.env, tokens)
 
     async def _cancel(self, job: Job) -> None:
         """Through the engine; where it has nobody to ask, through the agent's own next question."""
@@ -381,9 +384,12 @@ class Control:
         now_ns = self._clock_ns()
         sketch = Job(0, spec.name, uuid, spec, State.WAITING, now_ns, now_ns)
         plan = await self._calls.run(f"plan of {uuid}", engine.plan, sketch)
-        spec.gpus = plan.gpus
+        private = envfile.Private(variables, spec.command)
+        secret_names = list(self._settings.get("secret_names") or [])
+        shown = mask_argv(spec.command, secret_values(variables, secret_names), secret_names)
+        spec = replace(spec, gpus=plan.gpus, command=shown, masked=shown != spec.command)
         try:
-            await self._calls.run(f"environment of {uuid}", envfile.save, self._paths.env, uuid, variables)
+            await self._calls.run(f"environment of {uuid}", envfile.save, self._paths.env, uuid, private)
         except OSError as error:
             raise UnreachableError(f"the job's environment could not be stored: {error}", "try again") from error
         job = await self._write(lambda c: catalog.insert_job(c, uuid, spec, now_ns, engine.name))
@@ -431,12 +437,19 @@ class Control:
         """A new job like an old one. The new one is stored before the old one, if it still runs, is asked to stop."""
         old = await self._calls.run("the store", self._load, pk)
         uuid = check.job_uuid(uuid)
-        fixed = {"parent": old.id, "attached": False, "gpus": 0}
+        fixed = {"parent": old.id, "attached": False, "masked": False, "gpus": 0}
         job = await self._calls.run("the store", self._find_uuid, uuid)
         if job is None:
-            spec = check.job_spec({**asdict(old.spec), **changes, **fixed})
+            private = await self._calls.run("files", envfile.load, self._paths.env, old.uuid)
+            command = {"command": private.command} if private else {}
+            if old.spec.masked and not private and "command" not in changes:
+                raise RefusedError(
+                    f"the command of {old.id} held a secret, which is not kept after its end",
+                    "submit it again with the whole command; better keep secrets in the environment",
+                )
+            spec = check.job_spec({**asdict(old.spec), **command, **changes, **fixed})
             if env is None:
-                env = await self._calls.run("files", envfile.load, self._paths.env, old.uuid)
+                env = private.env if private else None
             if env is None:
                 raise UsageError(f"the environment of {old.id} is not kept", "send the one that it shall have")
             job = await self._insert(uuid, spec, env)
@@ -553,7 +566,7 @@ def _delete(job: Job, now_ns: int, c: Connection) -> None:
 
 
 def _attached_spec(body: Mapping[str, Any]) -> dict[str, Any]:
-    argv = check.command(body.get("argv"))
+    argv = mask_argv(check.command(body.get("argv")))
     return {
         "command": argv,
         "cwd": body.get("cwd") or "/",

@@ -1,20 +1,30 @@
-"""The environment of a job, from its submission to its end: 0600, outside the database. Called by `control.py`."""
+"""What of a job may not rest in the database: its environment, and its command if that holds secrets.
+
+One file a job, 0600, from its submission to its end. Called by `control.py`.
+"""
 
 import json
 import os
 import secrets
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 
-def save(folder: Path, uuid: str, env: Mapping[str, str]) -> None:
+@dataclass(frozen=True, slots=True)
+class Private:
+    env: dict[str, str] = field(repr=False)
+    command: list[str] = field(repr=False)  # as it was given
+
+
+def save(folder: Path, uuid: str, private: Private) -> None:
     """Durable under its name, or not there: it is written before the job that needs it is acknowledged (P9)."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     fresh = folder / f".{uuid}-{secrets.token_hex(4)}"
     fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         with os.fdopen(fd, "wb") as file:
-            file.write(json.dumps(dict(env), ensure_ascii=True).encode("ascii"))
+            file.write(json.dumps(asdict(private), ensure_ascii=True).encode("ascii"))
             file.flush()
             os.fsync(fd)
         os.rename(fresh, _path(folder, uuid))
@@ -24,12 +34,11 @@ def save(folder: Path, uuid: str, env: Mapping[str, str]) -> None:
         raise
 
 
-def load(folder: Path, uuid: str) -> dict[str, str] | None:
+def load(folder: Path, uuid: str) -> Private | None:
     try:
-        value = json.loads(_path(folder, uuid).read_bytes())
-    except (OSError, ValueError):
+        return Private(**json.loads(_path(folder, uuid).read_bytes()))
+    except (OSError, ValueError, TypeError):
         return None
-    return value if isinstance(value, dict) else None
 
 
 def remove(folder: Path, uuid: str) -> None:
