@@ -40,7 +40,7 @@ def measure(context: Context, names: list[str]) -> tuple[list[Result], dict[str,
             for result in load(name)(context):
                 result.case = name
                 results.append(result)
-                context.say(table.summary(Report(context.machine, [result])))
+                context.say(table.summary(Report(context.machine, [result])) or f"      {result.what}")
         except Exception as error:  # any fault of one case must not cost the others their figures
             traceback.print_exc()
             failed[name] = f"{type(error).__name__}: {error}"

@@ -1,8 +1,8 @@
 """The fixed data: what the figures on storage and reading are measured with. Seeded; the same on every machine.
 
 A record has two values, a step that counts up and a time as a training loop would give it: steps of about 25 ms with
-jitter, now and then a pause for a checkpoint. `curves`: float32-born values, a loss that falls with noise and a warm-up
-and cosine learning rate. `noise`: float64 white noise twice, which nothing can compress.
+jitter, now and then a pause for a checkpoint. `curves`: float32-born values, a loss that falls and a norm that grows,
+both with noise in every step. `noise`: float64 white noise twice, which nothing can compress.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from headway.wire import frame
 SEED = 20261115
 FIRST_TIME_NS = 1_790_000_000_000_000_000
 STEP_NS = 25_000_000
-NAMES = ("loss", "lr")
+NAMES = ("loss", "grad_norm")
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -53,8 +53,8 @@ def curves(rows: int) -> Records:
     random = np.random.default_rng(SEED)
     x = np.arange(rows) / max(rows, 1)
     loss = 2.3 * np.exp(-4 * x) + 0.15 + 0.05 * random.standard_normal(rows) * (1.2 - x)
-    lr = np.where(x < 0.02, x / 0.02, 0.5 * (1 + np.cos(np.pi * x))) * 1e-3
-    values = np.stack([loss, lr]).astype(np.float32).astype(np.float64)
+    norm = (0.5 + 3 * x) * np.exp(0.3 * random.standard_normal(rows))
+    values = np.stack([loss, norm]).astype(np.float32).astype(np.float64)
     return Records(NAMES, np.arange(rows, dtype=np.int64), times_ns(rows, random), values)
 
 

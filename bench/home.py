@@ -86,7 +86,7 @@ class Home:
         return run([HW, *words], self.env, cwd or self.folder, timeout_s=timeout_s, ok=ok).output
 
     def hw_json(self, *words: str) -> Any:
-        return json.loads(self.hw(*words, "--json"))
+        return json.loads(self.hw("--json", *words))
 
     def register(self, name: str) -> Registered:
         """A job that nothing runs: batches for it come from the bench itself."""

@@ -65,10 +65,10 @@ def write(peer: ModuleType, folder: str, file: str) -> dict[str, Any]:
 
     with open(file, "rb") as source:
         rows = int.from_bytes(source.read(8), "little")
-        loss, lr = array("d", source.read(8 * rows)), array("d", source.read(8 * rows))
+        loss, norm = array("d", source.read(8 * rows)), array("d", source.read(8 * rows))
     log = peer.start(folder)
     for i in range(rows):
-        log({"loss": loss[i], "lr": lr[i]}, step=i)
+        log({"loss": loss[i], "grad_norm": norm[i]}, step=i)
     peer.stop()
     return {"points": 2 * rows}
 
