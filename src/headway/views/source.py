@@ -24,6 +24,7 @@ from headway.model.limits import BACKOFF_FIRST_S, VIEW_RETRY_MAX_S, VIEW_TIMEOUT
 from headway.settings import home as homes
 from headway.views.http import Client, Response
 
+_LOG_TAIL_BYTES: Final = 16 * 1024
 Query = Iterable[tuple[str, Any]]
 _REF: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}\Z")
 _ERRORS: Final[dict[str, type[HeadwayError]]] = {
@@ -94,7 +95,25 @@ class Source:
 def _start_server(home: Path) -> None:
     from headway.settings.connect import ensure_server  # here: it costs 60 ms, and there mostly is a server
 
-    ensure_server(home)
+    try:
+        ensure_server(home)
+    except UnreachableError as error:
+        found = last_words(homes.Paths(home).server_log)
+        raise UnreachableError(
+            f"{error.message}\nits last words: {found}" if found else error.message, error.hint
+        ) from None
+
+
+def last_words(log: Path) -> str:
+    """The last error in a server's log, without its time and name."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(log.stat().st_size - _LOG_TAIL_BYTES, 0))
+            lines = file.read(_LOG_TAIL_BYTES).decode("utf-8", "replace").splitlines()
+    except OSError:
+        return ""
+    errors = [line for line in lines if " ERROR " in line] or [line for line in lines if line.strip()]
+    return errors[-1].partition(" ERROR ")[2].partition(" ")[2] or errors[-1] if errors else ""
 
 
 def encode(query: Query) -> str:

@@ -62,8 +62,8 @@ def report(findings: list[Finding], out: Output) -> list[str]:
         lines.append(f"{level} {found.check:<12} {out.safe(found.text)}")
         if found.advice:
             lines.append(f"{'':<21} → {out.safe(found.advice)}")
-    counts = [f"{sum(f.level == level for f in findings)} {level}" for level in (PROBLEM, WARNING)]
-    bad = [text for text in counts if not text.startswith("0 ")]
+    counts = {level: sum(f.level == level for f in findings) for level in (PROBLEM, WARNING)}
+    bad = [fmt.plural(count, level) for level, count in counts.items() if count]
     return [*lines, "", ", ".join(bad) if bad else "all is well"]
 
 
@@ -77,7 +77,7 @@ def examine() -> Iterator[Finding]:
         try:
             yield from check()
         except HeadwayError as error:
-            yield Finding(name, PROBLEM, error.message, error.hint)
+            yield Finding(name, PROBLEM, "; ".join(error.message.split("\n")), error.hint)
         except OSError as error:
             yield Finding(name, PROBLEM, f"cannot be checked: {error}")
 
@@ -213,7 +213,10 @@ def _server() -> Iterator[Finding]:
 
     source = Source.connect()
     started = time.monotonic()
-    found = source.get("/api/server")
+    try:
+        found = source.get("/api/server")
+    finally:
+        source.close()
     took_ms = (time.monotonic() - started) * 1000
     text = f"running, pid {found.get('pid')}, version {found.get('version')}, answers in {took_ms:.0f} ms"
     if found.get("version") != __version__:

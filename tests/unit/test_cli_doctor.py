@@ -1,0 +1,111 @@
+"""`hw doctor`: each thing that can be wrong with a machine or a home is found, named, and has something to type."""
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headway import __version__
+from headway.settings.home import socket_path
+from headway.views.cli import doctor
+from headway.views.cli.doctor import OK, PROBLEM, WARNING, Finding, examine, file_system_of
+from headway.views.cli.main import main
+from headway.views.source import last_words
+from tests.fake_api import FakeApi, serving
+
+
+@pytest.fixture
+def api(home: Path) -> Iterator[FakeApi]:
+    with serving(home) as found:
+        found.on("GET", "/api/server", {"pid": 7, "version": __version__})
+        yield found
+
+
+def level(check: str) -> Finding:
+    return next(found for found in examine() if found.check == check)
+
+
+def test_a_good_home_has_no_problem(api: FakeApi, home: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor"]) == 0
+    out = capfd.readouterr().out
+    assert "problem" not in out and str(home) in out
+
+
+def test_a_home_that_is_open_to_others_is_a_problem_with_its_cure(api: FakeApi, home: Path) -> None:
+    home.chmod(0o750)
+    assert level("home") == Finding("home", PROBLEM, f"{home} is open to others (mode 0750)", f"chmod 700 {home}")
+
+
+def test_a_damaged_database_is_found_without_a_server(api: FakeApi, home: Path) -> None:
+    """B31."""
+    assert level("database").level == OK
+    (home / "headway.db").write_bytes(b"not a database at all" * 100)
+    found = level("database")
+    assert found.level == PROBLEM and f"mv {home / 'headway.db'}" in found.advice
+
+
+def test_a_sound_database_is_read_and_not_changed(api: FakeApi, home: Path) -> None:
+    with sqlite3.connect(home / "headway.db") as connection:
+        connection.execute("CREATE TABLE t (x)")
+    connection.close()
+    before = (home / "headway.db").read_bytes()
+    assert level("database").level == OK
+    assert (home / "headway.db").read_bytes() == before
+
+
+def test_an_older_server_is_told_with_how_to_change_it(api: FakeApi) -> None:
+    api.on("GET", "/api/server", {"pid": 7, "version": "0.0.1"})
+    found = level("server")
+    assert found.level == WARNING and "hw server stop" in found.advice
+
+
+def test_a_socket_folder_of_somebody_else_is_a_problem(home: Path) -> None:
+    folder = socket_path(home).parent
+    folder.rmdir()
+    folder.write_text("")
+    try:
+        assert level("socket").level == PROBLEM
+    finally:
+        folder.unlink()
+
+
+def test_a_settings_file_with_a_mistake_is_a_problem(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADWAY_MAX_RUNNING", "many")
+    found = level("settings")
+    assert found.level == PROBLEM and "HEADWAY_MAX_RUNNING" in found.text
+
+
+def test_a_network_file_system_is_known_by_the_mount_that_holds_the_home(tmp_path: Path) -> None:
+    """F33."""
+    device = tmp_path.stat().st_dev
+    table = tmp_path / "mountinfo"
+    table.write_text(
+        "1 2 0:999 / / rw - ext4 /dev/x rw\n"
+        f"3 4 {os.major(device)}:{os.minor(device)} / /home rw,relatime shared:1 - nfs4 server:/home rw\n"
+    )
+    assert file_system_of(tmp_path, table) == "nfs4"
+    assert "nfs4" in doctor._NETWORK_FILE_SYSTEMS
+    assert file_system_of(tmp_path, tmp_path / "none") == ""
+
+
+def test_a_clock_in_1970_is_a_problem(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    """B33."""
+    monkeypatch.setattr(doctor.time, "time", lambda: 12_345.0)
+    assert level("clock").level == PROBLEM
+
+
+def test_hw_that_is_not_on_path_is_a_warning(api: FakeApi, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert level("path").level == WARNING
+    assert level("git").level == WARNING
+
+
+def test_the_last_words_of_a_server_that_did_not_start_are_told(tmp_path: Path) -> None:
+    log = tmp_path / "server.log"
+    assert last_words(log) == ""
+    log.write_text("2026-11-15T22:49:43Z ERROR headway.server the server ends: no room\n2026 INFO headway.server bye\n")
+    assert last_words(log) == "the server ends: no room"
+    log.write_text("Traceback\nModuleNotFoundError: No module named 'uvicorn'\n")
+    assert last_words(log) == "ModuleNotFoundError: No module named 'uvicorn'"
