@@ -100,6 +100,9 @@ def test_following_goes_on_where_the_last_answer_ended(api: FakeApi, capfd: Any)
     assert main(["logs", "-f", "a1", "--tail", "1"]) == 0
     assert asked == [None, "c1", "c2"]
     assert len(capfd.readouterr().out.splitlines()) == 3
+    asked.clear()
+    assert main(["logs", "-f", "a1", "--json"]) == 0
+    assert [json.loads(text)["text"] for text in capfd.readouterr().out.splitlines()] == ["line 1", "line 2", "line 3"]
 
 
 def test_a_job_that_has_not_started_says_so(api: FakeApi, capfd: Any) -> None:

@@ -103,7 +103,10 @@ def test_no_server_is_exit_4_and_says_what_to_type(home: Path, hw: Hw) -> None:
     assert json.loads(hw.out) == {"pid": None, "address": None, "version": None, "home": str(home)}
 
 
-@pytest.mark.parametrize("argv", [["--help"], [], ["run", "--help"], ["-h", "ls"], ["--version"], ["ls", "--version"]])
+@pytest.mark.parametrize(
+    "argv",
+    [["--help"], [], ["help"], ["help", "ls"], ["run", "--help"], ["-h", "ls"], ["--version"], ["ls", "--version"]],
+)
 def test_help_and_version_need_no_server(hw: Hw, argv: list[str]) -> None:
     assert hw(*argv) == 0
     assert hw.out.strip() and hw.err == ""

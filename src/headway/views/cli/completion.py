@@ -43,7 +43,11 @@ def command(call: Call) -> int:
     scripts = {"bash": bash, "zsh": lambda: _ZSH + bash(), "fish": fish}
     if shell not in scripts:
         raise UsageError(f'no completion for "{shell[:40]}"', "there is one for bash, zsh and fish")
-    call.terminal.out.write(scripts[shell]())
+    script = scripts[shell]()
+    if call.as_json:
+        call.terminal.put_json({"shell": shell, "script": script})
+    else:
+        call.terminal.out.write(script)
     return 0
 
 
@@ -52,6 +56,9 @@ def _ids(call: Call) -> int:
         jobs = call.source(start=False).get("/api/jobs", [("limit", _IDS_MAX)])
     except HeadwayError:
         return 0  # a shell that completes must not be disturbed by words
+    if call.as_json:
+        call.terminal.put_json([job["id"] for job in jobs])
+        return 0
     for job in jobs:
         call.terminal.put(call.terminal.out.safe(str(job["id"])))
     return 0

@@ -52,6 +52,8 @@ class Call:
 
 def dispatch(argv: list[str]) -> int:
     terminal = Terminal()
+    if argv[:1] == ["help"]:  # as many people type it
+        argv = [*argv[1:2], "--help"]
     parser = Parser(COMMANDS)
     waits = False
     try:

@@ -12,7 +12,7 @@ from headway.model.errors import UsageError
 from headway.views import format as fmt
 from headway.views import summary
 from headway.views.cli.dispatch import Call, one_word
-from headway.views.cli.output import Merged, Sink, read_raw
+from headway.views.cli.output import JsonLines, Merged, Sink, read_raw
 from headway.views.follow import Follow
 from headway.views.source import Source, job_route
 
@@ -27,10 +27,10 @@ def command(call: Call) -> int:
     _check_attempt(call, job)
     if not job.get("started_at"):
         _tell_not_started(call, job)
-    if call.as_json:
+    if call.as_json and not call.get("follow"):
         lines = [line for answer in _pages(Follow(source, job["id"]), _query(call)) for line in answer["lines"]]
         call.terminal.put_json({"lines": lines, "more": False})
-    elif selects_one(call, job) and not call.terminal.out.is_tty and call.get("grep") is None:
+    elif not call.as_json and selects_one(call, job) and not call.terminal.out.is_tty and call.get("grep") is None:
         _raw(call, source, job)
     else:
         _lines(call, source, job)
@@ -38,7 +38,7 @@ def command(call: Call) -> int:
 
 
 def _check(call: Call) -> None:
-    for one, other in (("rank", "task"), ("tail", "bytes"), ("follow", "json")):
+    for one, other in (("rank", "task"), ("tail", "bytes")):
         if call.get(one) is not None and call.get(other) is not None:
             raise UsageError(f"--{one} and --{other} do not go together", "leave one of them out")
 
@@ -103,14 +103,15 @@ def _copy(follow: Follow, sink: Sink, query: list[tuple[str, Any]], offset: int)
 
 def _lines(call: Call, source: Source, job: Job) -> None:
     """Lines with their rank in front. While following, the server's news only say when to look again."""
-    merged = Merged(call.terminal.out, call.terminal.out, ranks=summary.count_processes(job))
+    out = call.terminal.out
+    merged = JsonLines(out) if call.as_json else Merged(out, out, ranks=summary.count_processes(job))
     follow, query = Follow(source, job["id"], tail=0), _query(call)
     cursor = _show(follow, merged, query, None)
     for _ in follow.answers() if call.get("follow") else ():
         cursor = _show(follow, merged, query, cursor)
 
 
-def _show(follow: Follow, merged: Merged, query: list[tuple[str, Any]], cursor: str | None) -> str | None:
+def _show(follow: Follow, merged: Merged | JsonLines, query: list[tuple[str, Any]], cursor: str | None) -> str | None:
     for answer in _pages(follow, query, cursor):
         merged.take(answer)
         cursor = answer.get("cursor", cursor)

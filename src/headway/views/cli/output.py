@@ -4,6 +4,7 @@
 `Merged` is for several: lines in order of time, each with the clock and its rank in front.
 """
 
+import json
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, Final
@@ -160,5 +161,19 @@ class Merged:
     def _write(self, output: Output, lines: list[str]) -> None:
         try:
             output.write("".join(lines))
+        except BrokenPipeError:
+            self.closed = True
+
+
+class JsonLines:
+    """One JSON object per line, for a program that follows."""
+
+    def __init__(self, out: Output) -> None:
+        self.out = out
+        self.closed = False
+
+    def take(self, answer: dict[str, Any]) -> None:
+        try:
+            self.out.write_bytes("".join(json.dumps(line) + "\n" for line in answer.get("lines") or []).encode())
         except BrokenPipeError:
             self.closed = True

@@ -1,5 +1,6 @@
 """`hw server start|stop|status|logs`: the server of this home. It starts by itself; this is to look and to stop."""
 
+import json
 import os
 import time
 from pathlib import Path
@@ -127,8 +128,12 @@ def _put_more(call: Call, path: Path, position: int) -> int:
 
 
 def _put(call: Call, data: bytes) -> None:
+    """As it is for a program, safe for a terminal; with --json, one object per line."""
     out = call.terminal.out
-    if data and out.is_tty:
+    if call.as_json:
+        for line in display.decode(data).splitlines():
+            out.write_bytes(json.dumps({"text": line}).encode() + b"\n")
+    elif data and out.is_tty:
         out.write(out.safe_block(display.decode(data)))
     else:
         out.write_bytes(data)
