@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 GIT_TIMEOUT_S = 10.0
 COLLECT_S = 30.0  # then it is given up
+WORD_CHARS_MAX, WORDS_MAX = 1000, 100  # of the command line
 _DIFF_BYTES_MAX = min(PROVENANCE_DIFF_BYTES_MAX, FRAME_BYTES_MAX // 2)  # with escapes it must fit into one frame
 _FACT_BYTES_MAX = FRAME_BYTES_MAX - 4096
 
@@ -99,10 +100,16 @@ def collect(about: About) -> "dict[str, Any]":
         "host": os.uname().nodename,
         "platform": f"{os.uname().sysname} {os.uname().release} {os.uname().machine}",
     }
-    fact = {"type": "provenance", **mask_data(found, values), "command": mask_argv(list(about.argv), values)}
+    fact = {"type": "provenance", **mask_data(found, values), "command": _shorten(mask_argv(list(about.argv), values))}
     if len(json.dumps(fact)) > _FACT_BYTES_MAX and fact["git"]:
         fact["git"]["diff"] = "(too large)"
-    return fact
+    return fact if len(json.dumps(fact)) <= _FACT_BYTES_MAX else {**fact, "git": None, "packages": {}}
+
+
+def _shorten(words: list[str]) -> list[str]:
+    """A command line of any length must fit; what is cut off is marked."""
+    kept = [word if len(word) <= WORD_CHARS_MAX else word[:WORD_CHARS_MAX] + "…" for word in words[:WORDS_MAX]]
+    return kept if len(words) <= WORDS_MAX else [*kept, "…"]
 
 
 # -- git --------------------------------------------------------------------------------------------------------------

@@ -67,6 +67,7 @@ class Shim:
         self._lock: int | None = None
         self._link: ShimLink | None = None
         self._starting: dict[int, Start] = {}  # pipe -> rank on its way
+        self._told: dict[int, bytearray] = {}  # pipe -> what it has said so far
         self._pids: dict[int, int] = {}  # pid -> local rank
         self._living: dict[int, int] = {}  # local rank -> pid, not reaped
         self._groups: set[int] = set()
@@ -86,7 +87,7 @@ class Shim:
         if refusal is not None:
             self.log.say(refusal)
             os.write(2, f"headway: {refusal}\n".encode(errors="replace"))
-            return EXIT_LOCKED if self._lock is None else EXIT_ERROR
+            return EXIT_LOCKED if self._lock is None or self._was_started() else EXIT_ERROR
         self._catch_signals()
         self._handle([Begun()])
         while not self._left:
@@ -99,7 +100,7 @@ class Shim:
             self._lock = take_lock(os.path.join(self.task_dir, "shim.lock"))
             if self._lock is None:
                 return "another agent holds this task"
-            if os.path.lexists(os.path.join(self.task_dir, SHIM_JSON)):
+            if self._was_started():
                 return "this task was started before; it is not started again"
             self.task = TaskFile.load(self.task_dir, self.files)
             if not 1 <= self.task.processes <= PROCESSES_MAX:
@@ -126,6 +127,9 @@ class Shim:
             "python": version,
         }
         return None
+
+    def _was_started(self) -> bool:
+        return os.path.lexists(os.path.join(self.task_dir, SHIM_JSON))
 
     def _catch_signals(self) -> None:
         self._wake, far = os.pipe()
@@ -235,14 +239,14 @@ class Shim:
 
     def _learn_start(self, pipe: int) -> "list[ShimEvent]":
         """The pipe has ended empty: the program runs. Or it holds the reason why not."""
-        start = self._starting.pop(pipe)
-        told = b""
+        told = self._told.setdefault(pipe, bytearray())
         try:
             while part := os.read(pipe, 1 << 16):
                 told += part
         except BlockingIOError:
-            self._starting[pipe] = start
             return []
+        start = self._starting.pop(pipe)
+        del self._told[pipe]
         os.close(pipe)
         if not told:
             return [RankStarted(start.index, start.pid, process_start(start.pid))]
