@@ -45,6 +45,14 @@ def pytest_itemcollected(item: pytest.Item) -> None:
             item.add_marker(f"cap_{number}")
 
 
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """A drawn UUID must not be part of a test's name: every worker draws its own, and the names must agree."""
+    return _UUID.sub("uuid", val) if isinstance(val, str) and _UUID.search(val) else None
+
+
 # -- the environment ------------------------------------------------------------------------------------------------
 
 
