@@ -5,12 +5,16 @@ import pytest
 from headway.wire.redact import MASK, is_secret_name, mask_argv, mask_data, mask_text, secret_values
 
 
-@pytest.mark.parametrize("name", ["WANDB_API_KEY", "HF_TOKEN", "db.password", "githubToken", "AWS_SECRET_ACCESS_KEY", "sas_token"])
+@pytest.mark.parametrize(
+    "name", ["WANDB_API_KEY", "HF_TOKEN", "db.password", "githubToken", "AWS_SECRET_ACCESS_KEY", "sas_token", "db_pwd"]
+)
 def test_secret_looking_names_are_secret(name: str) -> None:
     assert is_secret_name(name)
 
 
-@pytest.mark.parametrize("name", ["tokenizer", "max_tokens", "keyboard", "lr", "PATH", "monkey", "SSH_AUTH_SOCK", "author"])
+@pytest.mark.parametrize(
+    "name", ["tokenizer", "max_tokens", "keyboard", "lr", "PATH", "monkey", "SSH_AUTH_SOCK", "author", "PWD"]
+)
 def test_ordinary_names_are_not_secret(name: str) -> None:
     assert not is_secret_name(name)
 

@@ -23,6 +23,7 @@ _SECRET_PAIRS = frozenset(
 )
 _NOT_SECRET = frozenset("max_tokens num_tokens token_count tokens_per_second n_tokens total_tokens pad_token eos_token "
                         "bos_token unk_token sep_token cls_token mask_token auth_method ssh_auth_sock".split())  # fmt: skip
+_PLAIN_VARIABLES = frozenset({"PWD", "OLDPWD", "XDG_SESSION_ID"})  # every shell has these, and they are no secrets
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
 # Known shapes. Each has literals that must occur for the pattern to be tried at all: see agent/mask.py.
@@ -49,6 +50,8 @@ def is_secret_name(name: str, extra: Iterable[str] = ()) -> bool:
     """Whether a variable or key of this name holds a secret."""
     if name in extra:
         return True
+    if name in _PLAIN_VARIABLES:
+        return False
     words = [w.lower() for w in _WORD.findall(name)]
     joined = "_".join(words)
     if joined in _NOT_SECRET:
