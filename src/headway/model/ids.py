@@ -35,7 +35,9 @@ def name_from_command(argv: list[str]) -> str:
     """`python -u src/train.py --lr 1` is called `train`: the script if there is one, else the program."""
     words = [w for w in argv if not w.startswith("-")]
     script = next((w for w in words if w.endswith((".py", ".sh"))), words[0] if words else "job")
-    base = script.rsplit("/", 1)[-1].rsplit(".", 1)[0] if "." in script.rsplit("/", 1)[-1] else script.rsplit("/", 1)[-1]
+    base = (
+        script.rsplit("/", 1)[-1].rsplit(".", 1)[0] if "." in script.rsplit("/", 1)[-1] else script.rsplit("/", 1)[-1]
+    )
     plain = unicodedata.normalize("NFKD", base).encode("ascii", "ignore").decode()
     cleaned = re.sub(r"[^A-Za-z0-9_-]+", "-", plain).strip("-")[:JOB_NAME_CHARS_MAX]
     return cleaned or "job"

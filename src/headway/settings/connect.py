@@ -83,12 +83,16 @@ class Client:
                 raise UnreachableError(f"the server closed the connection: {error}") from None
         except (OSError, http.client.HTTPException) as error:
             self.close()
-            raise UnreachableError(f"the server at {self.path} did not answer: {error or type(error).__name__}") from None
+            raise UnreachableError(
+                f"the server at {self.path} did not answer: {error or type(error).__name__}"
+            ) from None
         try:  # the kept connection had been closed: once more on a new one
             return self._once(method, path, body, sent, timeout_s)
         except (OSError, http.client.HTTPException) as error:
             self.close()
-            raise UnreachableError(f"the server at {self.path} did not answer: {error or type(error).__name__}") from None
+            raise UnreachableError(
+                f"the server at {self.path} did not answer: {error or type(error).__name__}"
+            ) from None
 
     def _once(
         self, method: str, path: str, body: bytes | None, headers: dict[str, str], timeout_s: float | None
@@ -195,7 +199,7 @@ def start_server(home_folder: Path) -> subprocess.Popen[bytes]:
     paths = Paths(home_folder)
     log = os.open(paths.server_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
-        return subprocess.Popen(  # noqa: S603  (our own interpreter and module)
+        return subprocess.Popen(
             server_argv(),
             stdin=subprocess.DEVNULL,
             stdout=log,

@@ -98,7 +98,9 @@ def private_folder(path: Path) -> Path:
     except FileExistsError:
         pass
     except OSError as error:
-        raise UsageError(f"{path} cannot be made: {error.strerror}", "set XDG_RUNTIME_DIR to a folder of yours") from None
+        raise UsageError(
+            f"{path} cannot be made: {error.strerror}", "set XDG_RUNTIME_DIR to a folder of yours"
+        ) from None
     found = os.lstat(path)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
         raise UsageError(f"{path} is not a folder of yours", "remove it, or set XDG_RUNTIME_DIR to a folder of yours")
