@@ -11,6 +11,7 @@ TEST_TIMEOUT_S ?= 120
 WHAT ?= tests
 BENCH ?=
 SOAK_S ?= 3600
+SOAK ?=
 SHELL := /bin/bash
 
 .DEFAULT_GOAL := help
@@ -46,8 +47,8 @@ bench: $(STAMP)  ## figures beside the peers', into bench/results (BENCH='--only
 	$(BIN)/python -m bench $(BENCH)
 	$(BIN)/python tools/figures.py
 
-soak: $(STAMP)  ## the seeded simulation for an hour (SOAK_S=seconds)
-	HEADWAY_SOAK_S=$(SOAK_S) $(BIN)/python -m pytest tests/fault -m soak -s --timeout 0
+soak: $(STAMP)  ## the seeded simulation for an hour (SOAK_S=seconds, SOAK='--seed 42')
+	$(BIN)/python -m headway.testing.simulation --seconds $(SOAK_S) $(SOAK)
 
 wheel: $(STAMP)  ## dist/headway-….whl, for pip or uv tool install
 	$(BIN)/uv build -q --wheel --no-build-isolation --offline --python $(BIN)/python -o dist .

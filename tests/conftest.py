@@ -35,8 +35,6 @@ def pytest_configure(config: pytest.Config) -> None:
     for number in range(CAPABILITY_MAX + 1):
         config.addinivalue_line("markers", f"cap_{number}: capability {number}")
     config.option.markexpr = re.sub(r"\bcap\((\d+)\)", r"cap_\1", config.option.markexpr)
-    if "HEADWAY_SOAK_S" not in os.environ:
-        config.option.markexpr = f"({config.option.markexpr or 'not soak'}) and not soak"
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -60,7 +58,7 @@ def pytest_make_parametrize_id(val: object) -> str | None:
 def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No test sees, or writes into, the home and settings of the person who runs it."""
     for name in list(os.environ):
-        if (name.startswith("HEADWAY_") and name != "HEADWAY_SOAK_S") or name in RANK_VARIABLES:
+        if name.startswith("HEADWAY_") or name in RANK_VARIABLES:
             monkeypatch.delenv(name)
     monkeypatch.setenv("HEADWAY_HOME", str(tmp_path / "default-home"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
