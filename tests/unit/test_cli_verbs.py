@@ -266,6 +266,14 @@ def test_a_job_that_waits_says_that_there_is_no_log_yet(api: FakeApi, hw: Hw) ->
     assert "waiting for" in hw.out and "has not started" in hw.out
 
 
+def test_a_script_that_was_started_without_hw_says_where_its_output_is(api: FakeApi, hw: Hw) -> None:
+    api.on("GET", "/api/jobs/a1", job("x-a1", process(logs={"stdout": None, "stderr": None})))
+    api.on("GET", "/api/jobs/.*/events", [])
+    api.on("GET", "/api/jobs/.*/logs", {"lines": [], "more": False})
+    assert hw("q", "a1") == 0 and "started without hw" in hw.out
+    assert hw("logs", "a1") == 0 and "started without hw" in hw.err
+
+
 def test_assets_fetches_only_new_bytes(api: FakeApi, hw: Hw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Capability 15."""
     monkeypatch.chdir(tmp_path)

@@ -80,6 +80,12 @@ def processes(job: Job, attempt: int | None = None) -> list[dict[str, Any]]:
     return sorted(found, key=lambda p: int(p.get("rank") or 0))
 
 
+def has_output(job: Job, attempt: int | None = None) -> bool:
+    """Whether its output is ours. That of a script that was started without us went to its own terminal."""
+    found = processes(job, attempt)
+    return not found or any(path for process in found for path in (process.get("logs") or {"": "?"}).values())
+
+
 def metrics_words(job: Job, out: Output, limit: int = DISPLAY_METRICS_MAX) -> str:
     """`loss 0.031   accuracy 0.91`: last values, the lowest rank's."""
     metrics = job.get("metrics") or {}

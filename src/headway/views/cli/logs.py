@@ -27,6 +27,8 @@ def command(call: Call) -> int:
     _check_attempt(call, job)
     if not job.get("started_at"):
         _tell_not_started(call, job)
+    elif not summary.has_output(job, call.get("attempt")) and call.get("stream") != "agent":
+        call.terminal.say(f"hw: {job['id']} was started without hw: its output went where it was started")
     if call.as_json and not call.get("follow"):
         lines = [line for answer in _pages(Follow(source, job["id"]), _query(call)) for line in answer["lines"]]
         call.terminal.put_json({"lines": lines, "more": False})

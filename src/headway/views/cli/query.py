@@ -167,6 +167,8 @@ def _log_lines(source: Source, job: dict[str, Any], out: Output) -> list[str]:
         return [_fact("log", f"it never started; hw logs {fmt.suffix(job['id'])} --stream agent may say more")]
     if not job.get("started_at"):
         return [_fact("log", "the job has not started, so there is none yet")]
+    if not summary.has_output(job):
+        return [_fact("log", "not kept: the script was started without hw, and its output went where it was started")]
     try:
         answer = source.get(job_route(job["id"], "logs"), [("rank", 0), ("tail", QUERY_TAIL_LINES)])
     except HeadwayError as error:
