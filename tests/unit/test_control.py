@@ -68,6 +68,10 @@ async def test_stale_environments_go_at_the_next_start(bench: Bench) -> None:
     job = await bench.submit()
     (bench.paths.env / f"{new_uuid()}.json").write_text("{}")
     (bench.paths.env / ".half").write_text("{}")
+    lost = await bench.submit()
+    await bench.look()
+    await bench.run_to_end(lost, exit_code=None, lost=True)
+    (bench.paths.env / f"{lost.uuid}.json").write_text("{}")  # the server was killed before it could remove it
     await bench.restart()
     assert bench.env_files() == [f"{job.uuid}.json"]
 

@@ -97,7 +97,7 @@ class Control:
 
     def _sweep(self) -> None:
         with self._store.read() as c:
-            uuids = [job.uuid for job in catalog.open_jobs(c)]
+            uuids = [job.uuid for job in catalog.open_jobs(c) if not is_over(job)]
         envfile.sweep(self._paths.env, uuids)
 
     async def stop(self) -> None:

@@ -148,7 +148,7 @@ class Shipper(Driver):
         self._flying: int | None = None
         self._done: list[int] = []
         self._told_end = False
-        self._known: set[str] = set()
+        self._sizes: dict[str, int] = {}
         self._closed: set[str] = set()
         self._load_cursor()
         self.world.agenda.after(self.world.between(0.05, 0.3), self._scan)
@@ -171,29 +171,35 @@ class Shipper(Driver):
         if self.task.shim is None and self.life is None and self.task.begun:
             self._adopt()
         self._watch_ranks()
-        for stream in list(self.task.spool.streams.values()):
-            if not stream.removed:
-                self._see(stream)
         end = self.task.spool.end_fact()
-        if end is not None and not self._told_end and self.alive:
-            self._told_end = True
-            self.feed(m.TaskEnded(*end))
+        first = end is not None and not self._told_end
+        self._told_end = end is not None
+        events = [event for stream in self.task.spool.streams.values() for event in self._see(stream)]
+        if end is not None and first:
+            events.append(m.TaskEnded(*end))
+        if events:
+            self.feed(m.Seen(tuple(events)))
         if self.alive:
             self.world.agenda.after(self.world.between(0.1, 0.6), self._scan)
 
-    def _see(self, stream: Stream) -> None:
+    def _see(self, stream: Stream) -> list[m.ShipperEvent]:
+        """What is new about a stream."""
+        events: list[m.ShipperEvent] = []
+        if stream.removed:
+            return events
         spool = self.task.spool
         gaps = tuple(spool.drops.get(stream.name, ()))
         acked = spool.cursor.get(stream.name, 0)
-        self._known.add(stream.name)
         size = len(stream.data)
-        self.feed(
-            m.Grown(stream.name, stream.kind, size, stream.bulk, stream.whole, acked, stream.freed_prefix(), gaps)
-        )
+        if self._sizes.get(stream.name) != size:
+            self._sizes[stream.name] = size
+            first = stream.freed_prefix()
+            events.append(m.Grown(stream.name, stream.kind, size, stream.bulk, stream.whole, acked, first, gaps))
         agents = stream.name == "shim" or stream.name.startswith("shipper-")
         if stream.name not in self._closed and (stream.closed or (agents and self._told_end)):
             self._closed.add(stream.name)
-            self.feed(m.Closed(stream.name))
+            events.append(m.Closed(stream.name))
+        return events
 
     # -- the machine ----------------------------------------------------------------------------------
 

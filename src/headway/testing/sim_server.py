@@ -21,7 +21,7 @@ from headway.settings.home import Paths
 from headway.store import catalog
 from headway.store.connection import Connection, open_writer
 from headway.store.database import Store
-from headway.store.writer import Item, Writer
+from headway.store.writer import Writer
 from headway.testing.clock import Clock
 from headway.wire import batch
 
@@ -41,14 +41,15 @@ class InlineWriter(Writer):
         assert self._connection is not None
         self._connection.execute("PRAGMA synchronous = OFF")  # the simulation kills the process, not the machine
 
-    def submit(
-        self, work: Callable[[Connection], Any], *, size: int = 0, parts: int = 1, refusable: bool = False
-    ) -> "Future[Any]":
-        item = Item(work, size, parts, refusable)
-        item.future.set_running_or_notify_cancel()
-        self._commit([item])
-        self._checkpoint(idle=False)
-        return item.future
+    def submit(self, work: Callable[[Connection], Any], **options: Any) -> "Future[Any]":
+        if "urgent" in options:
+            options["urgent"] = True  # nobody else will come
+        future = super().submit(work, **options)
+        items = self._take()
+        if items:
+            self._commit(items)
+            self._checkpoint(idle=False)
+        return future
 
     def stop(self) -> None:
         if self._connection is not None:
@@ -62,6 +63,7 @@ class SimStore(Store):
     def __init__(self, paths: Paths, clock: Clock, strikes: Chance) -> None:
         super().__init__(paths, clock_ns=clock.time_ns, background=False)
         self._strikes = strikes
+        self.commits = 0
 
     def open(self) -> None:
         if not self.paths.db.exists():
@@ -69,12 +71,11 @@ class SimStore(Store):
         self._writer = InlineWriter(lambda: open_writer(self.paths.db), self)
         self._writer.start()
 
-    def submit(
-        self, work: Callable[[Connection], T], *, size: int = 0, parts: int = 1, data: bool = False
-    ) -> "Future[T]":
+    def submit(self, work: Callable[[Connection], T], **options: Any) -> "Future[T]":
         if self._strikes("server dies before a commit"):
             raise ServerDied
-        future = super().submit(work, size=size, parts=parts, data=data)
+        self.commits += 1
+        future = super().submit(work, **options)
         if self._strikes("server dies after a commit"):
             raise ServerDied
         return future

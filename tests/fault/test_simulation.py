@@ -1,0 +1,97 @@
+"""Ring 3: agents, server and store in one thread, with a simulated network, clock, disk and deaths; seeded.
+
+HEADWAY_SIM_SECONDS says for how long new seeds are tried (`make test`: 60). A failing seed is in the message; it fails
+again the same way: `python -m headway.testing.simulation --seed N`.
+"""
+
+import logging
+import os
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from headway.testing import sim_agent, sim_server, simulation
+from headway.testing.sim_world import FAULTS, Violation, World
+from headway.wire import batch
+
+SECONDS = float(os.environ.get("HEADWAY_SIM_SECONDS", "20"))
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    """Thousands of simulated deaths are no news."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.timeout(SECONDS + 120)
+def test_no_seed_breaks_a_promise() -> None:
+    """P3, P4, P5, P6, P8, P9, P10; F3, F4, F8, F10, F16, F17, F18, F21, F22, F23, F24, F25, F26, F27, F28."""
+    count, struck = simulation.run_many(time.time_ns() // 10**6, None, SECONDS)
+    print(f"{count} seeds, {sum(struck.values())} faults of {len(struck)} kinds")
+    assert count > 0
+
+
+def test_a_seed_tells_the_same_story_twice() -> None:
+    first, second = simulation.run_seed(7), simulation.run_seed(7)
+    assert first.struck == second.struck and first.clock.now_s == second.clock.now_s
+    assert first.struck
+
+
+def test_seeds_turn_different_faults_on() -> None:
+    on = [frozenset(World(seed).rates) for seed in range(300)]
+    assert all(any(fault in rates for rates in on) for fault in FAULTS)
+    assert all(any(fault not in rates for rates in on) for fault in FAULTS)
+    assert len(set(on)) > 200 and frozenset() in on
+
+
+def caught(seeds: int = 60) -> str:
+    """The first complaint about a system that was broken on purpose."""
+    for seed in range(1, seeds):
+        try:
+            simulation.run_seed(seed)
+        except Violation as error:
+            return str(error)
+    return ""
+
+
+def test_the_simulation_sees_an_acknowledgement_without_a_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """P3. A checker that cannot fail proves nothing."""
+    real = sim_server.SimServer._ingest
+
+    def careless(self: sim_server.SimServer, body: bytes, token: str) -> tuple[int, object]:
+        status, answer = real(self, body, token)
+        if status == 503:
+            _, _, parts = batch.decode(body)
+            return 200, ({part.stream: part.offset + len(part.data) for part in parts if part.kind != "gap"}, {})
+        return status, answer
+
+    monkeypatch.setattr(sim_server.SimServer, "_ingest", careless)
+    assert "acknowledged" in caught()
+
+
+def test_the_simulation_sees_a_cursor_that_runs_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """F3, F17."""
+    real = sim_agent.Shipper._pump
+
+    def hasty(self: sim_agent.Shipper) -> None:
+        real(self)
+        self.task.spool.cursor.update({name: entry.sent for name, entry in self.machine.entries.items()})
+
+    monkeypatch.setattr(sim_agent.Shipper, "_pump", hasty)
+    monkeypatch.setattr(sim_agent.Shipper, "_load_cursor", lambda self: None)
+    assert caught()
+
+
+def test_the_simulation_sees_a_job_that_is_called_failed_for_want_of_knowledge(monkeypatch: pytest.MonkeyPatch) -> None:
+    """P8."""
+    from headway.model.job import State
+    from headway.server import reconcile
+
+    real = reconcile._live_state
+    monkeypatch.setattr(
+        reconcile, "_live_state", lambda job, a, o, s: State.FAILED if o.state == "gone" else real(job, a, o, s)
+    )
+    assert caught()
