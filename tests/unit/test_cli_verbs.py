@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from headway.model.ids import new_uuid
+from headway.views.cli.assets import placed
 from headway.views.cli.main import main
 from tests.fake_api import CUT, FakeApi, Reply, Request, error, job, process, serving
 
@@ -294,6 +295,15 @@ def test_assets_fetches_only_new_bytes(api: FakeApi, hw: Hw, tmp_path: Path, mon
     path = tmp_path / "assets" / "x-a1" / "1" / "worker-0" / "stdout-0"
     assert path.read_bytes() == b"first\n\xffsecond"
     assert [r.query["offset"] for r in api.sent("GET", "/api/jobs/.*/logs")] == [["0"], ["6"]]
+
+
+def test_assets_keep_the_offsets_of_a_stream_that_has_a_gap() -> None:
+    """P5."""
+    mark = b"\n[headway: 1,000 bytes missing: disk full]\n"
+    assert list(placed(b"head" + mark + b"tail", 10, 1018)) == [(10, b"head"), (14, mark), (1014, b"tail")]
+    short = b"\n[headway: 5 bytes missing: damaged]\n"
+    assert list(placed(b"a" + short + b"bc", 0, 8)) == [(0, b"a"), (1, short[:5]), (6, b"bc")]
+    assert list(placed(b"\n[headway: 5 bytes missing: x]\n", 0, 31)) == [(0, b"\n[headway: 5 bytes missing: x]\n")]
 
 
 def test_assets_writes_nowhere_but_below_its_folder(

@@ -14,6 +14,7 @@ from headway.model.errors import DamagedError, RefusedError
 from headway.views.cli.output import read_raw
 from headway.views.source import Source, job_route
 
+_GAP: Final = re.compile(rb"\n\[headway: ([\d,]{1,30}) bytes missing: [^\]\n]*\]\n")  # how the server shows a gap
 # Names come from a server; they make a path only if they are plain words (B10, B20).
 _WORD: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}\Z")
 
@@ -55,6 +56,32 @@ def _bring_up_to_date(source: Source, job_id: str, stream: dict[str, Any], path:
             data, after = read_raw(source, job_id, [*query, ("offset", offset)])
             if after <= offset:
                 break
-            os.pwrite(fd, data, offset)  # behind a gap: the file keeps the stream's offsets, with a hole
+            for place, piece in placed(data, offset, after):
+                _write(fd, piece, place)
             offset = after
+        if offset > start:
+            os.ftruncate(fd, offset)  # a gap at the end
         return offset - start
+
+
+def placed(data: bytes, offset: int, after: int) -> Iterator[tuple[int, bytes]]:
+    """Pieces with their places in the stream. A gap is a line that says so, and what it lacks is a hole in the file:
+    byte N of the file stays byte N of the stream, so that the next fetch can go on at the file's end."""
+    if len(data) == after - offset:
+        yield offset, data
+        return
+    position = 0
+    for gap in _GAP.finditer(data):
+        yield offset, data[position : gap.start()]
+        offset += gap.start() - position
+        missing = int(gap[1].replace(b",", b""))
+        yield offset, gap[0][:missing]
+        offset, position = offset + missing, gap.end()
+    yield offset, data[position : position + max(after - offset, 0)]
+
+
+def _write(fd: int, data: bytes, offset: int) -> None:
+    view = memoryview(data)
+    while view:
+        done = os.pwrite(fd, view, offset)
+        view, offset = view[done:], offset + done
