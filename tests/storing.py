@@ -88,7 +88,7 @@ class Bench:
 def open_store(folder: Path, **options: Any) -> tuple[Store, Paths, Clock]:
     folder.mkdir(mode=0o700, exist_ok=True)
     paths, clock = Paths(folder), Clock()
-    store = Store(paths, clock_ns=clock, **{"background": False, **options})
+    store = Store(paths, clock_ns=clock, **{"background": False, "linger_s": 0.0, **options})
     store.open()
     return store, paths, clock
 

@@ -11,8 +11,9 @@ from headway.store import catalog, query
 from tests.storing import NOW_NS, Bench, bench, new_job, record, schema
 
 KEYS = (
-    "id uuid name experiment state state_since cluster engine engine_id engine_url attach command cwd gpus submitted_at "
-    "started_at ended_at elapsed_s exit_code signal parent tags config progress usage metrics page attempts"
+    "id uuid name experiment state state_since cluster engine engine_id engine_url attach command cwd gpus "
+    "submitted_at started_at ended_at elapsed_s exit_code signal parent tags config progress usage metrics page "
+    "attempts"
 ).split()
 ATTEMPT_KEYS = {"number", "state", "cause", "exit_code", "signal", "tasks"}
 PROCESS_KEYS = {

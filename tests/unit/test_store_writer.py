@@ -147,6 +147,19 @@ def test_too_much_waiting_data_is_refused_at_once_and_control_is_not(b: Bench, m
     assert b.ingest(Part("stdout-0", "raw", 600, b"y" * 600)).acks == {"stdout-0": 1200}
 
 
+def test_little_data_waits_for_company_and_facts_do_not(b: Bench) -> None:
+    worker = b.store._writer
+    assert worker is not None
+    worker._linger_s = 3600.0
+    b.write(lambda c: note(b, c, "a commit just now"))
+    small = [b.store.ingest(b.key, [Part(f"stdout-{i}", "raw", 0, b"x")]) for i in range(5)]
+    assert not small[0].done()
+    b.tell({"type": "note", "text": "told"}, stream="facts-0-1-aaaaaa")
+    assert [future.result(0).acks for future in small] == [{f"stdout-{i}": 1} for i in range(5)], "in the same commit"
+    large = b.store.ingest(b.key, [Part("stdout-9", "raw", 0, bytes(writer.LINGER_BYTES))])
+    assert large.result(30).acks == {"stdout-9": writer.LINGER_BYTES}
+
+
 def test_a_cancelled_future_is_not_run(b: Bench) -> None:
     gate = Gate(b)
     future = b.store.write(lambda c: note(b, c, "cancelled"))

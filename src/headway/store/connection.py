@@ -37,8 +37,9 @@ def open_writer(path: Path) -> Connection:
         path, isolation_level=None, check_same_thread=False, factory=Connection, cached_statements=256, timeout=5.0
     )
     try:
-        c.execute(f"PRAGMA page_size = {PAGE_BYTES}")  # these two count only while the file is new
-        c.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        if path.stat().st_size == 0:  # these two count only while the file is new, and the second writes
+            c.execute(f"PRAGMA page_size = {PAGE_BYTES}")
+            c.execute("PRAGMA auto_vacuum = INCREMENTAL")
         c.execute("PRAGMA journal_mode = WAL")
         c.execute("PRAGMA synchronous = FULL")  # a commit that we report has reached the disk (P3)
         c.execute("PRAGMA wal_autocheckpoint = 0")  # the writer does it itself, after it has answered

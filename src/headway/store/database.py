@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from headway.model.errors import DamagedError, UnreachableError
-from headway.model.limits import CHECK_BYTES_MAX, LOG_BYTES_MAX
+from headway.model.limits import CHECK_BYTES_MAX, LINGER_S, LOG_BYTES_MAX
+from headway.model.record import INDEX, RAW
 from headway.settings.home import Paths
 from headway.store import catalog, migrate, retention, snapshot
 from headway.store.connection import Connection, as_headway_error, is_damage, open_writer
@@ -35,10 +36,11 @@ class Store(Hooks):
         clock_ns: Callable[[], int] = time.time_ns,
         log_bytes_max: int = LOG_BYTES_MAX,
         background: bool = True,
+        linger_s: float = LINGER_S,
     ) -> None:
         self.paths = paths
         self._clock_ns = clock_ns
-        self._background = background
+        self._background, self._linger_s = background, linger_s
         self.restored: snapshot.Restored | None = None  # told to those who ask how the server is
         self._opened_s = 0.0
         self._listeners: list[Listener] = []
@@ -58,7 +60,10 @@ class Store(Hooks):
         fault = self._prepare()
         if fault is not None:
             self._restore(fault)
-        self._writer = Writer(lambda: open_writer(self.paths.db), self)
+        try:
+            self._writer = Writer(lambda: open_writer(self.paths.db), self, self._linger_s)
+        except (sqlite3.Error, OSError) as error:
+            raise as_headway_error(error, f"opening {self.paths.db}") from error
         self._writer.start()
         self._tell_restored()
         self._keeper = Keeper(self, self._files, self._clock_ns, self._snapshot_if_due)
@@ -78,7 +83,7 @@ class Store(Hooks):
             if fault is None:
                 migrate.migrate(c, db, self._copy_before)
             return fault
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             if is_damage(error):
                 return str(error)
             raise as_headway_error(error, f"opening {db}") from error
@@ -116,19 +121,27 @@ class Store(Hooks):
         return self.submit(work)
 
     def submit(
-        self, work: Callable[[Connection], T], *, size: int = 0, parts: int = 1, data: bool = False
+        self,
+        work: Callable[[Connection], T],
+        *,
+        size: int = 0,
+        parts: int = 1,
+        data: bool = False,
+        urgent: bool = True,
     ) -> "Future[T]":
         """As `write`, with what the writer should know: bytes, parts, and whether it is data that may be refused."""
         if self._writer is None:
             future: Future[T] = Future()
             future.set_exception(UnreachableError("the store is not open", "try again"))
             return future
-        return self._writer.submit(work, size=size, parts=parts, refusable=data)
+        return self._writer.submit(work, size=size, parts=parts, refusable=data, urgent=urgent)
 
     def ingest(self, task: TaskKey, parts: list[Part]) -> "Future[IngestResult]":
         """Apply a batch's parts; resolves once they are durable. Fails at once when too much waits already (503)."""
         size = sum(len(part.data) for part in parts)
-        return self.submit(lambda c: self._ingester.apply(c, task, parts), size=size, parts=len(parts), data=True)
+        bulk = all(part.kind in (RAW, INDEX) or part.stream.startswith("metrics-") for part in parts)
+        work = partial(self._ingester.apply, key=task, parts=parts)
+        return self.submit(work, size=size, parts=len(parts), data=True, urgent=not bulk)
 
     def listen(self, callback: Listener) -> None:
         """`callback(job_pk, what)` after a commit, in the writer thread; what: facts, metrics, logs or job."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from headway.model.errors import DamagedError, HeadwayError, NotFoundError
-from headway.model.limits import METRIC_NAMES_MAX, STREAMS_MAX
+from headway.model.limits import HEARD_INTERVAL_S, METRIC_NAMES_MAX, STREAMS_MAX
 from headway.model.record import GAP, INDEX, OPEN, RAW, RECORDS
 from headway.store import catalog, fact
 from headway.store.connection import touch
@@ -68,6 +68,7 @@ class _Task:
     name: str
     events: int
     ended: bool
+    heard_ns: int = 0  # when it was last written down
     streams: dict[str, _Stream] = field(default_factory=dict)
     processes: dict[tuple[int, str], _Process] = field(default_factory=dict)
 
@@ -96,8 +97,10 @@ class Ingester:
             except (DamagedError, HeadwayError) as error:
                 result.refused[part.stream] = error.message
                 self._tell_refusal(c, task, part, error)
-        if applied:
-            catalog.heard(c, {key: self._clock_ns()})
+        now_ns = self._clock_ns()
+        if applied and now_ns - task.heard_ns >= HEARD_INTERVAL_S * 1e9:
+            task.heard_ns = now_ns
+            catalog.heard(c, {key: now_ns})
         return result
 
     def _tell_refusal(self, c: sqlite3.Connection, task: _Task, part: Part, error: HeadwayError) -> None:

@@ -7,6 +7,7 @@ told yes, and the thread goes on. Items are kept apart by savepoints, so a bad o
 import logging
 import sqlite3
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -20,6 +21,8 @@ from headway.model.limits import (
     COMMIT_BYTES_MAX,
     COMMIT_PARTS_MAX,
     INGEST_QUEUE_BYTES_MAX,
+    LINGER_BYTES,
+    LINGER_S,
     WAL_BYTES_MAX,
     WRITE_QUEUE_MAX,
 )
@@ -36,6 +39,7 @@ class Item:
     size: int
     parts: int
     refusable: bool  # data that its sender keeps; control is always taken
+    urgent: bool  # does not wait for company
     future: "Future[Any]" = field(default_factory=Future)
     result: Any = None
     error: BaseException | None = None
@@ -55,7 +59,7 @@ class Hooks:
 
 
 class Writer(threading.Thread):
-    def __init__(self, connect: Callable[[], Connection], hooks: Hooks) -> None:
+    def __init__(self, connect: Callable[[], Connection], hooks: Hooks, linger_s: float = LINGER_S) -> None:
         super().__init__(name="headway-writer", daemon=True)
         self._connect, self._hooks = connect, hooks
         self._connection: Connection | None = connect()
@@ -66,14 +70,21 @@ class Writer(threading.Thread):
         self._log_bytes, self._log_commits = 0, 0  # since the last checkpoint, estimated
         self._suspect = False  # an input/output error: the write-ahead log is emptied before it is trusted again
         self._log_full = False
+        self._linger_s, self._last_commit_s, self._urgent = linger_s, 0.0, False
         self._repair: Callable[[], None] | None = None
 
     # -- callers' side ---------------------------------------------------------------------------------------------
 
     def submit(
-        self, work: Callable[[Connection], Any], *, size: int = 0, parts: int = 1, refusable: bool = False
+        self,
+        work: Callable[[Connection], Any],
+        *,
+        size: int = 0,
+        parts: int = 1,
+        refusable: bool = False,
+        urgent: bool = True,
     ) -> "Future[Any]":
-        item = Item(work, size, parts, refusable)
+        item = Item(work, size, parts, refusable, urgent)
         with self._ready:
             crowded = self._queued_bytes + size > INGEST_QUEUE_BYTES_MAX
             if self._stopping or (crowded if refusable else len(self._queue) >= WRITE_QUEUE_MAX):
@@ -82,6 +93,7 @@ class Writer(threading.Thread):
                 return item.future
             self._queue.append(item)
             self._queued_bytes += size
+            self._urgent |= urgent
             self._ready.notify()
         return item.future
 
@@ -124,13 +136,23 @@ class Writer(threading.Thread):
                 self._ready.wait(IDLE_S)
             if not self._queue:
                 return None if self._stopping else []
+            self._linger()
             items, parts, size = [], 0, 0
             while self._queue and parts < COMMIT_PARTS_MAX and size < COMMIT_BYTES_MAX:
                 item = self._queue.popleft()
                 parts, size = parts + item.parts, size + item.size
                 items.append(item)
             self._queued_bytes -= size
+            self._urgent = any(item.urgent for item in self._queue)
         return [item for item in items if item.future.set_running_or_notify_cancel()]
+
+    def _linger(self) -> None:
+        """Little data waits a moment for more, so that a hundred chatty agents do not cost a hundred syncs."""
+        while not (self._urgent or self._stopping or self._queued_bytes >= LINGER_BYTES):
+            left_s = self._last_commit_s + self._linger_s - time.monotonic()
+            if left_s <= 0:
+                return
+            self._ready.wait(left_s)
 
     def _commit(self, items: list[Item]) -> None:
         changed: set[tuple[int, str]] = set()
@@ -139,6 +161,7 @@ class Writer(threading.Thread):
             if self._log_full:
                 items = self._refuse_data(items)
             changed = self._transaction(c, items)
+            self._last_commit_s = time.monotonic()
             self._log_bytes += sum(item.size for item in items) + COMMIT_OVERHEAD_BYTES
             self._log_commits += 1
         # whatever went wrong, nobody in this commit may be told yes, and the thread must live on
