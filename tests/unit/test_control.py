@@ -342,13 +342,15 @@ async def test_silence_is_unknown_and_a_word_is_running_again(bench: Bench) -> N
 
 
 @in_loop
-async def test_heard_times_are_stored_in_batches(bench: Bench) -> None:
+async def test_heard_times_and_the_engines_words_are_stored_in_batches(bench: Bench) -> None:
     job = await bench.submit()
-    await bench.look()
+    await bench.look(2)
     bench.control.heard(TaskKey(job.uuid, 1, "worker-0"))
+    bench.engine.states[f"{job.uuid}-1-worker-0"] = Observation("running", "COMPLETING", {"started": True})
     bench.now_s += 10
     await bench.look()
-    assert bench.job(job.pk).attempts[0].tasks[0].heard_ns is not None
+    (attempt,) = bench.job(job.pk).attempts
+    assert attempt.tasks[0].heard_ns is not None and attempt.engine_word == "COMPLETING"
 
 
 # -- resubmit, delete, register -----------------------------------------------------------------------------

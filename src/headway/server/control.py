@@ -22,11 +22,11 @@ from headway.engines.registry import CLUSTERS, engine_for
 from headway.model.errors import HeadwayError, RefusedError, UnreachableError, UsageError
 from headway.model.finding import Finding
 from headway.model.ids import name_from_command
-from headway.model.job import ENDED, Attempt, Job, JobSpec, State
+from headway.model.job import Attempt, Job, JobSpec, State
 from headway.model.limits import POLL_WAIT_S
-from headway.server import auth, check, envfile, reconcile
+from headway.server import auth, check, envfile, reconcile, transaction
 from headway.server.calls import Calls
-from headway.server.drain import Backoff, Drain, end_tokens, is_over
+from headway.server.drain import Backoff, Drain, is_over
 from headway.server.mailbox import Mailbox
 from headway.server.reconcile import Action, Cancel, Launch, NewAttempt, Salvage, Seen, SetState
 from headway.settings.home import Paths
@@ -73,6 +73,7 @@ class Control:
         self._started_s = clock_s()
         self._heard_s: dict[str, float] = {}  # attempt key -> when one of its agents last spoke
         self._heard_ns: dict[TaskKey, int] = {}  # not flushed yet
+        self._words: dict[tuple[int, int], str] = {}  # engines' own, by job and attempt; not flushed yet
         self._flushed_s = clock_s()
         self._cancelled_s: dict[str, float] = {}
         self._launches: dict[str, int] = {}
@@ -108,7 +109,7 @@ class Control:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
         with contextlib.suppress(HeadwayError):
-            await self._flush_heard()
+            await self._flush()
         self._loop = None
         for engine in self._engines.values():
             engine.close()
@@ -149,7 +150,7 @@ class Control:
             await self._execute(action, by_pk[action.pk])
         await self._end_tokens(await self._drain.step(self._engines))
         if self._clock_s() - self._flushed_s > HEARD_FLUSH_S:
-            await self._flush_heard()
+            await self._flush()
 
     def _open_jobs(self) -> list[Job]:
         with self._store.read() as c:
@@ -190,9 +191,11 @@ class Control:
             log.warning("cluster %s could not be observed: %r", cluster, error)
             return {}
         for pk, attempt in asked:
+            if attempt.key in found and found[attempt.key].state_word != attempt.engine_word:
+                self._words[pk, attempt.number] = found[attempt.key].state_word
             if attempt.engine_id is None and attempt.key in ids:  # started by a server that died before it said so
                 attempt.engine_id = ids[attempt.key]
-                await self._write(partial(_set_engine_id, pk, attempt.number, ids[attempt.key]))
+                await self._write(partial(transaction.set_engine_id, pk, attempt.number, ids[attempt.key]))
         return found
 
     async def _seen(self, jobs: Sequence[Job], observations: Mapping[str, Observation]) -> Seen:
@@ -228,11 +231,12 @@ class Control:
         self._heard_s[f"{task.uuid}-{task.attempt}"] = self._clock_s()
         self._heard_ns[task] = self._clock_ns()
 
-    async def _flush_heard(self) -> None:
+    async def _flush(self) -> None:
         self._flushed_s = self._clock_s()
         times, self._heard_ns = self._heard_ns, {}
-        if times:
-            await self._write(lambda c: catalog.heard(c, times))
+        words, self._words = self._words, {}
+        if times or words:
+            await self._write(partial(transaction.flush, times, words))
 
     # -- doing ----------------------------------------------------------------------------------------
 
@@ -260,7 +264,8 @@ class Control:
         return await asyncio.wrap_future(self._store.write(work))
 
     async def _set_state(self, action: SetState, job: Job) -> None:
-        await self._write(partial(_apply_state, action))
+        word = self._words.pop((action.pk, action.number or 0), None)
+        await self._write(partial(transaction.apply_state, action, word))
         log.info("%s is %s", job.id, action.state)
         if action.ended_ns is not None:
             await self._end(job)
@@ -285,7 +290,7 @@ class Control:
         plan = await self._calls.run(f"plan of {job.id}", engine.plan, job, number)
         minted = {task.name: auth.mint() for task in plan.tasks}
         hashes = {name: (token_id, digest) for name, (token_id, _, digest) in minted.items()}
-        await self._write(partial(_insert_attempt, job.pk, plan, key, hashes, self._clock_ns()))
+        await self._write(partial(transaction.insert_attempt, job.pk, plan, key, hashes, self._clock_ns()))
         self._tokens[key] = {name: token for name, (_, token, _) in minted.items()}
         job.attempts.append(Attempt(number, State.WAITING, key))
 
@@ -308,7 +313,7 @@ class Control:
         self._heard_s.setdefault(attempt.key, self._clock_s())
         self._retry.forget(job.uuid)
         attempt.engine_id = engine_id
-        await self._write(partial(_set_engine_id, job.pk, number, engine_id))
+        await self._write(partial(transaction.set_engine_id, job.pk, number, engine_id))
 
     async def _submit_to_engine(self, job: Job, attempt: Attempt) -> EngineId:
         engine = self._engine(job.spec.cluster)
@@ -327,7 +332,7 @@ class Control:
         if tokens is None:  # minted by a server that died; their secrets were in its memory only
             minted = {task.name: auth.mint() for task in plan.tasks}
             hashes = {name: (token_id, digest) for name, (token_id, _, digest) in minted.items()}
-            await self._write(partial(_insert_tokens, plan, hashes, self._clock_ns()))
+            await self._write(partial(transaction.insert_tokens, plan, hashes, self._clock_ns()))
             tokens = self._tokens[attempt.key] = {name: token for name, (_, token, _) in minted.items()}
         return Given(private.env, tokens)
 
@@ -355,7 +360,7 @@ class Control:
         """Nothing will come from these tasks any more."""
         if not tasks:
             return
-        await self._write(partial(end_tokens, tasks, self._clock_ns()))
+        await self._write(partial(transaction.end_tokens, tasks, self._clock_ns()))
         for task in tasks:
             self._mailbox.forget(task)
             self._heard_s.pop(f"{task.uuid}-{task.attempt}", None)
@@ -463,7 +468,7 @@ class Control:
         job = await self._calls.run("the store", self._load, pk)
         if not is_over(job):
             raise RefusedError(f"{job.id} is {job.state}", f"to end it first: hw abort {job.id}")
-        await self._write(partial(_delete, job, self._clock_ns()))
+        await self._write(partial(transaction.delete, job, self._clock_ns()))
         engine = self._engine_or_none(job.spec.cluster)
         if isinstance(engine, Salvager):
             for attempt in job.attempts:
@@ -485,7 +490,7 @@ class Control:
         begun_ns = started_ns if isinstance(started_ns, int) and 0 < started_ns <= now_ns else now_ns
 
         def work(c: Connection) -> Job:
-            return _insert_attached(c, key, spec, token_id, digest, begun_ns, now_ns)
+            return transaction.insert_attached(c, key, spec, token_id, digest, begun_ns, now_ns)
 
         job = await self._write(work)
         self.heard(key)
@@ -525,46 +530,6 @@ def _start(engine: Engine, plan: Plan, key: str, given: Given | None) -> EngineI
     return engine_id
 
 
-# -- inside a transaction -----------------------------------------------------------------------------
-
-
-def _set_engine_id(pk: int, number: int, engine_id: EngineId, c: Connection) -> None:
-    catalog.set_attempt(c, pk, number, engine_id=engine_id)
-
-
-def _insert_attempt(
-    pk: int, plan: Plan, key: str, tokens: Mapping[str, tuple[str, bytes]], now_ns: int, c: Connection
-) -> None:
-    catalog.insert_attempt(c, pk, plan.attempt, key, now_ns)
-    for task in plan.tasks:
-        catalog.insert_task(c, pk, plan.attempt, task.name, task.node)
-    _insert_tokens(plan, tokens, now_ns, c)
-
-
-def _insert_tokens(plan: Plan, tokens: Mapping[str, tuple[str, bytes]], now_ns: int, c: Connection) -> None:
-    for name, (token_id, digest) in tokens.items():
-        catalog.insert_token(c, token_id, digest, "ingest", plan.task_key(name), now_ns)
-
-
-def _apply_state(action: SetState, c: Connection) -> None:
-    values = {
-        "exit_code": action.exit_code,
-        "signal": action.signal,
-        "started_ns": action.started_ns,
-        "ended_ns": action.ended_ns,
-    }
-    catalog.set_job_state(c, action.pk, action.state, action.since_ns, **values)
-    if action.number is not None:
-        known = {name: value for name, value in {**values, "cause": action.cause}.items() if value is not None}
-        catalog.set_attempt(c, action.pk, action.number, state=action.state, **known)
-
-
-def _delete(job: Job, now_ns: int, c: Connection) -> None:
-    if job.state not in ENDED:  # unknown for good: given up with this
-        catalog.set_job_state(c, job.pk, State.STOPPED, max(now_ns, job.state_since_ns))
-    catalog.mark_deleted(c, job.pk, now_ns)
-
-
 def _attached_spec(body: Mapping[str, Any]) -> dict[str, Any]:
     argv = mask_argv(check.command(body.get("argv")))
     return {
@@ -579,18 +544,3 @@ def _attached_spec(body: Mapping[str, Any]) -> dict[str, Any]:
         "tags": list(body.get("tags") or []),
         "attached": True,
     }
-
-
-def _insert_attached(
-    c: Connection, key: TaskKey, spec: JobSpec, token_id: str, digest: bytes, begun_ns: int, now_ns: int
-) -> Job:
-    """Job, attempt, task and token in one step; said again, only a further token."""
-    job = catalog.insert_job(c, key.uuid, spec, begun_ns)
-    if not job.attempts:
-        catalog.insert_attempt(c, job.pk, key.attempt, f"{key.uuid}-{key.attempt}", now_ns)
-        catalog.insert_task(c, job.pk, key.attempt, key.task, spec.host or None)
-        catalog.set_job_state(c, job.pk, State.RUNNING, now_ns, started_ns=begun_ns)
-        changes = {"engine_id": str(key), "state": State.RUNNING, "started_ns": begun_ns}
-        catalog.set_attempt(c, job.pk, key.attempt, **changes)
-    catalog.insert_token(c, token_id, digest, "ingest", key, now_ns)
-    return job

@@ -8,7 +8,6 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from sqlite3 import Connection
 
 from headway.engines.protocol import Engine, EngineId, Salvager
 from headway.model.job import ENDED, Attempt, Job
@@ -136,8 +135,3 @@ class Drain:
 def is_over(job: Job) -> bool:
     """Ended, or unknown for good: its agent was killed and its processes are gone."""
     return job.state in ENDED or job.ended_ns is not None
-
-
-def end_tokens(tasks: list[TaskKey], now_ns: int, c: Connection) -> None:
-    for task in tasks:
-        catalog.end_tokens(c, task, now_ns)
