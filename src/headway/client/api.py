@@ -5,6 +5,7 @@ call stands between training and the hot path.
 """
 
 from headway.client import hooks
+from headway.client.interrupt import raise_if_signal
 from headway.client.place import from_environment
 from headway.client.run import Run
 
@@ -33,6 +34,7 @@ def init(
     try:
         _run.init(config, tags, name, experiment)
     except Exception as error:  # P1: no call of ours raises into training
+        raise_if_signal(error)
         _run.note("init", f"init() failed: {type(error).__name__}: {error}")
 
 
@@ -41,6 +43,7 @@ def finish(exit_code: int | None = None) -> None:
     try:
         _run.finish(hooks.code_of(exit_code) if exit_code is not None else None)
     except Exception as error:  # P1: no call of ours raises into training
+        raise_if_signal(error)
         _run.note("finish", f"finish() failed: {type(error).__name__}: {error}")
 
 
@@ -50,6 +53,7 @@ def flush(durable: bool = False) -> None:
     try:
         _run.flush(durable)
     except Exception as error:  # P1: no call of ours raises into training
+        raise_if_signal(error)
         _run.note("flush", f"flush() failed: {error}")
 
 

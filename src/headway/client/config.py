@@ -6,6 +6,7 @@ A mapping, not an object with attributes, so that a key can never hide a method.
 from collections.abc import Iterator, MutableMapping
 from itertools import islice
 
+from headway.client.interrupt import raise_if_signal
 from headway.client.value import type_name
 from headway.model.limits import CONFIG_ITEMS_MAX
 
@@ -59,6 +60,7 @@ class Config(MutableMapping[str, "Any"]):
             for arg in args:
                 self._values.update(_as_dict(arg))
         except Exception as error:  # P1: a config of somebody else's making may raise anything when it is read
+            raise_if_signal(error)
             self._run.note("config", f"a config of type {type_name(args[0])} could not be read: {type(error).__name__}")
         self._values.update(values)
         self._run.config_changed()

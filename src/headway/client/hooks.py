@@ -50,8 +50,9 @@ def _after_fork(run: "Run") -> None:
 
 def _watch_child(run: "Run") -> None:
     """A child of multiprocessing leaves by os._exit, past atexit, but runs its own finalizers."""
+    process: Any = sys.modules.get("multiprocessing.process")
     util: Any = sys.modules.get("multiprocessing.util")
-    if _installed and util is not None:
+    if util is not None and process is not None and process.parent_process() is not None:
         util.Finalize(None, at_exit, args=(run,), exitpriority=-10)
 
 

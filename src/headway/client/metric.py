@@ -10,9 +10,11 @@ written): that is P5.
 
 import errno
 import time
+from _thread import get_ident
 from zlib import crc32
 
 from headway.client import value as values_of
+from headway.client.interrupt import raise_if_signal
 from headway.client.value import Refused
 from headway.model.limits import (
     FRAME_BYTES_MAX,
@@ -67,11 +69,13 @@ def make_log(metrics: "Metrics") -> "Log":
             now_ns = time_ns()
             body = schema.pack_body(step, now_ns, *values.values())
             data = schema.pack_frame(b"HW", crc32(body, schema.prefix_crc), schema.prefix, body)
-        except Exception:  # anything that is not plain numbers under names already seen; nothing is written yet (P1)
+        except Exception as error:  # anything but plain numbers under names already seen; nothing is written yet (P1)
+            raise_if_signal(error)
             return slow(values, step)
         try:
             done = segment.write(segment.fd, data)
         except OSError as error:
+            raise_if_signal(error)
             metrics.failed(segment, error)
             return slow(values, step)
         if done != schema.size and not metrics.write_rest(segment, data, done):
@@ -102,7 +106,7 @@ class Metrics:
         self._dropped = 0
         self._written_before = 0  # in segments that are closed
         self._retired: list[tuple[float, MetricSegment]] = []
-        self._opening = False
+        self._early: list[tuple[object, object]] = []  # calls that came while a stream was being opened
         self._gap = [0, 0, 0]  # records, points, bytes that were dropped and not yet told
         self._gap_reason = ""
         self._gap_next_ns = 0
@@ -145,6 +149,9 @@ class Metrics:
         """A call of `log` that is not a repetition. Never raises."""
         if self.run.is_off:
             return
+        if self.run.opener == get_ident():  # a signal handler has interrupted this very thread
+            self._early.append((dict(values) if isinstance(values, dict) else values, step))
+            return
         left = 1
         try:
             call = values_of.take_apart(values)
@@ -164,6 +171,7 @@ class Metrics:
             self.rejected += left
             self.run.note("step", f"a call of log() is not kept, because of its step: {reason}")
         except Exception as error:  # P1: an error of ours must not reach training
+            raise_if_signal(error)
             self._drop(left, f"{type(error).__name__} in headway")
 
     def _step(self, step: "Any") -> int:
@@ -212,6 +220,7 @@ class Metrics:
                 schema.records += 1
                 segment.schemas[names] = schema
         except OSError as error:
+            raise_if_signal(error)
             self.failed(segment, error)
             return error.strerror or type(error).__name__
         self.run.backoff.succeeded()
@@ -226,6 +235,7 @@ class Metrics:
         try:
             write_all(segment.files, segment.fd, memoryview(data)[done:])
         except OSError as error:
+            raise_if_signal(error)
             self.failed(segment, error)
             return False
         return True
@@ -249,17 +259,14 @@ class Metrics:
         with self.run.lock:
             if self.segment.fd >= 0:
                 return True
-            if self._opening:
-                return False  # a signal handler of this very thread came in between
-            self._opening = True
             try:
-                self.segment = self._open(self.segment.number + 1)
+                with self.run.opening():
+                    self.segment = self._open(self.segment.number + 1)
                 return True
             except OSError as error:
+                raise_if_signal(error)
                 self._gap_reason = error.strerror or type(error).__name__
                 return False
-            finally:
-                self._opening = False
 
     def _open(self, number: int) -> MetricSegment:
         self.run.start()  # which backs off by itself
@@ -274,23 +281,27 @@ class Metrics:
     def _roll(self, segment: MetricSegment) -> MetricSegment:
         """Go on in a new segment. Where none can be opened, the old one grows: better too large than lost."""
         with self.run.lock:
-            if self.segment is not segment or self._opening:
+            if self.segment is not segment:
                 return self.segment
-            self._opening = True
             try:
-                new = self._open(segment.number + 1)
-            except OSError:
+                with self.run.opening():
+                    self.segment = self._open(segment.number + 1)
+            except OSError as error:
+                raise_if_signal(error)
                 return segment
-            finally:
-                self._opening = False
-            self._retire(segment)
-            self.segment = new
+            self._retired.append((time.monotonic(), segment))
             self.close_retired()
-        return new
+            return self.segment
 
     def _retire(self, segment: MetricSegment) -> None:
+        """Use it no more; its descriptor is closed when no thread can be in its last write."""
         self.segment = NoSegment(segment.number)
         self._retired.append((time.monotonic(), segment))
+
+    def log_early(self) -> None:
+        """Calls that had to wait for the stream that this thread was opening."""
+        while self._early:
+            self.log_slow(*self._early.pop(0))
 
     def close_retired(self, everything: bool = False) -> None:
         """Close segments that no thread can be writing to any more, and keep their counts."""
@@ -323,7 +334,8 @@ class Metrics:
                 self.tell_gap()
             self.close_retired()
             self.run.look()
-        except Exception:  # P1: an error of ours must not reach training; the record itself is written
+        except Exception as error:  # P1: an error of ours must not reach training; the record itself is written
+            raise_if_signal(error)
             segment.look_ns = now_ns + 10 * LOOK_INTERVAL_NS
 
     def _file_is_gone(self, segment: MetricSegment) -> None:

@@ -10,6 +10,7 @@ import os
 import time
 from itertools import islice
 
+from headway.client.interrupt import raise_if_signal
 from headway.client.value import clean_text, type_name
 from headway.model.limits import CONFIG_BYTES_MAX, CONFIG_DEPTH_MAX, CONFIG_ITEMS_MAX, CONFIG_STRING_CHARS_MAX
 
@@ -51,7 +52,8 @@ class _Work:
     def convert(self, value: object, depth: int) -> "Any":
         try:
             return self._convert(value, depth)
-        except Exception:  # code of somebody else's types runs in here, and may raise anything
+        except Exception as error:  # code of somebody else's types runs in here, and may raise anything
+            raise_if_signal(error)
             return self.text(f"<{type_name(value)}>")
 
     def _convert(self, value: "Any", depth: int) -> "Any":
@@ -104,7 +106,8 @@ class _Work:
                     break
                 name = self.key(key, len(found))
                 found[name] = self.convert(value, depth + 1)
-        except Exception:  # a mapping that changes or fails under us: what was read so far counts
+        except Exception as error:  # a mapping that changes or fails under us: what was read so far counts
+            raise_if_signal(error)
             self.cut = True
         return found
 
@@ -116,7 +119,8 @@ class _Work:
                     found.append(_MORE)
                     break
                 found.append(self.convert(value, depth + 1))
-        except Exception:  # as above
+        except Exception as error:  # as above
+            raise_if_signal(error)
             self.cut = True
         return found
 
@@ -223,6 +227,7 @@ def _get(mapping: "Any", key: "Any") -> "Any":
     try:
         return mapping[key]
     except Exception as error:  # a mapping of somebody else's making may raise anything
+        raise_if_signal(error)
         return f"<{type(error).__name__}>"
 
 

@@ -7,10 +7,12 @@ limit. No method that training can reach raises (P1); the ones that may say so.
 import os
 import sys
 import time
-from _thread import RLock
+from _thread import RLock, get_ident
+from contextlib import contextmanager
 
 from headway.client.backoff import Backoff
 from headway.client.config import Config
+from headway.client.interrupt import raise_if_signal
 from headway.client.metric import Metrics, make_log
 from headway.client.place import Place, from_environment
 from headway.client.value import clean_text
@@ -24,7 +26,7 @@ from headway.wire.frame import encode_json
 
 TYPE_CHECKING = False  # `typing` itself costs the client's cold start some milliseconds
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, MutableMapping
+    from collections.abc import Callable, Iterable, Iterator, MutableMapping
     from types import TracebackType
     from typing import Any
 
@@ -57,6 +59,7 @@ class Run:
         self._tags: list[str] = []
         self._secret_names: list[str] | None = None
         self.lock = RLock()
+        self.opener = 0  # the thread that opens a stream now; holds the lock
         self.backoff = Backoff()  # of opening streams
         self.config = Config(self)
         self.metrics = Metrics(self)
@@ -93,8 +96,10 @@ class Run:
                 raise OSError(self._trouble.errno, str(self._trouble.strerror or self._trouble))
             self._starting = True
             try:
-                self._start()
+                with self.opening():
+                    self._start()
             except Exception as error:  # P1: whatever it is, the caller only knows how to wait and count
+                raise_if_signal(error)
                 self._trouble = error if isinstance(error, OSError) else OSError(0, f"{type(error).__name__}: {error}")
                 self.backoff.failed()
                 self.note("start", f"nothing can be recorded now ({error}); training goes on")
@@ -119,6 +124,17 @@ class Run:
 
             self.attachment = Attachment(self.environ, self.files)
         return self.attachment
+
+    @contextmanager
+    def opening(self) -> "Iterator[None]":
+        """While a stream is being opened, by this thread: what its signal handlers log waits until that is done."""
+        outer, self.opener = self.opener, get_ident()
+        try:
+            yield
+        finally:
+            self.opener = outer
+            if not outer:
+                self.metrics.log_early()
 
     def open_stream(self, kind: str, segment: int = 0, more: bytes = b"") -> "Any":
         """A stream of this process; the folder is made again if somebody removed it (F34). Raises OSError."""
@@ -211,9 +227,11 @@ class Run:
                         "reason": "facts could not be written",
                     })  # fmt: skip
                 return True
-            except OSError:
+            except OSError as error:
+                raise_if_signal(error)
                 return False  # they wait; the next fact or look tries again
-            except Exception:  # P1: a fact that cannot be encoded is lost, training goes on
+            except Exception as error:  # P1: a fact that cannot be encoded is lost, training goes on
+                raise_if_signal(error)
                 self._lost_facts += 1
                 return False
 
@@ -236,7 +254,8 @@ class Run:
             text = clean_text(self.masker()(text))
             self._warn(f"headway: {text}")
             self.fact("note", level=level, text=text)
-        except Exception:  # P1: a warning that fails must not become the trouble
+        except Exception as error:  # P1: a warning that fails must not become the trouble
+            raise_if_signal(error)
             return
 
     # -- what a person says ----------------------------------------------------------------------------
@@ -246,36 +265,27 @@ class Run:
             return
         new_tags = self._clean_tags(tags)
         with self.lock:
+            notes: list[tuple[str, str]] = []  # told once the job has its name: telling starts it
             if self.place is None and from_environment(self.environ) is None:
-                self._describe(name, experiment, new_tags)
+                self._describe(name, experiment, new_tags, notes)
             elif name is not None and (self.place is None or not self.place.attached):
                 self.note("name", "under `hw run` a job has its name already; name= is not used", "info")
             self._try_start()
+            for key, text in notes:
+                self.note(key, text)
             if new_tags:
                 self._tags = list(dict.fromkeys([*self._tags, *new_tags]))[:TAGS_MAX]
                 self.fact("tags", tags=self._tags)
             if config is not None:
                 self.config.update(config)
 
-    def _describe(self, name: str | None, experiment: str | None, tags: list[str]) -> None:
+    def _describe(
+        self, name: str | None, experiment: str | None, tags: list[str], notes: list[tuple[str, str]]
+    ) -> None:
         attachment = self._attachment()
-        attachment.name = self._clean_word("name", name) or attachment.name
-        attachment.experiment = self._clean_word("experiment", experiment) or attachment.experiment
+        attachment.name = _clean_word("name", name, notes) or attachment.name
+        attachment.experiment = _clean_word("experiment", experiment, notes) or attachment.experiment
         attachment.tags = tags or attachment.tags
-
-    def _clean_word(self, what: str, word: str | None) -> str | None:
-        """A job's or experiment's name as the server takes it."""
-        if not word:
-            return None
-        from headway.model.errors import UsageError
-        from headway.model.ids import check_name, name_from_command
-
-        try:
-            return check_name(str(word))
-        except UsageError as error:
-            plain = name_from_command([str(word)])
-            self.note(what, f"{error.message}: {error.hint}; it is called {plain!r} now")
-            return plain
 
     def _clean_tags(self, tags: "Iterable[object] | str | None") -> list[str]:
         words = [tags] if isinstance(tags, str) else list(tags or [])[:TAGS_MAX]
@@ -314,6 +324,7 @@ class Run:
             if not whole:
                 self.note("config cut", "the config is too large or too deep; a part of it is kept")
         except Exception as error:  # P1: a config of somebody else's making; plain() should have dealt with it
+            raise_if_signal(error)
             self.note("config", f"the config could not be kept: {type(error).__name__}")
 
     def exception(
@@ -381,10 +392,26 @@ class Run:
     def after_fork(self) -> None:
         """In a forked child: the streams are the parent's, and so may be a lock that nobody will ever release."""
         self.lock = RLock()
+        self.opener = 0
         self.exit_code = None
         if self.attachment is not None:
             self.attachment.child = None
         self._close()
+
+
+def _clean_word(what: str, word: str | None, notes: list[tuple[str, str]]) -> str | None:
+    """A job's or experiment's name as the server takes it."""
+    if not word:
+        return None
+    from headway.model.errors import UsageError
+    from headway.model.ids import check_name, name_from_command
+
+    try:
+        return check_name(str(word))
+    except UsageError as error:
+        plain = name_from_command([str(word)])
+        notes.append((what, f"{error.message}: {error.hint}; it is called {plain!r} now"))
+        return plain
 
 
 def _encode(fact: "dict[str, Any]") -> bytes:

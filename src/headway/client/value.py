@@ -4,6 +4,7 @@ A value is anything that is one number: int, float, bool, Decimal, Fraction, a N
 imported). NaN and infinities stay what they are (B1). Everything else is refused with a reason that names it.
 """
 
+from headway.client.interrupt import raise_if_signal
 from headway.model.limits import METRIC_NAME_BYTES_MAX, METRIC_NAMES_MAX, STEP_ABS_MAX
 
 TYPE_CHECKING = False  # `typing` itself costs the client's cold start some milliseconds
@@ -48,6 +49,7 @@ def _take(call: Call, prefix: str, mapping: "Any", depth: int) -> None:
     try:
         items = [(key, mapping[key]) for key in list(mapping.keys())]
     except Exception as error:  # a mapping of somebody else's making may raise anything
+        raise_if_signal(error)
         call.refuse(f"mapping {prefix}", f"the dictionary {prefix or 'passed to log()'} cannot be read: {_say(error)}")
         return
     for key, value in items:
@@ -57,6 +59,7 @@ def _take(call: Call, prefix: str, mapping: "Any", depth: int) -> None:
             shown = _shown(prefix, key)
             call.refuse(f"value {shown}", f"metric {shown} is not kept: {reason}")
         except Exception as error:  # hasattr() on somebody else's object may raise anything
+            raise_if_signal(error)
             shown = _shown(prefix, key)
             call.refuse(f"value {shown}", f"metric {shown} is not kept: {_say(error)}")
 
@@ -132,6 +135,7 @@ def to_number(value: "Any") -> float:
     except Refused:
         raise
     except Exception as error:  # float() and item() of somebody else's type may raise anything
+        raise_if_signal(error)
         raise Refused(f"a value of type {type_name(value)} could not be read: {_say(error)}") from None
 
 
@@ -158,6 +162,7 @@ def to_step(step: object) -> int:
     except Refused:
         raise
     except Exception as error:  # __index__ and item() of somebody else's type may raise anything
+        raise_if_signal(error)
         raise Refused(f"step could not be read: {_say(error)}") from None
     if not -STEP_ABS_MAX <= number <= STEP_ABS_MAX:
         raise Refused("step must lie within ±2^62")

@@ -78,6 +78,7 @@ class StreamWriter:
         try:
             status = self.files.fstat(self.fd)
         except OSError as error:
+            _pass_on(error)
             return None if error.errno == errno.EBADF else 0  # a look that fails is no reason to give the file up
         return status.st_size if (status.st_dev, status.st_ino) == self._file and status.st_nlink else None
 
@@ -86,6 +87,7 @@ class StreamWriter:
         try:
             status = self.files.fstat(self.fd)
         except OSError as error:
+            _pass_on(error)
             return self.fd >= 0 and error.errno != errno.EBADF
         return (status.st_dev, status.st_ino) == self._file
 
@@ -102,8 +104,14 @@ class StreamWriter:
     def _close(self, fd: int) -> None:
         try:
             self.files.close(fd)
-        except OSError:
-            pass  # the descriptor is gone all the same, and what was written was written
+        except OSError as error:
+            _pass_on(error)  # else the descriptor is gone all the same, and what was written was written
+
+
+def _pass_on(error: OSError) -> None:
+    """The system's errors have a number. One without is the program's own, raised by its signal handler in here."""
+    if error.errno is None:
+        raise error
 
 
 class Schema:

@@ -47,9 +47,11 @@ class _Finder:
         if name != "headway":
             return None
         external: Any = sys.modules["_frozen_importlib_external"]
-        return external.spec_from_file_location(
-            name, os.path.join(self.package, "__init__.py"), submodule_search_locations=[self.package]
-        )
+        for folder in (self.package, os.path.join(self.package, name)):  # the package, or the folder that it lies in
+            init = os.path.join(folder, "__init__.py")
+            if os.path.isfile(init):
+                return external.spec_from_file_location(name, init, submodule_search_locations=[folder])
+        return None
 
 
 def _tell(where: str, error: "Any", thread: "str | None" = None) -> None:
