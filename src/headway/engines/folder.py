@@ -54,10 +54,8 @@ def _write_private(path: Path, value: Mapping[str, Any]) -> None:
     # ensure_ascii keeps bytes that are not UTF-8 (as lone surrogates) through the file
     data = json.dumps(dict(value), ensure_ascii=True, separators=(",", ":")).encode("ascii")
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with os.fdopen(fd, "wb") as file:
+    with os.fdopen(fd, "wb") as file:  # not synced: a power cut ends the task too, and an empty file is made again
         file.write(data)
-        file.flush()
-        os.fsync(fd)
 
 
 def lock_is_held(path: Path) -> bool:

@@ -39,6 +39,7 @@ log = logging.getLogger("headway.control")
 T = TypeVar("T")
 
 INTERVAL_S = 1.0  # between two looks when nothing wakes the loop
+IDLE_INTERVAL_S = 5.0  # and when there is no open job
 PAUSE_S = 0.01  # at least, so that many commits are one look
 HEARD_FLUSH_S = 5.0
 RETRY_FIRST_S = 1.0  # after a start that failed for now; doubles
@@ -71,6 +72,7 @@ class Control:
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._started_s = clock_s()
+        self._idle = False
         self._heard_s: dict[str, float] = {}  # attempt key -> when one of its agents last spoke
         self._heard_ns: dict[TaskKey, int] = {}  # not flushed yet
         self._words: dict[tuple[int, int], str] = {}  # engines' own, by job and attempt; not flushed yet
@@ -138,11 +140,12 @@ class Control:
                 log.exception("a look failed")
             await asyncio.sleep(PAUSE_S)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), INTERVAL_S)
+                await asyncio.wait_for(self._wake.wait(), IDLE_INTERVAL_S if self._idle else INTERVAL_S)
 
     async def look(self) -> None:
         """One round: read, observe, decide, execute."""
         jobs = await self._calls.run("the store", self._open_jobs)
+        self._idle = all(is_over(job) for job in jobs) and self._drain.idle
         observations = await self._observe(jobs)
         seen = await self._seen(jobs, observations)
         by_pk = {job.pk: job for job in jobs}

@@ -68,6 +68,10 @@ class Drain:
             tasks = tuple(TaskKey(job.uuid, attempt.number, task.name) for task in attempt.tasks)
             self._left[EngineId(attempt.engine_id)] = Left(engine, tasks)
 
+    @property
+    def idle(self) -> bool:
+        return not self._left
+
     async def step(self, engines: Mapping[str, Engine]) -> list[TaskKey]:
         """Look at every task that is left; those of which nothing is any more, so that their tokens can end."""
         now_s = self._clock_s()
