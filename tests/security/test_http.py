@@ -192,10 +192,11 @@ def test_a_caller_who_hangs_up_in_the_middle_of_a_body_leaves_nothing(served: Se
 
 
 def test_a_refused_caller_that_still_sends_can_read_why(served: Served) -> None:
-    """A socket closed with unread bytes would take the answer away."""
-    body = b"x" * 700_000
-    answer = served.unix("POST", "/agent/ingest", token="nobody." + "x" * 43, body=body)
-    assert answer.status == 401
+    """A socket closed with unread bytes would take the answer away: an agent must learn that its token has ended."""
+    body = b"x" * INGEST_BYTES_MAX
+    assert served.unix("POST", "/agent/ingest", token="nobody." + "x" * 43, body=body).status == 401
+    assert served.unix("POST", "/agent/ingest", token=served.token("read"), body=body).status == 403
+    assert served.unix("POST", "/agent/nothing", body=body).status == 404
 
 
 # -- time --------------------------------------------------------------------------------------------------------------

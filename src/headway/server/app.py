@@ -177,7 +177,7 @@ class App:
         try:
             reply = await self._reply(scope, receive, held)
             held.release()
-            await send_reply(reply, send, drain=None if held.complete else receive)
+            await send_reply(reply, send, drain=None if held.complete else receive, unix=scope[CALLER].unix)
         except Gone:
             return
         finally:

@@ -24,6 +24,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _HOST = re.compile(r"(?:[a-z0-9](?:[a-z0-9.-]{0,252}[a-z0-9])?|\[[0-9a-f:.]{2,45}\])(?::[0-9]{1,5})?\Z")
 _DRAIN_S, _DRAIN_BYTES = 1.0, 1 << 20
+_DRAIN_UNIX_S = 5.0  # an agent whose token has ended must be able to read that, however large its batch is
 
 HEADERS = (
     (
@@ -162,7 +163,8 @@ class Guard:
             scope[CALLER] = await self._admit(scope)
         except Refusal as refusal:
             reply = reply_error(refusal.status, refusal.code, refusal.message, refusal.hint)
-            await send_reply(reply, send, drain=receive)
+            peer = scope.get(PEER)
+            await send_reply(reply, send, drain=receive, unix=isinstance(peer, Peer) and peer.unix)
             return
         await self.app(scope, receive, send)
 
@@ -211,9 +213,9 @@ async def refuse_other(scope: Scope, send: Send) -> None:
         await send({"type": "websocket.close", "code": 1008, "reason": "not served"})
 
 
-async def send_reply(reply: Reply, send: Send, drain: Receive | None = None) -> None:
-    """Send with the headers that every answer has, in pieces. `drain`: the request's body was not read; the
-    connection closes, after a moment in which the caller can finish sending and read why."""
+async def send_reply(reply: Reply, send: Send, drain: Receive | None = None, unix: bool = False) -> None:
+    """Send with the headers that every answer has, in pieces. `drain`: the request's body was not read; the connection
+    closes, after a moment in which the caller can finish sending and read why: a longer one for our own user."""
     length = (b"content-length", str(len(reply.body)).encode())
     headers = [(b"content-type", reply.content_type), length, *HEADERS, *reply.headers]
     if drain is not None:
@@ -225,7 +227,7 @@ async def send_reply(reply: Reply, send: Send, drain: Receive | None = None) -> 
     last = view[max(0, (len(view) - 1) // WRITE_PIECE_BYTES * WRITE_PIECE_BYTES) :]
     if drain is not None:
         await send(_body(last, more=True))
-        await _drain(drain)
+        await _drain(drain, patient=unix and reply.status != 413)
         last = view[:0]
     await send(_body(last, more=False))
 
@@ -234,11 +236,11 @@ def _body(piece: memoryview, more: bool) -> Message:
     return {"type": "http.response.body", "body": piece, "more_body": more}
 
 
-async def _drain(receive: Receive) -> None:
+async def _drain(receive: Receive, patient: bool) -> None:
     """A socket closed with unread bytes in it takes the answer away from the caller."""
-    left = _DRAIN_BYTES
+    left = INGEST_BYTES_MAX if patient else _DRAIN_BYTES
     try:
-        async with asyncio.timeout(_DRAIN_S):
+        async with asyncio.timeout(_DRAIN_UNIX_S if patient else _DRAIN_S):
             while left > 0:
                 message: Message = await receive()
                 left -= len(message.get("body", b""))
