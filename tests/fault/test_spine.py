@@ -111,7 +111,9 @@ def test_shim_and_shipper_killed_together_are_salvaged(hw: Hw) -> None:
 
 
 def test_a_plain_script_becomes_a_job_of_its_own(hw: Hw) -> None:
-    done = subprocess.run([PYTHON, hw.script(LOGGER, "plain.py"), "300", "0"], cwd=hw.cwd, env=hw.env, capture_output=True)
+    done = subprocess.run(
+        [PYTHON, hw.script(LOGGER, "plain.py"), "300", "0"], cwd=hw.cwd, env=hw.env, capture_output=True
+    )
     assert (done.returncode, done.stdout) == (0, b"logged 300\n")
     (row,) = wait_until(lambda: hw.json("ls"), what="the job")
     found = hw.wait_ended(row["id"])

@@ -32,7 +32,13 @@ def test_a_canary_secret_is_found_nowhere_after_the_end(home: Path, tmp_path: Pa
     assert found["state"] == "failed" and found["config"]["lr"] == 0.1
     wait_until(lambda: not places(home / "spool") and not places(home / "env"), what="the spool to be cleared")
     assert places(home) == []
-    shown = [hw("q", job), hw("logs", job), hw("q", job, "--json"), hw("ls", "--json"), hw("logs", job, "--stream", "stdout")]
+    shown = [
+        hw("q", job),
+        hw("logs", job),
+        hw("q", job, "--json"),
+        hw("ls", "--json"),
+        hw("logs", job, "--stream", "stdout"),
+    ]
     assert all(CANARY.encode() not in done.stdout + done.stderr for done in shown)
     assert hw("logs", job, "--stream", "stdout").stdout.count(b"*" * len(CANARY)) >= 3
     assert "RuntimeError" in str(found["attempts"][0]["cause"]["text"])

@@ -13,7 +13,9 @@ from headway.wire.batch import Part, TaskKey
 KEY = TaskKey("6f0d9f0e-0000-4000-8000-000000000000", 1, "worker-0")
 
 
-@given(st.lists(st.tuples(st.sampled_from(["stdout-0", "shim", "metrics-0-1-ab.2"]), st.binary(max_size=200)), max_size=8))
+@given(
+    st.lists(st.tuples(st.sampled_from(["stdout-0", "shim", "metrics-0-1-ab.2"]), st.binary(max_size=200)), max_size=8)
+)
 def test_a_batch_comes_back_exactly(rows: list[tuple[str, bytes]]) -> None:
     parts = [Part(stream, "raw", i * 10, data) for i, (stream, data) in enumerate(rows)]
     task, sent_ns, found = batch.decode(batch.encode(KEY, parts, 17))
@@ -54,7 +56,9 @@ def test_a_part_with_a_bad_field_is_refused(change: dict[str, object]) -> None:
         batch.decode(batch.MAGIC + len(header).to_bytes(4, "little") + header)
 
 
-@pytest.mark.parametrize("header", [b"", b"{}", b"[" * 100_000, b'{"task":{"uuid":"u","attempt":1,"task":"t"},"sent_ns":1,"parts":3}'])
+@pytest.mark.parametrize(
+    "header", [b"", b"{}", b"[" * 100_000, b'{"task":{"uuid":"u","attempt":1,"task":"t"},"sent_ns":1,"parts":3}']
+)
 def test_a_header_that_is_not_one_is_refused(header: bytes) -> None:
     with pytest.raises(DamagedError):
         batch.decode(batch.MAGIC + len(header).to_bytes(4, "little") + header)

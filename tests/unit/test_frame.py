@@ -10,7 +10,11 @@ from headway.model.limits import FRAME_BYTES_MAX
 from headway.model.record import FACT, METRICS
 from headway.wire import frame
 
-THREE = [frame.encode_json(FACT, {"type": "a", "n": 1}), frame.encode_schema(7, ("loss", "lr")), frame.encode(9, b"end")]
+THREE = [
+    frame.encode_json(FACT, {"type": "a", "n": 1}),
+    frame.encode_schema(7, ("loss", "lr")),
+    frame.encode(9, b"end"),
+]
 
 
 def test_frames_come_back_in_order_with_kind_and_payload() -> None:

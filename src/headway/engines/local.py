@@ -154,7 +154,7 @@ class LocalEngine:
             "grace_s": plan.grace_s,
             "max_duration_s": plan.max_duration_s,
             "spool_bytes_max": self._get("spool_bytes_max"),
-            "secret_names": list(self._get("secret_names") or []),
+            "secret_names": list(given.secret_names),
             "attached": False,
         }
 

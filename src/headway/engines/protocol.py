@@ -83,6 +83,7 @@ class Given:
 
     env: Mapping[str, str] = field(repr=False)
     tokens: Mapping[str, str] = field(repr=False)  # task name -> its ingest token
+    secret_names: Sequence[str] = ()  # variables whose values are masked, whatever their names look like
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,7 @@ class JobSpec:
     priority: int = 0
     tags: list[str] = field(default_factory=list)
     env_set: list[str] = field(default_factory=list)  # names given by --env, for `hw q`; values stay out
+    secret_names: list[str] = field(default_factory=list)  # variables whose values are secret, whatever their names
     umask: int = 0o022
     rlimits: dict[str, list[int]] = field(default_factory=dict)
     parent: str | None = None  # id of the job this one was resubmitted from

@@ -170,7 +170,7 @@ def encode(value: Any) -> bytes:
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:
-        return json.dumps(value, separators=(",", ":")).encode()
+        return json.dumps(msgspec.to_builtins(value), separators=(",", ":")).encode()
 
 
 def reply_json(value: Any, status: int = 200) -> Reply:

@@ -68,7 +68,7 @@ def _check_words(spec: JobSpec) -> None:
     if not isinstance(spec.attached, bool):
         raise UsageError("attached is true or false")
     tags(spec.tags)
-    for name in _texts("env_set", spec.env_set):
+    for name in _texts("env_set", spec.env_set) + _texts("secret_names", spec.secret_names):
         variable(name)
 
 

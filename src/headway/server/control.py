@@ -324,10 +324,14 @@ class Control:
         if private is not None:
             job = replace(job, spec=replace(job.spec, command=private.command))
         plan = await self._calls.run(f"plan of {job.id}", engine.plan, job, attempt.number)
-        given = await self._given(attempt, plan, private)
+        given = await self._given(job, attempt, plan, private)
         return await self._calls.run(f"start of {job.id}", _start, engine, plan, attempt.key, given)
 
-    async def _given(self, attempt: Attempt, plan: Plan, private: envfile.Private | None) -> Given | None:
+    def _secret_names(self, spec: JobSpec) -> list[str]:
+        """What the submitter and this server's own settings call secret, whatever it looks like."""
+        return sorted({*spec.secret_names, *(self._settings.get("secret_names") or [])})
+
+    async def _given(self, job: Job, attempt: Attempt, plan: Plan, private: envfile.Private | None) -> Given | None:
         """Environment and tokens. None: the environment is gone, so only what has been started can be adopted."""
         if private is None:
             return None
@@ -337,7 +341,7 @@ class Control:
             hashes = {name: (token_id, digest) for name, (token_id, _, digest) in minted.items()}
             await self._write(partial(transaction.insert_tokens, plan, hashes, self._clock_ns()))
             tokens = self._tokens[attempt.key] = {name: token for name, (_, token, _) in minted.items()}
-        return Given(private.env, tokens)
+        return Given(private.env, tokens, self._secret_names(job.spec))
 
     async def _cancel(self, job: Job) -> None:
         """Through the engine; where it has nobody to ask, through the agent's own next question."""
@@ -393,8 +397,8 @@ class Control:
         sketch = Job(0, spec.name, uuid, spec, State.WAITING, now_ns, now_ns)
         plan = await self._calls.run(f"plan of {uuid}", engine.plan, sketch)
         private = envfile.Private(variables, spec.command)
-        secret_names = list(self._settings.get("secret_names") or [])
-        shown = mask_argv(spec.command, secret_values(variables, secret_names), secret_names)
+        names = self._secret_names(spec)
+        shown = mask_argv(spec.command, secret_values(variables, names), names)
         spec = replace(spec, gpus=plan.gpus, command=shown, masked=shown != spec.command)
         try:
             await self._calls.run(f"environment of {uuid}", envfile.save, self._paths.env, uuid, private)

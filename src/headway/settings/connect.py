@@ -156,16 +156,16 @@ def ensure_server(home_folder: Path, timeout_s: float = SERVER_START_TIMEOUT_S) 
     if is_listening(path):
         return path
     deadline = time.monotonic() + timeout_s
+    hint = f"its log may say why: {Paths(home_folder).server_log}, or try: hw server start"
     child: subprocess.Popen[bytes] | None = None
     while time.monotonic() < deadline:
         if child is None or (child.poll() is not None and not _lock_is_held(home_folder)):
             child = start_server(home_folder)
         if _wait_listening(path, child, min(deadline, time.monotonic() + 5.0)):
             return path
-    log = Paths(home_folder).server_log
-    raise UnreachableError(
-        f"the server did not start within {timeout_s:g} s", f"its log may say why: {log}, or try: hw server start"
-    )
+        if child.poll() not in (None, 0):
+            raise UnreachableError(f"the server ended with {child.returncode} before it could be reached", hint)
+    raise UnreachableError(f"the server did not start within {timeout_s:g} s", hint)
 
 
 def _wait_listening(path: Path, child: subprocess.Popen[bytes], until: float) -> bool:

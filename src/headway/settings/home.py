@@ -6,7 +6,6 @@ Works without HOME and for a uid that has no account (B33). Everything made here
 import hashlib
 import os
 import stat
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,8 +68,14 @@ def _user_folder(variable: str, below_home: str) -> Path:
         return Path(value)
     base = os.path.expanduser("~")
     if not os.path.isabs(base) or base == "/":
-        return private_folder(Path(tempfile.gettempdir()) / f"headway-home-{os.getuid()}") / below_home
+        return private_folder(_temporary() / f"headway-home-{os.getuid()}") / below_home
     return Path(base) / below_home
+
+
+def _temporary() -> Path:
+    from tempfile import gettempdir  # takes longer to import than most commands take to run
+
+    return Path(gettempdir())
 
 
 def home() -> Path:
@@ -113,7 +118,7 @@ def socket_path(home_folder: Path) -> Path:
     """The server's socket for this home, in a checked private folder, named by a hash of the home."""
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     usable = runtime and os.path.isabs(runtime) and os.path.isdir(runtime) and os.access(runtime, os.W_OK)
-    folder = Path(runtime) / "headway" if usable else Path(tempfile.gettempdir()) / f"headway-{os.getuid()}"
+    folder = Path(runtime) / "headway" if usable else _temporary() / f"headway-{os.getuid()}"
     name = hashlib.sha256(os.fsencode(os.path.realpath(home_folder))).hexdigest()[:16] + ".sock"
     if usable and len(os.fsencode(folder / name)) > SOCKET_PATH_BYTES_MAX:
         folder = Path("/tmp") / f"headway-{os.getuid()}"  # noqa: S108  (checked below: ours and 0700)

@@ -1,11 +1,12 @@
 """Secrets: which names and values are secret, and masking them. Used before anything reaches a spool or the database.
 
-Three ways, in this order of trust: the exact values of variables judged secret (promised, from 8 characters on), values under a
-secret-looking key, and known shapes (best effort). What a program prints in a new shape cannot be known.
+Three ways, in this order of trust: the exact values of variables judged secret (promised, from 8 characters on),
+values under a secret-looking key, and known shapes (best effort). What a program prints in a new shape cannot be known.
 """
 
 import re
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from typing import Any
 
 from headway.model.limits import SECRET_BYTES_MIN
@@ -21,8 +22,10 @@ _SECRET_PAIRS = frozenset(
     "api_key access_key private_key secret_key account_key ssh_key encryption_key signing_key auth_key "
     "connection_string client_secret session_id sas_token webhook_url".split()
 )
-_NOT_SECRET = frozenset("max_tokens num_tokens token_count tokens_per_second n_tokens total_tokens pad_token eos_token "
-                        "bos_token unk_token sep_token cls_token mask_token auth_method ssh_auth_sock".split())  # fmt: skip
+_NOT_SECRET = frozenset(
+    "max_tokens num_tokens token_count tokens_per_second n_tokens total_tokens pad_token eos_token bos_token unk_token "
+    "sep_token cls_token mask_token auth_method ssh_auth_sock".split()
+)
 _PLAIN_VARIABLES = frozenset({"PWD", "OLDPWD", "XDG_SESSION_ID"})  # every shell has these, and they are no secrets
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
@@ -41,7 +44,11 @@ SHAPES: tuple[tuple[str, tuple[bytes, ...], bytes], ...] = (
     ("azure key", (b"AccountKey=",), rb"(?<=AccountKey=)[A-Za-z0-9+/=]{40,128}"),
     ("password in an address", (b"://",), rb"(?<=://)[^\s/:@]{1,128}:[^\s/@]{1,256}(?=@)"),
     ("bearer token", (b"earer ",), rb"(?<=earer )[A-Za-z0-9._~+/=-]{16,4096}"),
-    ("private key", (b"-----BEGIN ",), rb"-----BEGIN [A-Z ]{0,32}PRIVATE KEY-----[\s\S]{0,8192}?-----END [A-Z ]{0,32}PRIVATE KEY-----"),
+    (
+        "private key",
+        (b"-----BEGIN ",),
+        rb"-----BEGIN [A-Z ]{0,32}PRIVATE KEY-----[\s\S]{0,8192}?-----END [A-Z ]{0,32}PRIVATE KEY-----",
+    ),
 )  # fmt: skip
 _TEXT_SHAPES = [(tuple(lit.decode() for lit in lits), re.compile(shape.decode())) for _, lits, shape in SHAPES]
 
@@ -56,14 +63,15 @@ def is_secret_name(name: str, extra: Iterable[str] = ()) -> bool:
     joined = "_".join(words)
     if joined in _NOT_SECRET:
         return False
-    pairs = {f"{a}_{b}" for a, b in zip(words, words[1:], strict=False)}
+    pairs = {f"{a}_{b}" for a, b in pairwise(words)}
     return bool(_SECRET_WORDS.intersection(words) or _SECRET_PAIRS & pairs)
 
 
 def secret_values(env: Mapping[str, str], extra: Iterable[str] = ()) -> list[str]:
     """The values to mask wherever they appear, longest first so that one that contains another goes first."""
     names = frozenset(extra)
-    found = {v for k, v in env.items() if len(v.encode(errors="replace")) >= SECRET_BYTES_MIN and is_secret_name(k, names)}
+    long = {k: v for k, v in env.items() if len(v.encode(errors="replace")) >= SECRET_BYTES_MIN}
+    found = {v for k, v in long.items() if is_secret_name(k, names)}
     return sorted(found, key=len, reverse=True)
 
 
@@ -90,7 +98,10 @@ def mask_data(data: Any, values: Iterable[str] = (), extra: Iterable[str] = ()) 
     if isinstance(data, str):
         return mask_text(data, values)
     if isinstance(data, dict):
-        return {mask_text(k, values) if isinstance(k, str) else k: mask_value(str(k), v, values, extra) for k, v in data.items()}
+        return {
+            mask_text(k, values) if isinstance(k, str) else k: mask_value(str(k), v, values, extra)
+            for k, v in data.items()
+        }
     if isinstance(data, list | tuple):
         return [mask_data(item, values, extra) for item in data]
     return data

@@ -55,7 +55,9 @@ class LocalHarness:
 
     def start(self, job: Job, env: dict[str, str] | None = None) -> EngineId:
         plan = self.engine.plan(job)
-        given = Given({"PATH": os.environ["PATH"], **(env or {})}, {task.name: "id.secret" for task in plan.tasks})
+        given = Given(
+            {"PATH": os.environ["PATH"], **(env or {})}, {task.name: "id.secret" for task in plan.tasks}, ["MY_KEY"]
+        )
         return self.engine.submit(plan, f"{job.uuid}-1", given)
 
     def state(self, engine_id: EngineId) -> str:

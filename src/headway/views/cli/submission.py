@@ -31,6 +31,7 @@ def submit(source: Source, call: Call) -> dict[str, Any]:
         "experiment": call.get("experiment") or settings.get("experiment"),
         "cluster": call.get("cluster") or settings.get("default_cluster"),
         "grace_s": settings.get("grace_s"),
+        "secret_names": list(settings.get("secret_names") or []),
         **surroundings(),
         **changes(call),
     }
