@@ -362,7 +362,8 @@ class Run:
 
     def flush(self, durable: bool) -> None:
         """Everything is in the file already when a call returns; `durable` also waits for the disk. Raises OSError."""
-        self.say()
+        if self._unsaid:
+            self.say()
         self.metrics.flush(durable)
         if durable and self._facts is not None:
             self._facts.sync()
