@@ -7,7 +7,7 @@ import threading
 import time
 from typing import Any
 
-from headway.engines.protocol import Observation
+from headway.engines.protocol import Given, Observation
 from headway.model.errors import NotFoundError, RefusedError, UnreachableError, UsageError
 from headway.model.ids import new_uuid
 from headway.model.job import State
@@ -430,6 +430,29 @@ async def test_a_script_started_without_us_becomes_a_running_job(bench: Bench) -
     assert bench.engine.submits == []
     await bench.run_to_end(job)
     assert bench.job(job.pk).state is State.SUCCEEDED
+
+
+@in_loop
+async def test_a_script_whose_shipper_died_before_it_registered_is_salvaged(bench: Bench) -> None:
+    uuid = new_uuid()
+    bench.engine.started[f"{uuid}-1"] = Given({}, {})
+    salvage = {"started": True, "salvage": True, "attached": True}
+    bench.engine.states[f"{uuid}-1-worker-0"] = Observation("gone", "agent gone", salvage)
+    other = new_uuid()  # of a database that is no longer there: whatever it sent would be refused
+    bench.engine.started[f"{other}-1"] = Given({}, {})
+    bench.engine.states[f"{other}-1-worker-0"] = Observation("gone", "agent gone", {**salvage, "attached": False})
+    await bench.look()
+    assert bench.engine.salvaged == [f"{uuid}-1-worker-0"]
+
+
+@in_loop
+async def test_a_job_that_waits_for_another_try_can_be_stopped_at_once(bench: Bench) -> None:
+    job = await bench.submit()
+    bench.engine.refuse = UnreachableError("not now")
+    await bench.look()
+    await bench.control.abort(job.pk)
+    await bench.look()
+    assert bench.job(job.pk).state is State.STOPPED
 
 
 @in_loop

@@ -315,6 +315,16 @@ def test_a_lock_that_is_held_is_seen_and_a_missing_one_is_not(tmp_path: Path) ->
 
 
 def test_discard_removes_what_is_over_and_nothing_that_runs(harness: LocalHarness) -> None:
+    code = "import fcntl,sys,time; f=open(sys.argv[1],'w'); fcntl.flock(f,2); print(1,flush=True); time.sleep(60)"
+    sending = harness.start(harness.job("true"))
+    harness.wait_over(sending)
+    lock = harness.folder(sending) / "shipper.lock"
+    with subprocess.Popen([sys.executable, "-c", code, str(lock)], stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None and holder.stdout.readline()
+        harness.engine.discard(sending)  # a shipper is still at work
+        assert harness.folder(sending).exists()
+        holder.kill()
+    harness.engine.discard(sending)
     over, running = harness.start(harness.job("true")), harness.start(harness.job("sleep", "60"))
     harness.wait_over(over)
     harness.wait_running(running)

@@ -179,7 +179,9 @@ class LocalEngine:
 
     def find(self, key: str) -> EngineId | None:
         name = f"{key}-{TASK}"
-        return EngineId(name) if self._is_made(self._folder(name)) else None
+        folder = self._folder(name)
+        made = folders.load_json(folder / "task.json") is not None or (folder / "shim.json").exists()
+        return EngineId(name) if made else None
 
     # -- looking --------------------------------------------------------------------------------------
 
@@ -204,7 +206,7 @@ class LocalEngine:
             self._shims[name] = shim
         if shim is not None and process.is_alive(shim):
             return Observation("running", "shim alive", {"started": True})
-        return self._without_shim(folder)
+        return self._without_shim(folder, attached)
 
     def _before_start(self, name: str) -> Observation:
         """The folder is there and the shim has not spoken. Its lock is not tried: that could get in its way."""
@@ -225,7 +227,7 @@ class LocalEngine:
         first = self._seen_s.setdefault(name, time.monotonic())
         return time.monotonic() - first < START_TIMEOUT_S
 
-    def _without_shim(self, folder: Path) -> Observation:
+    def _without_shim(self, folder: Path, attached: bool) -> Observation:
         ended = folders.has_end(folder)
         if folders.lock_is_held(folder / "shipper.lock"):
             word = "ended, still sending" if ended else "shipper alive"
@@ -234,7 +236,7 @@ class LocalEngine:
         if ended and not left:
             return Observation("ended", "ended", {"started": True, "drained": True})
         word = f"ended, {len(left)} streams unsent" if ended else "agent gone"
-        return Observation("gone", word, {"started": True, "salvage": True})
+        return Observation("gone", word, {"started": True, "salvage": True, "attached": attached})
 
     def _taken(self) -> list[int]:
         """GPUs of tasks whose processes may still run: also those whose agent was killed (F30)."""
@@ -287,7 +289,8 @@ class LocalEngine:
         return [(EngineId(m[0]), TaskKey(m["uuid"], int(m["attempt"]), m["task"])) for m in found]
 
     def discard(self, engine_id: EngineId) -> None:
-        if self._look(engine_id).state in ("ended", "gone"):
+        seen = self._look(engine_id)
+        if seen.state == "gone" or seen.detail.get("drained"):  # else a shipper is still at work there
             folders.remove(self._folder(engine_id))
 
     def close(self) -> None:

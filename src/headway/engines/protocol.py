@@ -89,7 +89,8 @@ class Given:
 @dataclass(frozen=True, slots=True)
 class Observation:
     """`detail` may hold: `started` (False: the engine is sure that nothing of it ever ran), `salvage` (True: nobody
-    sends what is left of it, `Salvager.salvage` would), `drained` (True: it has ended and all of it has been sent)."""
+    sends what is left of it, `Salvager.salvage` would), `drained` (True: it has ended and all of it has been sent),
+    `attached` (True: it was not started by us, so it may even be unknown to the store)."""
 
     state: ObservedState
     state_word: str  # the engine's own word, kept and shown

@@ -23,7 +23,7 @@ from headway.model.errors import HeadwayError, RefusedError, UnreachableError, U
 from headway.model.finding import Finding
 from headway.model.ids import name_from_command
 from headway.model.job import Attempt, Job, JobSpec, State
-from headway.model.limits import POLL_WAIT_S
+from headway.model.limits import POLL_WAIT_S, PROCESSES_MAX
 from headway.server import auth, check, envfile, reconcile, transaction
 from headway.server.calls import Calls
 from headway.server.drain import Backoff, Drain, is_over
@@ -227,7 +227,11 @@ class Control:
         )
 
     def _is_busy(self, job: Job, now_s: float) -> bool:
-        return self._calls.hangs(f"start of {job.id}") or not self._retry.is_due(job.uuid, now_s)
+        """A start under way, or one that failed for now and shall wait; a job that was found or shall stop does not."""
+        if self._calls.hangs(f"start of {job.id}"):
+            return True
+        reached = bool(job.attempts) and job.attempts[-1].engine_id is not None
+        return not reached and job.stop_requested_ns is None and not self._retry.is_due(job.uuid, now_s)
 
     def heard(self, task: TaskKey) -> None:
         """An agent has spoken (ingest; `commands_for` does it by itself). From any thread."""
@@ -538,13 +542,15 @@ def _start(engine: Engine, plan: Plan, key: str, given: Given | None) -> EngineI
 
 
 def _attached_spec(body: Mapping[str, Any]) -> dict[str, Any]:
+    """It runs already, so what it calls itself is taken as well as it can be."""
     argv = mask_argv(check.command(body.get("argv")))
+    size = body.get("world_size") or 1
     return {
         "command": argv,
         "cwd": body.get("cwd") or "/",
         "name": body.get("name") or name_from_command(argv),
         "experiment": body.get("experiment"),
-        "processes": body.get("world_size") or 1,
+        "processes": min(size, PROCESSES_MAX) if isinstance(size, int) else size,
         "umask": body.get("umask") or 0,
         "user": body.get("user") or "",
         "host": body.get("host") or "",

@@ -112,7 +112,9 @@ class Drain:
         for engine in engines.values():
             if isinstance(engine, Salvager):
                 found = await self._calls.run(f"spools of {engine.cluster}", engine.tasks)
-                keys.update(key for engine_id, key in found if engine_id not in self._done)
+                fresh = {engine_id: key for engine_id, key in found if engine_id not in self._done}
+                keys.update(fresh.values())
+                await self._register_strays(engine, fresh)
         unheard = []
         for key in sorted(keys, key=str):
             job = await self._calls.run("the store", self._find_over, key)
@@ -124,6 +126,18 @@ class Drain:
             elif job.spec.cluster in engines and EngineId(attempt.engine_id) not in self._left:
                 self.add(job, attempt, engines[job.spec.cluster])
         return unheard
+
+    async def _register_strays(self, engine: Engine, tasks: Mapping[EngineId, TaskKey]) -> None:
+        """Scripts that were started without us and whose shipper died before it had told the server of them."""
+        unknown = [i for i, key in tasks.items() if not await self._calls.run("the store", self._is_known, key)]
+        seen = await self._calls.run(f"cluster {engine.cluster}", engine.observe, unknown)
+        for engine_id, observation in seen.items():
+            if observation.detail.get("salvage") and observation.detail.get("attached"):
+                await self.salvage(engine, engine_id)
+
+    def _is_known(self, key: TaskKey) -> bool:
+        with self._store.read() as c:
+            return catalog.task_row(c, key) is not None
 
     def _open_tokens(self) -> list[TaskKey]:
         with self._store.read() as c:
