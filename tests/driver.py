@@ -81,7 +81,10 @@ def alive(pid: int) -> bool:
 
 
 def agents(home: Path, verb: str) -> list[int]:
-    """Pids of the shims or shippers of one home. A forked shipper shares the shim's argv, so it is told by its parent."""
+    """Pids of the shims or shippers of one home.
+
+    A forked shipper shares the shim's argv, so it is told by its parent.
+    """
     found = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():

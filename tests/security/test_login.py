@@ -65,7 +65,8 @@ def wrong_tokens(right: str) -> list[str]:
     return [
         "", " ", ".", "..", token_id, f"{token_id}.", f".{secret}", f"{token_id}.{'A' * len(secret)}", f" {right}",
         f"{token_id}.{secret}x", f"{token_id}.{secret[:-1]}", f"{token_id}.{secret}.{secret}", right.upper(),
-        f"{right},", f"{token_id}%2e{secret}", f"x{token_id}.{secret}", "a" * 30_000, f"{token_id}.{'b' * 30_000}", "é.è", "'--.x",
+        f"{right},", f"{token_id}%2e{secret}", f"x{token_id}.{secret}", "a" * 30_000, f"{token_id}.{'b' * 30_000}",
+        "é.è", "'--.x",
     ]  # fmt: skip
 
 
