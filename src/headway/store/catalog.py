@@ -95,7 +95,8 @@ def find_jobs(c: sqlite3.Connection, ref: str) -> list[tuple[int, str, str]]:
     if not ref.isascii():
         return []
     rows = c.execute(
-        "SELECT pk, id, state FROM jobs WHERE (id = :ref OR uuid = :ref) AND deleted_ns IS NULL", {"ref": ref}
+        "SELECT pk, id, state FROM jobs WHERE (id = :ref OR uuid = :ref OR suffix = :ref) AND deleted_ns IS NULL",
+        {"ref": ref},
     ).fetchall()
     if not rows and ref:  # five characters already are unique, fewer may not be
         rows = c.execute(

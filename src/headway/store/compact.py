@@ -60,6 +60,10 @@ class Merge:
     rows: int
     data: bytes
 
+    @property
+    def size(self) -> int:
+        return len(self.data)
+
 
 class DamagedBlock(DamagedError):
     """A block whose checksum is wrong. It is set aside, so that it costs only itself (P11)."""

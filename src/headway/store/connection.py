@@ -7,6 +7,7 @@ from typing import Any
 from headway.model.errors import DamagedError, HeadwayError, UnreachableError
 
 PAGE_BYTES = 8192  # fewer, larger pages: blobs go in a third faster than with 4096
+BUSY_TIMEOUT_S = 5.0
 CACHE_KIB = 16 * 1024
 READ_CACHE_KIB = 4 * 1024
 APPLICATION_ID = 0x48575931  # "HWY1", so that another program's database is told apart
@@ -34,7 +35,12 @@ def touch(c: sqlite3.Connection, job_pk: int, what: str) -> None:
 
 def open_writer(path: Path) -> Connection:
     c: Connection = sqlite3.connect(
-        path, isolation_level=None, check_same_thread=False, factory=Connection, cached_statements=256, timeout=5.0
+        path,
+        isolation_level=None,
+        check_same_thread=False,
+        factory=Connection,
+        cached_statements=256,
+        timeout=BUSY_TIMEOUT_S,
     )
     try:
         if path.stat().st_size == 0:  # these two count only while the file is new, and the second writes
@@ -55,7 +61,11 @@ def open_writer(path: Path) -> Connection:
 
 def open_reader(path: Path) -> sqlite3.Connection:
     c = sqlite3.connect(
-        f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None, check_same_thread=False, timeout=5.0
+        f"{path.absolute().as_uri()}?mode=ro",
+        uri=True,
+        isolation_level=None,
+        check_same_thread=False,
+        timeout=BUSY_TIMEOUT_S,
     )
     try:
         c.execute("PRAGMA query_only = ON")

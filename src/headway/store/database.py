@@ -208,8 +208,10 @@ class Store(Hooks):
 
     def after_rollback(self) -> None:
         self._ingester.forget()
+        self._files.after_rollback()
 
     def after_commit(self, changed: set[tuple[int, str]]) -> None:
+        self._files.after_commit()
         if changed:
             self._keeper.notice()
         for job_pk, what in sorted(changed):

@@ -327,7 +327,7 @@ class Ingester:
         series = [self._series(c, task, process, name) for name in names]
         where = {
             "job": task.job, "attempt": task.number, "rank": process.rank, "process": process.process,
-            "digest": hashlib.blake2b("\0".join(names).encode(), digest_size=16).digest(),
+            "digest": hashlib.blake2b(json.dumps(names).encode(), digest_size=16).digest(),
         }  # fmt: skip
         row = c.execute(
             """SELECT pk FROM bundles WHERE job = :job AND attempt = :attempt AND rank = :rank AND process = :process

@@ -7,11 +7,11 @@ first. Everything it does can be left undone at any moment: a crash costs only t
 import logging
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from headway.model.errors import HeadwayError
 from headway.store import compact
@@ -26,6 +26,9 @@ SPILL_STREAMS = 64  # in one step
 VACUUM_PAGES = 1024  # in one step
 VACUUM_FROM_BYTES = 1024 * 1024  # less free space than this is left for the next data
 VACUUM_SHARE = 8  # free space is given back when it is more than this part of the file
+
+
+Swap = TypeVar("Swap", compact.Plan, compact.Merge)
 
 
 class Database(Protocol):
@@ -79,42 +82,29 @@ class Keeper(threading.Thread):
     def tidy(self, calm_ns: int = 0) -> bool:
         """Do what is due, step by step; False where it stopped early or something will be due soon."""
         with self._turn:
-            for step in self._steps(calm_ns):
+            for work in (self._spill_all, self._merge_all, partial(self._compact_all, calm_ns), self._vacuum_all):
+                work()
                 if self._stopped.is_set():
                     return False
-                step()
-                self._let_data_pass()
             with self._store.read() as c:
                 return not compact.ended_with_blocks(c)
 
-    def _let_data_pass(self) -> None:
+    def _go_on(self) -> bool:
+        """Between two steps: let waiting data pass, at most for a second; False at the end."""
         for _ in range(50):
-            if not self._store.busy or self._stopped.wait(0.02):
-                return
-
-    def _steps(self, calm_ns: int) -> Iterator[Callable[[], None]]:
-        yield self._spill
-        with self._store.read() as c:
-            merges = compact.mergeable(c)
-        for unit in merges:
-            yield partial(self._merge, *unit)
-        while True:
-            with self._store.read() as c:
-                units = compact.due(c, self._clock_ns(), calm_ns)
-            if not units:
+            if self._stopped.wait(0.02 if self._store.busy else 0):
+                return False
+            if not self._store.busy:
                 break
-            for unit in units:
-                yield partial(self._compact, *unit)
-        while self._wasteful():
-            yield self._vacuum
+        return not self._stopped.is_set()
 
     # -- steps -----------------------------------------------------------------------------------------------------
 
-    def _spill(self) -> None:
-        while True:
+    def _spill_all(self) -> None:
+        while self._go_on():
             with self._store.read() as c:
                 rows = c.execute("SELECT DISTINCT stream FROM chunks LIMIT :n", {"n": SPILL_STREAMS}).fetchall()
-            if not rows or self._stopped.is_set():
+            if not rows:
                 return
             self._store.submit(partial(self._spill_some, keys=[row["stream"] for row in rows])).result()
 
@@ -123,31 +113,55 @@ class Keeper(threading.Thread):
             if c.execute("SELECT 1 FROM chunks WHERE stream = :pk LIMIT 1", {"pk": pk}).fetchone():
                 self._files.spill(c, stream_key(c, pk))
 
-    def _merge(self, bundle: int, segment: int) -> None:
-        try:
-            with self._store.read() as c:
-                merge = compact.plan_merge(c, bundle, segment)
-            if merge is not None:
-                self._store.submit(lambda c: compact.install_merge(c, merge), size=len(merge.data)).result()
-        except compact.DamagedBlock as error:
-            self._set_aside(error)
-        except LookupError:
-            pass  # the job was deleted meanwhile
+    def _merge_all(self) -> None:
+        with self._store.read() as c:
+            units = compact.mergeable(c)
+        for unit in units:
+            if not self._go_on():
+                return
+            self._swap(compact.plan_merge, compact.install_merge, *unit)
 
-    def _compact(self, bundle: int, segment: int) -> None:
+    def _compact_all(self, calm_ns: int) -> None:
+        """One piece of each unit in turn, until none is due; one that cannot be done is left for the next round."""
+        left: set[tuple[int, int]] = set()
+        while True:
+            with self._store.read() as c:
+                units = [unit for unit in compact.due(c, self._clock_ns(), calm_ns) if unit not in left]
+            if not units:
+                return
+            for unit in units:
+                if not self._go_on():
+                    return
+                if not self._swap(compact.plan_next, compact.install, *unit):
+                    left.add(unit)
+
+    def _swap(
+        self,
+        plan_for: Callable[[sqlite3.Connection, int, int], Swap | None],
+        install: Callable[[sqlite3.Connection, Swap], None],
+        bundle: int,
+        segment: int,
+    ) -> bool:
+        """Plan beside the writer, install in it; whether anything changed."""
         try:
             with self._store.read() as c:
-                plan = compact.plan_next(c, bundle, segment)
-            if plan is not None:
-                self._store.submit(lambda c: compact.install(c, plan), size=plan.size).result()
+                plan = plan_for(c, bundle, segment)
+            if plan is None:
+                return False
+            self._store.submit(partial(_install, install=install, plan=plan), size=plan.size).result()
         except compact.DamagedBlock as error:
             self._set_aside(error)
         except (LookupError, sqlite3.IntegrityError):
-            pass  # the job was deleted meanwhile
+            return False  # the job was deleted meanwhile
+        return True
 
     def _set_aside(self, error: compact.DamagedBlock) -> None:
         log.error("%s; it is set aside", error.message)
         self._store.submit(lambda c: compact.set_aside(c, error.pk, error.message, self._clock_ns())).result()
+
+    def _vacuum_all(self) -> None:
+        while self._wasteful() and self._go_on():
+            self._store.submit(_give_back, size=VACUUM_PAGES * PAGE_BYTES).result()
 
     def _wasteful(self) -> bool:
         with self._store.read() as c:
@@ -155,9 +169,10 @@ class Keeper(threading.Thread):
             pages = c.execute("PRAGMA page_count").fetchone()[0]
         return bool(free * PAGE_BYTES >= VACUUM_FROM_BYTES and free * VACUUM_SHARE >= pages)
 
-    def _vacuum(self) -> None:
-        # the pragma gives back one page per row that is fetched
-        def give_back(c: sqlite3.Connection) -> None:
-            c.execute(f"PRAGMA incremental_vacuum({VACUUM_PAGES})").fetchall()
 
-        self._store.submit(give_back, size=VACUUM_PAGES * PAGE_BYTES).result()
+def _install(c: sqlite3.Connection, install: Callable[[sqlite3.Connection, Swap], None], plan: Swap) -> None:
+    install(c, plan)
+
+
+def _give_back(c: sqlite3.Connection) -> None:
+    c.execute(f"PRAGMA incremental_vacuum({VACUUM_PAGES})").fetchall()  # one page goes per row that is fetched

@@ -67,6 +67,7 @@ class LogFiles:
         self._open: OrderedDict[int, int] = OrderedDict()
         self._dirty: set[int] = set()
         self._dirty_folders: set[Path] = set()
+        self._to_cut: dict[int, tuple[int, int]] = {}  # middles that go once this transaction is committed
 
     def append(self, c: sqlite3.Connection, key: LogKey, offset: int, data: memoryview, *, direct: bool) -> None:
         """Store bytes that start at the stream's position. A replay writes the same bytes to the same place."""
@@ -119,6 +120,16 @@ class LogFiles:
             raise
         self._dirty.clear()
         self._dirty_folders.clear()
+
+    def after_commit(self) -> None:
+        """Free the middle of overlong streams, now that the database says that it is gone."""
+        for pk, (start, end) in self._to_cut.items():
+            if _punch is not None and pk in self._open:
+                _punch(self._open[pk], _PUNCH, start, end - start)  # without holes in this file system the bytes stay
+        self._to_cut.clear()
+
+    def after_rollback(self) -> None:
+        self._to_cut.clear()
 
     def forget(self) -> None:
         """Close what is not being written: files may have been deleted."""
@@ -189,8 +200,7 @@ class LogFiles:
         if tail_from <= done:
             return
         self.spill(c, key)
-        if _punch(self._fd(key), _PUNCH, done, tail_from - done) != 0:
-            return  # this file system has no holes; the bytes stay
+        self._to_cut[key.pk] = (head, tail_from)
         c.execute(
             """INSERT INTO gaps (stream, offset, bytes, reason, time_ns) VALUES (:pk, :head, :bytes, :reason, 0)
                ON CONFLICT (stream, offset) DO UPDATE SET bytes = excluded.bytes""",

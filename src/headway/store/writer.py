@@ -26,10 +26,11 @@ from headway.model.limits import (
     WAL_BYTES_MAX,
     WRITE_QUEUE_MAX,
 )
-from headway.store.connection import PAGE_BYTES, Connection, as_headway_error, is_damage, is_temporary
+from headway.store.connection import BUSY_TIMEOUT_S, PAGE_BYTES, Connection, as_headway_error, is_damage, is_temporary
 
 log = logging.getLogger("headway.store")
 IDLE_S = 1.0
+RESTART_WAIT_MS = 200
 COMMIT_OVERHEAD_BYTES = 8 * PAGE_BYTES  # what a small commit adds to the write-ahead log, roughly
 
 
@@ -277,6 +278,17 @@ class Writer(threading.Thread):
             if is_damage(error):
                 self._hooks.damaged(error)
             return
-        left_bytes = 0 if moved == pages else pages * PAGE_BYTES
-        self._log_full = left_bytes > WAL_BYTES_MAX
+        self._log_full = self._is_held(pages * PAGE_BYTES, moved == pages)
         self._log_bytes, self._log_commits = 0, 0
+
+    def _is_held(self, log_bytes: int, all_moved: bool) -> bool:
+        """Whether readers keep the log from starting over until it is too large.
+
+        Readers that overlap without end can do that although everything was moved; then we wait for them, briefly.
+        """
+        assert self._connection is not None
+        if log_bytes > 4 * CHECKPOINT_BYTES and all_moved:
+            self._connection.execute(f"PRAGMA busy_timeout = {RESTART_WAIT_MS}")
+            self._connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
+            self._connection.execute(f"PRAGMA busy_timeout = {int(BUSY_TIMEOUT_S * 1000)}")
+        return log_bytes > WAL_BYTES_MAX and not all_moved
