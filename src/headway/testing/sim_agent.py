@@ -300,7 +300,7 @@ class Shipper(Driver):
             return span.length
         stream = self.task.spool.streams[span.stream]
         data = stream.read(span.offset, span.length)
-        if span.kind == RAW:
+        if span.kind == RAW or not data:  # without data it is a question: where is the server?
             parts.append(batch.Part(span.stream, span.kind, span.offset, data))
             pieces.append(m.Piece(span.stream, span.offset, len(data)))
             return len(data)

@@ -171,7 +171,7 @@ def run_seed(seed: int, folder: Path | None = None) -> World:
         simulation = Simulation(seed, place)
         simulation.run()
         return simulation.world
-    except Exception as error:
+    except Exception as error:  # whatever goes wrong in a story is a finding, told with its seed
         faults = simulation.world.struck if simulation else {}
         now_s = simulation.world.clock.now_s if simulation else 0.0
         raise Violation(f"seed {seed}, at {now_s:.3f} s, faults {faults}: {type(error).__name__}: {error}") from error
