@@ -19,7 +19,7 @@ def run(context: Context) -> Iterator[Result]:
         time.sleep(context.size(int(SETTLE_S), 1))
         yield from _watch(context, home, agent)
         home.hw("abort", job["id"])
-        wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in agent), 30, "the agent has not ended")
+        wait_until(lambda: not _agent_pids(home), 30, "the agent has not ended")
 
 
 def _agent(home: Home) -> list[int]:

@@ -8,12 +8,14 @@ from bench.home import Home
 from bench.measure import interleave, until_logged
 from bench.measure import run as run_command
 from bench.peer import Peer, environment
-from bench.result import Measure, Result
+from bench.result import HEADWAY, Measure, Result
 from bench.training import OURS
 
-MODULES = {
-    "trackio": "trackio", "wandb": "wandb", "tensorboardX": "tensorboardX", "neptune-scale": "neptune_scale",
-    "headway": "headway",
+LOADED = f"{HEADWAY}, log looked up"  # `import headway` loads nothing; the first name does
+JOINED = f"{HEADWAY}, under hw run"
+IMPORTS = {
+    "trackio": "import trackio", "wandb": "import wandb", "tensorboardX": "import tensorboardX",
+    "neptune-scale": "import neptune_scale", HEADWAY: "import headway", LOADED: "import headway; headway.log",
 }  # fmt: skip
 # The shortest script a person would write, in a folder of its own; the line it prints stops the watch.
 FIRST_LOG = {
@@ -30,7 +32,7 @@ FIRST_LOG = {
     "run.log_metrics({'loss': 0.5, 'lr': 0.001}, step=0)",
 }
 _DONE = "; import os; os.write(2, b'logged\\n')"
-_IMPORT = "import time; t = time.perf_counter(); import {}; print(time.perf_counter() - t)"
+_IMPORT = "import time; t = time.perf_counter(); {}; print(time.perf_counter() - t)"
 ROUNDS_MORE = 3  # these are short and noisy: more rounds than elsewhere
 
 
@@ -44,11 +46,12 @@ def run(context: Context) -> Iterator[Result]:
 def _imports(context: Context, rounds: int) -> Result:
     folder = context.folder("import")
 
-    def once(peer: Peer, number: int) -> float:
-        argv = [str(peer.python), "-I", "-c", _IMPORT.format(MODULES[peer.name])]
+    def once(peer: Peer, name: str, number: int) -> float:
+        argv = [str(peer.python), "-I", "-c", _IMPORT.format(IMPORTS[name])]
         return float(run_command(argv, environment(folder), folder).output)
 
-    contenders: dict[str, Callable[[int], float]] = {p.name: partial(once, p) for p in [OURS, *context.peers]}
+    peers = {HEADWAY: OURS, LOADED: OURS} | {peer.name: peer for peer in context.peers}
+    contenders: dict[str, Callable[[int], float]] = {name: partial(once, p, name) for name, p in peers.items()}
     for contender in contenders.values():
         contender(-1)  # fill the file cache and the bytecode
     result = Result("import", "s", [Measure(who, took) for who, took in interleave(rounds, contenders).items()])
@@ -64,7 +67,15 @@ def _first_logs(context: Context, home: Home, rounds: int) -> Result:
         env = home.env if peer is OURS else environment(folder)
         return until_logged([str(peer.python), "-c", FIRST_LOG[peer.name] + _DONE], env, folder)
 
+    def joined(number: int) -> float:
+        """A process that a shim would start: its environment names a spool."""
+        folder = context.folder("joined")
+        (folder / "task.json").write_text("{}")
+        env = environment(folder, HEADWAY_SPOOL=str(folder))
+        return until_logged([str(OURS.python), "-c", FIRST_LOG[HEADWAY] + _DONE], env, folder)
+
     contenders: dict[str, Callable[[int], float]] = {p.name: partial(first, p) for p in [OURS, *context.peers]}
+    contenders[JOINED] = joined
     for contender in contenders.values():
         contender(-1)
     measured = interleave(rounds, contenders)
