@@ -155,13 +155,17 @@ class Shipper(Driver):
         self.world.agenda.after(self.world.between(0.1, POLL_S), self._poll)
 
     def _load_cursor(self) -> None:
-        """It may be lost or old (F16)."""
+        """It may be lost, old or garbage (F16)."""
         spool = self.task.spool
         if self.world.strikes("cursor lost"):
             spool.cursor = {}
         elif self.world.strikes("cursor old"):
             spool.cursor = dict(spool.old_cursor)
         spool.old_cursor = dict(spool.cursor)
+        self._cursor = dict(spool.cursor)
+        if self.world.strikes("cursor garbage"):
+            sizes = {name: len(stream.data) for name, stream in spool.streams.items()}
+            self._cursor = {name: self.world.random.randint(0, size) for name, size in sizes.items()}
 
     # -- what lies in the spool -----------------------------------------------------------------------
 
@@ -189,7 +193,7 @@ class Shipper(Driver):
             return events
         spool = self.task.spool
         gaps = tuple(spool.drops.get(stream.name, ()))
-        acked = spool.cursor.get(stream.name, 0)
+        acked = self._cursor.get(stream.name, 0)
         size = len(stream.data)
         if self._sizes.get(stream.name) != size:
             self._sizes[stream.name] = size

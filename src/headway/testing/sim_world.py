@@ -32,6 +32,7 @@ FAULTS: dict[str, float] = {
     "torn write": 0.7,
     "cursor lost": 0.7,
     "cursor old": 0.7,
+    "cursor garbage": 0.7,
     # once every few seconds, one of those that are on
     "kill the server": 1.0,
     "kill a shipper": 1.0,
