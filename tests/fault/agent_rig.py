@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import uuid
@@ -14,7 +13,7 @@ from headway.model.record import FACT
 from headway.settings.launch import agent_argv
 from headway.testing.server import FakeServer
 from headway.wire import frame
-from tests.driver import alive
+from tests import processes
 from tests.waiting import wait_until
 
 PYTHON = sys.executable
@@ -72,17 +71,13 @@ class Rig:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        for task in self.tasks:
-            for pid in task.rank_pids():
-                if alive(pid):
-                    os.killpg(pid, signal.SIGKILL)
-            if task.shim is not None and task.shim.poll() is None:
-                for pid in children(task.shim.pid):
-                    os.kill(pid, signal.SIGKILL)
-        for process in self.started:
-            if process.poll() is None:
-                process.kill()
-            process.wait()
+        for started in self.started:
+            if started.poll() is None:
+                started.terminate()
+        for _ in range(5):  # a shim starts its shipper again until it is gone itself
+            processes.end(list(processes.of_home(self.home)), 3.0)
+        for started in self.started:
+            started.wait(10)
         self.server.stop()
 
     def make(self, *argv: str, env: dict[str, str] | None = None, **fields: Any) -> Task:
@@ -114,11 +109,11 @@ class Rig:
         return task
 
     def spawn(self, *argv: str) -> subprocess.Popen[bytes]:
-        process = subprocess.Popen(
+        started = subprocess.Popen(
             argv, start_new_session=True, stdin=subprocess.DEVNULL, env={**os.environ, "HEADWAY_HOME": str(self.home)}
         )
-        self.started.append(process)
-        return process
+        self.started.append(started)
+        return started
 
     def adopt(self, task: Task) -> subprocess.Popen[bytes]:
         return self.spawn(*agent_argv("shipper", task.dir, "--adopt"))

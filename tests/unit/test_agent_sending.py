@@ -83,7 +83,7 @@ class Rig:
         acks = {}
         for span in self.out[0].spans:
             position = self.server.get(span.stream, 0)
-            if span.offset <= position < span.offset + span.length:
+            if span.offset <= position < span.offset + span.length:  # an empty one changes nothing
                 if span.gap is not None:
                     self.gaps.setdefault(span.stream, []).append((position, span.offset + span.length))
                 self.server[span.stream] = span.offset + span.length
@@ -139,7 +139,33 @@ def test_a_cursor_saves_what_was_acknowledged_before() -> None:
     assert rig.spans() == [("stdout-0", 8, 2)]
 
 
-@pytest.mark.parametrize("cursor", [0, 3, 100])
+def test_a_cursor_that_says_all_was_sent_is_not_believed_without_the_server() -> None:
+    """F16: the server is asked with an empty part before anything may be removed."""
+    rig = Rig()
+    rig(Seen((Grown("shim", RECORDS, 0), Grown("a", RAW, 10, acked=10), Closed("a"))))
+    assert rig.spans() == [("a", 10, 0)]
+    rig.ack()
+    assert rig.spans() == [("a", 0, 10)]
+    rig(TaskEnded("shim", 0), Grown("shim", RECORDS, 5))
+    rig.drain()
+    assert rig.server == {"a": 10, "shim": 5} and rig.finish == Finish(True, ())
+
+
+def test_a_server_that_was_away_is_asked_for_every_position() -> None:
+    """F15: it may have come back with less."""
+    rig = Rig()
+    rig(Seen((Grown("a", RAW, 10), Grown("b", RAW, 10))))
+    rig.ack()
+    rig.server["a"] = 3
+    rig(Grown("b", RAW, 20))
+    rig.fail()
+    rig(Tick(), after_s=60)
+    rig.drain()
+    rig.drain()
+    assert rig.server == {"a": 10, "b": 20}
+
+
+@pytest.mark.parametrize("cursor", [0, 3, 100, 120, 10**9])
 def test_a_wrong_cursor_costs_a_resend_and_nothing_else(cursor: int) -> None:
     """F16."""
     rig = Rig()

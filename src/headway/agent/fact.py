@@ -24,6 +24,8 @@ class FactTail:
         """(offset, fact) of everything that came since the last call. Raises OSError."""
         found: list[tuple[int, dict[str, Any]]] = []
         for _ in range(READS_MAX):
+            if self._files.pread(self.fd, len(frame.MAGIC), self.position).strip(b"\0") == b"":
+                break  # the end, or room that is allocated ahead: most looks end here
             data, scan = read_frames(self.fd, self.position, WINDOW_BYTES_MIN, False, self._files)
             if not scan.end:
                 break

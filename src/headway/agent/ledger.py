@@ -46,6 +46,10 @@ class Entry:
         self.size = self.first = self.acked = self.sent = 0
         self.end: int | None = None  # where it really ends, once that is known: before zeros or an unfinished frame
         self.closed = False
+        self.confirmed = (
+            True  # False: `acked` is hearsay (a cursor, or a server that was away) until the server says it
+        )
+        self.asked = False  # a batch that is out will tell
         self.refused: str | None = None
         self.held_size = -1  # at this size there was nothing that could be sent
         self.held_until_s = inf
@@ -77,12 +81,18 @@ class Entry:
 
     def is_ready(self, now_s: float) -> bool:
         """Whether something of it could be sent now."""
-        if self.refused is not None or not self.unsent:
+        if self.refused is not None:
             return False
+        if not self.unsent:
+            return not self.confirmed and not self.asked
         return self.size > self.held_size or now_s >= self.held_until_s
 
     def is_done(self) -> bool:
-        return self.refused is not None or (self.closed and self.acked >= self.limit)
+        return self.refused is not None or (self.closed and self.has_all())
+
+    def has_all(self) -> bool:
+        """Whether the server has everything that is there, by its own word."""
+        return self.confirmed and self.acked >= self.limit
 
     def hold(self, until_s: float | None) -> None:
         """What is there cannot be sent yet; look again when it grows, or at that time."""
@@ -93,7 +103,7 @@ class Entry:
 
     def go_back(self, position: int) -> None:
         """Send again from there."""
-        self.sent = position
+        self.sent, self.asked = position, False
         self.release()
 
     def add_gap(self, gap: Gap) -> None:
@@ -120,11 +130,13 @@ class Entry:
 
     def settle(self, position: int) -> None:
         """The server is at `position`."""
-        self.acked = position
+        self.acked, self.confirmed, self.asked = position, True, False
         self.gaps = [gap for gap in self.gaps if gap.end > position]
 
     def spans(self, room: int, upto: int) -> list[Span]:
         """What to send next: at most `room` bytes, gaps between them, nothing beyond `upto`."""
+        if not self.confirmed and self.sent >= upto:
+            return [Span(self.name, self.kind, self.sent, 0, None, self.closed)]  # no bytes, only the question
         found: list[Span] = []
         pos = self.sent
         while pos < upto and len(found) < 16:

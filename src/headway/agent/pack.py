@@ -96,6 +96,9 @@ class Packer:
     def _span(self, batch: Batch, span: "Span", now_s: float, *, ends: bool, cut: bool) -> bool:
         if span.gap is not None:
             return self._gap(batch, span)
+        if not span.length:  # only to hear where the server is
+            batch.add(Part(span.stream, span.kind, span.offset, b""), 0)
+            return True
         tailed = self._tail.streams.get(span.stream)
         if tailed is None:
             return True

@@ -52,6 +52,8 @@ def status_of(pid: int | str) -> Status | None:
 
 def is_alive(who: Identity, this_boot: str | None = None) -> bool:
     """True only for that very process; a zombie is dead. `this_boot` saves reading it again and again."""
+    if who.pid <= 1:
+        return False
     if who.boot_id is not None and (this_boot or boot_id()) not in (None, who.boot_id):
         return False
     if HAS_PROC:
@@ -65,7 +67,13 @@ def is_alive(who: Identity, this_boot: str | None = None) -> bool:
 
 
 def send(who: Identity, signum: int) -> bool:
-    """Signal that very process. The descriptor is taken first and checked after, so the pid cannot change hands."""
+    """Signal that very process. The descriptor is taken first and checked after, so the pid cannot change hands.
+
+    Numbers come from files that may be damaged: kill(0), kill(-1) and killpg(1) mean many processes, so 1 and below
+    are never a process of a task.
+    """
+    if who.pid <= 1:
+        return False
     try:
         fd = os.pidfd_open(who.pid) if hasattr(os, "pidfd_open") else -1
     except OSError:
@@ -87,7 +95,8 @@ def send(who: Identity, signum: int) -> bool:
 
 def send_group(leader: Identity, signum: int) -> bool:
     """Signal a rank and all that it started. Its leader must live: else the number may be somebody else's."""
-    if not is_alive(leader):
+    found = status_of(leader.pid)
+    if not is_alive(leader) or (HAS_PROC and (found is None or found.group != leader.pid)):
         return False
     try:
         os.killpg(leader.pid, signum)
@@ -115,6 +124,24 @@ def leftovers(parent: int, groups: set[int], spared_sessions: set[int]) -> list[
         grew = bool(found)
         below |= found
     return [s for s in everyone if s.pid in below or s.group in groups]
+
+
+def members_of(task_dir: str) -> list[Status]:
+    """Living processes that were started inside a task, by their own environment.
+
+    Where the parent is gone, neither a pid nor a group says whose a process is: the numbers may have been given anew.
+    """
+    mark = b"HEADWAY_SPOOL=" + os.fsencode(task_dir)
+    alive = [s for s in everybody() if s.state not in "ZX" and s.pid != os.getpid()]
+    return [s for s in alive if mark in _environ(s.pid).split(b"\0") and status_of(s.pid) == s]
+
+
+def _environ(pid: int) -> bytes:
+    try:
+        with open(f"{_PROC}/{pid}/environ", "rb") as file:
+            return file.read()
+    except OSError:  # somebody else's, or gone
+        return b""
 
 
 def become_subreaper() -> bool:

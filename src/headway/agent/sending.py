@@ -48,6 +48,10 @@ from headway.model.limits import (
 from headway.model.record import RECORDS
 from headway.model.value import Value
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Container
+
 SPANS_MAX = PARTS_MAX // 2  # damage found while packing makes more parts than spans
 AHEAD_BYTES = BATCH_BYTES_MAX // 2  # a second batch is packed behind the first when this much waits
 RECORDS_ROOM_MIN = FRAME_BYTES_MAX + 64  # a window of records smaller than one frame would never move on
@@ -96,12 +100,12 @@ class ShipperMachine:
         out: list[ShipperInstruction] = []
         for one in events:
             out += self._take_in(one, now_s, chance)
-        return out + self._next(now_s)
+        return out + self._relieve() + self._next(now_s)
 
     def _take_in(self, event: ShipperEvent, now_s: float, chance: float) -> list[ShipperInstruction]:
         match event:
             case Grown():
-                return self._grown(event)
+                self._grown(event)
             case Closed():
                 return self._closed(event.stream)
             case Packed():
@@ -113,7 +117,7 @@ class ShipperMachine:
             case Refused():
                 return self._set_aside(event.stream, event.reason)
             case Dropped():
-                return self._dropped(event)
+                self._dropped(event)
             case TaskEnded():
                 self.ending, self._progress_s = event, now_s
             case Busy():
@@ -145,12 +149,13 @@ class ShipperMachine:
 
     # -- what lies in the spool ---------------------------------------------------------------------------------------
 
-    def _grown(self, event: Grown) -> list[ShipperInstruction]:
+    def _grown(self, event: Grown) -> None:
         entry = self.entries.get(event.stream)
         if entry is None:
             entry = Entry(event.stream, event.kind, self._born, event.bulk, event.whole)
             self._born += 1
             entry.acked = entry.sent = event.acked
+            entry.confirmed = event.acked == 0  # the cursor may be garbage (F16)
             entry.first, entry.gaps = event.first, list(event.gaps)
             entry.holes = [(gap.start, gap.end) for gap in event.gaps if gap.end > event.first]
             self.entries[event.stream] = entry
@@ -158,7 +163,6 @@ class ShipperMachine:
             self.used -= entry.kept
             entry.size = event.size
             self.used += entry.kept
-        return self._relieve()
 
     def _closed(self, stream: str) -> list[ShipperInstruction]:
         entry = self.entries.get(stream)
@@ -242,13 +246,12 @@ class ShipperMachine:
         self.used += entry.kept
         entry.release()
 
-    def _dropped(self, event: Dropped) -> list[ShipperInstruction]:
+    def _dropped(self, event: Dropped) -> None:
         self._counting.discard(event.stream)
         entry = self.entries.get(event.stream)
         if entry is not None:
             for gap in [g for g in entry.gaps if g.start == event.offset]:
                 entry.add_gap(Gap(gap.start, gap.end, gap.reason, event.records, event.points))
-        return self._relieve()
 
     # -- sending ------------------------------------------------------------------------------------------------------
 
@@ -308,7 +311,7 @@ class ShipperMachine:
         covered = {s.stream: s.offset + s.length for s in spans}
         for entry in self.entries.values():
             upto = self.ending.offset if entry.name == self.ending.stream else entry.limit
-            if entry.refused is None and covered.get(entry.name, entry.sent) < upto:
+            if entry.refused is None and (not entry.confirmed or covered.get(entry.name, entry.sent) < upto):
                 return []
         entry = self.entries[self.ending.stream]
         start = max(entry.sent, self.ending.offset)
@@ -325,6 +328,7 @@ class ShipperMachine:
             start = batch.ends.get(piece.stream, (piece.offset, 0))[0]
             batch.ends[piece.stream] = (start, piece.offset + piece.length)
             self.entries[piece.stream].sent = piece.offset + piece.length
+            self.entries[piece.stream].asked = True
         settled = set(batch.ends)
         for held in event.held:
             self.entries[held.stream].hold(held.until_s)
@@ -358,7 +362,7 @@ class ShipperMachine:
             self._alone.pop(0)
         if not moved and not event.refused and not self._went_back(batch):
             return out + self._back_off("the server does not move on", now_s, chance)
-        return self._recovered(now_s) + out
+        return self._recovered(batch.ends, now_s) + out
 
     def _went_back(self, batch: _Batch) -> bool:
         """Whether some stream of it is to be sent from an earlier place: that is progress of a kind."""
@@ -378,11 +382,13 @@ class ShipperMachine:
         self._strikes.pop(stream, None)
         return self._release(entry)
 
-    def _recovered(self, now_s: float) -> list[ShipperInstruction]:
+    def _recovered(self, told: "Container[str]", now_s: float) -> list[ShipperInstruction]:
         self._progress_s, self._failures, self._retry_s = now_s, 0, 0.0
         if self._trouble is None:
             return []
         self._trouble = None
+        for name, entry in self.entries.items():  # a server that was away may have come back with less (F15)
+            entry.confirmed = entry.confirmed and (name in told or entry.acked == 0)
         return [Log("the server takes data again")]
 
     def _failed(self, event: Failed, now_s: float, chance: float) -> list[ShipperInstruction]:
@@ -441,7 +447,7 @@ class ShipperMachine:
     def _is_over(self) -> bool:
         if self.ending is None or self._busy or self._out or self._counting:
             return False
-        return all(e.refused is not None or e.acked >= e.limit for e in self.entries.values())
+        return all(e.refused is not None or e.has_all() for e in self.entries.values())
 
     def _finish(self, complete: bool) -> list[ShipperInstruction]:
         self.finished = True

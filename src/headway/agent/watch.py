@@ -43,11 +43,13 @@ LOOK_S = 0.1
 class AdoptedTask:
     """Drives a ShimMachine over processes that somebody else started."""
 
-    def __init__(self, task: "TaskFile", facts: "Iterable[Fact]", write: "WriteFact", now_s: float) -> None:
+    def __init__(
+        self, task_dir: str, task: "TaskFile", facts: "Iterable[Fact]", write: "WriteFact", now_s: float
+    ) -> None:
+        self._task_dir = task_dir
         plan = ShimPlan(max(1, task.processes), task.first_rank, task.grace_s, task.max_duration_s)
         self._machine, self._write, self._boot = ShimMachine(plan, ships=False), write, boot_id()
         self._ranks: dict[int, Identity] = {}  # local rank -> process that may live
-        self._groups: set[int] = set()
         self._leftovers: list[process.Status] = []
         self._next_s = 0.0
         self._do(self._take_over(list(facts), task), now_s)
@@ -72,7 +74,6 @@ class AdoptedTask:
                 self._ranks.pop(index, None)
             elif kind == "stop_requested":
                 reason = _reason_of(str(fact.get("by")))
-        self._groups = {who.pid for who in self._ranks.values()}
         running = {index: who.pid for index, who in self._ranks.items()}
         elapsed_s = max(0.0, (time.time_ns() - begun_ns) / 1e9)
         return Adopted(running, tuple(exited), reason, elapsed_s)
@@ -104,9 +105,7 @@ class AdoptedTask:
                     if who is not None:
                         process.send_group(who, instruction.signum)
                 case LookForLeftovers():
-                    self._leftovers = [
-                        s for s in process.everybody() if s.group in self._groups and s.state not in "ZX"
-                    ]
+                    self._leftovers = process.members_of(self._task_dir)
                     self._do(LeftoversSeen(tuple(s.pid for s in self._leftovers)), now_s)
                 case SignalLeftovers():
                     for status in self._leftovers:

@@ -1,6 +1,7 @@
 """A small ingest server for tests: `/agent/ingest` and `/agent/poll` on a unix socket, with faults to order.
 
-It applies parts by position exactly as the protocol says, keeps every byte in memory, and remembers what it was sent.
+It applies parts by position exactly as the protocol says, keeps every byte in memory (of output only with `keep`), and
+remembers what it was sent.
 Used by the agent's tests; no part of Headway imports it.
 """
 
@@ -15,7 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from headway.model.errors import DamagedError
-from headway.model.record import FACT, GAP, RECORDS
+from headway.model.record import FACT, GAP, RAW, RECORDS
 from headway.wire import batch, frame
 from headway.wire.batch import Part, TaskKey
 
@@ -165,7 +166,7 @@ class FakeServer:
             stored.data += bytes(length - cut) if self.keep else b""
         else:
             stored.kind = part.kind
-            stored.data += part.data[cut:] if self.keep else b""
+            stored.data += part.data[cut:] if self.keep or part.kind != RAW else b""
         stored.position += length - cut
         return stored.position
 
