@@ -16,11 +16,12 @@ class Machine:
     kernel: str
     python: str
     headway: str
+    load: float  # of other work, when the run began: a busy machine spoils wall times
 
     def line(self) -> str:
         return (
             f"{self.date} · {self.cpu}, {self.cores} cores, {self.memory_gib} GiB · Linux {self.kernel} · "
-            f"Python {self.python} · Headway {self.headway}"
+            f"Python {self.python} · Headway {self.headway} · load {self.load:.1f} before the run"
         )
 
 
@@ -33,6 +34,7 @@ def machine(headway_version: str) -> Machine:
         kernel=platform.release().split("-")[0],  # the rest may name the site that built it
         python=platform.python_version(),
         headway=headway_version,
+        load=os.getloadavg()[0],
     )
 
 

@@ -10,7 +10,7 @@ from bench.measure import interleave
 from bench.result import Measure, Result
 from bench.table import Report
 
-HERE = Machine("2026-11-15 12:00 UTC", "a processor", 2, 24, "6.1", "3.11.7", "0.1.0")
+HERE = Machine("2026-11-15 12:00 UTC", "a processor", 2, 24, "6.1", "3.11.7", "0.1.0", 0.1)
 
 
 def logging() -> Result:
