@@ -214,6 +214,15 @@ def test_names_that_schemas_share_stay_in_order(b: Bench) -> None:
     assert b.read(lambda c: c.execute("SELECT count(*) FROM blocks").fetchone()[0]) == 0
 
 
+def test_names_with_a_nul_are_names_like_others(b: Bench) -> None:
+    """B7: ("a", "b") and ("a\\0b",) are not the same."""
+    b.send(METRICS, "records", schema(0, "a", "b") + schema(1, "a\0b") + record(0, 1, [1.0, 2.0]) + record(1, 2, [3.0]))
+    assert [values(b, name) for name in ("a", "b", "a\0b")] == [[1.0], [2.0], [3.0]]
+    b.end()
+    b.store.tidy()
+    assert [values(b, name) for name in ("a", "b", "a\0b")] == [[1.0], [2.0], [3.0]]
+
+
 def test_two_processes_of_one_rank_are_one_entry_by_time(b: Bench) -> None:
     b.send("metrics-0-1-aaaaaa.0", "records", schema(0, "x") + records(0, [0, 2], [[0, 2]], NOW_NS))
     b.send("metrics-0-2-bbbbbb.0", "records", schema(0, "x") + record(0, 1, [1.0], NOW_NS + 500))

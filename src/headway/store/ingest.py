@@ -275,8 +275,8 @@ class Ingester:
         key = (stream.rank or 0, name)
         if key not in task.processes:
             count = c.execute(
-                """SELECT count(*) AS n FROM series WHERE job = :job AND attempt = :attempt AND rank = :rank
-                     AND process = :process""",
+                """SELECT count(DISTINCT m.series) AS n FROM bundles u JOIN members m ON m.bundle = u.pk
+                   WHERE u.job = :job AND u.attempt = :attempt AND u.rank = :rank AND u.process = :process""",
                 {"job": task.job, "attempt": task.number, "rank": key[0], "process": name},
             ).fetchone()["n"]
             task.processes[key] = _Process(key[0], name, count)

@@ -156,7 +156,7 @@ class LogFiles:
         if key.pk in self._open:
             self._open.move_to_end(key.pk)
             return self._open[key.pk]
-        path = log_path(self._root, key.uuid, key.attempt, key.task, key.name)
+        path = Path(log_path(str(self._root), key.uuid, key.attempt, key.task, key.name))
         self._make_folder(path.parent)
         flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
@@ -264,7 +264,7 @@ def _stored(c: sqlite3.Connection, paths: Paths, key: LogKey, start: int, end: i
 
 
 def _from_file(paths: Paths, key: LogKey, start: int, end: int) -> bytes:
-    path = log_path(paths.logs, key.uuid, key.attempt, key.task, key.name)
+    path = log_path(str(paths.logs), key.uuid, key.attempt, key.task, key.name)
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError as error:

@@ -10,7 +10,6 @@ import sqlite3
 import struct
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -41,9 +40,9 @@ def number(value: float) -> float | str:
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
-def log_path(logs: Path, uuid: str, attempt: int, task: str, stream: str) -> Path:
+def log_path(logs: str, uuid: str, attempt: int, task: str, stream: str) -> str:
     """Where the plain file of a raw stream lies. Every word in it is made or checked by us."""
-    return logs / uuid / str(attempt) / task / stream
+    return f"{logs}/{uuid}/{attempt}/{task}/{stream}"
 
 
 # -- jobs ------------------------------------------------------------------------------------------------------------
@@ -236,14 +235,14 @@ def streams(c: sqlite3.Connection, pk: int, paths: Paths) -> list[dict[str, Any]
            WHERE j.pk = :pk ORDER BY a.number, t.pk, s.name""",
         {"pk": pk},
     )
-    return [_stream(row, paths) for row in rows]
+    return [_stream(row, str(paths.logs.absolute())) for row in rows]
 
 
-def _stream(row: sqlite3.Row, paths: Paths) -> dict[str, Any]:
-    path = log_path(paths.logs.absolute(), row["uuid"], row["attempt"], row["task"], row["name"])
+def _stream(row: sqlite3.Row, logs: str) -> dict[str, Any]:
+    path = log_path(logs, row["uuid"], row["attempt"], row["task"], row["name"])
     return {
         "task": row["task"], "attempt": row["attempt"], "name": row["name"], "kind": row["kind"], "rank": row["rank"],
-        "position": row["position"], "path": str(path) if row["kind"] == RAW else None,
+        "position": row["position"], "path": path if row["kind"] == RAW else None,
     }  # fmt: skip
 
 
