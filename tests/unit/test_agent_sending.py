@@ -1,18 +1,11 @@
 """The shipper's decisions: what is sent, what answers mean, what is dropped, when it is over. Pure, in made-up time."""
 
-from typing import Any
-
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from headway.agent.machine import (
     Acked,
     Busy,
     Closed,
-    Drop,
-    Dropped,
-    Failed,
     Finish,
     Forget,
     Free,
@@ -37,78 +30,7 @@ from headway.agent.machine import (
 )
 from headway.model.limits import BACKOFF_MAX_S, BATCH_BYTES_MAX, FLUSH_AT_END_S, KIB, MIB, PART_BYTES_MAX
 from headway.model.record import RAW, RECORDS
-
-
-class Rig:
-    """A machine with a spool and a server that are only numbers; batches are packed at once, answers on request."""
-
-    def __init__(self, cap: int = 1 << 40) -> None:
-        self.machine = ShipperMachine(ShipperPlan(cap))
-        self.now_s = 0.0
-        self.out: list[Pack] = []  # packed and not answered
-        self.said: list[ShipperInstruction] = []
-        self.server: dict[str, int] = {}
-        self.gaps: dict[str, list[tuple[int, int]]] = {}  # what the server was told is missing
-        self.dropped: dict[str, list[tuple[int, int]]] = {}
-        self.finish: Finish | None = None
-        self.chance = 0.5
-
-    def __call__(self, *events: ShipperEvent, after_s: float = 0.0) -> list[ShipperInstruction]:
-        self.now_s += after_s
-        queue, said = list(events), []
-        while queue:
-            for instruction in self.machine.handle(queue.pop(0), self.now_s, self.chance):
-                said.append(instruction)
-                match instruction:
-                    case Pack():
-                        self.out.append(instruction)
-                        pieces = tuple(Piece(s.stream, s.offset, s.length) for s in instruction.spans)
-                        queue.append(Packed(instruction.number, pieces))
-                    case Forget():
-                        del self.out[:]
-                    case Drop():
-                        span = (instruction.offset, instruction.offset + instruction.length)
-                        self.dropped.setdefault(instruction.stream, []).append(span)
-                        queue.append(Dropped(instruction.stream, instruction.offset, 1, 2))
-                    case Finish():
-                        self.finish = instruction
-        self.said += said
-        return said
-
-    def spans(self, batch: Pack | None = None) -> list[tuple[str, int, int]]:
-        return [(s.stream, s.offset, s.length) for s in (batch or self.out[0]).spans]
-
-    def apply(self) -> dict[str, int]:
-        """The server takes the first batch that is out, by position, as the protocol says."""
-        acks = {}
-        for span in self.out[0].spans:
-            position = self.server.get(span.stream, 0)
-            if span.offset <= position < span.offset + span.length:  # an empty one changes nothing
-                if span.gap is not None:
-                    self.gaps.setdefault(span.stream, []).append((position, span.offset + span.length))
-                self.server[span.stream] = span.offset + span.length
-            acks[span.stream] = self.server.get(span.stream, 0)
-        return acks
-
-    def ack(self) -> list[ShipperInstruction]:
-        acks, number = self.apply(), self.out.pop(0).number
-        return self(Acked(number, acks))
-
-    def fail(self, status: int | None = None, reason: str = "away") -> list[ShipperInstruction]:
-        batch = self.out.pop(0)
-        return self(Failed(batch.number, status, reason))
-
-    def drain(self) -> None:
-        for _ in range(10_000):
-            if self.out:
-                self.ack()
-            elif (wake := self.machine.wake_s(self.now_s)) is not None and self.finish is None:
-                if self.machine.lag_bytes == 0 and self.machine.ending is None:
-                    return
-                self(Tick(), after_s=max(0.0, wake - self.now_s))
-            else:
-                return
-        raise AssertionError("it never ends")
+from tests.unit.sending_rig import Rig
 
 
 def logs(said: list[ShipperInstruction]) -> list[str]:
@@ -522,95 +444,3 @@ def test_a_refused_stream_does_not_keep_the_task_from_ending() -> None:
     end(rig)
     rig.ack()
     assert rig.finish == Finish(True, ("x",))
-
-
-# -- any order --------------------------------------------------------------------------------------------------------
-
-STREAMS = ("shim", "stdout-0", "metrics-0-1-abcdef.0", "metrics-0-1-abcdef.1")
-STEPS = st.one_of(
-    st.tuples(st.just("grow"), st.sampled_from(STREAMS), st.integers(1, 3 * MIB)),
-    st.tuples(st.just("ack"), st.none(), st.none()),
-    st.tuples(st.just("lose"), st.none(), st.none()),
-    st.tuples(st.just("fail"), st.sampled_from([None, 400, 401, 413, 503]), st.none()),
-    st.tuples(st.just("restore"), st.sampled_from(STREAMS), st.floats(0, 1)),
-    st.tuples(st.just("restart"), st.floats(0, 1), st.none()),
-    st.tuples(st.just("close"), st.just("metrics-0-1-abcdef.0"), st.none()),
-    st.tuples(st.just("wait"), st.floats(0, 30), st.none()),
-)
-
-
-class World(Rig):
-    """Steps of a random story; a restart forgets all but the cursor of some earlier time and the drops."""
-
-    def __init__(self, cap: int) -> None:
-        super().__init__(cap)
-        self.sizes = dict.fromkeys(STREAMS, 0)
-        self.removed: set[str] = set()
-        self.closed: set[str] = set()
-        self.cap = cap
-
-    def grown(self, name: str, **fields: Any) -> Grown:
-        bulk, whole = name != "shim", name.startswith("metrics")
-        return Grown(name, RAW if name == "stdout-0" else RECORDS, self.sizes[name], bulk, whole, **fields)
-
-    def step(self, kind: str, a: Any, b: Any) -> None:
-        self.removed |= {i.stream for i in self.said if isinstance(i, Remove)}
-        if kind == "grow" and a not in self.removed | self.closed:
-            self.sizes[a] += b
-            self(self.grown(a))
-        elif kind in ("ack", "lose", "fail") and self.out:
-            if kind == "ack":
-                self.ack()
-            else:
-                self.apply() if kind == "lose" else None
-                self.fail(None if kind == "lose" else a)
-        elif kind == "restore" and a not in self.removed:
-            self.server[a] = int(self.server.get(a, 0) * b)
-        elif kind == "restart":
-            self.restart(a)
-        elif kind == "close":
-            self.closed.add(a)
-            self(Closed(a))
-        elif kind == "wait":
-            self(Tick(), after_s=a)
-
-    def restart(self, share: float) -> None:
-        old, self.machine = self.machine, ShipperMachine(ShipperPlan(self.cap))
-        del self.out[:]
-        events: list[ShipperEvent] = []
-        for name in STREAMS:
-            entry = old.entries.get(name)
-            if name in self.removed or entry is None:
-                continue
-            gaps = tuple(Gap(s, e, "full", 1, 2) for s, e in self.dropped.get(name, []))
-            events.append(self.grown(name, acked=int(entry.acked * share), first=entry.first, gaps=gaps))
-            if entry.closed:
-                events.append(Closed(name))
-        self(Seen(tuple(events)))
-
-
-@settings(max_examples=150)
-@given(st.lists(STEPS, max_size=60), st.sampled_from([1 << 40, 4 * MIB]))
-def test_whatever_happens_everything_arrives_or_is_told_as_a_gap(steps: list[tuple[str, Any, Any]], cap: int) -> None:
-    """P4, P5: at the end the server is at the end of every stream, and only what was dropped or freed is a gap."""
-    world = World(cap)
-    for step in steps:
-        world.step(*step)
-    refused = {name for name, entry in world.machine.entries.items() if entry.refused is not None}
-    for name in STREAMS:  # a server that went back tells so with its next answer
-        world.closed.discard(name)
-        world.step("grow", name, 1)
-    world(Tick(), after_s=60)
-    world.drain()
-    world.removed |= {i.stream for i in world.said if isinstance(i, Remove)}
-    for name, size in world.sizes.items():
-        if name not in world.removed | refused:
-            assert world.server.get(name, 0) >= size, name
-    freed = {i.stream for i in world.said if isinstance(i, Free)}
-    for name, gaps in world.gaps.items():
-        if name not in freed:
-            told = {place for start, stop in gaps for place in (start, stop)}
-            known = {place for span in world.dropped.get(name, []) for place in span}
-            assert name in world.dropped, name
-            assert min(told) >= 0 and max(told) <= max(known)
-    assert world.machine.lag_bytes == 0
