@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 INTERVAL_S = 1.0  # between two looks when nothing wakes the loop
 IDLE_INTERVAL_S = 5.0  # and when there is no open job
-PAUSE_S = 0.01  # at least, so that many commits are one look
+PAUSE_S = 0.01  # after a look, or as long as it took, so that many commits are one look and others get their turn
 HEARD_FLUSH_S = 5.0
 RETRY_FIRST_S = 1.0  # after a start that failed for now; doubles
 RETRY_MAX_S = 30.0
@@ -131,6 +131,7 @@ class Control:
     async def _run(self) -> None:
         while True:
             self._wake.clear()
+            begin_s = self._clock_s()
             try:
                 await self.look()
             except HeadwayError as error:
@@ -138,7 +139,8 @@ class Control:
             # a mistake in one look must not end the loop: jobs would then wait for ever
             except Exception:
                 log.exception("a look failed")
-            await asyncio.sleep(PAUSE_S)
+            took_s = self._clock_s() - begin_s
+            await asyncio.sleep(min(max(took_s, PAUSE_S), INTERVAL_S))
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), IDLE_INTERVAL_S if self._idle else INTERVAL_S)
 
