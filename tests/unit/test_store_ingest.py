@@ -65,7 +65,7 @@ def test_a_part_that_overlaps_is_cut(b: Bench) -> None:
     assert values(b, "loss") == [1.0, 2.0, 3.0]
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(seed=st.integers(0, 2**32))
 def test_batches_cut_doubled_and_out_of_order_give_the_same_store(tmp_path_factory: Any, seed: int) -> None:
     """F18: whatever arrives when, each byte is applied once and in order."""

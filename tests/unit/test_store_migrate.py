@@ -96,8 +96,7 @@ except HeadwayError as error:
     done = subprocess.run(
         ["unshare", "-rm", "sh", "-c", shell, "sh", script], capture_output=True, text=True, timeout=60
     )
-    assert "RefusedError" in done.stdout or "UnreachableError" in done.stdout, done
-    assert "read" in done.stdout.lower()
+    assert done.stdout.startswith("RefusedError"), done
 
 
 def test_a_log_of_another_database_beside_ours_is_refused(tmp_path: Path) -> None:

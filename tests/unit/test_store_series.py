@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from headway.model.errors import DamagedError
 from headway.model.limits import COMPACT_ROWS, ZOOM_FACTOR
-from headway.store import compact, query, series
+from headway.store import compact, keeper, query, series
 from tests.storing import NOW_NS, Bench, bench, bits, record, records, schema
+from tests.waiting import wait_until
 
 STREAM = "metrics-0-100-abcdef."
 ODD = [float("nan"), float("inf"), float("-inf"), -0.0, 0.0, 5e-324, 0.1, float(np.float32(0.1)), 1e308]
@@ -45,7 +46,7 @@ def points(b: Bench, name: str, n: int | None = None) -> series.Points:
 # -- compaction ------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(seed=st.integers(0, 2**32))
 def test_points_are_the_same_before_and_after_any_compaction(tmp_path_factory: Any, seed: int) -> None:
     """Schemas that share names, several segments, late data of an old segment, parts cut anywhere."""
@@ -128,13 +129,33 @@ def test_many_small_blocks_become_one(b: Bench, monkeypatch: pytest.MonkeyPatch)
     assert points(b, "x").values.tolist() == [float(i) for i in range(10)]
 
 
+def test_a_reader_sees_every_point_once_while_housekeeping_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_pieces(monkeypatch)
+    monkeypatch.setattr(keeper, "PERIOD_S", 0.02)
+    b = bench(tmp_path / "home", background=True)
+    try:
+        b.send(f"{STREAM}0", "records", schema(0, "x", "y"))
+        for i in range(0, 2000, 5):
+            b.send(f"{STREAM}0", "records", records(0, range(i, i + 5), [range(i, i + 5)] * 2))
+            if i % 50 == 0:
+                assert points(b, "y").steps.tolist() == list(range(i + 5))
+        b.end()
+        b.clock.now_ns += keeper.CALM_NS
+        wait_until(lambda: count(b, "blocks") == 0, 30, "everything is compacted")
+        assert points(b, "x").values.tolist() == [float(i) for i in range(2000)]
+    finally:
+        b.store.close()
+
+
 def test_free_space_is_given_back(b: Bench) -> None:
-    rows = 1_000_000
+    rows = 400_000
     b.send(f"{STREAM}0", "records", schema(0, "x") + records(0, range(rows), [np.random.default_rng(1).random(rows)]))
     b.write(lambda c: c.execute("DELETE FROM blocks"))
     before = b.read(lambda c: c.execute("PRAGMA page_count").fetchone()[0])
     b.store.tidy()
-    assert b.read(lambda c: c.execute("PRAGMA page_count").fetchone()[0]) < before / 4
+    assert b.read(lambda c: c.execute("PRAGMA page_count").fetchone()[0]) < before / 2
 
 
 def test_a_plan_whose_blocks_are_gone_changes_nothing(b: Bench) -> None:

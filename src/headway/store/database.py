@@ -10,12 +10,12 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from headway.model.errors import DamagedError, UnreachableError
+from headway.model.errors import DamagedError, RefusedError, UnreachableError
 from headway.model.limits import CHECK_BYTES_MAX, LINGER_S, LOG_BYTES_MAX
 from headway.model.record import INDEX, RAW
 from headway.settings.home import Paths
 from headway.store import catalog, migrate, retention, snapshot
-from headway.store.connection import Connection, as_headway_error, is_damage, open_writer
+from headway.store.connection import Connection, as_headway_error, is_damage, open_writer, primary_code
 from headway.store.ingest import Ingester, IngestResult
 from headway.store.keeper import Keeper
 from headway.store.logs import LogFiles
@@ -86,6 +86,8 @@ class Store(Hooks):
         except (sqlite3.Error, OSError) as error:
             if is_damage(error):
                 return str(error)
+            if primary_code(error) in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
+                raise RefusedError(f"{db} is read-only or cannot be opened", "set HEADWAY_HOME elsewhere") from None
             raise as_headway_error(error, f"opening {db}") from error
         finally:
             if c is not None:

@@ -87,7 +87,18 @@ def mark_closed(path: Path) -> None:
 
 
 def mark_opened(path: Path) -> None:
-    clean_mark(path).unlink(missing_ok=True)
+    """Before anything is written. Durable at once: a mark that came back would make our own log look foreign."""
+    try:
+        clean_mark(path).unlink()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise RefusedError(f"{path.parent} cannot be written: {error.strerror}", "set HEADWAY_HOME elsewhere") from None
+    fd = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def migrate(c: Connection, path: Path, copy: Callable[[Connection, Path], None]) -> list[int]:
