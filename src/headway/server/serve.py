@@ -6,6 +6,7 @@ Exactly one runs per home: it holds `server.lock` for as long as it lives, so wh
 
 import asyncio
 import contextlib
+import ctypes
 import fcntl
 import json
 import logging
@@ -40,6 +41,7 @@ from headway.store import catalog
 from headway.store.database import Store
 
 log = logging.getLogger("headway.server")
+TRIM_INTERVAL_S = 10.0
 
 
 def main() -> int:
@@ -159,7 +161,9 @@ class Process:
             serving = asyncio.create_task(listener.serve(sockets=[s for s in (unix, tcp) if s]))
             await self._publish(app.services.about)
             log.info("version %s serves %s at %s and %s", __version__, self.paths.home, self.address, self._url(tcp))
+            tidying = asyncio.create_task(give_back_memory(app))
             await self._wait(app, serving)
+            tidying.cancel()
             on_end()
             await self._end(app, listener, serving)
         finally:
@@ -276,6 +280,20 @@ class Process:
         await _within(serving, SHUTDOWN_S * 2 / 3)
         app.services.close()
         self.logins.close()
+
+
+async def give_back_memory(app: App) -> None:
+    """What a burst of data took goes back to the system: the allocator would keep it for the next one."""
+    try:
+        trim = ctypes.CDLL(None).malloc_trim
+    except (OSError, AttributeError):
+        return  # not glibc
+    seen = app.requests
+    while True:
+        await asyncio.sleep(TRIM_INTERVAL_S)
+        if app.requests != seen:
+            seen = app.requests
+            await asyncio.to_thread(trim, 0)
 
 
 def end_anyway() -> None:
