@@ -6,6 +6,7 @@ import stat
 import subprocess
 import sys
 import threading
+import types
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -124,8 +125,36 @@ def test_a_driver_that_raises_anything_counts_as_no_gpu() -> None:
     assert slots.GpuCount(2, broken).get() == (2, "setting")
 
 
-def test_a_machine_without_nvml_has_no_gpus() -> None:
-    assert slots.nvml_count() >= 0
+def nvml(monkeypatch: pytest.MonkeyPatch, count: int | None) -> list[str]:
+    """A driver with so many GPUs; None: no driver. The calls that were made."""
+    calls: list[str] = []
+    fake = types.ModuleType("pynvml")
+
+    class NVMLError(Exception):
+        pass
+
+    def init() -> None:
+        calls.append("init")
+        if count is None:
+            raise NVMLError("driver not loaded")
+
+    vars(fake).update(
+        NVMLError=NVMLError, nvmlInit=init, nvmlDeviceGetCount=lambda: count, nvmlShutdown=lambda: calls.append("end")
+    )
+    monkeypatch.setitem(sys.modules, "pynvml", fake)
+    return calls
+
+
+def test_gpus_are_counted_by_nvml_and_the_driver_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = nvml(monkeypatch, 4)
+    assert slots.GpuCount(None).get() == (4, "nvml") and calls == ["init", "end"]
+
+
+def test_a_machine_without_a_driver_or_without_nvml_has_no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    nvml(monkeypatch, None)
+    assert slots.GpuCount(None).get() == (0, "none found")
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    assert slots.GpuCount(None).get() == (0, "none found")
 
 
 # -- starting ---------------------------------------------------------------------------------------------
