@@ -23,6 +23,7 @@ from headway.model.record import FACT, METRICS, OPEN, SCHEMA
 MAGIC = b"HW"
 HEADER_BYTES = 12
 _HEAD = struct.Struct("<BBI")
+_FRAME = struct.Struct("<2sIBBI")  # all before the payload
 _CRC = struct.Struct("<I")
 _SCHEMA_ID = struct.Struct("<I")
 METRICS_FIXED_BYTES = 20  # schema, step, time
@@ -102,11 +103,10 @@ def scan(data: bytes, *, final: bool = False) -> Scan:
     view, pos, frames, size = memoryview(data), 0, 0, len(data)
     damaged: list[tuple[int, int]] = []
     while pos < size:
-        step = frame_at(view, pos)
-        if step > 0:
-            pos += step
-            frames += 1
-            continue
+        pos, found = _skip_good(view, pos)
+        frames += found
+        if pos >= size:
+            break
         if data[pos] == 0 and not data[pos:].strip(b"\0"):
             break  # a preallocated or zero-filled tail
         resume = _next_frame(data, view, pos + 1)
@@ -119,6 +119,35 @@ def scan(data: bytes, *, final: bool = False) -> Scan:
         damaged.append((pos, resume))
         pos = resume
     return Scan(pos, frames, damaged, waiting=False)
+
+
+def _skip_good(view: memoryview, pos: int) -> tuple[int, int]:
+    """(end, number) of the correct frames from `pos` on. A shipper that keeps up with a million points a second checks
+    half as many frames in it, so frames of one size, as a program writes them in a loop, are checked without parsing.
+    """
+    found, size, last, unpack, crc_of = 0, len(view), 0, _FRAME.unpack_from, crc32
+    while pos + HEADER_BYTES <= size:
+        magic, crc, _, _, length = unpack(view, pos)
+        end = pos + HEADER_BYTES + length
+        if magic != MAGIC or length > FRAME_BYTES_MAX or end > size or crc_of(view[pos + 6 : end]) != crc:
+            break
+        found += 1
+        if length == last:
+            again = _count_alike(view[end:], HEADER_BYTES + length)
+            found, end = found + again, end + again * (HEADER_BYTES + length)
+        pos, last = end, length
+    return pos, found
+
+
+def _count_alike(view: memoryview, size: int) -> int:
+    """How many correct frames of exactly this size follow. A checksum that is right covers the length, too."""
+    count = 0
+    whole = view[: len(view) // size * size]
+    for magic, crc, body in struct.iter_unpack(f"<2sI{size - 6}s", whole):
+        if magic != MAGIC or crc32(body) != crc:
+            break
+        count += 1
+    return count
 
 
 def _next_frame(data: bytes, view: memoryview, start: int) -> int | None:
