@@ -90,7 +90,7 @@ def test_keys_never_hide_methods(bench: Bench) -> None:
 
 def test_secrets_are_masked_before_the_spool(bench: Bench) -> None:
     """52, P14."""
-    long = "x" * (CONFIG_STRING_CHARS_MAX - 5) + "tok-12345678"  # the cut goes through the secret
+    long = "x" * (CONFIG_STRING_CHARS_MAX - 10) + "tok-12345678"  # the cut goes through the secret
     bench.run.init(
         {"api_key": "abcdefgh1", "nested": [{"password": 12345678}], "note": "uses tok-12345678", "lab": "swordfish-1",
          "long": long, "url": "https://user:secretpw@host/x", "max_tokens": 5, "tok-12345678": 1},
@@ -98,7 +98,7 @@ def test_secrets_are_masked_before_the_spool(bench: Bench) -> None:
     )  # fmt: skip
     bench.run.note("x", "about tok-12345678")
     raw = b"".join((bench.folder / s.name).read_bytes() for s in streams.streams(bench.folder, "facts"))
-    for secret in (b"tok-1234", b"swordfish", b"abcdefgh1", b"secretpw"):
+    for secret in (b"tok-", b"swordfish", b"abcdefgh1", b"secretpw"):
         assert secret not in raw
     assert told(bench)[0]["max_tokens"] == 5
     assert all("tok-1234" not in text for text in bench.warned)

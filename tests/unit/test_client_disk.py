@@ -48,6 +48,10 @@ def check(bench: Bench, files: FailingFiles, *, whole: bool) -> None:
     told = sum(gap["points"] for gap in streams.facts(bench.folder, "gap", whole=whole))
     assert told == found["dropped"], f"every dropped point is told in a gap (operation {files.nth})"
     assert len(bench.warned) == len(set(bench.warned)) <= 4
+    if files.times == 1:  # a fact that could not be written waits for the next one
+        kinds = [fact["type"] for fact in streams.facts(bench.folder, whole=whole)]
+        assert kinds[0] == "hello" and {"tags", "config", "note", "counters"} <= set(kinds) and kinds[-1] == "bye"
+        assert streams.facts(bench.folder, "config", whole=whole)[-1]["config"] == {"lr": 0.2}
 
 
 @pytest.mark.parametrize("times", [1, 7], ids=["once", "seven times"])
@@ -112,6 +116,23 @@ def test_after_recovery_the_gap_is_told_with_its_counts_and_reason(tmp_path: Pat
     assert gap["stream"] == streams.streams(bench.folder, "metrics")[0].name and gap["bytes"] > 0
     (note,) = streams.facts(bench.folder, "note")  # the warning too, once there was room
     assert os.strerror(errno.ENOSPC) in note["text"]
+
+
+@pytest.mark.parametrize("times", [20, 21])  # the last one fails in the slow path, or in the fast one
+def test_the_gap_is_told_with_the_first_record_that_fits_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    """Not only at the next look: the process may be killed before that."""
+    monkeypatch.setattr(metric, "LOOK_INTERVAL_NS", 10**12)
+    files = FailingFiles(5, errno.ENOSPC, times=times, only=frozenset({"write"}))
+    bench = Bench(tmp_path / "spool", files)
+    while files.failed < times:
+        bench.log({"x": 1.0})
+    bench.log({"x": 2.0})
+    bench.log({"x": 3.0})
+    assert bench.values("x")[-2:] == [2.0, 3.0]
+    assert sum(gap["points"] for gap in streams.facts(bench.folder, "gap")) == bench.counters()["dropped"] > 0
+    bench.run.finish(0)
 
 
 def test_a_disk_that_is_full_from_the_start_costs_nothing_that_comes_after(tmp_path: Path) -> None:

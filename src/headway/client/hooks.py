@@ -63,7 +63,6 @@ def _watch_main(run: "Run") -> None:
         if isinstance(error, BaseException):
             run.exception("main", error, tb)
         before(kind, error, tb)
-        keep_interrupted(error)
 
     sys.excepthook = excepthook
 
@@ -128,7 +127,7 @@ def at_exit(run: "Run") -> None:
         if run.exit_code is None and isinstance(error, BaseException) and not is_interactive():
             run.exception("main", error)  # told here when the program has replaced sys.excepthook
         run.finish(run.exit_code if run.exit_code is not None else exit_code())
-        keep_interrupted(error)
+        keep_interrupted(error)  # after all that was imported since it came
     except Exception:  # P1: nothing of ours may disturb the end of a program
         return
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     Log = Callable[..., None]
 
+STEP_MIN = -STEP_ABS_MAX
 LOOK_INTERVAL_NS = 1_000_000_000
 CLOSE_AFTER_S = 10.0  # a thread may still be in its last write to a segment that was rolled
 RETIRED_MAX = 32
@@ -46,7 +47,7 @@ FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
 
 def make_log(metrics: "Metrics") -> "Log":
     """The public `log`, bound to the metrics of this process."""
-    slow, step_max, time_ns = metrics.log_slow, STEP_ABS_MAX, time.time_ns
+    slow, time_ns = metrics.log_slow, time.time_ns
 
     def log(values: "Mapping[str, Any]", step: "int | None" = None) -> None:
         """Log numbers by name, at a step: `hw.log({"loss": 0.4, "lr": 1e-3}, step=i)`.
@@ -64,10 +65,14 @@ def make_log(metrics: "Metrics") -> "Log":
             schema = segment.schemas[tuple(values)]
             if step is None:
                 metrics.top = step = int(metrics.top) + 1
-            elif not -step_max <= step <= step_max:
-                return slow(values, step)
             now_ns = time_ns()
-            body = schema.pack_body(step, now_ns, *values.values())
+            body = schema.pack_body(step, now_ns, *values.values())  # refuses a step that is no integer
+            if step > metrics.top:
+                if step > STEP_ABS_MAX:
+                    return slow(values, step)
+                metrics.top = step
+            elif step < STEP_MIN:
+                return slow(values, step)
             data = schema.pack_frame(b"HW", crc32(body, schema.prefix_crc), schema.prefix, body)
         except Exception as error:  # anything but plain numbers under names already seen; nothing is written yet (P1)
             raise_if_signal(error)
@@ -81,8 +86,6 @@ def make_log(metrics: "Metrics") -> "Log":
         if done != schema.size and not metrics.write_rest(segment, data, done):
             return slow(values, step)
         schema.records += 1
-        if step > metrics.top:
-            metrics.top = step
         if now_ns > segment.look_ns or not schema.records & schema.look_mask:
             metrics.look(segment, now_ns, values)
         return None

@@ -379,6 +379,8 @@ class Run:
             self.metrics.tell_gap()
             self.fact("counters", **self.metrics.counters())
             self.fact("bye", exit_code=exit_code)
+            if self._unsaid:
+                self.say()  # once more: there is no later
             self._close()
             if self.attachment is not None:
                 self.attachment.reap()
