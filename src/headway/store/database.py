@@ -71,7 +71,7 @@ class Store(Hooks):
             self._keeper.start()
             self._keeper.notice()
 
-    def _prepare(self) -> str | None:
+    def _prepare(self, *, suspicious: bool = False) -> str | None:
         """Bring the database up to date; what is wrong with it where it is damaged."""
         db = self.paths.db
         if not db.exists():  # an open and a close of our own would drop SQLite's locks on it
@@ -79,7 +79,7 @@ class Store(Hooks):
         c: Connection | None = None
         try:
             c = open_writer(db)
-            fault = snapshot.check(c) if db.stat().st_size <= CHECK_BYTES_MAX else None
+            fault = snapshot.check(c) if suspicious or db.stat().st_size <= CHECK_BYTES_MAX else None
             if fault is None:
                 migrate.migrate(c, db, self._copy_before)
             return fault
@@ -232,7 +232,7 @@ class Store(Hooks):
 
     def _repair(self, reason: str) -> None:
         """In the writer thread, its connection closed."""
-        fault = self._prepare()
+        fault = self._prepare(suspicious=True)
         if fault is None:
             log.critical("a second look found no damage; nothing was changed")
             return

@@ -20,6 +20,7 @@ from headway.store.logs import LogFiles, stream_key
 
 log = logging.getLogger("headway.store")
 PERIOD_S = 2.0
+PAUSE_S = 10.0  # after a round that failed
 ROUND_S = 600.0  # a round without any news: a snapshot may be due
 CALM_NS = 5 * 10**9  # a job must have ended for this long before its rest is compacted
 SPILL_STREAMS = 64  # in one step
@@ -75,6 +76,7 @@ class Keeper(threading.Thread):
             except HeadwayError as error:
                 log.warning("housekeeping is put off: %s", error.message)
                 self._wake.set()
+                self._stopped.wait(PAUSE_S)
             # a mistake in one round must not end housekeeping for good
             except Exception:
                 log.exception("housekeeping failed")
@@ -101,12 +103,12 @@ class Keeper(threading.Thread):
     # -- steps -----------------------------------------------------------------------------------------------------
 
     def _spill_all(self) -> None:
-        while self._go_on():
-            with self._store.read() as c:
-                rows = c.execute("SELECT DISTINCT stream FROM chunks LIMIT :n", {"n": SPILL_STREAMS}).fetchall()
-            if not rows:
+        with self._store.read() as c:
+            waiting = [row["stream"] for row in c.execute("SELECT DISTINCT stream FROM chunks")]
+        for start in range(0, len(waiting), SPILL_STREAMS):
+            if not self._go_on():
                 return
-            self._store.submit(partial(self._spill_some, keys=[row["stream"] for row in rows])).result()
+            self._store.submit(partial(self._spill_some, keys=waiting[start : start + SPILL_STREAMS])).result()
 
     def _spill_some(self, c: sqlite3.Connection, keys: list[int]) -> None:
         for pk in keys:
