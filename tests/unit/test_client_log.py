@@ -306,7 +306,7 @@ def test_a_full_segment_is_followed_by_another_which_is_complete_in_itself(
 
 def test_descriptors_of_rolled_segments_are_closed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metric, "SCHEMAS_MAX", 1)
-    monkeypatch.setattr(metric, "RETIRED_MAX", 3)
+    monkeypatch.setattr(metric, "SEGMENTS_RETIRED_MAX", 3)
     monkeypatch.setattr(metric, "LOOK_INTERVAL_NS", 0)
     before = len(os.listdir("/proc/self/fd"))
     for i in range(60):

@@ -10,7 +10,7 @@ import sys
 import traceback
 
 from headway.client.value import clean_text, type_name
-from headway.model.limits import MESSAGE_CHARS_MAX, TRACEBACK_CHARS_MAX
+from headway.model.limits import MESSAGE_CHARS_MAX, SOURCE_CHARS_MAX, TRACEBACK_CHARS_MAX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     Mask = Callable[[str], str]
 
-SOURCE_CHARS_MAX = 1000
 FRAMES_MAX = 5000  # of a walk along a traceback
 
 

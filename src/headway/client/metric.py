@@ -22,6 +22,7 @@ from headway.model.limits import (
     RECORD_VALUES_MAX,
     SCHEMAS_MAX,
     SEGMENT_BYTES_MAX,
+    SEGMENTS_RETIRED_MAX,
     STEP_ABS_MAX,
 )
 from headway.spool.files import write_all
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 STEP_MIN = -STEP_ABS_MAX
 LOOK_INTERVAL_NS = 1_000_000_000
 CLOSE_AFTER_S = 10.0  # a thread may still be in its last write to a segment that was rolled
-RETIRED_MAX = 32
 SMALL_NAMES = 1000  # so many names always fit into one schema frame
 # The file is fine and the disk is not: the next call tries again. Any other error gives the file up.
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
@@ -310,7 +310,7 @@ class Metrics:
         """Close segments that no thread can be writing to any more, and keep their counts."""
         now_s = time.monotonic()
         while self._retired and (
-            everything or len(self._retired) > RETIRED_MAX or now_s - self._retired[0][0] > CLOSE_AFTER_S
+            everything or len(self._retired) > SEGMENTS_RETIRED_MAX or now_s - self._retired[0][0] > CLOSE_AFTER_S
         ):
             _, segment = self._retired.pop(0)
             lost = segment.lost()[1]

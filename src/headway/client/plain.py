@@ -12,16 +12,21 @@ from itertools import islice
 
 from headway.client.interrupt import raise_if_signal
 from headway.client.value import clean_text, type_name
-from headway.model.limits import CONFIG_BYTES_MAX, CONFIG_DEPTH_MAX, CONFIG_ITEMS_MAX, CONFIG_STRING_CHARS_MAX
+from headway.model.limits import (
+    CONFIG_BYTES_MAX,
+    CONFIG_DEPTH_MAX,
+    CONFIG_ITEMS_MAX,
+    CONFIG_KEY_CHARS_MAX,
+    CONFIG_STRING_CHARS_MAX,
+    CONFIG_TIME_MAX_S,
+)
 
 TYPE_CHECKING = False  # `typing` itself costs the client's cold start some milliseconds
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-TIME_MAX_S = 0.5  # for all of one config
 MASK_MARGIN_CHARS = 4096  # a secret that a cut would split is still seen whole
-KEY_CHARS_MAX = 256
 _MORE = "…"
 _INT_MAX = 2**63 - 1
 _CLASSES_BY_TEXT = frozenset({  # types whose str() is short and known
@@ -45,7 +50,7 @@ class _Work:
         self.mask = mask
         self.items = CONFIG_ITEMS_MAX
         self.bytes = CONFIG_BYTES_MAX - 1024
-        self.deadline_s = time.monotonic() + TIME_MAX_S
+        self.deadline_s = time.monotonic() + CONFIG_TIME_MAX_S
         self.inside: set[int] = set()  # ids of the containers that we are in: meeting one again is a cycle
         self.cut = False
 
@@ -133,11 +138,11 @@ class _Work:
 
     def key(self, key: object, number: int) -> str:
         if isinstance(key, str) and not _is_enum(key):
-            name = clean_text(str.__str__(key)[:KEY_CHARS_MAX])
+            name = clean_text(str.__str__(key)[:CONFIG_KEY_CHARS_MAX])
         elif _is_enum(key):
             name = str(key.name)  # type: ignore[attr-defined]
         elif key is None or type(key) in (int, float, bool):
-            name = str(key)[:KEY_CHARS_MAX]
+            name = str(key)[:CONFIG_KEY_CHARS_MAX]
         else:
             name = f"<{type_name(key)} {number}>"
         self.bytes -= len(json.dumps(name))

@@ -16,7 +16,17 @@ from headway.client.interrupt import raise_if_signal
 from headway.client.metric import Metrics, make_log
 from headway.client.place import Place, from_environment
 from headway.client.value import clean_text
-from headway.model.limits import FRAME_BYTES_MAX, KIB, NOTES_MAX, TAG_CHARS_MAX, TAGS_MAX
+from headway.model.limits import (
+    ARGV_TOLD_CHARS_MAX,
+    CONFIG_WRITES_MAX,
+    EXCEPTIONS_MAX,
+    FRAME_BYTES_MAX,
+    KIB,
+    NOTES_MAX,
+    TAG_CHARS_MAX,
+    TAGS_MAX,
+    UNSAID_FACTS_MAX,
+)
 from headway.model.record import FACT
 from headway.spool.files import OS_FILES, Files
 from headway.spool.identity import process_start
@@ -32,12 +42,8 @@ if TYPE_CHECKING:
 
     from headway.client.attach import Attachment
 
-UNSAID_MAX = 100  # facts that wait for a disk that has room again
-EXCEPTIONS_MAX = 50  # of threads and destructors; the one that ends the program always counts
-CONFIGS_MAX = 100  # changes of the config that are written at once; then one per second, large ones less often
 CONFIG_BYTES_PER_S = 32 * KIB
 TRACEBACK_SHORT_CHARS = 8000
-ARGV_CHARS_MAX = 64 * 1024
 INTERRUPTED = 130  # what a shell says of a program that ended by Ctrl-C
 
 
@@ -155,7 +161,7 @@ class Run:
 
         place = self.place
         assert place is not None
-        argv, left = [], ARGV_CHARS_MAX
+        argv, left = [], ARGV_TOLD_CHARS_MAX
         for word in mask_argv(list(sys.orig_argv), self.secrets(), self.secret_names()):
             argv.append(clean_text(word[:left]))
             left -= len(argv[-1])
@@ -200,7 +206,7 @@ class Run:
             return False
         with self.lock:
             self._unsaid.append({"type": kind, "time_ns": time.time_ns(), **fields})
-            if len(self._unsaid) > UNSAID_MAX:
+            if len(self._unsaid) > UNSAID_FACTS_MAX:
                 del self._unsaid[1 if self._unsaid[0]["type"] in ("config", "tags") else 0]
                 self._lost_facts += 1
             return self.say()
@@ -303,7 +309,7 @@ class Run:
         """Write the whole config down, at once for the first changes, later at most once a second. Never raises."""
         self._config_is_new = True
         self._configs += 1
-        if self._configs <= CONFIGS_MAX or time.monotonic() >= self._config_next_s:
+        if self._configs <= CONFIG_WRITES_MAX or time.monotonic() >= self._config_next_s:
             self.tell_config()
 
     def tell_config(self) -> None:

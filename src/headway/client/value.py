@@ -5,13 +5,12 @@ imported). NaN and infinities stay what they are (B1). Everything else is refuse
 """
 
 from headway.client.interrupt import raise_if_signal
-from headway.model.limits import METRIC_NAME_BYTES_MAX, METRIC_NAMES_MAX, STEP_ABS_MAX
+from headway.model.limits import LOG_DEPTH_MAX, METRIC_NAME_BYTES_MAX, METRIC_NAMES_MAX, STEP_ABS_MAX
 
 TYPE_CHECKING = False  # `typing` itself costs the client's cold start some milliseconds
 if TYPE_CHECKING:
     from typing import Any
 
-DEPTH_MAX = 8  # of nested dictionaries
 EXACT_INT_MAX = 2**53  # beyond it a float cannot hold every integer
 
 
@@ -70,8 +69,8 @@ def _take_one(call: Call, prefix: str, key: object, value: object, depth: int) -
     if call.seen > METRIC_NAMES_MAX:  # also what ends a dictionary that contains itself a hundred times
         raise Refused(f"one call has at most {METRIC_NAMES_MAX} values")
     if isinstance(value, dict) or (hasattr(value, "keys") and hasattr(value, "__getitem__")):
-        if depth >= DEPTH_MAX:
-            raise Refused(f"dictionaries may be {DEPTH_MAX} deep")
+        if depth >= LOG_DEPTH_MAX:
+            raise Refused(f"dictionaries may be {LOG_DEPTH_MAX} deep")
         _take(call, f"{name}/", value, depth + 1)
         return
     if len(name.encode()) > METRIC_NAME_BYTES_MAX:

@@ -31,6 +31,15 @@ CONFIG_STRING_CHARS_MAX: Final = 16 * KIB
 TRACEBACK_CHARS_MAX: Final = 64 * KIB
 MESSAGE_CHARS_MAX: Final = 16 * KIB
 NOTES_MAX: Final = 100  # distinct warnings of one process
+UNSAID_FACTS_MAX: Final = 100  # facts of one process that wait for a disk that has room again
+EXCEPTIONS_MAX: Final = 50  # of threads and destructors of one process; the one that ends the program always counts
+LOG_DEPTH_MAX: Final = 8  # of nested dictionaries in one log() call
+CONFIG_WRITES_MAX: Final = 100  # changes of the config that are written at once; then one per second at most
+CONFIG_TIME_MAX_S: Final = 0.5  # for converting a config
+CONFIG_KEY_CHARS_MAX: Final = 256
+ARGV_TOLD_CHARS_MAX: Final = 64 * KIB  # of a process's command line, as it tells it
+SOURCE_CHARS_MAX: Final = 1000  # of the source line that is kept with an exception
+SEGMENTS_RETIRED_MAX: Final = 32  # rolled segments whose descriptors a thread may still be using
 SYNC_INTERVAL_S: Final = 1.0  # the shipper syncs record streams this often
 
 # -- agent ------------------------------------------------------------------------------------------
