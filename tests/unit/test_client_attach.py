@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -155,7 +156,7 @@ def test_the_home_is_the_one_that_everybody_else_uses(
 ) -> None:
     """B33. Also without a usable HOME."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(settings_home.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
     for name in ("HEADWAY_HOME", "HOME", "XDG_DATA_HOME"):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
