@@ -20,17 +20,24 @@ _TEMPORARY = {
 
 
 class Connection(sqlite3.Connection):
-    """The writer's connection. It collects what its transaction changed, for those who listen."""
+    """The writer's connection. It collects what its transaction changed, and how much data that was."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.changed: set[tuple[int, str]] = set()
+        self.written_bytes = 0
 
 
 def touch(c: sqlite3.Connection, job_pk: int, what: str) -> None:
     """Tell listeners after the commit that `what` of a job has changed."""
     if isinstance(c, Connection):
         c.changed.add((job_pk, what))
+
+
+def count_written(c: sqlite3.Connection, size: int) -> None:
+    """Tell the writer how much went into the database, so that it knows how far its log has grown."""
+    if isinstance(c, Connection):
+        c.written_bytes += size
 
 
 def open_writer(path: Path) -> Connection:

@@ -18,7 +18,7 @@ from headway.model.errors import DamagedError, HeadwayError, NotFoundError
 from headway.model.limits import HEARD_INTERVAL_S, METRIC_NAMES_MAX, STREAMS_MAX
 from headway.model.record import GAP, INDEX, OPEN, RAW, RECORDS
 from headway.store import catalog, fact
-from headway.store.connection import touch
+from headway.store.connection import count_written, touch
 from headway.store.decode import Decoded, Names, Points, decode
 from headway.store.logs import LogFiles, LogKey
 from headway.wire import block
@@ -297,10 +297,12 @@ class Ingester:
             block.encode_ints(points.steps, dense=False), block.encode_ints(times, dense=False),
             *block.encode_float_rows(points.values),
         ]  # fmt: skip
+        data = block.encode(rows, columns)
         c.execute(
             "INSERT INTO blocks (bundle, segment, rows, data) VALUES (:bundle, :segment, :rows, :data)",
-            {"bundle": bundle, "segment": segment, "rows": rows, "data": block.encode(rows, columns)},
+            {"bundle": bundle, "segment": segment, "rows": rows, "data": data},
         )
+        count_written(c, len(data))
         step, time_ns = int(points.steps[-1]), int(times[-1]) * 1000
         last = points.values[:, -1].tobytes()
         c.executemany(

@@ -18,6 +18,7 @@ from pathlib import Path
 from headway.model.errors import DamagedError, NotFoundError
 from headway.model.limits import LOG_BYTES_MAX, LOG_DIRECT_BYTES, LOG_READ_BYTES_MAX
 from headway.settings.home import Paths
+from headway.store.connection import count_written
 from headway.store.query import log_path
 
 _OPEN_FILES_MAX = 64
@@ -80,6 +81,7 @@ class LogFiles:
                 "INSERT INTO chunks (stream, offset, data) VALUES (:stream, :offset, :data)",
                 {"stream": key.pk, "offset": offset, "data": data},
             )
+            count_written(c, len(data))
         self._cut_middle(c, key, offset + len(data))
 
     def skip(self, c: sqlite3.Connection, key: LogKey, end: int) -> None:

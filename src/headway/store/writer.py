@@ -163,7 +163,8 @@ class Writer(threading.Thread):
                 items = self._refuse_data(items)
             changed = self._transaction(c, items)
             self._last_commit_s = time.monotonic()
-            self._log_bytes += sum(item.size for item in items) + COMMIT_OVERHEAD_BYTES
+            self._log_bytes += c.written_bytes + sum(item.size for item in items if not item.refusable)
+            self._log_bytes += COMMIT_OVERHEAD_BYTES
             self._log_commits += 1
         # whatever went wrong, nobody in this commit may be told yes, and the thread must live on
         except BaseException as error:
@@ -177,7 +178,7 @@ class Writer(threading.Thread):
         self._hooks.after_commit(changed)
 
     def _transaction(self, c: Connection, items: list[Item]) -> set[tuple[int, str]]:
-        c.changed = set()
+        c.changed, c.written_bytes = set(), 0
         c.execute("BEGIN IMMEDIATE")
         for item in items:
             self._run_item(c, item)
