@@ -21,6 +21,7 @@ from tests.waiting import wait_until
 
 CAPABILITY_MAX = 99
 RANK_VARIABLES = "RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE NODE_RANK SLURM_PROCID OMPI_COMM_WORLD_RANK".split()
+THREADS_END_S = 5.0
 SETTLE_S = 15.0  # agents of ended jobs get this long to hand over what they hold
 
 # Two busy cores are no place for deadlines in milliseconds.
@@ -126,9 +127,16 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 def _no_thread_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
     before = set(threading.enumerate())
     yield
-    left = [thread.name for thread in threading.enumerate() if thread not in before and not thread.daemon]
-    if left and not getattr(request.node, "has_failed", False):
-        pytest.fail(f"threads were left at the end: {left}", pytrace=False)
+    if getattr(request.node, "has_failed", False):
+        return
+
+    def left() -> list[str]:
+        return [thread.name for thread in threading.enumerate() if thread not in before and not thread.daemon]
+
+    try:
+        wait_until(lambda: not left(), THREADS_END_S)  # a pool that was told to end may still be at it
+    except AssertionError:
+        pytest.fail(f"threads were left at the end: {left()}", pytrace=False)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

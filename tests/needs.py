@@ -1,4 +1,7 @@
-"""What a test needs from the machine. Missing: skipped with one clear line; with CI=true it fails instead."""
+"""What a test needs from the machine. A missing tool skips it with one clear line, and fails it when CI=true.
+
+What a kernel or a container forbids cannot be installed, so that skips everywhere; pytest's summary tells it.
+"""
 
 import os
 import shutil
@@ -15,33 +18,34 @@ def missing(reason: str) -> None:
     pytest.skip(reason)
 
 
-@cache
-def _why_no_strace() -> str | None:
-    path = shutil.which("strace")
+def tool(name: str, package: str) -> str:
+    """The path of a program."""
+    path = shutil.which(name)
     if path is None:
-        return "no strace here; type: sudo apt-get install strace"
-    done = subprocess.run([path, "-o", "/dev/null", "true"], capture_output=True, text=True)
-    return None if done.returncode == 0 else f"strace may not trace here: {done.stderr.strip()[:200]}"
+        missing(f"no {name} here; type: sudo apt-get install {package}")
+    return path or name
 
 
 @cache
-def _why_no_mount_namespace() -> str | None:
-    if shutil.which("unshare") is None:
-        return "no unshare here; type: sudo apt-get install util-linux"
-    done = subprocess.run(["unshare", "-rm", "mount", "-t", "tmpfs", "none", "/mnt"], capture_output=True, text=True)
-    return None if done.returncode == 0 else f"no mount namespaces here: {done.stderr.strip()[:200]}"
+def _refusal(*command: str) -> str | None:
+    """Why the machine does not let us do this; None when it does."""
+    done = subprocess.run(command, capture_output=True, text=True)
+    return None if done.returncode == 0 else done.stderr.strip()[:200]
+
+
+def allowed(what: str, *command: str) -> None:
+    reason = _refusal(*command)
+    if reason is not None:
+        pytest.skip(f"{what} not allowed on this machine: {reason}")
 
 
 def strace() -> str:
     """The path of a strace that works."""
-    reason = _why_no_strace()
-    if reason:
-        missing(reason)
-    return shutil.which("strace") or "strace"
+    path = tool("strace", "strace")
+    allowed("tracing is", path, "-o", "/dev/null", "true")
+    return path
 
 
 def mount_namespace() -> None:
     """`unshare -rm` with a tmpfs inside works."""
-    reason = _why_no_mount_namespace()
-    if reason:
-        missing(reason)
+    allowed("mount namespaces are", tool("unshare", "util-linux"), "-rm", "mount", "-t", "tmpfs", "none", "/mnt")
