@@ -13,6 +13,7 @@ import pytest
 
 from headway.model.record import FACT, METRICS, OPEN
 from headway.settings.launch import agent_argv
+from headway.spool.identity import boot_id, process_start
 from headway.testing.proxy import FaultProxy
 from headway.wire import frame
 from tests import needs
@@ -165,6 +166,33 @@ def check_sent(rig: Rig, task: Task, nth: int) -> None:
     ends = rig.server.facts("task_ended")
     assert len(ends) == 1 and ends[0]["exit_code"] == nth % 7, (nth, ends)
     assert not task.dir.exists()
+
+
+def test_an_attached_job_is_watched_by_its_streams_and_ends_with_their_word(rig: Rig) -> None:
+    """Its processes were started by somebody else; `job.json` has what registering gave."""
+    child = subprocess.Popen(["sleep", "1.5"])
+    try:
+        attach = {"name": "x", "pid": child.pid, "start": process_start(child.pid), "boot_id": boot_id()}
+        task = rig.make("python", "x.py", attached=True, attach=attach, token="", socket="")
+        (task.dir / "env.json").unlink()
+        job = {"id": "x-1", "token": "a.b", "attempt": 1, "task": "worker-0", "socket": str(rig.server.path)}
+        (task.dir / "job.json").write_text(json.dumps(job))
+        name = f"facts-0-{child.pid}-abcdef"
+        opening = {"version": 1, "stream": name, "rank": 0, "pid": child.pid, "start": process_start(child.pid)}
+        facts = [{"type": "hello", "rank": 0, "python": "3.11"}, {"type": "bye", "exit_code": 0}]
+        data = frame.encode_json(OPEN, opening) + b"".join(frame.encode_json(FACT, fact) for fact in facts)
+        (task.dir / name).write_bytes(data)
+        adopter = rig.adopt(task)
+        rig.wait_facts("hello")
+        assert rig.server.ended() is None, "it still runs"
+        child.wait()
+        assert adopter.wait(60) == 0
+        ended = rig.server.ended()
+        assert ended is not None and (ended["exit_code"], ended["lost"]) == (0, False)
+        assert "Bearer a.b" in rig.server.tokens and not task.dir.exists()
+    finally:
+        child.kill()
+        child.wait()
 
 
 # -- the server (F17–F19, F21, F40) -----------------------------------------------------------------------------------

@@ -258,7 +258,10 @@ def test_the_exit_of_an_attached_task_is_what_its_processes_said(
 
 
 def test_an_attached_task_is_stopped_by_signals_to_its_own_processes() -> None:
-    child = subprocess.Popen(["sh", "-c", "trap '' TERM; while true; do sleep 0.05; done"], start_new_session=True)
+    deaf = "trap '' TERM; echo ready; while true; do sleep 0.05; done"
+    child = subprocess.Popen(["sh", "-c", deaf], start_new_session=True, stdout=subprocess.PIPE)
+    assert child.stdout is not None and child.stdout.readline() == b"ready\n"
+    child.stdout.close()
     watch, written = attached()
     watch.meet(Identity(child.pid))
     watch.stop(0.1, 0.0)

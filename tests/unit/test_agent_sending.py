@@ -6,6 +6,7 @@ from headway.agent.machine import (
     Acked,
     Busy,
     Closed,
+    Drop,
     Finish,
     Forget,
     Free,
@@ -337,6 +338,21 @@ def test_over_the_limit_closed_segments_go_as_a_whole_and_open_ones_stay() -> No
     rig.drain()
     assert rig.gaps["metrics-0-1-abcdef.0"] == [(0, 400 * KIB)]
     assert Remove("metrics-0-1-abcdef.0") in rig.said
+
+
+def test_a_drop_of_records_ends_where_the_server_may_be() -> None:
+    """P5: a reply may have been lost, and the counts of a gap must be right in both cases."""
+    name = "metrics-0-1-abcdef.0"
+    rig = Rig(cap=1 * MIB)
+    rig(Grown(name, RECORDS, 300 * KIB, bulk=True, whole=True))
+    rig.apply()
+    rig.fail()
+    rig(Grown(name, RECORDS, 2 * MIB, bulk=True, whole=True), Closed(name))
+    assert rig.dropped[name] == [(0, 300 * KIB), (300 * KIB, 2 * MIB)]
+    assert [i.whole for i in rig.said if isinstance(i, Drop)] == [False, True]
+    rig(Tick(), after_s=60)
+    rig.drain()
+    assert rig.gaps[name] == [(300 * KIB, 2 * MIB)]
 
 
 def test_what_is_under_way_is_never_dropped() -> None:

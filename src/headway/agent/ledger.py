@@ -53,6 +53,7 @@ class Entry:
         self.refused: str | None = None
         self.held_size = -1  # at this size there was nothing that could be sent
         self.held_until_s = inf
+        self.doubts: set[int] = set()  # ends of batches that failed: the server may be at any of them
         self.gaps: list[Gap] = []  # not yet told
         self.holes: list[tuple[int, int]] = []  # ranges behind `first` that are not in the spool either
 
@@ -128,10 +129,16 @@ class Entry:
             stop = aligned if aligned > start else start + step
         return start, stop
 
+    def next_doubt(self) -> int:
+        """Where a drop of records must end, so that its counts are right wherever the server is (P5)."""
+        start = self.oldest_range(self.size)[0]
+        return min([self.limit, *(place for place in self.doubts if place > start)])
+
     def settle(self, position: int) -> None:
         """The server is at `position`."""
         self.acked, self.confirmed, self.asked = position, True, False
         self.gaps = [gap for gap in self.gaps if gap.end > position]
+        self.doubts = {place for place in self.doubts if place > position}
 
     def spans(self, room: int, upto: int) -> list[Span]:
         """What to send next: at most `room` bytes, gaps between them, nothing beyond `upto`."""

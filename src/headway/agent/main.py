@@ -10,6 +10,8 @@ now, the spool stays.
 import os
 import sys
 
+from headway.model.limits import STREAMS_MAX
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -73,4 +75,21 @@ def run_shipper(task_dir: str, link: "ShimLink | None", env: "Mapping[str, str] 
         if guard is None or not os.path.exists(os.path.join(task_dir, "shim.json")):
             return shipper.EXIT_LOCKED  # the shim lives and has its own shipper, or was never there
         os.close(guard)
+    _raise_descriptor_limit(task.processes)
     return shipper.Shipper(task_dir, task, link, env).run()
+
+
+def _raise_descriptor_limit(processes: int) -> None:
+    """Each rank has about ten streams, all of which stay open."""
+    if processes <= 16:
+        return
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        try:
+            resource.setrlimit(
+                resource.RLIMIT_NOFILE, (min(hard, STREAMS_MAX * 2) if hard > 0 else STREAMS_MAX * 2, hard)
+            )
+        except (OSError, ValueError):
+            return  # with fewer, streams are opened as others are closed

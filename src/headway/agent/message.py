@@ -149,7 +149,7 @@ class Drop(Value):
     offset: int
     length: int
     reason: str
-    whole: bool  # delete the file
+    whole: bool  # nothing of the stream is left: delete the file
 
 
 class Reload(Value):

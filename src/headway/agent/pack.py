@@ -146,7 +146,11 @@ class Packer:
         room.release()
         since = self._waiting.get(span.stream, (-1, now_s))
         waited = since[0] == span.offset and now_s >= since[1] + SHAPE_WAIT_S
-        ready = self._mask().apply(batch.buffer, start, start + got, final=final, patient=not waited) - start
+        mask = self._mask()
+        before = mask.count
+        ready = mask.apply(batch.buffer, start, start + got, final=final, patient=not waited) - start
+        if mask.count and not before:
+            self._say("the output holds secrets; they are masked before it leaves this machine")
         if ready:
             batch.used = start + ready
             view = memoryview(batch.buffer)[start : start + ready]
@@ -190,8 +194,9 @@ class Packer:
 
     def _gap(self, batch: Batch, span: "Span") -> bool:
         assert span.gap is not None
-        gap = span.gap
-        self._add_gap(batch, span.stream, span.offset, span.length, gap.reason, gap.records, gap.points)
+        gap, exact = span.gap, span.gap.start == span.offset  # counts are those of the whole gap
+        counts = (gap.records, gap.points) if exact else (None, None)
+        self._add_gap(batch, span.stream, span.offset, span.length, gap.reason, *counts)
         return True
 
     def _add_gap(

@@ -29,6 +29,27 @@ def values_of(env: "Mapping[str, str]", names: "Iterable[str]", token: str) -> l
     return sorted(set(found), key=len, reverse=True)
 
 
+def find(
+    task_dir: str,
+    env: "Mapping[str, str] | None",
+    pids: list[int],
+    names: "Iterable[str]",
+    token: str,
+    files: Files = OS_FILES,
+) -> list[bytes]:
+    """The values for this task: of the environment if it is at hand, else as kept, else of a process that lives."""
+    kept = load(task_dir, files) if env is None else None
+    if kept is not None:
+        return kept
+    found = env or next((e for pid in pids if (e := environment_of(pid))), None) or os.environ
+    values = values_of(found, names, token)
+    try:
+        save(task_dir, values, files)
+    except OSError:
+        pass  # a full or vanished disk; a shipper after this one knows the shapes and no more
+    return values
+
+
 def save(task_dir: str, values: list[bytes], files: Files = OS_FILES) -> None:
     """Raises OSError."""
     pad = os.urandom(64)

@@ -224,7 +224,7 @@ class ShipperMachine:
         outputs = [e for e in bulk if not e.whole and e.droppable]
         if segments and sum(e.droppable for e in segments) >= sum(e.droppable for e in outputs):
             oldest = min(segments, key=lambda e: e.born)
-            return self._drop(oldest, oldest.sent, oldest.limit)
+            return self._drop(oldest, oldest.oldest_range(oldest.size)[0], oldest.next_doubt())
         if not outputs:
             return None
         step = min(max(DROP_STEP_BYTES_MIN, self.plan.spool_bytes_max // 16), DROP_STEP_BYTES_MAX)
@@ -232,9 +232,8 @@ class ShipperMachine:
         return self._drop(largest, *largest.oldest_range(step))
 
     def _drop(self, entry: Entry, start: int, stop: int) -> Drop:
-        return Drop(
-            entry.name, start, stop - start, f"the spool was full ({self.plan.spool_bytes_max} bytes)", entry.whole
-        )
+        reason = f"the spool was full ({self.plan.spool_bytes_max} bytes)"
+        return Drop(entry.name, start, stop - start, reason, entry.whole and stop >= entry.limit)
 
     def _note_drop(self, drop: Drop) -> None:
         entry = self.entries[drop.stream]
@@ -429,8 +428,9 @@ class ShipperMachine:
     def _void(self) -> list[ShipperInstruction]:
         """Nothing that is out counts any more: go on from what the server has."""
         for batch in self._out:
-            for stream in batch.ends or ():
+            for stream, (_, end) in (batch.ends or {}).items():
                 if stream in self.entries:
+                    self.entries[stream].doubts.add(end)
                     self.entries[stream].go_back(self.entries[stream].acked)
         self._out.clear()
         return [Forget()]

@@ -14,14 +14,12 @@ from headway.agent.command import Commands
 from headway.agent.fact import FactTail
 from headway.agent.folder import keep_refused, remove_folder, sweep_drafts
 from headway.agent.keeper import Keeper
-from headway.agent.ledger import Gap
 from headway.agent.life import Tick
 from headway.agent.log import AgentLog
 from headway.agent.message import (
     Acked,
     Busy,
     Drop,
-    Dropped,
     Failed,
     Finish,
     Forget,
@@ -39,6 +37,7 @@ from headway.agent.pack import Batch, Packer
 from headway.agent.post import Answer, Channel, TaskName
 from headway.agent.provenance import About, Collector
 from headway.agent.register import Registrar
+from headway.agent.room import Room
 from headway.agent.sending import ShipperMachine, ShipperPlan
 from headway.agent.tail import Tail
 from headway.agent.watch import AdoptedTask, AttachedTask
@@ -87,6 +86,7 @@ class Shipper:
         self.tail = Tail(task_dir, self.clock, self._cursor, files)
         self.tail.drops = drop.load(task_dir, files)
         self.machine = ShipperMachine(ShipperPlan(task.spool_bytes_max))
+        self._room = Room(task_dir, self.tail, self.log.say, files)
         self._packer = Packer(self.tail, self._get_mask, self.log.say, files)
         self._keeper, self._notebook = Keeper(task_dir, files), Notebook(task_dir, files)
         self._mask: Mask | None = None
@@ -187,11 +187,11 @@ class Shipper:
             case Log():
                 self.log.say(instruction.text)
             case Free():
-                self._punch(instruction.stream, instruction.offset, instruction.length)
+                self._room.punch(instruction.stream, instruction.offset, instruction.length)
             case Remove():
-                self._remove(instruction.stream)
+                self._room.remove(instruction.stream)
             case Drop():
-                self._queue.append(self._drop(instruction))
+                self._queue.append(self._room.drop(instruction))
             case Reload():
                 self._reload(now_s)
             case Finish():
@@ -285,6 +285,7 @@ class Shipper:
             return
         if self.task.attached:
             self._watch = AttachedTask(self.task, self._write_fact, now_s)
+            self._facts.clear()  # what was read before is heard by the watch, too
             self._read_facts()
             return
         self.log.say(
@@ -430,64 +431,11 @@ class Shipper:
 
     def _get_secrets(self) -> list[bytes]:
         """From the environment that the shim handed us, else what an earlier shipper kept, else a living process."""
-        if self._secrets is not None:
-            return self._secrets
-        kept = secret.load(self.task_dir, self.files) if self._env is None else None
-        if kept is None:
+        if self._secrets is None:
             pids = [fact["pid"] for fact in self._shim_facts if fact.get("type") == "process_started"]
-            env = self._env or next((e for pid in pids if (e := secret.environment_of(pid))), None) or os.environ
-            kept = secret.values_of(env, self.task.secret_names, self.task.token)
-            try:
-                secret.save(self.task_dir, kept, self.files)
-            except OSError as error:
-                self.log.say(f"secrets cannot be kept for a later shipper: {error.strerror}")
-        self._secrets = kept
-        return kept
-
-    def _punch(self, stream: str, offset: int, length: int) -> None:
-        try:
-            fd = self.files.open(os.path.join(self.task_dir, stream), os.O_WRONLY | os.O_NOFOLLOW)
-        except OSError:
-            return
-        try:
-            self.files.punch(fd, offset, length)
-        except OSError as error:
-            self.log.say(f"{stream}: {length} bytes at {offset} could not be freed: {error.strerror}")
-        finally:
-            self.files.close(fd)
-
-    def _remove(self, stream: str) -> None:
-        self.tail.forget(stream)
-        try:
-            self.files.unlink(os.path.join(self.task_dir, stream))
-        except OSError:
-            pass  # it was dropped before, or the folder is gone
-        self.tail.drops.pop(stream, None)
-
-    def _drop(self, order: Drop) -> Dropped:
-        """Count, write down, free: in this order, so that no drop is silent (P5)."""
-        records = points = None
-        tailed = self.tail.streams.get(order.stream)
-        if order.whole and tailed is not None:
-            try:
-                records, points = drop.count(tailed.fd, order.offset, order.length, self.files)
-            except OSError as error:
-                self.log.say(f"{order.stream} is dropped uncounted: {error.strerror}")
-        gap = Gap(order.offset, order.offset + order.length, order.reason, records, points)
-        told = [g for g in self.tail.drops.get(order.stream, []) if g.start != gap.start]
-        self.tail.drops[order.stream] = [*told, gap]
-        try:
-            drop.save(self.task_dir, self.tail.drops, self.files)
-        except OSError as error:  # the disk may be so full that only freeing helps; it is in memory and told soon
-            self.log.say(f"a drop could not be written down: {error.strerror}")
-        self.log.say(f"dropped {order.length} bytes of {order.stream} at {order.offset}: {order.reason}")
-        if order.whole:
-            drops = self.tail.drops[order.stream]
-            self._remove(order.stream)
-            self.tail.drops[order.stream] = drops
-        else:
-            self._punch(order.stream, order.offset, order.length)
-        return Dropped(order.stream, order.offset, records, points)
+            names, token = self.task.secret_names, self.task.token
+            self._secrets = secret.find(self.task_dir, self._env, pids, names, token, self.files)
+        return self._secrets
 
     def _keep(self, now_s: float) -> None:
         """Sync records and save the cursor now and then, without waiting for the disk (P2)."""

@@ -1,0 +1,69 @@
+"""Making room in the spool: freeing what the server has, dropping what does not fit. Called by the shipper."""
+
+import os
+
+from headway.agent import drop
+from headway.agent.ledger import Gap
+from headway.agent.message import Drop, Dropped
+from headway.model.record import RECORDS
+from headway.spool.files import OS_FILES, Files
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headway.agent.tail import Tail
+
+
+class Room:
+    def __init__(self, task_dir: str, tail: "Tail", say: "Callable[[str], None]", files: Files = OS_FILES) -> None:
+        self._task_dir, self._tail, self._say, self._files = task_dir, tail, say, files
+
+    def punch(self, stream: str, offset: int, length: int) -> None:
+        """Give the blocks of a range back. Where the system cannot, the file stays as it is."""
+        try:
+            fd = self._files.open(os.path.join(self._task_dir, stream), os.O_WRONLY | os.O_NOFOLLOW)
+        except OSError:
+            return
+        try:
+            self._files.punch(fd, offset, length)
+        except OSError as error:
+            self._say(f"{stream}: {length} bytes at {offset} could not be freed: {error.strerror}")
+        finally:
+            self._files.close(fd)
+
+    def remove(self, stream: str) -> None:
+        self._tail.forget(stream)
+        self._tail.drops.pop(stream, None)
+        try:
+            self._files.unlink(os.path.join(self._task_dir, stream))
+        except OSError:
+            return  # it was dropped before, or the folder is gone
+
+    def drop(self, order: Drop) -> Dropped:
+        """Count, write down, free: in this order, so that no drop is silent (P5)."""
+        records, points = self._count(order)
+        gap = Gap(order.offset, order.offset + order.length, order.reason, records, points)
+        told = [g for g in self._tail.drops.get(order.stream, []) if g.start != gap.start]
+        gaps = self._tail.drops[order.stream] = [*told, gap]
+        try:
+            drop.save(self._task_dir, self._tail.drops, self._files)
+        except OSError as error:  # the disk may be so full that only freeing helps; it is in memory and told soon
+            self._say(f"a drop could not be written down: {error.strerror}")
+        self._say(f"dropped {order.length} bytes of {order.stream} at {order.offset}: {order.reason}")
+        if order.whole:
+            self.remove(order.stream)
+            self._tail.drops[order.stream] = gaps
+        else:
+            self.punch(order.stream, order.offset, order.length)
+        return Dropped(order.stream, order.offset, records, points)
+
+    def _count(self, order: Drop) -> tuple[int, int] | tuple[None, None]:
+        tailed = self._tail.streams.get(order.stream)
+        if tailed is None or tailed.stream.kind != RECORDS:
+            return None, None
+        try:
+            return drop.count(tailed.fd, order.offset, order.length, self._files)
+        except OSError as error:
+            self._say(f"{order.stream} is dropped uncounted: {error.strerror}")
+            return None, None
