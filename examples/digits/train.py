@@ -108,7 +108,7 @@ def train(o: argparse.Namespace, folder: Path) -> None:
         speed = len(x) / (time.monotonic() - started)
         average(weights, folder, epoch)
         known = float((forward(weights, unseen_x)[-1].argmax(axis=1) == unseen_y).mean())
-        hw.log({"lr": lr, "pictures_per_s": speed, "unseen_accuracy": known}, step=step)
+        hw.log({"lr": lr, "speed": speed, "unseen": known}, step=step)
         print(f"epoch {epoch}/{o.epochs} step {step} loss {loss:.3f} unseen {known:.1%} {speed:.0f} pictures/s")
 
 
