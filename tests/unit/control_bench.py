@@ -44,6 +44,7 @@ class HandEngine:
         self.after_submit: Exception | None = None
         self.can_cancel = True
         self.hang: threading.Event | None = None
+        self.before_find: Callable[[], object] | None = None
 
     def plan(self, job: Job, attempt: int = 1) -> Plan:
         spec = job.spec
@@ -63,6 +64,9 @@ class HandEngine:
         return EngineId(f"{key}-worker-0")
 
     def find(self, key: str) -> EngineId | None:
+        call, self.before_find = self.before_find, None
+        if call is not None:
+            call()
         return EngineId(f"{key}-worker-0") if key in self.started else None
 
     def observe(self, ids: Sequence[EngineId]) -> dict[EngineId, Observation]:

@@ -13,7 +13,7 @@ from headway.model.ids import new_uuid
 from headway.model.job import State
 from headway.server import calls
 from headway.wire.batch import TaskKey
-from tests.unit.control_bench import Bench, in_loop, refused, started
+from tests.unit.control_bench import Bench, ended, in_loop, refused, started
 from tests.waiting import wait_until
 
 # -- submit -------------------------------------------------------------------------------------------------
@@ -299,6 +299,25 @@ async def test_a_server_killed_before_the_engine_heard_launches_after_its_restar
     await bench.restart()
     await bench.look(2)
     assert len(bench.job(job.pk).attempts) == 1 and bench.token_is_open(job)
+
+
+@in_loop
+async def test_a_job_that_ends_while_the_engine_is_asked_is_not_started_again(bench: Bench) -> None:
+    """P9: a killed server never wrote down the engine's id; everything is sent, and the spool removed, meanwhile."""
+    job = await bench.submit()
+    bench.engine.after_submit = UnreachableError("killed here")
+    await bench.look()
+    bench.engine.after_submit = None
+    await bench.restart()
+    loop = asyncio.get_running_loop()
+
+    def send_everything() -> None:
+        asyncio.run_coroutine_threadsafe(bench.tell(job, started(), ended()), loop).result()
+
+    bench.engine.before_find = send_everything
+    bench.engine.started.clear()
+    await bench.look(3)
+    assert bench.engine.submits == [f"{job.uuid}-1"] and bench.job(job.pk).state is State.SUCCEEDED
 
 
 @in_loop

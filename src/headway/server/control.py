@@ -149,6 +149,10 @@ class Control:
         jobs = await self._calls.run("the store", self._open_jobs)
         self._idle = all(is_over(job) for job in jobs) and self._drain.idle
         observations = await self._observe(jobs)
+        if any(observation.state == "gone" for observation in observations.values()):
+            # A spool goes only after everything in it was committed. So what is read after the engine has looked tells
+            # whether a task is gone because it has ended, or because it never was (P9).
+            jobs = await self._calls.run("the store", self._open_jobs)
         seen = await self._seen(jobs, observations)
         by_pk = {job.pk: job for job in jobs}
         for action in reconcile.decide(jobs, seen):
