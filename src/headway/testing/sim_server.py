@@ -95,15 +95,17 @@ class SimStore(Store):
 
 
 class InlineCalls(Calls):
-    """Engine calls in place; the server may die before or after each (F23)."""
+    """Engine calls in place; the server may die before or after each (F23), and the world goes on meanwhile."""
 
-    def __init__(self, on_late: Callable[[], None], strikes: Chance) -> None:
+    def __init__(self, on_late: Callable[[], None], strikes: Chance, wait: Callable[[], None]) -> None:
         super().__init__(on_late)
-        self._strikes = strikes
+        self._strikes, self._wait = strikes, wait
 
     async def run(self, name: str, call: Callable[..., T], *args: Any) -> T:
         if self._strikes("server dies before a call"):
             raise ServerDied
+        if self._strikes("slow call"):
+            self._wait()
         result = call(*args)
         if self._strikes("server dies after a call"):
             raise ServerDied
@@ -118,8 +120,12 @@ class Getter:
 class SimServer:
     """Up or down. Every request of the simulation goes through `serve`, which is where the server may die."""
 
-    def __init__(self, paths: Paths, clock: Clock, engine: Engine, strikes: Chance) -> None:
+    def __init__(
+        self, paths: Paths, clock: Clock, engine: Engine, strikes: Chance, let_pass: Callable[[], None]
+    ) -> None:
         self.paths, self.clock, self._engine, self._strikes = paths, clock, engine, strikes
+        self._let_pass = let_pass  # time goes on, and with it everybody else
+        self.is_busy = False  # inside its loop: only data is taken meanwhile
         self._loop = asyncio.new_event_loop()
         self.store: SimStore | None = None
         self.control: Control | None = None
@@ -138,7 +144,7 @@ class SimServer:
             self.paths,
             Getter(),
             make_engine=lambda *_: self._engine,
-            make_calls=lambda on_late: InlineCalls(on_late, self._strikes),
+            make_calls=lambda on_late: InlineCalls(on_late, self._strikes, self._pause),
             clock_ns=self.clock.time_ns,
             clock_s=self.clock.monotonic,
         )
@@ -155,9 +161,9 @@ class SimServer:
         self.kill()
         self._loop.close()
 
-    def serve(self, call: Callable[[], T]) -> T | None:
-        """None: the server was not there, or died over it."""
-        if not self.is_up:
+    def serve(self, call: Callable[[], T], *, during_a_call: bool = False) -> T | None:
+        """None: the server was not there, did not answer in time, or died over it."""
+        if not self.is_up or (self.is_busy and not during_a_call):
             return None
         try:
             return call()
@@ -166,7 +172,18 @@ class SimServer:
             return None
 
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
-        return self._loop.run_until_complete(work)
+        self.is_busy = True
+        try:
+            return self._loop.run_until_complete(work)
+        finally:
+            self.is_busy = False
+
+    def _pause(self) -> None:
+        """A call takes its time; the server may be killed over it."""
+        store = self.store
+        self._let_pass()
+        if self.store is not store:
+            raise ServerDied
 
     # -- what the loop and the routes do --------------------------------------------------------------
 
@@ -217,7 +234,7 @@ class SimServer:
 
     def ingest(self, body: bytes, token: str) -> tuple[int, Any]:
         """(status, answer) of `POST /agent/ingest`; status 0: no answer."""
-        return self.serve(lambda: self._ingest(body, token)) or (0, None)
+        return self.serve(lambda: self._ingest(body, token), during_a_call=True) or (0, None)
 
     def _ingest(self, body: bytes, token: str) -> tuple[int, Any]:
         assert self.store is not None and self.control is not None

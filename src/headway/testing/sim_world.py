@@ -22,6 +22,7 @@ FAULTS: dict[str, float] = {
     "server dies before a call": 0.005,
     "server dies after a call": 0.005,
     "server disk full": 0.05,
+    "slow call": 0.2,
     "submit not heard": 0.3,
     "submit unanswered": 0.3,
     "engine blind": 0.2,

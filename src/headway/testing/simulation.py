@@ -38,7 +38,8 @@ class Simulation:
         self.engine = SimEngine(self.world)
         self.history = self.world.history = History(self.engine)
         paths = Paths(folder)
-        self.server = self.world.server = SimServer(paths, self.world.clock, self.engine, self.world.strikes)
+        world = self.world
+        self.server = world.server = SimServer(paths, world.clock, self.engine, world.strikes, self._let_pass)
 
     def run(self) -> None:
         world = self.world
@@ -70,9 +71,14 @@ class Simulation:
             self.server.start()
             self.history.observe(self.server)
 
+    def _let_pass(self) -> None:
+        self.world.agenda.run_until(self.world.clock.now_s + self.world.between(0.01, 5.0))
+
     def _look(self) -> None:
         world = self.world
-        if self.server.is_up:
+        if self.server.is_busy:
+            pass  # this is what happens while it looks
+        elif self.server.is_up:
             self.server.look()
             self.history.observe(self.server)
         elif world.random.random() < 0.2 or not world.chaos:
