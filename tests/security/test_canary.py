@@ -11,7 +11,8 @@ SCRIPT = """
 import os, sys, logging
 import headway as hw
 secret = os.environ["MY_API_TOKEN"]
-hw.init(config={"lr": 0.1, "api_key": secret, "note": f"uses {secret} inside", "nested": [{"password": secret}]}, tags=["ok"])
+config = {"lr": 0.1, "api_key": secret, "note": f"uses {secret} inside", "nested": [{"password": secret}]}
+hw.init(config=config, tags=["ok"])
 hw.log({"loss": 1.0}, step=0)
 print("the secret is", secret, "and again:" + secret * 2)
 sys.stdout.write(secret[:10]); sys.stdout.flush(); sys.stdout.write(secret[10:] + "\\n")
