@@ -71,7 +71,7 @@ def test_the_first_call_makes_a_task_that_a_shipper_can_adopt(tmp_path: Path) ->
     assert not list(folder.glob("*.tmp"))
     words = wait_until(lambda: started(tmp_path), what="the shipper")
     assert words == [[str(tmp_path / "started"), "shipper", str(folder), "--adopt", "True"]]
-    run.finish(0)
+    run.end(0)
 
 
 def test_its_children_join_the_same_job(tmp_path: Path) -> None:
@@ -83,8 +83,8 @@ def test_its_children_join_the_same_job(tmp_path: Path) -> None:
     child = Run(dict(env), warn=print)
     child.log({"y": 1.0})
     assert len(folders(tmp_path)) == 1 and {p.name for p in streams.points(folders(tmp_path)[0])} == {"x", "y"}
-    run.finish(0)
-    child.finish(0)
+    run.end(0)
+    child.end(0)
 
 
 def test_a_second_try_after_an_error_is_the_same_job(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_a_name_that_is_not_allowed_is_made_into_one(tmp_path: Path) -> None:
     run.init(None, None, "my run/1\n", None)
     task = TaskFile.load(folders(tmp_path)[0])
     assert task.attach is not None and task.attach["name"] and "/" not in task.attach["name"] and len(warned) == 1
-    run.finish(0)
+    run.end(0)
 
 
 def test_secrets_in_the_command_line_are_masked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,7 +129,7 @@ def test_secrets_in_the_command_line_are_masked(tmp_path: Path, monkeypatch: pyt
     folder = folders(tmp_path)[0]
     for path in folder.iterdir():
         assert b"tok-1234" not in path.read_bytes() and b'"abc"' not in path.read_bytes(), path.name
-    run.finish(0)
+    run.end(0)
 
 
 def test_a_home_that_cannot_be_written_costs_the_points_and_nothing_else(tmp_path: Path) -> None:

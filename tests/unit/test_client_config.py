@@ -35,7 +35,7 @@ from tests.client_bench import Bench
 def bench(tmp_path: Path) -> Iterator[Bench]:
     bench = Bench(tmp_path / "spool", environ={"MY_TOKEN": "tok-12345678", "LAB_PASS": "swordfish-1"})
     yield bench
-    bench.run.finish(None)
+    bench.run.end(None)
 
 
 def told(bench: Bench) -> list[Any]:
@@ -63,7 +63,7 @@ def test_every_change_is_written_down_whole(bench: Bench) -> None:
 def test_a_change_inside_a_value_is_told_at_the_end(bench: Bench) -> None:
     bench.run.init({"model": {"depth": 3}}, None, None, None)
     bench.run.config["model"]["depth"] = 4
-    bench.run.finish(0)
+    bench.run.end(0)
     assert told(bench)[-1] == {"model": {"depth": 4}}
 
 
@@ -78,7 +78,7 @@ def test_a_config_that_changes_all_the_time_does_not_fill_the_disk(bench: Bench)
     for i in range(5000):
         bench.run.config["i"] = i
     assert len(told(bench)) < 250
-    bench.run.finish(0)
+    bench.run.end(0)
     assert told(bench)[-1] == {"i": 4999}
 
 

@@ -44,7 +44,7 @@ def check(bench: Bench, files: FailingFiles, *, whole: bool) -> None:
     assert found["produced"] == PRODUCED and found["rejected"] == 3
     values = [p.value for p in streams.points(bench.folder, whole=whole) if p.name == "x"]
     assert values == sorted(set(values)), "in order, and none twice"
-    bench.run.finish(0)
+    bench.run.end(0)
     told = sum(gap["points"] for gap in streams.facts(bench.folder, "gap", whole=whole))
     assert told == found["dropped"], f"every dropped point is told in a gap (operation {files.nth})"
     assert len(bench.warned) == len(set(bench.warned)) <= 4
@@ -101,7 +101,7 @@ def test_a_disk_that_stays_full_is_told_once_and_counted(tmp_path: Path, number:
     found = bench.counters()
     assert found["produced"] == 5000 and found["dropped"] > 4900
     assert len(bench.warned) == 1 and os.strerror(number) in bench.warned[0]
-    bench.run.finish(0)
+    bench.run.end(0)
 
 
 def test_after_recovery_the_gap_is_told_with_its_counts_and_reason(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_the_gap_is_told_with_the_first_record_that_fits_again(
     bench.log({"x": 3.0})
     assert bench.values("x")[-2:] == [2.0, 3.0]
     assert sum(gap["points"] for gap in streams.facts(bench.folder, "gap")) == bench.counters()["dropped"] > 0
-    bench.run.finish(0)
+    bench.run.end(0)
 
 
 def test_a_disk_that_is_full_from_the_start_costs_nothing_that_comes_after(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_a_disk_that_is_full_from_the_start_costs_nothing_that_comes_after(tmp_p
 def bench(tmp_path: Path) -> Iterator[Bench]:
     bench = Bench(tmp_path / "spool")
     yield bench
-    bench.run.finish(None)
+    bench.run.end(None)
 
 
 def test_a_removed_folder_is_made_again_and_what_went_missing_is_told(bench: Bench) -> None:
@@ -169,7 +169,7 @@ def test_a_removed_folder_is_made_again_and_what_went_missing_is_told(bench: Ben
     assert bench.folder.stat().st_mode & 0o777 == 0o700
     found = bench.run.metrics.counters()
     assert found == {"produced": 30, "written": 29, "rejected": 0, "dropped": 1}
-    bench.run.finish(0)
+    bench.run.end(0)
     (gap,) = streams.facts(bench.folder, "gap")
     assert (gap["points"], gap["records"]) == (1, 1) and "removed" in gap["reason"]
     kinds = [fact["type"] for fact in streams.facts(bench.folder)]
@@ -229,7 +229,7 @@ def test_a_descriptor_that_became_another_file_is_noticed_and_left_alone(bench: 
         bench.log({"x": float(i)}, step=i)
     assert bench.values("x") == [0.0, *(float(i) for i in range(2, 10))]
     assert bench.counters()["dropped"] == 1 and os.fstat(own).st_size < 100
-    bench.run.finish(0)
+    bench.run.end(0)
     os.write(own, b"still the program's")
     os.close(own)
 
@@ -251,4 +251,4 @@ def test_a_fast_program_pays_little_while_the_disk_is_gone(tmp_path: Path, monke
         return bool(streams.streams(bench.folder, "metrics"))
 
     wait_until(recovered, deadline - time.monotonic(), "a stream")
-    bench.run.finish(0)
+    bench.run.end(0)

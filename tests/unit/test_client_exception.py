@@ -21,7 +21,7 @@ from tests.client_bench import Bench
 def bench(tmp_path: Path) -> Iterator[Bench]:
     bench = Bench(tmp_path / "spool", environ={"MY_TOKEN": "tok-12345678"})
     yield bench
-    bench.run.finish(None)
+    bench.run.end(None)
 
 
 def caught(code: str) -> BaseException:
@@ -224,8 +224,8 @@ def test_forwarding_can_be_switched_off_and_nothing_else_changes(program: Progra
     ("code", "exit_code", "known"),
     [
         ("pass", 0, 0), ("sys.exit()", 0, 0), ("sys.exit(3)", 3, 3), ("sys.exit('words')", 1, 1),
-        ("sys.exit(True)", 1, 1), ("sys.exit(259)", 3, 3), ("raise SystemExit(4)", 4, None), ("exit(5)", 5, None),
-        ("1 / 0", 1, 1),
+        ("sys.exit(True)", 1, 1), ("sys.exit(259)", 3, 3), ("raise SystemExit(4)", 4, None), ("exit(5)", 5, 5),
+        ("quit()", 0, 0), ("1 / 0", 1, 1), ("hw.finish(); hw.log({'x': 2}); hw.finish(); sys.exit(6)", 6, 6),
         ("try:\n    sys.exit(3)\nexcept SystemExit:\n    pass", 0, 0),
         ("import argparse; argparse.ArgumentParser().parse_args(['--no'])", 2, 2),
         ("import threading; t = threading.Thread(target=lambda: sys.exit(9)); t.start(); t.join()", 0, 0),

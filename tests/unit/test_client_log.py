@@ -26,7 +26,7 @@ from tests.client_bench import Bench
 def bench(tmp_path: Path) -> Iterator[Bench]:
     bench = Bench(tmp_path / "spool")
     yield bench
-    bench.run.finish(None)
+    bench.run.end(None)
 
 
 def test_what_was_logged_is_read_back_in_order(bench: Bench) -> None:
@@ -313,7 +313,7 @@ def test_descriptors_of_rolled_segments_are_closed(bench: Bench, monkeypatch: py
         bench.log({f"m{i % 40}": 1.0})
     assert len(os.listdir("/proc/self/fd")) <= before + 6
     assert bench.counters()["written"] == 60
-    bench.run.finish(None)
+    bench.run.end(None)
     assert len(os.listdir("/proc/self/fd")) == before
 
 
@@ -350,7 +350,7 @@ def test_nothing_that_is_logged_raises_or_gets_lost_uncounted(tmp_path: Path, ca
     assert counters["dropped"] == 0
     expected = sum(_leaves(values) for values, _ in calls)
     assert counters["produced"] == expected
-    bench.run.finish(0)
+    bench.run.end(0)
     for told in streams.facts(bench.folder, "counters"):
         assert {key: told[key] for key in counters} == counters
 
@@ -422,20 +422,32 @@ def test_disabled_means_no_file_and_no_word(tmp_path: Path) -> None:
     run.init({"a": 1}, ["t"], "name", None)
     run.config["b"] = 2
     run.exception("main", ValueError("x"))
-    run.finish(0)
+    run.end(0)
     assert [p.name for p in folder.iterdir()] == ["task.json"] and not warned
     assert run.config["b"] == 2
 
 
 def test_a_finished_run_that_logs_again_starts_new_streams(bench: Bench) -> None:
     bench.log({"x": 1.0})
-    bench.run.finish(0)
+    bench.run.end(0)
     bench.log({"x": 2.0})
-    bench.run.finish(3)
+    bench.run.end(3)
     assert len(streams.streams(bench.folder, "facts")) == 2
     byes = [f["exit_code"] for f in streams.facts(bench.folder, "bye")]
     assert sorted(byes) == [0, 3] and sorted(bench.values("x")) == [1.0, 2.0]
     assert all(f["written"] == 1 for f in streams.facts(bench.folder, "counters"))
+
+
+def test_a_finish_without_a_code_leaves_the_goodbye_to_the_end_of_the_process(bench: Bench) -> None:
+    bench.log({"x": 1.0})
+    bench.run.finish()
+    bench.run.finish()
+    assert streams.facts(bench.folder, "bye") == [] and streams.facts(bench.folder, "counters")[-1]["written"] == 1
+    bench.log({"x": 2.0})
+    assert [s.segment for s in streams.streams(bench.folder, "metrics")] == [0, 1]
+    bench.run.end(4)
+    assert bench.values("x") == [1.0, 2.0] and [f["exit_code"] for f in streams.facts(bench.folder, "bye")] == [4]
+    assert streams.facts(bench.folder, "counters")[-1]["written"] == 2
 
 
 def test_files_of_the_client_are_private_whatever_the_umask(bench: Bench) -> None:

@@ -39,9 +39,12 @@ def init(
 
 
 def finish(exit_code: int | None = None) -> None:
-    """Say that this run is over, before the process ends. Not needed at the end of a script."""
+    """Say that this run is over before the process ends, and with `exit_code` how. Not needed at the end of a script."""
     try:
-        _run.finish(hooks.code_of(exit_code) if exit_code is not None else None)
+        if exit_code is None:
+            _run.finish()
+        else:
+            _run.end(hooks.code_of(exit_code))
     except Exception as error:  # P1: no call of ours raises into training
         raise_if_signal(error)
         _run.note("finish", f"finish() failed: {type(error).__name__}: {error}")

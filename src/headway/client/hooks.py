@@ -6,6 +6,7 @@ and Python's messages stay as they are. HEADWAY_FORWARD_EXCEPTIONS=0 leaves exce
 
 import _thread
 import atexit
+import builtins
 import os
 import sys
 
@@ -108,16 +109,28 @@ def _watch_unraisable(run: "Run") -> None:
 
 
 def _watch_exit() -> None:
-    """Nobody waits for an attached process, so its exit code is learned from its own call of sys.exit."""
-    before = sys.exit
+    """Nobody waits for an attached process, so its exit code is learned from its own call of sys.exit() or exit()."""
+    before, quitter = sys.exit, type(getattr(builtins, "exit", None))
 
     def exit(status: "Any" = None, /) -> "Any":
-        threading: Any = sys.modules.get("threading")
-        if threading is None or threading.current_thread() is threading.main_thread():
-            _exit_asked[:] = [status]
+        _ask_exit(status)
         before(status)
 
     sys.exit = exit
+    if quitter.__name__ == "Quitter":  # of the site module: exit() and quit()
+        call: Any = quitter.__call__
+
+        def quit_(self: object, code: "Any" = None) -> "Any":
+            _ask_exit(code)
+            return call(self, code)
+
+        quitter.__call__ = quit_  # type: ignore[method-assign]
+
+
+def _ask_exit(status: object) -> None:
+    threading: Any = sys.modules.get("threading")
+    if threading is None or threading.current_thread() is threading.main_thread():
+        _exit_asked[:] = [status]
 
 
 def at_exit(run: "Run") -> None:
@@ -126,7 +139,7 @@ def at_exit(run: "Run") -> None:
         error = getattr(sys, "last_value", None)
         if run.exit_code is None and isinstance(error, BaseException) and not is_interactive():
             run.exception("main", error)  # told here when the program has replaced sys.excepthook
-        run.finish(run.exit_code if run.exit_code is not None else exit_code())
+        run.end(run.exit_code if run.exit_code is not None else exit_code())
         keep_interrupted(error)  # after all that was imported since it came
     except Exception:  # P1: nothing of ours may disturb the end of a program
         return

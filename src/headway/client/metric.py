@@ -356,6 +356,14 @@ class Metrics:
         if durable and self.segment.fd >= 0:
             self.segment.sync()
 
+    def pause(self) -> None:
+        """Close what is open and keep the counts; the next call of `log` opens the next segment."""
+        segment = self.segment
+        if segment.fd >= 0:
+            segment.schemas.clear()
+            self._retire(segment)
+        self.close_retired(everything=True)
+
     def close(self) -> None:
         """At the end of the run, and in a forked child. A later call of `log` starts a new stream and counts anew."""
         segments = [self.segment, *(segment for _, segment in self._retired)]

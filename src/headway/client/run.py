@@ -374,8 +374,8 @@ class Run:
         if durable and self._facts is not None:
             self._facts.sync()
 
-    def finish(self, exit_code: int | None) -> None:
-        """Say how it went, and close. A later call starts streams of its own. Never raises."""
+    def finish(self) -> None:
+        """Say how it went so far, and close the metrics. How the process ends is not known yet. Never raises."""
         if self.is_off:
             return
         with self.lock:
@@ -384,12 +384,22 @@ class Run:
             self.tell_config()
             self.metrics.tell_gap()
             self.fact("counters", **self.metrics.counters())
+            self.metrics.pause()
+            if self.attachment is not None:
+                self.attachment.reap()
+
+    def end(self, exit_code: int | None) -> None:
+        """Say how it ended, and close. A later call starts streams of its own. Never raises."""
+        if self.is_off:
+            return
+        with self.lock:
+            if not self.has_started and not self._unsaid:
+                return
+            self.finish()
             self.fact("bye", exit_code=exit_code)
             if self._unsaid:
                 self.say()  # once more: there is no later
             self._close()
-            if self.attachment is not None:
-                self.attachment.reap()
 
     def _close(self) -> None:
         self.metrics.close()
