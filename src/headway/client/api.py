@@ -39,7 +39,7 @@ def init(
 
 
 def finish(exit_code: int | None = None) -> None:
-    """Say that this run is over before the process ends, and with `exit_code` how. Not needed at the end of a script."""
+    """Say that this run is over before the process is, and with `exit_code` how. Not needed at the end of a script."""
     try:
         if exit_code is None:
             _run.finish()
