@@ -8,7 +8,7 @@ export HEADWAY_HOME
 trap 'hw server stop >/dev/null 2>&1 || true; rm -rf "$HEADWAY_HOME"' EXIT
 
 hw server start >/dev/null 2>&1
-"$1" tools/picture.py docs/images/run.svg --columns 104 --keep 16 -- \
+"$1" tools/picture.py docs/images/run.svg --columns 116 --keep 16 -- \
     'hw run -n 4 --name digits python examples/digits/train.py' 'hw metrics ID -m loss -m unseen' 'hw ls'
-"$1" tools/picture.py docs/images/crash.svg --columns 104 --keep 30 -- \
+"$1" tools/picture.py docs/images/crash.svg --columns 116 --keep 30 -- \
     'hw run -n 4 --name crash python examples/crash/train.py'
