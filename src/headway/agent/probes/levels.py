@@ -1,0 +1,177 @@
+"""Samples become samples of longer spans: of every number its smallest, mean and largest. Pure; called by `sampler`.
+
+Level 0 is each sample, level 1 ten seconds, level 2 a minute, made of level 1. So the last hour can be kept in full and
+a month still fits into megabytes. The mean is the mean of the samples, not of the means.
+"""
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import Any
+
+SPANS_S = (10.0, 60.0)  # of level 1 and 2
+LINES_MAX = 128  # processes in one folded sample, beside the ranks: many short ones must not fill it
+EPSILON_S = 1e-6  # sums of intervals are not exact
+_NAMES = frozenset(("rank", "pid", "ppid", "index"))  # numbers that say who, not how much
+
+
+class Band:
+    """The smallest, the sum and the largest of some numbers."""
+
+    __slots__ = ("count", "high", "low", "total")
+
+    def __init__(self, low: float, total: float, count: int, high: float) -> None:
+        self.low, self.total, self.count, self.high = low, total, count, high
+
+    def merge(self, other: "Band") -> None:
+        self.total += other.total
+        self.count += other.count
+        self.low = min(self.low, other.low)
+        self.high = max(self.high, other.high)
+
+    def result(self) -> list[float]:
+        if self.low == self.high:
+            return [self.low] * 3
+        mean = self.total / self.count
+        mean = round(mean) if abs(mean) >= 1000 else round(mean, 2)
+        return [self.low, min(max(mean, self.low), self.high), self.high]
+
+
+class Rows:
+    """Objects in a list, told apart by who they are."""
+
+    __slots__ = ("rows",)
+
+    def __init__(self) -> None:
+        self.rows: dict[object, Fold] = {}
+
+    def add(self, row: "Mapping[str, Any]") -> None:
+        key = _who(row)
+        fold = self.rows.get(key)
+        if fold is None:
+            fold = self.rows[key] = Fold()
+        fold.add(row)
+
+    def merge(self, other: "Rows") -> None:
+        for key, fold in other.rows.items():
+            self.rows.setdefault(key, Fold()).merge(fold)
+
+    def result(self) -> "list[dict[str, Any]]":
+        """Whole trees always; single processes as far as there is room, those that lived longest first."""
+        folds = list(self.rows.values())
+        single = [fold for fold in folds if fold.plain.get("pid") is not None]
+        if len(single) > LINES_MAX:
+            kept = set(map(id, sorted(single, key=lambda fold: -fold.count)[:LINES_MAX]))
+            folds = [fold for fold in folds if fold.plain.get("pid") is None or id(fold) in kept]
+        return [fold.result() for fold in folds]
+
+
+class Fold:
+    """One object: numbers as bands, objects and lists of objects likewise, lists of words as all words seen, and of
+    everything else the last."""
+
+    __slots__ = ("bands", "count", "folds", "order", "plain", "rows", "words")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.order: dict[str, None] = {}  # names as they came
+        self.bands: dict[str, Band] = {}
+        self.folds: dict[str, Fold] = {}
+        self.rows: dict[str, Rows] = {}
+        self.words: dict[str, set[str]] = {}
+        self.plain: dict[str, Any] = {}
+
+    def add(self, values: "Mapping[str, Any]") -> None:
+        self.count += 1
+        for name, value in values.items():
+            kind = type(value)
+            if name not in self.order:
+                self.order[name] = None
+            if (kind is int or kind is float) and name not in _NAMES:
+                band = self.bands.get(name)
+                if band is None:
+                    self.bands[name] = Band(value, value, 1, value)
+                    continue
+                band.total += value
+                band.count += 1
+                if value < band.low:
+                    band.low = value
+                elif value > band.high:
+                    band.high = value
+            elif kind is dict:
+                self.folds.setdefault(name, Fold()).add(value)
+            elif kind is list:
+                self._add_list(name, value)
+            elif value is not None or name in _NAMES:
+                self.plain[name] = value
+
+    def _add_list(self, name: str, values: "list[Any]") -> None:
+        if name not in self.words and name not in self.rows and not values:
+            self.plain.setdefault(name, [])
+        for value in values:
+            if isinstance(value, dict):
+                self.rows.setdefault(name, Rows()).add(value)
+            else:
+                self.words.setdefault(name, set()).add(str(value))
+
+    def merge(self, other: "Fold") -> None:
+        """As if all that `other` has seen had been added here."""
+        self.count += other.count
+        self.order.update(other.order)
+        self.plain.update(other.plain)
+        for name, band in other.bands.items():
+            mine = self.bands.setdefault(name, Band(band.low, 0, 0, band.high))
+            mine.merge(band)
+        for name, fold in other.folds.items():
+            self.folds.setdefault(name, Fold()).merge(fold)
+        for name, rows in other.rows.items():
+            self.rows.setdefault(name, Rows()).merge(rows)
+        for name, words in other.words.items():
+            self.words.setdefault(name, set()).update(words)
+
+    def result(self) -> "dict[str, Any]":
+        return {name: self._value(name) for name in self.order}
+
+    def _value(self, name: str) -> "Any":
+        for found in (self.bands.get(name), self.folds.get(name), self.rows.get(name)):
+            if found is not None:
+                return found.result()
+        return sorted(self.words[name]) if name in self.words else self.plain.get(name)
+
+
+def _who(row: "Mapping[str, Any]") -> object:
+    return row["index"] if "index" in row else (row.get("rank"), row.get("pid"))
+
+
+class Levels:
+    """Takes samples, hands out those of longer spans as they become whole. Spans lie on a grid from the beginning, so
+    that a late sample does not make all later spans late."""
+
+    def __init__(self, now_s: float, spans_s: tuple[float, ...] = SPANS_S) -> None:
+        self._spans_s = spans_s
+        self._folds = [Fold() for _ in spans_s]
+        self._begun_s = [now_s for _ in spans_s]
+        self._end_s = [now_s + span_s for span_s in spans_s]
+
+    def add(self, sample: "Mapping[str, Any]", now_s: float) -> "Iterator[tuple[int, float, dict[str, Any]]]":
+        """(level, span in seconds, folded sample) of every span that ends with this one."""
+        self._folds[0].add(sample)
+        for place, end_s in enumerate(self._end_s):
+            if now_s < end_s - EPSILON_S:
+                return
+            yield self._close(place, now_s)
+
+    def flush(self, now_s: float) -> "Iterator[tuple[int, float, dict[str, Any]]]":
+        """What is left at the end."""
+        for place, fold in enumerate(self._folds):
+            if fold.count:
+                yield self._close(place, now_s)
+
+    def _close(self, place: int, now_s: float) -> "tuple[int, float, dict[str, Any]]":
+        fold, begun_s, span_s = self._folds[place], self._begun_s[place], self._spans_s[place]
+        self._folds[place], self._begun_s[place] = Fold(), now_s
+        passed = max(0.0, now_s + EPSILON_S - self._end_s[place]) // span_s
+        self._end_s[place] += span_s * (passed + 1)
+        if place + 1 < len(self._folds):
+            self._folds[place + 1].merge(fold)
+        return place + 1, round(now_s - begun_s, 3), fold.result()

@@ -1,0 +1,53 @@
+"""The stream `usage-<pid>-<rand>`: what the sampler found, one fact per sample. Called by the shipper.
+
+It goes on in a new stream when it has grown, so that what the server has can be removed. Not synced: a power cut may
+cost the last seconds of usage, and nothing else.
+"""
+
+import os
+
+from headway.spool.files import OS_FILES, Files
+from headway.spool.identity import process_start
+from headway.spool.name import new_rand
+from headway.spool.writer import StreamWriter
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+STREAM_BYTES_MAX = 1 << 20
+
+
+class UsageStream:
+    def __init__(self, task_dir: str, files: Files = OS_FILES) -> None:
+        self._task_dir, self._files = task_dir, files
+        self._stream: StreamWriter | None = None
+
+    @property
+    def name(self) -> str | None:
+        """The stream that is written now; others of this process are complete."""
+        return None if self._stream is None else self._stream.name
+
+    def write(self, fact: "dict[str, Any]") -> bool:
+        """Append. A full disk costs this sample; the next one tries a new stream (F6)."""
+        try:
+            self._open().append_fact(fact)
+        except OSError:
+            self.close()
+            return False
+        size = self._stream.size() if self._stream is not None else None
+        if size is None or size >= STREAM_BYTES_MAX:
+            self.close()
+        return True
+
+    def _open(self) -> StreamWriter:
+        if self._stream is None:
+            opening = {"kind": "usage", "rank": None, "pid": os.getpid(), "start": process_start(), "segment": None}
+            name = f"usage-{os.getpid()}-{new_rand()}"
+            self._stream = StreamWriter(self._task_dir, name, opening, self._files)
+        return self._stream
+
+    def close(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
