@@ -10,6 +10,7 @@ TEST_WORKERS ?= 2
 TEST_TIMEOUT_S ?= 120
 WHAT ?= tests
 BENCH ?=
+SIM_S ?= 60
 SOAK_S ?= 3600
 SOAK ?=
 SHELL := /bin/bash
@@ -41,7 +42,7 @@ check: $(STAMP)  ## ruff, mypy --strict, import-linter, tidy
 
 test: check  ## check, then all tests (WHAT=tests/unit for a part)
 	@tools/need.sh strace
-	$(BIN)/python -m pytest $(WHAT) -n $(TEST_WORKERS) --dist worksteal --timeout $(TEST_TIMEOUT_S)
+	HEADWAY_SIM_SECONDS=$(SIM_S) $(BIN)/python -m pytest $(WHAT) -n $(TEST_WORKERS) --dist worksteal --timeout $(TEST_TIMEOUT_S)
 
 bench: $(STAMP)  ## figures beside the peers', into bench/results (BENCH='--only log')
 	$(BIN)/python -m bench $(BENCH)
