@@ -52,7 +52,7 @@ def status_of(pid: int | str) -> Status | None:
 
 def is_alive(who: Identity, this_boot: str | None = None) -> bool:
     """True only for that very process; a zombie is dead. `this_boot` saves reading it again and again."""
-    if who.pid <= 1:
+    if who.pid <= 0:
         return False
     if who.boot_id is not None and (this_boot or boot_id()) not in (None, who.boot_id):
         return False
@@ -69,10 +69,9 @@ def is_alive(who: Identity, this_boot: str | None = None) -> bool:
 def send(who: Identity, signum: int) -> bool:
     """Signal that very process. The descriptor is taken first and checked after, so the pid cannot change hands.
 
-    Numbers come from files that may be damaged: kill(0), kill(-1) and killpg(1) mean many processes, so 1 and below
-    are never a process of a task.
+    Numbers come from files that may be damaged: 0 and -1 would mean many processes.
     """
-    if who.pid <= 1:
+    if who.pid <= 0:
         return False
     try:
         fd = os.pidfd_open(who.pid) if hasattr(os, "pidfd_open") else -1
@@ -94,7 +93,12 @@ def send(who: Identity, signum: int) -> bool:
 
 
 def send_group(leader: Identity, signum: int) -> bool:
-    """Signal a rank and all that it started. Its leader must live: else the number may be somebody else's."""
+    """Signal a rank and all that it started. Its leader must live: else the number may be somebody else's.
+
+    killpg(1) is kill(-1), which means everybody: 1 and below are never a rank's group.
+    """
+    if leader.pid <= 1:
+        return False
     found = status_of(leader.pid)
     if not is_alive(leader) or (HAS_PROC and (found is None or found.group != leader.pid)):
         return False

@@ -37,6 +37,11 @@ SUCCESSOR_S = 2.0  # a thread may still be in its last write to the segment befo
 _OUTPUT = ("stdout", "stderr")
 
 
+def _is_ours(stream: Stream) -> bool:
+    """Whether this very process writes it."""
+    return stream.role == "shipper" and stream.pid == os.getpid()
+
+
 class Tailed:
     """One stream that is open for reading."""
 
@@ -55,6 +60,7 @@ class Index:
 
     def __init__(self, task_dir: str, output: str, files: Files) -> None:
         self._files, self._fd, self._last_s, self._last_us = files, -1, -1.0, 0
+        self._last_offset = -1
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
         try:
             self._fd = files.open(os.path.join(task_dir, index_name(output)), flags)
@@ -62,15 +68,16 @@ class Index:
             if size % ENTRY.size:  # a shipper was killed inside an entry
                 files.truncate(self._fd, size - size % ENTRY.size)
             if size >= ENTRY.size:
-                self._last_us = ENTRY.unpack(files.pread(self._fd, ENTRY.size, size // ENTRY.size * ENTRY.size - 16))[1]
+                last = files.pread(self._fd, ENTRY.size, size // ENTRY.size * ENTRY.size - ENTRY.size)
+                self._last_offset, self._last_us = ENTRY.unpack(last)
         except (OSError, struct.error):
             self._fd = -1
 
     def add(self, offset: int, wall_ns: int, now_s: float) -> None:
-        if self._fd < 0 or now_s < self._last_s + INDEX_INTERVAL_S:
+        if self._fd < 0 or now_s < self._last_s + INDEX_INTERVAL_S or offset <= self._last_offset:
             return
         self._last_us = max(self._last_us, wall_ns // 1000)  # also across a restart, times never go back (F26)
-        self._last_s = now_s
+        self._last_s, self._last_offset = now_s, offset
         try:
             write_all(self._files, self._fd, ENTRY.pack(offset, self._last_us))
         except OSError:
@@ -211,7 +218,8 @@ class Tail:
         if size <= tailed.size:
             return []
         if tailed.index is not None:
-            tailed.index.add(tailed.size, self._clock.wall_ns(), now_s)
+            begin = tailed.size or min(self._cursor.get(tailed.stream.name, 0), size)  # an earlier shipper saw the rest
+            tailed.index.add(begin, self._clock.wall_ns(), now_s)
         if tailed.opening is None and tailed.stream.kind == RECORDS:
             try:
                 tailed.opening = read_opening(tailed.fd, self.files)
@@ -240,7 +248,7 @@ class Tail:
         alive: dict[tuple[int, int | None], bool] = {}
         for tailed in list(self.streams.values()):
             stream = tailed.stream
-            if tailed.closed or stream.pid is None or stream.pid == os.getpid():
+            if tailed.closed or stream.pid is None or _is_ours(stream):
                 continue
             newest = self._newest.get((stream.rank, stream.pid, stream.rand), tailed)
             rolled = newest is not tailed and now_s >= newest.seen_s + SUCCESSOR_S
@@ -277,7 +285,7 @@ class Tail:
         """All processes of the task are gone."""
         events = self.look(now_s, names=True)
         for tailed in list(self.streams.values()):
-            if tailed.stream.role != "agent" and tailed.stream.pid != os.getpid():
+            if tailed.stream.role != "agent" and not _is_ours(tailed.stream):
                 events += self.close_stream(tailed, now_s)
         events += self.look(now_s, names=True)  # the indexes that were just written
         return events
