@@ -45,7 +45,8 @@ def test_a_cut_batch_is_refused(data: st.DataObject) -> None:
     "change",
     [
         {"stream": "../../etc/passwd"}, {"stream": "a/b"}, {"stream": ""}, {"stream": "x" * 97}, {"stream": "A"},
-        {"stream": 3}, {"offset": -1}, {"offset": 2**63}, {"offset": True}, {"offset": 1.5}, {"length": -1}, {"length": 10**30},
+        {"stream": 3}, {"offset": -1}, {"offset": 2**63}, {"offset": True}, {"offset": 1.5}, {"length": -1},
+        {"length": 10**30},
         {"kind": "pickle"}, {"crc": "x"},
     ],
 )  # fmt: skip
