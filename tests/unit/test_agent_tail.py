@@ -10,8 +10,9 @@ from headway.agent.clock import Clock
 from headway.agent.ledger import Span
 from headway.agent.machine import Closed, Gap, Grown, Refused
 from headway.agent.mask import Mask
-from headway.agent.pack import SHAPE_WAIT_S, Packer
+from headway.agent.pack import Packer
 from headway.agent.tail import SUCCESSOR_S, Tail
+from headway.model.limits import SHAPE_WAIT_S
 from headway.model.record import FACT, INDEX, METRICS, OPEN, RAW, RECORDS
 from headway.spool.files import OS_FILES
 from headway.spool.identity import process_start

@@ -4,7 +4,14 @@ Events in, instructions out; time is an argument. Reached through `agent/machine
 shipper of a task whose shim is gone, and by the simulation.
 """
 
-from headway.model.limits import FLUSH_AT_END_S, GRACE_S, SHIPPER_RESTART_FIRST_S, SHIPPER_RESTART_MAX_S
+from headway.model.limits import (
+    FLUSH_AT_END_S,
+    GRACE_S,
+    LEFTOVER_GIVE_UP_S,
+    LEFTOVER_GRACE_S,
+    SHIPPER_RESTART_FIRST_S,
+    SHIPPER_RESTART_MAX_S,
+)
 from headway.model.value import Value
 
 TYPE_CHECKING = False
@@ -16,9 +23,7 @@ SIGKILL, SIGTERM, SIGCONT = 9, 15, 18  # plain numbers: what a stored decision s
 
 SETTLE_S = 0.2  # children of a rank that has just ended may end by themselves
 SETTLE_STEP_S = 0.02
-LEFTOVER_GRACE_S = 2.0
 KILL_AGAIN_S = 1.0
-LEFTOVER_GIVE_UP_S = 10.0  # a process that survives SIGKILL so long hangs in the kernel
 SHIPPER_PROVEN_S = 60.0  # a shipper that lived so long starts the backoff anew
 LEFTOVERS_TOLD_MAX = 1000
 

@@ -3,9 +3,8 @@
 import os
 import time
 
-from headway.model.limits import MIB
+from headway.model.limits import AGENT_LOG_BYTES_MAX
 
-LOG_BYTES_MAX = 1 * MIB  # of one process of the agent; then it is silent
 LINE_CHARS_MAX = 2000
 
 
@@ -13,7 +12,7 @@ class AgentLog:
     """Appends lines; never raises: a full disk must not end the agent."""
 
     def __init__(self, task_dir: str, who: str) -> None:
-        self._who, self._left, self.fd = who, LOG_BYTES_MAX, -1
+        self._who, self._left, self.fd = who, AGENT_LOG_BYTES_MAX, -1
         try:
             self.fd = os.open(
                 f"{task_dir}/agent", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600

@@ -8,7 +8,7 @@ import json
 import os
 
 from headway.agent.message import Held, Packed, Piece
-from headway.model.limits import BATCH_BYTES_MAX, KIB, PARTS_MAX
+from headway.model.limits import BATCH_BYTES_MAX, KIB, PARTS_MAX, SHAPE_WAIT_S
 from headway.model.record import GAP, INDEX, RAW, RECORDS
 from headway.spool.files import OS_FILES, Files
 from headway.spool.reader import read_exactly, read_frames
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from headway.agent.tail import Tail
 
 KEEP_BYTES = 256 * KIB  # a smaller buffer is cheaper to make than to keep
-SHAPE_WAIT_S = 2.0  # how long a tail waits that may be the start of a known shape
 _INDEX_ENTRY_BYTES = 16
 
 

@@ -7,7 +7,7 @@ back through a pipe, so neither the start of the job nor the memory of the shipp
 import json
 import os
 
-from headway.model.limits import FRAME_BYTES_MAX, PACKAGES_MAX, PROVENANCE_DIFF_BYTES_MAX
+from headway.model.limits import FRAME_BYTES_MAX, PACKAGES_MAX, PROVENANCE_DIFF_BYTES_MAX, PROVENANCE_S
 from headway.model.value import Value
 
 TYPE_CHECKING = False
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from typing import Any
 
 GIT_TIMEOUT_S = 10.0
-COLLECT_S = 30.0  # then it is given up
 WORD_CHARS_MAX, WORDS_MAX = 1000, 100  # of the command line
 _DIFF_BYTES_MAX = min(PROVENANCE_DIFF_BYTES_MAX, FRAME_BYTES_MAX // 2)  # with escapes it must fit into one frame
 _FACT_BYTES_MAX = FRAME_BYTES_MAX - 4096
@@ -36,7 +35,7 @@ class Collector:
     """A child that collects. `fileno` becomes readable as it speaks; `read` gives the fact when it has."""
 
     def __init__(self, about: "About", now_s: float) -> None:
-        self.deadline_s = now_s + COLLECT_S
+        self.deadline_s = now_s + PROVENANCE_S
         self._parts: list[bytes] = []
         self._fd, far = os.pipe()
         self.pid = os.fork()

@@ -37,8 +37,10 @@ from headway.model.limits import (
     BACKOFF_FIRST_S,
     BACKOFF_MAX_S,
     BATCH_BYTES_MAX,
+    DROP_STEP_BYTES_MAX,
     FLUSH_AT_END_S,
     FRAME_BYTES_MAX,
+    FREE_STEP_BYTES,
     KIB,
     MIB,
     PART_BYTES_MAX,
@@ -56,9 +58,7 @@ SPANS_MAX = PARTS_MAX // 2  # damage found while packing makes more parts than s
 AHEAD_BYTES = BATCH_BYTES_MAX // 2  # a second batch is packed behind the first when this much waits
 RECORDS_ROOM_MIN = FRAME_BYTES_MAX + 64  # a window of records smaller than one frame would never move on
 BATCH_BYTES_MIN = 2 * MIB  # not made smaller than this when the server finds a batch too large
-FREE_STEP_BYTES = 64 * MIB  # acknowledged output is given back in pieces of at least this size
 DROP_STEP_BYTES_MIN = 64 * KIB
-DROP_STEP_BYTES_MAX = 64 * MIB
 HOLD_S = 0.1
 STRIKES_MAX = 2  # a stream whose bytes alone are called damaged so often is set aside
 

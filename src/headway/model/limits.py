@@ -60,6 +60,13 @@ SHIPPER_RESTART_FIRST_S: Final = 0.2
 SHIPPER_RESTART_MAX_S: Final = 30.0
 GRACE_S: Final = 15.0  # between SIGTERM and SIGKILL; setting grace_s
 PROCESSES_MAX: Final = 1024  # ranks of one task
+LEFTOVER_GRACE_S: Final = 2.0  # between SIGTERM and SIGKILL for children that outlive their rank; less if grace_s is
+LEFTOVER_GIVE_UP_S: Final = 10.0  # a process that survives SIGKILL so long hangs in the kernel
+AGENT_LOG_BYTES_MAX: Final = 1 * MIB  # of one process of the agent; then it is silent
+FREE_STEP_BYTES: Final = 64 * MIB  # acknowledged output is given back to the disk in pieces of at least this size
+DROP_STEP_BYTES_MAX: Final = 64 * MIB  # dropped at once when the spool is full
+SHAPE_WAIT_S: Final = 2.0  # output that may be the start of a known secret shape waits this long for the rest
+PROVENANCE_S: Final = 30.0  # collecting it; then it is given up
 SECRET_BYTES_MIN: Final = 8  # shorter values are not masked: they would mask ordinary text
 
 # -- wire and server --------------------------------------------------------------------------------
