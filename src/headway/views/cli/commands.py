@@ -20,8 +20,9 @@ _TABLE: Final = (
         _JOB, takes_command=True,
         details=(
             "The command is passed on untouched: from its first word on, everything belongs to it.\n"
-            "One process: its stdout and stderr come out as they are. Several: each line has its rank in front.\n"
-            "Ctrl-C interrupts the job and waits, a second one terminates it; closing the terminal leaves it.\n"
+            "In a terminal: a live view with the keys in its last line; q leaves it running, Ctrl-C asks.\n"
+            "Elsewhere, one process: its stdout and stderr as they are; several: each line has its rank in front,\n"
+            "and Ctrl-C interrupts the job and waits, a second one terminates it. Closing the terminal leaves it.\n"
             "Exits as the job does: its exit code, or 128+N for signal N; 126 or 127 if it cannot be started.\n"
             "125 means that hw itself failed.\n"
             "With --json the job's output goes to stderr, and the job object to stdout at the end."
@@ -66,6 +67,16 @@ _TABLE: Final = (
             ("hw logs 7f3c2 --rank 0 --stream stdout > out.txt", "the bytes as they were written"),
             ("hw logs 7f3c2 --grep 'loss|nan'", "searched by the server"),
         ),
+    ),
+    Command(
+        "watch", LOOK, "a live view of one job, or of all open ones", "hw watch [ID…]",
+        details=(
+            "One id: state, progress, metrics, usage and the log of all ranks, until the job ends or you press q.\n"
+            "None, or several: one line per job, like top; enter opens one.\n"
+            "Leaving has no effect on jobs. Without a terminal: plain lines, or the list once.\n"
+            "With --json: the jobs once, as hw ls or hw q tell them."
+        ),
+        examples=(("hw watch 7f3c2", "one job"), ("hw watch", "all that have not ended")),
     ),
     Command(
         "metrics", LOOK, "what a job logged", "hw metrics ID… [options]", ("metrics", "rank", "points"),

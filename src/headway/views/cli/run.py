@@ -1,17 +1,19 @@
 """`hw run COMMAND…`: submit, show the output live, tell how it ended, exit as the job does.
 
-Output goes where it belongs (stdout, stderr); what we say ourselves goes to stderr. No redrawing: the same facts come
-as plain lines with and without a terminal.
+On a terminal that can show it, a live view (`views/console`) and at the end its last lines. Elsewhere plain lines:
+output goes where it belongs (stdout, stderr); what we say ourselves goes to stderr.
 """
 
+import signal
 import time
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 
 from headway.model.limits import FOLLOW_WAIT_S
 from headway.views import summary
 from headway.views.cli import submission
-from headway.views.cli.dispatch import EXIT_OWN_FAILURE, Call
+from headway.views.cli.dispatch import EXIT_INTERRUPTED, EXIT_OWN_FAILURE, Call
 from headway.views.cli.output import Exact, Merged
 from headway.views.cli.signals import Leave, Signals
 from headway.views.follow import Follow
@@ -37,17 +39,46 @@ def submit_and_attend(call: Call, source: Source) -> int:
         with signals.handled():
             job = submission.submit(source, call)
             signals.aim(str(job["id"]))
-            job = _Attendance(call, source, job).to_the_end()
+            job = _attend(call, source, job, signals)
     except Leave as leaving:
         known = signals.job_id
-        call.terminal.say(f"hw: left {known} as it is; to see it again: hw logs -f {known}" if known else "hw: left")
+        call.terminal.say(f"hw: left {known} as it is; to see it again: hw watch {known}" if known else "hw: left")
         return leaving.code
     if call.as_json:
         call.terminal.put_json(job)
     return exit_code(job)
 
 
-class _Attendance:
+def _attend(call: Call, source: Source, job: dict[str, Any], signals: Signals) -> dict[str, Any]:
+    """The job object of the end. A person who leaves the live view leaves as by a signal: its exit is not known yet."""
+    if call.as_json or not (call.terminal.out.is_tty and call.terminal.err.is_tty):
+        return Plain(call, source, job).to_the_end()
+    from headway.views.console import stage
+    from headway.views.console.attend import Attendance
+
+    if not stage.is_possible(call.terminal):
+        return Plain(call, source, job).to_the_end()
+    ranks = int(call.get("processes") or 1)
+    attendance = Attendance(source, call.terminal, job, lambda deed: _stop(deed, signals), ranks)
+    try:
+        ended = attendance.to_the_end(partial(setattr, signals, "say"))
+    finally:
+        signals.say = call.terminal.say
+    if ended is None:
+        raise Leave(EXIT_INTERRUPTED)
+    return ended
+
+
+def _stop(deed: str, signals: Signals) -> None:
+    """As Ctrl-C does without a live view: the first interrupts, the next one terminates."""
+    if deed == "terminate":
+        signals.interrupts = max(signals.interrupts, 1)
+    signal.raise_signal(signal.SIGINT)
+
+
+class Plain:
+    """The job as plain lines. Also for `watch`, which has no command line of a job: `ranks` are those of the job."""
+
     def __init__(self, call: Call, source: Source, job: dict[str, Any]) -> None:
         self.terminal: Terminal = call.terminal
         self.job, self.job_id = job, str(job["id"])

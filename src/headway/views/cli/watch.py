@@ -1,0 +1,129 @@
+"""`hw watch [ID…]`: a live view of one job, or of all open ones, from any terminal. Leaving it changes no job."""
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Final
+
+from headway.model.errors import HeadwayError, UsageError
+from headway.views import summary
+from headway.views.cli.dispatch import Call
+from headway.views.cli.signals import Leave
+from headway.views.console.attend import Attendance
+from headway.views.console.feed import OPEN, JobsFeed
+from headway.views.console.jobs import JobsView
+from headway.views.console.loop import show
+from headway.views.console.stage import Stage, is_possible
+from headway.views.console.theme import Theme
+from headway.views.source import Source, job_route, until_reached
+
+_TAIL_LINES: Final = 1_000
+Job = dict[str, Any]
+
+
+def command(call: Call) -> int:
+    if call.after:
+        raise UsageError("hw watch takes ids of jobs only", f"usage: {call.command.usage}")
+    source = call.source()
+    jobs: list[Job] = [source.get(job_route(ref)) for ref in call.words]
+    if call.as_json:
+        call.terminal.put_json(jobs if call.words else source.get("/api/jobs", [("state", list(OPEN))]))
+        return 0
+    if not is_possible(call.terminal):
+        return _plainly(call, source, jobs)
+    try:
+        with _leaving_signals():
+            if len(jobs) == 1:
+                _job(call, source, jobs[0])
+            else:
+                _jobs(call, source, [str(job["id"]) for job in jobs])
+    except Leave as leaving:
+        return leaving.code
+    return 0
+
+
+def _job(call: Call, source: Source, job: Job) -> None:
+    """Until the job ends, which is told as `hw run` tells it, or the person leaves."""
+    stop = partial(_stop, source, str(job["id"]))
+    Attendance(source, call.terminal, job, stop, summary.count_processes(job), _TAIL_LINES).to_the_end()
+
+
+def _jobs(call: Call, source: Source, refs: list[str]) -> None:
+    """The list, and from it into one job and back."""
+    theme = Theme(call.terminal.out.color, call.terminal.out.ascii_only)
+    chosen = ""
+    while True:
+        with Stage(call.terminal.out.fd, theme) as stage:
+            feed = JobsFeed(source, stage.wake, refs)
+            view = JobsView(feed)
+            view.chosen = chosen
+            feed.start()
+            try:
+                word = show(stage, view)
+            finally:
+                feed.close()
+        if word == "leave":
+            return
+        chosen = view.opened
+        _job(call, source, until_reached(partial(_again, source, chosen), lambda _: None))
+
+
+def _again(source: Source, job_id: str) -> Job:
+    source.reconnect()
+    found: Job = source.get(job_route(job_id))
+    return found
+
+
+def _stop(source: Source, job_id: str, deed: str) -> None:
+    """Told by a thread: a server that is away must not hold up the view."""
+    route, body = ("signal", {"signal": int(signal.SIGINT)}) if deed == "interrupt" else ("abort", {})
+
+    def tell() -> None:
+        own = source.again()
+        try:
+            own.post(job_route(job_id, route), body)
+        finally:
+            own.close()
+
+    def work() -> None:
+        try:
+            until_reached(tell, lambda _: None)
+        except HeadwayError:
+            return  # it has ended meanwhile, which the view tells
+
+    threading.Thread(target=work, name="stop", daemon=True).start()
+
+
+def _plainly(call: Call, source: Source, jobs: list[Job]) -> int:
+    """Without a live view: one job's output as it comes, several as a list."""
+    from headway.views.cli import ls, run
+
+    if len(jobs) == 1:
+        run.Plain(call, source, jobs[0]).to_the_end()
+        return 0
+    from datetime import UTC, datetime
+
+    found = jobs or source.get("/api/jobs", [("state", list(OPEN))])
+    if found:
+        call.terminal.out.write("\n".join(ls.listing(found, call.terminal.out, datetime.now(UTC))) + "\n")
+    else:
+        call.terminal.say("no open jobs; to run one: hw run python train.py")
+    return 0
+
+
+@contextmanager
+def _leaving_signals() -> Iterator[None]:
+    """SIGTERM and SIGHUP end the view, not the process: the terminal is given back on the way out."""
+
+    def leave(number: int, _: Any) -> None:
+        raise Leave(128 + number)
+
+    numbers = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, leave) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

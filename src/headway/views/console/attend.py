@@ -1,0 +1,98 @@
+"""A live view of one job from now to its end, and what stays on the terminal afterwards. Called by `run` and `watch`.
+
+A job that ends within a blink gets no view: its lines are printed as they would be without one.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from headway.model.limits import CONSOLE_END_LINES
+from headway.views import format as fmt
+from headway.views import summary
+from headway.views.console.feed import JobFeed
+from headway.views.console.log import Log, Said
+from headway.views.console.loop import show
+from headway.views.console.model import Model
+from headway.views.console.stage import Stage
+from headway.views.console.tail import clock
+from headway.views.console.theme import Theme
+from headway.views.console.view import JobView
+from headway.views.source import Source
+from headway.views.terminal import DIM, Terminal
+
+_BLINK_S: Final = 0.6  # a shorter job is not worth a view
+Job = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Attendance:
+    """One job on one terminal. `stop` is called with `interrupt` or `terminate` when the person has chosen that."""
+
+    source: Source
+    terminal: Terminal
+    job: Job
+    stop: Callable[[str], None]
+    ranks: int = 1
+    tail: int | None = None  # of a job that has been going on: show its last lines only
+
+    def model(self) -> Model:
+        log = Log(theme_color=self.terminal.out.color, ascii_only=self.terminal.out.ascii_only)
+        ranks = max(self.ranks, summary.count_processes(self.job))
+        return Model(self.job, log, ranks, str(self.job["state"]), watched=self.tail is not None)
+
+    def to_the_end(self, on_notice: Callable[[Callable[[str], None]], None] = lambda _: None) -> Job | None:
+        """The job object of the end, or None when the person left. `on_notice` gets a way to say something."""
+        model, rung = self.model(), threading.Event()
+        theme = Theme(self.terminal.out.color, self.terminal.out.ascii_only)
+        stage: Stage | None = None
+        feed = JobFeed(self.source, str(self.job["id"]), lambda: stage.wake() if stage else rung.set(), self.tail)
+        view = JobView(model, feed, self.stop)
+        feed.start()
+        try:
+            opened = self.tail is not None or not self._blink(view, rung)
+            if opened:
+                on_notice(lambda text: _notice(model, text))
+                with Stage(self.terminal.out.fd, theme) as stage:
+                    if show(stage, view) == "leave":
+                        return None
+        finally:
+            feed.close()
+        self._tell_end(view, opened)
+        return view.done
+
+    def _blink(self, view: JobView, rung: threading.Event) -> bool:
+        """Whether the job was over before a view was worth it."""
+        until_s = time.monotonic() + _BLINK_S
+        while not view.is_over and time.monotonic() < until_s:
+            rung.wait(max(until_s - time.monotonic(), 0.0))
+            rung.clear()
+            view.take_news()
+        return view.is_over
+
+    def _tell_end(self, view: JobView, opened: bool) -> None:
+        assert view.done is not None
+        said = [one for one in view.model.log.kept if one.stream != "hw"]
+        shown = said[-CONSOLE_END_LINES:] if opened else said
+        left = view.model.log.total - len(shown)
+        if left > 0:
+            words = f"… {left:,} lines before: hw logs {fmt.suffix(view.model.job_id)}"
+            self.terminal.say(self.terminal.err.style(words, DIM))
+        for one in shown:
+            self._print(one, view.model.ranks)
+        for line in summary.end_lines(view.done, view.model.events, self.terminal.err):
+            self.terminal.say(line)
+
+    def _print(self, said: Said, ranks: int) -> None:
+        out = self.terminal.err if said.stream in ("stderr", "agent") else self.terminal.out
+        wide = len(str(max(ranks - 1, 0)))
+        whose = "hw" if said.rank < 0 else str(said.rank)
+        front = out.style(f"{clock(said.time)}  {whose:>{wide}} │ ", DIM) if ranks > 1 else ""
+        out.write(f"{front}{said.text}\n")
+
+
+def _notice(model: Model, text: str) -> None:
+    model.log.add(text, time=datetime.now(UTC).isoformat())

@@ -1,0 +1,118 @@
+"""What a key does to the view of one job. Pure: changes the model, and returns what the loop must do, if anything."""
+
+from dataclasses import replace
+from typing import Final
+
+from headway.views.console.log import Choice
+from headway.views.console.model import Model
+
+LEAVE, INTERRUPT, TERMINATE = "leave", "interrupt", "terminate"
+_PAN_COLUMNS: Final = 16
+_TYPED_CHARS_MAX: Final = 200
+_NEXT_LEVEL: Final = {0: 20, 20: 30, 30: 40, 40: 0}
+
+
+def press(model: Model, key: str) -> str | None:
+    mode = model.place.mode
+    if mode == "ask":
+        return _answer(model, key)
+    if key == "ctrl-c":
+        model.place.before, model.place.mode = mode, "ask"
+        return None
+    if mode in ("filter", "rank"):
+        _type(model, key)
+        return None
+    if mode == "ranks":
+        return _choose(model, key)
+    return _in_log(model, key)
+
+
+def _answer(model: Model, key: str) -> str | None:
+    """A second Ctrl-C interrupts, as it does without a live view."""
+    deeds = {"i": INTERRUPT, "ctrl-c": INTERRUPT, "t": TERMINATE, "q": LEAVE}
+    if key in deeds or key in ("esc", "n", "enter"):
+        model.place.mode = model.place.before
+    return deeds.get(key)
+
+
+def _type(model: Model, key: str) -> None:
+    place = model.place
+    if key in ("esc", "enter"):
+        mode, typed = place.mode, place.typed if key == "enter" else ""
+        place.mode, place.typed = "log", ""
+        if mode == "filter":
+            _show(model, replace(model.log.choice, text=typed.strip().lower()))
+        else:
+            rank = int(typed) if typed.isdigit() and int(typed) < model.ranks else None
+            model.notice = f"there is no rank {typed}" if typed and rank is None else ""
+            _show(model, replace(model.log.choice, rank=rank))
+    elif key == "backspace":
+        place.typed = place.typed[:-1]
+    elif key == "ctrl-u":
+        place.typed = ""
+    else:
+        text = " " if key == "space" else key
+        if len(text) == 1 and text.isprintable() and len(place.typed) < _TYPED_CHARS_MAX:
+            place.typed += text if place.mode == "filter" or text.isdigit() else ""
+
+
+def _choose(model: Model, key: str) -> str | None:
+    place = model.place
+    steps = {"up": -1, "k": -1, "down": 1, "j": 1, "pgup": -place.page, "pgdn": place.page}
+    steps |= {"home": -place.choices, "g": -place.choices, "end": place.choices, "G": place.choices}
+    if key in steps:
+        place.chosen = min(max(place.chosen + steps[key], 0), max(place.choices - 1, 0))
+    elif key == "enter":
+        place.mode = "log"
+        _show(model, replace(model.log.choice, rank=place.chosen))
+    elif key == "esc":
+        place.mode = "log"
+    return LEAVE if key == "q" else None
+
+
+def _in_log(model: Model, key: str) -> str | None:
+    place, log = model.place, model.log
+    model.notice = ""
+    if key == "q":
+        return LEAVE
+    if key == "/":
+        place.mode, place.typed = "filter", log.choice.text
+    elif key == "r" and model.ranks > 1:
+        place.mode, place.typed = "rank", ""
+    elif key == "enter" and model.ranks > 1:
+        place.mode, place.chosen = "ranks", log.choice.rank or 0
+    elif key == "l":
+        _show(model, replace(log.choice, level=_NEXT_LEVEL.get(log.choice.level, 0)))
+    elif key == "esc":
+        place.pan = 0
+        _show(model, Choice())
+    elif key == "space":
+        place.bottom = log.end if place.bottom is None else None
+    else:
+        _scroll(model, key)
+    return None
+
+
+def _scroll(model: Model, key: str) -> None:
+    place, log = model.place, model.log
+    steps = {"up": -1, "k": -1, "down": 1, "j": 1, "pgup": 1 - place.page, "pgdn": place.page - 1, "b": 1 - place.page}
+    bottom = log.end if place.bottom is None else place.bottom
+    if key in steps:
+        lowest = log.first + min(place.page, len(log.shown))
+        moved = max(bottom + steps[key], lowest)
+        place.bottom = None if moved >= log.end and steps[key] > 0 else moved
+        if place.bottom is not None and place.bottom >= log.end and steps[key] < 0:
+            place.bottom = None  # all of it is in sight: there is nothing to scroll to
+    elif key in ("home", "g"):
+        place.bottom = log.first + min(place.page, len(log.shown))
+    elif key in ("end", "G"):
+        place.bottom = None
+    elif key in ("left", "right"):
+        place.pan = max(place.pan + (_PAN_COLUMNS if key == "right" else -_PAN_COLUMNS), 0)
+
+
+def _show(model: Model, choice: Choice) -> None:
+    """Another choice starts at the newest line: a place in the old one means nothing there."""
+    if choice != model.log.choice:
+        model.log.choose(choice)
+        model.place.bottom = None

@@ -1,0 +1,160 @@
+"""News for the console, asked for by a thread of its own, so that keys are answered while the server is slow or gone.
+
+Answers wait in a short queue: while the terminal is slow, the server is asked less often, and nothing piles up here.
+"""
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from headway.model.errors import HeadwayError, NotFoundError, UnreachableError
+from headway.model.limits import CONSOLE_ASK_S, CONSOLE_JOBS_S
+from headway.views.console.curve import PLACES
+from headway.views.follow import Follow
+from headway.views.http import Client
+from headway.views.source import Source, job_route, until_reached
+
+Answer = dict[str, Any]
+_WAITING_MAX: Final = 4
+_PATIENCE_S: Final = 0.5  # how often a full queue looks whether the view is still there
+OPEN: Final = ("waiting", "running", "stopping", "held", "unknown")
+
+
+class _Closed(Exception):
+    """The view has gone: nobody wants the answer."""
+
+
+class Feed:
+    """`take` gives the answers that have come, in order; an error that ended the feed is raised by it, once."""
+
+    def __init__(self, source: Source, wake: Callable[[], None]) -> None:
+        # a connection of its own, made when it is first used: a server that is away is waited for there
+        self.source = Source(source.home, Client(source.client.path))
+        self._wake = wake
+        self._answers: queue.Queue[Answer | HeadwayError] = queue.Queue(_WAITING_MAX)
+        self._closed = threading.Event()
+
+    def start(self) -> None:
+        threading.Thread(target=self._work, name="feed", daemon=True).start()
+
+    def take(self) -> list[Answer]:
+        found: list[Answer] = []
+        while not self._answers.empty():
+            answer = self._answers.get()
+            if isinstance(answer, HeadwayError):
+                raise answer
+            found.append(answer)
+        return found
+
+    def close(self) -> None:
+        self._closed.set()
+
+    def _work(self) -> None:
+        try:
+            self._ask()
+        except _Closed:
+            pass
+        except HeadwayError as error:
+            self._put(error)
+        except Exception as error:  # a feed that dies of anything must end the view, not leave it waiting
+            self._put(
+                HeadwayError(f"the live view failed: {type(error).__name__}: {error}", "hw logs -f shows the output")
+            )
+        finally:
+            self.source.close()
+
+    def _ask(self) -> None:
+        raise NotImplementedError
+
+    def _put(self, answer: Answer | HeadwayError) -> None:
+        while not self._closed.is_set():
+            try:
+                self._answers.put(answer, timeout=_PATIENCE_S)
+            except queue.Full:
+                continue
+            self._wake()
+            return
+        if not isinstance(answer, HeadwayError):
+            raise _Closed
+
+    def _lost(self) -> None:
+        self._put({"lost": True})
+
+    def _found(self) -> None:
+        self._put({"lost": False})
+
+
+class JobFeed(Feed):
+    """The news of one job. With `tail`: the last lines first, and the curves of what was logged before."""
+
+    def __init__(self, source: Source, job_id: str, wake: Callable[[], None], tail: int | None = None) -> None:
+        super().__init__(source, wake)
+        self.job_id, self.tail = job_id, tail
+
+    def _ask(self) -> None:
+        follow = Follow(self.source, self.job_id, tail=self.tail, lost=self._lost, found=self._found)
+        if self.tail is not None:
+            self._put({"curves": self._curves(follow)})
+        state = ""
+        for answer in follow.answers():
+            if answer.get("state") != state and not answer.get("done"):
+                answer["job"] = follow.ask(lambda source: source.get(job_route(self.job_id)))
+            state = str(answer.get("state"))
+            self._put(answer)
+            if self._closed.wait(CONSOLE_ASK_S):
+                return
+
+    def _curves(self, follow: Follow) -> Any:
+        """What rank 0 has logged so far, with few points."""
+        query = [("points", PLACES), ("rank", 0)]
+        try:
+            found = follow.ask(lambda source: source.get(job_route(self.job_id, "metrics"), query))
+        except NotFoundError:
+            return {}
+        return next(iter(found.values()), {}) if isinstance(found, dict) else {}
+
+
+class JobsFeed(Feed):
+    """All jobs that have not ended, or those named, again and again. Ones that have ended since are told once more."""
+
+    def __init__(self, source: Source, wake: Callable[[], None], refs: list[str]) -> None:
+        super().__init__(source, wake)
+        self.refs = refs
+        self._away = False
+
+    def _ask(self) -> None:
+        known: set[str] = set()
+        while not self._closed.is_set():
+            started_s = time.monotonic()
+            jobs = until_reached(partial(self._jobs, known), self._tell_lost)
+            if self._away:
+                self._away = False
+                self._found()
+            known = {str(job["id"]) for job in jobs if job["state"] in OPEN}
+            self._put({"jobs": jobs})
+            # a server with very many jobs is asked less often: at most a tenth of the time goes into asking
+            self._closed.wait(max(CONSOLE_JOBS_S, 9 * (time.monotonic() - started_s)))
+
+    def _jobs(self, known: set[str]) -> list[dict[str, Any]]:
+        if self._away:
+            self.source.reconnect()
+        if self.refs:
+            return [self.source.get(job_route(ref)) for ref in self.refs]
+        jobs: list[dict[str, Any]] = self.source.get("/api/jobs", [("state", list(OPEN))])
+        gone = known - {str(job["id"]) for job in jobs}
+        for job_id in sorted(gone):
+            try:
+                jobs.append(self.source.get(job_route(job_id)))
+            except NotFoundError:  # deleted meanwhile
+                continue
+        return jobs
+
+    def _tell_lost(self, _: UnreachableError) -> None:
+        if self._closed.is_set():
+            raise _Closed
+        if not self._away:
+            self._away = True
+            self._lost()

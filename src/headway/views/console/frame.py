@@ -1,0 +1,35 @@
+"""One picture of a job: `frame(model, size, theme)` gives the lines from top to bottom. Pure; called by `view`.
+
+The log gets what the others leave, and at least a third of the rows; what is not known takes no room.
+"""
+
+from headway.views.console import ranks
+from headway.views.console.bars import bars
+from headway.views.console.cells import EMPTY, Line, Size
+from headway.views.console.footer import footer
+from headway.views.console.head import head
+from headway.views.console.metrics import metrics
+from headway.views.console.model import Model
+from headway.views.console.tail import rule, tail
+from headway.views.console.theme import Theme
+from headway.views.console.usage import usage
+
+
+def frame(model: Model, size: Size, theme: Theme) -> list[Line]:
+    """Exactly as many lines as the terminal has rows."""
+    columns, rows = size
+    top = [head(model, columns, theme)]
+    room = max(rows * 2 // 3 - 3, 0)
+    above = bars(model.progress, columns, max(min(rows // 6, room), 1), theme)
+    above += metrics(model.metrics, columns, max(rows // 10, 1), theme)
+    above += usage(model.usage, model.usage_curves, columns)
+    above += ranks.strip(model, columns)
+    top += above[:room]
+    left = max(rows - len(top) - 2, 0)
+    if model.place.mode == "ranks":
+        body = ranks.table(model, columns, left, theme)
+    else:
+        body = tail(model, columns, left)
+    lines = [*top, rule(model, columns, theme), *body]
+    lines += [EMPTY] * (rows - 1 - len(lines))
+    return [*lines[: rows - 1], footer(model, columns, theme)]

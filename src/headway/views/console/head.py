@@ -1,0 +1,47 @@
+"""The first line: `● digits-7f3c2  running 0:41   here · 4 processes`, and what is wrong with the view, if anything."""
+
+from collections.abc import Iterator
+
+from headway.views import format as fmt
+from headway.views import summary
+from headway.views.console.cells import BOLD, DIM, RED, YELLOW, Line, cells, cut, join, plain
+from headway.views.console.model import Model
+from headway.views.console.theme import Theme
+
+
+def head(model: Model, columns: int, theme: Theme) -> Line:
+    state = model.state or str(model.job.get("state") or "unknown")
+    mark = plain(fmt.STATE_MARKS.get(state, "?"), fmt.STATE_COLOURS.get(state, "35"))
+    left = join([mark, plain(theme.safe(model.job_id), BOLD), (("", ""), *_state(model, state))], " ")
+    right = _trouble(model, theme)
+    where = plain(theme.safe(" · ".join(_place(model))), DIM)
+    wanted = (*left, ("   ", ""), *where)
+    if not right:
+        return cut(wanted, columns)
+    room = columns - cells(right) - 3
+    return (*cut(wanted, max(room, 24)), ("   ", ""), *right)
+
+
+def _state(model: Model, state: str) -> Line:
+    if state == "waiting":
+        return plain(f" waiting for {fmt.clock(fmt.age_s(model.job.get('submitted_at'), model.now))}")
+    if state == "unknown":
+        return plain(f" unknown, last heard {fmt.duration(fmt.age_s(summary.heard_at(model.job), model.now))} ago")
+    return plain(f" {state} {fmt.clock(model.elapsed_s)}")
+
+
+def _place(model: Model) -> Iterator[str]:
+    if model.job.get("cluster"):
+        yield str(model.job["cluster"])
+    yield fmt.plural(model.ranks, "process")
+    if model.job.get("gpus"):
+        yield fmt.plural(int(model.job["gpus"]), "GPU")
+    if model.job.get("page"):
+        yield str(model.job["page"])
+
+
+def _trouble(model: Model, theme: Theme) -> Line:
+    if model.lost_since is not None:
+        ago = fmt.clock((model.now - model.lost_since).total_seconds())
+        return plain(f"server lost {ago} ago; the job goes on", RED)
+    return plain(theme.safe(model.notice), YELLOW) if model.notice else ()

@@ -1,0 +1,155 @@
+"""All open jobs on one screen, like `top`: the frame, and the view that `hw watch` without an id shows.
+
+Jobs that end while one watches stay, with how they ended, until the view is left.
+"""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from headway.views import format as fmt
+from headway.views import table
+from headway.views.console.cells import BOLD, DIM, EMPTY, RED, Line, Size, cut, plain
+from headway.views.console.curve import real
+from headway.views.console.feed import JobsFeed
+from headway.views.console.theme import Theme
+
+Job = dict[str, Any]
+_METRICS_MAX: Final = 3
+_ENDED_MAX: Final = 200  # ended jobs that stay in sight
+_STEPS: Final = {"up": -1, "k": -1, "down": 1, "j": 1, "pgup": -10, "pgdn": 10, "home": -(1 << 20), "end": 1 << 20}
+COLUMNS: Final = (
+    table.Column("id", keep=table.ALWAYS), table.Column("name", keep=1), table.Column("state", keep=table.ALWAYS),
+    table.Column("progress", keep=1), table.Column("elapsed", right=True, keep=1),
+)  # fmt: skip
+
+
+class JobsView:
+    """`opened` is the id of the job that the person chose."""
+
+    def __init__(self, feed: JobsFeed, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        self.feed, self._now = feed, now
+        self.jobs: dict[str, Job] = {}
+        self.known = False
+        self.chosen = ""
+        self.opened = ""
+        self.lost_since: datetime | None = None
+        self.now = now()
+
+    def take_news(self) -> bool:
+        answers = self.feed.take()
+        self.now = self._now()
+        for answer in answers:
+            if "lost" in answer:
+                self.lost_since = self.now if answer["lost"] else None
+            else:
+                self.take(answer["jobs"])
+        return bool(answers)
+
+    def take(self, jobs: list[Job]) -> None:
+        self.known = True
+        fresh = {str(job["id"]): job for job in jobs}
+        ended = [one for one in self.jobs if one not in fresh and self.jobs[one]["state"] in fmt.ENDED]
+        kept = {one: self.jobs[one] for one in ended[:_ENDED_MAX]}
+        self.jobs = {one: job for one, job in fresh.items() if job["state"] not in fmt.ENDED}
+        self.jobs |= {one: job for one, job in fresh.items() if job["state"] in fmt.ENDED} | kept
+        if self.chosen not in self.jobs:
+            self.chosen = next(iter(self.jobs), "")
+
+    def press(self, key: str) -> str | None:
+        order = list(self.jobs)
+        if key in ("q", "esc", "ctrl-c"):
+            return "leave"
+        if key == "enter" and self.chosen:
+            self.opened = self.chosen
+            return "open"
+        if key in _STEPS and order:
+            place = order.index(self.chosen) + _STEPS[key]
+            self.chosen = order[min(max(place, 0), len(order) - 1)]
+        return None
+
+    def frame(self, size: Size, theme: Theme) -> list[Line]:
+        columns, rows = size
+        lines = [cut(_head(self), columns), EMPTY, *_table(self, columns, rows - 4, theme)]
+        lines += [EMPTY] * (rows - 1 - len(lines))
+        keys = (("   ↑↓", BOLD), (" choose", DIM), ("   enter", BOLD), (" open", DIM), ("   q", BOLD), (" leave", DIM))
+        return [*lines[: rows - 1], cut(keys, columns)]
+
+    @property
+    def is_over(self) -> bool:
+        return False
+
+
+def _head(view: JobsView) -> Line:
+    counts: dict[str, int] = {}
+    for job in view.jobs.values():
+        counts[str(job["state"])] = counts.get(str(job["state"]), 0) + 1
+    words = " · ".join(f"{count} {state}" for state, count in counts.items())
+    clock = view.now.astimezone().strftime("%H:%M:%S")
+    head = (("  Headway", BOLD), (f"  {words or ('no open jobs' if view.known else 'asking')}   ", ""), (clock, DIM))
+    if view.lost_since is None:
+        return head
+    return (*head, (f"   server lost {fmt.clock((view.now - view.lost_since).total_seconds())} ago", RED))
+
+
+def _table(view: JobsView, columns: int, rows: int, theme: Theme) -> list[Line]:
+    jobs = list(view.jobs.values())
+    if not jobs:
+        return [plain("  to start one, from any terminal: hw run python train.py", DIM)] if view.known else []
+    names = _metric_names(jobs)
+    titles = (*COLUMNS, *(table.Column(theme.safe(name), right=True, limit=14) for name in names))
+    cells = [[theme.safe(cell) for cell in _cells(job, names, view.now)] for job in jobs]
+    laid = table.layout((*titles, table.Column("note", keep=1)), cells, columns - 2)[1]
+    order = list(view.jobs)
+    chosen = order.index(view.chosen) if view.chosen in view.jobs else 0
+    first = min(max(chosen - rows // 2, 0), max(len(jobs) - rows, 0))
+    lines = [plain(f"  {laid[0]}", BOLD)]
+    for number in range(first, min(first + rows, len(jobs))):
+        state = str(jobs[number]["state"])
+        code = BOLD if number == chosen else fmt.STATE_COLOURS.get(state, "") if state in fmt.ENDED else ""
+        lines.append(cut(plain(f"{'›' if number == chosen else ' '} {laid[number + 1]}", code), columns))
+    return lines
+
+
+def _cells(job: Job, names: list[str], now: datetime) -> list[str]:
+    found = job.get("metrics") or {}
+    open_s = fmt.age_s(job.get("started_at"), now) if job["state"] not in fmt.ENDED else job.get("elapsed_s")
+    return [
+        fmt.suffix(str(job["id"])),
+        str(job.get("name") or ""),
+        f"{fmt.STATE_MARKS.get(str(job['state']), '?')} {job['state']}",
+        _progress(job),
+        fmt.clock(open_s),
+        *(fmt.number(found[name]) if name in found else "" for name in names),
+        _note(job, now),
+    ]
+
+
+def _progress(job: Job) -> str:
+    """That of the first tracker with a known total: `37 %  left 1:12`."""
+    for tracker in job.get("progress") or []:
+        completed, total = real(tracker.get("completed")), real(tracker.get("total"))
+        if completed is not None and total is not None and total > 0:
+            left_s = real(tracker.get("eta_s"))
+            left = f"  left {fmt.clock(left_s)}" if left_s is not None else ""
+            return f"{int(100 * min(completed / total, 1.0)):>3} %{left}"
+    return ""
+
+
+def _note(job: Job, now: datetime) -> str:
+    state = str(job["state"])
+    if state == "waiting":
+        return f"waits for {fmt.clock(fmt.age_s(job.get('submitted_at'), now))}"
+    if state == "unknown":
+        return f"last heard {fmt.duration(fmt.age_s(job.get('state_since'), now))} ago"
+    if state == "failed":
+        return str((job.get("cause") or {}).get("text") or fmt.exit_words(job.get("exit_code"), job.get("signal")))
+    return ""
+
+
+def _metric_names(jobs: list[Job]) -> list[str]:
+    counts: dict[str, int] = {}
+    for job in jobs:
+        for name in job.get("metrics") or {}:
+            counts[name] = counts.get(name, 0) + 1
+    return sorted(counts, key=lambda name: -counts[name])[:_METRICS_MAX]

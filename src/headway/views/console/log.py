@@ -1,0 +1,171 @@
+"""The last lines of a job, filtered and folded, for the tail of the console. Pure; filled by `model`, shown by `tail`.
+
+Folded: the same text from several ranks is one entry with all of them in front, and the same text again and again is
+one entry with a count. A rank's own order is never changed: its line joins an earlier entry only if that rank has said
+nothing since. What is shown grows line by line; a change of the filter folds what is kept anew.
+"""
+
+import re
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from headway.model.limits import CONSOLE_FOLD_ENTRIES_MAX, CONSOLE_LINES_MAX, DISPLAY_LINE_CHARS_MAX
+from headway.wire import display
+
+NOBODY: Final = -1  # the rank of lines that Headway itself or an agent wrote
+INFO: Final = 20
+_LEVELS: Final = {
+    "TRACE": 5, "DEBUG": 10, "INFO": 20, "NOTICE": 25, "WARN": 30, "WARNING": 30, "ERROR": 40, "EXCEPTION": 40,
+    "TRACEBACK": 40, "CRITICAL": 50, "FATAL": 50,
+}  # fmt: skip
+_LEVEL: Final = re.compile(
+    r"\b(TRACE|DEBUG|INFO|NOTICE|WARN(?:ING)?|Warning|ERROR|Error|CRITICAL|FATAL)\b"
+    r"|(Traceback) \(most|\w(Error|Exception): "
+)
+_RANK_MAX: Final = 1 << 16  # ranks come from environments: an absurd one is nobody's
+_LEVEL_CHARS: Final = 120  # a level stands at the front of a line
+_SGR: Final = re.compile(r"\x1b\[[0-9;:]*m")
+
+
+@dataclass(slots=True)
+class Said:
+    """One line as it came; `text` is safe, with its colours."""
+
+    time: str | None
+    rank: int
+    text: str
+    level: int
+    stream: str
+
+
+@dataclass(slots=True)
+class Entry:
+    """One line as it is shown. Bit `rank + 1` of `mask` stands for a rank that said it."""
+
+    time: str | None
+    mask: int
+    text: str
+    level: int
+    count: int = 1  # lines that it stands for
+
+    @property
+    def ranks(self) -> list[int]:
+        return [bit - 1 for bit in range(self.mask.bit_length()) if self.mask >> bit & 1]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What of the log is shown."""
+
+    text: str = ""
+    rank: int | None = None
+    level: int = 0
+
+    def takes(self, said: Said) -> bool:
+        if self.rank is not None and said.rank not in (self.rank, NOBODY):
+            return False
+        if said.level < self.level:
+            return False
+        return not self.text or self.text in _SGR.sub("", said.text).lower()
+
+
+@dataclass(slots=True)
+class Log:
+    """`shown[0]` is entry number `first`: numbers stay when old entries go, so that a paused view stands still."""
+
+    theme_color: bool = True
+    ascii_only: bool = False
+    choice: Choice = field(default_factory=Choice)
+    kept: deque[Said] = field(default_factory=lambda: deque(maxlen=CONSOLE_LINES_MAX))
+    shown: list[Entry] = field(default_factory=list)
+    first: int = 0
+    total: int = 0  # lines that came
+    _places: dict[str, int] = field(default_factory=dict)  # text → number of its last entry
+    _last: dict[int, int] = field(default_factory=dict)  # rank → number of its last entry
+    _levels: dict[int, int] = field(default_factory=dict)  # rank → level of its last line
+    _returned: set[int] = field(default_factory=set)  # ranks whose last line was drawn over by a carriage return
+
+    @property
+    def end(self) -> int:
+        return self.first + len(self.shown)
+
+    def add(self, text: str, rank: int = NOBODY, *, time: str | None = None, stream: str = "stdout",
+            level: int | None = None) -> None:  # fmt: skip
+        safe = display.line(text, color=self.theme_color, ascii_only=self.ascii_only)
+        found = self._level(safe, rank) if level is None else level
+        said = Said(time, rank, safe, found, stream)
+        self.total += 1
+        self.kept.append(said)
+        if self.choice.takes(said):
+            self._fold(said)
+
+    def add_line(self, line: dict[str, Any]) -> None:
+        """A line of the `follow` answer."""
+        rank = line.get("rank")
+        text = str(line.get("text", ""))
+        if len(text) > 2 * DISPLAY_LINE_CHARS_MAX and "\r" not in text:
+            text = text[: 2 * DISPLAY_LINE_CHARS_MAX]
+        whose = int(rank) if isinstance(rank, int) and 0 <= rank < _RANK_MAX else NOBODY
+        returns = "\r" in text
+        if text.startswith("\r") and whose in self._returned:
+            self._replace(text, whose, line.get("time"))
+        else:
+            self.add(text, whose, time=line.get("time"), stream=str(line.get("stream") or "stdout"))
+        (self._returned.add if returns else self._returned.discard)(whose)
+
+    def _replace(self, text: str, rank: int, time: str | None) -> None:
+        """A progress bar's next state takes the place of its last one (B15)."""
+        safe = display.line(text, color=self.theme_color, ascii_only=self.ascii_only)
+        said = next(said for said in reversed(self.kept) if said.rank == rank)
+        place = self._last.get(rank, -1)
+        entry = self.shown[place - self.first] if place >= self.first else None
+        alone = entry is not None and entry.text == said.text and entry.mask == 1 << (rank + 1)
+        if not alone or entry is None or not self.choice.takes(said):
+            self.add(text, rank, time=time)
+            return
+        self._places.pop(said.text, None)
+        said.text = entry.text = safe
+        said.time = entry.time = time
+        self._places[safe] = place
+
+    def choose(self, choice: Choice) -> None:
+        self.choice = choice
+        self.shown, self._places, self._last = [], {}, {}
+        self.first = 0
+        for said in self.kept:
+            if choice.takes(said):
+                self._fold(said)
+
+    def _level(self, text: str, rank: int) -> int:
+        """Read off the line; an indented line belongs to the one before, such as the frames of a traceback."""
+        found = _LEVEL.search(text[:_LEVEL_CHARS])
+        if found:
+            word = next(group for group in found.groups() if group)
+            level = _LEVELS[word.upper()]
+        else:
+            level = self._levels.get(rank, INFO) if text[:1] in (" ", "\t") else INFO
+        self._levels[rank] = level
+        return level
+
+    def _fold(self, said: Said) -> None:
+        place = self._places.get(said.text, -1)
+        last = self._last.get(said.rank, -1)
+        if place >= last and place >= max(self.first, self.end - CONSOLE_FOLD_ENTRIES_MAX):
+            entry = self.shown[place - self.first]
+            bit = 1 << (said.rank + 1)
+            if not entry.mask & bit or place == last:
+                entry.count += 1
+                entry.mask |= bit
+                self._last[said.rank] = place
+                return
+        self._places[said.text] = self._last[said.rank] = self.end
+        self.shown.append(Entry(said.time, 1 << (said.rank + 1), said.text, said.level))
+        if len(self.shown) > CONSOLE_LINES_MAX * 5 // 4:
+            self._trim()
+
+    def _trim(self) -> None:
+        gone = len(self.shown) - CONSOLE_LINES_MAX
+        del self.shown[:gone]
+        self.first += gone
+        self._places = {text: place for text, place in self._places.items() if place >= self.first}

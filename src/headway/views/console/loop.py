@@ -1,0 +1,40 @@
+"""The loop of every live view: wait for keys, news or the next second; draw when there is something new to see."""
+
+import time
+from typing import Final, Protocol
+
+from headway.model.limits import CONSOLE_FRAME_S
+from headway.views.console.cells import Line, Size
+from headway.views.console.stage import Stage
+from headway.views.console.theme import Theme
+
+_TICK_S: Final = 1.0  # clocks on the screen go on
+
+
+class View(Protocol):
+    def take_news(self) -> bool: ...
+    def press(self, key: str) -> str | None: ...
+    def frame(self, size: Size, theme: Theme) -> list[Line]: ...
+    @property
+    def is_over(self) -> bool: ...
+
+
+def show(stage: Stage, view: View) -> str:
+    """Until the view is over (`over`), or a key says what to do (its word)."""
+    drawn_s, size, stale = 0.0, (0, 0), True
+    while True:
+        stale = view.take_news() or stale
+        if view.is_over:
+            return "over"
+        now_s = time.monotonic()
+        stale = stale or stage.size != size or now_s - drawn_s >= _TICK_S
+        due_s = drawn_s + (CONSOLE_FRAME_S if stale else _TICK_S) - now_s
+        if stale and due_s <= 0 and stage.is_ready:
+            size, drawn_s, stale = stage.size, now_s, False
+            stage.draw(view.frame(size, stage.theme))
+            due_s = _TICK_S
+        for key in stage.wait(max(due_s, 0.0) if stage.is_ready else _TICK_S):
+            word = view.press(key)
+            if word is not None:
+                return word
+            stale, drawn_s = True, 0.0  # a key is answered at once

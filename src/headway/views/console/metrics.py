@@ -1,0 +1,29 @@
+"""Last values with their curves: `loss 0.312 ▇▆▅▄▃▃▂▂▂▁`. As many as there is room for."""
+
+from typing import Final
+
+from headway.views import format as fmt
+from headway.views.console.cells import BOLD, CYAN, RED, Line, flow, plain
+from headway.views.console.curve import blocks, real
+from headway.views.console.model import Metric
+from headway.views.console.theme import Theme
+from headway.views.table import fit
+
+_NAME_COLUMNS_MAX: Final = 24
+_CURVE_COLUMNS: Final = 10
+_VALUE_COLUMNS: Final = 7  # so that the line does not shift with each value
+
+
+def metrics(found: dict[str, Metric], columns: int, rows: int, theme: Theme) -> list[Line]:
+    if not found or rows < 1:
+        return []
+    return flow([_metric(name, one, theme) for name, one in found.items()], columns, rows, gap="   ")
+
+
+def _metric(name: str, metric: Metric, theme: Theme) -> Line:
+    value = real(metric.last)
+    bad = value is not None and value - value != 0.0  # NaN or infinite
+    curve = blocks(metric.curve.values(), _CURVE_COLUMNS)
+    words = fit(theme.safe(name), _NAME_COLUMNS_MAX)
+    number = plain(f" {theme.safe(fmt.number(metric.last)):<{_VALUE_COLUMNS if curve else 0}}", RED if bad else BOLD)
+    return (*plain(words), *number, *plain(f" {curve}", CYAN)) if curve else (*plain(words), *number)

@@ -1,0 +1,139 @@
+"""All that the console knows of one job, and where the person is in it. Filled by `feed`'s answers and by `control`.
+
+Pure: `take` applies an answer of `follow`, nothing here asks or draws. `progress`, `usage` and `records` may be absent.
+"""
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from headway.views import format as fmt
+from headway.views import summary
+from headway.views.console.curve import Curve, real
+from headway.views.console.log import Log
+
+Job = dict[str, Any]
+_EVENTS_KEPT = ("exception", "process_exited")
+_EVENTS_MAX = 10_000
+_METRICS_MAX = 200  # names with a curve; the console has room for fewer
+
+
+@dataclass(slots=True)
+class Metric:
+    last: Any = None
+    curve: Curve = field(default_factory=Curve)
+
+
+@dataclass(slots=True)
+class Place:
+    """Where the person is: what is typed, asked, chosen and scrolled to."""
+
+    mode: str = "log"  # log, filter, rank, ranks, ask
+    before: str = "log"  # the mode to go back to after a question
+    typed: str = ""
+    bottom: int | None = None  # number behind the last entry that is shown; None: the newest
+    pan: int = 0  # cells scrolled to the right
+    page: int = 10  # rows of log in the last frame
+    chosen: int = 0  # row in the list of ranks
+    choices: int = 0  # rows of that list in the last frame
+
+
+@dataclass(slots=True)
+class Model:
+    job: Job
+    log: Log
+    ranks: int = 1
+    state: str = ""
+    now: datetime = field(default_factory=lambda: datetime.now(UTC))
+    metrics: dict[str, Metric] = field(default_factory=dict)
+    progress: list[dict[str, Any]] = field(default_factory=list)
+    usage: dict[str, Any] = field(default_factory=dict)
+    usage_curves: dict[str, Curve] = field(default_factory=dict)
+    events: list[dict[str, Any]] = field(default_factory=list)
+    exits: dict[int, dict[str, Any]] = field(default_factory=dict)  # rank → how it ended
+    wrote: dict[int, datetime] = field(default_factory=dict)  # rank → when it last wrote
+    said: dict[int, str] = field(default_factory=dict)  # rank → what
+    lost_since: datetime | None = None
+    notice: str = ""
+    watched: bool = False  # by `hw watch`: leaving it needs no words about the job
+    place: Place = field(default_factory=Place)
+
+    @property
+    def job_id(self) -> str:
+        return str(self.job["id"])
+
+    @property
+    def elapsed_s(self) -> float | None:
+        if self.state in fmt.ENDED:
+            found = self.job.get("elapsed_s")
+            return float(found) if found is not None else None
+        return fmt.age_s(self.job.get("started_at"), self.now)
+
+    def take(self, answer: dict[str, Any]) -> None:
+        """One answer of `follow`; `job` is there when the feed has asked for it again."""
+        if answer.get("job") or answer.get("done"):
+            self.job = answer.get("done") or answer["job"]
+            self.ranks = max(self.ranks, summary.count_processes(self.job))
+            self.progress = self.job.get("progress") or self.progress
+        self.state = str(answer.get("state") or self.state)
+        for line in answer.get("lines") or []:
+            self._take_line(line)
+        for record in answer.get("records") or []:
+            self._take_record(record)
+        for event in answer.get("events") or []:
+            self._take_event(event)
+        self._take_numbers(answer)
+
+    def _take_numbers(self, answer: dict[str, Any]) -> None:
+        for name, value in (answer.get("metrics") or {}).items():
+            self.add_metric(str(name), value, self.now)
+        if answer.get("progress") is not None:
+            self.progress = [one for one in answer["progress"] if isinstance(one, dict)]
+        if isinstance(answer.get("usage"), dict):
+            self.usage = answer["usage"]
+            for name, value in self.usage.items():
+                number = real(value)
+                if number is not None:
+                    self.usage_curves.setdefault(name, Curve()).add(self.now.timestamp(), number)
+
+    def add_metric(self, name: str, value: Any, when: datetime) -> None:
+        if name not in self.metrics and len(self.metrics) >= _METRICS_MAX:
+            return
+        metric = self.metrics.setdefault(name, Metric())
+        metric.last = value
+        number = real(value)
+        if number is not None:
+            metric.curve.add(when.timestamp(), number)
+
+    def _take_line(self, line: dict[str, Any]) -> None:
+        self.log.add_line(line)
+        self._note_rank(line, str(line.get("text") or ""))
+
+    def _take_record(self, record: dict[str, Any]) -> None:
+        """A record of `logging`. What a handler of the user has printed is among the lines already."""
+        if record.get("printed"):
+            return
+        level, rank = record.get("levelno"), record.get("rank")
+        name = str(record.get("level") or "")
+        for number, part in enumerate(str(record.get("text") or "").split("\n")):
+            text = f"{name} {part}" if name and not number else part
+            whose = int(rank) if isinstance(rank, int) else -1
+            self.log.add(text, whose, time=record.get("time"), level=int(level) if isinstance(level, int) else None)
+        self._note_rank(record, str(record.get("text") or ""))
+
+    def _note_rank(self, line: dict[str, Any], text: str) -> None:
+        rank = line.get("rank")
+        if isinstance(rank, int) and rank >= 0:
+            self.wrote[rank] = fmt.moment(line.get("time")) or self.now
+            self.ranks = max(self.ranks, min(rank + 1, 1 << 16))
+            if text.strip():
+                self.said[rank] = text
+
+    def _take_event(self, event: dict[str, Any]) -> None:
+        if event.get("type") in _EVENTS_KEPT and len(self.events) < _EVENTS_MAX:
+            self.events.append(event)
+            if event["type"] == "process_exited" and isinstance(event.get("rank"), int):
+                self.exits[event["rank"]] = event.get("data") or {}
+        words = summary.event_words(event)
+        if words:
+            self.log.add(f"hw: {words}", time=event.get("time"))

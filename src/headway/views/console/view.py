@@ -1,0 +1,61 @@
+"""The view of one job: news into the model, keys to `control`, frames out. Driven by `loop`."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from headway.views import format as fmt
+from headway.views.console import control
+from headway.views.console.cells import Line, Size
+from headway.views.console.feed import JobFeed
+from headway.views.console.frame import frame
+from headway.views.console.model import Model
+from headway.views.console.theme import Theme
+
+
+class JobView:
+    """`stop` is called with `interrupt` or `terminate`. `done` is the job object once it is over and all was told."""
+
+    def __init__(self, model: Model, feed: JobFeed, stop: Callable[[str], None]) -> None:
+        self.model, self.feed, self.stop = model, feed, stop
+        self.done: dict[str, Any] | None = None
+
+    def take_news(self) -> bool:
+        """Whether there was any."""
+        answers = self.feed.take()
+        self.model.now = datetime.now(UTC)
+        for answer in answers:
+            self._take(answer)
+        return bool(answers)
+
+    def _take(self, answer: dict[str, Any]) -> None:
+        if "lost" in answer:
+            self.model.lost_since = self.model.now if answer["lost"] else None
+        elif "curves" in answer:
+            self._take_curves(answer["curves"])
+        else:
+            self.model.take(answer)
+            self.done = answer.get("done") or self.done
+
+    def _take_curves(self, found: dict[str, list[dict[str, Any]]]) -> None:
+        for name, series in found.items():
+            for one in series[-1:]:  # the last attempt's
+                for time, value in zip(one.get("time") or [], one.get("value") or [], strict=False):
+                    when = fmt.moment(time)
+                    if when is not None:
+                        self.model.add_metric(name, value, when)
+
+    def press(self, key: str) -> str | None:
+        """`leave` when the person wants to go."""
+        deed = control.press(self.model, key)
+        if deed in (control.INTERRUPT, control.TERMINATE):
+            self.stop(deed)
+            return None
+        return deed
+
+    def frame(self, size: Size, theme: Theme) -> list[Line]:
+        return frame(self.model, size, theme)
+
+    @property
+    def is_over(self) -> bool:
+        return self.done is not None
