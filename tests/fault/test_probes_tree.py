@@ -13,7 +13,7 @@ import pytest
 
 from headway.agent.fact import FactTail
 from headway.agent.probes.sampler import Sampler
-from headway.agent.probes.stream import STREAM_BYTES_MAX, UsageStream
+from headway.agent.probes.stream import UsageStream
 from headway.spool.identity import process_start
 from tests.waiting import wait_until
 
@@ -206,10 +206,9 @@ def test_facts_have_the_agreed_fields(start: Callable[[str], subprocess.Popen[by
 
 
 def test_a_stream_that_has_grown_goes_on_in_another(tmp_path: Path) -> None:
-    stream, names = UsageStream(str(tmp_path)), []
+    stream = UsageStream(str(tmp_path), bytes_max=MIB)
     for number in range(40):
-        assert stream.write({"type": "usage", "number": number, "filler": "x" * (STREAM_BYTES_MAX // 16)})
-        names.append(stream.name)
+        assert stream.write({"type": "usage", "number": number, "filler": "x" * (MIB // 16)})
     stream.close()
     files = sorted(tmp_path.iterdir(), key=lambda file: file.stat().st_mtime_ns)
     assert len(files) == 3

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from headway.agent.link import ShimLink
     from headway.agent.mask import Mask
     from headway.agent.message import ShipperEvent, ShipperInstruction
+    from headway.agent.probes.usage import Usage
 
     Fact = dict[str, Any]
 
@@ -106,10 +107,18 @@ class Shipper:
         self._ended = False
         self._told_provenance = False
         self._collector: Collector | None = None
+        self._usage = self._watch_usage()
         self._begun_s = self.clock.steady_s()
         self._first_ack_s: float | None = None
         self._look_s = self._active_s = self._sync_s = self._cursor_s = self._begun_s
         self._commands.next_s = self._begun_s + POLL_FIRST_S
+
+    def _watch_usage(self) -> "Usage | None":
+        if not self.task.monitoring_interval_s > 0:
+            return None
+        from headway.agent.probes.usage import Usage
+
+        return Usage(self.task, self.tail, self._shim_facts, self.clock, self.log.say, self._env, self.files)
 
     # -- the loop -----------------------------------------------------------------------------------------------------
 
@@ -133,6 +142,8 @@ class Shipper:
             self._look(now_s)
         if self._watch is not None:
             self._watch.step(now_s)
+        if self._usage is not None:
+            self._usage.step(now_s)
         self._introduce(now_s)
         self._feed(Tick(), now_s)
         if self.exit_code is not None:
@@ -150,7 +161,8 @@ class Shipper:
         for source in (self.link, self._collector):
             if source is not None and source.fileno() >= 0:
                 poll.register(source.fileno(), select.POLLIN)
-        until_s = min([self._look_s, *(t for t in (self.machine.wake_s(now_s),) if t is not None)])
+        usage_s = None if self._usage is None else self._usage.due_s()
+        until_s = min([self._look_s, *(t for t in (self.machine.wake_s(now_s), usage_s) if t is not None)])
         return {fd for fd, _ in poll.poll(max(0.0, (until_s - now_s) * 1000))}
 
     def _serve(self, ready: set[int], now_s: float) -> None:
@@ -200,8 +212,9 @@ class Shipper:
     # -- looking ------------------------------------------------------------------------------------------------------
 
     def _look(self, now_s: float, *, names: bool = False) -> None:
-        events: list[ShipperEvent] = list(self.tail.look(now_s, names=names))
-        if events:
+        grown = self.tail.look(now_s, names=names)
+        events: list[ShipperEvent] = list(grown)
+        if any(not event.stream.startswith("usage-") for event in grown):
             self._active_s = now_s
         events += self._read_shim(now_s)
         self._read_facts()
@@ -236,6 +249,8 @@ class Shipper:
         if self._ended:
             return []
         self._ended = True
+        if self._usage is not None:
+            self._usage.close(now_s)
         return [*self.tail.close_all(now_s), TaskEnded(stream, offset)]
 
     def _read_facts(self) -> None:
@@ -498,6 +513,8 @@ class Shipper:
             remove_folder(self.task_dir, self.files)
 
     def _close(self) -> None:
+        if self._usage is not None:
+            self._usage.close(self.clock.steady_s())
         if self._collector is not None:
             self._collector.close()
         for channel in (self._channel, self._commands.channel):

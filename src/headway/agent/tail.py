@@ -100,6 +100,7 @@ class Tail:
     def __init__(self, task_dir: str, clock: "Clock", cursor: "Mapping[str, int]", files: Files = OS_FILES) -> None:
         self.task_dir, self.files = task_dir, files
         self.streams: dict[str, Tailed] = {}
+        self.left: set[str] = set()  # streams of our own that go on under another name
         self.drops: dict[str, list[Gap]] = {}  # dropped by an earlier shipper and not yet told
         self._clock, self._cursor = clock, cursor
         self._known: set[str] = set()  # names that were looked at, good or bad
@@ -192,8 +193,8 @@ class Tail:
         acked, first = self._cursor.get(name, 0), 0
         if output and tailed.size == 0:
             first = self._first_data(tailed.fd)
-        gaps = tuple(self.drops.get(name, ()))
-        return Grown(name, kind, size, output or role == "metrics", role == "metrics", acked, first, gaps)
+        gaps, whole = tuple(self.drops.get(name, ())), role in ("metrics", "usage")
+        return Grown(name, kind, size, output or whole, whole, acked, first, gaps)
 
     def _first_data(self, fd: int) -> int:
         """Where the bytes begin that an earlier shipper has not given back."""
@@ -228,7 +229,7 @@ class Tail:
             except OSError:
                 return []
         event = self._grown(tailed, size)
-        tailed.size, tailed.dirty = size, tailed.stream.kind == RECORDS
+        tailed.size, tailed.dirty = size, tailed.stream.kind == RECORDS and tailed.stream.role != "usage"
         return [event]
 
     # -- closing ------------------------------------------------------------------------------------------------------
@@ -251,7 +252,7 @@ class Tail:
             if tailed.closed or stream.pid is None or _is_ours(stream):
                 continue
             newest = self._newest.get((stream.rank, stream.pid, stream.rand), tailed)
-            rolled = newest is not tailed and now_s >= newest.seen_s + SUCCESSOR_S
+            rolled = stream.name in self.left or (newest is not tailed and now_s >= newest.seen_s + SUCCESSOR_S)
             if rolled or not self._is_writer_alive(tailed, alive):
                 events += self.close_stream(tailed, now_s)
         return events
@@ -299,6 +300,7 @@ class Tail:
         if tailed is None:
             return
         self.files.close(tailed.fd)
+        self.left.discard(name)
         if tailed.index is not None:
             tailed.index.close()
         key = (tailed.stream.rank, tailed.stream.pid, tailed.stream.rand)

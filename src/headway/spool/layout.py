@@ -34,7 +34,7 @@ class Stream(Value):
     """One stream of a task, as its name tells it. Parts that a role does not have are None."""
 
     name: str
-    role: str  # "stdout" | "stderr" | "agent" | "shim" | "shipper" | "facts" | "metrics"
+    role: str  # "stdout" | "stderr" | "agent" | "shim" | "shipper" | "usage" | "facts" | "metrics"
     kind: str  # RAW | RECORDS | INDEX
     rank: int | None = None
     pid: int | None = None
@@ -54,7 +54,8 @@ def parse_stream(name: str) -> Stream | None:
         if tail == "" and name != head:
             return None
         return Stream(name, role, INDEX if tail else RAW, rank=_number(rest[0]))
-    if role == "shipper" and len(rest) == 2 and name == head and _number(rest[0]) is not None and _is_rand(rest[1]):
+    ours = role in ("shipper", "usage") and len(rest) == 2 and name == head
+    if ours and _number(rest[0]) is not None and _is_rand(rest[1]):
         return Stream(name, role, RECORDS, pid=_number(rest[0]), rand=rest[1])
     return _parse_client_stream(name, role, rest, tail)
 
@@ -115,6 +116,7 @@ class TaskFile(Value):
     max_duration_s: float | None = None
     spool_bytes_max: int = SPOOL_BYTES_MAX
     secret_names: "list[str]" = _NOTHING
+    monitoring_interval_s: float = 0.0  # between two samples of usage; 0: none are taken
     attached: bool = False
     # Only for attached jobs: {name, experiment, tags, user, started_ns, pid, start, boot_id}. pid and start are those
     # of the process that came first; the others are named by their `facts-…` streams and the OPEN frames in them.

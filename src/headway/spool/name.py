@@ -26,6 +26,10 @@ def shipper_name(pid: int, rand: str) -> str:
     return f"shipper-{pid}-{rand}"
 
 
+def usage_name(pid: int, rand: str) -> str:
+    return f"usage-{pid}-{rand}"
+
+
 def new_rand() -> str:
     """Keeps apart two processes that had the same pid, or one that opens a second stream."""
     return os.urandom(RAND_CHARS // 2).hex()

@@ -6,21 +6,20 @@ cost the last seconds of usage, and nothing else.
 
 import os
 
+from headway.model.limits import SEGMENT_BYTES_MAX
 from headway.spool.files import OS_FILES, Files
 from headway.spool.identity import process_start
-from headway.spool.name import new_rand
+from headway.spool.name import new_rand, usage_name
 from headway.spool.writer import StreamWriter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-STREAM_BYTES_MAX = 1 << 20
-
 
 class UsageStream:
-    def __init__(self, task_dir: str, files: Files = OS_FILES) -> None:
-        self._task_dir, self._files = task_dir, files
+    def __init__(self, task_dir: str, files: Files = OS_FILES, bytes_max: int = SEGMENT_BYTES_MAX) -> None:
+        self._task_dir, self._files, self._bytes_max = task_dir, files, bytes_max
         self._stream: StreamWriter | None = None
 
     @property
@@ -36,14 +35,14 @@ class UsageStream:
             self.close()
             return False
         size = self._stream.size() if self._stream is not None else None
-        if size is None or size >= STREAM_BYTES_MAX:
+        if size is None or size >= self._bytes_max:
             self.close()
         return True
 
     def _open(self) -> StreamWriter:
         if self._stream is None:
             opening = {"kind": "usage", "rank": None, "pid": os.getpid(), "start": process_start(), "segment": None}
-            name = f"usage-{os.getpid()}-{new_rand()}"
+            name = usage_name(os.getpid(), new_rand())
             self._stream = StreamWriter(self._task_dir, name, opening, self._files)
         return self._stream
 

@@ -1,0 +1,80 @@
+"""Usage of one task: the sampler, whom it watches, and the stream it writes to. All that the shipper sees of probes."""
+
+import os
+
+from headway.agent.probes.gpu import LIBRARY_VARIABLE, Gpus
+from headway.agent.probes.sampler import Sampler
+from headway.agent.probes.stream import UsageStream
+from headway.spool.files import OS_FILES, Files
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    from headway.agent.clock import Clock
+    from headway.agent.tail import Tail
+    from headway.spool.layout import TaskFile
+
+    Fact = dict[str, Any]
+
+_OF_THE_JOB = ("CUDA_VISIBLE_DEVICES", LIBRARY_VARIABLE)  # what the job's environment says about its GPUs
+
+
+class Usage:
+    """`facts` are those of the shim, as they come; `tail` knows the streams of the processes."""
+
+    def __init__(
+        self,
+        task: "TaskFile",
+        tail: "Tail",
+        facts: "list[Fact]",
+        clock: "Clock",
+        say: "Callable[[str], None]",
+        env: "Mapping[str, str] | None" = None,
+        files: Files = OS_FILES,
+    ) -> None:
+        self._tail, self._facts, self._clock = tail, facts, clock
+        self._read = 0  # facts that were looked at
+        self._met: set[str] = set()  # streams whose process is known
+        self._stream = UsageStream(tail.task_dir, files)
+        job = os.environ if env is None else env
+        whole = {**os.environ, **{name: job[name] for name in _OF_THE_JOB if name in job}}
+        now_s = clock.steady_s()
+        gpus = Gpus(now_s, whole, task.gpus, say)
+        self._sampler: Sampler | None = Sampler(task.monitoring_interval_s, self._write, now_s, gpus)
+
+    def due_s(self) -> float:
+        return float("inf") if self._sampler is None else self._sampler.due_s()
+
+    def step(self, now_s: float) -> None:
+        if self._sampler is not None and now_s >= self._sampler.due_s():
+            self._meet(self._sampler)
+            self._sampler.step(now_s)
+
+    def _meet(self, sampler: Sampler) -> None:
+        """Who the ranks are: as the shim says that it started them, and as processes sign their streams."""
+        for fact in self._facts[self._read :]:
+            if fact.get("type") == "process_started" and isinstance(fact.get("pid"), int):
+                sampler.follow(int(fact.get("rank") or 0), fact["pid"], fact.get("start"))
+        self._read = len(self._facts)
+        for name, tailed in self._tail.streams.items():
+            if tailed.stream.role != "facts" or name in self._met or tailed.opening is None:
+                continue
+            self._met.add(name)
+            who = self._tail.writer_of(tailed)
+            if who is not None:
+                sampler.follow(tailed.stream.rank or 0, who.pid, who.start)
+
+    def _write(self, fact: "Fact") -> None:
+        before = self._stream.name
+        self._stream.write({"time_ns": self._clock.wall_ns(), **fact})
+        if before is not None and self._stream.name != before:
+            self._tail.left.add(before)
+
+    def close(self, now_s: float) -> None:
+        """The task is over: tell what is left. Nothing is sampled afterwards."""
+        if self._sampler is not None:
+            self._sampler.close(now_s)
+            self._sampler = None
+            self._stream.close()
