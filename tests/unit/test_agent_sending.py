@@ -370,6 +370,14 @@ def test_drops_of_an_earlier_shipper_are_told_by_the_next_one() -> None:
     rig(Grown("stdout-0", RAW, 100, bulk=True, gaps=(Gap(20, 60, "full", 1, 2),)))
     assert rig.spans() == [("stdout-0", 0, 20), ("stdout-0", 20, 40), ("stdout-0", 60, 40)]
     assert rig.out[0].spans[1].gap == Gap(20, 60, "full", 1, 2)
+    assert rig.machine.used == 60
+
+
+def test_room_is_counted_right_when_a_stream_is_first_seen_empty_and_then_whole() -> None:
+    rig = Rig(cap=100_000)
+    gaps = tuple(Gap(i * 4096, (i + 1) * 4096, "full") for i in range(10))
+    rig(Seen((Grown("stdout-0", RAW, 0, bulk=True, gaps=gaps), Grown("stdout-0", RAW, 120_000, bulk=True))))
+    assert rig.machine.used == 120_000 - 40_960 and not rig.dropped
 
 
 # -- the end ----------------------------------------------------------------------------------------------------------

@@ -109,3 +109,4 @@ def test_whatever_happens_everything_arrives_or_is_told_as_a_gap(steps: list[tup
             assert name in world.dropped, name
             assert min(told) >= 0 and max(told) <= max(known)
     assert world.machine.lag_bytes == 0
+    assert world.machine.used == sum(entry.kept for entry in world.machine.entries.values()) >= 0

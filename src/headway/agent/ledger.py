@@ -72,13 +72,16 @@ class Entry:
     @property
     def kept(self) -> int:
         """Bytes of it that take room in the spool."""
-        return max(0, self.size - self.first) - sum(end - max(start, self.first) for start, end in self.holes)
+        return max(0, self.size - self.first) - self._missing(self.first)
 
     @property
     def droppable(self) -> int:
         """Bytes that are neither sent nor dropped."""
-        gone = sum(max(0, end - max(start, self.sent)) for start, end in self.holes)
-        return 0 if self.first >= self.size else self.unsent - gone
+        return 0 if self.first >= self.size else self.unsent - self._missing(self.sent)
+
+    def _missing(self, start: int) -> int:
+        """Bytes of holes between `start` and the end of the file."""
+        return sum(max(0, min(end, self.size) - max(begin, start)) for begin, end in self.holes)
 
     def is_ready(self, now_s: float) -> bool:
         """Whether something of it could be sent now."""

@@ -107,9 +107,9 @@ class Shim:
                 return f"a task has 1 to {PROCESSES_MAX} processes, not {self.task.processes}"
             self.env = read_environment(self.task_dir, self.files)
             me = {"pid": os.getpid(), "start": process_start(), "boot_id": boot_id()}
-            replace_file(self.files, os.path.join(self.task_dir, SHIM_JSON), json.dumps(me).encode())
             opening = {"rank": None, "pid": me["pid"], "start": me["start"], "segment": None}
             self._record = ExitRecord(self.task_dir, opening, self.task.processes, self.clock.wall_ns(), self.files)
+            replace_file(self.files, os.path.join(self.task_dir, SHIM_JSON), json.dumps(me).encode())
         except OSError as error:
             return f"the task cannot be started: {error.filename or self.task_dir}: {error.strerror}"
         except HeadwayError as error:

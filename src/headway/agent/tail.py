@@ -35,11 +35,16 @@ FOLDER_INTERVAL_S = 1.0  # a look at the names even if the folder says that noth
 WRITERS_INTERVAL_S = 1.0
 SUCCESSOR_S = 2.0  # a thread may still be in its last write to the segment before
 _OUTPUT = ("stdout", "stderr")
+_SEGMENTED = ("metrics", "logs", "tracks")  # streams that roll; a segment goes as a whole once the server has it
 
 
 def _is_ours(stream: Stream) -> bool:
     """Whether this very process writes it."""
     return stream.role == "shipper" and stream.pid == os.getpid()
+
+
+def _writer_key(stream: Stream) -> tuple[object, ...]:
+    return stream.role, stream.rank, stream.pid, stream.rand
 
 
 class Tailed:
@@ -106,7 +111,7 @@ class Tail:
         self._known: set[str] = set()  # names that were looked at, good or bad
         self._folder_ns = -1
         self._folder_s = self._writers_s = float("-inf")
-        self._newest: dict[tuple[object, ...], Tailed] = {}  # process -> its newest metric segment
+        self._newest: dict[tuple[object, ...], Tailed] = {}  # writer -> its newest segment
         self._boot = boot_id()
 
     # -- looking ------------------------------------------------------------------------------------------------------
@@ -235,13 +240,13 @@ class Tail:
     # -- closing ------------------------------------------------------------------------------------------------------
 
     def _remember(self, tailed: Tailed) -> None:
-        """Keep the newest metric segment of each process."""
+        """Keep the newest segment of each process."""
         stream = tailed.stream
-        if stream.role != "metrics":
+        if stream.role not in _SEGMENTED:
             return
-        newest = self._newest.get((stream.rank, stream.pid, stream.rand))
+        newest = self._newest.get(_writer_key(stream))
         if newest is None or (newest.stream.segment or 0) < (stream.segment or 0):
-            self._newest[stream.rank, stream.pid, stream.rand] = tailed
+            self._newest[_writer_key(stream)] = tailed
 
     def _close_orphans(self, now_s: float) -> "list[Event]":
         """Streams that nobody writes any more: the process is dead, or has gone on to the next segment."""
@@ -251,7 +256,7 @@ class Tail:
             stream = tailed.stream
             if tailed.closed or stream.pid is None or _is_ours(stream):
                 continue
-            newest = self._newest.get((stream.rank, stream.pid, stream.rand), tailed)
+            newest = self._newest.get(_writer_key(stream), tailed)
             rolled = stream.name in self.left or (newest is not tailed and now_s >= newest.seen_s + SUCCESSOR_S)
             if rolled or not self._is_writer_alive(tailed, alive):
                 events += self.close_stream(tailed, now_s)
@@ -303,7 +308,7 @@ class Tail:
         self.left.discard(name)
         if tailed.index is not None:
             tailed.index.close()
-        key = (tailed.stream.rank, tailed.stream.pid, tailed.stream.rand)
+        key = _writer_key(tailed.stream)
         if self._newest.get(key) is tailed:
             del self._newest[key]
 
