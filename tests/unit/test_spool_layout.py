@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from headway.model.errors import DamagedError, VersionError
 from headway.model.record import INDEX, RAW, RECORDS
 from headway.spool import layout
+from headway.spool import name as names
 from headway.spool.layout import Stream, TaskFile, list_streams, parse_stream
 
 RAND = st.text("0123456789abcdef", min_size=6, max_size=6)
@@ -25,6 +26,11 @@ def test_every_name_that_we_make_is_parsed_back(rank: int, pid: int, rand: str, 
     assert parse_stream(metrics) == Stream(metrics, "metrics", RECORDS, rank, pid, rand, segment)
     shipper = layout.shipper_name(pid, rand)
     assert parse_stream(shipper) == Stream(shipper, "shipper", RECORDS, pid=pid, rand=rand)
+    logs, tracks = names.logs_name(rank, pid, rand, segment), names.tracks_name(pid, rand, segment)
+    assert parse_stream(logs) == Stream(logs, "logs", RECORDS, rank, pid, rand, segment)
+    assert parse_stream(tracks) == Stream(tracks, "tracks", RECORDS, pid=pid, rand=rand, segment=segment)
+    slots = names.progress_name(rank, pid, rand)
+    assert parse_stream(slots) is None and layout.parse_slots(slots) == (rank, pid)
     output = layout.output_name("stderr", rank)
     assert parse_stream(output) == Stream(output, "stderr", RAW, rank=rank)
     index = layout.index_name(output)
@@ -32,17 +38,19 @@ def test_every_name_that_we_make_is_parsed_back(rank: int, pid: int, rand: str, 
 
 
 @pytest.mark.parametrize(
-    "name",
+    "text",
     [
         "", ".", "task.json", "env.json", "shim.json", "shim.lock", "shipper.lock", "cursor.json", "task.json.12.tmp",
         "stdout", "stdout-", "stdout-x", "stdout-01", "stdout--1", "stdout-0.", "stdout-0.indexes", "stdout-0.index.1",
         "stdout-0-1", "facts-0-1", "facts-0-1-abcdef.0", "facts-0-1-abcde", "facts-0-1-ABCDEF", "facts-0-1-abcdeg",
         "metrics-0-1-abcdef", "metrics-0-1-abcdef.", "metrics-0-1-abcdef.x", "metrics-0-1-abcdef.0.1", "shipper-1",
-        "shipper-1-abcdef.0", "shim-1", "agent.1", "metrics-0-²-abcdef.0", "stdout-" + "1" * 13, "metrics-" + "1" * 99,
+        "shipper-1-abcdef.0", "logs-0-1-abcdef", "tracks-1-abcdef", "usage-1-abcdef.0", "progress-0-1-abcdef", "shim-1",
+         "agent.1", "metrics-0-²-abcdef.0", "stdout-" + "1" * 13, "metrics-" + "1" * 99,
     ],
 )  # fmt: skip
-def test_a_name_that_is_no_stream_is_none(name: str) -> None:
-    assert parse_stream(name) is None
+def test_a_name_that_is_no_stream_is_none(text: str) -> None:
+    assert parse_stream(text) is None
+    assert layout.parse_slots(text) is None or text == "progress-0-1-abcdef"
 
 
 @given(st.text())

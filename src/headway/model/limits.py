@@ -40,6 +40,18 @@ CONFIG_KEY_CHARS_MAX: Final = 256
 ARGV_TOLD_CHARS_MAX: Final = 64 * KIB  # of a process's command line, as it tells it
 SOURCE_CHARS_MAX: Final = 1000  # of the source line that is kept with an exception
 SEGMENTS_RETIRED_MAX: Final = 32  # rolled segments whose descriptors a thread may still be using
+PROGRESS_SLOT_BYTES: Final = 256  # one tracker in a process's file of positions; its message takes what is left
+PROGRESS_SLOTS_MAX: Final = 1024  # trackers of one process at the same time; further ones are not shown
+PROGRESS_INTERVAL_S: Final = 0.2  # at least this long between two told positions of one tracker
+LOG_TEXT_CHARS_MAX: Final = 16 * KIB  # of one record of `logging`; a longer one is cut in the middle, and says so
+LOG_WIDTH_CHARS: Final = 100  # tables and other drawings of rich in a record
+LOG_TABLE_ROWS_MAX: Final = 200  # of a table in a record
+LOG_TABLE_COLUMNS_MAX: Final = 32
+LOG_CELL_CHARS_MAX: Final = 200
+LOG_ITEMS_MAX: Final = 1000  # of a list or dictionary in a record
+TIMING_INTERVAL_S: Final = 1.0  # at least this long between two told states of one named timing
+TIMING_NAMES_MAX: Final = 256  # of one process
+CHECKPOINTS_PROCESS_MAX: Final = 10_000  # of one process; further ones are counted
 SYNC_INTERVAL_S: Final = 1.0  # the shipper syncs record streams this often
 
 # -- agent ------------------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ class Stream(Value):
     """One stream of a task, as its name tells it. Parts that a role does not have are None."""
 
     name: str
-    role: str  # "stdout" | "stderr" | "agent" | "shim" | "shipper" | "usage" | "facts" | "metrics"
+    role: str  # "stdout", "stderr", "agent", "shim", "shipper", "usage", "tracks", "facts", "metrics" or "logs"
     kind: str  # RAW | RECORDS | INDEX
     rank: int | None = None
     pid: int | None = None
@@ -54,21 +54,38 @@ def parse_stream(name: str) -> Stream | None:
         if tail == "" and name != head:
             return None
         return Stream(name, role, INDEX if tail else RAW, rank=_number(rest[0]))
-    ours = role in ("shipper", "usage") and len(rest) == 2 and name == head
-    if ours and _number(rest[0]) is not None and _is_rand(rest[1]):
-        return Stream(name, role, RECORDS, pid=_number(rest[0]), rand=rest[1])
+    if role in ("shipper", "usage", "tracks"):
+        return _parse_shipper_stream(name, role, rest, tail)
     return _parse_client_stream(name, role, rest, tail)
 
 
+def _parse_shipper_stream(name: str, role: str, rest: list[str], tail: str) -> Stream | None:
+    if len(rest) != 2 or _number(rest[0]) is None or not _is_rand(rest[1]):
+        return None
+    segment = _number(tail)
+    if (segment is None) if role == "tracks" else ("." in name):
+        return None
+    return Stream(name, role, RECORDS, pid=_number(rest[0]), rand=rest[1], segment=segment)
+
+
 def _parse_client_stream(name: str, role: str, rest: list[str], tail: str) -> Stream | None:
-    if role not in ("facts", "metrics") or len(rest) != 3:
+    if role not in ("facts", "metrics", "logs") or len(rest) != 3:
         return None
     rank, pid, segment = _number(rest[0]), _number(rest[1]), _number(tail)
     if rank is None or pid is None or not _is_rand(rest[2]):
         return None
-    if (role == "facts") != ("." not in name) or (role == "metrics" and segment is None):
+    if (role == "facts") != ("." not in name) or (role != "facts" and segment is None):
         return None
     return Stream(name, role, RECORDS, rank, pid, rest[2], segment)
+
+
+def parse_slots(name: str) -> tuple[int, int] | None:
+    """(rank, pid) of a file of progress slots; None for any other name."""
+    role, *rest = name.split("-")
+    rank, pid = (_number(rest[0]), _number(rest[1])) if len(rest) == 3 else (None, None)
+    if role != "progress" or rank is None or pid is None or not _is_rand(rest[2]):
+        return None
+    return rank, pid
 
 
 def _number(text: str) -> int | None:

@@ -22,6 +22,19 @@ def metrics_name(rank: int, pid: int, rand: str, segment: int) -> str:
     return f"metrics-{rank}-{pid}-{rand}.{segment}"
 
 
+def logs_name(rank: int, pid: int, rand: str, segment: int) -> str:
+    return f"logs-{rank}-{pid}-{rand}.{segment}"
+
+
+def progress_name(rank: int, pid: int, rand: str) -> str:
+    """Slots that are overwritten in place: no stream."""
+    return f"progress-{rank}-{pid}-{rand}"
+
+
+def tracks_name(pid: int, rand: str, segment: int) -> str:
+    return f"tracks-{pid}-{rand}.{segment}"
+
+
 def shipper_name(pid: int, rand: str) -> str:
     return f"shipper-{pid}-{rand}"
 
