@@ -198,7 +198,7 @@ class Tail:
         acked, first = self._cursor.get(name, 0), 0
         if output and tailed.size == 0:
             first = self._first_data(tailed.fd)
-        gaps, whole = tuple(self.drops.get(name, ())), role in ("metrics", "usage")
+        gaps, whole = tuple(self.drops.get(name, ())), role in (*_SEGMENTED, "usage")
         return Grown(name, kind, size, output or whole, whole, acked, first, gaps)
 
     def _first_data(self, fd: int) -> int:
