@@ -12,7 +12,7 @@ from bench.result import HEADWAY, Measure, Result
 from bench.training import OURS, under_hw
 
 CALLS = {2: {"headway": 50_000, "bare": 50_000, "trackio": 10_000}, 100: {"headway": 20_000, "bare": 20_000}}
-CALLS_PEER = {2: 2_000, 100: 500}
+CALLS_PEER = {2: 1_000, 100: 200}
 
 
 def run(context: Context) -> Iterator[Result]:
