@@ -30,7 +30,7 @@ from headway.model.limits import (
 from headway.model.record import FACT
 from headway.spool.files import OS_FILES, Files
 from headway.spool.identity import process_start
-from headway.spool.name import facts_name, metrics_name, new_rand
+from headway.spool.name import facts_name, logs_name, metrics_name, new_rand
 from headway.spool.writer import MetricSegment, StreamWriter
 from headway.wire.frame import encode_json
 
@@ -38,9 +38,16 @@ TYPE_CHECKING = False  # `typing` itself costs the client's cold start some mill
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, MutableMapping
     from types import TracebackType
-    from typing import Any
+    from typing import Any, Protocol
 
     from headway.client.attach import Attachment
+
+    class Part(Protocol):
+        """Something of a process that has a file or counts of its own: progress, log records, timings."""
+
+        def tell(self) -> None: ...  # what is not told yet; never raises
+
+        def close(self) -> None: ...  # at the end, and in a forked child; never raises
 
 CONFIG_BYTES_PER_S = 32 * KIB
 TRACEBACK_SHORT_CHARS = 8000
@@ -64,6 +71,8 @@ class Run:
         self.exit_code: int | None = None  # what finish() or an uncaught exception says of the end
         self._tags: list[str] = []
         self._secret_names: list[str] | None = None
+        self._secrets: tuple[dict[Any, Any], list[str]] = ({}, [])  # the environment they were found in, and they
+        self.parts: list[Part] = []
         self.lock = RLock()
         self.opener = 0  # the thread that opens a stream now; holds the lock
         self.backoff = Backoff()  # of opening streams
@@ -149,6 +158,8 @@ class Run:
         make, name = StreamWriter, facts_name(place.rank, pid, self._rand)
         if kind == "metrics":
             make, name = MetricSegment, metrics_name(place.rank, pid, self._rand, segment)
+        elif kind == "logs":
+            name = logs_name(place.rank, pid, self._rand, segment)
         opening = {"kind": kind, "rank": place.rank, "pid": pid, "start": process_start(), "segment": segment}
         try:
             return make(place.task_dir, name, opening, self.files, more)
@@ -187,10 +198,16 @@ class Run:
         return self._secret_names or []
 
     def secrets(self) -> list[str]:
-        """Values that may not be written anywhere; read anew each time, for a program may set them late."""
-        from headway.wire.redact import secret_values
+        """Values that may not be written anywhere; looked for anew when a variable has changed: some are set late."""
+        variables = getattr(self.environ, "_data", self.environ)  # comparing os.environ itself would decode all of it
+        seen, values = self._secrets
+        if seen != variables:
+            from headway.wire.redact import secret_values
 
-        return secret_values(self.environ, self.secret_names())
+            seen = dict(variables)
+            values = secret_values(self.environ, self.secret_names())
+            self._secrets = (seen, values) if self.place is not None else ({}, [])  # the names are known then
+        return values
 
     def masker(self) -> "Callable[[str], str]":
         from headway.wire.redact import mask_text
@@ -383,6 +400,8 @@ class Run:
                 return
             self.tell_config()
             self.metrics.tell_gap()
+            for part in self.parts:
+                part.tell()
             self.fact("counters", **self.metrics.counters())
             self.metrics.pause()
             if self.attachment is not None:
@@ -403,6 +422,8 @@ class Run:
 
     def _close(self) -> None:
         self.metrics.close()
+        for part in self.parts:
+            part.close()
         facts = self._facts
         self._begin()
         if facts is not None:
