@@ -1,6 +1,7 @@
 """A terminal small enough to read: bytes that a program wrote to it become rows of styled characters. For `picture.py`.
 
-Knows what our own output uses: text, line ends, tabs, cursor movement, erasing, colours. What scrolls away is kept.
+Knows what our own output uses: text, line ends, tabs, cursor movement, erasing, colours, the alternate screen. What
+scrolls away is kept.
 """
 
 import re
@@ -29,6 +30,8 @@ class Screen:
         self.rows: list[list[Cell]] = [[]]
         self.row = self.column = 0
         self.style = PLAIN
+        self.last_view: list[list[Cell]] = []  # the alternate screen as it was last left
+        self._main: tuple[list[list[Cell]], int, int] | None = None
 
     def feed(self, text: str) -> None:
         position = 0
@@ -52,6 +55,8 @@ class Screen:
                 self.column = max(self.column - 1, 0)
             elif unicodedata.category(character)[0] != "C":
                 self._put(character)
+                if unicodedata.east_asian_width(character) in "WF":
+                    self._put("")  # the second half of a wide character
 
     def _put(self, character: str) -> None:
         if self.column >= self.columns:
@@ -66,7 +71,20 @@ class Screen:
         while len(self.rows) <= self.row:
             self.rows.append([])
 
+    def _alternate(self, on: bool) -> None:
+        if on and self._main is None:
+            self._main = (self.rows, self.row, self.column)
+            self.rows, self.row, self.column = [[]], 0, 0
+        elif not on and self._main is not None:
+            self.last_view = self.lines()
+            self.rows, self.row, self.column = self._main
+            self._main = None
+
     def _control(self, parameters: str, final: str) -> None:
+        if parameters == "?1049":
+            self._alternate(final == "h")
+        if parameters.startswith("?"):
+            return
         numbers = [int(part) if part.isdigit() else 0 for part in parameters.split(";")]
         count = max(numbers[0], 1)
         if final == "m":
@@ -80,6 +98,9 @@ class Screen:
             self.column += count
         elif final == "D":
             self.column = max(self.column - count, 0)
+        elif final == "H":
+            self.row, self.column = count - 1, max(numbers[1] if len(numbers) > 1 else 1, 1) - 1
+            self._reach()
         elif final == "G":
             self.column = count - 1
         elif final in "JK":
@@ -89,11 +110,13 @@ class Screen:
 
     def _erase(self, which: int, *, below: bool) -> None:
         row = self.rows[self.row]
-        if which == 0:
+        if below and which == 2:
+            self.rows[:] = [[] for _ in self.rows]
+        elif which == 0:
             del row[self.column :]
         elif which == 2:
             row.clear()
-        if below:
+        if below and which == 0:
             del self.rows[self.row + 1 :]
 
     def _restyle(self, numbers: list[int]) -> None:

@@ -193,6 +193,7 @@ CONSOLE_LINES_MAX: Final = 20_000  # lines that a live view keeps to scroll back
 CONSOLE_FOLD_ENTRIES_MAX: Final = 256  # how far back a line may join the same text of other ranks
 CONSOLE_FRAME_S: Final = 0.05  # at least this long between two redraws
 CONSOLE_ASK_S: Final = 0.05  # and between two questions to the server
+CONSOLE_WAIT_S: Final = 5.0  # a server without news answers after this time; one that does not is said to be lost
 CONSOLE_JOBS_S: Final = 1.0  # how often the list of all jobs is asked for
 CONSOLE_END_LINES: Final = 20  # last lines of the log that stay on the terminal at the end
 DOCTOR_CHECK_S: Final = 10.0  # the database check of `hw doctor` ends here

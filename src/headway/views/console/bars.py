@@ -12,6 +12,7 @@ Tracker = dict[str, Any]
 _LABEL_COLUMNS_MAX: Final = 24
 _BAR_COLUMNS_MAX: Final = 48
 _BAR_COLUMNS_MIN: Final = 6
+_BAR_COLUMNS_GOOD: Final = 20  # numbers are shortened for the sake of a bar of this length
 _COLOURS: Final = {"failed": RED, "completed": GREEN, "closed": GREEN}
 
 
@@ -22,7 +23,11 @@ def bars(trackers: list[Tracker], columns: int, rows: int, theme: Theme) -> list
     shown = order[:rows] if len(order) <= rows else order[: rows - 1]
     labels = [theme.safe(_label(group[0])) for group in shown]
     label_columns = min(max((cells(plain(label)) for label in labels), default=0), _LABEL_COLUMNS_MAX)
-    lines = [_bar(group, label, label_columns, columns) for group, label in zip(shown, labels, strict=True)]
+    fronts = [(("  ", ""), *pad(plain(label, BOLD), label_columns), ("  ", "")) for label in labels]
+    rights = [_right(group, columns - label_columns - 6 - _BAR_COLUMNS_GOOD) for group in shown]
+    room = min([_BAR_COLUMNS_MAX, *(columns - label_columns - 6 - cells(right) for right in rights)])
+    drawn = zip(shown, fronts, rights, strict=True)
+    lines = [cut((*front, *_bar(group[0], room), *right), columns) for group, front, right in drawn]
     left = len(order) - len(shown)
     return lines + ([plain(f"  and {fmt.plural(left, 'tracker')} more", DIM)] if left and lines else [])
 
@@ -51,28 +56,36 @@ def _share(tracker: Tracker) -> float | None:
     return min(max(completed / total, 0.0), 1.0)
 
 
-def _bar(group: list[Tracker], label: str, label_columns: int, columns: int) -> Line:
-    tracker, state = group[0], _state(group[0])
-    right = (*plain(_percent(tracker)), *plain(_pace(tracker, state)), *plain(_spread(group), DIM))
-    front = (("  ", ""), *pad(plain(label, BOLD), label_columns), ("  ", ""))
-    room = min(columns - cells(front) - cells(right) - 2, _BAR_COLUMNS_MAX)
+def _bar(tracker: Tracker, room: int) -> Line:
+    """All bars are equally long, so that they can be compared; without room for them there are none."""
     share = _share(tracker)
     if room < _BAR_COLUMNS_MIN:
-        return cut((*front, *right), columns)
-    colour = _COLOURS.get(state, CYAN)
+        return ()
     if share is None:
-        return cut((*front, ("─" * room, DIM), ("  ", ""), *right), columns)
+        return (("─" * room, DIM), ("  ", ""))
     full = int(share * room)
     tip = "╸" if full < room and share * room - full >= 0.5 else ""
     rest = "─" * (room - full - len(tip))
-    return cut((*front, ("━" * full + tip, colour), (rest, DIM), ("  ", ""), *right), columns)
+    return (("━" * full + tip, _COLOURS.get(_state(tracker), CYAN)), (rest, DIM), ("  ", ""))
 
 
-def _percent(tracker: Tracker) -> str:
+def _right(group: list[Tracker], columns: int) -> Line:
+    """The numbers beside the bar, in as few words as `columns` ask for."""
+    tracker = group[0]
+    pace = _pace(tracker, _state(tracker))
+    for counts, long in ((True, True), (True, False), (False, False)):
+        line = (*plain(_percent(tracker, counts)), *plain(pace), *plain(_spread(group, long), DIM))
+        if cells(line) <= columns:
+            break
+    return line
+
+
+def _percent(tracker: Tracker, counts: bool) -> str:
     share, completed = _share(tracker), tracker.get("completed")
     if share is None:
         return f"{fmt.number(completed)} done"
-    return f"{int(share * 100):>3} %  {fmt.number(completed)}/{fmt.number(tracker.get('total'))}"
+    words = f"{int(share * 100):>3} %"
+    return f"{words}  {fmt.number(completed)}/{fmt.number(tracker.get('total'))}" if counts else words
 
 
 def _pace(tracker: Tracker, state: str) -> str:
@@ -83,7 +96,7 @@ def _pace(tracker: Tracker, state: str) -> str:
     return words + (f"  left {fmt.clock(left_s)}" if left_s is not None and math.isfinite(left_s) else "")
 
 
-def _spread(group: list[Tracker]) -> str:
+def _spread(group: list[Tracker], long: bool) -> str:
     """Where the ranks are far apart, who is last: a straggler is what one looks for among many."""
     ranks = [one for one in group if one.get("rank") is not None]
     if len(ranks) < 2:
@@ -91,4 +104,5 @@ def _spread(group: list[Tracker]) -> str:
     low, high = _share(group[0]), _share(group[-1])
     if low is None or high is None or high - low < 0.01:
         return f"  {len(ranks)} ranks"
-    return f"  rank {group[0]['rank']} is last of {len(ranks)}; first {int(high * 100)} %"
+    last = f"  rank {group[0]['rank']} is last"
+    return f"{last} of {len(ranks)}; first {int(high * 100)} %" if long else last

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Final
 
 from headway.model.errors import HeadwayError, NotFoundError, UnreachableError
-from headway.model.limits import CONSOLE_ASK_S, CONSOLE_JOBS_S
+from headway.model.limits import CONSOLE_ASK_S, CONSOLE_JOBS_S, CONSOLE_WAIT_S
 from headway.views.console.curve import PLACES
 from headway.views.follow import Follow
 from headway.views.http import Client
@@ -36,6 +36,13 @@ class Feed:
         self._wake = wake
         self._answers: queue.Queue[Answer | HeadwayError] = queue.Queue(_WAITING_MAX)
         self._closed = threading.Event()
+        self._asked_s: float | None = None  # when the question was put that is not answered yet
+
+    @property
+    def silent_s(self) -> float:
+        """How long the server owes an answer."""
+        asked_s = self._asked_s
+        return 0.0 if asked_s is None else time.monotonic() - asked_s
 
     def start(self) -> None:
         threading.Thread(target=self._work, name="feed", daemon=True).start()
@@ -99,13 +106,18 @@ class JobFeed(Feed):
         if self.tail is not None:
             self._put({"curves": self._curves(follow)})
         state = ""
-        for answer in follow.answers():
+        for answer in follow.answers(self._wait_s):
+            self._asked_s = None
             if answer.get("state") != state and not answer.get("done"):
                 answer["job"] = follow.ask(lambda source: source.get(job_route(self.job_id)))
             state = str(answer.get("state"))
             self._put(answer)
             if self._closed.wait(CONSOLE_ASK_S):
                 return
+
+    def _wait_s(self) -> float:
+        self._asked_s = time.monotonic()
+        return CONSOLE_WAIT_S
 
     def _curves(self, follow: Follow) -> Any:
         """What rank 0 has logged so far, with few points."""

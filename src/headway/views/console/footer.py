@@ -26,13 +26,10 @@ def footer(model: Model, columns: int, theme: Theme) -> Line:
 
 def _of_log(model: Model, enter: str) -> list[Key]:
     """In order of use: what has no room falls off in the middle, never the ways out."""
-    choice = model.log.choice
     paused = model.place.bottom is not None
     keys = [("/", "filter"), ("l", "level"), ("space", "go on" if paused else "pause")]
     if model.ranks > 1:
         keys[1:1] = [("r", "rank"), (enter, "ranks")]
-    if choice.text or choice.rank is not None or choice.level:
-        keys.append(("esc", "show all"))
     keys.append(("↑↓←→", "scroll"))
     return [*keys, ("q", "leave" if model.watched else "leave running"), ("ctrl-c", "stop")]
 

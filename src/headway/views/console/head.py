@@ -43,5 +43,5 @@ def _place(model: Model) -> Iterator[str]:
 def _trouble(model: Model, theme: Theme) -> Line:
     if model.lost_since is not None:
         ago = fmt.clock((model.now - model.lost_since).total_seconds())
-        return plain(f"server lost {ago} ago; the job goes on", RED)
+        return plain(f"no server for {ago}; the job goes on", RED)
     return plain(theme.safe(model.notice), YELLOW) if model.notice else ()

@@ -89,7 +89,7 @@ def _head(view: JobsView) -> Line:
     head = (("  Headway", BOLD), (f"  {words or ('no open jobs' if view.known else 'asking')}   ", ""), (clock, DIM))
     if view.lost_since is None:
         return head
-    return (*head, (f"   server lost {fmt.clock((view.now - view.lost_since).total_seconds())} ago", RED))
+    return (*head, (f"   no server for {fmt.clock((view.now - view.lost_since).total_seconds())}", RED))
 
 
 def _table(view: JobsView, columns: int, rows: int, theme: Theme) -> list[Line]:

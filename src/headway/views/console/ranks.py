@@ -40,9 +40,16 @@ def strip(model: Model, columns: int) -> list[Line]:
     spans: list[tuple[str, str]] = [("  ", "")]
     for number, group in enumerate(sorted(groups.values(), key=lambda group: group[0].order)):
         who = "all ranks" if len(groups) == 1 else fmt.ranks([one.rank for one in group])
-        who = f"{len(group)} ranks" if len(who) > columns // 2 else who
+        who = _some(group) if len(who) > columns // 2 else who
         spans += [(" · " if number else "", DIM), (who, group[0].code), (f" {group[0].words}", group[0].code or DIM)]
     return [cut(tuple(spans), columns)]
+
+
+def _some(group: list[Standing]) -> str:
+    """The first few, and how many more."""
+    if group[0].order > 3:
+        return f"{len(group)} ranks"
+    return f"{fmt.ranks([one.rank for one in group[:3]])} and {len(group) - 3} more"
 
 
 def standings(model: Model) -> list[Standing]:
@@ -80,7 +87,7 @@ def table(model: Model, columns: int, rows: int, theme: Theme) -> list[Line]:
     place.choices = len(found)
     place.chosen = min(max(place.chosen, 0), max(len(found) - 1, 0))
     first = min(max(place.chosen - (rows - 1) // 2, 0), max(len(found) - (rows - 1), 0))
-    lines = [plain(f"   {'rank':>4}  {'pid':>7}  {'node':<12}  {'wrote':>8}  last line", BOLD)]
+    lines = [cut(plain(f"   {'rank':>4}  {'pid':>7}  {'node':<12}  {'wrote':>8}  last line", BOLD), columns)]
     for one in found[first : first + rows - 1]:
         process = known.get(one.rank, {})
         wrote = model.wrote.get(one.rank)

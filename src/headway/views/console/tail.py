@@ -25,14 +25,14 @@ def rule(model: Model, columns: int, theme: Theme) -> Line:
     words = ["log", f"rank {choice.rank}" if choice.rank is not None else "all ranks" if model.ranks > 1 else ""]
     words += [LEVELS.get(choice.level, ""), f'with "{theme.safe(choice.text)}"' if choice.text else ""]
     left = f"─ {' · '.join(word for word in words if word)} "
-    right = ""
+    right = " esc shows all ─" if choice.text or choice.rank is not None or choice.level else ""
     if place.bottom is not None:
         new = model.log.end - place.bottom
         right = f" paused · {new:,} newer below ─" if new > 0 else " paused ─"
     room = columns - cells(plain(left)) - cells(plain(right))
     if room < 0:
         return cut(plain(left, DIM), columns)
-    return ((left, DIM), ("─" * room, DIM), (right, YELLOW))
+    return ((left, DIM), ("─" * room, DIM), (right, YELLOW if place.bottom is not None else DIM))
 
 
 def tail(model: Model, columns: int, rows: int) -> list[Line]:

@@ -1,9 +1,10 @@
 """The view of one job: news into the model, keys to `control`, frames out. Driven by `loop`."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
 
+from headway.model.limits import CONSOLE_WAIT_S
 from headway.views import format as fmt
 from headway.views.console import control
 from headway.views.console.cells import Line, Size
@@ -11,6 +12,8 @@ from headway.views.console.feed import JobFeed
 from headway.views.console.frame import frame
 from headway.views.console.model import Model
 from headway.views.console.theme import Theme
+
+_LATE_S: Final = 3.0  # a busy server may be this late
 
 
 class JobView:
@@ -26,6 +29,8 @@ class JobView:
         self.model.now = datetime.now(UTC)
         for answer in answers:
             self._take(answer)
+        if self.model.lost_since is None and self.feed.silent_s > CONSOLE_WAIT_S + _LATE_S:
+            self.model.lost_since = self.model.now - timedelta(seconds=self.feed.silent_s)
         return bool(answers)
 
     def _take(self, answer: dict[str, Any]) -> None:
@@ -34,6 +39,7 @@ class JobView:
         elif "curves" in answer:
             self._take_curves(answer["curves"])
         else:
+            self.model.lost_since = None
             self.model.take(answer)
             self.done = answer.get("done") or self.done
 

@@ -1,0 +1,157 @@
+"""Frames of the console, head-less: golden pictures for 1 to 512 ranks, and what must hold in every size.
+
+After a change that is meant: `HEADWAY_GOLDEN=write python -m pytest tests/unit/test_console_frame.py`, and look at the
+difference.
+"""
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway.views.console.cells import cells, coloured, cut, flow, plain, text_of
+from headway.views.console.control import press
+from headway.views.console.frame import frame
+from headway.views.console.theme import Theme
+from tests.console_model import NOW, line, model
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "console"
+SIZES = [(80, 24), (120, 40)]
+WRITE = os.environ.get("HEADWAY_GOLDEN") == "write"
+
+
+@pytest.fixture(autouse=True)
+def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    from headway.views.console import tail
+
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    tail.clock.cache_clear()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+    tail.clock.cache_clear()
+
+
+def picture(*arguments: object) -> str:
+    return "\n".join(text_of(one).rstrip() for one in frame(*arguments)) + "\n"  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize("ranks", [1, 4, 64, 512])
+def test_a_frame_looks_as_it_did(ranks: int, size: tuple[int, int]) -> None:
+    found = picture(model(ranks), size, Theme())
+    file = GOLDEN / f"{ranks}-ranks-{size[0]}x{size[1]}.txt"
+    if WRITE:
+        file.write_text(found)
+    assert found == file.read_text()
+
+
+@pytest.mark.parametrize("ranks", [1, 4, 512])
+@pytest.mark.parametrize("mode", ["log", "filter", "rank", "ranks", "ask"])
+def test_no_line_is_wider_than_the_terminal_and_no_row_is_missing(ranks: int, mode: str) -> None:
+    made = model(ranks)
+    made.place.mode, made.place.typed = mode, "typed text"
+    for columns in (40, 41, 57, 80, 120, 300):
+        for rows in (8, 12, 24, 60):
+            found = frame(made, (columns, rows), Theme())
+            assert len(found) == rows
+            assert [text_of(one) for one in found if cells(one) > columns] == []
+
+
+def test_nothing_of_a_job_steers_the_terminal() -> None:
+    """Sec7, B16: only colours get through, and without colour not even these."""
+    made = model(4)
+    made.take({"lines": [line("\x1b]0;title\x07\x9b2J \x1b[2J\u202egnp", 1)], "metrics": {"\x1b[2Jm": 1.0}})
+    made.take({"progress": [{"msg": ["\x1b[2J"], "completed": 1, "total": 2, "rank": 0}]})
+    made.job["cluster"] = "\x1b]52;c;x\x07"
+    for theme in (Theme(), Theme(color=False)):
+        for mode in ("log", "ranks"):
+            made.place.mode = mode
+            for one in frame(made, (120, 40), theme):
+                assert all(text.isprintable() for text, _ in one), one
+
+
+def test_without_colour_the_same_words_stand_there() -> None:
+    made = model(4)
+    for one in frame(made, (80, 24), Theme()):
+        bare = Theme(color=False).shown(one)
+        assert "\x1b[3" not in bare and "\x1b[9" not in bare
+    assert any("\x1b[3" in Theme().shown(one) for one in frame(made, (80, 24), Theme()))
+
+
+def test_without_utf_8_all_is_ascii_and_no_wider() -> None:
+    """B32."""
+    theme = Theme(color=False, ascii_only=True)
+    made = model(4)
+    made.log.ascii_only = True
+    for one in frame(made, (80, 24), theme):
+        assert theme.shown(one).isascii()
+        assert len(text_of(one).translate({})) <= 80
+
+
+def test_what_is_not_known_takes_no_room() -> None:
+    rich, poor = picture(model(4), (80, 24), Theme()), picture(model(4, rich=False), (80, 24), Theme())
+    assert "cpu" in rich and "left 1:12" in rich
+    assert "cpu" not in poor and "left" not in poor.splitlines()[1]
+
+
+def test_a_lost_server_is_said_on_the_first_line() -> None:
+    made = model(4)
+    made.lost_since = NOW
+    assert "no server" in picture(made, (80, 24), Theme()).splitlines()[0]
+
+
+def test_quiet_and_failed_ranks_are_folded_and_named() -> None:
+    made = model(64)
+    made.take({"events": [{"type": "process_exited", "rank": 7, "data": {"exit_code": 3, "signal": None}}]})
+    shown = picture(made, (120, 40), Theme())
+    assert "rank 7 failed (exit code 3)" in shown
+    assert "ranks 5, 13, 21, 29, 37, 45, 53, 61 quiet for over 30 s" in shown
+
+
+def test_the_slowest_rank_of_a_tracker_is_named() -> None:
+    assert "rank 7 is last of 64; first 50 %" in picture(model(64), (120, 40), Theme())
+
+
+def test_an_unfinished_total_has_no_percentage() -> None:
+    made = model(1)
+    made.take({"progress": [{"msg": "items", "completed": 17, "total": None, "rank": 0, "state": "running"}]})
+    assert "17 done" in picture(made, (80, 24), Theme())
+
+
+def test_values_that_are_no_numbers_do_not_break_a_frame() -> None:
+    made = model(2)
+    made.take({"metrics": {"loss": "NaN", "x": "Infinity", "y": None, "z": "word"}, "usage": {"cpu_percent": "NaN"}})
+    made.take({"progress": [{"msg": None, "completed": "NaN", "total": 0, "rate": "Infinity", "eta_s": "NaN"}]})
+    assert "nan" in picture(made, (80, 24), Theme())
+
+
+def test_a_paused_view_stands_still_while_lines_come() -> None:
+    made = model(4)
+    press(made, "space")
+    before = picture(made, (80, 24), Theme()).splitlines()
+    made.take({"lines": [line(f"new {n}", 1, 40) for n in range(50)]})
+    after = picture(made, (80, 24), Theme()).splitlines()
+    body = slice(8, 22)
+    assert before[body] == after[body]
+    assert "50 newer below" in "\n".join(after)
+
+
+@given(st.text(max_size=60), st.integers(2, 50), st.integers(0, 20))
+def test_cutting_never_leaves_a_line_too_wide(text: str, columns: int, skip: int) -> None:
+    made = (("front ", "2"), (text, ""), ("図図", "1"))
+    assert cells(cut(made, columns, skip)) <= columns
+
+
+def test_colours_of_a_job_become_spans() -> None:
+    assert coloured("a\x1b[31mb\x1b[1mc\x1b[0md") == (("a", ""), ("b", "31"), ("c", "31;1"), ("d", ""))
+
+
+def test_items_without_room_are_counted() -> None:
+    found = flow([plain("x" * 10)] * 9, 40, 1)
+    assert text_of(found[0]).endswith("and 7 more") and cells(found[0]) <= 40

@@ -1,0 +1,104 @@
+"""Keys: from bytes to names, and what each does."""
+
+import pytest
+
+from headway.views.console.control import INTERRUPT, LEAVE, TERMINATE, press
+from headway.views.console.frame import frame
+from headway.views.console.keys import Keys
+from headway.views.console.model import Model
+from headway.views.console.theme import Theme
+from tests.console_model import model
+
+
+def typed(made: Model, *keys: str) -> str | None:
+    word = None
+    for key in keys:
+        frame(made, (80, 24), Theme())
+        word = press(made, key)
+    return word
+
+
+def test_bytes_become_keys_however_they_are_cut() -> None:
+    data = b"a\x1b[A\x1bOB\x1b[5~\r \x7f\x03\xe5\x9b\xb3q"
+    wanted = ["a", "up", "down", "pgup", "enter", "space", "backspace", "ctrl-c", "図", "q"]
+    assert Keys().feed(data) == wanted
+    one_by_one = Keys()
+    assert [key for n in range(len(data)) for key in one_by_one.feed(data[n : n + 1])] == wanted
+
+
+def test_an_escape_alone_is_a_key_once_nothing_follows() -> None:
+    keys = Keys()
+    assert keys.feed(b"\x1b") == [] and keys.waits
+    assert keys.flush() == ["esc"] and not keys.waits
+    assert keys.feed(b"\x1b[") == [] and keys.flush() == []
+
+
+def test_unknown_sequences_and_garbage_are_nothing() -> None:
+    keys = Keys()
+    assert keys.feed(b"\x1b[<0;10;10M\x1b[99~\x00\xff\xfex\x1b]11;rgb:0/0/0\x07") == ["x"]
+    assert keys.feed(b"\x1b[" + b"1" * 5000 + b"z") != ["never"] and not keys.flush()
+
+
+def test_ctrl_c_asks_and_a_second_one_interrupts() -> None:
+    made = model(4)
+    assert typed(made, "ctrl-c") is None and made.place.mode == "ask"
+    assert typed(made, "ctrl-c") == INTERRUPT and made.place.mode == "log"
+
+
+@pytest.mark.parametrize(("key", "word"), [("i", INTERRUPT), ("t", TERMINATE), ("q", LEAVE), ("esc", None)])
+def test_every_answer_to_the_question_does_what_it_says(key: str, word: str | None) -> None:
+    made = model(4)
+    assert typed(made, "ctrl-c", "x", key) == word
+    assert made.place.mode == "log"
+
+
+def test_q_leaves_but_not_while_typing() -> None:
+    made = model(4)
+    assert typed(made, "/", "q") is None and made.place.typed == "q"
+    assert typed(made, "enter") is None and made.log.choice.text == "q"
+    assert typed(made, "q") == LEAVE
+
+
+def test_a_filter_is_typed_shown_and_cleared() -> None:
+    made = model(4)
+    typed(made, "/", *"Lossy", "backspace", "enter")
+    assert made.log.choice.text == "loss" and all("loss" in entry.text for entry in made.log.shown)
+    typed(made, "esc")
+    assert made.log.choice.text == "" and len(made.log.shown) > 20
+
+
+def test_one_rank_is_opened_by_number_and_from_the_list() -> None:
+    made = model(64)
+    typed(made, "r", *"2x", "enter")
+    assert made.log.choice.rank == 2
+    typed(made, "r", *"999", "enter")
+    assert made.log.choice.rank is None and made.notice == "there is no rank 999"
+    typed(made, "enter", "down", "down", "down", "up", "enter")
+    assert (made.log.choice.rank, made.place.mode) == (2, "log")
+    typed(made, "enter", "end", "enter")
+    assert made.log.choice.rank == 63
+
+
+def test_levels_go_round() -> None:
+    made = model(4)
+    assert [typed(made, "l") or made.log.choice.level for _ in range(4)] == [20, 30, 40, 0]
+
+
+def test_scrolling_back_holds_and_the_end_follows_again() -> None:
+    made = model(4)
+    typed(made, "pgup")
+    assert made.place.bottom is not None and made.place.bottom < made.log.end
+    typed(made, "home", "up", "up")
+    assert made.place.bottom == made.log.first + made.place.page
+    typed(made, "end")
+    assert made.place.bottom is None
+    typed(made, "up", "down")
+    assert made.place.bottom is None
+
+
+def test_a_short_log_cannot_be_scrolled_away() -> None:
+    made = model(1)
+    typed(made, "/", *"loading", "enter", "pgup", "up")
+    assert made.place.bottom is None
+    typed(made, "right", "right", "left")
+    assert made.place.pan == 16
