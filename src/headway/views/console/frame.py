@@ -20,10 +20,13 @@ def frame(model: Model, size: Size, theme: Theme) -> list[Line]:
     columns, rows = size
     top = [head(model, columns, theme)]
     room = max(rows * 2 // 3 - 3, 0)
-    above = bars(model.progress, columns, max(min(rows // 6, room), 1), theme)
+    above = list(
+        model.remember("bars", size, lambda: bars(model.progress, columns, max(min(rows // 6, room), 1), theme))
+    )
     above += metrics(model.metrics, columns, max(rows // 10, 1), theme)
     above += usage(model.usage, model.usage_curves, columns)
-    above += ranks.strip(model, columns)
+    known = (size, int(model.now.timestamp()), len(model.exits))  # who is quiet changes with the second
+    above += model.remember("strip", known, lambda: ranks.strip(model, columns))
     top += above[:room]
     left = max(rows - len(top) - 2, 0)
     if model.place.mode == "ranks":

@@ -9,6 +9,7 @@ from headway.views.console.stage import Stage
 from headway.views.console.theme import Theme
 
 _TICK_S: Final = 1.0  # clocks on the screen go on
+_REST: Final = 15  # a frame that takes long to make is made seldom: this many times its cost apart
 
 
 class View(Protocol):
@@ -21,17 +22,19 @@ class View(Protocol):
 
 def show(stage: Stage, view: View) -> str:
     """Until the view is over (`over`), or a key says what to do (its word)."""
-    drawn_s, size, stale = 0.0, (0, 0), True
+    drawn_s, cost_s, size, stale = 0.0, 0.0, (0, 0), True
     while True:
         stale = view.take_news() or stale
         if view.is_over:
             return "over"
         now_s = time.monotonic()
         stale = stale or stage.size != size or now_s - drawn_s >= _TICK_S
-        due_s = drawn_s + (CONSOLE_FRAME_S if stale else _TICK_S) - now_s
+        pause_s = max(CONSOLE_FRAME_S, cost_s * _REST) if stale else _TICK_S
+        due_s = drawn_s + pause_s - now_s
         if stale and due_s <= 0 and stage.is_ready:
             size, drawn_s, stale = stage.size, now_s, False
             stage.draw(view.frame(size, stage.theme))
+            cost_s = time.monotonic() - now_s
             due_s = _TICK_S
         for key in stage.wait(max(due_s, 0.0) if stage.is_ready else _TICK_S):
             word = view.press(key)

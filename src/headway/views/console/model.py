@@ -3,9 +3,10 @@
 Pure: `take` applies an answer of `follow`, nothing here asks or draws. `progress`, `usage` and `records` may be absent.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from headway.views import format as fmt
 from headway.views import summary
@@ -13,6 +14,7 @@ from headway.views.console.curve import Curve, real
 from headway.views.console.log import Log
 
 Job = dict[str, Any]
+T = TypeVar("T")
 _EVENTS_KEPT = ("exception", "process_exited")
 _EVENTS_MAX = 10_000
 _METRICS_MAX = 200  # names with a curve; the console has room for fewer
@@ -57,6 +59,15 @@ class Model:
     notice: str = ""
     watched: bool = False  # by `hw watch`: leaving it needs no words about the job
     place: Place = field(default_factory=Place)
+    memo: dict[str, tuple[Any, Any]] = field(default_factory=dict)  # parts of the last frame that still hold
+
+    def remember(self, part: str, key: Any, make: Callable[[], T]) -> T:
+        """What `make` made last time, as long as `key` is equal: with 512 ranks, some parts cost milliseconds."""
+        known = self.memo.get(part)
+        if known is None or known[0] != key:
+            known = self.memo[part] = (key, make())
+        made: T = known[1]
+        return made
 
     @property
     def job_id(self) -> str:
@@ -75,6 +86,7 @@ class Model:
             self.job = answer.get("done") or answer["job"]
             self.ranks = max(self.ranks, summary.count_processes(self.job))
             self.progress = self.job.get("progress") or self.progress
+            self.memo.clear()
         self.state = str(answer.get("state") or self.state)
         for line in answer.get("lines") or []:
             self._take_line(line)
@@ -89,6 +101,7 @@ class Model:
             self.add_metric(str(name), value, self.now)
         if answer.get("progress") is not None:
             self.progress = [one for one in answer["progress"] if isinstance(one, dict)]
+            self.memo.pop("bars", None)
         if isinstance(answer.get("usage"), dict):
             self.usage = answer["usage"]
             for name, value in self.usage.items():

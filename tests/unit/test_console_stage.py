@@ -1,0 +1,279 @@
+"""The console on a real terminal, against a scripted server: it opens, is left, and the terminal is as it was."""
+
+import errno
+import fcntl
+import os
+import pty
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.console_model import at, line
+from tests.fake_api import CUT, FakeApi, Reply, Request, job, process, serving
+from tests.waiting import wait_until
+from tools.screen import Screen
+
+HW = [sys.executable, "-m", "headway.views.cli.main"]
+
+
+class Desk:
+    """A terminal with `hw` on it; `shown()` is what a person sees now."""
+
+    def __init__(self, *words: str, columns: int = 80, rows: int = 24, **env: str) -> None:
+        self.control, self.terminal = pty.openpty()
+        self.resize(columns, rows)
+        self.before = termios.tcgetattr(self.terminal)
+        self.screen, self.raw = Screen(columns), b""
+        full = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "NO_COLOR", "LC_ALL", "LC_CTYPE", "LANG")}
+        full |= {"TERM": "xterm-256color", "LANG": "C.UTF-8", "TZ": "UTC"} | env
+        self.child = subprocess.Popen(
+            [*HW, *words], stdin=self.terminal, stdout=self.terminal, stderr=self.terminal, env=full,
+            start_new_session=True, preexec_fn=self._own,
+        )  # fmt: skip
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
+
+    @staticmethod
+    def _own() -> None:
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+    def resize(self, columns: int, rows: int) -> None:
+        fcntl.ioctl(self.control, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def _read(self) -> None:
+        while True:
+            try:
+                part = os.read(self.control, 65536)
+            except OSError as error:
+                assert error.errno in (errno.EIO, errno.EBADF)
+                return
+            self.raw += part
+
+    def shown(self) -> str:
+        self.screen = Screen(self.screen.columns)
+        self.screen.feed(self.raw.decode(errors="replace"))
+        return "\n".join("".join(character for character, _ in row) for row in self.screen.lines())
+
+    def sees(self, text: str) -> None:
+        wait_until(lambda: text in self.shown(), 20, f"{text!r} on the terminal, which shows:\n{self.shown()}")
+
+    def press(self, keys: bytes) -> None:
+        os.write(self.control, keys)
+
+    def ends(self) -> int:
+        code = self.child.wait(30)
+        assert termios.tcgetattr(self.terminal) == self.before
+        return code
+
+    def close(self) -> None:
+        if self.child.poll() is None:
+            self.child.kill()
+            self.child.wait()
+        os.close(self.terminal)
+        self.reader.join(5)
+        os.close(self.control)
+
+
+@pytest.fixture
+def api(home: Path) -> Iterator[FakeApi]:
+    with serving(home) as found:
+        yield found
+
+
+@pytest.fixture
+def desks() -> Iterator[list[Desk]]:
+    found: list[Desk] = []
+    yield found
+    for desk in found:
+        desk.close()
+
+
+class Scripted:
+    """A job of four processes that says what it is given, and ends when it is told to."""
+
+    def __init__(self, api: FakeApi) -> None:
+        self.ended = job("digits-7f3c2", *(process(rank) for rank in range(4)))
+        self.running = self.ended | {
+            "state": "running", "ended_at": None, "exit_code": None, "signal": None, "started_at": at(0),
+        }  # fmt: skip
+        self.lines: list[dict[str, Any]] = [line(f"hello {n}", n) for n in range(4)]
+        self.over, self.cut = threading.Event(), False
+        api.on("POST", "/api/jobs", Reply(self.running, 201))
+        api.on("GET", "/api/jobs", [self.running])
+        api.on("GET", "/api/jobs/[^/]*", lambda _: self.ended if self.over.is_set() else self.running)
+        api.on("GET", "/api/jobs/.*/metrics", {"digits-7f3c2": {}})
+        api.on("POST", "/api/jobs/.*/follow", self.follow)
+        api.on("POST", "/api/jobs/.*/(signal|abort)", {})
+
+    def follow(self, request: Request) -> Any:
+        if self.cut:
+            return CUT
+        seen = (request.body["cursor"] or {"n": 0})["n"]
+        done = self.over.is_set() or (seen >= len(self.lines) and self.over.wait(0.2))
+        return {
+            "cursor": {"n": len(self.lines)}, "state": "succeeded" if done else "running", "lines": self.lines[seen:],
+            "events": [], "metrics": {"loss": 0.5}, "done": self.ended if done else None,
+        }  # fmt: skip
+
+
+def test_run_opens_a_live_view_and_leaves_the_last_lines_and_the_summary(api: FakeApi, desks: list[Desk]) -> None:
+    scripted = Scripted(api)
+    desks.append(desk := Desk("run", "-n", "4", "python", "train.py"))
+    desk.sees("hello 3")
+    assert "─ log · all ranks" in desk.shown() and "q leave running" in desk.shown()
+    scripted.over.set()
+    assert desk.ends() == 0
+    desk.sees("✓ digits-7f3c2 succeeded")
+    shown = desk.shown()
+    assert "3 │ hello 3" in shown and "ctrl-c" not in shown  # the view itself has gone
+    assert desk.raw.rstrip().endswith(b"m") or b"hw resubmit" in desk.raw
+
+
+def test_a_job_that_ends_within_a_blink_has_no_view(api: FakeApi, desks: list[Desk]) -> None:
+    Scripted(api).over.set()
+    desks.append(desk := Desk("run", "-n", "4", "true"))
+    assert desk.ends() == 0
+    desk.sees("succeeded")
+    assert b"?1049h" not in desk.raw and "hello 0" in desk.shown()
+
+
+@pytest.mark.parametrize("env", [{"TERM": "dumb"}, {"columns": 39}, {"rows": 5}])
+def test_a_terminal_that_cannot_show_it_gets_plain_lines(api: FakeApi, desks: list[Desk], env: dict[str, Any]) -> None:
+    """B32."""
+    scripted = Scripted(api)
+    desks.append(desk := Desk("run", "-n", "4", "true", **env))
+    wait_until(lambda: b"hello 3" in desk.raw)
+    scripted.over.set()
+    assert desk.ends() == 0
+    assert b"\x1b[?" not in desk.raw and b"\x1b[H" not in desk.raw
+
+
+def test_q_leaves_the_job_running(api: FakeApi, desks: list[Desk]) -> None:
+    Scripted(api)
+    desks.append(desk := Desk("run", "-n", "4", "true"))
+    desk.sees("hello 3")
+    desk.press(b"q")
+    assert desk.ends() == 130
+    desk.sees("left digits-7f3c2 as it is; to see it again: hw watch digits-7f3c2")
+    assert api.sent("POST", ".*/(signal|abort)") == []
+
+
+def test_ctrl_c_asks_before_it_interrupts(api: FakeApi, desks: list[Desk]) -> None:
+    Scripted(api)
+    desks.append(desk := Desk("run", "-n", "4", "true"))
+    desk.sees("hello 3")
+    desk.press(b"\x03")
+    desk.sees("Stop 7f3c2?")
+    assert api.sent("POST", ".*/signal") == []
+    desk.press(b"i")
+    wait_until(lambda: api.sent("POST", ".*/signal"))
+    desk.sees("interrupting digits-7f3c2")
+    desk.press(b"\x03t")
+    wait_until(lambda: api.sent("POST", ".*/abort"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_that_ends_the_view_gives_the_terminal_back(api: FakeApi, desks: list[Desk], number: int) -> None:
+    Scripted(api)
+    desks.append(desk := Desk("watch", "7f3c2"))
+    desk.sees("hello 3")
+    desk.child.send_signal(number)
+    assert desk.ends() == 128 + number
+    wait_until(lambda: desk.raw.endswith(b"\x1b[?1049l"))
+
+
+def test_sigterm_to_run_is_for_the_job(api: FakeApi, desks: list[Desk]) -> None:
+    scripted = Scripted(api)
+    desks.append(desk := Desk("run", "-n", "4", "true"))
+    desk.sees("hello 3")
+    desk.child.terminate()
+    wait_until(lambda: api.sent("POST", ".*/signal"))
+    desk.sees("passing SIGTERM on")
+    scripted.over.set()
+    assert desk.ends() == 0
+
+
+def test_suspending_gives_the_terminal_back_until_it_goes_on(api: FakeApi, desks: list[Desk]) -> None:
+    Scripted(api)
+    desks.append(desk := Desk("watch", "7f3c2"))
+    desk.sees("hello 3")
+    desk.child.send_signal(signal.SIGTSTP)
+    # an orphaned process group is not stopped by SIGTSTP: either way the view was left, and comes back
+    wait_until(lambda: b"\x1b[?1049l" in desk.raw)
+    desk.child.send_signal(signal.SIGCONT)
+    wait_until(lambda: desk.raw.rfind(b"?1049h") > desk.raw.rfind(b"?1049l"))
+    desk.sees("hello 3")
+    desk.press(b"q")
+    assert desk.ends() == 0
+
+
+def test_another_size_is_drawn_anew(api: FakeApi, desks: list[Desk]) -> None:
+    Scripted(api)
+    desks.append(desk := Desk("watch", "7f3c2", columns=80))
+    desk.sees("hello 3")
+    desk.screen.columns = 120
+    desk.resize(120, 30)
+    wait_until(lambda: "─" * 100 in desk.shown())
+    desk.press(b"q")
+    assert desk.ends() == 0
+
+
+def test_a_lost_server_is_said_and_found_again(api: FakeApi, desks: list[Desk]) -> None:
+    scripted = Scripted(api)
+    desks.append(desk := Desk("watch", "7f3c2"))
+    desk.sees("hello 3")
+    scripted.cut = True
+    desk.sees("no server for")
+    scripted.lines.append(line("written meanwhile", 1))
+    scripted.cut = False
+    desk.sees("written meanwhile")
+    wait_until(lambda: "no server" not in desk.shown())
+    desk.press(b"q")
+    assert desk.ends() == 0
+
+
+def test_a_terminal_that_does_not_read_holds_up_nothing_but_itself(api: FakeApi, desks: list[Desk]) -> None:
+    """The output is not read for a while; the view goes on from the newest state, and keys still count."""
+    scripted = Scripted(api)
+    desks.append(desk := Desk("watch", "7f3c2"))
+    desk.sees("hello 3")
+    os.kill(desk.child.pid, signal.SIGCONT)
+    termios.tcflow(desk.terminal, termios.TCOOFF)  # as Ctrl-S does
+    scripted.lines += [line(f"flood {n}", n % 4) for n in range(3000)]
+    wait_until(lambda: len(api.sent("POST", ".*/follow")) > 5)
+    termios.tcflow(desk.terminal, termios.TCOON)
+    desk.sees("flood 2999")
+    desk.press(b"q")
+    assert desk.ends() == 0
+
+
+def test_watch_lists_the_open_jobs_and_opens_one(api: FakeApi, desks: list[Desk]) -> None:
+    scripted = Scripted(api)
+    desks.append(desk := Desk("watch"))
+    desk.sees("● running")
+    assert "7f3c2" in desk.shown() and "enter open" in desk.shown()
+    desk.press(b"\r")
+    desk.sees("hello 3")
+    scripted.over.set()
+    desk.sees("enter open")
+    desk.press(b"q")
+    assert desk.ends() == 0
+
+
+def test_watch_without_a_terminal_is_plain(api: FakeApi, home: Path) -> None:
+    scripted = Scripted(api)
+    listed = subprocess.run([*HW, "watch"], capture_output=True, text=True, timeout=30)
+    assert "digits-7f3c2" in listed.stdout and "\x1b" not in listed.stdout
+    scripted.over.set()
+    followed = subprocess.run([*HW, "watch", "7f3c2"], capture_output=True, text=True, timeout=30)
+    assert "hello 3" in followed.stdout and "succeeded" in followed.stderr
+    told = subprocess.run([*HW, "watch", "--json"], capture_output=True, text=True, timeout=30)
+    assert '"digits-7f3c2"' in told.stdout
