@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from headway.model.job import State
-from headway.store import catalog, query
+from headway.store import catalog, form, query
 from tests.storing import NOW_NS, Bench, bench, new_job, record, schema
 
 KEYS = (
     "id uuid name experiment state state_since cluster engine engine_id engine_url attach command cwd gpus "
-    "submitted_at started_at ended_at elapsed_s exit_code signal parent tags config progress usage metrics page "
-    "attempts"
+    "processes submitted_at started_at ended_at elapsed_s exit_code signal parent tags output_dir config progress "
+    "usage metrics page attempts"
 ).split()
 ATTEMPT_KEYS = {"number", "state", "cause", "exit_code", "signal", "tasks"}
 PROCESS_KEYS = {
@@ -52,7 +52,7 @@ def test_a_list_row_is_the_same_object_without_the_heavy_parts(b: Bench) -> None
     assert [row["name"] for row in rows] == ["other", "train"]
     whole = b.object()
     assert {k: v for k, v in rows[1].items() if k not in ("metrics", "cause")} == {
-        k: whole[k] for k in KEYS if k not in ("config", "progress", "usage", "metrics", "attempts")
+        k: whole[k] for k in KEYS if k not in ("output_dir", "config", "usage", "metrics", "attempts")
     }
     assert len(rows[1]["metrics"]) == query.ROW_METRICS_MAX
 
@@ -79,12 +79,12 @@ def test_the_elapsed_time_grows_stops_and_is_never_negative(b: Bench) -> None:
     ],
 )  # fmt: skip
 def test_times_are_iso_8601_in_utc_with_microseconds(ns: int | None, text: str | None) -> None:
-    assert query.iso(ns) == text
+    assert form.iso(ns) == text
 
 
 def test_numbers_that_json_cannot_hold_are_strings() -> None:
     nan = struct.unpack("<d", struct.pack("<Q", 0xFFF8000000000001))[0]
-    found = [query.number(x) for x in (1.5, float("inf"), float("-inf"), nan)]
+    found = [form.number(x) for x in (1.5, float("inf"), float("-inf"), nan)]
     assert found == [1.5, "Infinity", "-Infinity", "NaN"]
 
 

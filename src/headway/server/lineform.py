@@ -5,7 +5,7 @@ from functools import lru_cache
 
 import msgspec
 
-from headway.store import query
+from headway.store import form
 from headway.store.lines import Line
 
 
@@ -35,4 +35,4 @@ class LineForm(msgspec.Struct):
 @lru_cache(4096)
 def _iso(time_us: int | None) -> str | None:
     """Lines that came together share their time, so this is seldom worked out."""
-    return None if time_us is None else query.iso(time_us * 1000)
+    return None if time_us is None else form.iso(time_us * 1000)

@@ -30,7 +30,7 @@ class Watch:
         self._event.clear()
 
     async def wait(self, timeout_s: float) -> set[str]:
-        """What was committed since `start` ("facts", "metrics", "logs", "job"), after `timeout_s` at the latest."""
+        """What was committed since `start` (as `Store.listen` tells it), after `timeout_s` at the latest."""
         if not self._live.closed and timeout_s > 0:
             try:
                 await asyncio.wait_for(self._event.wait(), timeout_s)
@@ -45,13 +45,14 @@ class Live:
     def __init__(self, on_job: Callable[[], None] = lambda: None) -> None:
         self._loop = asyncio.get_running_loop()
         self._on_job = on_job  # called in the loop when any job has changed
-        self._watches: dict[int, set[Watch]] = {}
+        self._watches: dict[int | None, set[Watch]] = {}  # None: who watches all jobs
         self._lock = threading.Lock()
         self._news: dict[int, set[str]] = {}
         self.closed = False
 
     def notify(self, job_pk: int, what: str) -> None:
-        if job_pk not in self._watches and what != "job":  # a watch comes before its first read: nothing is missed
+        heard = job_pk in self._watches or None in self._watches
+        if not heard and what != "job":  # a watch comes before its first read: nothing is missed
             return
         with self._lock:
             first = not self._news
@@ -68,11 +69,12 @@ class Live:
         if any("job" in what for what in news.values()):
             self._on_job()
         for job_pk, what in news.items():
-            for watch in self._watches.get(job_pk, ()):
+            for watch in (*self._watches.get(job_pk, ()), *self._watches.get(None, ())):
                 watch.ring(what)
 
     @contextmanager
-    def watch(self, job_pk: int) -> Iterator[Watch]:
+    def watch(self, job_pk: int | None) -> Iterator[Watch]:
+        """A flag for one job's news, or with None for those of all."""
         watch = Watch(self)
         self._watches.setdefault(job_pk, set()).add(watch)
         try:

@@ -1,5 +1,14 @@
 """The table of all routes. A file of `api/` that is not named here is not served."""
 
-from headway.server.api import agent, follow, gc, jobs, logs, metrics, server
+from headway.server.api import agent, follow, gc, jobs, logs, metrics, server, watch
 
-ROUTES = (*agent.ROUTES, *follow.ROUTES, *gc.ROUTES, *jobs.ROUTES, *logs.ROUTES, *metrics.ROUTES, *server.ROUTES)
+ROUTES = (
+    *agent.ROUTES,
+    *follow.ROUTES,
+    *gc.ROUTES,
+    *jobs.ROUTES,
+    *logs.ROUTES,
+    *metrics.ROUTES,
+    *server.ROUTES,
+    *watch.ROUTES,
+)

@@ -25,7 +25,7 @@ from headway.wire.batch import Part, TaskKey
 
 log = logging.getLogger("headway.store")
 T = TypeVar("T")
-Listener = Callable[[int, str], None]
+Listener = Callable[[int, str], None]  # (job, what): facts job metrics logs; for viewers also progress records usage
 
 
 class Store(Hooks):
@@ -141,12 +141,14 @@ class Store(Hooks):
     def ingest(self, task: TaskKey, parts: list[Part]) -> "Future[IngestResult]":
         """Apply a batch's parts; resolves once they are durable. Fails at once when too much waits already (503)."""
         size = sum(len(part.data) for part in parts)
-        bulk = all(part.kind in (RAW, INDEX) or part.stream.startswith("metrics-") for part in parts)
+        bulk = all(
+            part.kind in (RAW, INDEX) or part.stream.startswith(("metrics-", "logs-", "usage-")) for part in parts
+        )
         work = partial(self._ingester.apply, key=task, parts=parts)
         return self.submit(work, size=size, parts=len(parts), data=True, urgent=not bulk)
 
     def listen(self, callback: Listener) -> None:
-        """`callback(job_pk, what)` after a commit, in the writer thread; what: facts, metrics, logs or job."""
+        """`callback(job_pk, what)` after a commit, in the writer thread; what: see `Listener`."""
         self._listeners.append(callback)
 
     def tidy(self) -> None:

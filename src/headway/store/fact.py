@@ -15,7 +15,7 @@ from typing import Any
 from headway.model.errors import DamagedError, VersionError
 from headway.model.limits import EVENTS_MAX, JSON_DEPTH_MAX
 from headway.model.record import FACT, FORMAT_VERSION, OPEN
-from headway.store import catalog
+from headway.store import catalog, watch
 from headway.store.connection import touch
 
 TIME_NS_MIN = 946_684_800 * 10**9  # 2000-01-01: earlier clocks are wrong, or count in seconds (B13)
@@ -105,11 +105,11 @@ def apply(c: sqlite3.Connection, x: Context, kind: int, payload: memoryview) -> 
     if kind == OPEN:
         c.execute("UPDATE streams SET opened = :opened WHERE pk = :pk", {"opened": json.dumps(fact), "pk": x.stream})
         return
-    handler = _HANDLERS.get(str(fact.get("type")))
-    if handler is not None:
-        handler(c, x, fact)
-    else:
-        tell(c, x, fact)
+    type_ = str(fact.get("type"))
+    if type_ in _WATCHED and _watch(c, x, fact, *_WATCHED[type_]):
+        return
+    handler = _HANDLERS.get(type_, tell)
+    handler(c, x, fact)
     touch(c, x.job, "facts")
 
 
@@ -334,6 +334,23 @@ def _provenance(c: sqlite3.Connection, x: Context, fact: Fact) -> None:
     touch(c, x.job, "job")
 
 
+def _watch(c: sqlite3.Connection, x: Context, fact: Fact, put: "Put", what: str) -> bool:
+    """What is watched live says nothing of a job's state: it wakes viewers, not those who decide. False: unreadable."""
+    origin = watch.Origin(x.job, x.attempt, x.task, _rank(x, fact), time_ns(x, fact))
+    if not put(c, origin, fact):
+        return False
+    touch(c, x.job, what)
+    return True
+
+
+Put = Callable[[sqlite3.Connection, watch.Origin, Fact], bool]
+_WATCHED: dict[str, tuple[Put, str]] = {
+    "progress": (watch.put_progress, "progress"),
+    "log": (watch.put_record, "records"),
+    "usage": (watch.put_usage, "usage"),
+    "checkpoint": (watch.put_checkpoint, "usage"),
+    "timing": (watch.put_timing, "usage"),
+}
 _HANDLERS: dict[str, Callable[[sqlite3.Connection, Context, Fact], None]] = {
     "task_started": _task_started,
     "process_started": _process_started,

@@ -11,7 +11,7 @@ import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from headway.model.errors import UsageError
@@ -78,6 +78,29 @@ def search(
     timeout_s: float = GREP_TIMEOUT_S,
 ) -> Found:  # fmt: skip
     """Lines of these streams that match, by time; at most `lines_max`, and what was found in `timeout_s`."""
+    pieces = (
+        (number, offset, data)
+        for number, output in enumerate(chosen)
+        for offset, data in _whole_lines(c, paths, output)
+    )
+    places, more, timed_out = _search(pattern, pieces, lines_max, timeout_s)
+    found = [_line(c, paths, chosen[stream], offset) for stream, offset in places]
+    found.sort(key=lambda line: line.time_us or 0)
+    return Found(found, more, timed_out)
+
+
+def places(
+    pattern: str, texts: Iterable[tuple[int, bytes]], found_max: int, timeout_s: float = GREP_TIMEOUT_S
+) -> tuple[list[int], bool, bool]:
+    """Where lines match, of texts that each begin at a place; whether there may be more; whether time ran out."""
+    found, more, timed_out = _search(pattern, ((0, place, data) for place, data in texts), found_max, timeout_s)
+    return [place for _, place in found], more, timed_out
+
+
+def _search(
+    pattern: str, pieces: Iterable[tuple[int, int, bytes]], lines_max: int, timeout_s: float
+) -> tuple[list[tuple[int, int]], bool, bool]:
+    """(stream, offset) of lines that match; whether it stopped early; whether time ran out."""
     check_pattern(pattern)
     seconds = max(1, int(timeout_s))
     child = subprocess.Popen(
@@ -87,12 +110,12 @@ def search(
     late = threading.Event()
     watch = threading.Timer(timeout_s, _stop, (child, late))
     watch.start()
-    places: list[tuple[int, int]] = []
-    reader = threading.Thread(target=_collect, args=(child, places, lines_max), daemon=True)
+    found: list[tuple[int, int]] = []
+    reader = threading.Thread(target=_collect, args=(child, found, lines_max), daemon=True)
     reader.start()
     fed = False
     try:
-        fed = _feed(c, paths, chosen, pattern, child, places, lines_max)
+        fed = _feed(pieces, pattern, child, found, lines_max)
     finally:
         if not fed:
             child.kill()
@@ -100,9 +123,8 @@ def search(
         watch.cancel()
         code = child.wait()
         _close(child)
-    found = [_line(c, paths, chosen[stream], offset) for stream, offset in places[:lines_max]]
-    found.sort(key=lambda line: line.time_us or 0)
-    return Found(found, more=len(places) >= lines_max or code != 0, timed_out=late.is_set() or code == -signal.SIGXCPU)
+    timed_out = late.is_set() or code == -signal.SIGXCPU
+    return found[:lines_max], len(found) >= lines_max or code != 0, timed_out
 
 
 def _close(child: "subprocess.Popen[bytes]") -> None:
@@ -120,20 +142,19 @@ def _stop(child: "subprocess.Popen[bytes]", late: threading.Event) -> None:
 
 
 def _feed(
-    c: sqlite3.Connection, paths: Paths, chosen: list[Output], pattern: str, child: "subprocess.Popen[bytes]",
-    places: list[tuple[int, int]], lines_max: int,
+    pieces: Iterable[tuple[int, int, bytes]], pattern: str, child: "subprocess.Popen[bytes]",
+    found: list[tuple[int, int]], lines_max: int,
 ) -> bool:  # fmt: skip
     """Send everything; False when it was cut short because enough was found or the child is gone."""
     assert child.stdin is not None
     text = pattern.encode("utf-8", "surrogatepass")
     try:
         child.stdin.write(struct.pack("<I", len(text)) + text)
-        for number, output in enumerate(chosen):
-            for offset, data in _whole_lines(c, paths, output):
-                if len(places) >= lines_max:
-                    return False
-                child.stdin.write(_HEAD.pack(number, offset, len(data)))
-                child.stdin.write(data)
+        for number, offset, data in pieces:
+            if len(found) >= lines_max:
+                return False
+            child.stdin.write(_HEAD.pack(number, offset, len(data)))
+            child.stdin.write(data)
         child.stdin.close()
     except BrokenPipeError:
         return False
@@ -155,13 +176,13 @@ def _whole_lines(c: sqlite3.Connection, paths: Paths, output: Output) -> Iterato
         offset = after
 
 
-def _collect(child: "subprocess.Popen[bytes]", places: list[tuple[int, int]], lines_max: int) -> None:
+def _collect(child: "subprocess.Popen[bytes]", found: list[tuple[int, int]], lines_max: int) -> None:
     assert child.stdout is not None
-    while len(places) < lines_max:
-        found = child.stdout.read(_FOUND.size)
-        if len(found) < _FOUND.size:
+    while len(found) < lines_max:
+        data = child.stdout.read(_FOUND.size)
+        if len(data) < _FOUND.size:
             return
-        places.append(_FOUND.unpack(found))
+        found.append(_FOUND.unpack(data))
     child.kill()
 
 

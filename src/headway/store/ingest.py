@@ -26,7 +26,7 @@ from headway.wire.batch import Part, TaskKey
 
 _TASKS_CACHED = 1024
 _METRICS_STREAM = re.compile(r"metrics-(\d{1,9})-(\d{1,10}-[0-9a-f]{1,16})\.(\d{1,9})\Z")
-_RANKED_STREAM = re.compile(r"(?:stdout|stderr|facts|metrics)-(\d{1,9})(?=[.-]|\Z)")
+_RANKED_STREAM = re.compile(r"(?:stdout|stderr|facts|metrics|logs)-(\d{1,9})(?=[.-]|\Z)")
 _RAW_STREAM = re.compile(r"(?:stdout|stderr)-\d+\Z|agent\Z")
 
 

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from headway.model.errors import HeadwayError
-from headway.store import compact
+from headway.store import compact, watch
 from headway.store.connection import PAGE_BYTES, Connection
 from headway.store.logs import LogFiles, stream_key
 
@@ -84,7 +84,8 @@ class Keeper(threading.Thread):
     def tidy(self, calm_ns: int = 0) -> bool:
         """Do what is due, step by step; False where it stopped early or something will be due soon."""
         with self._turn:
-            for work in (self._spill_all, self._merge_all, partial(self._compact_all, calm_ns), self._vacuum_all):
+            compact_all = partial(self._compact_all, calm_ns)
+            for work in (self._spill_all, self._merge_all, compact_all, self._thin_all, self._vacuum_all):
                 work()
                 if self._stopped.is_set():
                     return False
@@ -160,6 +161,14 @@ class Keeper(threading.Thread):
     def _set_aside(self, error: compact.DamagedBlock) -> None:
         log.error("%s; it is set aside", error.message)
         self._store.submit(lambda c: compact.set_aside(c, error.pk, error.message, self._clock_ns())).result()
+
+    def _thin_all(self) -> None:
+        """Old samples of usage go, as those of longer spans are there."""
+        while self._go_on():
+            with self._store.read() as c:
+                if not watch.is_thick(c, self._clock_ns()):
+                    return
+            self._store.submit(lambda c: watch.thin_usage(c, self._clock_ns())).result()
 
     def _vacuum_all(self) -> None:
         while self._wasteful() and self._go_on():

@@ -5,11 +5,9 @@ numbers that JSON cannot hold are strings.
 """
 
 import json
-import math
 import sqlite3
 import struct
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -19,25 +17,12 @@ from headway.model.job import Attempt, Job, Process, Task
 from headway.model.limits import METRIC_POINTS_MAX
 from headway.model.record import RAW
 from headway.settings.home import Paths
-from headway.store import catalog, series
+from headway.store import catalog, series, watched
+from headway.store.form import iso, number
 
 ROW_METRICS_MAX = 32  # names shown per job in a list
+ROW_TRACKERS_MAX = 4  # likewise
 Logs = dict[tuple[int, str, str], str | None]  # attempt, task, stream → plain file
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def iso(ns: int | None) -> str | None:
-    """ISO 8601, UTC, microseconds, `Z`."""
-    if ns is None:
-        return None
-    return (_EPOCH + timedelta(microseconds=ns // 1000)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-def number(value: float) -> float | str:
-    """A value as JSON can carry it (B1)."""
-    if math.isfinite(value):
-        return value
-    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
 def log_path(logs: str, uuid: str, attempt: int, task: str, stream: str) -> str:
@@ -56,9 +41,10 @@ def job_object(c: sqlite3.Connection, pk: int, paths: Paths, now_ns: int) -> dic
     head = _head(job, engine, last.engine_id if last else None, now_ns)
     return {
         **head,
+        "output_dir": str(paths.output.absolute() / job.id),
         "config": job.config,
-        "progress": [],
-        "usage": None,
+        "progress": watched.progress(c, [pk]).get(pk, []),
+        "usage": watched.usage_last(c, [pk]).get(pk),
         "metrics": latest_metrics(c, pk),
         "page": None,
         "attempts": _attempts(job, {(s["attempt"], s["task"], s["name"]): s["path"] for s in streams(c, pk, paths)}),
@@ -75,9 +61,9 @@ def _head(job: Job, engine: str, engine_id: str | None, now_ns: int) -> dict[str
         "id": job.id, "uuid": job.uuid, "name": spec.name, "experiment": spec.experiment, "state": str(job.state),
         "state_since": iso(job.state_since_ns), "cluster": spec.cluster, "engine": engine, "engine_id": engine_id,
         "engine_url": None, "attach": None, "command": spec.command, "cwd": spec.cwd, "gpus": spec.gpus,
-        "submitted_at": iso(job.submitted_ns), "started_at": iso(job.started_ns), "ended_at": iso(job.ended_ns),
-        "elapsed_s": _elapsed_s(job, now_ns), "exit_code": job.exit_code, "signal": job.signal, "parent": spec.parent,
-        "tags": job.tags,
+        "processes": spec.processes, "submitted_at": iso(job.submitted_ns), "started_at": iso(job.started_ns),
+        "ended_at": iso(job.ended_ns), "elapsed_s": _elapsed_s(job, now_ns), "exit_code": job.exit_code,
+        "signal": job.signal, "parent": spec.parent, "tags": job.tags,
     }  # fmt: skip
 
 
@@ -117,10 +103,12 @@ def _process(number: int, task: str, process: Process, logs: Logs) -> dict[str, 
 
 def job_rows(c: sqlite3.Connection, filters: catalog.JobFilter | None, now_ns: int) -> list[dict[str, Any]]:
     """`hw ls --json`: the same objects without the heavy parts, newest first."""
-    return [job_row(c, job, now_ns) for job in catalog.list_jobs(c, filters)]
+    jobs = catalog.list_jobs(c, filters)
+    trackers = watched.progress(c, [job.pk for job in jobs], ROW_TRACKERS_MAX)
+    return [job_row(c, job, now_ns, trackers.get(job.pk, [])) for job in jobs]
 
 
-def job_row(c: sqlite3.Connection, job: Job, now_ns: int) -> dict[str, Any]:
+def job_row(c: sqlite3.Connection, job: Job, now_ns: int, trackers: list[dict[str, Any]]) -> dict[str, Any]:
     row = c.execute(
         """SELECT j.engine, a.engine_id, a.cause FROM jobs j LEFT JOIN attempts a ON a.job = j.pk
            WHERE j.pk = :pk ORDER BY a.number DESC LIMIT 1""",
@@ -129,9 +117,25 @@ def job_row(c: sqlite3.Connection, job: Job, now_ns: int) -> dict[str, Any]:
     return {
         **_head(job, row["engine"], row["engine_id"], now_ns),
         "cause": json.loads(row["cause"]) if row["cause"] else None,
+        "progress": trackers,
         "metrics": latest_metrics(c, job.pk, ROW_METRICS_MAX),
         "page": None,
     }
+
+
+def open_rows(c: sqlite3.Connection, jobs_max: int, now_ns: int) -> list[dict[str, Any]]:
+    """What `hw watch` shows of all jobs that have not ended: those that run first, then those that wait."""
+    jobs: list[Job] = []
+    for states in (["running", "stopping", "unknown", "held"], ["waiting"]):
+        jobs += catalog.list_jobs(c, catalog.JobFilter(states=states, limit=jobs_max - len(jobs)))
+    keys = [job.pk for job in jobs]
+    trackers, used = watched.progress(c, keys, ROW_TRACKERS_MAX), watched.usage_last(c, keys)
+    return [job_row(c, job, now_ns, trackers.get(job.pk, [])) | {"usage": used.get(job.pk)} for job in jobs]
+
+
+def count_jobs(c: sqlite3.Connection) -> dict[str, int]:
+    rows = c.execute("SELECT state, count(*) AS jobs FROM jobs WHERE deleted_ns IS NULL GROUP BY state")
+    return {row["state"]: row["jobs"] for row in rows}
 
 
 # Steps from name to name through the index, so that a thousand ranks cost no more than one.

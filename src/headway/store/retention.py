@@ -15,6 +15,7 @@ from pathlib import Path
 from headway.settings.home import Paths
 
 SERIES_PER_STEP = 64
+ROWS_PER_STEP = 5_000
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 
 
@@ -52,7 +53,10 @@ def _row_bytes(c: sqlite3.Connection, pk: int) -> int:
         """SELECT (SELECT sum(length(data)) FROM axes WHERE job = :pk) AS axes,
              (SELECT sum(length(a.data)) FROM series s JOIN columns a ON a.series = s.pk WHERE s.job = :pk) AS columns,
              (SELECT sum(length(b.data)) FROM bundles u JOIN blocks b ON b.bundle = u.pk WHERE u.job = :pk) AS blocks,
-             (SELECT sum(length(data)) FROM events WHERE job = :pk) AS events""",
+             (SELECT sum(length(data)) FROM events WHERE job = :pk) AS events,
+             (SELECT bytes FROM record_totals WHERE job = :pk) AS records,
+             (SELECT sum(length(u.data)) FROM attempts a JOIN tasks t ON t.attempt = a.pk JOIN usage u ON u.task = t.pk
+                WHERE a.job = :pk) AS usage""",
         {"pk": pk},
     ).fetchone()
     return sum(int(count or 0) for count in row)
@@ -89,11 +93,26 @@ def delete_some(c: sqlite3.Connection, pk: int, now_ns: int) -> bool:
     )
     if cursor.rowcount:
         return False
+    if _delete_watched(c, pk):
+        return False
     uuid = c.execute("SELECT uuid FROM jobs WHERE pk = :pk", {"pk": pk}).fetchone()
     if uuid is not None:
         c.execute("DELETE FROM tokens WHERE task >= :low AND task < :high", _token_range(uuid["uuid"]))
     c.execute("DELETE FROM jobs WHERE pk = :pk", {"pk": pk})
     return True
+
+
+def _delete_watched(c: sqlite3.Connection, pk: int) -> bool:
+    """A step of what can be many rows: log records and usage; whether there were any."""
+    tasks = "SELECT t.pk FROM tasks t JOIN attempts a ON a.pk = t.attempt WHERE a.job = :pk"
+    some = {"pk": pk, "n": ROWS_PER_STEP}
+    gone = c.execute("DELETE FROM records WHERE pk IN (SELECT pk FROM records WHERE job = :pk LIMIT :n)", some).rowcount
+    gone += c.execute(
+        f"""DELETE FROM usage WHERE (task, level, time_ns) IN
+              (SELECT task, level, time_ns FROM usage WHERE task IN ({tasks}) LIMIT :n)""",  # noqa: S608  (our own words)
+        some,
+    ).rowcount
+    return gone > 0
 
 
 def _token_range(uuid: str) -> dict[str, str]:

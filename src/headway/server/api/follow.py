@@ -17,6 +17,7 @@ from headway.model.limits import (
     FOLLOW_EVENTS_MAX,
     FOLLOW_HOLD_S,
     FOLLOW_METRICS_S,
+    FOLLOW_RECORDS_MAX,
     FOLLOW_TAIL_LINES_MAX,
     FOLLOW_WAIT_S,
     LINE_BYTES_MAX,
@@ -27,7 +28,7 @@ from headway.server.call import Call, Count, Reply, encode
 from headway.server.drain import is_over
 from headway.server.lineform import LineForm
 from headway.settings.home import Paths
-from headway.store import catalog, lines, query
+from headway.store import catalog, lines, query, records, watched
 from headway.store.lines import Line, Output
 
 _METRICS_TOLD_MAX = 1_000  # names in one answer
@@ -41,12 +42,17 @@ class Cursor(msgspec.Struct, forbid_unknown_fields=True):
     state: str = ""
     metrics: Count = 0  # checksum of the values told last
     metrics_ms: Count = 0  # when
+    record: Count | None = None  # the last log record told; None: all are new
+    progress: Count = 0  # checksums of what was told last
+    usage: Count = 0
+    watch_ms: Count = 0  # when one of these two was told
 
 
 class Asked(msgspec.Struct, forbid_unknown_fields=True):
     cursor: Cursor | None = None
     tail: Count | None = None
     wait_s: float = 0.0
+    records: bool = True  # False for a viewer that does not show log records
 
 
 class News(msgspec.Struct):
@@ -57,6 +63,9 @@ class News(msgspec.Struct):
     lines: list[LineForm] = []
     events: list[dict[str, Any]] = []
     metrics: dict[str, float | str] = {}
+    records: list[dict[str, Any]] = []
+    progress: list[dict[str, Any]] | None = None  # None: as before
+    usage: dict[str, Any] | None = None  # likewise
     done: dict[str, Any] | None = None
 
 
@@ -73,10 +82,8 @@ async def follow(call: Call) -> Reply:
     cursor, tail = asked.cursor, asked.tail
     with call.services.live.watch(pk) as watch:
         while True:
-            # while values were told only just now, new ones are not worth a look: others are, at once
-            told = cursor is not None and _now_ms() - cursor.metrics_ms < FOLLOW_METRICS_S * 1000
-            watch.start(frozenset({"metrics"}) if told else frozenset())
-            look = await call.services.query(look_at, call.services.paths, pk, cursor, tail)
+            watch.start(_told_just_now(cursor) | (frozenset() if asked.records else {"records"}))
+            look = await call.services.query(look_at, call.services.paths, pk, cursor, tail, asked.records)
             cursor, tail = look.news.cursor, None
             left_s = until_s - time.monotonic()
             if look.is_news or left_s <= 0 or call.services.live.closed:
@@ -84,7 +91,9 @@ async def follow(call: Call) -> Reply:
             await watch.wait(min(left_s, look.again_s))
 
 
-def look_at(c: sqlite3.Connection, paths: Paths, pk: int, known: Cursor | None, tail: int | None) -> Look:
+def look_at(
+    c: sqlite3.Connection, paths: Paths, pk: int, known: Cursor | None, tail: int | None, with_records: bool = True
+) -> Look:
     """All that is new at this moment of the database."""
     job = catalog.load_job(c, pk)
     over = is_over(job)  # an agent tells the end of a task after everything else, so all output is there by then
@@ -93,17 +102,22 @@ def look_at(c: sqlite3.Connection, paths: Paths, pk: int, known: Cursor | None, 
     if known is None and tail is not None:
         found, after, more = _tail(c, paths, pk, cursor, tail, over)
         cursor.event = _last_event(c, pk)
+        cursor.record = max(0, records.last(c, pk) - min(tail, FOLLOW_RECORDS_MAX))
     else:
         found, after, more = _read_on(c, paths, pk, cursor, now_ms, over)
     events = query.events(c, pk, cursor.event, FOLLOW_EVENTS_MAX)
     metrics, checksum = _metrics(c, pk, cursor, now_ms, over)
+    logged = records.read(c, pk, after=cursor.record or 0, limit=FOLLOW_RECORDS_MAX) if with_records else []
+    more |= len(logged) == FOLLOW_RECORDS_MAX
+    trackers, used = _watched(c, pk, cursor, after, now_ms, over)
     done = query.job_object(c, pk, paths, time.time_ns()) if over and not more else None
     after.event = events[-1]["seq"] if events else cursor.event
+    after.record = logged[-1]["seq"] if logged else cursor.record
     after.state = str(job.state)
     after.metrics, after.metrics_ms = (checksum, now_ms) if metrics else (cursor.metrics, cursor.metrics_ms)
-    news = News(after, after.state, LineForm.of(found), events, metrics, done)
-    is_news = bool(found or events or metrics or more or done) or cursor.state != after.state
-    return Look(news, is_news, _again_s(after, now_ms))
+    news = News(after, after.state, LineForm.of(found), events, metrics, logged, trackers, used, done)
+    is_news = bool(found or events or metrics or logged or used or more or done) or trackers is not None
+    return Look(news, is_news or cursor.state != after.state, _again_s(after, now_ms))
 
 
 # -- lines -------------------------------------------------------------------------------------------------------------
@@ -174,10 +188,32 @@ def _metrics(
     return (found, checksum) if found and checksum != cursor.metrics else ({}, 0)
 
 
+def _watched(
+    c: sqlite3.Connection, pk: int, cursor: Cursor, after: Cursor, now_ms: int, over: bool
+) -> tuple[list[dict[str, Any]] | None, dict[str, Any] | None]:
+    """Progress and the last sample of usage, likewise, each when it has changed; `after` takes note of it."""
+    if not over and now_ms - cursor.watch_ms < FOLLOW_METRICS_S * 1000:
+        return None, None
+    trackers, used = watched.progress(c, [pk]).get(pk, []), watched.usage_last(c, [pk]).get(pk)
+    checksums = crc32(encode(trackers)) if trackers else 0, crc32(encode(used)) if used else 0
+    if checksums != (cursor.progress, cursor.usage):
+        after.watch_ms = now_ms
+    after.progress, after.usage = checksums
+    return trackers if checksums[0] != cursor.progress else None, used if checksums[1] != cursor.usage else None
+
+
+def _told_just_now(cursor: Cursor | None) -> frozenset[str]:
+    """What need not wake us, because something of it was told so recently that more of it is not worth a look."""
+    since_ms = _now_ms() - FOLLOW_METRICS_S * 1000
+    values = cursor is not None and cursor.metrics_ms > since_ms
+    rest = cursor is not None and cursor.watch_ms > since_ms
+    return frozenset({"metrics"} if values else ()) | frozenset({"progress", "usage"} if rest else ())
+
+
 def _again_s(cursor: Cursor, now_ms: int) -> float:
     """When something will be due that no commit announces: a line that waits for its end, or values held back."""
     due_ms = [since_ms + FOLLOW_HOLD_S * 1000 for _, since_ms in cursor.held.values()]
-    due_ms.append(cursor.metrics_ms + FOLLOW_METRICS_S * 1000)
+    due_ms += [told_ms + FOLLOW_METRICS_S * 1000 for told_ms in (cursor.metrics_ms, cursor.watch_ms)]
     coming = [ms - now_ms for ms in due_ms if ms > now_ms]
     return max(min(coming, default=FOLLOW_WAIT_S * 1000) / 1000, 0.001) + 0.001
 

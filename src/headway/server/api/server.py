@@ -1,7 +1,5 @@
 """`/api/server`, `/login` and `/`: the server itself, and how a browser gets in."""
 
-import sqlite3
-
 import msgspec
 
 from headway.model.errors import HeadwayError
@@ -9,7 +7,7 @@ from headway.model.limits import LOGIN_CODE_S, REQUEST_BYTES_ANONYMOUS_MAX, SESS
 from headway.server.app import Route
 from headway.server.auth import COOKIE, Role
 from headway.server.call import Call, Refusal, Reply, reply_json
-from headway.store import query
+from headway.store import form, query
 
 _PAGE = b"Headway serves this address. There is no page yet: `hw ls` lists the jobs.\n"
 
@@ -29,13 +27,8 @@ async def page(call: Call) -> Reply:
 
 async def show(call: Call) -> Reply:
     about = dict(call.services.about)
-    about["started_at"] = query.iso(about.pop("started_ns"))
-    return reply_json(about | {"jobs": await call.services.query(count_jobs)})
-
-
-def count_jobs(c: sqlite3.Connection) -> dict[str, int]:
-    rows = c.execute("SELECT state, count(*) AS jobs FROM jobs WHERE deleted_ns IS NULL GROUP BY state")
-    return {row["state"]: row["jobs"] for row in rows}
+    about["started_at"] = form.iso(about.pop("started_ns"))
+    return reply_json(about | {"jobs": await call.services.query(query.count_jobs)})
 
 
 async def stop(call: Call) -> Reply:

@@ -1,0 +1,32 @@
+"""How times and numbers look in the contract's JSON. Called by whatever in the store makes such objects."""
+
+import math
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def iso(ns: int | None) -> str | None:
+    """ISO 8601, UTC, microseconds, `Z`."""
+    if ns is None:
+        return None
+    return (_EPOCH + timedelta(microseconds=ns // 1000)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def number(value: float) -> float | str:
+    """A value as JSON can carry it (B1)."""
+    if math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def finite(value: Any) -> float | None:
+    """A number that somebody else wrote, where it is one that can be drawn or added; else None."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    try:
+        found = float(value)
+    except OverflowError:
+        return None
+    return found if math.isfinite(found) else None

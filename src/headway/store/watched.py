@@ -1,0 +1,190 @@
+"""What is watched live comes out: progress, usage, checkpoints and timings as the contract's JSON.
+
+Plain functions on a read connection, called by `query` and by the server's API. What goes in: `watch`.
+"""
+
+import json
+import sqlite3
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+from headway.model.limits import CHECKPOINTS_MAX, TRACKERS_SHOWN_MAX, USAGE_BYTES_MAX, USAGE_SAMPLES_MAX
+from headway.store.form import iso
+
+LEVELS = (0, 1, 2)
+_KEYS_AT_ONCE = 1_000
+_TASKS = "SELECT t.pk FROM tasks t JOIN attempts a ON a.pk = t.attempt WHERE a.job = :job"
+Object = dict[str, Any]
+
+
+def _of_last_attempts(c: sqlite3.Connection, table: str, jobs: list[int]) -> Iterator[sqlite3.Row]:
+    """Rows of a table with tasks, of the last attempt of each job, with the job's key."""
+    for start in range(0, len(jobs), _KEYS_AT_ONCE):
+        keys = jobs[start : start + _KEYS_AT_ONCE]
+        marks = ", ".join("?" * len(keys))
+        yield from c.execute(
+            f"""SELECT a.job, x.* FROM attempts a JOIN tasks t ON t.attempt = a.pk JOIN {table} x ON x.task = t.pk
+                WHERE a.job IN ({marks}) AND a.number = (SELECT max(number) FROM attempts WHERE job = a.job)""",  # noqa: S608  (our own words, values are parameters)
+            keys,
+        )
+
+
+# -- progress ----------------------------------------------------------------------------------------------------------
+
+
+def progress(c: sqlite3.Connection, jobs: list[int], trackers_max: int = TRACKERS_SHOWN_MAX) -> dict[int, list[Object]]:
+    """Of each job `[{msg completed total rate eta_s state rank source started_at updated_at}]`, of its last attempt.
+
+    A shared tracker is one entry with rank null. Where there are too many, those that run come first.
+    """
+    rows: dict[int, list[sqlite3.Row]] = {}
+    for row in _of_last_attempts(c, "progress", jobs):
+        rows.setdefault(row["job"], []).append(row)
+    return {job: _chosen(_trackers(found), trackers_max) for job, found in rows.items()}
+
+
+def _chosen(trackers: list[Object], most: int) -> list[Object]:
+    if len(trackers) <= most:
+        return trackers
+    newest = sorted(range(len(trackers)), key=lambda i: (trackers[i]["state"] != "running", -i))[:most]
+    return [trackers[i] for i in sorted(newest)]
+
+
+def _trackers(rows: list[sqlite3.Row]) -> list[Object]:
+    """One entry per tracker. The first tracker of a name that a process shares belongs to the first ones of that name
+    of the others, the second to the second ones: a name that is used again for every epoch is not one large tracker."""
+    found: dict[Any, Object] = {}
+    counts: dict[Any, int] = {}
+    for row in sorted(rows, key=lambda r: (r["task"], r["pid"], r["tracker"])):
+        key: Any = (row["task"], row["pid"], row["tracker"], row["source"])
+        if row["distributed"]:
+            mine = (row["task"], row["pid"], row["msg"])
+            counts[mine] = counts.get(mine, 0) + 1
+            key = (row["msg"], counts[mine])
+        one = _tracker(row)
+        found[key] = _join(found[key], one) if key in found else one
+    return sorted(found.values(), key=lambda one: (one["started_at"] or "", -1 if one["rank"] is None else one["rank"]))
+
+
+def _tracker(row: sqlite3.Row) -> Object:
+    return {
+        "msg": json.loads(row["msg"]), "completed": row["completed"], "total": row["total"], "rate": row["rate"],
+        "eta_s": row["eta_s"], "state": row["state"], "rank": None if row["distributed"] else row["rank"],
+        "source": row["source"], "started_at": iso(row["started_ns"]), "updated_at": iso(row["updated_ns"]),
+    }  # fmt: skip
+
+
+def _join(a: Object, b: Object) -> Object:
+    """Two processes' shares of one tracker: positions and rates add up, the total is the same for both."""
+    completed = a["completed"] + b["completed"]
+    rates = [one["rate"] for one in (a, b) if one["rate"] is not None and one["state"] == "running"]
+    totals = [one["total"] for one in (a, b) if one["total"] is not None]
+    rate, total = sum(rates) if rates else None, max(totals, default=None)
+    left = None if total is None or not rate else max(0.0, total - completed) / rate
+    states = (a["state"], b["state"])
+    started = [one["started_at"] for one in (a, b) if one["started_at"]]
+    return {
+        **a, "completed": completed, "total": total, "rate": rate, "eta_s": left,
+        "state": next(state for state in ("failed", "running", "completed", "closed") if state in states),
+        "started_at": min(started, default=None), "updated_at": max(a["updated_at"], b["updated_at"]),
+    }  # fmt: skip
+
+
+# -- usage -------------------------------------------------------------------------------------------------------------
+
+
+def usage_last(c: sqlite3.Connection, jobs: list[int]) -> dict[int, Object]:
+    """Of each job the last sample in short. With several ranks the values are means, and `spread` says whose are the
+    smallest and the largest; `peak_memory_bytes` is the most that one rank has used."""
+    rows: dict[int, list[sqlite3.Row]] = {}
+    for row in _of_last_attempts(c, "usage_last", jobs):
+        rows.setdefault(row["job"], []).append(row)
+    return {job: _summary(found) for job, found in rows.items()}
+
+
+def _summary(rows: list[sqlite3.Row]) -> Object:
+    samples = [json.loads(row["data"]) for row in rows]
+    ranks = [line for sample in samples for line in sample["ranks"]]
+    gpus = [line for sample in samples for line in sample["gpus"]]
+    values = {
+        "cpu_percent": [(line[1], line[0]) for line in ranks], "memory_bytes": [(line[2], line[0]) for line in ranks],
+        "gpu_percent": [(line[1], line[0]) for line in gpus], "gpu_memory_bytes": [(line[2], line[0]) for line in gpus],
+    }  # fmt: skip
+    known = {name: [pair for pair in pairs if pair[0] is not None] for name, pairs in values.items()}
+    means = {name: sum(v for v, _ in pairs) / len(pairs) if pairs else None for name, pairs in known.items()}
+    for name in ("memory_bytes", "gpu_memory_bytes"):
+        means[name] = None if means[name] is None else int(means[name] or 0)
+    peak = max(((row["peak_bytes"] or 0, row["peak_rank"]) for row in rows), key=lambda pair: pair[0])
+    return {
+        "time": iso(max(row["time_ns"] for row in rows)), "ranks": len(ranks), "gpus": len(gpus), **means,
+        "peak_memory_bytes": peak[0] or None, "peak_rank": peak[1],
+        "spread": {name: _spread(pairs) for name, pairs in known.items() if len(pairs) > 1},
+    }  # fmt: skip
+
+
+def _spread(pairs: list[tuple[float, int | None]]) -> Object:
+    low, high = min(pairs, key=lambda pair: pair[0]), max(pairs, key=lambda pair: pair[0])
+    return {"min": low[0], "min_rank": low[1], "max": high[0], "max_rank": high[1]}
+
+
+def finest_level(c: sqlite3.Connection, job: int) -> int:
+    """The finest level that still has the job's beginning and fits into one answer."""
+    begun = {}
+    for level in LEVELS:
+        row = c.execute(
+            f"SELECT count(*) AS n, min(time_ns) AS first FROM usage WHERE task IN ({_TASKS}) AND level = :level",  # noqa: S608  (our own words)
+            {"job": job, "level": level},
+        ).fetchone()
+        if row["n"]:
+            begun[level] = (row["first"], row["n"])
+    for level, (first, count) in begun.items():
+        # a sample of a longer span ends later than the first one of a shorter span, unless that is gone
+        if count <= USAGE_SAMPLES_MAX and all(first <= other for other, _ in begun.values()):
+            return level
+    return max(begun, default=0)
+
+
+def usage(
+    c: sqlite3.Connection, job: int, level: int, since_ns: int, until_ns: int, limit: int = USAGE_SAMPLES_MAX
+) -> tuple[list[Object], int | None]:
+    """Samples of all tasks of all attempts, oldest first, and where to go on if these are not all."""
+    rows = c.execute(
+        f"""SELECT a.number AS attempt, t.name AS task, t.node, u.time_ns, u.data FROM usage u
+            JOIN tasks t ON t.pk = u.task JOIN attempts a ON a.pk = t.attempt WHERE u.task IN ({_TASKS})
+              AND u.level = :level AND u.time_ns >= :since AND u.time_ns < :until ORDER BY u.time_ns""",  # noqa: S608  (our own words)
+        {"job": job, "level": level, "since": since_ns, "until": until_ns},
+    )
+    found: list[Object] = []
+    size, last_ns = 0, -1
+    for row in rows:
+        if row["time_ns"] != last_ns and (len(found) >= limit or size >= USAGE_BYTES_MAX):
+            return found, int(row["time_ns"])
+        data = zlib.decompress(row["data"])
+        size, last_ns = size + len(data), row["time_ns"]
+        found.append(
+            {"time": iso(last_ns), "attempt": row["attempt"], "task": row["task"], "host": row["node"]}
+            | json.loads(data)
+        )
+    return found, None
+
+
+def checkpoints(c: sqlite3.Connection, job: int) -> list[Object]:
+    rows = c.execute(
+        "SELECT * FROM checkpoints WHERE job = :job ORDER BY time_ns LIMIT :n", {"job": job, "n": CHECKPOINTS_MAX}
+    )
+    return [
+        {"time": iso(r["time_ns"]), "attempt": r["attempt"], "rank": r["rank"], "tags": json.loads(r["tags"])}
+        for r in rows
+    ]
+
+
+def timings(c: sqlite3.Connection, job: int) -> list[Object]:
+    """`[{name attempt rank pid count mean_s std_s min_s max_s}]`, by name and rank."""
+    names = ("name", "attempt", "rank", "pid", "count", "mean_s", "std_s", "min_s", "max_s")
+    rows = c.execute(
+        """SELECT a.number AS attempt, x.* FROM attempts a JOIN tasks t ON t.attempt = a.pk
+           JOIN timings x ON x.task = t.pk WHERE a.job = :job ORDER BY x.name, a.number, x.rank, x.pid""",
+        {"job": job},
+    )
+    return [{name: row[name] for name in names} for row in rows]
