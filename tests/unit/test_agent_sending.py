@@ -355,6 +355,19 @@ def test_a_drop_of_records_ends_where_the_server_may_be() -> None:
     assert rig.gaps[name] == [(300 * KIB, 2 * MIB)]
 
 
+def test_a_segment_that_has_lost_its_head_is_dropped_to_its_end() -> None:
+    """Its schemas are declared at its head: the rest alone could not be read."""
+    name = "metrics-0-1-abcdef.0"
+    rig = Rig(cap=1 * MIB)
+    rig(Grown(name, RECORDS, 300 * KIB, bulk=True, whole=True))
+    rig.fail()
+    rig(Grown(name, RECORDS, 1200 * KIB, bulk=True, whole=True), Closed(name))
+    assert rig.dropped[name] == [(0, 300 * KIB), (300 * KIB, 1200 * KIB)]
+    rig = Rig(cap=1 * MIB)
+    rig(Seen((Grown(name, RECORDS, 500, bulk=True, whole=True, gaps=(Gap(0, 200, "full", 1, 1),)), Closed(name))))
+    assert rig.dropped[name] == [(200, 500)], "a shipper before us was killed in between"
+
+
 def test_what_is_under_way_is_never_dropped() -> None:
     rig = Rig(cap=64 * KIB)
     rig(Grown("stdout-0", RAW, 60 * KIB, bulk=True))

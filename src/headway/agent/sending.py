@@ -199,7 +199,13 @@ class ShipperMachine:
     # -- the limit of the spool ---------------------------------------------------------------------------------------
 
     def _relieve(self) -> list[ShipperInstruction]:
-        if self.used <= self.plan.spool_bytes_max or self._counting:
+        if self._counting:
+            return []
+        begun = self._begun_drop()
+        if begun is not None:
+            self._note_drop(begun)
+            return [begun]
+        if self.used <= self.plan.spool_bytes_max:
             return []
         out: list[ShipperInstruction] = []
         for entry in list(self.entries.values()):
@@ -215,6 +221,13 @@ class ShipperMachine:
             return out
         self._note_drop(drop)
         return [*out, drop]
+
+    def _begun_drop(self) -> Drop | None:
+        """A segment without its head has lost the names of its values: once begun, it is dropped to its end."""
+        for entry in self.entries.values():
+            if entry.whole and entry.holes and entry.closed and entry.droppable and entry.refused is None:
+                return self._drop(entry, entry.oldest_range(entry.size)[0], entry.next_doubt())
+        return None
 
     def _choose_drop(self) -> Drop | None:
         """The class that takes more room goes first, so that neither output nor metrics drive the other out."""
