@@ -3,6 +3,7 @@
 import argparse
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -53,6 +54,8 @@ def main() -> int:
     if options.list:
         print("\n".join(f"{name:10} {text}" for name, text in CASES.items()))
         return 0
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # an end by signal also ends what was started
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
     names = [name for name in CASES if not options.only or name in options.only]
     peers, missing = prepare_all()
     runtime = tempfile.mkdtemp(prefix="hwb-")
