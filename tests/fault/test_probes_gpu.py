@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from headway.agent.probes.gpu import FIRST_S, NO_DRIVER_S, PAUSE_FIRST_S, TIMEOUT_S, Gpus
+from headway.agent.probes.gpu import Gpus
 from headway.agent.probes.sampler import Sampler
+from headway.model.limits import GPU_PAUSE_FIRST_S, GPU_PAUSE_MAX_S, GPU_TIMEOUT_FIRST_S, GPU_TIMEOUT_S
 from headway.testing import nvml
 from tests.needs import missing
 from tests.waiting import wait_until
@@ -177,7 +178,7 @@ def test_a_broken_driver_is_told_once_and_asked_again_much_later(rig: Callable[.
     one = rig(STUB_NVML_FAIL=fault)
     assert one.sample() == []
     assert len(one.said) == 1
-    one.now_s += NO_DRIVER_S - 1
+    one.now_s += GPU_PAUSE_MAX_S - 1
     one.gpus.ask(one.now_s)
     assert one.gpus._child is None
     one.now_s += 2
@@ -208,7 +209,7 @@ def test_a_driver_that_hangs_costs_samples_and_is_asked_again(rig: Callable[...,
     assert one.sample()
     hang.touch()
     pid = one.child_pid()
-    for _ in range(int(TIMEOUT_S)):
+    for _ in range(int(GPU_TIMEOUT_S)):
         one.now_s += 1
         one.gpus.ask(one.now_s)
         assert one.gpus.take(one.now_s) is None
@@ -216,10 +217,10 @@ def test_a_driver_that_hangs_costs_samples_and_is_asked_again(rig: Callable[...,
     assert one.gpus.take(one.now_s) is None
     assert one.said == ["GPU usage is missing: the GPU driver does not answer"]
     wait_until(lambda: is_gone(pid), what="the end of the child that hung")
-    one.gpus.ask(one.now_s + PAUSE_FIRST_S - 1)
+    one.gpus.ask(one.now_s + GPU_PAUSE_FIRST_S - 1)
     assert one.gpus._child is None
     hang.unlink()
-    one.now_s += PAUSE_FIRST_S + 0.1
+    one.now_s += GPU_PAUSE_FIRST_S + 0.1
     wait_until(lambda: (one.gpus.ask(one.now_s), one.gpus._child)[1], what="another child")
     assert one.sample()
 
@@ -232,11 +233,11 @@ def test_pauses_grow_while_a_driver_keeps_hanging(rig: Callable[..., Rig], tmp_p
     for _ in range(4):
         wait_until(lambda: (one.gpus.ask(one.now_s), one.gpus._child)[1], what="another child")
         starts.append(one.now_s)
-        one.now_s += FIRST_S + 0.1
+        one.now_s += GPU_TIMEOUT_FIRST_S + 0.1
         assert one.gpus.take(one.now_s) is None
         assert one.gpus._child is None
         one.now_s = one.gpus._start_s
-    pauses = [round(later - earlier - FIRST_S - 0.1) for earlier, later in itertools.pairwise(starts)]
+    pauses = [round(later - earlier - GPU_TIMEOUT_FIRST_S - 0.1) for earlier, later in itertools.pairwise(starts)]
     assert pauses == [10, 20, 40]
     assert len(one.said) == 1
 
@@ -269,7 +270,7 @@ def test_a_driver_that_crashes_costs_a_sample(rig: Callable[..., Rig], tmp_path:
     assert one.sample() is None
     assert one.said == ["GPU usage is missing: the process that asks for GPUs has ended"]
     crash.unlink()
-    one.now_s += PAUSE_FIRST_S + 1
+    one.now_s += GPU_PAUSE_FIRST_S + 1
     wait_until(lambda: (one.gpus.ask(one.now_s), one.gpus._child)[1], what="another child")
     assert one.sample()
 

@@ -6,7 +6,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.agent.probes.levels import LINES_MAX, Fold, Levels
+from headway.agent.probes.levels import Fold, Levels
+from headway.model.limits import USAGE_LINES_FOLDED_MAX
 
 NUMBER = st.one_of(st.integers(0, 2**50), st.floats(0, 1e12, allow_nan=False), st.none())
 LINE = st.fixed_dictionaries(
@@ -122,7 +123,7 @@ def test_many_short_processes_do_not_drive_out_the_ranks() -> None:
         fold.add({"processes": [{"rank": 0, "pid": None, "threads": 5}, {"rank": 0, "pid": 7, "threads": 1}, *short]})
     lines = fold.result()["processes"]
     assert [line["pid"] for line in lines[:2]] == [None, 7]
-    assert len(lines) == LINES_MAX + 1
+    assert len(lines) == USAGE_LINES_FOLDED_MAX + 1
 
 
 def test_a_missed_gpu_sample_leaves_the_others_as_they_are() -> None:

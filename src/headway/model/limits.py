@@ -81,6 +81,21 @@ SHAPE_WAIT_S: Final = 2.0  # output that may be the start of a known secret shap
 PROVENANCE_S: Final = 30.0  # collecting it; then it is given up
 SECRET_BYTES_MIN: Final = 8  # shorter values are not masked: they would mask ordinary text
 
+# -- usage (in the agent) ---------------------------------------------------------------------------
+USAGE_INTERVAL_S_MIN: Final = 0.1  # a smaller monitoring interval is taken as this
+USAGE_PROCESSES_MAX: Final = 4096  # processes of one task that are watched
+USAGE_LINES_MAX: Final = 512  # of them told one by one in a sample; the ranks' sums hold all
+USAGE_LINES_FOLDED_MAX: Final = 128  # and in a sample of 10 s or a minute
+USAGE_FILES_MAX: Final = 256  # files of /proc that are kept open; more are opened each time
+USAGE_PSS_RSS_BYTES_MAX: Final = 16 * GIB  # of a larger process PSS is not read: it would take too long
+GPU_TIMEOUT_S: Final = 5.0  # a driver that does not answer for so long is given up for a while
+GPU_TIMEOUT_FIRST_S: Final = 15.0  # waking a driver that sleeps takes seconds
+GPU_PAUSE_FIRST_S: Final = 10.0  # then it is asked again, after twice as long each time
+GPU_PAUSE_MAX_S: Final = 600.0
+GPU_ANSWER_BYTES_MAX: Final = 1 * MIB
+GPU_CARDS_MAX: Final = 64
+GPU_HOLDERS_MAX: Final = 256  # processes on one card
+
 # -- wire and server --------------------------------------------------------------------------------
 REQUEST_BYTES_MAX: Final = 8 * MIB  # a JSON request of a logged-in caller (an environment may be large)
 REQUEST_BYTES_ANONYMOUS_MAX: Final = 64 * KIB

@@ -10,6 +10,7 @@ import time
 
 from headway.agent.probes.kept import Budget, Kept
 from headway.agent.probes.member import TICKS_S, Member
+from headway.model.limits import USAGE_LINES_MAX, USAGE_PROCESSES_MAX, USAGE_PSS_RSS_BYTES_MAX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 
     Line = dict[str, Any]
 
-MEMBERS_MAX = 4096  # processes of one task that are watched
-LINES_MAX = 512  # of them told one by one; the sums hold all
 SCAN_S = 5.0
 SCAN_ALL_S = 60.0  # then numbers that were seen before are looked at again
 SCAN_COST_MAX = 0.002  # share of a core that looking at all numbers may take
@@ -28,7 +27,6 @@ FDS_S = 10.0
 PSS_S = 30.0
 PSS_FIRST_S = 2.0  # a process that ends at once is not worth it
 PSS_COST_MAX = 0.002  # share of a core
-PSS_RSS_BYTES_MAX = 16 << 30  # walking more than this would hold up the shipper
 _SUMMED = ("cpu_percent", "rss_bytes", "pss_bytes", "uss_bytes", "threads", "fds", "read_bps", "write_bps")
 
 
@@ -103,7 +101,7 @@ class Forest:
                 del self._roots[pid]  # gone, or another process has its number
 
     def _add(self, pid: int, rank: int) -> Member | None:
-        if len(self.members) >= MEMBERS_MAX or pid in self.members:
+        if len(self.members) >= USAGE_PROCESSES_MAX or pid in self.members:
             return None
         rank = self._roots.get(pid, (rank, None))[0]
         member = Member(self._proc, pid, rank, self._budget)
@@ -202,7 +200,7 @@ class Forest:
                 member.count_fds()
             if member.pss_due_s == 0.0:
                 member.pss_due_s = now_s + PSS_FIRST_S
-            small = (member.rss_bytes or 0) <= PSS_RSS_BYTES_MAX
+            small = (member.rss_bytes or 0) <= USAGE_PSS_RSS_BYTES_MAX
             if small and now_s >= member.pss_due_s and (heaviest is None or member.pss_due_s < heaviest.pss_due_s):
                 heaviest = member
         if heaviest is None or now_s < self._pss_s:
@@ -216,8 +214,8 @@ class Forest:
         """A line for each rank (without pid), then one for each process, those of the ranks themselves first."""
         running = [m for m in self.members.values() if m.is_running]
         told = running
-        if len(running) > LINES_MAX:
-            told = sorted(running, key=lambda m: (m.pid not in self._roots, -(m.rss_bytes or 0)))[:LINES_MAX]
+        if len(running) > USAGE_LINES_MAX:
+            told = sorted(running, key=lambda m: (m.pid not in self._roots, -(m.rss_bytes or 0)))[:USAGE_LINES_MAX]
         lines = {m.pid: m.line() for m in running}
         trees: dict[int, list[Line]] = {}
         for member in running:

@@ -8,6 +8,14 @@ import os
 import signal
 import sys
 
+from headway.model.limits import (
+    GPU_ANSWER_BYTES_MAX,
+    GPU_PAUSE_FIRST_S,
+    GPU_PAUSE_MAX_S,
+    GPU_TIMEOUT_FIRST_S,
+    GPU_TIMEOUT_S,
+)
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -17,11 +25,6 @@ if TYPE_CHECKING:
 
 LIBRARY = "libnvidia-ml.so.1"
 LIBRARY_VARIABLE = "HEADWAY_NVML"  # another library than the system's, for tests and odd places
-TIMEOUT_S = 5.0  # a child that says nothing for so long is ended
-FIRST_S = 15.0  # loading a driver that sleeps takes seconds
-PAUSE_FIRST_S, PAUSE_MAX_S = 10.0, 600.0
-NO_DRIVER_S = 600.0  # one may be loaded later
-ANSWER_BYTES_MAX = 1 << 20
 _DEVICES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg", "/proc/driver/nvidia/version")
 _PACKAGE_PARENT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 _CODE = "import sys; sys.path.insert(0, sys.argv.pop(1)); from headway.agent.probes.nvml import main; main()"
@@ -58,14 +61,14 @@ class Child:
             self.ended = True
             return
         if self.deadline_s is None:
-            self.deadline_s = now_s + (TIMEOUT_S if self.spoke else FIRST_S)
+            self.deadline_s = now_s + (GPU_TIMEOUT_S if self.spoke else GPU_TIMEOUT_FIRST_S)
 
     def hear(self) -> "list[Card]":
         """Whole lines that have come; what is no JSON is passed over."""
         try:
             while part := os.read(self._reads, 1 << 16):
                 self._data += part
-                if len(self._data) > ANSWER_BYTES_MAX:
+                if len(self._data) > GPU_ANSWER_BYTES_MAX:
                     break
             self.ended = True  # its end of the pipe is closed, or it talks without end
         except BlockingIOError:
@@ -119,7 +122,7 @@ class Gpus:
         self._dying: list[Child] = []
         self._number = 0
         self._start_s = now_s
-        self._pause_s = PAUSE_FIRST_S
+        self._pause_s = GPU_PAUSE_FIRST_S
         self._none = False  # there is no driver, or it has no cards
         self._told = ""
 
@@ -138,7 +141,7 @@ class Gpus:
 
     def _start(self, now_s: float) -> None:
         if not self._env.get(LIBRARY_VARIABLE) and not any(os.path.exists(path) for path in _DEVICES):
-            self._none, self._start_s = True, now_s + NO_DRIVER_S
+            self._none, self._start_s = True, now_s + GPU_PAUSE_MAX_S
             return
         try:
             self._child = Child(self._argv, self._env, now_s)
@@ -154,11 +157,11 @@ class Gpus:
         for answer in child.hear():
             if "error" in answer:
                 self._none = True
-                self._give_up(now_s, str(answer["error"])[:300], NO_DRIVER_S)
+                self._give_up(now_s, str(answer["error"])[:300], GPU_PAUSE_MAX_S)
                 return []
             if answer.get("number") == self._number:
                 cards = self._mark(answer.get("gpus"), tree)
-                self._none, self._pause_s = not cards, PAUSE_FIRST_S
+                self._none, self._pause_s = not cards, GPU_PAUSE_FIRST_S
         if child.ended:
             self._give_up(now_s, "the process that asks for GPUs has ended")
         elif child.deadline_s is not None and now_s >= child.deadline_s:
@@ -187,7 +190,7 @@ class Gpus:
             self._dying.append(self._child)
             self._child = None
         self._start_s = now_s + (pause_s or self._pause_s)
-        self._pause_s = min(PAUSE_MAX_S, self._pause_s * 2)
+        self._pause_s = min(GPU_PAUSE_MAX_S, self._pause_s * 2)
         if reason != self._told:
             self._told = reason
             self._say(f"GPU usage is missing: {reason}")

@@ -7,7 +7,8 @@ stays with its process: once that is gone it reads nothing, also when the number
 import errno
 import os
 
-KEPT_MAX = 256  # descriptors of one sampler; files beyond that are opened each time
+from headway.model.limits import USAGE_FILES_MAX
+
 READS_MAX = 256  # pieces of one file
 PIECE_BYTES = 1 << 14
 
@@ -19,7 +20,7 @@ class Budget:
 
     __slots__ = ("left",)
 
-    def __init__(self, left: int = KEPT_MAX) -> None:
+    def __init__(self, left: int = USAGE_FILES_MAX) -> None:
         self.left = left
 
 

@@ -4,13 +4,14 @@ Level 0 is each sample, level 1 ten seconds, level 2 a minute, made of level 1. 
 a month still fits into megabytes. The mean is the mean of the samples, not of the means.
 """
 
+from headway.model.limits import USAGE_LINES_FOLDED_MAX
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Any
 
 SPANS_S = (10.0, 60.0)  # of level 1 and 2
-LINES_MAX = 128  # processes in one folded sample, beside the ranks: many short ones must not fill it
 EPSILON_S = 1e-6  # sums of intervals are not exact
 _NAMES = frozenset(("rank", "pid", "ppid", "index"))  # numbers that say who, not how much
 
@@ -60,8 +61,8 @@ class Rows:
         """Whole trees always; single processes as far as there is room, those that lived longest first."""
         folds = list(self.rows.values())
         single = [fold for fold in folds if fold.plain.get("pid") is not None]
-        if len(single) > LINES_MAX:
-            kept = set(map(id, sorted(single, key=lambda fold: -fold.count)[:LINES_MAX]))
+        if len(single) > USAGE_LINES_FOLDED_MAX:
+            kept = set(map(id, sorted(single, key=lambda fold: -fold.count)[:USAGE_LINES_FOLDED_MAX]))
             folds = [fold for fold in folds if fold.plain.get("pid") is None or id(fold) in kept]
         return [fold.result() for fold in folds]
 

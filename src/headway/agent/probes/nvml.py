@@ -9,11 +9,12 @@ import json
 import os
 import sys
 
+from headway.model.limits import GPU_CARDS_MAX, GPU_HOLDERS_MAX
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-CARDS_MAX, HOLDERS_MAX = 64, 256
 _INSUFFICIENT_SIZE = 7
 _UNKNOWN_BYTES = 2**64 - 1
 _SM_CLOCK, _MEMORY_CLOCK = 1, 2
@@ -83,7 +84,7 @@ class Nvml:
         count = self._number("nvmlDeviceGetCount_v2")
         if count is None:
             raise NvmlError("the GPU driver does not count its cards")
-        return [self._card(index) for index in range(min(count, CARDS_MAX))]
+        return [self._card(index) for index in range(min(count, GPU_CARDS_MAX))]
 
     def _card(self, index: int) -> "dict[str, Any]":
         handle = self._get("nvmlDeviceGetHandleByIndex_v2", ctypes.c_void_p, ctypes.c_uint(index))
@@ -132,7 +133,7 @@ class Nvml:
 
     def _processes(self, name: str, handle: "Any") -> "list[Any] | None":
         room = 16
-        while room <= HOLDERS_MAX:
+        while room <= GPU_HOLDERS_MAX:
             count, rows = ctypes.c_uint(room), (_Holder * room)()
             code = self._call(name, handle, ctypes.byref(count), rows)
             if code == 0:

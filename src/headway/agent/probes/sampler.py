@@ -9,6 +9,7 @@ from headway.agent.probes.gpu import Gpus
 from headway.agent.probes.kept import Budget
 from headway.agent.probes.levels import Levels
 from headway.agent.probes.node import Node
+from headway.model.limits import USAGE_INTERVAL_S_MIN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
     Fact = dict[str, Any]
 
-INTERVAL_S_MIN = 0.1
 ASK_AHEAD_S = 0.2  # the GPU driver gets so long to answer before a sample is due
 
 
@@ -33,7 +33,7 @@ class Sampler:
         proc: str = "/proc",
         sys: str = "/sys",
     ) -> None:
-        self._interval_s, self._write = max(INTERVAL_S_MIN, interval_s), write
+        self._interval_s, self._write = max(USAGE_INTERVAL_S_MIN, interval_s), write
         budget = Budget()
         self.forest, self._node = Forest(proc, budget), Node(proc, sys, budget)
         self._gpus = gpus
