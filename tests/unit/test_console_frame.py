@@ -155,3 +155,25 @@ def test_colours_of_a_job_become_spans() -> None:
 def test_items_without_room_are_counted() -> None:
     found = flow([plain("x" * 10)] * 9, 40, 1)
     assert text_of(found[0]).endswith("and 7 more") and cells(found[0]) <= 40
+
+
+def test_usage_is_that_of_all_ranks_and_names_the_one_that_idles() -> None:
+    made = model(4)
+    used = {
+        "cpu_percent": 75.0, "memory_bytes": 1 << 30, "ranks": 4, "peak_memory_bytes": 2 << 30, "peak_rank": 3,
+        "spread": {"cpu_percent": {"min": 2.0, "min_rank": 2, "max": 99.0, "max_rank": 0}},
+    }  # fmt: skip
+    made.take({"usage": used})
+    shown = picture(made, (120, 40), Theme())
+    assert "cpu 300 %" in shown and "rank 2 only 2 %" in shown
+    assert "memory 4.0 GiB" in shown and "peak 2.0 GiB in rank 3" in shown
+
+
+def test_records_of_logging_stand_among_the_lines_unless_they_were_printed() -> None:
+    made = model(4)
+    record = {"levelno": 30, "level": "WARNING", "rank": 1, "printed": False, "time": line("", seconds=40.5)["time"]}
+    records = [{**record, "text": "disk is slow\nsecond line"}, {**record, "text": "seen already", "printed": True}]
+    made.take({"lines": [line("before", 1, 40), line("after", 1, 41)], "records": records})
+    last = [entry.text for entry in made.log.shown][-4:]
+    assert last == ["before", "WARNING disk is slow", "second line", "after"]
+    assert "seen already" not in picture(made, (120, 40), Theme())

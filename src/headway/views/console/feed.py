@@ -135,27 +135,26 @@ class JobsFeed(Feed):
     def __init__(self, source: Source, wake: Callable[[], None], refs: list[str]) -> None:
         super().__init__(source, wake)
         self.refs = refs
-        self._away = False
+        self._away = self._older = False
+        self._cursor: Any = None
 
     def _ask(self) -> None:
         known: set[str] = set()
         while not self._closed.is_set():
-            started_s = time.monotonic()
             jobs = until_reached(partial(self._jobs, known), self._tell_lost)
             if self._away:
                 self._away = False
                 self._found()
             known = {str(job["id"]) for job in jobs if job["state"] in OPEN}
             self._put({"jobs": jobs})
-            # a server with very many jobs is asked less often: at most a tenth of the time goes into asking
-            self._closed.wait(max(CONSOLE_JOBS_S, 9 * (time.monotonic() - started_s)))
+            self._closed.wait(CONSOLE_JOBS_S)
 
     def _jobs(self, known: set[str]) -> list[dict[str, Any]]:
         if self._away:
             self.source.reconnect()
         if self.refs:
             return [self.source.get(job_route(ref)) for ref in self.refs]
-        jobs: list[dict[str, Any]] = self.source.get("/api/jobs", [("state", list(OPEN))])
+        jobs = self._open_jobs()
         gone = known - {str(job["id"]) for job in jobs}
         for job_id in sorted(gone):
             try:
@@ -163,6 +162,17 @@ class JobsFeed(Feed):
             except NotFoundError:  # deleted meanwhile
                 continue
         return jobs
+
+    def _open_jobs(self) -> list[dict[str, Any]]:
+        """As soon as something has changed. An older server has no such answer and is asked for the list."""
+        if not self._older:
+            try:
+                found = self.source.get("/api/watch", [("cursor", self._cursor), ("wait_s", CONSOLE_WAIT_S)])
+                self._cursor = found.get("cursor")
+                return list(found["jobs"])
+            except NotFoundError:
+                self._older = True
+        return list(self.source.get("/api/jobs", [("state", list(OPEN))]))
 
     def _tell_lost(self, _: UnreachableError) -> None:
         if self._closed.is_set():

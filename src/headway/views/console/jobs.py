@@ -13,6 +13,7 @@ from headway.views.console.cells import BOLD, DIM, EMPTY, RED, Line, Size, cut, 
 from headway.views.console.curve import real
 from headway.views.console.feed import JobsFeed
 from headway.views.console.theme import Theme
+from headway.views.console.usage import total
 
 Job = dict[str, Any]
 _METRICS_MAX: Final = 3
@@ -21,6 +22,7 @@ _STEPS: Final = {"up": -1, "k": -1, "down": 1, "j": 1, "pgup": -10, "pgdn": 10, 
 COLUMNS: Final = (
     table.Column("id", keep=table.ALWAYS), table.Column("name", keep=1), table.Column("state", keep=table.ALWAYS),
     table.Column("progress", keep=1), table.Column("elapsed", right=True, keep=1),
+    table.Column("cpu", right=True), table.Column("memory", right=True),
 )  # fmt: skip
 
 
@@ -120,9 +122,16 @@ def _cells(job: Job, names: list[str], now: datetime) -> list[str]:
         f"{fmt.STATE_MARKS.get(str(job['state']), '?')} {job['state']}",
         _progress(job),
         fmt.clock(open_s),
+        *_used(job),
         *(fmt.number(found[name]) if name in found else "" for name in names),
         _note(job, now),
     ]
+
+
+def _used(job: Job) -> tuple[str, str]:
+    used = job.get("usage") or {}
+    cpu, memory = total(used, "cpu_percent"), total(used, "memory_bytes")
+    return "" if cpu is None else f"{cpu:.0f} %", "" if memory is None else fmt.size(memory)
 
 
 def _progress(job: Job) -> str:

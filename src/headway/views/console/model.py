@@ -88,10 +88,15 @@ class Model:
             self.progress = self.job.get("progress") or self.progress
             self.memo.clear()
         self.state = str(answer.get("state") or self.state)
-        for line in answer.get("lines") or []:
-            self._take_line(line)
-        for record in answer.get("records") or []:
-            self._take_record(record)
+        lines, records = answer.get("lines") or [], answer.get("records") or []
+        said = [*lines, *records]
+        if lines and records:
+            said.sort(key=lambda one: fmt.moment(one.get("time")) or self.now)
+        for one in said:
+            if "levelno" in one:
+                self._take_record(one)
+            else:
+                self._take_line(one)
         for event in answer.get("events") or []:
             self._take_event(event)
         self._take_numbers(answer)

@@ -1,5 +1,6 @@
 """What the job uses: CPU, memory, GPU, each with its curve. Nothing is shown while nothing is known."""
 
+import math
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -8,6 +9,7 @@ from headway.views.console.cells import BOLD, CYAN, DIM, Line, flow, plain
 from headway.views.console.curve import Curve, blocks, real
 
 _CURVE_COLUMNS: Final = 10
+_IDLE_SHARE: Final = 0.4  # of the mean; below it a rank is named
 
 
 def usage(found: dict[str, Any], curves: dict[str, Curve], columns: int) -> list[Line]:
@@ -15,18 +17,44 @@ def usage(found: dict[str, Any], curves: dict[str, Curve], columns: int) -> list
     return flow(items, columns, 1, gap="   ") if items else []
 
 
+def total(found: dict[str, Any], name: str, counted: str = "ranks") -> float | None:
+    """Of all ranks together; the server tells their mean and how many they are."""
+    mean, count = real(found.get(name)), real(found.get(counted))
+    if mean is None or not math.isfinite(mean):
+        return None
+    return mean * max(count or 1.0, 1.0)
+
+
 def _items(found: dict[str, Any], curves: dict[str, Curve]) -> Iterator[Line]:
-    if (cpu := real(found.get("cpu_percent"))) is not None:
-        yield _item("cpu", f"{cpu:.0f} %", curves.get("cpu_percent"), 6)
-    if (memory := real(found.get("memory_bytes"))) is not None:
-        peak = real(found.get("peak_memory_bytes"))
-        known = plain(f" peak {fmt.size(peak)}", DIM) if peak is not None and peak > memory * 1.05 else ()
-        yield (*_item("memory", fmt.size(memory), curves.get("memory_bytes"), 9), *known)
-    gpu, gpu_memory = real(found.get("gpu_percent")), real(found.get("gpu_memory_bytes"))
-    if gpu is not None:
-        yield _item("gpu", f"{gpu:.0f} %", curves.get("gpu_percent"), 5, high=100.0)
-    if gpu_memory is not None:
+    if (cpu := total(found, "cpu_percent")) is not None:
+        yield (*_item("cpu", f"{cpu:.0f} %", curves.get("cpu_percent"), 6), *plain(_idle(found, "cpu_percent"), DIM))
+    if (memory := total(found, "memory_bytes")) is not None:
+        yield (*_item("memory", fmt.size(memory), curves.get("memory_bytes"), 9), *plain(_peak(found), DIM))
+    if (gpu := real(found.get("gpu_percent"))) is not None and math.isfinite(gpu):
+        yield (
+            *_item("gpu", f"{gpu:.0f} %", curves.get("gpu_percent"), 5, 100.0),
+            *plain(_idle(found, "gpu_percent"), DIM),
+        )
+    if (gpu_memory := total(found, "gpu_memory_bytes", "gpus")) is not None:
         yield _item("gpu memory", fmt.size(gpu_memory), curves.get("gpu_memory_bytes"), 9)
+
+
+def _idle(found: dict[str, Any], name: str) -> str:
+    """Who does much less than the others: what one looks for when a job is slow."""
+    spread, mean = (found.get("spread") or {}).get(name) or {}, real(found.get(name))
+    low, rank = real(spread.get("min")), spread.get("min_rank")
+    if low is None or mean is None or rank is None or not mean > 10 or low > mean * _IDLE_SHARE:
+        return ""
+    what = "card" if name.startswith("gpu") else "rank"
+    return f" {what} {rank} only {low:.0f} %"
+
+
+def _peak(found: dict[str, Any]) -> str:
+    peak, memory = real(found.get("peak_memory_bytes")), real(found.get("memory_bytes"))
+    if peak is None or memory is None or peak <= memory * 1.05:
+        return ""
+    many = (real(found.get("ranks")) or 1) > 1 and found.get("peak_rank") is not None
+    return f" peak {fmt.size(peak)}" + (f" in rank {found['peak_rank']}" if many else "")
 
 
 def _item(name: str, value: str, curve: Curve | None, columns: int, high: float | None = None) -> Line:
