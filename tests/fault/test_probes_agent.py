@@ -33,7 +33,8 @@ def pids(fact: Fact, rank: int) -> set[int | None]:
 def test_a_task_tells_what_its_ranks_use_while_it_runs(rig: Rig) -> None:
     code = "import os, time\nif os.fork() == 0: time.sleep(600)\ntime.sleep(600)"
     task = rig.start(rig.make(*script(code), processes=2, monitoring_interval_s=0.2))
-    ranks = wait_until(lambda: found if len(found := task.rank_pids()) == 2 else [], what="two ranks")
+    wait_until(lambda: len(task.rank_pids()) == 2, what="two ranks")
+    ranks = {fact["rank"]: fact["pid"] for fact in task.shim_facts() if fact["type"] == "process_started"}
 
     def whole() -> Fact | None:
         for fact in samples(rig):

@@ -110,6 +110,7 @@ def test_a_name_of_a_usage_stream_is_read_as_it_is_written() -> None:
 def test_samples_do_not_make_a_quiet_task_look_busy(tmp_path: Path) -> None:
     """Else the shipper would look for output more often, for as long as it samples."""
     shipper = Shipper(str(tmp_path), TASK)
+    shipper._sample(shipper._begun_s + 1)
     assert shipper._usage is not None
     shipper._look(1000.0, names=True)
     quiet_s = shipper._active_s
@@ -126,5 +127,15 @@ def test_samples_do_not_make_a_quiet_task_look_busy(tmp_path: Path) -> None:
 def test_without_an_interval_no_probe_is_made(tmp_path: Path) -> None:
     task = TaskFile("00000000-0000-4000-8000-000000000000", 1, "worker-0", "/h")
     shipper = Shipper(str(tmp_path), task)
+    shipper._sample(shipper._begun_s + 1)
     assert shipper._usage is None
+    shipper._close()
+
+
+def test_a_task_that_has_only_started_does_not_pay_for_probes(tmp_path: Path) -> None:
+    shipper = Shipper(str(tmp_path), TASK)
+    shipper._sample(shipper._begun_s)
+    assert shipper._usage is None
+    shipper._sample(shipper._begun_s + 1)
+    assert shipper._usage is not None
     shipper._close()

@@ -64,6 +64,7 @@ EXIT_DONE, EXIT_ERROR, EXIT_LOCKED, EXIT_GAVE_UP = 0, 1, 3, 4
 ACTIVE_S = 2.0  # after growth, streams are looked at more often for so long
 CURSOR_INTERVAL_S = 0.5
 POLL_FIRST_S = 0.2  # the first question for commands may wait: a short task never asks
+USAGE_FIRST_S = 0.2
 HELLO_WAIT_S = 2.0  # a Python command has so long to say which Python it is
 
 
@@ -107,18 +108,11 @@ class Shipper:
         self._ended = False
         self._told_provenance = False
         self._collector: Collector | None = None
-        self._usage = self._watch_usage()
+        self._usage: Usage | None = None
         self._begun_s = self.clock.steady_s()
         self._first_ack_s: float | None = None
         self._look_s = self._active_s = self._sync_s = self._cursor_s = self._begun_s
         self._commands.next_s = self._begun_s + POLL_FIRST_S
-
-    def _watch_usage(self) -> "Usage | None":
-        if not self.task.monitoring_interval_s > 0:
-            return None
-        from headway.agent.probes.usage import Usage
-
-        return Usage(self.task, self.tail, self._shim_facts, self.clock, self.log.say, self._env, self.files)
 
     # -- the loop -----------------------------------------------------------------------------------------------------
 
@@ -142,8 +136,7 @@ class Shipper:
             self._look(now_s)
         if self._watch is not None:
             self._watch.step(now_s)
-        if self._usage is not None:
-            self._usage.step(now_s)
+        self._sample(now_s)
         self._introduce(now_s)
         self._feed(Tick(), now_s)
         if self.exit_code is not None:
@@ -325,6 +318,16 @@ class Shipper:
                 if fact.get("type") == "task_ended" and not self._ended:
                     self._feed(Seen(tuple(self._end_events(name, offset, now_s))), now_s)
                 self._told_provenance = self._told_provenance or fact.get("type") == "provenance"
+
+    def _sample(self, now_s: float) -> None:
+        """What the processes use, from when the start is over: a short task does not pay for it."""
+        if self._usage is not None:
+            self._usage.step(now_s)
+        elif self.task.monitoring_interval_s > 0 and not self._ended and now_s >= self._begun_s + USAGE_FIRST_S:
+            from headway.agent.probes.usage import Usage
+
+            facts, say = self._shim_facts, self.log.say
+            self._usage = Usage(self.task, self.tail, facts, self.clock, say, self._env, self.files)
 
     def _write_fact(self, fact: "Fact") -> None:
         now_s = self.clock.steady_s()
