@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import tempfile
 import threading
 from collections.abc import Generator, Iterator
@@ -33,6 +34,8 @@ hypothesis.settings.load_profile("headway")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # a shell that starts us in the background has SIGINT ignored, and every program that a test starts would inherit that
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in range(CAPABILITY_MAX + 1):
         config.addinivalue_line("markers", f"cap_{number}: capability {number}")
     config.option.markexpr = re.sub(r"\bcap\((\d+)\)", r"cap_\1", config.option.markexpr)

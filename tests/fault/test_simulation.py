@@ -1,12 +1,12 @@
 """Ring 3: agents, server and store in one thread, with a simulated network, clock, disk and deaths; seeded.
 
-HEADWAY_SIM_SECONDS says for how long new seeds are tried (`make test`: 60). A failing seed is in the message; it fails
+HEADWAY_SIM_SECONDS says for how long seeds are tried (`make test`: 60), from HEADWAY_SIM_SEED on, so that a change is
+judged by the same stories as the one before it; `make soak` tries new ones. A failing seed is in the message; it fails
 again the same way: `python -m headway.testing.simulation --seed N`.
 """
 
 import logging
 import os
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -16,6 +16,8 @@ from headway.testing.sim_world import FAULTS, Violation, World
 from headway.wire import batch
 
 SECONDS = float(os.environ.get("HEADWAY_SIM_SECONDS", "20"))
+FIRST_SEED = int(os.environ.get("HEADWAY_SIM_SEED", "1"))
+ONCE_FAILED = [1794785712967]  # a write cut short before the task's end held the end back for ever
 
 
 @pytest.fixture(autouse=True)
@@ -29,9 +31,14 @@ def _quiet() -> Iterator[None]:
 @pytest.mark.timeout(SECONDS + 120)
 def test_no_seed_breaks_a_promise() -> None:
     """P3, P4, P5, P6, P8, P9, P10; F3, F4, F8, F10, F16, F17, F18, F21, F22, F23, F24, F25, F26, F27, F28."""
-    count, struck = simulation.run_many(time.time_ns() // 10**6, None, SECONDS)
+    count, struck = simulation.run_many(FIRST_SEED, None, SECONDS)
     print(f"{count} seeds, {sum(struck.values())} faults of {len(struck)} kinds")
     assert count > 0
+
+
+@pytest.mark.parametrize("seed", ONCE_FAILED)
+def test_a_seed_that_once_failed_is_well(seed: int) -> None:
+    simulation.run_seed(seed)
 
 
 def test_a_seed_tells_the_same_story_twice() -> None:

@@ -32,6 +32,7 @@ class Span(Value):
     length: int
     gap: Gap | None = None
     final: bool = False  # nobody writes to this stream any more
+    boundary: bool = False  # a whole frame is known to start right behind it: what is unfinished in it stays so
     last: bool = False  # only if every other span of the batch came out whole: it tells that the task has ended
 
 

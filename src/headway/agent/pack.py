@@ -116,9 +116,12 @@ class Packer:
     # -- records ------------------------------------------------------------------------------------------------------
 
     def _records(self, batch: Batch, span: "Span", fd: int, final: bool) -> bool:
-        data, scan = read_frames(fd, span.offset, span.length, final, self._files)
-        view, begin = memoryview(data), 0
-        for start, stop in [*scan.damaged, (scan.end, scan.end)]:
+        data, scan = read_frames(fd, span.offset, span.length, final or span.boundary, self._files)
+        view, begin, end, damaged = memoryview(data), 0, scan.end, list(scan.damaged)
+        if span.boundary and end < len(data) == span.length:  # zeros before a frame: a write that failed halfway
+            damaged.append((end, span.length))
+            end = span.length
+        for start, stop in [*damaged, (end, end)]:
             if len(batch.parts) + 2 > PARTS_MAX:
                 return False
             if start > begin:
@@ -127,7 +130,7 @@ class Packer:
                 self._log_once(span, f"{span.stream}: {stop - start} bytes at {span.offset + start} are damaged", start)
                 self._add_gap(batch, span.stream, span.offset + start, stop - start, "damaged in the spool")
             begin = stop
-        if scan.end == span.length:
+        if end == span.length:
             return True
         if final:  # zeros, or a frame that was never finished
             batch.ends.append((span.stream, span.offset + scan.end))

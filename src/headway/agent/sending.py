@@ -309,10 +309,13 @@ class ShipperMachine:
     def _take(self, entry: Entry, room: int, spans: list[Span]) -> int:
         if entry.kind == RECORDS and room < min(RECORDS_ROOM_MIN, entry.unsent):
             return 0
-        upto = entry.limit
+        upto, cut = entry.limit, False
         if self.ending is not None and entry.name == self.ending.stream:
-            upto = min(upto, self.ending.offset)
+            upto, cut = min(upto, self.ending.offset), True
         found = entry.spans(room, upto)
+        if cut and found and found[-1].gap is None and found[-1].offset + found[-1].length == upto:
+            span = found.pop()
+            found.append(Span(span.stream, span.kind, span.offset, span.length, None, span.final, boundary=True))
         spans += found
         return sum(s.length for s in found if s.gap is None)
 

@@ -309,18 +309,21 @@ class Shipper(Driver):
             pieces.append(m.Piece(span.stream, span.offset, len(data)))
             return len(data)
         final = span.final and span.offset + span.length == len(stream.data)
-        scan = frame.scan(data, final=final)
-        pos = 0
-        for start, end in [*scan.damaged, (scan.end, scan.end)]:
+        scan = frame.scan(data, final=final or span.boundary)
+        pos, stop, damaged = 0, scan.end, list(scan.damaged)
+        if span.boundary and stop < len(data) == span.length:
+            damaged.append((stop, span.length))
+            stop = span.length
+        for start, end in [*damaged, (stop, stop)]:
             if start > pos:
                 parts.append(batch.Part(span.stream, RECORDS, span.offset + pos, data[pos:start]))
             if end > start:
                 told = {"bytes": end - start, "reason": "damaged", "records": 1, "points": None}
                 parts.append(batch.Part(span.stream, GAP, span.offset + start, json.dumps(told).encode()))
             pos = end
-        if scan.end:
-            pieces.append(m.Piece(span.stream, span.offset, scan.end))
-        return scan.end
+        if stop:
+            pieces.append(m.Piece(span.stream, span.offset, stop))
+        return stop
 
     def _pump(self) -> None:
         if self._flying is not None or not self._queue or not self.alive:
