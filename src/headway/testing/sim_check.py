@@ -221,7 +221,8 @@ def check_truth(job: Job, task: Task | None, aborted: bool) -> None:
     if "walltime" in task.story or first is not None:
         possible.add(State.FAILED)
     require(job.state in possible, f"{job.id} is {job.state}; its shim was killed; possible: {possible}; {story(task)}")
-    if job.state is State.FAILED and "walltime" not in task.story and first is not None:
+    either = "walltime" in task.story or "refused" in task.story  # which came first is not told apart here
+    if job.state is State.FAILED and not either and first is not None:
         require(
             (job.exit_code, job.signal) == (first.exit_code, first.signal),
             f"{job.id} failed with {job.exit_code}/{job.signal}, the first failure was {first}; {story(task)}",
