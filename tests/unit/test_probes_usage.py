@@ -91,6 +91,26 @@ def test_a_stream_that_goes_on_elsewhere_is_closed_and_the_new_one_is_not(rig: R
     assert rig.tail.left.isdisjoint(seen)
 
 
+def test_a_probe_that_fails_ends_sampling_and_nothing_else(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    rig.usage._say = said.append
+    monkeypatch.setattr("headway.agent.probes.forest.Forest.lines", lambda self: {}["no such thing"])
+    rig.sample()
+    assert said == ["usage is no longer sampled: KeyError: 'no such thing'"]
+    assert rig.usage.due_s() == float("inf")
+    rig.usage.step(1e9)
+    assert len(said) == 1
+
+
+@pytest.mark.parametrize("value", [float("nan"), "x" * (2 << 20)])
+def test_a_fact_that_nobody_could_read_is_not_written(tmp_path: Path, value: object) -> None:
+    stream = UsageStream(str(tmp_path))
+    assert not stream.write({"type": "usage", "value": value})
+    assert list(tmp_path.iterdir()) == []
+    assert stream.write({"type": "usage", "value": 1})
+    stream.close()
+
+
 def test_streams_of_usage_may_be_dropped_and_are_not_synced(rig: Rig) -> None:
     now_s = rig.sample()
     grown = [event for event in rig.tail.look(now_s, names=True) if isinstance(event, Grown)]

@@ -97,6 +97,10 @@ class Sampler:
         """Tell what is left of the longer spans, and let everything go."""
         for level, span_s, folded in self._levels.flush(now_s):
             self._tell(level, span_s, folded)
+        self.release()
+
+    def release(self) -> None:
+        """Let go of files and of the process that asks for GPUs."""
         self.forest.close()
         self._node.close()
         if self._gpus is not None:

@@ -6,11 +6,13 @@ cost the last seconds of usage, and nothing else.
 
 import os
 
-from headway.model.limits import SEGMENT_BYTES_MAX
+from headway.model.limits import FRAME_BYTES_MAX, SEGMENT_BYTES_MAX
+from headway.model.record import FACT
 from headway.spool.files import OS_FILES, Files
 from headway.spool.identity import process_start
 from headway.spool.name import new_rand, usage_name
 from headway.spool.writer import StreamWriter
+from headway.wire.frame import encode_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,9 +30,15 @@ class UsageStream:
         return None if self._stream is None else self._stream.name
 
     def write(self, fact: "dict[str, Any]") -> bool:
-        """Append. A full disk costs this sample; the next one tries a new stream (F6)."""
+        """Append; `fact` has its `time_ns`. A full disk costs this sample; the next one tries a new stream (F6)."""
         try:
-            self._open().append_fact(fact)
+            frame = encode_json(FACT, fact)
+        except ValueError:  # a number that JSON does not have
+            return False
+        if len(frame) > FRAME_BYTES_MAX:
+            return False  # nobody could read it
+        try:
+            self._open().append(frame)
         except OSError:
             self.close()
             return False

@@ -34,7 +34,7 @@ class Usage:
         env: "Mapping[str, str] | None" = None,
         files: Files = OS_FILES,
     ) -> None:
-        self._tail, self._facts, self._clock = tail, facts, clock
+        self._tail, self._facts, self._clock, self._say = tail, facts, clock, say
         self._read = 0  # facts that were looked at
         self._met: set[str] = set()  # streams whose process is known
         self._stream = UsageStream(tail.task_dir, files)
@@ -48,9 +48,16 @@ class Usage:
         return float("inf") if self._sampler is None else self._sampler.due_s()
 
     def step(self, now_s: float) -> None:
-        if self._sampler is not None and now_s >= self._sampler.due_s():
+        if self._sampler is None or now_s < self._sampler.due_s():
+            return
+        try:
             self._meet(self._sampler)
             self._sampler.step(now_s)
+        except Exception as error:  # whatever a strange system does to a probe, the data of the task must go on
+            self._say(f"usage is no longer sampled: {type(error).__name__}: {error}")
+            self._sampler.release()
+            self._sampler = None
+            self._stream.close()
 
     def _meet(self, sampler: Sampler) -> None:
         """Who the ranks are: as the shim says that it started them, and as processes sign their streams."""
