@@ -1,8 +1,10 @@
 """Makes a picture of a terminal from a real run: runs commands in a pseudo-terminal and writes what they showed as SVG.
 
     tools/picture.py docs/images/run.svg [--columns 100] [--keep 24] -- 'hw run -n 4 …' ['hw q ID' …]
+    tools/picture.py docs/images/watch.svg --view 6 --rows 24 -- 'hw run -n 4 …'
 
-`ID` stands for the job of the command before. Nothing is drawn that was not printed; only rows may be left out, and a
+`ID` stands for the job of the command before. With `--view S`, the picture is the live view of the last command as it
+was after S seconds, when `q` is pressed. Nothing is drawn that was not printed; only rows may be left out, and a
 line then says how many. Text stays text in the picture, so it can be searched and read aloud.
 """
 
@@ -13,10 +15,12 @@ import itertools
 import os
 import pty
 import re
+import select
 import struct
 import subprocess
 import sys
 import termios
+import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -31,17 +35,22 @@ COLORS = (
 )  # fmt: skip
 
 
-def run(command: str, columns: int) -> str:
+def run(command: str, columns: int, rows: int = 40, view_s: float | None = None) -> str:
     """What the command wrote to a terminal of its own, decoded."""
     controller, terminal = pty.openpty()
-    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     env = {name: value for name, value in os.environ.items() if name != "NO_COLOR"} | {"TERM": "xterm-256color"}
     child = subprocess.Popen(
         ["sh", "-c", command], stdin=terminal, stdout=terminal, stderr=terminal, env=env, start_new_session=True
     )
     os.close(terminal)
     pieces = []
+    leave_s = None if view_s is None else time.monotonic() + view_s
     while True:
+        if leave_s is not None and not select.select([controller], [], [], max(leave_s - time.monotonic(), 0))[0]:
+            os.write(controller, b"q")
+            leave_s = None
+            continue
         try:
             piece = os.read(controller, 65536)
         except OSError:  # Linux says so when the last writer has gone
@@ -108,17 +117,21 @@ def main() -> int:
     parser.add_argument("file", type=Path)
     parser.add_argument("commands", nargs="+")
     parser.add_argument("--columns", type=int, default=100)
+    parser.add_argument("--rows", type=int, default=40)
+    parser.add_argument("--view", type=float, metavar="S", help="the live view of the last command after S seconds")
     parser.add_argument("--keep", type=int, default=24, help="rows of one command's output")
     options = parser.parse_args()
     rows: list[list[Cell]] = []
     job = ""
-    for template in options.commands:
+    for number, template in enumerate(options.commands, 1):
         command = re.sub(r"\bID\b", job, template)
         screen = Screen(options.columns)
-        screen.feed(run(command, options.columns))
+        view_s = options.view if number == len(options.commands) else None
+        screen.feed(run(command, options.columns, options.rows, view_s))
         job = job_in(screen.lines()) or job
         prompt = [("$", Style(color=2, bold=True)), (" ", PLAIN), *((c, Style(bold=True)) for c in command)]
-        rows += [*([[]] if rows else []), prompt, *shorten(screen.lines(), options.keep)]
+        shown = shorten(screen.lines(), options.keep) if view_s is None else screen.last_view
+        rows += [*([[]] if rows else []), prompt, *shown]
     options.file.parent.mkdir(parents=True, exist_ok=True)
     options.file.write_text(svg(rows, options.columns, " · ".join(options.commands)))
     print(f"{options.file}: {len(rows)} rows")
