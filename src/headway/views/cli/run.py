@@ -42,7 +42,8 @@ def submit_and_attend(call: Call, source: Source) -> int:
             job = _attend(call, source, job, signals)
     except Leave as leaving:
         known = signals.job_id
-        call.terminal.say(f"hw: left {known} as it is; to see it again: hw watch {known}" if known else "hw: left")
+        again = "hw watch" if call.terminal.out.is_tty and call.terminal.err.is_tty else "hw logs -f"
+        call.terminal.say(f"hw: left {known} as it is; to see it again: {again} {known}" if known else "hw: left")
         return leaving.code
     if call.as_json:
         call.terminal.put_json(job)

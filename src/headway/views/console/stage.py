@@ -20,6 +20,7 @@ from headway.views.console.painter import ENTER, LEAVE, Painter
 from headway.views.console.theme import Theme
 from headway.views.terminal import Terminal
 
+LEFT: Final = "left"  # the key that stands for a terminal that has gone
 COLUMNS_MIN: Final = 40
 ROWS_MIN: Final = 8
 _CHUNK_BYTES: Final = 2048  # of one write: a terminal that says it is ready takes this without waiting
@@ -181,9 +182,12 @@ class Stage:
 
     def _read(self) -> list[str]:
         assert self.in_fd is not None
-        data = os.read(self.in_fd, 4096)
-        if not data:  # the terminal has gone; a signal will tell, or the next write
-            raise EOFError
+        try:
+            data = os.read(self.in_fd, 4096)
+        except OSError:
+            data = b""
+        if not data:  # the terminal has gone: so has the person
+            return [LEFT]
         found = self.keys.feed(data)
         if "ctrl-l" in found:
             self.painter.forget()
