@@ -12,8 +12,8 @@ from headway.agent.machine import Closed, Gap, Grown, Refused
 from headway.agent.mask import Mask
 from headway.agent.pack import Packer
 from headway.agent.tail import SUCCESSOR_S, Tail
-from headway.model.limits import SHAPE_WAIT_S
-from headway.model.record import FACT, INDEX, METRICS, OPEN, RAW, RECORDS
+from headway.model.limits import FRAME_BYTES_MAX, SHAPE_WAIT_S
+from headway.model.record import FACT, GAP, INDEX, METRICS, OPEN, RAW, RECORDS
 from headway.spool.files import OS_FILES
 from headway.spool.identity import process_start
 from headway.wire import frame
@@ -173,6 +173,29 @@ def test_damage_becomes_a_gap_between_good_parts(tail: Tail, tmp_path: Path) -> 
     ]  # fmt: skip
     assert [p.length for p in batch.pieces] == [len(data) - 7 - len(good[1]), 7, len(good[1])]
     assert len(said) == 1 and "damaged" in said[0]
+    tail.close()
+
+
+def test_a_frame_that_a_window_cuts_is_left_for_the_next_one_and_nothing_is_held(tail: Tail, tmp_path: Path) -> None:
+    """A backlog larger than one part must go on although its stream will never grow again."""
+    name = f"metrics-0-{os.getpid()}-abcdef.0"
+    whole = opening(name) + frame.encode(METRICS, b"x" * 36) * 3
+    (tmp_path / name).write_bytes(whole)
+    tail.look(0.0)
+    batch = packer(tail).pack(1, (Span(name, RECORDS, 0, len(whole) - 50, final=True),), 0.0)
+    assert [p.length for p in batch.pieces] == [len(whole) - 96] and not batch.held and not batch.ends
+    tail.close()
+
+
+def test_a_long_stretch_without_any_frame_is_told_as_damage(tail: Tail, tmp_path: Path) -> None:
+    """F13, P11."""
+    name = f"metrics-0-{os.getpid()}-abcdef.0"
+    (tmp_path / name).write_bytes(opening(name) + bytes(3 * FRAME_BYTES_MAX) + frame.encode(METRICS, b"x" * 36))
+    tail.look(0.0)
+    window = Span(name, RECORDS, len(opening(name)), 2 * FRAME_BYTES_MAX, final=True)
+    batch = packer(tail).pack(1, (window,), 0.0)
+    assert [p.kind for p in batch.parts] == [GAP] and not batch.held
+    assert batch.pieces[0].length >= FRAME_BYTES_MAX - frame.HEADER_BYTES
     tail.close()
 
 

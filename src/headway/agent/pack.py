@@ -104,7 +104,7 @@ class Packer:
         at_end = span.offset + span.length >= tailed.size
         try:
             if span.kind == RECORDS:
-                return self._records(batch, span, tailed.fd, ends and at_end)
+                return self._records(batch, span, tailed.fd, at_end, final=ends and at_end)
             if span.kind == INDEX:
                 return self._index(batch, span, tailed.fd)
             return self._output(batch, span, tailed.fd, now_s, final=cut or (ends and at_end))
@@ -115,10 +115,10 @@ class Packer:
 
     # -- records ------------------------------------------------------------------------------------------------------
 
-    def _records(self, batch: Batch, span: "Span", fd: int, final: bool) -> bool:
-        data, scan = read_frames(fd, span.offset, span.length, final or span.boundary, self._files)
+    def _records(self, batch: Batch, span: "Span", fd: int, at_end: bool, *, final: bool) -> bool:
+        data, scan = read_frames(fd, span.offset, span.length, final, self._files)
         view, begin, end, damaged = memoryview(data), 0, scan.end, list(scan.damaged)
-        if span.boundary and end < len(data) == span.length:  # zeros before a frame: a write that failed halfway
+        if span.boundary and end < len(data) == span.length:  # a write that failed halfway
             damaged.append((end, span.length))
             end = span.length
         for start, stop in [*damaged, (end, end)]:
@@ -133,9 +133,9 @@ class Packer:
         if end == span.length:
             return True
         if final:  # zeros, or a frame that was never finished
-            batch.ends.append((span.stream, span.offset + scan.end))
+            batch.ends.append((span.stream, span.offset + end))
             return True
-        if len(data) < span.length or scan.end == 0 or scan.waiting:
+        if len(data) < span.length or end == 0 or at_end:
             batch.held.append(Held(span.stream))
         return False
 
