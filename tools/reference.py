@@ -93,18 +93,45 @@ def python_page() -> str:
     lines = head(
         "Python",
         "`src/headway/client`",
-        "`import headway as hw` loads the standard library only. Guide: [track metrics](../guides/track-metrics.md).",
+        "`import headway as hw` loads the standard library only. Guides: [track metrics](../guides/track-metrics.md), "
+        "[watch from Python](../guides/watch-from-python.md).",
     )
     for name in headway.__all__:
         value = getattr(headway, name)
-        shown = f"{name}{signature(value)}" if inspect.isroutine(value) else name
-        lines += [f"## hw.{name}", "", "```python", f"hw.{shown}", "```", "", inspect.getdoc(value) or "", ""]
+        lines += [f"## hw.{name}", "", "```python", *uses(name, value), "```", "", inspect.getdoc(value) or "", ""]
+        lines += [f"- `{word}`: {one_line(method)}" for word, method in methods(value)]
+        lines += [""] * bool(methods(value))
     return page(lines)
+
+
+def uses(name: str, value: Any) -> list[str]:
+    """How it is called; a class by its methods."""
+    if inspect.isroutine(value):
+        return [f"hw.{name}{signature(value)}"]
+    if not inspect.isclass(value):
+        return [f"hw.{name}"]
+    called = [f"hw.{name}{signature(value)}"] if not methods(value) else []
+    return called + [f"hw.{name}.{word}{signature(method)}" for word, method in methods(value)]
+
+
+def methods(value: Any) -> list[tuple[str, Any]]:
+    """Documented ones of a class, in the order in which they stand there."""
+    if not inspect.isclass(value):
+        return []
+    return [
+        (name, getattr(value, name))
+        for name, made in vars(value).items()
+        if not name.startswith("_") and inspect.isroutine(getattr(value, name)) and inspect.getdoc(made) and made
+    ]
+
+
+def one_line(function: Any) -> str:
+    return " ".join((inspect.getdoc(function) or "").split())
 
 
 def signature(function: Any) -> str:
     """As a person reads it: without `self`, and without quotes around annotations."""
-    text = re.sub(r"'([^']*)'", r"\1", str(inspect.signature(function)))
+    text = re.sub(r"'([^']+)'", r"\1", str(inspect.signature(function)))
     return text.replace("(self, ", "(").replace("(self)", "()")
 
 

@@ -3,7 +3,8 @@
     import headway as hw
 
     hw.init(config={"lr": 0.1}, tags=["baseline"])
-    hw.log({"loss": 0.4, "lr": 1e-3}, step=i)
+    for batch in hw.track(data, "train"):
+        hw.log({"loss": 0.4, "lr": 1e-3}, step=i)
 
 The names below are the public ones. They are loaded when they are used first: `import headway` itself loads nothing.
 """
@@ -11,12 +12,24 @@ The names below are the public ones. They are loaded when they are used first: `
 from _thread import get_ident
 
 __version__ = "0.1.0"
-__all__ = ["config", "finish", "flush", "init", "log"]
+__all__ = ["Progress", "Usage", "config", "correlation", "finish", "flush", "init", "log", "timed", "track"]
 
 TYPE_CHECKING = False  # `typing` itself would be the slowest part of this import
 if TYPE_CHECKING:
-    from headway.client.api import config, finish, flush, init, log
+    from headway.client.api import (
+        Progress,
+        Usage,
+        config,
+        correlation,
+        finish,
+        flush,
+        init,
+        log,
+        timed,
+        track,
+    )
 
+_FIRST = ("config", "finish", "flush", "init", "log")  # loaded together; the others each with its first use
 _loading = 0  # the thread that loads the names just now
 _early: "list[tuple[str, tuple[object, ...], dict[str, object]]]" = []
 
@@ -30,10 +43,11 @@ def __getattr__(name: str) -> object:
     _loading = get_ident()
     try:
         from headway.client import api
+
+        for public in (*_FIRST, name):  # the next look-up is an ordinary one, which the hot path needs
+            globals()[public] = getattr(api, public)
     finally:
         _loading = 0
-    for public in __all__:  # the next look-up is an ordinary one, which the hot path needs
-        globals()[public] = getattr(api, public)
     while _early:
         function, args, options = _early.pop(0)
         getattr(api, function)(*args, **options)
@@ -45,7 +59,25 @@ def _keep(name: str) -> object:
 
     Importing in there as well would make the import that it interrupted fail.
     """
-    return {} if name == "config" else lambda *args, **options: _early.append((name, args, options))
+    if name in _FIRST:
+        return {} if name == "config" else lambda *args, **options: _early.append((name, args, options))
+    return (lambda iterable, *_, **__: iterable) if name == "track" else _Nothing()
+
+
+class _Nothing:
+    """Stands for a tracker or a timing that such a handler asks for: it takes everything and does nothing."""
+
+    def __getattr__(self, name: str) -> "_Nothing":
+        return self
+
+    def __call__(self, first: object = None, *args: object, **options: object) -> object:
+        return first if callable(first) else self
+
+    def __enter__(self) -> "_Nothing":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        return None
 
 
 def __dir__() -> list[str]:

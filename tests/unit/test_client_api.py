@@ -47,7 +47,8 @@ def test_the_first_log_loads_nothing_slow(tmp_path: Path) -> None:
 
 
 def test_the_public_names_are_those_and_no_others(tmp_path: Path) -> None:
-    assert set(headway.__all__) == {"config", "finish", "flush", "init", "log"} <= set(dir(headway))
+    names = "Progress Usage config correlation finish flush init log timed track"
+    assert sorted(headway.__all__) == names.split() and set(headway.__all__) <= set(dir(headway))
     with pytest.raises(AttributeError, match="no attribute 'lgo'"):
         headway.lgo  # noqa: B018
     done = run(
@@ -73,6 +74,9 @@ hw.init(evil); hw.init(config={"a": evil}, tags=evil)
 hw.init(tags=[evil, None, 3]); hw.init(name=evil, experiment=evil)
 hw.log(evil); hw.log({"x": evil}); hw.log({evil: 1}); hw.log({"x": 1}, evil); hw.log(None, None)
 hw.config["x"] = evil; hw.config.update(evil); hw.config.update([evil]); hw.flush(evil)
+hw.Progress.new(evil, evil).advance(evil, evil, True); hw.Progress.new("x", (evil, 1)).update(evil)
+hw.Progress.new(-1, None).advance(float("nan")); hw.Usage.checkpoint(evil, 1); hw.correlation(3)
+with hw.timed(evil), hw.timed([]): pass
 hw.finish("no code"); hw.finish(10**30); hw.finish(evil)
 print("trained")
 """

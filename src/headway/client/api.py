@@ -1,8 +1,10 @@
-"""The public names of the client: `init`, `log`, `finish`, `flush`, `config`. Called by training.
+"""The public names of the client: `init`, `log`, `finish`, `flush`, `config` and what `_LATER` has. For training.
 
 Nothing here raises into training or waits for a network (P1). `log` is client/metric.py's own function, so that no
 call stands between training and the hot path.
 """
+
+import sys
 
 from headway.client import hooks
 from headway.client.interrupt import raise_if_signal
@@ -14,6 +16,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
+    from headway.client.logs import correlation
+    from headway.client.progress import Progress, track
+    from headway.client.timing import timed
+    from headway.client.usage import Usage
+
+    __all__ = ["Progress", "Usage", "config", "correlation", "finish", "flush", "init", "log", "timed", "track"]
+
+# Loaded when they are used first: most programs need none or one of them.
+_LATER = {"Progress": "progress", "Usage": "usage", "correlation": "logs", "timed": "timing", "track": "progress"}
 _run = Run()
 _run.on_start = hooks.install
 log = _run.log
@@ -58,6 +69,26 @@ def flush(durable: bool = False) -> None:
     except Exception as error:  # P1: no call of ours raises into training
         raise_if_signal(error)
         _run.note("flush", f"flush() failed: {error}")
+
+
+def current_run() -> Run:
+    """The run of this process."""
+    return _run
+
+
+def __getattr__(name: str) -> object:
+    module = _LATER.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    __import__(f"headway.client.{module}")
+    return getattr(sys.modules[f"headway.client.{module}"], name)
+
+
+def watch_logging() -> None:
+    """For the bootstrap, in a process of a job that makes its first record with `logging`."""
+    from headway.client import logs
+
+    logs.install(_run)
 
 
 def report_exception(where: str, error: BaseException, thread: str | None = None) -> None:

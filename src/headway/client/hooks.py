@@ -14,6 +14,7 @@ from headway.client.run import is_interactive
 
 TYPE_CHECKING = False  # `typing` itself costs the client's cold start some milliseconds
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
     from typing import Any
 
@@ -37,6 +38,8 @@ def install(run: "Run") -> None:
     _watch_main(run)
     _watch_threads(run)
     _watch_unraisable(run)
+    _watch_fatal(run)
+    _watch_logging(run)
     if run.place is not None and run.place.attached:
         _watch_exit()
 
@@ -106,6 +109,68 @@ def _watch_unraisable(run: "Run") -> None:
         before(args)
 
     sys.unraisablehook = unraisablehook
+
+
+def _watch_fatal(run: "Run") -> None:
+    """A segmentation fault and its like leave a traceback on stderr, where the program has not seen to that itself."""
+    if run.environ.get("HEADWAY_FORWARD_EXCEPTIONS", "1") != "0":
+        enable_faulthandler()
+
+
+def enable_faulthandler() -> None:
+    import faulthandler
+
+    try:
+        if not faulthandler.is_enabled():
+            faulthandler.enable(file=2)
+    except (OSError, RuntimeError, ValueError):
+        return  # there is no stderr
+
+
+def _watch_logging(run: "Run") -> None:
+    """Now if the program uses `logging` already, else when it imports it: we have no reason to do that for it."""
+
+    def install() -> None:
+        from headway.client import logs
+
+        logs.install(run)
+
+    if "logging" in sys.modules:
+        install()
+    else:
+        sys.meta_path.insert(0, Lookout("logging", install))
+
+
+class Lookout:
+    """A finder that finds nothing by itself, but says when one module has been imported."""
+
+    def __init__(self, name: str, then: "Callable[[], None]") -> None:
+        self.name, self.then = name, then
+
+    def find_spec(self, name: str, path: "Any" = None, target: "Any" = None) -> "Any":
+        if name != self.name:
+            return None
+        sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self]
+        external: Any = sys.modules["_frozen_importlib_external"]
+        spec = external.PathFinder.find_spec(name, path, target)
+        loader = getattr(spec, "loader", None)
+        if loader is None:
+            return None
+        run = loader.exec_module
+
+        def exec_module(module: "Any") -> None:
+            del loader.exec_module
+            run(module)
+            try:
+                self.then()
+            except Exception:  # P1: the program's import must not fail because of us
+                return
+
+        try:
+            loader.exec_module = exec_module
+        except AttributeError:
+            return None  # a loader of another make; the import goes its way without us
+        return spec
 
 
 def _watch_exit() -> None:

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
         def close(self) -> None: ...  # at the end, and in a forked child; never raises
 
+
 CONFIG_BYTES_PER_S = 32 * KIB
 TRACEBACK_SHORT_CHARS = 8000
 INTERRUPTED = 130  # what a shell says of a program that ended by Ctrl-C

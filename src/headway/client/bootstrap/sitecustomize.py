@@ -27,6 +27,11 @@ def _bootstrap() -> None:
     sys.meta_path.append(_Finder(package))
     if os.environ.get("HEADWAY_FORWARD_EXCEPTIONS", "1") != "0":
         _watch_exceptions()
+        _watch_fatal()
+    if "logging" in sys.modules:
+        _watch_logging(sys.modules["logging"])
+    else:
+        sys.meta_path.insert(0, _Lookout())
 
 
 def _buffer_lines() -> None:
@@ -105,6 +110,68 @@ def _watch_threads() -> None:
         threading.excepthook = excepthook
     else:
         _thread._excepthook = excepthook
+
+
+def _watch_fatal() -> None:
+    """A segmentation fault and its like leave a traceback on stderr, where the program has not seen to that itself."""
+    import faulthandler  # a part of the interpreter: nothing is read for it
+
+    if not faulthandler.is_enabled():
+        faulthandler.enable(file=2)
+
+
+class _Lookout:
+    """Finds nothing by itself, but sees `logging` being imported."""
+
+    def find_spec(self, name: str, path: "Any" = None, target: "Any" = None) -> "Any":
+        if name != "logging":
+            return None
+        sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self]
+        external: Any = sys.modules["_frozen_importlib_external"]
+        spec = external.PathFinder.find_spec(name, path, target)
+        loader = getattr(spec, "loader", None)
+        if loader is None:
+            return None
+        run = loader.exec_module
+
+        def exec_module(module: "Any") -> None:
+            del loader.exec_module
+            run(module)
+            _watch_logging(module)
+
+        try:
+            loader.exec_module = exec_module
+        except AttributeError:
+            return None  # a loader of another make; the import goes its way without us
+        return spec
+
+
+def _watch_logging(logging: "Any") -> None:
+    """The client is imported when a record of INFO or above is about to be made; most programs make none."""
+    logger = getattr(logging, "Logger", None)
+    before: Any = getattr(logger, "isEnabledFor", None)
+    if logger is None or before is None:
+        return
+    low = os.environ.get("HEADWAY_LOG_LEVEL", "").strip().upper()
+    least = int(low) if low.isdigit() else {"DEBUG": 10, "WARNING": 30, "ERROR": 40, "CRITICAL": 50}.get(low, 20)
+
+    loaded: "list[bool]" = []
+
+    def is_enabled_for(self: "Any", level: int) -> "Any":
+        if level < least or loaded:
+            return before(self, level)
+        loaded.append(True)
+        if logger.isEnabledFor is is_enabled_for:  # else somebody has wrapped it
+            logger.isEnabledFor = before
+        try:
+            from headway.client.api import watch_logging
+
+            watch_logging()
+        except Exception:  # the program's log must go on without us
+            return before(self, level)
+        return self.isEnabledFor(level)
+
+    logger.isEnabledFor = is_enabled_for
 
 
 def _chain() -> None:

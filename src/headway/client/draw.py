@@ -1,0 +1,205 @@
+"""What a record of `logging` says, as text: %-format, several values in one call, rich's drawings. For client/logs.py.
+
+Objects of rich are drawn here, without colour and at a fixed width, so that no object ever leaves the process. rich is
+never imported for their sake: where such an object is, rich is. Everything is bounded.
+"""
+
+import sys
+from itertools import islice
+
+from headway.client.interrupt import raise_if_signal
+from headway.client.value import type_name
+from headway.model.limits import (
+    LOG_CELL_CHARS_MAX,
+    LOG_ITEMS_MAX,
+    LOG_TABLE_COLUMNS_MAX,
+    LOG_TABLE_ROWS_MAX,
+    LOG_TEXT_CHARS_MAX,
+    LOG_WIDTH_CHARS,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from logging import LogRecord
+    from typing import Any
+
+    Mask = Callable[[str], str]
+
+DRAWN_CHARS_MAX = 4 * LOG_TEXT_CHARS_MAX  # of one object; masked whole, then cut
+
+
+class Shown:
+    """Stands for an argument that is drawn, in a %-format."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __str__(self) -> str:
+        return self.text
+
+    __repr__ = __str__
+
+
+def text_of(record: "LogRecord") -> str:
+    """The message; of several values without a format, one after the other. Never raises what an object raises."""
+    try:
+        return _formatted(record.msg, record.args)
+    except Exception as error:  # objects and formats of somebody else's making may raise anything
+        raise_if_signal(error)
+        return joined(record.msg, record.args)
+
+
+def _formatted(msg: object, args: "Any") -> str:
+    if not args:
+        return shown(msg)
+    if not isinstance(msg, str) or "%" not in msg:  # one dictionary fits any text, and would not be shown
+        return joined(msg, args)
+    if isinstance(args, dict):
+        return msg % {key: _argument(value) for key, value in args.items()}
+    return msg % tuple(_argument(value) for value in args)
+
+
+def _argument(value: "Any") -> "Any":
+    if type(value) in (str, int, float, bool):
+        return value
+    if is_drawing(value):
+        return Shown("\n" + shown(value))
+    return Shown(shown(value)) if _is_large(value) else value
+
+
+def joined(msg: object, args: "Any") -> str:
+    """Several values in one call: `logging.info("a", "b", table)`. Drawings start on a line of their own."""
+    values = [msg, *(args if isinstance(args, tuple) else [args] if args else [])]
+    parts: list[str] = []
+    for value in values:
+        parts.append(("\n" if is_drawing(value) else " ") if parts else "")
+        parts.append(shown(value))
+    return "".join(parts)
+
+
+def shown(value: "Any") -> str:
+    """One value as text."""
+    try:
+        if type(value) is str:
+            return value
+        if is_drawing(value):
+            return draw(value)
+        return _cut_items(value) if _is_large(value) else str(value)
+    except Exception as error:  # its __str__ is somebody else's code
+        raise_if_signal(error)
+        return f"<{type_name(value)} that cannot be shown: {type(error).__name__}>"
+
+
+def _is_large(value: object) -> bool:
+    return type(value) in (list, tuple, dict, set, frozenset) and len(value) > LOG_ITEMS_MAX  # type: ignore[arg-type]
+
+
+def _cut_items(value: "Any") -> str:
+    left = len(value) - LOG_ITEMS_MAX
+    some: Any = list(islice(value.items() if isinstance(value, dict) else value, LOG_ITEMS_MAX))
+    return f"{dict(some) if isinstance(value, dict) else some!r} … and {left} more"
+
+
+def bounded(text: str, mask: "Mask") -> tuple[str, bool]:
+    """Masked, then head and tail with a mark between them that says how much is missing; and whether it was cut."""
+    most = LOG_TEXT_CHARS_MAX
+    text, left = narrow(text)
+    text = mask(text)
+    if len(text) <= most and not left:
+        return text, False
+    head = min(most, len(text)) // 2
+    missing = left + max(0, len(text) - most)
+    return f"{text[:head]}\n… {missing} characters cut …\n{text[-(most - head) :]}", True
+
+
+def narrow(text: str) -> tuple[str, int]:
+    """A very long text without its middle, and how much that was. What is kept in the end is far from the seam, so a
+    secret that the seam splits is not in it."""
+    most = 4 * LOG_TEXT_CHARS_MAX
+    left = len(text) - 2 * most
+    return (text[:most] + text[-most:], left) if left > 0 else (text, 0)
+
+
+# -- rich ----------------------------------------------------------------------------------------------
+
+
+def is_drawing(value: object) -> bool:
+    """Whether it is rich's to draw: an object of rich, or one that knows how rich draws it, where rich is loaded."""
+    kind = type(value)
+    if kind.__module__.startswith("rich."):
+        return hasattr(kind, "__rich_console__") or hasattr(kind, "__rich__")
+    return "rich.console" in sys.modules and (hasattr(kind, "__rich_console__") or hasattr(kind, "__rich__"))
+
+
+def _console() -> "Any":
+    rich: Any = __import__("rich.console", fromlist=["Console"])
+    io: Any = __import__("io")
+    return rich.Console(
+        file=io.StringIO(), width=LOG_WIDTH_CHARS, color_system=None, force_terminal=False, no_color=True,
+        force_jupyter=False, legacy_windows=False, highlight=False,
+    )  # fmt: skip
+
+
+def draw(value: "Any") -> str:
+    """As it would look on a terminal without colours."""
+    console, size, parts = _console(), 0, []
+    for segment in console.render(_fewer_rows(value)):
+        if not segment.control:
+            parts.append(segment.text)
+            size += len(segment.text)
+        if size > DRAWN_CHARS_MAX:
+            parts.append("\n… more is not drawn")
+            break
+    return "\n".join(line.rstrip() for line in "".join(parts).splitlines()) + _rows_left(value)
+
+
+def _is_table(value: "Any") -> bool:
+    table: Any = sys.modules.get("rich.table")
+    return table is not None and isinstance(value, table.Table)
+
+
+def _rows_left(value: "Any") -> str:
+    left = value.row_count - LOG_TABLE_ROWS_MAX if _is_table(value) else 0
+    return f"\n… and {left} more rows" if left > 0 else ""
+
+
+def _fewer_rows(value: "Any") -> "Any":
+    """The same table with its first rows only: drawing a million of them would take minutes."""
+    if not _rows_left(value):
+        return value
+    copy: Any = __import__("copy").copy
+    table = copy(value)
+    table.columns, table.rows = [copy(column) for column in value.columns], value.rows[:LOG_TABLE_ROWS_MAX]
+    for column in table.columns:
+        column._cells = column._cells[:LOG_TABLE_ROWS_MAX]
+    return table
+
+
+def cells_of(record: "LogRecord", mask: "Mask") -> "dict[str, Any] | None":
+    """The first table of a record as `{columns, rows}`, for views that lay it out themselves. Never raises."""
+    values = (record.msg, *(record.args if isinstance(record.args, tuple) else ()))
+    table: Any = next((value for value in values if _is_table(value)), None)
+    if table is None:
+        return None
+    try:
+        console = _console()
+        columns = table.columns[:LOG_TABLE_COLUMNS_MAX]
+        cells = [
+            [_cell(console, cell, mask) for cell in islice(column.cells, LOG_TABLE_ROWS_MAX)] for column in columns
+        ]
+        return {
+            "columns": [_cell(console, column.header, mask) for column in columns],
+            "rows": [list(row) for row in zip(*cells, strict=False)],
+        }
+    except Exception as error:  # a table of somebody else's making; its drawing is in the text
+        raise_if_signal(error)
+        return None
+
+
+def _cell(console: "Any", cell: "Any", mask: "Mask") -> str:
+    if isinstance(cell, str):
+        cell = console.render_str(cell)
+    text = cell.plain if hasattr(cell, "plain") else draw(cell).strip()
+    masked = mask(text)
+    return masked if len(masked) <= LOG_CELL_CHARS_MAX else masked[: LOG_CELL_CHARS_MAX - 1] + "…"
