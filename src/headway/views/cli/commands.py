@@ -83,6 +83,20 @@ _TABLE: Final = (
         examples=(("hw metrics 7f3c2", "a table"), ("hw metrics 7f3c2 -m loss --points 500 --json", "for a chart")),
     ),
     Command(
+        "usage", LOOK, "what a job used of CPU, memory, disks and GPUs", "hw usage ID [options]",
+        ("rank", "csv", "html"),
+        details=(
+            "A line for each node, rank and GPU, with its course over the job's life. 100 % of CPU is one core.\n"
+            "The page of --html shows each process, the checkpoints and the process tree; it needs no network.\n"
+            "--csv: gpu,metric,value with means and maxima of GPUs, nodes (CPU) and ranks. --json: the samples."
+        ),
+        examples=(
+            ("hw usage 7f3c2", "a table"),
+            ("hw usage 7f3c2 --html usage.html", "a page for a browser"),
+            ("hw usage 7f3c2 --csv > usage.csv", ""),
+        ),
+    ),
+    Command(
         "abort", CHANGE, "stop jobs: SIGTERM, and SIGKILL after a grace time", "hw abort ID… | SELECTION",
         (*_SELECT, "yes", "dry_run"),
         details="Jobs chosen by a selection are listed, and you are asked first; --yes for scripts.",

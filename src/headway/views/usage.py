@@ -1,0 +1,177 @@
+"""Samples of usage as tracks: a track is one node, rank, process or GPU with its values over time. Pure.
+
+Called by `hw usage` for its table, its CSV and its page. A value is one number, or `[min, mean, max]` of a longer span.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from headway.views import format as fmt
+from headway.views.console.curve import real
+
+Sample = dict[str, Any]
+NODE, RANK, PROCESS, GPU = "node", "rank", "process", "gpu"
+# of a track → what it is called in a sample
+FIELDS: Final[dict[str, dict[str, str]]] = {
+    NODE: {
+        "cpu": "cpu_percent", "memory": "memory_bytes", "received": "net_rx_bps", "sent": "net_tx_bps",
+        "read": "disk_read_bps", "write": "disk_write_bps", "memory_total": "memory_total_bytes",
+    },
+    RANK: {
+        "cpu": "cpu_percent", "memory": "rss_bytes", "threads": "threads", "files": "fds", "read": "read_bps",
+        "write": "write_bps",
+    },
+    GPU: {
+        "load": "load_percent", "gpu_memory": "memory_bytes", "gpu_memory_total": "memory_total_bytes",
+        "power": "power_w", "temperature": "temperature_c",
+    },
+}  # fmt: skip
+FIELDS[PROCESS] = FIELDS[RANK]
+
+
+class Point(NamedTuple):
+    time_s: float
+    mean: float
+    high: float
+
+
+@dataclass(slots=True)
+class Track:
+    kind: str
+    host: str
+    number: int | None  # rank or index of the GPU
+    pid: int | None = None
+    ppid: int | None = None
+    name: str = ""
+    attempt: int = 1
+    points: dict[str, list[Point]] = field(default_factory=dict)
+
+    def mean(self, what: str) -> float | None:
+        found = self.points.get(what)
+        return sum(point.mean for point in found) / len(found) if found else None
+
+    def high(self, what: str) -> float | None:
+        return max((point.high for point in self.points.get(what, ())), default=None)
+
+    def last(self, what: str) -> float | None:
+        found = self.points.get(what)
+        return found[-1].mean if found else None
+
+    def label(self, hosts: int = 1) -> str:
+        where = f"{self.host}  " if hosts > 1 else ""
+        if self.kind == NODE:
+            return self.host
+        if self.kind == PROCESS:
+            return f"{where}{self.name or 'process'} {self.pid}"
+        return f"{where}{self.kind} {self.number}"
+
+
+def tracks(samples: Iterable[Sample], rank: int | None = None) -> list[Track]:
+    """By host: the node, its ranks, their processes, its GPUs; with `rank`, processes of that rank only."""
+    found: dict[tuple[Any, ...], Track] = {}
+    for sample in samples:
+        moment = fmt.moment(str(sample.get("time") or ""))
+        if moment is None:
+            continue
+        host, attempt = str(sample.get("host") or sample.get("task") or "node"), int(sample.get("attempt") or 1)
+        time_s = moment.timestamp()
+        if isinstance(sample.get("node"), dict):
+            _add(found, Track(NODE, host, None), time_s, sample["node"])
+        for line in _objects(sample.get("processes")):
+            if rank is None or line.get("rank") == rank:
+                _add(found, _process(host, attempt, line), time_s, line)
+        for gpu in _objects(sample.get("gpus")):
+            _add(found, Track(GPU, host, _whole(gpu.get("index")), name=str(gpu.get("name") or "")), time_s, gpu)
+    order = (NODE, RANK, PROCESS, GPU)
+    return sorted(found.values(), key=lambda t: (t.host, order.index(t.kind), t.number or 0, t.attempt, t.pid or 0))
+
+
+def _process(host: str, attempt: int, line: Sample) -> Track:
+    """A rank's tree is the same through all attempts; a process belongs to one."""
+    pid, number = _whole(line.get("pid")), _whole(line.get("rank"))
+    if pid is None:
+        return Track(RANK, host, number)
+    return Track(PROCESS, host, number, pid, _whole(line.get("ppid")), str(line.get("name") or ""), attempt)
+
+
+def _add(found: dict[tuple[Any, ...], Track], new: Track, time_s: float, values: Sample) -> None:
+    key = (new.host, new.kind, new.number, new.pid, new.attempt)
+    track = found.setdefault(key, new)
+    for what, name in FIELDS[track.kind].items():
+        value = values.get(name)
+        three = value if isinstance(value, list) and len(value) == 3 else (value, value, value)
+        mean, high = real(three[1]), real(three[2])
+        if mean is not None and high is not None:
+            track.points.setdefault(what, []).append(Point(time_s, mean, high))
+
+
+def span_s(found: Iterable[Track]) -> tuple[float, float]:
+    """First and last moment of all tracks."""
+    times = [t for track in found for points in track.points.values() for t in (points[0].time_s, points[-1].time_s)]
+    return (min(times), max(times)) if times else (0.0, 0.0)
+
+
+def places(points: list[Point], begin_s: float, end_s: float, count: int) -> list[float | None]:
+    """Means in `count` equal parts of a time; None where there is no sample."""
+    sums, counts = [0.0] * count, [0] * count
+    width_s = max(end_s - begin_s, 1e-9) / count
+    for point in points:
+        place = min(max(int((point.time_s - begin_s) / width_s), 0), count - 1)
+        sums[place] += point.mean
+        counts[place] += 1
+    return [total / number if number else None for total, number in zip(sums, counts, strict=True)]
+
+
+def filled(values: list[float | None]) -> list[float]:
+    """As a curve is drawn: between its first and last sample a place without one repeats the one before."""
+    known = [i for i, value in enumerate(values) if value is not None]
+    if not known:
+        return []
+    found: list[float] = []
+    for value in values[known[0] : known[-1] + 1]:
+        found.append(found[-1] if value is None else value)
+    return found
+
+
+# -- CSV ---------------------------------------------------------------------------------------------------------------
+
+_GB: Final = 1e9
+# name in the file, of which kinds, from which values, scale
+_CELLS: Final = (
+    ("Load_Percent", GPU, "load", 1.0), ("MemAllocated_GB", GPU, "gpu_memory", _GB), ("Power_W", GPU, "power", 1.0),
+    ("Temperature_C", GPU, "temperature", 1.0), ("Load_Percent", NODE, "cpu", 1.0),
+    ("MemUsed_GB", NODE, "memory", _GB), ("Load_Percent", RANK, "cpu", 1.0), ("MemUsed_GB", RANK, "memory", _GB),
+)  # fmt: skip
+
+
+def csv_rows(found: list[Track]) -> list[list[str]]:
+    """`gpu,metric,value`: of each GPU, node (`CPU`) and rank its means, and its maxima as `Max…`."""
+    hosts = len({track.host for track in found})
+    rows = [["gpu", "metric", "value"]]
+    for track in found:
+        names = {NODE: "CPU", RANK: f"Rank{track.number}", GPU: f"GPU{track.number}", PROCESS: ""}
+        who = f"{track.host}/{names[track.kind]}" if hosts > 1 else names[track.kind]
+        for metric, kind, what, scale in _CELLS:
+            mean, high = track.mean(what), track.high(what)
+            if kind == track.kind and mean is not None and high is not None:
+                rows += [[who, metric, f"{mean / scale:.2f}"], [who, f"Max{metric}", f"{high / scale:.2f}"]]
+        for share, used, total in (("MemUtil_Percent", "gpu_memory", "gpu_memory_total"), _NODE_SHARE):
+            whole = track.high(total)
+            if whole and track.kind in (GPU, NODE):
+                mean, high = track.mean(used) or 0.0, track.high(used) or 0.0
+                rows += [
+                    [who, share, f"{100 * mean / whole:.2f}"], [who, f"Max{share}", f"{100 * high / whole:.2f}"]
+                ]  # fmt: skip
+    return rows
+
+
+_NODE_SHARE: Final = ("MemUtil_Percent", "memory", "memory_total")
+
+
+def _objects(value: Any) -> list[Sample]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def _whole(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -1,0 +1,310 @@
+"""`hw usage`: the table, the CSV, the JSON and the page, from samples as the sampler writes them (22, 56)."""
+
+import csv
+import io
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.views import sheet, usage, usage_page
+from headway.views.cli.main import main
+from headway.views.cli.usage import page
+from headway.views.terminal import Output
+from tests.fake_api import FakeApi, Request, job, serving
+
+HOSTILE = "</script><img src=x onerror=alert(1)>\u202egnp"
+
+
+@pytest.fixture
+def api(home: Path) -> Iterator[FakeApi]:
+    with serving(home) as found:
+        yield found
+
+
+def at(second: int) -> str:
+    return f"2026-09-21T14:{13 + second // 60:02}:{second % 60:02}.000000Z"
+
+
+def line(rank: int, pid: int | None, cpu: Any, rss: Any, ppid: int | None = None, name: str = "python") -> Any:
+    return {
+        "rank": rank, "pid": pid, "ppid": ppid, "name": None if pid is None else name, "cpu_percent": cpu,
+        "rss_bytes": rss, "pss_bytes": None, "threads": 4, "fds": 9, "read_bps": 2048, "write_bps": None,
+    }  # fmt: skip
+
+
+def gpu(index: int, load: Any) -> Any:
+    return {
+        "index": index, "name": "Tesla T4", "load_percent": load, "memory_bytes": 4_000_000_000,
+        "memory_total_bytes": 16_000_000_000, "power_w": 70.0, "temperature_c": 60, "holders": [],
+    }  # fmt: skip
+
+
+def sample(second: int, host: str = "node1", **more: Any) -> Any:
+    lines = [line(0, None, 50.0 + second, 3000), line(0, 7, 40.0 + second, 2000), line(0, 8, 10.0, 1000, 7, "worker")]
+    return {
+        "time": at(second), "attempt": 1, "task": "worker-0", "host": host, "span_s": 1.0,
+        "node": {"cpu_percent": 90.0, "memory_bytes": 8_000, "memory_total_bytes": 16_000, "net_rx_bps": 5},
+        "processes": lines, "gpus": [gpu(0, second), gpu(1, 2 * second)], **more,
+    }  # fmt: skip
+
+
+def answer(count: int = 10, **more: Any) -> Any:
+    marks = [{"time": at(3), "attempt": 1, "rank": 0, "tags": ["loaded", "data"]}]
+    return {
+        "level": 0, "samples": [sample(n) for n in range(count)], "checkpoints": marks,
+        "last": {"peak_memory_bytes": 3000, "peak_rank": 0}, "next": None, **more,
+    }  # fmt: skip
+
+
+def hw(capfd: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]:
+    capfd.readouterr()
+    code = main(list(argv))
+    return (code, *capfd.readouterr())
+
+
+# -- the verb ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_table_has_nodes_ranks_gpus_and_checkpoints(api: FakeApi, capfd: pytest.CaptureFixture[str]) -> None:
+    found = job()
+    api.on("GET", "/api/jobs/[^/]+", found)
+    api.on("GET", "/api/jobs/[^/]+/usage", answer())
+    code, out, _ = hw(capfd, "usage", found["id"])
+    assert code == 0
+    assert re.search(r"^rank 0 +54 % +59 % +[▁▂▃▄▅▆▇█]+ +2\.9 KiB", out, re.MULTILINE), out
+    assert re.search(r"^node1 +90 % +90 %", out, re.MULTILINE), out
+    assert re.search(r"^gpu 1 +9 % +18 % .*Tesla T4", out, re.MULTILINE), out
+    assert "0:03  loaded · data  (rank 0)" in out and "peak memory of one rank 2.9 KiB (rank 0)" in out
+
+
+def test_samples_are_fetched_until_there_are_no_more(api: FakeApi, capfd: pytest.CaptureFixture[str]) -> None:
+    def reply(request: Request) -> Any:
+        if "after" in request.query:
+            assert (request.query["after"], request.query["level"]) == (["77"], ["0"])
+            return answer(3)
+        return answer(10, next=77)
+
+    found = job()
+    api.on("GET", "/api/jobs/[^/]+", found)
+    api.on("GET", "/api/jobs/[^/]+/usage", reply)
+    code, out, _ = hw(capfd, "--json", "usage", found["id"])
+    told = json.loads(out)
+    assert code == 0 and len(told["samples"]) == 13 and told["id"] == found["id"] and "next" not in told
+
+
+def test_a_job_without_samples_says_so(api: FakeApi, capfd: pytest.CaptureFixture[str]) -> None:
+    found = job()
+    api.on("GET", "/api/jobs/[^/]+", found)
+    api.on("GET", "/api/jobs/[^/]+/usage", answer(0, checkpoints=[], last=None))
+    code, out, err = hw(capfd, "usage", found["id"])
+    assert (code, out) == (0, "") and "no samples" in err
+
+
+def test_two_forms_at_once_are_refused(api: FakeApi, capfd: pytest.CaptureFixture[str]) -> None:
+    assert hw(capfd, "usage", "x-12345", "--csv", "--json")[0] == 2
+
+
+def test_the_page_is_written_and_a_bad_path_is_told(
+    api: FakeApi, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    found = job()
+    api.on("GET", "/api/jobs/[^/]+", found)
+    api.on("GET", "/api/jobs/[^/]+/usage", answer())
+    assert hw(capfd, "usage", found["id"], "--html", str(tmp_path / "u.html"))[0] == 0
+    assert found["id"] in (tmp_path / "u.html").read_text()
+    code, _, err = hw(capfd, "usage", found["id"], "--html", str(tmp_path / "no" / "u.html"))
+    assert code != 0 and "cannot be written" in err
+
+
+# -- tracks ------------------------------------------------------------------------------------------------------------
+
+
+def test_longer_spans_give_their_mean_and_their_highest() -> None:
+    wide = sample(0, processes=[line(0, None, [1, 20, 90], [10, 20, 30])], gpus=[])
+    (rank,) = [t for t in usage.tracks([wide]) if t.kind == usage.RANK]
+    assert (rank.mean("cpu"), rank.high("cpu"), rank.high("memory"), rank.mean("write")) == (20.0, 90.0, 30.0, None)
+
+
+def test_hosts_are_told_apart_and_one_rank_can_be_chosen() -> None:
+    other = sample(1, "node2", processes=[line(1, None, 5.0, 1), line(1, 9, 5.0, 1)], gpus=[])
+    found = usage.tracks([sample(0), other])
+    assert [t.label(2) for t in found if t.kind == usage.RANK] == ["node1  rank 0", "node2  rank 1"]
+    assert {t.number for t in usage.tracks([sample(0), other], rank=1) if t.kind == usage.PROCESS} == {1}
+
+
+def test_odd_samples_cost_only_themselves() -> None:
+    odd = sample(0, node=5, processes=[3, {"rank": 0, "pid": None, "cpu_percent": "x"}], gpus="none")
+    assert [t.kind for t in usage.tracks([odd, {"time": "never"}, {}])] == [usage.RANK]
+
+
+def test_a_name_cannot_steer_the_terminal() -> None:
+    """Sec7, B16."""
+    found = usage.tracks([sample(0, "\x1b[2Jevil"), sample(1, "b")])
+    lines = page(job(), found, answer(), Output(1, color="never", ascii_only=False))
+    assert "\x1b" not in "\n".join(lines) and "evil" in "\n".join(lines)
+
+
+# -- CSV ---------------------------------------------------------------------------------------------------------------
+
+
+def test_the_csv_has_means_and_maxima() -> None:
+    rows = list(csv.reader(io.StringIO(sheet.to_csv(usage.csv_rows(usage.tracks([sample(n) for n in range(5)]))))))
+    assert rows[0] == ["gpu", "metric", "value"]
+    found = {(who, metric): value for who, metric, value in rows[1:]}
+    assert (found["GPU1", "Load_Percent"], found["GPU1", "MaxLoad_Percent"]) == ("4.00", "8.00")
+    assert (found["GPU0", "MemUtil_Percent"], found["GPU0", "MemAllocated_GB"]) == ("25.00", "4.00")
+    assert (found["CPU", "MemUtil_Percent"], found["Rank0", "Load_Percent"]) == ("50.00", "52.00")
+
+
+def test_a_cell_is_never_a_formula() -> None:
+    """B19."""
+    for text in ("=1+1", "+x", "-x", "@SUM(A1)", "\t=1", "\r=1"):
+        assert sheet.cell(text) == "'" + text
+    assert [sheet.cell(text) for text in ("-1.5", "node-1", "a=b", "")] == ["-1.5", "node-1", "a=b", ""]
+    hosts = usage.csv_rows(usage.tracks([sample(0, "=cmd|' /C calc'!A0"), sample(0, "b")]))
+    assert "\n'=cmd" in sheet.to_csv(hosts) and "\n=cmd" not in sheet.to_csv(hosts)
+
+
+# -- the page ----------------------------------------------------------------------------------------------------------
+
+
+class Elements(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+
+def hostile_page() -> str:
+    samples = [
+        sample(n, HOSTILE, processes=[line(0, None, 1.0, 1), line(0, 7, 1.0, 1, name=HOSTILE)]) for n in range(3)
+    ]
+    marks = [{"time": at(1), "rank": None, "tags": [HOSTILE]}]
+    return usage_page.render(job(id=HOSTILE, command=[HOSTILE]), usage.tracks(samples), marks)
+
+
+def test_no_name_of_a_job_becomes_an_element_and_nothing_is_loaded() -> None:
+    text = hostile_page()
+    elements = Elements()
+    elements.feed(text)
+    assert [tag for tag, _ in elements.tags] == [
+        "html", "head", "meta", "meta", "meta", "title", "style", "body", "noscript", "main", "script", "script",
+    ]  # fmt: skip
+    assert not [attrs for _, attrs in elements.tags if {"src", "href", "onerror"} & set(attrs)]
+    assert "alert(1)" in text and "<img" not in text and "\u202e" not in text
+    policy = next(str(attrs["content"]) for tag, attrs in elements.tags if "http-equiv" in attrs)
+    assert policy.startswith("default-src 'none'") and "unsafe" not in policy and policy.count("sha256-") == 2
+
+
+def test_the_script_only_writes_text() -> None:
+    script = usage_page._asset("usage_page.js")
+    for word in (
+        "innerHTML",
+        "outerHTML",
+        "insertAdjacentHTML",
+        "document.write",
+        "eval(",
+        "fetch(",
+        "http:",
+        "import",
+    ):
+        assert word not in script.replace('"http://www.w3.org/2000/svg"', "")
+
+
+def test_the_page_stacks_processes_and_joins_the_small_ones() -> None:
+    lines = [line(0, 100 + n, float(n), n) for n in range(40)]
+    found = usage.tracks([sample(n, processes=lines) for n in range(5)])
+    charts = {chart["key"]: chart for chart in usage_page.contents(job(), found, [])["charts"]}
+    series = charts["cpu"]["series"]
+    assert len(series) == usage_page.STACKED_MAX + 1 and series[0]["label"] == "python 139 (rank 0)"
+    assert series[-1]["label"] == "10 more" and series[-1]["values"][0] == sum(range(10))
+    assert {len(one["values"]) for one in series} == {usage_page.PLACES}
+    assert {"cpu", "memory", "load", "gpu_memory", "read", "threads"} <= set(charts) and "write" not in charts
+
+
+def test_the_process_tree_hangs_children_below_their_parents() -> None:
+    lines = [line(0, None, 1.0, 1), line(0, 7, 1.0, 1, 1), line(0, 9, 1.0, 1, 8), line(0, 8, 1.0, 1, 7, "worker")]
+    rows, _ = usage_page.tree(usage.tracks([sample(0, processes=lines)]))
+    assert [(row["depth"], row["label"]) for row in rows] == [
+        (0, "node1"), (1, "rank 0"), (2, "python 7"), (3, "worker 8"), (4, "python 9"), (1, "gpu 0"), (1, "gpu 1"),
+    ]  # fmt: skip
+
+
+def test_processes_that_name_each_other_as_parents_do_not_hang_the_page() -> None:
+    lines = [line(0, 7, 1.0, 1, 8), line(0, 8, 1.0, 1, 7), line(0, 9, 1.0, 1, 9)]
+    rows, _ = usage_page.tree(usage.tracks([sample(0, processes=lines, gpus=[])]))
+    assert "python 9" in [row["label"] for row in rows]
+
+
+# Enough of a browser's document to run the script: it keeps what was made, and fails on markup.
+_DOCUMENT = r"""
+const fs = require("fs");
+const page = fs.readFileSync(process.argv[2], "utf8");
+const data = page.match(/id="data">([^<]*)</)[1];
+const script = page.match(/<script>([\s\S]*?)<\/script>/)[1];
+class Element {
+  constructor(tag) {
+    Object.assign(this, { tag, children: [], attributes: {}, dataset: {}, style: {}, words: "" });
+  }
+  set textContent(text) { this.words = String(text); this.children = []; }
+  get textContent() { return this.words + this.children.map((c) => c.textContent).join(" "); }
+  setAttribute(name, value) {
+    this.attributes[name] = String(value);
+    if (name === "data-key") this.dataset.key = String(value);
+  }
+  appendChild(child) { this.children.push(child); return child; }
+  replaceChildren() { this.children = []; }
+  addEventListener(name, work) { (this.listeners ||= {})[name] = work; }
+  getBoundingClientRect() { return { left: 0, width: 1160 }; }
+  all(tag) { return this.children.flatMap((c) => [...(c.tag === tag ? [c] : []), ...(c.all ? c.all(tag) : [])]); }
+}
+const report = new Element("main"), holder = new Element("script");
+holder.textContent = data;
+global.document = {
+  getElementById: (id) => (id === "data" ? holder : report),
+  createElement: (tag) => new Element(tag), createElementNS: (_, tag) => new Element(tag),
+  createTextNode: (text) => { const made = new Element("#text"); made.textContent = text; return made; },
+};
+eval(script);
+const before = report.all("path").length;
+report.all("button")[1].listeners.click();
+report.all("svg")[0].listeners.mousemove({ clientX: 600 });
+const said = report.textContent;
+report.all("tr").filter((row) => row.listeners)[0].listeners.click();
+const numbers = report.all("path").map((p) => p.attributes.d).join("");
+console.log(JSON.stringify({
+  tags: [...new Set(report.children.flatMap((c) => [c.tag, ...c.all("img").map((i) => i.tag)]))], before,
+  buttons: report.all("button").map((b) => b.textContent), rows: report.all("tr").length,
+  marks: report.all("line").filter((l) => l.attributes.class === "mark").length,
+  off: report.all("path").filter((p) => p.attributes.class === "off").length,
+  said, odd: /NaN|undefined|Infinity/.test(numbers),
+}));
+"""
+
+
+@pytest.mark.parametrize("what", ["plain", "hostile"])
+def test_the_script_draws_the_page(tmp_path: Path, what: str) -> None:
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("there is no node here to run the script")
+    plain = usage_page.render(job(), usage.tracks([sample(n) for n in range(10)]), answer()["checkpoints"])
+    (tmp_path / "page.html").write_text(plain if what == "plain" else hostile_page())
+    (tmp_path / "run.js").write_text(_DOCUMENT)
+    done = subprocess.run(
+        [node, tmp_path / "run.js", tmp_path / "page.html"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["buttons"][:2] == ["CPU", "memory"] and found["marks"] == 1 and found["odd"] is False
+    assert "img" not in found["tags"] and "in all" in found["said"]
+    if what == "plain":
+        assert found["before"] == 2 and found["off"] == 1 and "loaded · data" in found["said"]
