@@ -24,9 +24,9 @@ SCAN_ALL_S = 60.0  # then numbers that were seen before are looked at again
 SCAN_COST_MAX = 0.002  # share of a core that looking at all numbers may take
 BORN_SLACK_S = 0.5  # a process that started so shortly before a sample counts as started after it
 FDS_S = 10.0
-PSS_S = 30.0
+PSS_S = 60.0
 PSS_FIRST_S = 2.0  # a process that ends at once is not worth it
-PSS_COST_MAX = 0.002  # share of a core
+PSS_COST_MAX = 0.0002  # share of a core, but for first looks ten times as much
 _SUMMED = ("cpu_percent", "rss_bytes", "pss_bytes", "uss_bytes", "threads", "fds", "read_bps", "write_bps")
 
 
@@ -49,7 +49,7 @@ class Forest:
         self._at_s: float | None = None
         self._at_ticks: float | None = None
         self._seen: set[str] = set()
-        self._scan_s = self._scan_all_s = self._pss_s = float("-inf")
+        self._scan_s = self._scan_all_s = self._pss_s = self._pss_first_s = float("-inf")
         self._unseen = True  # something was started since the last look at all numbers
         self._without_children = False
         self._before: dict[int, int] = {}  # rank -> ticks that its tree had used at the last sample
@@ -193,7 +193,7 @@ class Forest:
 
     def _look_closer(self, running: "Iterable[Member]", now_s: float) -> None:
         """What is dear: open files of those that are due, PSS of one process at a time."""
-        heaviest: Member | None = None
+        chosen: Member | None = None
         for member in running:
             if now_s >= member.fds_due_s:
                 member.fds_due_s = now_s + FDS_S
@@ -201,14 +201,15 @@ class Forest:
             if member.pss_due_s == 0.0:
                 member.pss_due_s = now_s + PSS_FIRST_S
             small = (member.rss_bytes or 0) <= USAGE_PSS_RSS_BYTES_MAX
-            if small and now_s >= member.pss_due_s and (heaviest is None or member.pss_due_s < heaviest.pss_due_s):
-                heaviest = member
-        if heaviest is None or now_s < self._pss_s:
+            if small and now_s >= member.pss_due_s and (chosen is None or member.pss_due_s < chosen.pss_due_s):
+                chosen = member
+        if chosen is None or now_s < (self._pss_first_s if chosen.pss_bytes is None else self._pss_s):
             return
         begun_s = time.thread_time()
-        heaviest.weigh()
-        heaviest.pss_due_s = now_s + PSS_S
-        self._pss_s = now_s + (time.thread_time() - begun_s) / PSS_COST_MAX
+        chosen.weigh()
+        chosen.pss_due_s = now_s + PSS_S
+        pause_s = (time.thread_time() - begun_s) / PSS_COST_MAX
+        self._pss_s, self._pss_first_s = now_s + pause_s, now_s + pause_s / 10
 
     def lines(self) -> "list[Line]":
         """A line for each rank (without pid), then one for each process, those of the ranks themselves first."""
