@@ -137,6 +137,19 @@ def test_run_opens_a_live_view_and_leaves_the_last_lines_and_the_summary(api: Fa
     assert desk.raw.rstrip().endswith(b"m") or b"hw resubmit" in desk.raw
 
 
+def test_the_end_does_not_interrupt_a_person_who_reads(api: FakeApi, desks: list[Desk]) -> None:
+    scripted = Scripted(api)
+    desks.append(desk := Desk("run", "-n", "4", "true"))
+    desk.sees("hello 3")
+    desk.press(b" ")
+    desk.sees("paused")
+    scripted.over.set()
+    desk.sees("it has succeeded; q leaves")
+    desk.press(b"q")
+    assert desk.ends() == 0
+    desk.sees("✓ digits-7f3c2 succeeded")
+
+
 def test_a_job_that_ends_within_a_blink_has_no_view(api: FakeApi, desks: list[Desk]) -> None:
     Scripted(api).over.set()
     desks.append(desk := Desk("run", "-n", "4", "true"))

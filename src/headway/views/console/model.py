@@ -124,6 +124,8 @@ class Model:
             metric.curve.add(when.timestamp(), number)
 
     def _take_line(self, line: dict[str, Any]) -> None:
+        if not line.get("time"):  # its moment is not known yet: it came just now
+            line = line | {"time": self.now.isoformat()}
         self.log.add_line(line)
         self._note_rank(line, str(line.get("text") or ""))
 

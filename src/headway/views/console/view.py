@@ -42,6 +42,8 @@ class JobView:
             self.model.lost_since = None
             self.model.take(answer)
             self.done = answer.get("done") or self.done
+            if self.done is not None:
+                self.model.notice = f"it has {self.model.state}; q leaves"
 
     def _take_curves(self, found: dict[str, list[dict[str, Any]]]) -> None:
         for name, series in found.items():
@@ -55,13 +57,16 @@ class JobView:
         """`leave` when the person wants to go."""
         deed = control.press(self.model, key)
         if deed in (control.INTERRUPT, control.TERMINATE):
-            self.stop(deed)
+            if self.done is None:
+                self.stop(deed)
             return None
-        return deed
+        return "over" if deed == control.LEAVE and self.done is not None else deed
 
     def frame(self, size: Size, theme: Theme) -> list[Line]:
         return frame(self.model, size, theme)
 
     @property
     def is_over(self) -> bool:
-        return self.done is not None
+        """A person who reads back, or types, is not interrupted by the end: the view stays until he goes on."""
+        place = self.model.place
+        return self.done is not None and place.bottom is None and place.mode == "log"
