@@ -3,20 +3,18 @@
 The byte layout of a frame is `wire/frame.py`; who writes which stream is `docs/concepts/protocol.md`.
 """
 
-from typing import Final
-
 # Kinds of frames. A reader carries a kind that it does not know, unread.
-OPEN: Final = 0  # first frame of every record stream: JSON {version, stream, …}
-FACT: Final = 1  # JSON {type, time_ns, …}
-SCHEMA: Final = 2  # u32 id, JSON list of metric names
-METRICS: Final = 3  # u32 schema, i64 step, i64 time_ns, one f64 per name of the schema
+OPEN = 0  # first frame of every record stream: JSON {version, stream, …}
+FACT = 1  # JSON {type, time_ns, …}
+SCHEMA = 2  # u32 id, JSON list of metric names
+METRICS = 3  # u32 schema, i64 step, i64 time_ns, one f64 per name of the schema
 
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION = 1
 
 # Kinds of streams, as named in a batch.
-RAW: Final = "raw"  # bytes of stdout, stderr or the agent's log
-RECORDS: Final = "records"  # whole frames
-INDEX: Final = "index"  # 16-byte entries: u64 offset, u64 wall clock in microseconds
-GAP: Final = "gap"  # bytes that will never come; the payload says why
+RAW = "raw"  # bytes of stdout, stderr or the agent's log
+RECORDS = "records"  # whole frames
+INDEX = "index"  # 16-byte entries: u64 offset, u64 wall clock in microseconds
+GAP = "gap"  # bytes that will never come; the payload says why
 
-STREAM_KINDS: Final = frozenset({RAW, RECORDS, INDEX, GAP})
+STREAM_KINDS = frozenset({RAW, RECORDS, INDEX, GAP})

@@ -6,15 +6,18 @@ site-packages, can keep it from starting. The server needs its dependencies and 
 
 import os
 import sys
-from pathlib import Path
 
-PACKAGE = Path(__file__).resolve().parent.parent  # …/headway
+TYPE_CHECKING = False  # `typing` and `pathlib` cost the client's cold start some milliseconds
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PACKAGE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))  # …/headway
 _AGENT = "import sys; sys.path.insert(0, sys.argv.pop(1)); from headway.agent.main import main; main()"
 
 
-def agent_argv(verb: str, task_dir: Path, *options: str) -> list[str]:
+def agent_argv(verb: str, task_dir: "Path | str", *options: str) -> list[str]:
     """argv of `shim TASK_DIR` or `shipper TASK_DIR [--adopt]`."""
-    return [python(), "-I", "-S", "-c", _AGENT, str(PACKAGE.parent), verb, str(task_dir), *options]
+    return [python(), "-I", "-S", "-c", _AGENT, os.path.dirname(PACKAGE), verb, str(task_dir), *options]
 
 
 def server_argv() -> list[str]:
@@ -27,11 +30,11 @@ _JOB_VARIABLES = frozenset(
 )
 
 
-def server_env(home_folder: Path) -> dict[str, str]:
+def server_env(home_folder: "Path") -> dict[str, str]:
     """The server's environment: this one, less what belongs to the job or shell that happens to start it."""
     env = {k: v for k, v in os.environ.items() if k not in _JOB_VARIABLES and not k.startswith("PYTHON")}
     env["HEADWAY_HOME"] = str(home_folder)
-    env["PYTHONPATH"] = str(PACKAGE.parent)
+    env["PYTHONPATH"] = os.path.dirname(PACKAGE)
     return env
 
 

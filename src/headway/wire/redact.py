@@ -7,9 +7,12 @@ values under a secret-looking key, and known shapes (best effort). What a progra
 import re
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
-from typing import Any
 
 from headway.model.limits import SECRET_BYTES_MIN
+
+TYPE_CHECKING = False  # `typing` itself costs the client's cold start some milliseconds
+if TYPE_CHECKING:
+    from typing import Any
 
 MASK = "********"
 
@@ -86,14 +89,14 @@ def mask_text(text: str, values: Iterable[str] = ()) -> str:
     return text
 
 
-def mask_value(key: str, value: Any, values: Iterable[str] = (), extra: Iterable[str] = ()) -> Any:
+def mask_value(key: str, value: "Any", values: Iterable[str] = (), extra: Iterable[str] = ()) -> "Any":
     """A value under a key: all of it when the key is secret-looking, else what is secret inside."""
     if isinstance(value, str | int | float) and not isinstance(value, bool) and is_secret_name(key, extra):
         return MASK if str(value) else value
     return mask_data(value, values, extra)
 
 
-def mask_data(data: Any, values: Iterable[str] = (), extra: Iterable[str] = ()) -> Any:
+def mask_data(data: "Any", values: Iterable[str] = (), extra: Iterable[str] = ()) -> "Any":
     """Plain JSON data with its secrets masked; the input is not changed."""
     if isinstance(data, str):
         return mask_text(data, values)
