@@ -8,9 +8,10 @@ import pytest
 
 from headway.agent.probes.forest import Forest
 from headway.agent.probes.kept import Budget, Kept, Rate
-from headway.agent.probes.member import PAGE_BYTES, TICKS_S
+from headway.agent.probes.member import PAGE_BYTES, TICKS_S, Member
 from headway.agent.probes.node import Node
 from headway.agent.probes.sampler import Sampler
+from headway.model.limits import USAGE_PSS_RSS_BYTES_MAX
 
 
 class FakeProc:
@@ -258,6 +259,24 @@ def test_a_sum_of_pss_is_told_only_when_it_is_whole(proc: FakeProc, clocked: Clo
     told = [clocked.sample()[0, None]["pss_bytes"] for _ in range(6)]
     assert set(told) == {None, 14 * 1024}
     assert told[-1] == 14 * 1024
+
+
+def test_what_is_dear_is_looked_at_now_and_then(
+    proc: FakeProc, clocked: Clocked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PSS makes the kernel walk all memory of a process; a large one is not weighed at all."""
+    looked: list[tuple[str, int]] = []
+    for name in ("weigh", "count_fds"):
+        monkeypatch.setattr(Member, name, lambda self, name=name: looked.append((name, self.pid)))
+    proc.process(10)
+    proc.process(20, pages=USAGE_PSS_RSS_BYTES_MAX // PAGE_BYTES + 1)
+    clocked.forest.follow(0, 10, None)
+    clocked.forest.follow(1, 20, None)
+    for _ in range(200):
+        clocked.sample()
+    assert 1 <= looked.count(("weigh", 10)) <= 4
+    assert looked.count(("weigh", 20)) == 0
+    assert 2 <= looked.count(("count_fds", 10)) <= 21
 
 
 @pytest.mark.parametrize("text", ["", "garbage", "42 (x) R 1", "42 x) " + "1 " * 30, ")", "42 (x) R " + "z " * 30])
