@@ -155,7 +155,7 @@ def _watch_logging(logging: "Any") -> None:
     low = os.environ.get("HEADWAY_LOG_LEVEL", "").strip().upper()
     least = int(low) if low.isdigit() else {"DEBUG": 10, "WARNING": 30, "ERROR": 40, "CRITICAL": 50}.get(low, 20)
 
-    loaded: "list[bool]" = []
+    loaded: list[bool] = []
 
     def is_enabled_for(self: "Any", level: int) -> "Any":
         if level < least or loaded:
