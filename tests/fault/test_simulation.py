@@ -17,7 +17,10 @@ from headway.wire import batch
 
 SECONDS = float(os.environ.get("HEADWAY_SIM_SECONDS", "20"))
 FIRST_SEED = int(os.environ.get("HEADWAY_SIM_SEED", "1"))
-ONCE_FAILED = [1794785712967]  # a write cut short before the task's end held the end back for ever
+ONCE_FAILED = [
+    1794785712967,  # a write cut short before the task's end held the end back for ever
+    1794786003757,  # after a rollback, output went into the file of the stream that had had the same row
+]
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,7 @@
 """Output: every byte at its offset, plain files, gaps that are shown, lines by time (P5, P7; B8, B15; F37)."""
 
 import os
+import sqlite3
 import stat
 import struct
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from headway.model.errors import DamagedError, UsageError
 from headway.model.limits import LINE_BYTES_MAX, LOG_DIRECT_BYTES
 from headway.store import grep, lines, logs
+from headway.store.logs import LogFiles, LogKey
 from headway.wire.batch import Part
 from tests.storing import NOW_NS, Bench, bench, gap
 
@@ -316,3 +318,26 @@ def test_a_pattern_that_takes_forever_is_stopped(b: Bench) -> None:
 def test_a_pattern_that_is_none_is_refused(b: Bench, pattern: str) -> None:
     with pytest.raises(UsageError):
         _search(b, pattern)
+
+
+def test_after_a_rollback_output_goes_to_its_own_file(tmp_path: Path) -> None:
+    """A row's number is given again after a rollback; the file that is open for it must not be (F8)."""
+    files = LogFiles(tmp_path / "logs")
+    c = open_writer_with_streams(tmp_path)
+    try:
+        files.append(c, LogKey(7, "u", 1, "worker-0", "stdout-0"), 0, memoryview(b"lost"), direct=True)
+        files.after_rollback()
+        files.append(c, LogKey(7, "u", 1, "worker-0", "stderr-0"), 0, memoryview(b"kept"), direct=True)
+        files.sync()
+        assert (tmp_path / "logs/u/1/worker-0/stderr-0").read_bytes() == b"kept"
+    finally:
+        files.close()
+        c.close()
+
+
+def open_writer_with_streams(folder: Path) -> sqlite3.Connection:
+    c = sqlite3.connect(folder / "only.db", isolation_level=None)
+    c.row_factory = sqlite3.Row
+    c.execute("CREATE TABLE streams (pk INTEGER PRIMARY KEY, spilled INTEGER)")
+    c.execute("CREATE TABLE chunks (stream INTEGER, offset INTEGER, data BLOB)")
+    return c

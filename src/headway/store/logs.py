@@ -37,6 +37,14 @@ class LogKey:
     task: str
     name: str
 
+    @property
+    def place(self) -> "Place":
+        """Names the file. A row's number does not: after a rollback it may be given to another stream."""
+        return self.uuid, self.attempt, self.task, self.name
+
+
+Place = tuple[str, int, str, str]
+
 
 @dataclass(frozen=True, slots=True)
 class Piece:
@@ -65,10 +73,10 @@ class LogFiles:
 
     def __init__(self, root: Path, bytes_max: int = LOG_BYTES_MAX) -> None:
         self._root, self._bytes_max = root, bytes_max
-        self._open: OrderedDict[int, int] = OrderedDict()
-        self._dirty: set[int] = set()
+        self._open: OrderedDict[Place, int] = OrderedDict()
+        self._dirty: set[Place] = set()
         self._dirty_folders: set[Path] = set()
-        self._to_cut: dict[int, tuple[int, int]] = {}  # middles that go once this transaction is committed
+        self._to_cut: dict[Place, tuple[int, int]] = {}  # middles that go once this transaction is committed
 
     def append(self, c: sqlite3.Connection, key: LogKey, offset: int, data: memoryview, *, direct: bool) -> None:
         """Store bytes that start at the stream's position. A replay writes the same bytes to the same place."""
@@ -113,8 +121,8 @@ class LogFiles:
     def sync(self) -> None:
         """Before a commit: what its rows say about files has reached the disk. An error is the commit's (F6)."""
         try:
-            for pk in self._dirty:
-                os.fdatasync(self._open[pk])
+            for place in self._dirty:
+                os.fdatasync(self._open[place])
             for folder in self._dirty_folders:
                 _sync_folder(folder)
         except OSError:
@@ -125,9 +133,11 @@ class LogFiles:
 
     def after_commit(self) -> None:
         """Free the middle of overlong streams, now that the database says that it is gone."""
-        for pk, (start, end) in self._to_cut.items():
-            if _punch is not None and pk in self._open:
-                _punch(self._open[pk], _PUNCH, start, end - start)  # without holes in this file system the bytes stay
+        for place, (start, end) in self._to_cut.items():
+            if _punch is not None and place in self._open:
+                _punch(
+                    self._open[place], _PUNCH, start, end - start
+                )  # in a file system without holes the bytes stay
         self._to_cut.clear()
 
     def after_rollback(self) -> None:
@@ -135,8 +145,8 @@ class LogFiles:
 
     def forget(self) -> None:
         """Close what is not being written: files may have been deleted."""
-        for pk in [pk for pk in self._open if pk not in self._dirty]:
-            os.close(self._open.pop(pk))
+        for place in [place for place in self._open if place not in self._dirty]:
+            os.close(self._open.pop(place))
 
     def close(self) -> None:
         for fd in self._open.values():
@@ -149,15 +159,15 @@ class LogFiles:
 
     def _write(self, key: LogKey, offset: int, data: bytes | memoryview) -> None:
         fd, view = self._fd(key), memoryview(data)
-        self._dirty.add(key.pk)
+        self._dirty.add(key.place)
         while view:
             done = os.pwrite(fd, view, offset)
             view, offset = view[done:], offset + done
 
     def _fd(self, key: LogKey) -> int:
-        if key.pk in self._open:
-            self._open.move_to_end(key.pk)
-            return self._open[key.pk]
+        if key.place in self._open:
+            self._open.move_to_end(key.place)
+            return self._open[key.place]
         path = Path(log_path(str(self._root), key.uuid, key.attempt, key.task, key.name))
         self._make_folder(path.parent)
         flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -166,14 +176,14 @@ class LogFiles:
         except FileNotFoundError:
             fd = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
             self._dirty_folders.add(path.parent)
-        self._open[key.pk] = fd
+        self._open[key.place] = fd
         self._drop_idle()
         return fd
 
     def _drop_idle(self) -> None:
-        idle = [pk for pk in self._open if pk not in self._dirty]
-        for pk in idle[: max(0, len(self._open) - _OPEN_FILES_MAX)]:
-            os.close(self._open.pop(pk))
+        idle = [place for place in self._open if place not in self._dirty]
+        for place in idle[: max(0, len(self._open) - _OPEN_FILES_MAX)]:
+            os.close(self._open.pop(place))
 
     def _make_folder(self, folder: Path) -> None:
         if folder.is_dir():
@@ -202,7 +212,7 @@ class LogFiles:
         if tail_from <= done:
             return
         self.spill(c, key)
-        self._to_cut[key.pk] = (head, tail_from)
+        self._to_cut[key.place] = (head, tail_from)
         c.execute(
             """INSERT INTO gaps (stream, offset, bytes, reason, time_ns) VALUES (:pk, :head, :bytes, :reason, 0)
                ON CONFLICT (stream, offset) DO UPDATE SET bytes = excluded.bytes""",
