@@ -12,11 +12,12 @@ from headway.agent import machine as m
 from headway.model.limits import GRACE_S, MIB
 from headway.model.record import GAP, RAW, RECORDS
 from headway.testing.sim_task import Ended, Stream, Task
-from headway.testing.sim_world import Reply
+from headway.testing.sim_world import Reply, Violation
 from headway.wire import batch, frame
 
 POLL_S = 5.0
 SMALL_SPOOL_BYTES = 16 * 1024
+SPINS_MAX = 1000
 
 
 class Driver:
@@ -28,11 +29,20 @@ class Driver:
         self.pid = task.world.new_pid()
         self._asleep_until_s = 0.0
         self._ticker = task.world.agenda.ticker()
+        self._spins = 0
 
     def sleep(self, seconds: float) -> None:
         """SIGSTOP, and SIGCONT later (F27)."""
         self._asleep_until_s = self.world.clock.now_s + seconds
         self.task.slept = True
+
+    def _wake_at(self, when_s: float | None, tick: Callable[[], None]) -> None:
+        """As the machine asks. One that asks for now, again and again, would keep a core busy for nothing."""
+        if when_s is not None:
+            self._spins = self._spins + 1 if when_s <= self.world.clock.now_s else 0
+        if self._spins > SPINS_MAX:
+            raise Violation(f"an agent of {self.task.key} spins")
+        self._ticker.at(when_s, tick)
 
     def _awake(self, again: Callable[[], None]) -> bool:
         """Whether it can act now; else `again` is called when it can."""
@@ -77,7 +87,7 @@ class Shim(Driver):
             if not self.alive:
                 return
             self._do(instruction)
-        self._ticker.at(self.machine.wake_s(self.world.clock.now_s), lambda: self.feed(m.Tick()))
+        self._wake_at(self.machine.wake_s(self.world.clock.now_s), lambda: self.feed(m.Tick()))
 
     def _do(self, instruction: m.ShimInstruction) -> None:
         match instruction:
@@ -214,7 +224,7 @@ class Shipper(Driver):
             if self.alive:
                 self._do(instruction)
         self._pump()
-        self._ticker.at(self.machine.wake_s(self.world.clock.now_s), self._tick)
+        self._wake_at(self.machine.wake_s(self.world.clock.now_s), self._tick)
 
     def _tick(self) -> None:
         if self._awake(self._tick):
@@ -308,7 +318,7 @@ class Shipper(Driver):
             parts.append(batch.Part(span.stream, span.kind, span.offset, data))
             pieces.append(m.Piece(span.stream, span.offset, len(data)))
             return len(data)
-        final = span.final and span.offset + span.length == len(stream.data)
+        final = span.final and span.offset + span.length >= stream.real_end()
         scan = frame.scan(data, final=final or span.boundary)
         pos, stop, damaged = 0, scan.end, list(scan.damaged)
         if span.boundary and stop < len(data) == span.length:
