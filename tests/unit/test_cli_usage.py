@@ -172,6 +172,31 @@ def test_a_cell_is_never_a_formula() -> None:
     assert "\n'=cmd" in sheet.to_csv(hosts) and "\n=cmd" not in sheet.to_csv(hosts)
 
 
+# -- timings -----------------------------------------------------------------------------------------------------------
+
+
+def test_timings_are_a_table_csv_or_json(api: FakeApi, capfd: pytest.CaptureFixture[str]) -> None:
+    """Capability 32."""
+    one = {"attempt": 1, "pid": 7, "count": 40, "mean_s": 0.0125, "std_s": 0.000002, "min_s": 0.01, "max_s": 2.0}
+    api.on("GET", "/api/jobs/[^/]+/timings", [one | {"name": "=data", "rank": 0}, one | {"name": "step", "rank": 1}])
+    code, out, _ = hw(capfd, "timings", "x-12345")
+    assert code == 0 and re.search(r"^=data +0 +40 +12\.5 ms +2 µs +10 ms +2 s +500 ms", out, re.MULTILINE), out
+    assert out.startswith("attempt 1 · pid 7\n")
+    code, out, _ = hw(capfd, "timings", "x-12345", "--csv", "--rank", "0")
+    assert out.splitlines() == [
+        "name,attempt,rank,pid,count,mean_s,std_s,min_s,max_s", "'=data,1,0,7,40,0.0125,2e-06,0.01,2.0",
+    ]  # fmt: skip
+    code, out, _ = hw(capfd, "timings", "x-12345", "--json", "--rank", "1")
+    assert [found["name"] for found in json.loads(out)] == ["step"]
+    assert hw(capfd, "timings", "x-12345", "--json", "--csv")[0] == 2
+
+
+def test_a_job_without_timings_says_how_they_are_made(api: FakeApi, capfd: pytest.CaptureFixture[str]) -> None:
+    api.on("GET", "/api/jobs/[^/]+/timings", [])
+    code, out, err = hw(capfd, "timings", "x-12345")
+    assert (code, out) == (0, "") and "hw.timed" in err
+
+
 # -- the page ----------------------------------------------------------------------------------------------------------
 
 

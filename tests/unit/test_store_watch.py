@@ -228,6 +228,12 @@ def test_a_long_span_raises_the_peak_and_leaves_the_last_sample(b: Bench) -> Non
     assert (found["cpu_percent"], found["memory_bytes"], found["peak_memory_bytes"]) == (100.0, 300, 900)
 
 
+def test_a_sample_without_processes_does_not_hide_the_last_one_with_them(b: Bench) -> None:
+    b.tell(sample(), sample(at_s=1, processes=[]), stream="usage-1-aaaaaa")
+    found = b.object()["usage"]
+    assert (found["cpu_percent"], found["ranks"], found["time"][17:19]) == (100.0, 1, "20")
+
+
 def test_samples_come_back_by_level_and_time_and_go_on_where_they_ended(b: Bench) -> None:
     b.tell(*(sample(at_s=n) for n in range(10)), sample(level=1, at_s=9.5), stream="usage-1-aaaaaa")
     assert len(b.read(watched.usage, b.job.pk, 1, 0, 2**62)[0]) == 1

@@ -186,7 +186,8 @@ def put_usage(c: sqlite3.Connection, o: Origin, fact: Fact) -> bool:
 
 
 def _keep_last(c: sqlite3.Connection, o: Origin, fact: Fact, level: int) -> None:
-    """The sample in short, and the highest memory so far. Longer spans only tell of that height."""
+    """The sample in short, and the highest memory so far. Longer spans only tell of that height, and a sample that was
+    taken when the processes were gone does not take the place of the last one that saw them."""
     ranks = rank_lines(fact)
     high = max(((_high(one.get("rss_bytes")), one["rank"]) for one in ranks), default=(0, None), key=lambda h: h[0])
     short = {
@@ -197,13 +198,13 @@ def _keep_last(c: sqlite3.Connection, o: Origin, fact: Fact, level: int) -> None
     }
     c.execute(
         """INSERT INTO usage_last VALUES (:task, :now, :data, :peak, :rank) ON CONFLICT (task) DO UPDATE SET
-             data = CASE WHEN :level = 0 AND :now >= time_ns THEN :data ELSE data END,
-             time_ns = CASE WHEN :level = 0 THEN max(time_ns, :now) ELSE time_ns END,
+             data = CASE WHEN :is_last AND :now >= time_ns THEN :data ELSE data END,
+             time_ns = CASE WHEN :is_last THEN max(time_ns, :now) ELSE time_ns END,
              peak_rank = CASE WHEN coalesce(:peak, 0) > coalesce(peak_bytes, 0) THEN :rank ELSE peak_rank END,
              peak_bytes = nullif(max(coalesce(peak_bytes, 0), coalesce(:peak, 0)), 0)""",
         {
             "task": o.task, "now": o.when_ns, "data": json.dumps(short), "peak": int(min(high[0], 2.0**62)) or None,
-            "rank": high[1], "level": level,
+            "rank": high[1], "is_last": level == 0 and bool(ranks or short["gpus"]),
         },
     )  # fmt: skip
 

@@ -97,6 +97,11 @@ _TABLE: Final = (
         ),
     ),
     Command(
+        "timings", LOOK, "how long the named parts of a program took", "hw timings ID [options]", ("rank", "csv"),
+        details="What hw.timed measured: for each name and process the count, the mean and its deviation.",
+        examples=(("hw timings 7f3c2", "a table"), ("hw timings 7f3c2 --json", "for scripts")),
+    ),
+    Command(
         "abort", CHANGE, "stop jobs: SIGTERM, and SIGKILL after a grace time", "hw abort ID… | SELECTION",
         (*_SELECT, "yes", "dry_run"),
         details="Jobs chosen by a selection are listed, and you are asked first; --yes for scripts.",

@@ -177,7 +177,7 @@ OPTIONS: Final = (
     Option(("-m", "--metric"), "metrics", "NAME", "this metric only; may be repeated", None, many=True),
     Option(("--points",), "points", "N", "about N points per series, extremes kept; default: every point", _count),
     Option(("--assets",), "assets", "", "download the new bytes of each log to ./assets/<id>/"),
-    Option(("--csv",), "csv", "", "means and maxima as CSV on stdout"),
+    Option(("--csv",), "csv", "", "the answer as CSV on stdout"),
     Option(("--html",), "html", "FILE", "write one page that opens offline"),
     Option(("--dry-run",), "dry_run", "", "say what would be done, and do nothing"),
     Option(("--json",), "json", "", "the answer as JSON on stdout"),
