@@ -3,10 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.model.limits import CONSOLE_LINES_MAX
+from headway.model.limits import CONSOLE_BURST_LINES_MAX, CONSOLE_LINES_MAX
+from headway.views.console.feed import thinned
 from headway.views.console.log import NOBODY, Choice, Log
 from headway.views.console.tail import who
-from tests.console_model import line
+from tests.console_model import line, model
 
 
 def filled(*said: tuple[int, str]) -> Log:
@@ -83,3 +84,13 @@ def test_ranks_in_front_of_a_line_are_short() -> None:
     assert [who(entry, 8) for entry in log.shown] == ["0–1", "2", "0+2", "all"]
     log.add("hw: said by us")
     assert who(log.shown[-1], 8) == "hw"
+
+
+def test_a_burst_is_thinned_and_counted() -> None:
+    answer = thinned({"lines": [line(f"n {n}") for n in range(CONSOLE_BURST_LINES_MAX + 123)]})
+    made = model(1)
+    before = made.log.total
+    made.take(answer)
+    assert made.log.total - before == CONSOLE_BURST_LINES_MAX + 123
+    assert "… 123 lines went by too fast; hw logs has them" in [entry.text for entry in made.log.shown]
+    assert made.log.shown[-1].text == f"n {CONSOLE_BURST_LINES_MAX + 122}"

@@ -75,7 +75,7 @@ class Attendance:
 
     def _tell_end(self, view: JobView, opened: bool) -> None:
         assert view.done is not None
-        said = [one for one in view.model.log.kept if one.stream != "hw"]
+        said = list(view.model.log.kept)
         shown = said[-CONSOLE_END_LINES:] if opened else said
         left = view.model.log.total - len(shown)
         if left > 0:
@@ -87,7 +87,8 @@ class Attendance:
             self.terminal.say(line)
 
     def _print(self, said: Said, ranks: int) -> None:
-        out = self.terminal.err if said.stream in ("stderr", "agent") else self.terminal.out
+        ours = said.rank < 0 or said.stream in ("stderr", "agent")
+        out = self.terminal.err if ours else self.terminal.out
         wide = len(str(max(ranks - 1, 0)))
         whose = "hw" if said.rank < 0 else str(said.rank)
         front = out.style(f"{clock(said.time)}  {whose:>{wide}} │ ", DIM) if ranks > 1 else ""

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Final
 
 from headway.model.errors import HeadwayError, NotFoundError, UnreachableError
-from headway.model.limits import CONSOLE_ASK_S, CONSOLE_JOBS_S, CONSOLE_WAIT_S
+from headway.model.limits import CONSOLE_ASK_S, CONSOLE_BURST_LINES_MAX, CONSOLE_JOBS_S, CONSOLE_WAIT_S
 from headway.views.console.curve import PLACES
 from headway.views.follow import Follow
 from headway.views.http import Client
@@ -111,7 +111,7 @@ class JobFeed(Feed):
             if answer.get("state") != state and not answer.get("done"):
                 answer["job"] = follow.ask(lambda source: source.get(job_route(self.job_id)))
             state = str(answer.get("state"))
-            self._put(answer)
+            self._put(thinned(answer))
             if self._closed.wait(CONSOLE_ASK_S):
                 return
 
@@ -127,6 +127,14 @@ class JobFeed(Feed):
         except NotFoundError:
             return {}
         return next(iter(found.values()), {}) if isinstance(found, dict) else {}
+
+
+def thinned(answer: Answer) -> Answer:
+    """Of a burst only the last lines, and how many came before: nobody can read it, and keys must not wait for it."""
+    skipped = len(answer.get("lines") or []) - CONSOLE_BURST_LINES_MAX
+    if skipped > 0:
+        answer["skipped"], answer["lines"] = skipped, answer["lines"][skipped:]
+    return answer
 
 
 class JobsFeed(Feed):

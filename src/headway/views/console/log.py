@@ -129,6 +129,11 @@ class Log:
         said.time = entry.time = time
         self._places[safe] = place
 
+    def skip(self, count: int, time: str | None) -> None:
+        """Lines that came too fast to be kept here."""
+        self.total += count - 1
+        self.add(f"… {count:,} lines went by too fast; hw logs has them", time=time)
+
     def choose(self, choice: Choice) -> None:
         self.choice = choice
         self.shown, self._places, self._last = [], {}, {}

@@ -90,6 +90,8 @@ class Model:
         self.state = str(answer.get("state") or self.state)
         lines, records = answer.get("lines") or [], answer.get("records") or []
         said = [*lines, *records]
+        if answer.get("skipped"):
+            self.log.skip(int(answer["skipped"]), lines[0].get("time"))
         if lines and records:
             said.sort(key=lambda one: fmt.moment(one.get("time")) or self.now)
         for one in said:
