@@ -15,7 +15,7 @@ Answer = dict[str, Any]
 
 
 class Follow:
-    """`lost` and `found` are told once per outage."""
+    """`lost` and `found` are told once per outage. Without `records`, log records are left out: for plain output."""
 
     def __init__(
         self,
@@ -23,11 +23,12 @@ class Follow:
         job_id: str,
         *,
         tail: int | None = None,
+        records: bool = True,
         lost: Callable[[], None] = lambda: None,
         found: Callable[[], None] = lambda: None,
     ) -> None:
         self.source, self.job_id, self.tail = source, job_id, tail
-        self.lost, self.found = lost, found
+        self.records, self.lost, self.found = records, lost, found
         self.cursor: Any = None
         self._away = False
 
@@ -55,6 +56,8 @@ class Follow:
         body: dict[str, Any] = {"cursor": self.cursor, "wait_s": wait_s}
         if self.cursor is None and self.tail is not None:
             body["tail"] = self.tail
+        if not self.records:
+            body["records"] = False
         answer: Answer = source.post(job_route(self.job_id, "follow"), body, wait_s=wait_s)
         return answer
 

@@ -77,7 +77,7 @@ def _query(call: Call) -> list[tuple[str, Any]]:
 
 
 def _raw(call: Call, source: Source, job: Job) -> None:
-    follow = Follow(source, job["id"])
+    follow = Follow(source, job["id"], records=False)
     sink = Sink(call.terminal.out)
     query = [("format", "raw"), *_query(call)]
     offset = 0
@@ -107,7 +107,7 @@ def _lines(call: Call, source: Source, job: Job) -> None:
     """Lines with their rank in front. While following, the server's news only say when to look again."""
     out = call.terminal.out
     merged = JsonLines(out) if call.as_json else Merged(out, out, ranks=summary.count_processes(job))
-    follow, query = Follow(source, job["id"], tail=0), _query(call)
+    follow, query = Follow(source, job["id"], tail=0, records=False), _query(call)
     cursor = _show(follow, merged, query, None)
     for _ in follow.answers() if call.get("follow") else ():
         cursor = _show(follow, merged, query, cursor)
