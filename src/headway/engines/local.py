@@ -282,6 +282,7 @@ class LocalEngine:
         return True
 
     def tasks(self) -> list[tuple[EngineId, TaskKey]]:
+        self._reap()  # asked for now and then, also when no job is open
         try:
             found = [match for name in os.listdir(self.paths.spool) if (match := _ID.match(name))]
         except FileNotFoundError:
