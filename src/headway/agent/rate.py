@@ -1,12 +1,13 @@
 """How fast a tracker moves, and when it will be done: an estimate that pauses and bursts do not spoil. For progress.py.
 
-The rate is the median of the slopes between all pairs of recent positions (Theil and Sen): a checkpoint that takes a
-minute, or a first batch that compiles, moves a mean a lot and this hardly at all.
+The rate is the median of the slopes between recent positions and those a few before (as Theil and Sen do it): a
+checkpoint that takes a minute, or a first batch that compiles, moves a mean a lot and this hardly at all.
 """
 
 from itertools import pairwise
 
 SAMPLES_MAX = 24
+APART_MAX = 3  # positions between the two of a slope; farther ones would nearly all span a pause
 SPACING_S = 2.5  # a fast tracker is judged by its last minute, a slow one by its last 24 steps
 STALLED_GAPS = 3.0  # without a step for so many times the usual gap, waiting counts too
 
@@ -39,7 +40,7 @@ def median(values: list[float]) -> float:
 
 def rate_of(samples: list[tuple[float, float]], now_s: float) -> float | None:
     """Steps per second; None when there are not two positions."""
-    pairs = [(a, b) for i, a in enumerate(samples) for b in samples[i + 1 :] if b[0] > a[0]]
+    pairs = [(a, b) for i, a in enumerate(samples) for b in samples[i + 1 : i + 1 + APART_MAX] if b[0] > a[0]]
     if not pairs:
         return None
     rate = median([(b[1] - a[1]) / (b[0] - a[0]) for a, b in pairs])

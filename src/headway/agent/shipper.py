@@ -35,6 +35,7 @@ from headway.agent.message import (
 from headway.agent.notebook import Notebook
 from headway.agent.pack import Batch, Packer
 from headway.agent.post import Answer, Channel, TaskName
+from headway.agent.progress import ProgressWatch
 from headway.agent.provenance import About, Collector
 from headway.agent.register import Registrar
 from headway.agent.room import Room
@@ -109,6 +110,7 @@ class Shipper:
         self._told_provenance = False
         self._collector: Collector | None = None
         self._usage: Usage | None = None
+        self._progress = ProgressWatch(task_dir, self.tail, self.clock, self._get_secrets, self.log.say, files)
         self._begun_s = self.clock.steady_s()
         self._first_ack_s: float | None = None
         self._look_s = self._active_s = self._sync_s = self._cursor_s = self._begun_s
@@ -205,9 +207,10 @@ class Shipper:
     # -- looking ------------------------------------------------------------------------------------------------------
 
     def _look(self, now_s: float, *, names: bool = False) -> None:
+        self._progress.look(now_s)
         grown = self.tail.look(now_s, names=names)
         events: list[ShipperEvent] = list(grown)
-        if any(not event.stream.startswith("usage-") for event in grown):
+        if any(not event.stream.startswith(("usage-", "tracks-")) for event in grown):
             self._active_s = now_s
         events += self._read_shim(now_s)
         self._read_facts()
@@ -244,6 +247,7 @@ class Shipper:
         self._ended = True
         if self._usage is not None:
             self._usage.close(now_s)
+        self._progress.look(now_s, last=True)
         return [*self.tail.close_all(now_s), TaskEnded(stream, offset)]
 
     def _read_facts(self) -> None:
@@ -518,6 +522,7 @@ class Shipper:
     def _close(self) -> None:
         if self._usage is not None:
             self._usage.close(self.clock.steady_s())
+        self._progress.close()
         if self._collector is not None:
             self._collector.close()
         for channel in (self._channel, self._commands.channel):

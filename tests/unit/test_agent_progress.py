@@ -1,0 +1,237 @@
+"""Slots and bars become `progress` facts: changed ones, not too often, and in the end as they were left (18–24)."""
+
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.agent import progress as watching
+from headway.agent.clock import Clock
+from headway.agent.progress import ProgressWatch
+from headway.agent.rate import Pace, eta_s, rate_of
+from headway.agent.tail import Tail
+from headway.client.progress import Progress, Slots
+from headway.model.record import FACT
+from headway.testing.files import FailingFiles
+from headway.wire import frame
+from tests import streams
+from tests.client_bench import Bench
+from tests.fault.agent_rig import Rig, script
+
+NOBODY = 99_999_999
+
+
+class Watch:
+    """A client's spool, and the part of the shipper that reads it."""
+
+    def __init__(self, folder: Path, **options: Any) -> None:
+        self.bench = Bench(folder)
+        self.slots = Slots(self.bench.run)
+        self.said: list[str] = []
+        self.tail = Tail(str(folder), Clock(), {})
+        self.watch = ProgressWatch(
+            str(folder), self.tail, Clock(), lambda: [b"hunter2-hunter2"], self.said.append, **options
+        )
+        self.now_s = 0.0
+
+    def new(self, total: float | None, msg: object) -> Progress:
+        tracker = Progress(self.slots, total, msg)
+        tracker._put(1)
+        return tracker
+
+    def look(self, later_s: float = 1.0, *, last: bool = False) -> None:
+        self.now_s += later_s
+        self.tail.look(self.now_s, names=True)
+        self.watch.look(self.now_s, last=last)
+
+    def told(self) -> list[dict[str, Any]]:
+        return told(self.bench.folder)
+
+
+def told(folder: Path) -> list[dict[str, Any]]:
+    found = []
+    for stream in streams.streams(folder, "tracks"):
+        frames = streams.frames_of(folder, stream.name)
+        found += [frame.decode_json(payload) for kind, payload in frames if kind == FACT]
+    return found
+
+
+@pytest.fixture
+def watch(tmp_path: Path) -> Iterator[Watch]:
+    made = Watch(tmp_path / "spool")
+    yield made
+    made.watch.close()
+
+
+def test_a_tracker_is_told_when_it_has_changed_and_only_then(watch: Watch) -> None:
+    tracker = watch.new(10, ("train", "epoch 1"))
+    for _ in range(3):
+        watch.look()
+    tracker.advance(4)
+    watch.look()
+    first, second = watch.told()
+    assert (first["completed"], second["completed"], second["total"]) == (0, 4, 10)
+    assert second["msg"] == ["train", "epoch 1"] and second["source"] == "api" and second["state"] == "running"
+    assert (second["rank"], second["pid"], second["tracker"]) == (0, os.getpid(), 0)
+    assert second["rate"] > 0 and second["eta_s"] >= 0
+
+
+def test_a_fast_tracker_is_told_five_times_a_second_and_its_last_state_always(watch: Watch) -> None:
+    tracker = watch.new(None, "fast")
+    for _ in range(100):
+        tracker.advance()
+        watch.look(0.01)
+    tracker.complete()
+    watch.look(0.01)
+    watch.look(0.3)
+    assert len(watch.told()) <= 7
+    assert [(f["completed"], f["state"]) for f in watch.told()][-1] == (100, "completed")
+
+
+def test_what_still_runs_at_the_end_is_closed_where_it_was(watch: Watch) -> None:
+    tracker = watch.new(10, "killed")
+    tracker.advance(3)
+    watch.look()
+    watch.look(last=True)
+    assert [(f["completed"], f["state"]) for f in watch.told()] == [(3, "running"), (3, "closed")]
+    tracker.advance()
+    watch.look()
+    assert len(watch.told()) == 2, "it is over"
+
+
+def test_the_file_of_a_process_that_is_gone_is_told_and_removed(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+    watch.new(10, "gone").advance(2)
+    file = next(watch.bench.folder.glob("progress-*"))
+    file.rename(file.with_name(f"progress-3-{NOBODY}-abcdef"))
+    watch.look(10.0)
+    watch.look(10.0)
+    assert {(f["rank"], f["pid"], f["completed"], f["state"]) for f in watch.told()} >= {(3, NOBODY, 2, "closed")}
+    assert not list(watch.bench.folder.glob("progress-*"))
+
+
+def test_a_half_written_slot_is_not_told(watch: Watch) -> None:
+    tracker = watch.new(10, "torn")
+    watch.look()
+    tracker.advance()
+    file = next(watch.bench.folder.glob("progress-*"))
+    data = bytearray(file.read_bytes())
+    data[20] ^= 0xFF
+    file.write_bytes(data)
+    watch.look()
+    assert len(watch.told()) == 1
+    tracker.advance()
+    watch.look()
+    assert watch.told()[-1]["completed"] == 2
+
+
+def test_a_share_makes_the_empty_tracker_of_its_maker_a_share_too(watch: Watch) -> None:
+    """`distributed=True`: the process that made it and leaves the work to others must not show a second bar."""
+    made, share = watch.new(10, "shared"), watch.new(10, "shared")
+    watch.look()
+    share.advance(4, distributed=True)
+    watch.look()
+    watch.look()
+    last = {fact["tracker"]: fact for fact in watch.told()}
+    assert [(f["completed"], f["distributed"], f["eta_s"]) for f in last.values()] == [(0, True, None), (4, True, None)]
+    assert made.state == share.state
+
+
+def test_bars_in_the_output_are_told_by_stream_and_label(watch: Watch) -> None:
+    with (watch.bench.folder / "stderr-2").open("ab", buffering=0) as out:
+        out.write(b"start\n\rhunter2-hunter2:  10%|#  | 1/10 [00:01<00:09, 1.00it/s]")
+        watch.look()
+        out.write(b"\rhunter2-hunter2:  20%|## | 2/10 [00:02<00:08, 1.00it/s]" * 500)
+        watch.look()
+        watch.look()
+        out.write(b"\rhunter2-hunter2: 100%|###| 10/10 [00:10<00:00, 1.00it/s]\n")
+        watch.look(0.0, last=True)
+    facts = watch.told()
+    assert [(f["completed"], f["state"], f["eta_s"]) for f in facts] == [
+        (1, "running", 9), (2, "running", 8), (10, "completed", 0),
+    ]  # fmt: skip
+    assert {(f["rank"], f["source"], f["tracker"], *f["msg"]) for f in facts} == {(2, "output", 5000, "********")}
+
+
+def test_a_failing_disk_is_tried_again(tmp_path: Path) -> None:
+    files = FailingFiles(0, errno.ENOSPC, times=3, only=frozenset({"write"}))
+    watch = Watch(tmp_path / "spool", files=files)
+    watch.new(10, "x").advance()
+    for _ in range(6):
+        watch.look()
+    assert [f["completed"] for f in watch.told()] == [1] and not watch.said
+    watch.watch.close()
+
+
+def test_segments_roll(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "SEGMENT_BYTES", 1000)
+    tracker = watch.new(100, "x")
+    for _ in range(20):
+        tracker.advance()
+        watch.look()
+    assert len(streams.streams(watch.bench.folder, "tracks")) > 2
+    assert [f["completed"] for f in watch.told()] == list(range(1, 21))
+
+
+# -- rates -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_pause_does_not_spoil_the_rate() -> None:
+    pace, now_s = Pace(), 0.0
+    for i in range(20):
+        now_s += 60.0 if i == 10 else 3.0
+        pace.add(now_s, 30.0 * i)
+    assert rate_of(pace.samples, now_s) == pytest.approx(10.0, rel=0.05)
+
+
+def test_a_tracker_that_stands_still_slows_down() -> None:
+    pace = Pace()
+    for i in range(10):
+        pace.add(3.0 * i, 30.0 * i)
+    running, stalled = rate_of(pace.samples, 28.0), rate_of(pace.samples, 500.0)
+    assert running == pytest.approx(10.0) and stalled is not None and stalled < 1.0
+
+
+def test_a_tracker_that_goes_back_starts_over() -> None:
+    pace = Pace()
+    pace.add(0.0, 50.0)
+    pace.add(5.0, 100.0)
+    pace.add(6.0, 1.0)
+    assert rate_of(pace.samples, 6.0) is None
+    pace.add(16.0, 21.0)
+    assert rate_of(pace.samples, 16.0) == 2.0
+
+
+def test_the_time_to_go() -> None:
+    assert eta_s(50, 100, 10.0) == 5.0 and eta_s(100, 100, None) == 0.0
+    assert eta_s(50, None, 10.0) is None and eta_s(50, 100, None) is None and eta_s(50, 100, 0.0) is None
+
+
+# -- with the real agent -----------------------------------------------------------------------------------------------
+
+TRAIN = """
+import headway as hw, logging, os, signal, sys
+logging.info("hello", "from", os.environ["RANK"])
+with hw.Progress.new(20, "done") as progress:
+    for _ in range(20):
+        progress.advance()
+left = hw.Progress.new(100, "left")
+left.advance(7)
+print("\\r 50%|##  | 5/10 [00:01<00:01, 5.00it/s]", file=sys.stderr, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_a_killed_program_had_reached_arrives(home: Path) -> None:
+    """Slots, log records and bars of a real process under the real agent; SIGKILL leaves no time for last words."""
+    with Rig(home) as rig:
+        task = rig.start(rig.make(*script(TRAIN)))
+        rig.finish(task)
+        facts = rig.server.facts()
+    last = {(f["source"], *f["msg"]): f for f in facts if f["type"] == "progress"}
+    assert {key: (f["completed"], f["state"]) for key, f in last.items()} == {
+        ("api", "done"): (20, "completed"), ("api", "left"): (7, "closed"), ("output", ""): (5, "running"),
+    }  # fmt: skip
+    assert [f["text"] for f in facts if f["type"] == "log"] == ["hello from 0"]
