@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from headway.views.console.cells import cells, coloured, cut, flow, plain, text_of
 from headway.views.console.control import press
 from headway.views.console.frame import frame
+from headway.views.console.painter import Painter
 from headway.views.console.theme import Theme
 from tests.console_model import NOW, line, model
 
@@ -177,3 +178,13 @@ def test_records_of_logging_stand_among_the_lines_unless_they_were_printed() -> 
     last = [entry.text for entry in made.log.shown][-4:]
     assert last == ["before", "WARNING disk is slow", "second line", "after"]
     assert "seen already" not in picture(made, (120, 40), Theme())
+
+
+@pytest.mark.parametrize("size", [(1, 1), (5, 3), (20, 4), (30, 6)])
+def test_a_window_that_was_made_tiny_breaks_nothing(size: tuple[int, int]) -> None:
+    made = model(4)
+    for mode in ("log", "filter", "rank", "ranks", "ask"):
+        made.place.mode = mode
+        lines = frame(made, size, Theme())
+        assert len(lines) == size[1]
+        Painter(Theme()).paint(lines, size)

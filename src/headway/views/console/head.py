@@ -14,7 +14,7 @@ def head(model: Model, columns: int, theme: Theme) -> Line:
     mark = plain(fmt.STATE_MARKS.get(state, "?"), fmt.STATE_COLOURS.get(state, "35"))
     left = join([mark, plain(theme.safe(model.job_id), BOLD), (("", ""), *_state(model, state))], " ")
     right = _trouble(model, theme)
-    where = plain(theme.safe(" · ".join(_place(model))), DIM)
+    where = plain(" · ".join(theme.safe(word) for word in _place(model)), DIM)
     wanted = (*left, ("   ", ""), *where)
     if not right:
         return cut(wanted, columns)

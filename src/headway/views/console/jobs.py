@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from headway.views import format as fmt
-from headway.views import table
+from headway.views import summary, table
 from headway.views.console.cells import BOLD, DIM, EMPTY, RED, Line, Size, cut, plain
 from headway.views.console.curve import real
 from headway.views.console.feed import JobsFeed
@@ -152,7 +152,8 @@ def _note(job: Job, now: datetime) -> str:
     if state == "unknown":
         return f"last heard {fmt.duration(fmt.age_s(job.get('state_since'), now))} ago"
     if state == "failed":
-        return str((job.get("cause") or {}).get("text") or fmt.exit_words(job.get("exit_code"), job.get("signal")))
+        cause = job.get("cause") or summary.last_attempt(job).get("cause") or {}
+        return str(cause.get("text") or fmt.exit_words(job.get("exit_code"), job.get("signal")))
     return ""
 
 
