@@ -24,7 +24,7 @@ SETTINGS: dict[str, Any] = {"gpus": 0, "spool_bytes_max": 1 << 30, "secret_names
 
 
 def fake_argv(verb: str, folder: Path, *options: str) -> list[str]:
-    return [sys.executable, "-I", "-S", str(FAKE_SHIM), str(launch.PACKAGE.parent), verb, str(folder), *options]
+    return [sys.executable, "-I", "-S", str(FAKE_SHIM), os.path.dirname(launch.PACKAGE), verb, str(folder), *options]
 
 
 class LocalHarness:
