@@ -123,6 +123,35 @@ def test_the_page_is_written_and_a_bad_path_is_told(
     assert code != 0 and "cannot be written" in err
 
 
+def test_the_page_of_a_job_tells_its_progress_and_its_last_sample(
+    api: FakeApi, capfd: pytest.CaptureFixture[str]
+) -> None:
+    trackers = [
+        {
+            "msg": ["epoch", "3"],
+            "completed": 40.0,
+            "total": 100.0,
+            "rate": 2.0,
+            "eta_s": 30.0,
+            "state": "running",
+            "rank": 0,
+        },
+        {"msg": [], "completed": 7.0, "total": None, "rate": None, "eta_s": None, "state": "failed", "rank": None},
+    ]
+    used = {"ranks": 2, "cpu_percent": 99.6, "memory_bytes": 2048, "peak_memory_bytes": 4096, "gpu_percent": 50.0}
+    found = job(progress=trackers, usage=used)
+    api.on("GET", "/api/jobs/[^/]+", found)
+    api.on("GET", "/api/jobs/[^/]+/events", [])
+    api.on("GET", "/api/jobs/[^/]+/logs", {"lines": []})
+    code, out, _ = hw(capfd, "q", found["id"])
+    assert code == 0
+    assert re.search(r"progress +epoch 3 40/100 \(rank 0\) · 2/s · 30 s left$", out, re.MULTILINE), out
+    assert re.search(r"progress +progress 7 · failed$", out, re.MULTILINE), out
+    assert re.search(r"usage +cpu 100 % each · memory 2\.0 KiB each · peak 4\.0 KiB · gpu 50 %$", out, re.MULTILINE), (
+        out
+    )
+
+
 # -- tracks ------------------------------------------------------------------------------------------------------------
 
 

@@ -17,6 +17,7 @@ from headway.views.terminal import DIM, RED, Output
 
 _LABEL_CELLS = 12
 _NOTES_MAX = 10
+_TRACKERS_MAX = 8
 
 
 def command(call: Call) -> int:
@@ -80,6 +81,8 @@ def _fact_lines(job: dict[str, Any], out: Output, now: datetime) -> list[str]:
         ("attempts", _attempt_words(job)),
         ("engine", _engine_words(job)),
         ("config", _config_words(job)),
+        *(("progress", _tracker_words(tracker)) for tracker in (job.get("progress") or [])[-_TRACKERS_MAX:]),
+        ("usage", _usage_words(job.get("usage") or {})),
     ]
     lines = [_fact(label, out.safe(str(text))) for label, text in facts if text]
     metrics = summary.metrics_words(job, out)
@@ -112,6 +115,31 @@ def _config_words(job: dict[str, Any]) -> str:
     if not isinstance(config, dict):
         return str(config)
     return " · ".join(f"{key} {_brief(value)}" for key, value in config.items())
+
+
+def _tracker_words(tracker: dict[str, Any]) -> str:
+    """`epoch 40/100 (rank 0) · 2/s · 30 s left`."""
+    name = " ".join(str(word) for word in tracker.get("msg") or []) or "progress"
+    total, rank = tracker.get("total"), tracker.get("rank")
+    words = [f"{name} {fmt.number(tracker.get('completed'))}" + (f"/{fmt.number(total)}" if total is not None else "")]
+    words[0] += f" (rank {rank})" if rank is not None else ""
+    if tracker.get("state") != "running":
+        return " · ".join([*words, str(tracker.get("state"))])
+    words += [f"{fmt.number(tracker['rate'])}/s"] if tracker.get("rate") is not None else []
+    return " · ".join(
+        [*words, *([f"{fmt.duration(tracker['eta_s'])} left"] if tracker.get("eta_s") is not None else [])]
+    )
+
+
+def _usage_words(found: dict[str, Any]) -> str:
+    """The last sample: a mean where there are several ranks."""
+    each = " each" if (found.get("ranks") or 0) > 1 else ""
+    cpu, gpu = found.get("cpu_percent"), found.get("gpu_percent")
+    words = [f"cpu {cpu:.0f} %{each}"] if cpu is not None else []
+    sizes = [("memory", "memory_bytes"), ("peak", "peak_memory_bytes")]
+    words += [f"{name} {fmt.size(found[key])}{each * (name != 'peak')}" for name, key in sizes if found.get(key)]
+    words += [f"gpu {gpu:.0f} %"] if gpu is not None else []
+    return " · ".join(words)
 
 
 def _brief(value: Any) -> str:
