@@ -188,3 +188,14 @@ def test_a_window_that_was_made_tiny_breaks_nothing(size: tuple[int, int]) -> No
         lines = frame(made, size, Theme())
         assert len(lines) == size[1]
         Painter(Theme()).paint(lines, size)
+
+
+def test_trackers_of_earlier_epochs_make_room_for_those_that_run() -> None:
+    made = model(2)
+    done = [{"msg": ["data"], "completed": 8, "total": 8, "state": "completed", "rank": rank} for rank in (0, 1)] * 9
+    old = [{"msg": [f"warm-up {n}"], "completed": 8, "total": 8, "state": "completed", "rank": 0} for n in range(9)]
+    now = [{"msg": ["data"], "completed": 2 + rank, "total": 8, "state": "running", "rank": rank} for rank in (0, 1)]
+    made.take({"progress": [*done, *old, *now]})
+    shown = picture(made, (120, 24), Theme())
+    assert "25 %  2/8" in shown and "rank 0 is last of 2; first 37 %" in shown
+    assert "warm-up 8" in shown and "warm-up 0" not in shown and "trackers more" not in shown

@@ -17,9 +17,11 @@ _COLOURS: Final = {"failed": RED, "completed": GREEN, "closed": GREEN}
 
 
 def bars(trackers: list[Tracker], columns: int, rows: int, theme: Theme) -> list[Line]:
-    """At most `rows` lines: running ones first, the newest last among equals."""
+    """At most `rows` lines: those that run first; of those that have ended, the last ones."""
     groups = _groups(trackers)
-    order = sorted(groups, key=lambda group: _state(group[0]) not in ("running", "failed"))
+    open_ones = [group for group in groups if _state(group[0]) in ("running", "failed")]
+    ended = [group for group in groups if _state(group[0]) not in ("running", "failed")]
+    order = open_ones + ended[::-1][: max(rows - len(open_ones), 0)]
     shown = order[:rows] if len(order) <= rows else order[: rows - 1]
     labels = [theme.safe(_label(group[0])) for group in shown]
     label_columns = min(max((cells(plain(label)) for label in labels), default=0), _LABEL_COLUMNS_MAX)
@@ -33,11 +35,14 @@ def bars(trackers: list[Tracker], columns: int, rows: int, theme: Theme) -> list
 
 
 def _groups(trackers: list[Tracker]) -> list[list[Tracker]]:
-    """Trackers of one name over the ranks, the slowest first."""
-    found: dict[str, list[Tracker]] = {}
+    """Trackers of one name over the ranks, the slowest first. Of one rank only the last: the others were epochs before."""
+    found: dict[str, dict[Any, Tracker]] = {}
     for tracker in trackers:
-        found.setdefault(_label(tracker), []).append(tracker)
-    return [sorted(group, key=lambda one: (_state(one) != "failed", _share(one) or 0.0)) for group in found.values()]
+        found.setdefault(_label(tracker), {})[tracker.get("rank")] = tracker
+    return [
+        sorted(group.values(), key=lambda one: (_state(one) != "failed", _share(one) or 0.0))
+        for group in found.values()
+    ]
 
 
 def _label(tracker: Tracker) -> str:
