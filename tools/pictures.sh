@@ -10,7 +10,7 @@ trap 'hw server stop >/dev/null 2>&1 || true; rm -rf "$HEADWAY_HOME"' EXIT
 hw server start >/dev/null 2>&1
 "$1" tools/picture.py docs/images/run.svg --columns 116 --keep 16 -- \
     'hw run -n 4 --name digits python examples/digits/train.py' 'hw metrics ID -m loss -m unseen' 'hw ls'
-"$1" tools/picture.py docs/images/watch.svg --columns 100 --rows 24 --view 9 -- \
+"$1" tools/picture.py docs/images/watch.svg --columns 100 --rows 24 --view 20 -- \
     'hw run -n 4 --name digits python examples/digits/train.py --epochs 60'
 hw submit --name sweep -n 2 python examples/digits/train.py --epochs 60 >/dev/null 2>&1
 hw run --name crash python examples/crash/train.py >/dev/null 2>&1 || true

@@ -167,7 +167,7 @@ def test_usage_is_that_of_all_ranks_and_names_the_one_that_idles() -> None:
     made.take({"usage": used})
     shown = picture(made, (120, 40), Theme())
     assert "cpu 300 %" in shown and "rank 2 only 2 %" in shown
-    assert "memory 4.0 GiB" in shown and "peak 2.0 GiB in rank 3" in shown
+    assert "memory 4.0 GiB" in shown and "rank 3 up to 2.0 GiB" in shown
 
 
 def test_records_of_logging_stand_among_the_lines_unless_they_were_printed() -> None:

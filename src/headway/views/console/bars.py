@@ -35,7 +35,7 @@ def bars(trackers: list[Tracker], columns: int, rows: int, theme: Theme) -> list
 
 
 def _groups(trackers: list[Tracker]) -> list[list[Tracker]]:
-    """Trackers of one name over the ranks, the slowest first. Of one rank only the last: the others were epochs before."""
+    """Trackers of one name over the ranks, the slowest first. Of one rank only the last: others were epochs before."""
     found: dict[str, dict[Any, Tracker]] = {}
     for tracker in trackers:
         found.setdefault(_label(tracker), {})[tracker.get("rank")] = tracker

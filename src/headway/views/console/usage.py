@@ -10,6 +10,7 @@ from headway.views.console.curve import Curve, blocks, real
 
 _CURVE_COLUMNS: Final = 10
 _IDLE_SHARE: Final = 0.4  # of the mean; below it a rank is named
+_PEAK_SHARE: Final = 1.5  # likewise, above it
 
 
 def usage(found: dict[str, Any], curves: dict[str, Curve], columns: int) -> list[Line]:
@@ -50,11 +51,14 @@ def _idle(found: dict[str, Any], name: str) -> str:
 
 
 def _peak(found: dict[str, Any]) -> str:
+    """Of one process the most that it has used; of several only the one that has used much more than the others."""
     peak, memory = real(found.get("peak_memory_bytes")), real(found.get("memory_bytes"))
-    if peak is None or memory is None or peak <= memory * 1.05:
+    if peak is None or memory is None:
         return ""
-    many = (real(found.get("ranks")) or 1) > 1 and found.get("peak_rank") is not None
-    return f" peak {fmt.size(peak)}" + (f" in rank {found['peak_rank']}" if many else "")
+    if (real(found.get("ranks")) or 1) > 1:
+        rank = found.get("peak_rank")
+        return f" rank {rank} up to {fmt.size(peak)}" if rank is not None and peak > memory * _PEAK_SHARE else ""
+    return f" peak {fmt.size(peak)}" if peak > memory * 1.05 else ""
 
 
 def _item(name: str, value: str, curve: Curve | None, columns: int, high: float | None = None) -> Line:
