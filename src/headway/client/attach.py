@@ -79,7 +79,7 @@ class Attachment:
             "version": 1, "uuid": self._uuid, "attempt": 1, "task": task, "node": os.uname().nodename, "home": home,
             "argv": mask_argv(list(sys.orig_argv), secret_values(self.environ)), "cwd": _cwd(), "umask": umask(),
             "processes": int(local) if local.isdigit() else place.world_size, "world_size": place.world_size,
-            "attached": True,
+            "attached": True, "monitoring_interval_s": _monitoring_interval_s(self.environ),
             "attach": {
                 "name": self.name, "experiment": self.experiment, "tags": self.tags,
                 "user": self.environ.get("USER") or self.environ.get("LOGNAME") or str(os.getuid()),
@@ -182,3 +182,14 @@ def _started_ns() -> int:
         return now_ns
     age_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - ticks * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
     return now_ns - max(0, age_ns)
+
+
+def _monitoring_interval_s(environ: "MutableMapping[str, str]") -> float:
+    """Only the variable is looked at: reading settings files is too slow for the first call of a script."""
+    from headway.model.limits import DURATION_S_MAX, MONITORING_INTERVAL_S
+
+    try:
+        given = float(environ.get("HEADWAY_MONITORING_INTERVAL_S", "").removesuffix("s"))
+    except ValueError:
+        return MONITORING_INTERVAL_S
+    return given if 0 <= given <= DURATION_S_MAX else MONITORING_INTERVAL_S

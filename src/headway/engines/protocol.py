@@ -49,6 +49,7 @@ class Plan:
     cpus: int | None = None
     memory_bytes: int | None = None
     max_duration_s: float | None = None
+    monitoring_interval_s: float = 0.0
     grace_s: float = 15.0
     umask: int = 0o022
     rlimits: Mapping[str, Sequence[int]] = field(default_factory=dict)
@@ -68,6 +69,7 @@ class Plan:
             lines.append(f"{task.name}: {ranks} of {self.world_size}, {task.gpus} GPUs, on {task.node or 'any node'}")
             lines += [f"  cd {shlex.quote(task.cwd)}", f"  {shlex.join(task.argv)}"]
         asked = {"cpus": self.cpus, "memory_bytes": self.memory_bytes, "max_duration_s": self.max_duration_s}
+        asked["monitoring_interval_s"] = self.monitoring_interval_s or None
         named = {**asked, "grace_s": self.grace_s, "umask": f"{self.umask:04o}"}
         lines.append(" ".join(f"{name}={value}" for name, value in named.items() if value is not None))
         return "\n".join(lines)

@@ -59,6 +59,7 @@ class JobSpec:
     memory_bytes: int | None = None
     max_duration_s: float | None = None
     grace_s: float = 15.0
+    monitoring_interval_s: float = 0.0  # between two samples of usage; 0: none
     priority: int = 0
     tags: list[str] = field(default_factory=list)
     env_set: list[str] = field(default_factory=list)  # names given by --env, for `hw q`; values stay out

@@ -80,6 +80,7 @@ PROVENANCE_S = 30.0  # collecting it; then it is given up
 SECRET_BYTES_MIN = 8  # shorter values are not masked: they would mask ordinary text
 
 # -- usage (in the agent) ---------------------------------------------------------------------------
+MONITORING_INTERVAL_S = 1.0  # between two samples of usage; setting monitoring_interval_s
 USAGE_INTERVAL_S_MIN = 0.1  # a smaller monitoring interval is taken as this
 USAGE_PROCESSES_MAX = 4096  # processes of one task that are watched
 USAGE_LINES_MAX = 512  # of them told one by one in a sample; the ranks' sums hold all

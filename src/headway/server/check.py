@@ -96,6 +96,7 @@ def _check_numbers(spec: JobSpec) -> None:
         if spec.max_duration_s == 0:
             raise UsageError("max_duration_s is 0: a job needs some time", "for example: --max-duration 3.5h")
     spec.grace_s = _seconds("grace_s", spec.grace_s)
+    spec.monitoring_interval_s = _seconds("monitoring_interval_s", spec.monitoring_interval_s)
 
 
 def command(argv: Any) -> list[str]:

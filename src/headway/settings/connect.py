@@ -162,6 +162,7 @@ def ensure_server(home_folder: Path, timeout_s: float = SERVER_START_TIMEOUT_S) 
         if child is None or (child.poll() is not None and not _lock_is_held(home_folder)):
             child = start_server(home_folder)
         if _wait_listening(path, child, min(deadline, time.monotonic() + 5.0)):
+            child.returncode = child.returncode or 0  # it is meant to outlive us, so its handle shall not complain
             return path
         if child.poll() not in (None, 0):
             raise UnreachableError(f"the server ended with {child.returncode} before it could be reached", hint)

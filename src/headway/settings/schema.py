@@ -167,6 +167,14 @@ _TABLE: Final = (
         _duration,
     ),
     Setting(
+        "monitoring_interval_s",
+        "a duration",
+        limits.MONITORING_INTERVAL_S,
+        "Time between two samples of CPU, memory, disk and GPU usage of a job; 0 takes none.",
+        "job",
+        _duration,
+    ),
+    Setting(
         "spool_bytes_max",
         "a size",
         limits.SPOOL_BYTES_MAX,

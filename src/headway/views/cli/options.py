@@ -84,6 +84,12 @@ def _duration(text: str, name: str) -> float:
     return duration_s(text, name)
 
 
+def _duration_or_zero(text: str, name: str) -> float:
+    from headway.settings.quantity import duration_s
+
+    return duration_s(text, name, allow_zero=True)
+
+
 def _size(text: str, name: str) -> int:
     from headway.settings.quantity import size_bytes
 
@@ -156,6 +162,13 @@ OPTIONS: Final = (
     Option(("--tag",), "tags", "TAG", "a tag; may be repeated", _tag, many=True),
     Option(("--env",), "env", "NAME=VALUE", "a variable for the job; may be repeated", _variable, many=True),
     Option(("--max-duration",), "max_duration_s", "TIME", "stop it after this time, such as 90s or 3.5h", _duration),
+    Option(
+        ("--monitoring-interval-s", "--monitoring-interval"),
+        "monitoring_interval_s",
+        "TIME",
+        "time between two samples of usage; 0 takes none",
+        _duration_or_zero,
+    ),
     Option(("--priority",), "priority", "N", "jobs of a higher priority start first; default 0", _whole),
     Option(("--cpus",), "cpus", "N", "cores that the job needs", _count),
     Option(("--memory",), "memory_bytes", "SIZE", "memory that the job needs, such as 32GiB", _size),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from headway.settings.layers import Settings
 
 _TRIES: Final = 3
-_ASKED: Final = ("processes", "cpus", "memory_bytes", "max_duration_s", "priority")
+_ASKED: Final = ("processes", "cpus", "memory_bytes", "max_duration_s", "monitoring_interval_s", "priority")
 
 
 def submit(source: Source, call: Call) -> dict[str, Any]:
@@ -31,6 +31,7 @@ def submit(source: Source, call: Call) -> dict[str, Any]:
         "experiment": call.get("experiment") or settings.get("experiment"),
         "cluster": call.get("cluster") or settings.get("default_cluster"),
         "grace_s": settings.get("grace_s"),
+        "monitoring_interval_s": settings.get("monitoring_interval_s"),
         "secret_names": list(settings.get("secret_names") or []),
         **surroundings(),
         **changes(call),
