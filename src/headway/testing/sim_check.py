@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.model.job import ENDED, Job, State
+from headway.server.reconcile import LAUNCHES_MAX
 from headway.settings.home import Paths
 from headway.store import catalog, logs, series
 from headway.testing.sim_engine import SimEngine
@@ -210,8 +211,10 @@ def check_truth(job: Job, task: Task | None, aborted: bool) -> None:
     if job.state is State.STOPPED:
         require(aborted, f"{job.id} is stopped, and nobody asked for it")
     if task is None or not task.begun:
-        allowed = {State.FAILED if not aborted else State.STOPPED, State.STOPPED if aborted else State.FAILED}
-        require(job.state in allowed, f"{job.id} never started and is {job.state}")
+        tried = task is not None and task.births >= LAUNCHES_MAX
+        allowed = {State.FAILED} if tried else set()
+        allowed |= {State.STOPPED} if aborted else set()
+        require(job.state in allowed, f"{job.id} never started and is {job.state}; {story(task) if task else ''}")
         return
     first = _first_failure(task)
     if not task.shim_killed:
