@@ -127,11 +127,12 @@ class Timings:
             self._say(stat)
 
     def close(self) -> None:
-        """A forked child counts its own."""
+        """A forked child counts its own. Its first use is told at once, which starts its run, and so its end is told."""
         if self._pid != os.getpid():
             self._pid = os.getpid()
             for stat in self.stats.values():
                 stat.reset()
+                stat.next_s = 0.0
 
 
 def current_timings() -> Timings:
