@@ -127,7 +127,7 @@ class Timings:
             self._say(stat)
 
     def close(self) -> None:
-        """A forked child counts its own. Its first use is told at once, which starts its run, and so its end is told."""
+        """A forked child counts its own. Its first use is told at once: that starts its run, whose end is told."""
         if self._pid != os.getpid():
             self._pid = os.getpid()
             for stat in self.stats.values():
