@@ -232,6 +232,6 @@ def test_what_a_killed_program_had_reached_arrives(home: Path) -> None:
         facts = rig.server.facts()
     last = {(f["source"], *f["msg"]): f for f in facts if f["type"] == "progress"}
     assert {key: (f["completed"], f["state"]) for key, f in last.items()} == {
-        ("api", "done"): (20, "completed"), ("api", "left"): (7, "closed"), ("output", ""): (5, "running"),
+        ("api", "done"): (20, "completed"), ("api", "left"): (7, "closed"), ("output", ""): (5, "closed"),
     }  # fmt: skip
     assert [f["text"] for f in facts if f["type"] == "log"] == ["hello from 0"]

@@ -41,13 +41,14 @@ _TRACKERS_OF_STREAM = 1000
 class Tracker:
     """One tracker, and what was told of it."""
 
-    __slots__ = ("data", "next_s", "number", "pace", "slot", "started_ns", "told")
+    __slots__ = ("data", "fact", "next_s", "number", "pace", "slot", "started_ns", "told")
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.data = self.told = b""  # the slot's bytes as read, and as told
         self.next_s, self.started_ns = -inf, 0
         self.slot: Slot | None = None
+        self.fact: Fact | None = None  # as told last, of a bar in the output
         self.pace = Pace()
 
 
@@ -108,6 +109,8 @@ class ProgressWatch:
             if tailed.stream.kind == RAW and tailed.stream.rank is not None:
                 size = self._size_of(tailed.fd) if last else tailed.size
                 self._read_output(name, tailed.fd, size, tailed.stream.rank, now_s, last)
+        if last:
+            self._close_bars()
         if now_s >= self._dead_s + DEAD_INTERVAL_S:
             self._dead_s = now_s
             self._forget_dead(now_s)
@@ -264,7 +267,14 @@ class ProgressWatch:
             "distributed": False, "source": "output", "rate": rate, "eta_s": left_s, "started_ns": tracker.started_ns,
         }  # fmt: skip
         if self._write(fact):
-            tracker.told = said
+            tracker.told, tracker.fact = said, fact
+
+    def _close_bars(self) -> None:
+        """Whoever drew them is gone."""
+        for output in self._outputs.values():
+            for tracker in output.trackers.values():
+                if tracker.fact is not None and tracker.fact["state"] == "running":
+                    self._write(tracker.fact | {"state": "closed", "eta_s": None})
 
     def _masked(self, label: str) -> str:
         from headway.wire.redact import mask_text
