@@ -165,7 +165,7 @@ def test_a_failing_disk_is_tried_again(tmp_path: Path) -> None:
     watch.watch.close()
 
 
-def test_segments_roll(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_segment_is_followed_by_the_next(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "SEGMENT_BYTES", 1000)
     tracker = watch.new(100, "x")
     for _ in range(20):

@@ -224,7 +224,7 @@ def test_logging_while_logging_has_an_end(job: Job) -> None:
     assert "talks" in texts and [t for t in texts if t.startswith("n ")] == [f"n {i}" for i in range(2000)]
 
 
-def test_segments_roll(job: Job) -> None:
+def test_a_full_segment_is_followed_by_the_next(job: Job) -> None:
     job(
         "import headway.client.logs as logs, logging\nlogs.SEGMENT_BYTES_MAX = 2000\n"
         "for i in range(50): logging.info('n %d', i)"
