@@ -34,7 +34,7 @@ hypothesis.settings.load_profile("headway")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # a shell that starts us in the background has SIGINT ignored, and every program that a test starts would inherit that
+    # a shell that starts us in the background has SIGINT ignored, and all that a test starts would inherit that
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in range(CAPABILITY_MAX + 1):
         config.addinivalue_line("markers", f"cap_{number}: capability {number}")
