@@ -23,6 +23,7 @@ from headway.model.limits import FRAME_BYTES_MAX, SEGMENT_BYTES_MAX, TAG_CHARS_M
 from headway.model.record import FACT
 from headway.spool.writer import StreamWriter
 from headway.wire.frame import encode_json
+from headway.wire.redact import mask_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,7 +32,10 @@ if TYPE_CHECKING:
 
     from headway.client.run import Run
 
+    Mask = Callable[[str], str]
+
 LOOK_INTERVAL_S = 1.0
+PATHS_MAX = 1000
 EARLY_MAX = 16  # records that a signal handler makes while one is being written
 CORRELATION = "HEADWAY_CORRELATION"
 _logs: "list[Logs]" = []
@@ -195,6 +199,8 @@ class Logs:
         self._stream: StreamWriter | None = None
         self._segment, self._size, self._look_s = -1, 0, 0.0
         self._backoff = Backoff()
+        self._values: list[str] | None = None  # secrets, and paths masked with them
+        self._paths: dict[str, str] = {}
         self._busy: set[int] = set()  # threads that are in here
         self._early: list[tuple[logging.Logger, logging.LogRecord, bool]] = []
         run.parts.append(self)
@@ -234,14 +240,14 @@ class Logs:
         self._append(frame)
 
     def _fact(self, record: logging.LogRecord, rank: int, printed: bool) -> "dict[str, Any]":
-        mask = self.run.masker()
+        mask = self._masker()
         text = draw.text_of(record) + _trouble_of(record)
         text, was_cut = draw.bounded(text, mask)
         fact: dict[str, Any] = {
             "type": "log", "time_ns": int(record.created * 1e9), "rank": rank, "pid": os.getpid(),
             "process": _word(record.processName), "thread": _word(record.threadName), "level": _word(record.levelname),
             "levelno": int(record.levelno), "logger": _word(record.name), "text": clean_text(text),
-            "file": _word(record.pathname, mask), "line": int(record.lineno or 0), "func": _word(record.funcName),
+            "file": self._path(record.pathname, mask), "line": int(record.lineno or 0), "func": _word(record.funcName),
             "printed": printed, "cut": was_cut,
         }  # fmt: skip
         table, id = draw.cells_of(record, mask), current_correlation()
@@ -250,6 +256,21 @@ class Logs:
         if id is not None:
             fact["correlation"] = id
         return fact
+
+    def _masker(self) -> "Mask":
+        values = self.run.secrets()
+        if values is not self._values:  # a variable has changed
+            self._values, self._paths = values, {}
+        return lambda text: mask_text(text, values)
+
+    def _path(self, path: str, mask: "Mask") -> str:
+        """Masked once: records come from few files."""
+        known = self._paths.get(path)
+        if known is None:
+            known = clean_text(mask(str(path)))[:1000]
+            if len(self._paths) < PATHS_MAX:
+                self._paths[path] = known
+        return known
 
     def _append(self, frame: bytes) -> None:
         with self.run.lock:
@@ -317,9 +338,8 @@ class Logs:
         self._segment = -1
 
 
-def _word(value: object, mask: "Callable[[str], str] | None" = None) -> str:
-    text = str(value) if value is not None else ""
-    return clean_text(mask(text) if mask is not None else text)[:1000]
+def _word(value: object) -> str:
+    return clean_text(str(value))[:1000] if value is not None else ""
 
 
 def _trouble_of(record: logging.LogRecord) -> str:

@@ -150,12 +150,11 @@ class timed:
     costs less than a microsecond, never raises and never waits.
     """
 
-    __slots__ = ("_name", "_outer", "_start_s", "_stat")
+    _outer: "list[float] | None" = None  # where one object is entered again inside itself
+    _start_s = 0.0
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._start_s = 0.0
-        self._outer: list[float] | None = None  # where one object is entered again inside itself
         try:
             self._stat = _stats[name]
         except Exception as error:  # a new name, or none that can be looked up (P1)
@@ -171,7 +170,7 @@ class timed:
     def __exit__(self, kind: object, error: object, tb: object) -> None:
         now_s, stat = perf_counter(), self._stat
         stat.waiting.append(now_s - self._start_s)
-        self._start_s = self._outer.pop() if self._outer else 0.0
+        self._start_s = 0.0 if not self._outer else self._outer.pop()
         if now_s > stat.next_s or len(stat.waiting) > FOLD_AT:
             _timings[0].turn(stat, now_s)
 
