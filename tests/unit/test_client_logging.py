@@ -271,6 +271,15 @@ def test_importing_logging_loads_nothing_of_ours(job: Job) -> None:
     assert json.loads(job(code).stdout) == []
 
 
+@pytest.mark.parametrize(
+    "code", ["import logging\nhw.init()", "hw.init()\nimport logging", "hw.log({'x': 1}); import logging"]
+)
+def test_without_the_bootstrap_the_first_call_sees_to_it(job: Job, code: str) -> None:
+    """A plain `python train.py`: `logging` may have been imported before or after."""
+    assert job(f"import headway as hw\n{code}\nlogging.info('seen %d', 1)", PYTHONPATH="").returncode == 0
+    assert job.texts() == ["seen 1"] and job.records()[0]["line"] == 4 - code.startswith("hw.log")
+
+
 def test_a_module_of_the_program_called_logging_is_left_alone(job: Job) -> None:
     (job.tmp_path / "logging.py").write_text("mine = True")
     assert job("import logging\nprint(logging.mine)").stdout == "True\n"
