@@ -135,9 +135,7 @@ class LogFiles:
         """Free the middle of overlong streams, now that the database says that it is gone."""
         for place, (start, end) in self._to_cut.items():
             if _punch is not None and place in self._open:
-                _punch(
-                    self._open[place], _PUNCH, start, end - start
-                )  # in a file system without holes the bytes stay
+                _punch(self._open[place], _PUNCH, start, end - start)  # in a file system without holes the bytes stay
         self._to_cut.clear()
 
     def after_rollback(self) -> None:
