@@ -144,6 +144,8 @@ def is_listening(path: Path) -> bool:
         probe.settimeout(1.0)
         try:
             probe.connect(str(path))
+        except (BlockingIOError, TimeoutError):
+            return True  # its queue of connections is full: busy, not gone
         except OSError:
             return False
         return True
