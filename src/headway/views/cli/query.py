@@ -28,6 +28,7 @@ def command(call: Call) -> int:
     for ref in refs:
         try:
             job = source.get(job_route(ref))
+            job["provenance"] = _provenance(source, job["id"])
             if not call.as_json:
                 _show(call, source, job, first=not found)
             if call.get("assets"):
@@ -39,6 +40,15 @@ def command(call: Call) -> int:
     if call.as_json and (found or not worst):
         call.terminal.put_json(found[0] if len(refs) == 1 else found)
     return worst
+
+
+def _provenance(source: Source, job_id: str) -> dict[str, Any] | None:
+    """Where code and environment come from (capability 30); collected after the start, so it may not be there yet."""
+    try:
+        found: dict[str, Any] | None = source.get(job_route(job_id, "provenance"))
+    except NotFoundError:  # a server older than this command
+        return None
+    return found
 
 
 def _show(call: Call, source: Source, job: dict[str, Any], *, first: bool) -> None:
@@ -80,6 +90,8 @@ def _fact_lines(job: dict[str, Any], out: Output, now: datetime) -> list[str]:
         ("elapsed", fmt.duration(job.get("elapsed_s")) if job.get("started_at") else ""),
         ("attempts", _attempt_words(job)),
         ("engine", _engine_words(job)),
+        ("code", _code_words(job.get("provenance") or {})),
+        ("on", _surroundings_words(job.get("provenance") or {})),
         ("config", _config_words(job)),
         *(("progress", _tracker_words(tracker)) for tracker in (job.get("progress") or [])[-_TRACKERS_MAX:]),
         ("usage", _usage_words(job.get("usage") or {})),
@@ -108,6 +120,25 @@ def _engine_words(job: dict[str, Any]) -> str:
         return ""
     words = [job.get(key) for key in ("engine", "engine_id", "engine_url", "attach")]
     return " · ".join(str(word) for word in words if word)
+
+
+def _code_words(provenance: dict[str, Any]) -> str:
+    git = provenance.get("git") or {}
+    if not git.get("commit"):
+        return ""
+    words = [
+        str(git["commit"])[:12],
+        str(git.get("branch") or ""),
+        "with uncommitted changes" if git.get("dirty") else "",
+    ]
+    return " · ".join(word for word in words if word)
+
+
+def _surroundings_words(provenance: dict[str, Any]) -> str:
+    packages = len(provenance.get("packages") or {})
+    python = f"Python {provenance['python']}" if provenance.get("python") else ""
+    who = "@".join(str(provenance[key]) for key in ("user", "host") if provenance.get(key))
+    return " · ".join(word for word in (who, python, f"{packages} packages" if packages else "") if word)
 
 
 def _config_words(job: dict[str, Any]) -> str:
