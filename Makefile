@@ -41,7 +41,7 @@ check: $(STAMP)  ## ruff, mypy --strict, import-linter, tidy
 	$(BIN)/python -m pytest -q tests/unit/test_tidy.py tests/unit/test_docs.py
 
 test: check  ## check, then all tests (WHAT=tests/unit for a part)
-	@tools/need.sh strace
+	@tools/need.sh strace gcc
 	HEADWAY_SIM_SECONDS=$(SIM_S) $(BIN)/python -m pytest $(WHAT) -n $(TEST_WORKERS) --dist worksteal --timeout $(TEST_TIMEOUT_S)
 
 bench: $(STAMP)  ## figures beside the peers', into bench/results (BENCH='--only log')

@@ -34,8 +34,10 @@ hypothesis.settings.load_profile("headway")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # a shell that starts us in the background has SIGINT ignored, and all that a test starts would inherit that
+    # a shell that starts us in the background, or nohup, ignores signals, and all that a test starts would inherit that
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
     for number in range(CAPABILITY_MAX + 1):
         config.addinivalue_line("markers", f"cap_{number}: capability {number}")
     config.option.markexpr = re.sub(r"\bcap\((\d+)\)", r"cap_\1", config.option.markexpr)

@@ -1,15 +1,29 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that some tests use, when we are root; otherwise says in one line what will be skipped.
-#   tools/need.sh COMMAND…
+# Installs the programs that some tests use, when we are root; otherwise says in one line what will be skipped.
+#   tools/need.sh PROGRAM…
 set -euo pipefail
 
-for command in "$@"; do
-    command -v "$command" >/dev/null && continue
+packages() {
+    case $1 in
+        gcc) echo gcc libc6-dev ;;
+        unshare) echo util-linux ;;
+        *) echo "$1" ;;
+    esac
+}
+
+install() {
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get install -y -qq --no-install-recommends "$@" >/dev/null 2>&1
+}
+
+for program in "$@"; do
+    command -v "$program" >/dev/null && continue
+    read -ra wanted <<<"$(packages "$program")"
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-        export DEBIAN_FRONTEND=noninteractive
-        apt-get install -y -qq "$command" >/dev/null 2>&1 ||
-            { apt-get update -qq >/dev/null 2>&1 && apt-get install -y -qq "$command" >/dev/null 2>&1; } || true
+        printf 'test: installing %s (apt-get)\n' "${wanted[*]}" >&2
+        install "${wanted[@]}" || { apt-get update -qq >/dev/null 2>&1 && install "${wanted[@]}"; } || true
     fi
-    command -v "$command" >/dev/null ||
-        printf 'test: no %s here, so the tests that need it are skipped; type: sudo apt-get install %s\n' "$command" "$command" >&2
+    command -v "$program" >/dev/null ||
+        printf 'test: no %s here, so the tests that need it are skipped; type: sudo apt-get install %s\n' \
+            "$program" "${wanted[*]}" >&2
 done

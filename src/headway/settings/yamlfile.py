@@ -61,7 +61,14 @@ def parse(text: str, name: str) -> Node:
 
 
 def _limited(events: Any, name: str) -> Any:
+    """The events as they are parsed. Too long or too deep ends the parsing itself, which is slow for nested files."""
+    depth = 0
     for number, event in enumerate(events):
+        kind = type(event).__name__
+        depth += kind in ("MappingStartEvent", "SequenceStartEvent")
+        depth -= kind in ("MappingEndEvent", "SequenceEndEvent")
+        if depth > SETTINGS_DEPTH_MAX + 1:
+            raise UsageError(f"{name}, line {_line(event)}: nested too deeply: at most {SETTINGS_DEPTH_MAX} levels")
         if number > 3 * SETTINGS_VALUES_MAX:
             raise UsageError(f"{name}: too long: at most {SETTINGS_VALUES_MAX} values")
         yield event
@@ -91,7 +98,7 @@ def _text(path: Path) -> str:
 
 
 class _Builder:
-    """Turns a list of parser events into nodes. Depth and counts are limited before anything is followed."""
+    """Turns a list of parser events into nodes. How many and how deep they are was limited before."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -109,31 +116,29 @@ class _Builder:
         if len(starts) > 1:
             raise self._wrong(starts[1], "a second document; one file holds one")
         self.events, self.position = events, events.index(starts[0]) + 1
-        node = self._node(0)
+        node = self._node()
         return Node({}, 1) if node.value is None else node
 
-    def _node(self, depth: int) -> Node:
+    def _node(self) -> Node:
         import yaml
 
         event = self.events[self.position]
         self.position += 1
-        if depth > SETTINGS_DEPTH_MAX:
-            raise self._wrong(event, f"nested too deeply: at most {SETTINGS_DEPTH_MAX} levels")
         if isinstance(event, yaml.AliasEvent):
             return self._alias(event)
         if event.tag is not None:
             raise self._wrong(event, f"the tag {str(event.tag)[:60]} is not allowed: values are plain data")
         if isinstance(event, yaml.MappingStartEvent):
-            node = self._mapping(event, depth)
+            node = self._mapping(event)
         elif isinstance(event, yaml.SequenceStartEvent):
-            node = self._sequence(event, depth)
+            node = self._sequence(event)
         else:
             node = Node(self._scalar(event), _line(event))
         if event.anchor is not None:
             self.anchors[event.anchor] = node
         return node
 
-    def _mapping(self, start: Any, depth: int) -> Node:
+    def _mapping(self, start: Any) -> Node:
         import yaml
 
         found: dict[str, Node] = {}
@@ -145,20 +150,20 @@ class _Builder:
                 raise self._wrong(event, "a key must be a plain word")
             if event.value in found:
                 raise self._wrong(event, f'the key "{event.value[:60]}" stands here twice')
-            value = self._node(depth + 1)
+            value = self._node()
             # The key's own line is the one a person looks for.
             found[event.value] = Node(value.value, _line(event), value.nodes)
             nodes = self._counted(nodes + value.nodes, event)
         self.position += 1
         return Node(found, _line(start), nodes)
 
-    def _sequence(self, start: Any, depth: int) -> Node:
+    def _sequence(self, start: Any) -> Node:
         import yaml
 
         found: list[Node] = []
         nodes = 1
         while not isinstance(self.events[self.position], yaml.SequenceEndEvent):
-            found.append(self._node(depth + 1))
+            found.append(self._node())
             nodes = self._counted(nodes + found[-1].nodes, start)
         self.position += 1
         return Node(found, _line(start), nodes)
