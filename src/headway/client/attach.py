@@ -88,14 +88,12 @@ class Attachment:
         }  # fmt: skip
 
     def _start_shipper(self, task_dir: str, home: str) -> None:
-        from pathlib import Path
-
         from headway.settings.launch import agent_argv
 
         log = (os.POSIX_SPAWN_OPEN, 2, os.path.join(task_dir, "agent"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         null = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1)]
         env = {k: v for k, v in self.environ.items() if not k.startswith("PYTHON")} | {"HEADWAY_HOME": home}
-        argv = [*_DETACH, *agent_argv("shipper", Path(task_dir), "--adopt")]
+        argv = [*_DETACH, *agent_argv("shipper", task_dir, "--adopt")]
         options: dict[str, Any] = {"file_actions": [*null, log], "setsigmask": [], "setsigdef": _DEFAULT_SIGNALS}
         try:
             self.child = os.posix_spawn("/bin/sh", argv, env, setsid=True, **options)

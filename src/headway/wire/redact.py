@@ -53,7 +53,8 @@ SHAPES: tuple[tuple[str, tuple[bytes, ...], bytes], ...] = (
         rb"-----BEGIN [A-Z ]{0,32}PRIVATE KEY-----[\s\S]{0,8192}?-----END [A-Z ]{0,32}PRIVATE KEY-----",
     ),
 )  # fmt: skip
-_TEXT_SHAPES = [(tuple(lit.decode() for lit in lits), re.compile(shape.decode())) for _, lits, shape in SHAPES]
+# Compiled when first needed, which is seldom: all of them take longer than everything else before the first log.
+_TEXT_SHAPES = [(tuple(lit.decode() for lit in lits), shape.decode()) for _, lits, shape in SHAPES]
 
 
 def is_secret_name(name: str, extra: Iterable[str] = ()) -> bool:
@@ -85,7 +86,7 @@ def mask_text(text: str, values: Iterable[str] = ()) -> str:
             text = text.replace(value, MASK)
     for literals, shape in _TEXT_SHAPES:
         if any(literal in text for literal in literals):
-            text = shape.sub(MASK, text)
+            text = re.sub(shape, MASK, text)
     return text
 
 
