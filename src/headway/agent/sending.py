@@ -136,7 +136,7 @@ class ShipperMachine:
             times.append(self._retry_s)
         if self.ending is not None:
             times.append(self._progress_s + FLUSH_AT_END_S)
-        first = min((time_s for time_s in times if time_s > now_s), default=None)  # what is due already needs no alarm
+        first = min(times, default=None)
         return None if first is None or first == float("inf") else first
 
     def positions(self) -> dict[str, int]:
