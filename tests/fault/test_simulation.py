@@ -16,6 +16,7 @@ from headway.testing.sim_world import FAULTS, Violation, World
 from headway.wire import batch
 
 SECONDS = float(os.environ.get("HEADWAY_SIM_SECONDS", "20"))
+SEEDS_MAX = 330  # a faster machine does not judge by other stories
 FIRST_SEED = int(os.environ.get("HEADWAY_SIM_SEED", "1"))
 ONCE_FAILED = [
     1794785712967,  # a write cut short before the task's end held the end back for ever
@@ -34,7 +35,7 @@ def _quiet() -> Iterator[None]:
 @pytest.mark.timeout(SECONDS + 120)
 def test_no_seed_breaks_a_promise() -> None:
     """P3, P4, P5, P6, P8, P9, P10; F3, F4, F8, F10, F16, F17, F18, F21, F22, F23, F24, F25, F26, F27, F28."""
-    count, struck = simulation.run_many(FIRST_SEED, None, SECONDS)
+    count, struck = simulation.run_many(FIRST_SEED, SEEDS_MAX, SECONDS)
     print(f"{count} seeds, {sum(struck.values())} faults of {len(struck)} kinds")
     assert count > 0
 

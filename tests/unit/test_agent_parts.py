@@ -25,6 +25,7 @@ from headway.model.record import FACT, METRICS, OPEN
 from headway.spool.layout import TaskFile
 from headway.testing.files import FailingFiles
 from headway.wire import frame
+from tests.waiting import wait_until
 
 # -- commands ----------------------------------------------------------------------------------------------------------
 
@@ -138,7 +139,8 @@ def test_secrets_are_kept_so_that_a_search_does_not_find_them(tmp_path: Path) ->
 def test_the_environment_of_a_living_process_is_read() -> None:
     child = subprocess.Popen(["sleep", "60"], env={"A": "b=c", "N": ""})
     try:
-        assert secret.environment_of(child.pid) == {"A": "b=c", "N": ""}
+        found = wait_until(lambda: secret.environment_of(child.pid), what="the child's exec")
+        assert found == {"A": "b=c", "N": ""}
     finally:
         child.kill()
         child.wait()

@@ -58,18 +58,18 @@ def test_a_task_name_that_could_be_a_path_is_refused(b: Bench, name: str) -> Non
 def test_any_unique_ending_finds_a_job_and_others_list_the_candidates(
     b: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    drawn = iter(["a0317", "bb9e7", "11207"])
+    drawn = iter(["a031u", "bb9eu", "1120u"])  # no drawn id ends in u, so the bench's own job is never meant
     monkeypatch.setattr(catalog, "new_suffix", lambda: next(drawn))
     jobs = [new_job(b.store, name)[0] for name in ("digits", "digits", "voc20")]
-    assert b.read(catalog.resolve, "17") == jobs[0].pk
-    assert b.read(catalog.resolve, "digits-bb9e7") == b.read(catalog.resolve, jobs[1].uuid) == jobs[1].pk
+    assert b.read(catalog.resolve, "1u") == jobs[0].pk
+    assert b.read(catalog.resolve, "digits-bb9eu") == b.read(catalog.resolve, jobs[1].uuid) == jobs[1].pk
     with pytest.raises(NotFoundError) as several:
-        b.read(catalog.resolve, "7")
+        b.read(catalog.resolve, "u")
     assert several.value.message == (
-        '3 jobs end in "7": voc20-11207 (waiting), digits-bb9e7 (waiting), digits-a0317 (waiting)'
+        '3 jobs end in "u": voc20-1120u (waiting), digits-bb9eu (waiting), digits-a031u (waiting)'
     )
     assert several.value.hint == "type one more character, or use the whole id"
-    assert several.value.candidates == ["voc20-11207", "digits-bb9e7", "digits-a0317"]
+    assert several.value.candidates == ["voc20-1120u", "digits-bb9eu", "digits-a031u"]
     for ref in ("zz", "", "%", "_", "é", "\ud800", "digits-a0317x"):
         with pytest.raises(NotFoundError):
             b.read(catalog.resolve, ref)
