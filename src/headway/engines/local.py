@@ -2,7 +2,7 @@
 
 A task is its spool folder. `submit` makes the folder in one step and starts the shim; the shim writes `shim.json`
 once and refuses to start where one lies, so whatever is killed and repeated in between, a key is started once (F23).
-Called by `server/control.py`, from threads.
+Called by `server/loop.py`, from threads.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Which engine a cluster's name means. A new engine is one line here. Called by `server/control.py`."""
+"""Which engine a cluster's name means. A new engine is one line here. Called by `server/loop.py`."""
 
 from collections.abc import Callable
 from difflib import get_close_matches

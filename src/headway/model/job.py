@@ -3,9 +3,12 @@
 Times are nanoseconds since the epoch, UTC, named `*_ns`; None means unknown or not yet.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 class State(StrEnum):
@@ -45,6 +48,46 @@ def may_follow(old: State, new: State) -> bool:
 
 
 @dataclass(slots=True)
+class Role:
+    """One kind of task in a job: `instances` tasks named `<name>-0`, `<name>-1`, …"""
+
+    name: str
+    command: list[str]
+    instances: int = 1
+    processes: int = 1  # in each instance
+    gpus: int = 0  # for each instance
+    cpus: int | None = None  # for each instance
+    memory_bytes: int | None = None  # for each instance
+    image: str | None = None  # None: the job's
+    completion: str = (
+        "all"  # all: the job waits for every instance; any: for one; none: stopped when the others are done
+    )
+
+
+@dataclass(slots=True)
+class Folder:
+    """A folder that the job finds below its working folder: fetched before the start, or sent while it runs."""
+
+    name: str  # appears as ./<name>
+    source: str | None = None  # `from`: a URL, fetched before the start
+    target: str | None = None  # `to`: a URL, sent while the job runs and once more at its end
+    account: str | None = None  # of the settings' `accounts`; its keys are never stored with the job
+    mode: str = "rw"  # ro: the job cannot change it
+    mount: str | None = None  # a mount tool in place of a copy: blobfuse2, rclone, s3fs
+    options: list[str] = field(default_factory=list)  # for the mount tool
+
+
+@dataclass(slots=True)
+class Retry:
+    """How often a failed job is tried again. The table of which failure counts is in `server/retry.py`."""
+
+    max: int = 0  # counted tries beyond the first; transient failures do not count
+    total_max: int = 20  # tries in all, counted or not
+    backoff_s: float = 10.0  # before the second try; doubles, with jitter
+    backoff_max_s: float = 600.0
+
+
+@dataclass(slots=True)
 class JobSpec:
     """What a person asked for. Stored as JSON with the job; never holds the environment."""
 
@@ -71,6 +114,34 @@ class JobSpec:
     host: str = ""
     masked: bool = False  # the command held secrets; the words as given rest with the environment until the end
     attached: bool = False  # started by plain `python train.py`: we watch it, we did not start it
+    nodes: int = 1  # machines that the processes are spread over, evenly
+    gpu_per_node: int | None = None  # None: the cluster's own
+    multi_process: bool = True  # one process per GPU; False: one process per node that sees all its GPUs
+    roles: list[Role] = field(default_factory=list)  # empty: one role `worker` made of the fields above
+    image: str | None = None  # for engines with containers
+    options: dict[str, Any] = field(default_factory=dict)  # of the engine: partition, account, network, …
+    parameters: dict[str, Any] = field(default_factory=dict)  # what `{{ name }}` in the command was filled with
+    folders: list[Folder] = field(default_factory=list)
+    code: str | None = None  # digest of the snapshot that it runs from; None: it runs in place
+    retry: Retry = field(default_factory=Retry)
+    hold_s: float = 0.0  # how long a failed task is kept for a person to enter it
+    after: list[str] = field(default_factory=list)  # uuids of jobs that must have succeeded before
+    smoke: bool = False
+    array: str | None = None  # uuid shared by the jobs of one array or sweep
+    array_index: int | None = None
+
+    @classmethod
+    def from_values(cls, values: Mapping[str, Any]) -> "JobSpec":
+        """From plain values, as JSON has them. TypeError for a name that no field has."""
+        plain = dict(values)
+        plain["roles"] = [_made(Role, role) for role in plain.get("roles") or []]
+        plain["folders"] = [_made(Folder, folder) for folder in plain.get("folders") or []]
+        plain["retry"] = _made(Retry, plain.get("retry") or {})
+        return cls(**plain)
+
+
+def _made(kind: type[T], given: Any) -> T:
+    return given if isinstance(given, kind) else kind(**given)
 
 
 @dataclass(slots=True)

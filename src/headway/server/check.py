@@ -47,7 +47,10 @@ def job_spec(given: JobSpec | Mapping[str, Any]) -> JobSpec:
     missing = [name for name in ("command", "cwd", "name") if name not in values]
     if missing:
         raise UsageError(f"a job needs {' and '.join(missing)}")
-    spec = JobSpec(**values)
+    try:
+        spec = JobSpec.from_values(values)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"roles, folders or retry are not what they should be: {error}") from None
     _check_words(spec)
     _check_numbers(spec)
     command(spec.command)

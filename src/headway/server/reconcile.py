@@ -1,6 +1,6 @@
 """Decides what to do next, from stored state and observations. Pure: no clock, no I/O, no randomness.
 
-`decide(jobs, seen)` gives actions; `server/control.py` executes them and asks again. Every action may be lost with a
+`decide(jobs, seen)` gives actions; `server/loop.py` executes them and asks again. Every action may be lost with a
 killed server: the next `decide` finds the same state and says the same again. Absent knowledge never becomes an
 action: what cannot be seen is `unknown`, with the time since when (P8).
 """

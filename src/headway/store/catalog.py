@@ -406,7 +406,7 @@ def _json(text: str | None) -> Any:
 def _job(row: sqlite3.Row) -> Job:
     spec = {k: v for k, v in json.loads(row["spec"]).items() if k in _SPEC_FIELDS}
     return Job(
-        pk=row["pk"], id=row["id"], uuid=row["uuid"], spec=JobSpec(**spec), state=State(row["state"]),
+        pk=row["pk"], id=row["id"], uuid=row["uuid"], spec=JobSpec.from_values(spec), state=State(row["state"]),
         state_since_ns=row["state_since_ns"], submitted_ns=row["submitted_ns"], started_ns=row["started_ns"],
         ended_ns=row["ended_ns"], exit_code=row["exit_code"], signal=row["signal"],
         stop_requested_ns=row["stop_requested_ns"], tags=json.loads(row["tags"]), config=_json(row["config"]),

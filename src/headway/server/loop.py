@@ -1,0 +1,406 @@
+"""The one loop that turns stored state and observations into writes and engine calls. `Control` adds the verbs.
+
+Whatever the loop does is written down before (the intent of an attempt) or can be found out again (`Engine.find`), so
+a server killed anywhere goes on where it was (P9, P10, F23).
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from sqlite3 import Connection
+from typing import Any, Protocol, TypeVar
+
+from headway.engines.protocol import Engine, EngineId, Given, Observation, Plan
+from headway.engines.registry import CLUSTERS, engine_for
+from headway.model.errors import HeadwayError, RefusedError, UnreachableError, UsageError
+from headway.model.finding import Finding
+from headway.model.job import Attempt, Job, JobSpec, State
+from headway.server import auth, envfile, reconcile, transaction
+from headway.server.calls import Calls
+from headway.server.drain import Backoff, Drain, is_over
+from headway.server.mailbox import Mailbox
+from headway.server.reconcile import Action, Cancel, Launch, NewAttempt, Salvage, Seen, SetState
+from headway.settings.home import Paths
+from headway.store import catalog
+from headway.store.database import Store
+from headway.wire.batch import TaskKey
+
+log = logging.getLogger("headway.control")
+T = TypeVar("T")
+
+INTERVAL_S = 1.0  # between two looks when nothing wakes the loop
+IDLE_INTERVAL_S = 5.0  # and when there is no open job
+PAUSE_S = 0.01  # after a look, or as long as it took, so that many commits are one look and others get their turn
+HEARD_FLUSH_S = 5.0
+RETRY_FIRST_S = 1.0  # after a start that failed for now; doubles
+RETRY_MAX_S = 30.0
+
+
+class Getter(Protocol):
+    def get(self, name: str) -> Any: ...
+
+
+class Loop:
+    def __init__(
+        self,
+        store: Store,
+        paths: Paths,
+        settings: Getter,
+        *,
+        make_engine: Callable[[str, Paths, Callable[[str], Any]], Engine] = engine_for,
+        make_calls: Callable[[Callable[[], None]], Calls] = Calls,
+        clock_ns: Callable[[], int] = time.time_ns,
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store, self._paths, self._settings = store, paths, settings
+        self._make_engine, self._clock_ns, self._clock_s = make_engine, clock_ns, clock_s
+        self._engines: dict[str, Engine] = {}
+        self._mailbox = Mailbox(clock_ns() // 1_000_000)
+        self._calls = make_calls(self.poke)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._started_s = clock_s()
+        self._idle = False
+        self._heard_s: dict[str, float] = {}  # attempt key -> when one of its agents last spoke
+        self._heard_ns: dict[TaskKey, int] = {}  # not flushed yet
+        self._words: dict[tuple[int, int], str] = {}  # engines' own, by job and attempt; not flushed yet
+        self._flushed_s = clock_s()
+        self._cancelled_s: dict[str, float] = {}
+        self._launches: dict[str, int] = {}
+        self._tokens: dict[str, dict[str, str]] = {}  # of attempts whose intent this server has stored
+        self._retry = Backoff(RETRY_FIRST_S, RETRY_MAX_S)
+        self._drain = Drain(store, self._calls, clock_s=clock_s)
+
+    # -- life of the loop -----------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Look at every open job once, then go on looking."""
+        self._loop = asyncio.get_running_loop()
+        self._store.listen(self._on_change)
+        await self.prepare()
+        self._task = asyncio.create_task(self._run(), name="headway-control")
+
+    async def prepare(self) -> None:
+        """What comes before the first look."""
+        for cluster in CLUSTERS:
+            self._engine(cluster)  # also without open jobs: spools of jobs that are over are looked for there
+        await self._calls.run("files", self._sweep)
+
+    def _sweep(self) -> None:
+        with self._store.read() as c:
+            uuids = [job.uuid for job in catalog.open_jobs(c) if not is_over(job)]
+        envfile.sweep(self._paths.env, uuids)
+
+    async def stop(self) -> None:
+        """End the loop; jobs go on."""
+        self._mailbox.close()
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+        with contextlib.suppress(HeadwayError):
+            await self._flush()
+        self._loop = None
+        for engine in self._engines.values():
+            engine.close()
+        self._calls.close()
+
+    def poke(self) -> None:
+        """Decide soon. From any thread."""
+        loop = self._loop
+        if loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended while another thread still finishes
+                loop.call_soon_threadsafe(self._wake.set)
+
+    def _on_change(self, job_pk: int, what: str) -> None:
+        if what in ("facts", "job"):
+            self.poke()
+
+    async def _run(self) -> None:
+        while True:
+            self._wake.clear()
+            begin_s = self._clock_s()
+            try:
+                await self.look()
+            except HeadwayError as error:
+                log.warning("looked in vain: %s", error)
+            # a mistake in one look must not end the loop: jobs would then wait for ever
+            except Exception:
+                log.exception("a look failed")
+            took_s = self._clock_s() - begin_s
+            await asyncio.sleep(min(max(took_s, PAUSE_S), INTERVAL_S))
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), IDLE_INTERVAL_S if self._idle else INTERVAL_S)
+
+    async def look(self) -> None:
+        """One round: read, observe, decide, execute."""
+        jobs = await self._calls.run("the store", self._open_jobs)
+        self._idle = all(is_over(job) for job in jobs) and self._drain.idle
+        observations = await self._observe(jobs)
+        if any(observation.state == "gone" for observation in observations.values()):
+            # A spool goes only after everything in it was committed. So what is read after the engine has looked tells
+            # whether a task is gone because it has ended, or because it never was (P9).
+            jobs = await self._calls.run("the store", self._open_jobs)
+        seen = await self._seen(jobs, observations)
+        by_pk = {job.pk: job for job in jobs}
+        for action in reconcile.decide(jobs, seen):
+            await self._execute(action, by_pk[action.pk])
+        await self._end_tokens(await self._drain.step(self._engines))
+        if self._clock_s() - self._flushed_s > HEARD_FLUSH_S:
+            await self._flush()
+
+    def _open_jobs(self) -> list[Job]:
+        with self._store.read() as c:
+            return catalog.open_jobs(c)
+
+    def _engine(self, cluster: str) -> Engine:
+        engine = self._engines.get(cluster)
+        if engine is None:
+            engine = self._engines[cluster] = self._make_engine(cluster, self._paths, self._settings.get)
+        return engine
+
+    def _engine_or_none(self, cluster: str) -> Engine | None:
+        try:
+            return self._engine(cluster)
+        except UsageError:
+            return None  # its cluster is no longer configured: its jobs are not seen, and nothing is done to them
+
+    # -- seeing ---------------------------------------------------------------------------------------
+
+    async def _observe(self, jobs: Sequence[Job]) -> dict[str, Observation]:
+        """What each engine says of its attempts. An engine that does not answer says nothing (F22)."""
+        asked: dict[str, list[tuple[int, Attempt]]] = {}
+        for job in jobs:
+            if job.attempts and job.ended_ns is None:
+                asked.setdefault(job.spec.cluster, []).append((job.pk, job.attempts[-1]))
+        found = await asyncio.gather(*(self._observe_cluster(name, pairs) for name, pairs in asked.items()))
+        return {key: observation for answer in found for key, observation in answer.items()}
+
+    async def _observe_cluster(self, cluster: str, asked: list[tuple[int, Attempt]]) -> dict[str, Observation]:
+        engine = self._engine_or_none(cluster)
+        if engine is None:
+            return {}
+        attempts = [attempt for _, attempt in asked]
+        try:
+            ids, found = await self._calls.run(f"cluster {cluster}", _look_at, engine, attempts)
+        # an engine may fail in any way; what it did not say is not known, and nothing follows from it (F22)
+        except Exception as error:
+            log.warning("cluster %s could not be observed: %r", cluster, error)
+            return {}
+        for pk, attempt in asked:
+            if attempt.key in found and found[attempt.key].state_word != attempt.engine_word:
+                self._words[pk, attempt.number] = found[attempt.key].state_word
+            if attempt.engine_id is None and attempt.key in ids:  # started by a server that died before it said so
+                attempt.engine_id = ids[attempt.key]
+                await self._write(partial(transaction.set_engine_id, pk, attempt.number, ids[attempt.key]))
+        return found
+
+    async def _seen(self, jobs: Sequence[Job], observations: Mapping[str, Observation]) -> Seen:
+        now_s = self._clock_s()
+        clusters = {job.spec.cluster for job in jobs}
+        nodes, queues = {}, set()
+        for cluster in clusters:
+            engine = self._engine_or_none(cluster)
+            if engine is None:
+                continue
+            with contextlib.suppress(HeadwayError):
+                nodes[cluster] = await self._calls.run(f"capacity of {cluster}", engine.capacity)
+            if engine.queues:
+                queues.add(cluster)
+        keys = [job.attempts[-1].key for job in jobs if job.attempts]
+        return Seen(
+            now_ns=self._clock_ns(),
+            max_running=self._settings.get("max_running"),
+            nodes=nodes,
+            queues=frozenset(queues),
+            observations=observations,
+            silent_s={key: now_s - max(self._heard_s.get(key, 0.0), self._started_s) for key in keys},
+            cancelled_s={key: now_s - then for key, then in self._cancelled_s.items()},
+            launches=self._launches,
+            busy=frozenset(job.pk for job in jobs if self._is_busy(job, now_s)),
+        )
+
+    def _is_busy(self, job: Job, now_s: float) -> bool:
+        """A start under way, or one that failed for now and shall wait; a job that was found or shall stop does not."""
+        if self._calls.hangs(f"start of {job.id}"):
+            return True
+        reached = bool(job.attempts) and job.attempts[-1].engine_id is not None
+        return not reached and job.stop_requested_ns is None and not self._retry.is_due(job.uuid, now_s)
+
+    def heard(self, task: TaskKey) -> None:
+        """An agent has spoken (ingest; `commands_for` does it by itself). From any thread."""
+        self._heard_s[f"{task.uuid}-{task.attempt}"] = self._clock_s()
+        self._heard_ns[task] = self._clock_ns()
+
+    async def _flush(self) -> None:
+        self._flushed_s = self._clock_s()
+        times, self._heard_ns = self._heard_ns, {}
+        words, self._words = self._words, {}
+        if times or words:
+            await self._write(partial(transaction.flush, times, words))
+
+    # -- doing ----------------------------------------------------------------------------------------
+
+    async def _execute(self, action: Action, job: Job) -> None:
+        try:
+            match action:
+                case SetState():
+                    await self._set_state(action, job)
+                case NewAttempt():
+                    await self._new_attempt(job, action.number)
+                case Launch():
+                    await self._launch(job, action.number)
+                case Cancel():
+                    await self._cancel(job)
+                case Salvage():
+                    await self._salvage(job)
+        # one job's trouble must not keep the others from being looked at
+        except Exception as error:
+            if isinstance(action, NewAttempt | Launch):
+                self._retry.again(job.uuid, self._clock_s())
+            ours = isinstance(error, HeadwayError)
+            log.warning("%s of %s: %s", type(action).__name__, job.id, error, exc_info=not ours)
+
+    async def _write(self, work: Callable[[Connection], T]) -> T:
+        return await asyncio.wrap_future(self._store.write(work))
+
+    async def _set_state(self, action: SetState, job: Job) -> None:
+        word = self._words.pop((action.pk, action.number or 0), None)
+        await self._write(partial(transaction.apply_state, action, word))
+        log.info("%s is %s", job.id, action.state)
+        if action.ended_ns is not None:
+            await self._end(job)
+
+    async def _end(self, job: Job) -> None:
+        """The job is over: what belonged to its life goes. Its agents may still send for a while."""
+        try:
+            await self._calls.run("files", envfile.remove, self._paths.env, job.uuid)
+        except (OSError, HeadwayError) as error:
+            log.error("the environment of %s could not be removed and stays until the next start: %s", job.id, error)
+        engine = self._engine(job.spec.cluster)
+        self._retry.forget(job.uuid)
+        for attempt in job.attempts:
+            for known in (self._cancelled_s, self._launches, self._tokens):
+                known.pop(attempt.key, None)
+            self._drain.add(job, attempt, engine)
+
+    async def _new_attempt(self, job: Job, number: int) -> None:
+        """Commit the intent: from here on the attempt exists, whether or not the engine will have heard of it."""
+        engine = self._engine(job.spec.cluster)
+        key = f"{job.uuid}-{number}"
+        plan = await self._calls.run(f"plan of {job.id}", engine.plan, job, number)
+        minted = {task.name: auth.mint() for task in plan.tasks}
+        hashes = {name: (token_id, digest) for name, (token_id, _, digest) in minted.items()}
+        await self._write(partial(transaction.insert_attempt, job.pk, plan, key, hashes, self._clock_ns()))
+        self._tokens[key] = {name: token for name, (_, token, _) in minted.items()}
+        job.attempts.append(Attempt(number, State.WAITING, key))
+
+    async def _launch(self, job: Job, number: int) -> None:
+        attempt = next((a for a in job.attempts if a.number == number), None)
+        if attempt is None:
+            return  # the intent could not be stored
+        try:
+            engine_id = await self._submit_to_engine(job, attempt)
+        except UnreachableError as error:
+            self._retry.again(job.uuid, self._clock_s())
+            log.warning("%s could not be started now: %s", job.id, error)
+            await self._note(job, number, f"could not be started now: {error}")
+            return
+        except HeadwayError as error:
+            finding = Finding("launch_failed", "user", str(error))
+            await self._set_state(reconcile.refuse(job, attempt, self._clock_ns(), finding), job)
+            return
+        self._launches[attempt.key] = self._launches.get(attempt.key, 0) + 1
+        self._heard_s.setdefault(attempt.key, self._clock_s())
+        self._retry.forget(job.uuid)
+        attempt.engine_id = engine_id
+        await self._write(partial(transaction.set_engine_id, job.pk, number, engine_id))
+
+    async def _submit_to_engine(self, job: Job, attempt: Attempt) -> EngineId:
+        engine = self._engine(job.spec.cluster)
+        private = await self._calls.run("files", envfile.load, self._paths.env, job.uuid)
+        if private is not None:
+            job = replace(job, spec=replace(job.spec, command=private.command))
+        plan = await self._calls.run(f"plan of {job.id}", engine.plan, job, attempt.number)
+        given = await self._given(job, attempt, plan, private)
+        return await self._calls.run(f"start of {job.id}", _start, engine, plan, attempt.key, given)
+
+    def _secret_names(self, spec: JobSpec) -> list[str]:
+        """What the submitter and this server's own settings call secret, whatever it looks like."""
+        return sorted({*spec.secret_names, *(self._settings.get("secret_names") or [])})
+
+    async def _given(self, job: Job, attempt: Attempt, plan: Plan, private: envfile.Private | None) -> Given | None:
+        """Environment and tokens. None: the environment is gone, so only what has been started can be adopted."""
+        if private is None:
+            return None
+        tokens = self._tokens.get(attempt.key)
+        if tokens is None:  # minted by a server that died; their secrets were in its memory only
+            minted = {task.name: auth.mint() for task in plan.tasks}
+            hashes = {name: (token_id, digest) for name, (token_id, _, digest) in minted.items()}
+            await self._write(partial(transaction.insert_tokens, plan, hashes, self._clock_ns()))
+            tokens = self._tokens[attempt.key] = {name: token for name, (_, token, _) in minted.items()}
+        return Given(private.env, tokens, self._secret_names(job.spec))
+
+    async def _cancel(self, job: Job) -> None:
+        """Through the engine; where it has nobody to ask, through the agent's own next question."""
+        attempt = job.attempts[-1]
+        now_s = self._clock_s()
+        asked = False
+        if attempt.engine_id is not None:
+            engine = self._engine(job.spec.cluster)
+            asked = await self._calls.run(f"stop of {job.id}", engine.cancel, EngineId(attempt.engine_id))
+        if not asked:
+            for task in attempt.tasks:
+                key = TaskKey(job.uuid, attempt.number, task.name)
+                self._mailbox.put_once(key, {"do": "stop", "grace_s": job.spec.grace_s})
+            now_s -= job.spec.grace_s + reconcile.CANCEL_AGAIN_S - INTERVAL_S  # look for the engine's again soon
+        self._cancelled_s[attempt.key] = now_s
+
+    async def _salvage(self, job: Job) -> None:
+        attempt = job.attempts[-1]
+        if attempt.engine_id is not None:
+            await self._drain.salvage(self._engine(job.spec.cluster), EngineId(attempt.engine_id))
+
+    async def _end_tokens(self, tasks: list[TaskKey]) -> None:
+        """Nothing will come from these tasks any more."""
+        if not tasks:
+            return
+        await self._write(partial(transaction.end_tokens, tasks, self._clock_ns()))
+        for task in tasks:
+            self._mailbox.forget(task)
+            self._heard_s.pop(f"{task.uuid}-{task.attempt}", None)
+
+    async def _note(self, job: Job, number: int | None, text: str) -> None:
+        data = {"level": "warning", "text": text}
+        await self._write(lambda c: catalog.add_event(c, job.pk, "note", data, self._clock_ns(), attempt=number))
+
+
+# -- inside a thread ----------------------------------------------------------------------------------
+
+
+def _look_at(engine: Engine, attempts: Sequence[Attempt]) -> tuple[dict[str, EngineId], dict[str, Observation]]:
+    """Ids by key, also of attempts whose submit was never answered, and what the engine says of each."""
+    ids: dict[str, EngineId] = {}
+    found: dict[str, Observation] = {}
+    for attempt in attempts:
+        engine_id = EngineId(attempt.engine_id) if attempt.engine_id is not None else engine.find(attempt.key)
+        if engine_id is None:
+            found[attempt.key] = Observation("gone", "not submitted")
+        else:
+            ids[attempt.key] = engine_id
+    seen = engine.observe(list(ids.values()))
+    return ids, found | {key: seen[engine_id] for key, engine_id in ids.items() if engine_id in seen}
+
+
+def _start(engine: Engine, plan: Plan, key: str, given: Given | None) -> EngineId:
+    if given is not None:
+        return engine.submit(plan, key, given)
+    engine_id = engine.find(key)
+    if engine_id is None:
+        raise RefusedError("the environment that it was submitted with is gone", "submit it again")
+    return engine_id
