@@ -55,16 +55,12 @@ SYNC_INTERVAL_S = 1.0  # the shipper syncs record streams this often
 # -- agent ------------------------------------------------------------------------------------------
 EXIT_RESERVE_BYTES = 256 * KIB  # allocated before the command starts, so that its exit always fits
 SPOOL_BYTES_MAX = 20 * GIB  # per task; setting spool_bytes_max
-OUTPUT_BYTES_PER_S_MAX = 8 * MIB  # of a task's output are sent while it runs; what it prints faster goes at its end
-OUTPUT_BURST_BYTES_MAX = 8 * MIB  # may go at once
-OUTPUT_LAG_BYTES_MAX = 2 * GIB  # beyond it output is sent as fast as it can be, so that the spool does not fill
 BATCH_BYTES_MAX = 8 * MIB  # one post of the shipper
 PART_BYTES_MAX = 4 * MIB  # one stream's share of a batch
 PARTS_MAX = 512  # streams in one batch
 STREAMS_MAX = 4096  # streams of one task
 TAIL_INTERVAL_ACTIVE_S = 0.04
 TAIL_INTERVAL_IDLE_S = 0.1
-TAIL_INTERVAL_ARMED_S = 0.5  # while the kernel will tell of the next write
 SEND_TIMEOUT_S = 30.0
 POLL_WAIT_S = 10.0  # long poll for commands, which is also the heartbeat
 BACKOFF_FIRST_S = 0.1
@@ -192,6 +188,18 @@ SILENT_AFTER_S = 30.0  # an agent not heard of for this long is unknown
 ARGV_BYTES_MAX = 1 * MIB
 ENV_BYTES_MAX = 4 * MIB
 DURATION_S_MAX = 366 * 86_400.0
+
+# -- code -------------------------------------------------------------------------------------------
+CODE_FILE_BYTES_MAX = 100 * MIB  # one file of a snapshot; a larger one is left out and named, unless code.allow has it
+CODE_FILES_MAX = 500_000  # of one snapshot
+CODE_BYTES_MAX = 4 * GIB  # of one snapshot
+CODE_WALKED_MAX = 2_000_000  # files that are looked at where there is no git
+CODE_PATTERNS_MAX = 1_000  # of include, exclude or allow in the setting code
+CODE_IGNORE_BYTES_MAX = 1 * MIB  # one .gitignore or .hwignore
+CODE_GIT_S = 60.0  # one question to git
+CODE_LOCK_S = 60.0  # waiting for others who use the code store
+CODE_PACKS_MAX = 48  # files of the code store; more are made one
+CODE_KEEP_S = 86_400.0  # a snapshot that no job needs stays this long after its last use
 
 # -- settings files ---------------------------------------------------------------------------------
 SETTINGS_BYTES_MAX = 256 * KIB  # one file

@@ -1,0 +1,216 @@
+"""Which files of a working tree belong to a snapshot. Called by `snapshot.py`.
+
+Inside a git work tree git itself says which files are tracked or not ignored, so its rules hold exactly; submodules and
+nested repositories are asked one by one. Elsewhere `.gitignore` files are read by our own matcher. On top of either:
+`.hwignore` (the same syntax), what tools leave behind, and the patterns of the setting `code`.
+"""
+
+import os
+import stat
+import subprocess
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from headway.code.ignore import Ignored, Rules
+from headway.code.name import LEFT_BEHIND
+from headway.model.errors import RefusedError
+from headway.model.limits import CODE_GIT_S, CODE_IGNORE_BYTES_MAX, CODE_WALKED_MAX
+
+HWIGNORE, GITIGNORE = ".hwignore", ".gitignore"
+
+
+@dataclass(frozen=True, slots=True)
+class CodeRules:
+    """The setting `code`. `include` and `exclude` are patterns as in `.gitignore`; `allow` are paths."""
+
+    include: Sequence[str] = ()  # taken although something ignores it
+    exclude: Sequence[str] = ()  # left out; stronger than `include`
+    allow: Sequence[str] = ()  # taken although it looks like a secret, is too large or leaves the tree
+
+
+def find_root(cwd: str, project: str | None = None) -> str:
+    """The folder that is one snapshot: that of `headway.yaml`, else git's work tree, else the working folder."""
+    if project is not None:
+        return project
+    top = git(cwd, "rev-parse", "--show-toplevel")
+    found = os.fsdecode(top).rstrip("\n") if top else ""
+    return found if found and os.path.isdir(found) else cwd
+
+
+class Tree:
+    """One look at a working tree. `skip`: folders that are never looked into, such as Headway's own home."""
+
+    def __init__(self, root: str, rules: CodeRules, *, skip: Iterable[str] = ()) -> None:
+        self.root, self._rules = root, rules
+        inside = [os.path.relpath(folder, root) for folder in skip]
+        self._skipped = {path for path in inside if not path.startswith("..")}
+        self.left_out: list[tuple[str, str]] = []  # (path, reason)
+
+    def paths(self) -> list[str]:
+        """Relative, with slashes. A submodule, or a repository inside this one, comes as its folder: see `inside`."""
+        found = _git_files(self.root)
+        if found is None:
+            found = list(_walk(self.root, _Layers(self.root, (GITIGNORE, HWIGNORE)), self._skipped))
+        else:
+            found = self._kept(found)
+        chosen = set(found)
+        if self._rules.include:
+            chosen |= _included(self.root, self._rules.include, self._skipped)
+        return self._without_excluded(chosen)
+
+    def inside(self, folder: str) -> list[str]:
+        """The files of a folder that `paths` has named: a submodule, or a nested repository."""
+        below = folder.rstrip("/") + "/"
+        if not os.path.lexists(os.path.join(self.root, below, ".git")):
+            self.left_out.append((below, "a submodule that is not checked out: git submodule update --init"))
+            return []
+        return self._without_excluded(set(self._kept(_git_files(self.root, below) or [])))
+
+    def _kept(self, paths: list[str]) -> list[str]:
+        """What git has listed, without what `.hwignore` and we ourselves leave out."""
+        ours = _Layers(self.root, (HWIGNORE,))
+        folders = {path.rpartition("/")[0] for path in paths if path.endswith(HWIGNORE)}
+        for folder in sorted({"", *folders}):
+            ours.enter(folder)
+        return [path for path in paths if not ours.ignores(path)]
+
+    def _without_excluded(self, chosen: set[str]) -> list[str]:
+        if self._rules.exclude:
+            excluded = Ignored()
+            excluded.add(Rules(self._rules.exclude))
+            chosen = {path for path in chosen if not excluded.ignores(path)}
+        below = tuple(f"{path}/" for path in self._skipped)
+        return [path for path in chosen if not path.startswith(below)] if below else list(chosen)
+
+
+# -- git ---------------------------------------------------------------------------------------------------------------
+
+
+def git(cwd: str, *words: str) -> bytes | None:
+    """Output of a git command that changes nothing; None when there is no git, no repository, or it refuses."""
+    env = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+    for name in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"):  # set inside hooks; they name another tree
+        env.pop(name, None)
+    argv = ["git", "-c", "core.fsmonitor=false", "-c", "core.quotePath=false", *words]
+    try:
+        done = subprocess.run(
+            argv, cwd=cwd, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=CODE_GIT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode == 0 else None
+
+
+def _git_files(root: str, below: str = "") -> list[str] | None:
+    """Tracked files and untracked ones that are not ignored; None where this is no git work tree."""
+    data = git(os.path.join(root, below), "ls-files", "-co", "--exclude-standard", "-z")
+    if data is None:
+        return None
+    names = set(data.decode("utf-8", "surrogateescape").split("\0"))  # a set: in a merge a file stands there thrice
+    names.discard("")
+    return [below + name for name in names] if below else list(names)
+
+
+def ignored_by_git(root: str) -> list[str]:
+    """What git leaves out, whole folders as one; for `hw init`."""
+    data = git(root, "ls-files", "-oi", "--exclude-standard", "--directory", "-z") or b""
+    return sorted(name for name in data.decode("utf-8", "surrogateescape").split("\0") if name)
+
+
+# -- without git -------------------------------------------------------------------------------------------------------
+
+
+class _Layers:
+    """What we leave out by ourselves, and the ignore files of a tree: a later one of `names` is the stronger one."""
+
+    def __init__(self, root: str, names: Sequence[str]) -> None:
+        self._root, self._names = root, names
+        self._ignored = Ignored()
+
+    def enter(self, folder: str) -> None:
+        base = f"{folder}/" if folder else ""
+        lines = list(LEFT_BEHIND) if not folder else []
+        for name in self._names:
+            lines += read_lines(os.path.join(self._root, base + name))
+        self._ignored.add(Rules(lines, base))
+
+    def ignores(self, path: str, is_folder: bool = False) -> bool:
+        if path[-1] == "/":  # a nested repository, as git names it
+            return self._ignored.ignores(path[:-1], True)
+        return self._ignored.ignores(path, is_folder)
+
+
+def read_lines(path: str) -> list[str]:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return []
+    with open(fd, "rb") as file:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            return []
+        data = file.read(CODE_IGNORE_BYTES_MAX + 1)
+    if len(data) > CODE_IGNORE_BYTES_MAX:
+        raise RefusedError(f"{path} is too large: at most {CODE_IGNORE_BYTES_MAX} bytes")
+    return data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape").split("\n")
+
+
+def _walk(root: str, ignored: _Layers, skipped: set[str]) -> Iterator[str]:
+    waiting = [""]
+    count = 0
+    while waiting:
+        folder = waiting.pop()
+        ignored.enter(folder)
+        base = f"{folder}/" if folder else ""
+        try:
+            entries = list(os.scandir(os.path.join(root, folder)))
+        except OSError as error:
+            raise RefusedError(
+                f"the folder {base or root} cannot be read: {error.strerror}", f"leave it out in {HWIGNORE}"
+            ) from None
+        for entry in entries:
+            path = base + entry.name
+            is_folder = entry.is_dir(follow_symlinks=False)
+            if path in skipped or ignored.ignores(path, is_folder):
+                continue
+            if is_folder:
+                waiting.append(path)
+                continue
+            count += 1
+            if count > CODE_WALKED_MAX:
+                raise RefusedError(
+                    f"{root} has more than {CODE_WALKED_MAX} files that are not ignored",
+                    f"go to the folder of your code, or name what does not belong to it in {HWIGNORE}",
+                )
+            yield path
+
+
+def _included(root: str, patterns: Sequence[str], skipped: set[str]) -> set[str]:
+    """Files that a pattern names, or that lie below a folder that it names, ignored or not."""
+    found: set[str] = set()
+    for pattern in patterns:
+        wanted = Ignored()
+        wanted.add(Rules([pattern]))
+        start = _fixed_part(pattern)
+        if os.path.lexists(os.path.join(root, start)) and not os.path.isdir(os.path.join(root, start)):
+            found.add(start)
+            continue
+        for folder, folders, names in os.walk(os.path.join(root, start)):
+            base = os.path.relpath(folder, root)
+            base = "" if base == "." else f"{base}/"
+            folders[:] = [name for name in folders if name != ".git" and base + name not in skipped]
+            links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
+            found.update(base + name for name in [*names, *links] if wanted.ignores(base + name))
+    return found
+
+
+def _fixed_part(pattern: str) -> str:
+    """The folder, or the file, that a pattern surely lies in."""
+    parts = pattern.strip("/").split("/")
+    if len(parts) == 1 and not pattern.startswith("/"):
+        return ""  # a bare name is looked for everywhere
+    plain: list[str] = []
+    for part in parts:
+        if part in ("..", ".") or any(char in part for char in "*?[\\"):
+            break
+        plain.append(part)
+    return "/".join(plain)
