@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from headway import __version__
+from headway.settings.database import NETWORK_FILE_SYSTEMS, file_system_of
 from headway.settings.home import socket_path
 from headway.views.cli import doctor
-from headway.views.cli.doctor import OK, PROBLEM, WARNING, Finding, examine, file_system_of
+from headway.views.cli.doctor import OK, PROBLEM, WARNING, Finding, examine
 from headway.views.cli.main import main
 from headway.views.source import last_words
 from tests.fake_api import FakeApi, serving
@@ -86,7 +87,7 @@ def test_a_network_file_system_is_known_by_the_mount_that_holds_the_home(tmp_pat
         f"3 4 {os.major(device)}:{os.minor(device)} / /home rw,relatime shared:1 - nfs4 server:/home rw\n"
     )
     assert file_system_of(tmp_path, table) == "nfs4"
-    assert "nfs4" in doctor._NETWORK_FILE_SYSTEMS
+    assert "nfs4" in NETWORK_FILE_SYSTEMS
     assert file_system_of(tmp_path, tmp_path / "none") == ""
 
 

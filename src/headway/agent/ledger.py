@@ -88,9 +88,9 @@ class Entry:
         """Whether something of it could be sent now."""
         if self.refused is not None:
             return False
-        if not self.unsent:
-            return not self.confirmed and not self.asked
-        return self.size > self.held_size or now_s >= self.held_until_s
+        if not self.confirmed:
+            return not self.asked
+        return self.unsent > 0 and (self.size > self.held_size or now_s >= self.held_until_s)
 
     def is_done(self) -> bool:
         return self.refused is not None or (self.closed and self.has_all())
@@ -146,8 +146,8 @@ class Entry:
 
     def spans(self, room: int, upto: int) -> list[Span]:
         """What to send next: at most `room` bytes, gaps between them, nothing beyond `upto`."""
-        if not self.confirmed and self.sent >= upto:
-            return [Span(self.name, self.kind, self.sent, 0, None, self.closed)]  # no bytes, only the question
+        if not self.confirmed:  # no bytes, only the question: a wrong cursor may point into the middle of a frame
+            return [] if self.asked else [Span(self.name, self.kind, self.sent, 0, None, self.closed)]
         found: list[Span] = []
         pos = self.sent
         while pos < upto and len(found) < 16:

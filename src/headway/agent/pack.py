@@ -196,9 +196,8 @@ class Packer:
 
     def _gap(self, batch: Batch, span: "Span") -> bool:
         assert span.gap is not None
-        gap, exact = span.gap, span.gap.start == span.offset  # counts are those of the whole gap
-        counts = (gap.records, gap.points) if exact else (None, None)
-        self._add_gap(batch, span.stream, span.offset, span.length, gap.reason, *counts)
+        gap = span.gap
+        self._add_gap(batch, span.stream, span.offset, span.length, gap.reason, gap.records, gap.points)
         return True
 
     def _add_gap(

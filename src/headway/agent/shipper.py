@@ -9,6 +9,7 @@ import os
 import select
 
 from headway.agent import drop, process, secret
+from headway.agent.bell import Bell
 from headway.agent.clock import Clock
 from headway.agent.command import Commands
 from headway.agent.fact import FactTail
@@ -43,7 +44,13 @@ from headway.agent.sending import ShipperMachine, ShipperPlan
 from headway.agent.tail import Tail
 from headway.agent.watch import AdoptedTask, AttachedTask
 from headway.model.errors import HeadwayError
-from headway.model.limits import SEND_TIMEOUT_S, SYNC_INTERVAL_S, TAIL_INTERVAL_ACTIVE_S, TAIL_INTERVAL_IDLE_S
+from headway.model.limits import (
+    SEND_TIMEOUT_S,
+    SYNC_INTERVAL_S,
+    TAIL_INTERVAL_ACTIVE_S,
+    TAIL_INTERVAL_ARMED_S,
+    TAIL_INTERVAL_IDLE_S,
+)
 from headway.spool import cursor
 from headway.spool.files import OS_FILES, Files
 from headway.spool.layout import TaskFile
@@ -111,6 +118,7 @@ class Shipper:
         self._collector: Collector | None = None
         self._usage: Usage | None = None
         self._progress = ProgressWatch(task_dir, self.tail, self.clock, self._get_secrets, self.log.say, files)
+        self._bell = Bell(task_dir)
         self._begun_s = self.clock.steady_s()
         self._first_ack_s: float | None = None
         self._look_s = self._active_s = self._sync_s = self._cursor_s = self._begun_s
@@ -153,7 +161,7 @@ class Shipper:
         for channel in (self._channel, self._commands.channel):
             if channel.busy:
                 poll.register(channel.fileno(), select.POLLIN | (select.POLLOUT if channel.wants_write else 0))
-        for source in (self.link, self._collector):
+        for source in (self.link, self._collector, self._bell):
             if source is not None and source.fileno() >= 0:
                 poll.register(source.fileno(), select.POLLIN)
         usage_s = None if self._usage is None else self._usage.due_s()
@@ -161,6 +169,9 @@ class Shipper:
         return {fd for fd, _ in poll.poll(max(0.0, (until_s - now_s) * 1000))}
 
     def _serve(self, ready: set[int], now_s: float) -> None:
+        if self._bell.fileno() in ready:
+            self._bell.hear()
+            self._look_s = now_s
         if self._channel.busy and (self._channel.fileno() in ready or now_s >= self._channel.deadline_s):
             self._take_answer(self._channel.step(now_s), now_s)
         asked = self._commands.channel
@@ -207,6 +218,9 @@ class Shipper:
     # -- looking ------------------------------------------------------------------------------------------------------
 
     def _look(self, now_s: float, *, names: bool = False) -> None:
+        armed = (
+            now_s >= self._active_s + ACTIVE_S and self._bell.arm()
+        )  # before the look: a write between would be missed
         self._progress.look(now_s)
         grown = self.tail.look(now_s, names=names)
         events: list[ShipperEvent] = list(grown)
@@ -215,7 +229,8 @@ class Shipper:
         events += self._read_shim(now_s)
         self._read_facts()
         active = now_s < self._active_s + ACTIVE_S
-        self._look_s = now_s + (TAIL_INTERVAL_ACTIVE_S if active else TAIL_INTERVAL_IDLE_S)
+        quiet_s = TAIL_INTERVAL_ARMED_S if armed else TAIL_INTERVAL_IDLE_S
+        self._look_s = now_s + (TAIL_INTERVAL_ACTIVE_S if active else quiet_s)
         if events:
             self._feed(Seen(tuple(events)), now_s)
         elif not active and not self._posted and self._packer.shrink():
@@ -527,6 +542,7 @@ class Shipper:
             self._collector.close()
         for channel in (self._channel, self._commands.channel):
             channel.close()
+        self._bell.close()
         self._notebook.close()
         self.tail.close()
 

@@ -3,7 +3,7 @@
 A mapping, not an object with attributes, so that a key can never hide a method. Called by training.
 """
 
-from collections.abc import Iterator, MutableMapping
+from _collections_abc import Iterator, MutableMapping  # loaded by every Python; `collections` itself is not
 from itertools import islice
 
 from headway.client.interrupt import raise_if_signal

@@ -8,7 +8,6 @@ import os
 import sys
 import time
 from _thread import RLock, get_ident
-from contextlib import contextmanager
 
 from headway.client.backoff import Backoff
 from headway.client.config import Config
@@ -36,7 +35,7 @@ from headway.wire.frame import encode_json
 
 TYPE_CHECKING = False  # `typing` itself costs the client's cold start some milliseconds
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, MutableMapping
+    from collections.abc import Callable, Iterable, MutableMapping
     from types import TracebackType
     from typing import Any, Protocol
 
@@ -141,16 +140,9 @@ class Run:
             self.attachment = Attachment(self.environ, self.files)
         return self.attachment
 
-    @contextmanager
-    def opening(self) -> "Iterator[None]":
+    def opening(self) -> "_Opening":
         """While a stream is being opened, by this thread: what its signal handlers log waits until that is done."""
-        outer, self.opener = self.opener, get_ident()
-        try:
-            yield
-        finally:
-            self.opener = outer
-            if not outer:
-                self.metrics.log_early()
+        return _Opening(self)
 
     def open_stream(self, kind: str, segment: int = 0, more: bytes = b"") -> "Any":
         """A stream of this process; the folder is made again if somebody removed it (F34). Raises OSError."""
@@ -455,6 +447,21 @@ def _clean_word(what: str, word: str | None, notes: list[tuple[str, str]]) -> st
         return plain
 
 
+class _Opening:
+    """`Run.opening`; by hand, because `contextlib` would be imported for it alone."""
+
+    def __init__(self, run: Run) -> None:
+        self._run, self._outer = run, 0
+
+    def __enter__(self) -> None:
+        self._outer, self._run.opener = self._run.opener, get_ident()
+
+    def __exit__(self, *_: object) -> None:
+        self._run.opener = self._outer
+        if not self._outer:
+            self._run.metrics.log_early()
+
+
 def _encode(fact: "dict[str, Any]") -> bytes:
     frame = encode_json(FACT, fact)
     if len(frame) > FRAME_BYTES_MAX and "traceback" in fact:
@@ -466,13 +473,15 @@ def _encode(fact: "dict[str, Any]") -> bytes:
 
 
 def _secret_names(task_dir: str) -> list[str]:
-    import json
-
     try:
         fd = os.open(os.path.join(task_dir, "task.json"), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         with os.fdopen(fd, "rb") as file:
-            names = json.load(file).get("secret_names", [])
-        return [str(name) for name in names]
+            data = file.read()
+        if b'"secret_names"' not in data or b'"secret_names": []' in data:
+            return []  # nearly always; `json` would be imported for it alone
+        import json
+
+        return [str(name) for name in json.loads(data).get("secret_names", [])]
     except (OSError, ValueError, AttributeError, TypeError):
         return []  # the patterns of wire/redact.py still hold
 

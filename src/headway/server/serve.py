@@ -35,7 +35,7 @@ from headway.server.guard import Guard, hosts_for
 from headway.server.live import Live
 from headway.server.routes import ROUTES
 from headway.server.transport import bind_loopback, bind_unix, protocol_with, slots_for_descriptors
-from headway.settings import layers
+from headway.settings import database, layers
 from headway.settings.home import Paths, home, socket_path
 from headway.store import catalog
 from headway.store.database import Store
@@ -53,6 +53,9 @@ def main() -> int:
     start_log(paths.server_log)
     try:
         settings = layers.load(paths.home)
+        told = database.settle(paths, settings.get("database_folder"))
+        if told is not None:
+            log.warning("%s", told)
         store = Store(paths, log_bytes_max=settings.get("log_bytes_max"))
         store.open()
         try:

@@ -23,7 +23,18 @@ class Paths:
 
     @property
     def db(self) -> Path:
-        return self.home / "headway.db"
+        """In the home, or where `settings/database.py` has put it."""
+        try:
+            text = self.database_pointer.read_text()
+        except OSError:
+            return self.home / "headway.db"
+        import json
+
+        return Path(json.loads(text)["folder"]) / "headway.db"
+
+    @property
+    def database_pointer(self) -> Path:
+        return self.home / "database.json"
 
     @property
     def logs(self) -> Path:
@@ -72,6 +83,12 @@ def _user_folder(variable: str, below_home: str) -> Path:
     return Path(base) / below_home
 
 
+def state_folders() -> list[Path]:
+    """Folders of ours that outlive a restart of the machine, the best first; not all need to be on a local disk."""
+    shared = Path("/var/tmp") / f"headway-{os.getuid()}"  # noqa: S108  (private_folder checks: ours and 0700)
+    return [_user_folder("XDG_STATE_HOME", ".local/state") / "headway", shared]
+
+
 def _temporary() -> Path:
     from tempfile import gettempdir  # takes longer to import than most commands take to run
 
@@ -99,6 +116,7 @@ def config_folder() -> Path:
 def private_folder(path: Path) -> Path:
     """Make `path` if need be and check that it is a real folder, ours, and closed to everybody else."""
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         os.mkdir(path, 0o700)
     except FileExistsError:
         pass

@@ -82,6 +82,12 @@ def _name(value: Any, field: str) -> str:
         raise UsageError(f"{field}: {error.message}", error.hint) from None
 
 
+def _path(value: Any, field: str) -> str:
+    if not isinstance(value, str) or not os.path.isabs(os.path.expanduser(value)):
+        raise UsageError(f"{field}: {value!r:.120} is not an absolute path", "for example: /var/lib/headway")
+    return os.path.expanduser(value)
+
+
 def _choice(*choices: str) -> Check:
     def check(value: Any, field: str) -> str:
         if value in choices:
@@ -190,6 +196,15 @@ _TABLE: Final = (
         "What is stored of one output stream; beyond it head and tail, with a gap that is shown.",
         "server",
         _size,
+    ),
+    Setting(
+        "database_folder",
+        "an absolute path, or null",
+        None,
+        "Where a new home keeps its database. Null: in the home; if that is on a network file system, on a local disk.",
+        "server",
+        _path,
+        nullable=True,
     ),
     Setting(
         "retention_days",

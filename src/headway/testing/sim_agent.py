@@ -306,9 +306,8 @@ class Shipper(Driver):
     def _read(self, span: m.Span, parts: list[batch.Part], pieces: list[m.Piece]) -> int:
         """How many bytes of a span came out."""
         if span.gap is not None:
-            exact = span.gap.start == span.offset
             told = {"bytes": span.length, "reason": span.gap.reason}
-            counts = {"records": span.gap.records, "points": span.gap.points} if exact else {}
+            counts = {"records": span.gap.records, "points": span.gap.points}
             parts.append(batch.Part(span.stream, GAP, span.offset, json.dumps({**told, **counts}).encode()))
             pieces.append(m.Piece(span.stream, span.offset, span.length))
             return span.length

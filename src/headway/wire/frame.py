@@ -12,13 +12,13 @@ where a whole, correct frame starts, so a flipped bit costs one frame (P11). Zer
 not damage: a preallocated tail looks like that.
 """
 
-import json
 import struct
 from zlib import crc32
 
 from headway.model.limits import FRAME_BYTES_MAX
 from headway.model.record import FACT, METRICS, OPEN, SCHEMA
 from headway.model.value import Value
+from headway.wire import plain
 
 TYPE_CHECKING = False  # `typing` itself costs the client's cold start some milliseconds
 if TYPE_CHECKING:
@@ -40,22 +40,26 @@ def encode(kind: int, payload: bytes) -> bytes:
 
 def encode_json(kind: int, value: "dict[str, Any]") -> bytes:
     """A FACT or OPEN frame. `value` must already be plain data; NaN is kept as a string by the caller."""
-    return encode(kind, json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode())
+    return encode(kind, plain.dumps(value).encode())
 
 
 def encode_schema(schema_id: int, names: tuple[str, ...]) -> bytes:
-    return encode(SCHEMA, _SCHEMA_ID.pack(schema_id) + json.dumps(names, separators=(",", ":")).encode())
+    return encode(SCHEMA, _SCHEMA_ID.pack(schema_id) + plain.dumps(names).encode())
 
 
 def decode_schema(payload: bytes | memoryview) -> tuple[int, tuple[str, ...]]:
-    names = json.loads(bytes(payload[4:]))
+    from json import loads
+
+    names = loads(bytes(payload[4:]))
     if not isinstance(names, list) or not all(isinstance(n, str) for n in names):
         raise ValueError("a schema is a list of names")
     return _SCHEMA_ID.unpack_from(payload)[0], tuple(names)
 
 
 def decode_json(payload: bytes | memoryview) -> "dict[str, Any]":
-    value = json.loads(bytes(payload))
+    from json import loads
+
+    value = loads(bytes(payload))
     if not isinstance(value, dict):
         raise ValueError("a fact is an object")
     return value

@@ -4,14 +4,13 @@ Three ways, in this order of trust: the exact values of variables judged secret 
 values under a secret-looking key, and known shapes (best effort). What a program prints in a new shape cannot be known.
 """
 
-import re
-from collections.abc import Iterable, Mapping
 from itertools import pairwise
 
 from headway.model.limits import SECRET_BYTES_MIN
 
 TYPE_CHECKING = False  # `typing` itself costs the client's cold start some milliseconds
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
     from typing import Any
 
 MASK = "********"
@@ -30,7 +29,6 @@ _NOT_SECRET = frozenset(
     "sep_token cls_token mask_token auth_method ssh_auth_sock".split()
 )
 _PLAIN_VARIABLES = frozenset({"PWD", "OLDPWD", "XDG_SESSION_ID"})  # every shell has these, and they are no secrets
-_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
 # Known shapes. Each has literals that must occur for the pattern to be tried at all: see agent/mask.py.
 SHAPES: tuple[tuple[str, tuple[bytes, ...], bytes], ...] = (
@@ -57,13 +55,36 @@ SHAPES: tuple[tuple[str, tuple[bytes, ...], bytes], ...] = (
 _TEXT_SHAPES = [(tuple(lit.decode() for lit in lits), shape.decode()) for _, lits, shape in SHAPES]
 
 
-def is_secret_name(name: str, extra: Iterable[str] = ()) -> bool:
+def words_of(name: str) -> list[str]:
+    """`githubAPIToken_2` is github, API, Token and 2. By hand: a pattern would have to be compiled first."""
+    words, i, size = [], 0, len(name)
+    while i < size:
+        start = i
+        while i < size and "A" <= name[i] <= "Z":
+            i += 1
+        if i < size and "a" <= name[i] <= "z":
+            if i - start > 1:  # the last capital begins the next word
+                words.append(name[start : i - 1])
+                start = i - 1
+            while i < size and "a" <= name[i] <= "z":
+                i += 1
+        elif i == start:
+            while i < size and name[i].isdecimal():
+                i += 1
+        if i > start:
+            words.append(name[start:i])
+        else:
+            i += 1
+    return words
+
+
+def is_secret_name(name: str, extra: "Iterable[str]" = ()) -> bool:
     """Whether a variable or key of this name holds a secret."""
     if name in extra:
         return True
     if name in _PLAIN_VARIABLES:
         return False
-    words = [w.lower() for w in _WORD.findall(name)]
+    words = [word.lower() for word in words_of(name)]
     joined = "_".join(words)
     if joined in _NOT_SECRET:
         return False
@@ -71,7 +92,7 @@ def is_secret_name(name: str, extra: Iterable[str] = ()) -> bool:
     return bool(_SECRET_WORDS.intersection(words) or _SECRET_PAIRS & pairs)
 
 
-def secret_values(env: Mapping[str, str], extra: Iterable[str] = ()) -> list[str]:
+def secret_values(env: "Mapping[str, str]", extra: "Iterable[str]" = ()) -> list[str]:
     """The values to mask wherever they appear, longest first so that one that contains another goes first."""
     names = frozenset(extra)
     long = {k: v for k, v in env.items() if len(v.encode(errors="replace")) >= SECRET_BYTES_MIN}
@@ -79,25 +100,31 @@ def secret_values(env: Mapping[str, str], extra: Iterable[str] = ()) -> list[str
     return sorted(found, key=len, reverse=True)
 
 
-def mask_text(text: str, values: Iterable[str] = ()) -> str:
+def mask_text(text: str, values: "Iterable[str]" = ()) -> str:
     """Mask exact values and known shapes inside a text."""
     for value in values:
         if value in text:
             text = text.replace(value, MASK)
     for literals, shape in _TEXT_SHAPES:
         if any(literal in text for literal in literals):
-            text = re.sub(shape, MASK, text)
+            text = _substitute(shape, text)
     return text
 
 
-def mask_value(key: str, value: "Any", values: Iterable[str] = (), extra: Iterable[str] = ()) -> "Any":
+def _substitute(shape: str, text: str) -> str:
+    import re  # takes longer than everything else before the first log, and is seldom needed
+
+    return re.sub(shape, MASK, text)
+
+
+def mask_value(key: str, value: "Any", values: "Iterable[str]" = (), extra: "Iterable[str]" = ()) -> "Any":
     """A value under a key: all of it when the key is secret-looking, else what is secret inside."""
     if isinstance(value, str | int | float) and not isinstance(value, bool) and is_secret_name(key, extra):
         return MASK if str(value) else value
     return mask_data(value, values, extra)
 
 
-def mask_data(data: "Any", values: Iterable[str] = (), extra: Iterable[str] = ()) -> "Any":
+def mask_data(data: "Any", values: "Iterable[str]" = (), extra: "Iterable[str]" = ()) -> "Any":
     """Plain JSON data with its secrets masked; the input is not changed."""
     if isinstance(data, str):
         return mask_text(data, values)
@@ -111,20 +138,15 @@ def mask_data(data: "Any", values: Iterable[str] = (), extra: Iterable[str] = ()
     return data
 
 
-_FLAG = re.compile(r"(--?[A-Za-z][\w.-]*)=(.+)\Z", re.DOTALL)
-
-
-def mask_argv(argv: list[str], values: Iterable[str] = (), extra: Iterable[str] = ()) -> list[str]:
+def mask_argv(argv: list[str], values: "Iterable[str]" = (), extra: "Iterable[str]" = ()) -> list[str]:
     """A command line: `--api-key X`, `--api-key=X`, `TOKEN=x`, exact values and shapes."""
     values, masked, after_secret = list(values), [], False
     for word in argv:
-        flag = _FLAG.match(word)
         name, _, assigned = word.partition("=")
+        is_flag = name.startswith("-") and name.lstrip("-").replace("-", "_").replace(".", "_").isidentifier()
         if after_secret and not word.startswith("-"):
             masked.append(MASK)
-        elif flag and is_secret_name(flag[1], extra):
-            masked.append(f"{flag[1]}={MASK}")
-        elif assigned and name.isidentifier() and is_secret_name(name, extra):
+        elif assigned and (is_flag or name.isidentifier()) and is_secret_name(name, extra):
             masked.append(f"{name}={MASK}")
         else:
             masked.append(mask_text(word, values))

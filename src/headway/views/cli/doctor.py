@@ -17,6 +17,7 @@ from headway import __version__
 from headway.model.errors import HeadwayError, UsageError
 from headway.model.limits import DOCTOR_CHECK_S, GIB, MIB
 from headway.settings import home as homes
+from headway.settings.database import NETWORK_FILE_SYSTEMS, file_system_of
 from headway.views import format as fmt
 from headway.views.cli.dispatch import Call
 from headway.views.terminal import GREEN, RED, YELLOW, Output
@@ -27,10 +28,6 @@ _PYTHON_MIN: Final = (3, 11)
 _FREE_WARNING_BYTES: Final = 2 * GIB
 _FREE_PROBLEM_BYTES: Final = 100 * MIB
 _CLOCK_MIN_S: Final = 1_735_689_600  # 2025-01-01: earlier than this program
-_NETWORK_FILE_SYSTEMS: Final = frozenset(
-    "nfs nfs4 cifs smb3 smbfs lustre gpfs beegfs ceph glusterfs 9p afs fuse.sshfs fuse.glusterfs fuse.ceph fuse.s3fs "
-    "fuse.blobfuse fuse.gcsfuse pvfs2 orangefs".split()
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,30 +131,16 @@ def _home() -> Iterator[Finding]:
 
 
 def _file_system(home: Path) -> Iterator[Finding]:
-    kind = file_system_of(home)
-    if kind in _NETWORK_FILE_SYSTEMS:
+    kind, database = file_system_of(home), homes.Paths(home).db
+    if kind in NETWORK_FILE_SYSTEMS and database.parent == home:
         yield Finding(
             "file system", WARNING, f"the home is on a network file system ({kind}); a database there can be damaged",
-            "set HEADWAY_HOME to a folder on a local disk",
+            "set HEADWAY_HOME or the setting database_folder to a folder on a local disk",
         )  # fmt: skip
+    elif kind in NETWORK_FILE_SYSTEMS:
+        yield Finding("file system", OK, f"the home is on {kind}; the database is in {database.parent}")
     elif kind:
         yield Finding("file system", OK, kind)
-
-
-def file_system_of(path: Path, mountinfo: Path = Path("/proc/self/mountinfo")) -> str:
-    """The type of the file system that holds `path`; empty where the system does not say."""
-    device = path.stat().st_dev
-    wanted = f"{os.major(device)}:{os.minor(device)}"
-    try:
-        text = mountinfo.read_text(errors="replace")
-    except OSError:
-        return ""
-    for line in text.splitlines():
-        fields, _, rest = line.partition(" - ")
-        words = fields.split()
-        if len(words) > 2 and words[2] == wanted and rest:
-            return rest.split()[0]
-    return ""
 
 
 def _space(home: Path) -> Iterator[Finding]:
