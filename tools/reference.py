@@ -1,11 +1,12 @@
-"""Writes docs/reference from the code: commands, Python, settings, limits, routes, exit codes. `make docs` calls it.
+"""Writes docs/reference from the code: commands, Python, settings, job files, limits, routes, exit codes.
 
-`tests/unit/test_docs.py` fails when a committed page differs from what this makes.
+Called by `make docs`. `tests/unit/test_docs.py` fails when a committed page differs from what this makes.
 """
 
 import importlib
 import inspect
 import io
+import json
 import pkgutil
 import re
 import sys
@@ -16,6 +17,7 @@ from typing import Any
 
 import headway
 from headway.model import errors, limits
+from headway.settings import jobschema
 from headway.settings.schema import SCOPES, SETTINGS, Setting
 from headway.views.cli import commands, dispatch, options
 
@@ -33,6 +35,8 @@ def pages() -> dict[str, str]:
         "limits.md": limits_page(),
         "routes.md": routes_page(),
         "exit-codes.md": exit_codes_page(),
+        "job-file.md": job_file_page(),
+        "job.schema.json": json.dumps(jobschema.json_schema(), indent=2) + "\n",
     }
 
 
@@ -177,6 +181,39 @@ def size_text(size_bytes: int) -> str:
         if size_bytes >= factor and size_bytes % factor == 0:
             return f"{size_bytes // factor} {unit}"
     return f"{size_bytes}"
+
+
+# -- job files ------------------------------------------------------------------------------------------------------
+
+
+def job_file_page() -> str:
+    lines = head(
+        "Job file",
+        "`src/headway/settings/jobschema.py`",
+        "How to write one: [job files](../guides/job-files.md). For editors: [job.schema.json](job.schema.json), which "
+        "`hw config --job-schema` prints too.",
+    )
+    lines += table(("key", "value", "meaning"), key_rows(jobschema.JOB))
+    for title, section in {
+        "roles": jobschema.ROLE, "folders": jobschema.FOLDER, "retry": jobschema.RETRY, "code": jobschema.CODE,
+        "smoke": jobschema.SMOKE,
+    }.items():  # fmt: skip
+        lines += [f"## Keys of {title}", "", *table(("key", "value", "meaning"), key_rows(section))]
+    return page(lines)
+
+
+def key_rows(section: jobschema.Section) -> list[tuple[str, ...]]:
+    return [(f"`{key.name}`", key_words(key), key.doc) for key in section.keys]
+
+
+def key_words(key: jobschema.Key) -> str:
+    """What it is, in words; keys of a section of its own have their own table."""
+    kind = key.kind
+    if isinstance(kind, jobschema.Section):
+        return "a mapping, below"
+    if isinstance(kind, jobschema.MapOf) and isinstance(kind.item, jobschema.Section):
+        return f"a mapping of {kind.what} to mappings, below"
+    return "a mapping of parameters to lists of values" if key.name == "matrix" else kind.words
 
 
 # -- limits ---------------------------------------------------------------------------------------------------------

@@ -41,7 +41,9 @@ class FakeControl:
     def heard(self, task: TaskKey) -> None:
         self.calls.append(("heard", task))
 
-    async def submit(self, uuid: str, spec: Mapping[str, Any], env: Mapping[str, str]) -> Job:
+    async def submit(
+        self, uuid: str, spec: Mapping[str, Any], env: Mapping[str, str], *, find_program: bool = False
+    ) -> Job:
         self.calls.append(("submit", uuid, dict(spec), dict(env)))
         return await self._write(lambda c: catalog.insert_job(c, uuid, JobSpec(**spec), time.time_ns()))
 

@@ -162,14 +162,14 @@ def test_a_lost_reply_is_asked_for_again_with_the_same_uuid(api: FakeApi, hw: Hw
     assert first.body == second.body
 
 
-def test_a_job_file_is_refused_with_words_only_when_it_is_one(
+def test_a_word_is_a_job_file_only_when_it_stands_alone_and_exists(
     api: FakeApi, hw: Hw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     api.on("POST", "/api/jobs", Reply(job(), 201))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "job.yaml").write_text("name: x")
     assert hw("submit", "job.yaml") == 2
-    assert "job.yaml is a job file" in hw.err
+    assert "job.yaml, line 1: a job needs a command" in hw.err
     assert hw("submit", "job.yaml", "x") == 0
     assert hw("submit", "other.yaml") == 0
     assert hw("submit", "--wait", "job.yaml") == 125

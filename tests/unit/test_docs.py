@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import json
 import re
 from functools import cache
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 import headway
 from headway.model import errors, limits
+from headway.settings.jobschema import JOB
 from headway.settings.schema import SETTINGS
 from headway.views.cli import commands, options
 from tools import figures, reference
@@ -24,7 +26,10 @@ def made() -> dict[str, str]:
     return reference.pages()
 
 
-@pytest.mark.parametrize("name", ["commands.md", "python.md", "settings.md", "limits.md", "routes.md", "exit-codes.md"])
+PAGES = "commands.md python.md settings.md limits.md routes.md exit-codes.md job-file.md job.schema.json".split()
+
+
+@pytest.mark.parametrize("name", PAGES)
 def test_the_committed_reference_is_what_the_code_says(name: str) -> None:
     """If this fails: `make docs`, and commit what it wrote."""
     assert (DOCS / "reference" / name).read_text() == made()[name]
@@ -57,6 +62,13 @@ def test_every_public_name_of_python_says_what_it_does() -> None:
 def test_every_setting_is_documented() -> None:
     text = made()["settings.md"]
     assert [name for name in SETTINGS if f"| `{name}` |" not in text] == []
+
+
+def test_every_key_of_a_job_file_is_documented() -> None:
+    text, schema = made()["job-file.md"], json.loads(made()["job.schema.json"])
+    assert [
+        key.name for key in JOB.keys if f"| `{key.name}` |" not in text or key.name not in schema["properties"]
+    ] == []
 
 
 def test_every_limit_is_documented() -> None:

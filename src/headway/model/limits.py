@@ -192,6 +192,13 @@ SILENT_AFTER_S = 30.0  # an agent not heard of for this long is unknown
 ARGV_BYTES_MAX = 1 * MIB
 ENV_BYTES_MAX = 4 * MIB
 DURATION_S_MAX = 366 * 86_400.0
+ARRAY_JOBS_MAX = 10_000  # of one array or sweep
+PARAMETERS_MAX = 256  # of one job file
+ROLES_MAX = 64  # of one job
+NODES_MAX = 1_024  # of one job
+FOLDERS_MAX = 64  # of one job
+RETRIES_MAX = 1_000  # that a job file may ask for
+QUEUE_WINDOW = 64  # waiting jobs of a cluster that one look at the queue considers first; more when none can start
 
 # -- code -------------------------------------------------------------------------------------------
 CODE_FILE_BYTES_MAX = 100 * MIB  # one file of a snapshot; a larger one is left out and named, unless code.allow has it

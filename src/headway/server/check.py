@@ -14,15 +14,18 @@ from typing import Any
 
 from headway.model.errors import UsageError
 from headway.model.ids import check_name
-from headway.model.job import JobSpec
+from headway.model.job import Folder, JobSpec
 from headway.model.limits import (
     ARGV_BYTES_MAX,
     DURATION_S_MAX,
     ENV_BYTES_MAX,
+    FOLDERS_MAX,
+    NODES_MAX,
     PROCESSES_MAX,
     TAG_CHARS_MAX,
     TAGS_MAX,
 )
+from headway.model.spread import spread
 from headway.settings.nearest import did_you_mean
 
 STRING_BYTES_MAX = 128 * 1024 - 1  # one argument or variable; Linux: MAX_ARG_STRLEN
@@ -55,7 +58,34 @@ def job_spec(given: JobSpec | Mapping[str, Any]) -> JobSpec:
     _check_numbers(spec)
     command(spec.command)
     _check_rlimits(spec.rlimits)
+    _check_size(spec)
     return spec
+
+
+def _check_size(spec: JobSpec) -> None:
+    """Nodes and processes of them. An engine may have its own `gpu_per_node`, and checks again in its plan."""
+    _whole("nodes", spec.nodes, 1, NODES_MAX)
+    if spec.gpu_per_node is not None:
+        _whole("gpu_per_node", spec.gpu_per_node, 1, PROCESSES_MAX)
+    if not isinstance(spec.multi_process, bool):
+        raise UsageError("multi_process is true or false")
+    spread(
+        spec.processes, per_node=spec.gpu_per_node, nodes=spec.nodes, multi_process=spec.multi_process,
+        cluster=spec.cluster,
+    )  # fmt: skip
+    for role in spec.roles:
+        command(role.command)
+    if len(spec.folders) > FOLDERS_MAX:
+        raise UsageError(f"{len(spec.folders)} folders are too many", f"at most {FOLDERS_MAX}")
+    for one in spec.folders:
+        _check_source(one)
+
+
+def _check_source(folder: Folder) -> None:
+    """A folder of this machine that it shall be filled from is there."""
+    source = folder.source
+    if source and "://" not in source and not os.path.exists(os.path.expanduser(source)):
+        raise UsageError(f"the folder {folder.name} comes from {source[:200]}, which does not exist", "correct `from`")
 
 
 def _check_words(spec: JobSpec) -> None:

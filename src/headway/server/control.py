@@ -11,12 +11,12 @@ from functools import partial
 from sqlite3 import Connection
 from typing import Any
 
-from headway.engines.protocol import EngineId, Salvager
+from headway.engines.protocol import Engine, EngineId, Plan, Salvager
 from headway.model.errors import RefusedError, UnreachableError, UsageError
 from headway.model.ids import name_from_command
 from headway.model.job import Job, JobSpec, State
 from headway.model.limits import POLL_WAIT_S, PROCESSES_MAX
-from headway.server import auth, check, envfile, transaction
+from headway.server import auth, check, envfile, program, transaction
 from headway.server.drain import is_over
 from headway.server.loop import Loop
 from headway.store import catalog
@@ -27,8 +27,13 @@ ATTACHED_TASK = "worker-0"
 
 
 class Control(Loop):
-    async def submit(self, uuid: str, spec: JobSpec | Mapping[str, Any], env: Mapping[str, str]) -> Job:
-        """A new job; the same uuid gives the same job, whatever died in between (P9)."""
+    async def submit(
+        self, uuid: str, spec: JobSpec | Mapping[str, Any], env: Mapping[str, str], *, find_program: bool = False
+    ) -> Job:
+        """A new job; the same uuid gives the same job, whatever died in between (P9).
+
+        `find_program`: a local program that is not there is refused now, and not told by the job's end.
+        """
         uuid = check.job_uuid(uuid)
         known = await self._calls.run("the store", self._find_uuid, uuid)
         if known is not None:
@@ -36,26 +41,50 @@ class Control(Loop):
         checked = check.job_spec(spec)
         if checked.attached:
             raise UsageError("a submitted job is not attached")
-        return await self._insert(uuid, checked, env)
+        return await self._insert(uuid, checked, env, find_program=find_program)
 
-    async def _insert(self, uuid: str, spec: JobSpec, env: Mapping[str, str]) -> Job:
+    async def plan(self, spec: Mapping[str, Any], env: Mapping[str, str]) -> Plan:
+        """What the engine would get, for `--dry-run`: every check of a submission, and nothing stored."""
+        checked = check.job_spec(spec)
+        _, plan = await self._planned(
+            "00000000-0000-0000-0000-000000000000", checked, check.environment(env, checked), find_program=True
+        )
+        return plan
+
+    async def _planned(
+        self, uuid: str, spec: JobSpec, variables: Mapping[str, str], *, find_program: bool = False
+    ) -> tuple[Engine, Plan]:
+        """The engine and its plan, after everything that can be known now was checked."""
         check.folder(spec.cwd)
-        variables = check.environment(env, spec)
         engine = self._engine(spec.cluster)
+        if engine.name == "local" and find_program and not (spec.after or spec.code):
+            await self._calls.run("files", program.check, spec, variables)
         now_ns = self._clock_ns()
         sketch = Job(0, spec.name, uuid, spec, State.WAITING, now_ns, now_ns)
-        plan = await self._calls.run(f"plan of {uuid}", engine.plan, sketch)
+        return engine, await self._calls.run(f"plan of {uuid}", engine.plan, sketch)
+
+    async def _insert(self, uuid: str, spec: JobSpec, env: Mapping[str, str], *, find_program: bool = False) -> Job:
+        variables = check.environment(env, spec)
+        engine, plan = await self._planned(uuid, spec, variables, find_program=find_program)
         private = envfile.Private(variables, spec.command)
+        spec = self._shown(replace(spec, gpus=plan.gpus), variables)
+        await self._keep(uuid, private)
+        now_ns = self._clock_ns()
+        job = await self._write(lambda c: catalog.insert_job(c, uuid, spec, now_ns, engine.name))
+        self.poke()
+        return job
+
+    def _shown(self, spec: JobSpec, variables: Mapping[str, str]) -> JobSpec:
+        """With the command as it may be stored: secrets in it are masked."""
         names = self._secret_names(spec)
         shown = mask_argv(spec.command, secret_values(variables, names), names)
-        spec = replace(spec, gpus=plan.gpus, command=shown, masked=shown != spec.command)
+        return replace(spec, command=shown, masked=shown != spec.command)
+
+    async def _keep(self, uuid: str, private: envfile.Private) -> None:
         try:
             await self._calls.run(f"environment of {uuid}", envfile.save, self._paths.env, uuid, private)
         except OSError as error:
             raise UnreachableError(f"the job's environment could not be stored: {error}", "try again") from error
-        job = await self._write(lambda c: catalog.insert_job(c, uuid, spec, now_ns, engine.name))
-        self.poke()
-        return job
 
     def _find_uuid(self, uuid: str) -> Job | None:
         with self._store.read() as c:

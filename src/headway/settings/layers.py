@@ -25,11 +25,12 @@ PRIVATE_FILE: Final = "private.yaml"
 BUILT_IN: Final = "built-in"
 COMMAND_LINE: Final = "command line"
 SECRETS: Final = "secrets"
+JOB: Final = "job"  # a job of the project, read by `jobfile.py`
 MASK: Final = "********"
 
 # Variables of ours that are not settings; `docs/concepts/protocol.md` says what they hold.
 RESERVED_VARIABLES: Final = frozenset(
-    "HEADWAY_" + name for name in "HOME CONFIG JOB UUID ATTEMPT TASK SPOOL OUTPUT_DIR".split()
+    "HEADWAY_" + name for name in "HOME CONFIG JOB UUID ATTEMPT TASK SPOOL OUTPUT_DIR ARRAY ARRAY_INDEX".split()
 )
 _TYPO_CUTOFF: Final = 0.8  # a variable this close to one of ours is a misspelling; others are somebody else's
 
@@ -96,6 +97,8 @@ def _read_file(path: Path, values: dict[str, Value], secrets: dict[str, str] | N
         where = f"{path}, line {node.line}"
         if name == SECRETS:
             _take_secrets(node, where, secrets)
+        elif name == JOB and path.name not in (USER_FILE, PRIVATE_FILE):
+            continue
         else:
             _take(name, node, str(path), values)
 

@@ -4,6 +4,7 @@ What a job may ask for is checked by `control`, so that every way in has the sam
 """
 
 import time
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import msgspec
@@ -20,6 +21,12 @@ _SIGNAL_MAX = 64
 
 class Submit(msgspec.Struct, forbid_unknown_fields=True):
     uuid: str
+    spec: dict[str, Any]
+    env: dict[str, str] = {}
+    find_program: bool = False
+
+
+class Plan(msgspec.Struct, forbid_unknown_fields=True):
     spec: dict[str, Any]
     env: dict[str, str] = {}
 
@@ -65,8 +72,14 @@ async def list_jobs(call: Call) -> Reply:
 
 async def submit(call: Call) -> Reply:
     asked = call.read(Submit)
-    job = await call.services.control.submit(asked.uuid, asked.spec, asked.env)
+    job = await call.services.control.submit(asked.uuid, asked.spec, asked.env, find_program=asked.find_program)
     return await show(call.services, job.pk, 201)
+
+
+async def plan(call: Call) -> Reply:
+    asked = call.read(Plan)
+    found = await call.services.control.plan(asked.spec, asked.env)
+    return reply_json({"text": found.describe(), "plan": asdict(found), "gpus": found.gpus})
 
 
 async def show_job(call: Call) -> Reply:
@@ -109,6 +122,7 @@ async def delete(call: Call) -> Reply:
 ROUTES = [
     Route("GET", "/api/jobs", Role.READ, list_jobs),
     Route("POST", "/api/jobs", Role.OPERATE, submit),
+    Route("POST", "/api/plan", Role.OPERATE, plan),
     Route("GET", "/api/jobs/{ref}", Role.READ, show_job),
     Route("DELETE", "/api/jobs/{ref}", Role.OPERATE, delete),
     Route("GET", "/api/jobs/{ref}/provenance", Role.READ, provenance),

@@ -13,12 +13,13 @@ _JOB: Final = (
     "processes", "cluster", "experiment", "name", "tags", "env", "max_duration_s", "priority", "cpus", "memory_bytes",
     "monitoring_interval_s",
 )  # fmt: skip
+_FILE: Final = ("sets", "smoke", "dry_run")
 _SELECT: Final = ("state", "cluster", "experiment", "since_s", "older_than_s", "match")
 
 _TABLE: Final = (
     Command(
-        "run", RUN, "run a command here, show its output, exit as it does", "hw run [options] COMMAND…",
-        _JOB, takes_command=True,
+        "run", RUN, "run a command here, show its output, exit as it does", "hw run [options] COMMAND… | JOB.yaml",
+        (*_JOB, *_FILE), takes_command=True,
         details=(
             "The command is passed on untouched: from its first word on, everything belongs to it.\n"
             "In a terminal: a live view with the keys in its last line; q leaves it running, Ctrl-C asks.\n"
@@ -35,10 +36,16 @@ _TABLE: Final = (
         ),
     ),
     Command(
-        "submit", RUN, "put a command in the queue and return", "hw submit [options] COMMAND…",
-        (*_JOB, "wait"), takes_command=True,
-        details="Prints the job's id and how to follow, abort and resubmit it. With --wait: like hw run.",
+        "submit", RUN, "put a command in the queue and return", "hw submit [options] COMMAND… | JOB.yaml",
+        (*_JOB, *_FILE, "wait"), takes_command=True,
+        details=(
+            "Prints the job's id and how to follow, abort and resubmit it. With --wait: like hw run.\n"
+            "A sole word that ends in .yaml and exists is a job file; options stand above what it says.\n"
+            "Without any word: the section `job` of the project's headway.yaml."
+        ),
         examples=(
+            ("hw submit --set lr=0.01 job.yaml", "a job file, with another parameter"),
+            ("hw submit --dry-run job.yaml", "what the engine would get"),
             ("hw -n 4 submit python train.py", "options before or after the verb"),
             ("hw submit --max-duration 3.5h --tag baseline python train.py", ""),
         ),
@@ -132,9 +139,13 @@ _TABLE: Final = (
         examples=(("hw server status", ""), ("hw server logs -f", "its own log")),
     ),
     Command(
-        "config", HOUSE, "every setting, its value and where it came from", "hw config [NAME]",
+        "config", HOUSE, "every setting, its value and where it came from", "hw config [NAME]", ("job_schema",),
         details="Built-in < user file < project headway.yaml < private file < environment < command line.",
-        examples=(("hw config", ""), ("hw config max_running", "one value, for scripts")),
+        examples=(
+            ("hw config", ""),
+            ("hw config max_running", "one value, for scripts"),
+            ("hw config --job-schema > job.schema.json", "for editors"),
+        ),
     ),
     Command("doctor", HOUSE, "check this machine and home, and say what to type", "hw doctor"),
     Command(

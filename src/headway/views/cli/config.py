@@ -13,6 +13,11 @@ from headway.views.cli.dispatch import Call
 
 
 def command(call: Call) -> int:
+    if call.get("job_schema"):
+        from headway.settings.jobschema import json_schema
+
+        call.terminal.put(json.dumps(json_schema(), indent=2))
+        return 0
     if len(call.words) > 1 or call.after:
         raise UsageError("hw config takes one name at most", f"usage: {call.command.usage}")
     settings = load(Path.cwd())

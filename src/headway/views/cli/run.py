@@ -28,7 +28,12 @@ _EVENTS_MAX: Final = 10_000
 
 
 def command(call: Call) -> int:
-    submission.checked_command(call.words)
+    if submission.job_file(call.words) is None:
+        submission.checked_command(call.words)
+    if call.get("dry_run"):
+        from headway.views.cli.plan import show
+
+        return show(call, call.source())
     return submit_and_attend(call, call.source())
 
 
@@ -37,7 +42,7 @@ def submit_and_attend(call: Call, source: Source) -> int:
     signals = Signals(source, call.terminal.say)
     try:
         with signals.handled():
-            job = submission.submit(source, call)
+            job = submission.submit(source, call, attend=True)
             signals.aim(str(job["id"]))
             job = _attend(call, source, job, signals)
     except Leave as leaving:
@@ -59,7 +64,7 @@ def _attend(call: Call, source: Source, job: dict[str, Any], signals: Signals) -
 
     if not stage.is_possible(call.terminal):
         return Plain(call, source, job).to_the_end()
-    ranks = int(call.get("processes") or 1)
+    ranks = int(job.get("processes") or 1)
     attendance = Attendance(source, call.terminal, job, lambda deed: _stop(deed, signals), ranks)
     try:
         ended = attendance.to_the_end(partial(setattr, signals, "say"))
@@ -90,7 +95,7 @@ class Plain:
         self.follow = Follow(source, self.job_id, lost=self._lost, found=self._found)
         out = call.terminal.err if call.as_json else call.terminal.out
         err = call.terminal.err
-        self.ranks = max(summary.count_processes(job), int(call.get("processes") or 1))
+        self.ranks = max(summary.count_processes(job), int(job.get("processes") or 1))
         self.output: Exact | Merged = (
             Exact(self.follow, out, err) if self.ranks == 1 else Merged(out, err, ranks=self.ranks)
         )

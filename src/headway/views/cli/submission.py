@@ -1,10 +1,11 @@
 """What a submission carries: the command, what it needs, and the submitter's folder, environment, umask and limits.
 
-Called by `run`, `submit` and `resubmit`.
+Called by `run`, `submit` and `resubmit`. `wanted` reads a command line or a job file; options stand above the file.
 """
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from headway.model.errors import UnreachableError, UsageError
@@ -14,29 +15,36 @@ from headway.views.cli.dispatch import Call
 from headway.views.source import Source, job_route
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from headway.settings.layers import Settings
 
 _TRIES: Final = 3
 _ASKED: Final = ("processes", "cpus", "memory_bytes", "max_duration_s", "monitoring_interval_s", "priority")
 
 
-def submit(source: Source, call: Call) -> dict[str, Any]:
-    """Submit the call's command. The uuid makes it one job, however often it must be sent (P9)."""
-    settings = _settings()
-    command = checked_command(call.words)
-    spec = {
-        "command": command,
-        "cwd": _folder(),
-        "name": call.get("name") or check_name(name_from_command(command)),
-        "experiment": call.get("experiment") or settings.get("experiment"),
-        "cluster": call.get("cluster") or settings.get("default_cluster"),
-        "grace_s": settings.get("grace_s"),
-        "monitoring_interval_s": settings.get("monitoring_interval_s"),
-        "secret_names": list(settings.get("secret_names") or []),
-        **surroundings(),
-        **changes(call),
-    }
-    return _send(source, "/api/jobs", {"uuid": new_uuid(), "spec": spec, "env": environment(call, settings)})
+@dataclass(slots=True)
+class Wanted:
+    """A submission before it is sent. `jobs`: of an array, each `{index, spec, env}`; empty: one job."""
+
+    spec: dict[str, Any]
+    env: dict[str, str] = field(repr=False)
+    jobs: list[dict[str, Any]] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+def submit(source: Source, call: Call, *, attend: bool = False) -> dict[str, Any]:
+    """Submit what the call names; an array as one. The uuid makes it one, however often it must be sent (P9).
+
+    `attend`: somebody follows it, so a command that cannot be started is told by its exit, as a shell does.
+    """
+    asked = wanted(source, call)
+    for warning in asked.warnings:
+        call.terminal.say(f"hw: {call.terminal.err.safe(warning)}")
+    body = {"uuid": new_uuid(), "spec": asked.spec, "env": asked.env}
+    if asked.jobs:
+        raise UsageError("this version cannot submit arrays", "submit the jobs one by one, with --set")
+    return _send(source, "/api/jobs", {**body, "find_program": not attend})
 
 
 def resubmit(source: Source, call: Call, ref: str) -> dict[str, Any]:
@@ -62,6 +70,101 @@ def _send(source: Source, route: str, body: dict[str, Any]) -> dict[str, Any]:
     raise AssertionError("unreachable")
 
 
+def wanted(source: Source, call: Call) -> Wanted:
+    """What a command line or a job file asks for, complete."""
+    file = job_file(call.words)
+    if file is not None:
+        return _from_file(source, call, file)
+    for key, name in (("sets", "--set"), ("smoke", "--smoke")):
+        if call.get(key):
+            raise UsageError(f"{name} is for a job file", f"for example: hw {call.command.name} {name} … job.yaml")
+    settings = _settings()
+    command = checked_command(call.words)
+    spec = {"command": command, "cwd": _folder(), **_common(call, settings, {}), **changes(call)}
+    spec.setdefault("name", check_name(name_from_command(command)))
+    return Wanted(spec, environment(call, settings), _numbered(call, command))
+
+
+def _from_file(source: Source, call: Call, path: "Path") -> Wanted:
+    from headway.settings import jobfile, secret
+    from headway.settings.layers import load
+
+    file = jobfile.load(path)
+    found = jobfile.prepare(file, call.get("sets", []), smoke=bool(call.get("smoke")), array=call.get("array"))
+    settings = load(path.parent.absolute())
+    spec = {**found.spec, **_common(call, settings, found.spec), **changes(call, found.spec)}
+    spec.setdefault("name", check_name(name_from_command(spec["command"])))
+    if spec.get("after"):
+        spec["after"] = [source.get(job_route(ref))["uuid"] for ref in spec["after"]]
+    secrets = secret.find(found.secrets, {**os.environ, **dict(call.get("env", []))}, settings.secrets())
+    spec["secret_names"] = list(dict.fromkeys([*spec["secret_names"], *secrets]))
+    env = environment(call, settings, {**found.env, **secrets})
+    typed = dict(call.get("env", []))
+    jobs = [
+        {"index": e.index, "spec": _named(call, e.spec), "env": {k: v for k, v in e.env.items() if k not in typed}}
+        for e in found.elements
+    ]
+    return Wanted(spec, env, jobs, _short_secrets(secrets))
+
+
+def _named(call: Call, spec: dict[str, Any]) -> dict[str, Any]:
+    """An option stands above what the file says of each job."""
+    return {key: value for key, value in spec.items() if key not in ("name", "experiment") or call.get(key) is None}
+
+
+def _short_secrets(secrets: Mapping[str, str]) -> list[str]:
+    from headway.model.limits import SECRET_BYTES_MIN
+
+    short = [name for name, value in secrets.items() if len(value.encode(errors="replace")) < SECRET_BYTES_MIN]
+    return [f"the secret {name} is shorter than {SECRET_BYTES_MIN} characters and cannot be masked" for name in short]
+
+
+def _common(call: Call, settings: "Settings", given: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields that every submission has: option, else the file's, else the setting."""
+    found = {
+        "experiment": call.get("experiment") or given.get("experiment") or settings.get("experiment"),
+        "cluster": call.get("cluster") or given.get("cluster") or settings.get("default_cluster"),
+        "grace_s": given.get("grace_s", settings.get("grace_s")),
+        "monitoring_interval_s": settings.get("monitoring_interval_s"),
+        "secret_names": list(settings.get("secret_names") or []),
+        **surroundings(),
+    }
+    return found | ({"name": call.get("name")} if call.get("name") else {})
+
+
+def job_file(words: list[str]) -> "Path | None":
+    """The job file that a sole word names, or the project's where no word is given and it has a job."""
+    from pathlib import Path
+
+    if len(words) == 1 and words[0].endswith((".yaml", ".yml")) and os.path.exists(words[0]):
+        return Path(words[0])
+    if words:
+        return None
+    from headway.settings.project import project_file
+
+    found = project_file(Path(_folder()))
+    if found is None:
+        return None
+    from headway.settings import jobfile, yamlfile
+
+    root = yamlfile.read(found).value
+    return found if isinstance(root, dict) and jobfile.SECTION in root else None
+
+
+def _numbered(call: Call, command: list[str]) -> list[dict[str, Any]]:
+    """The jobs of `--array` for a plain command, in which `{{ index }}` may stand."""
+    if call.get("array") is None:
+        return []
+    from headway.settings import sweep, template
+
+    numbers = sweep.indices(call.get("array"), "--array")
+    varies = "index" in template.names(command)
+    return [
+        {"index": number, "spec": {"command": template.fill(command, {"index": number})} if varies else {}, "env": {}}
+        for number in numbers
+    ]
+
+
 def _settings() -> "Settings":
     from pathlib import Path
 
@@ -70,16 +173,19 @@ def _settings() -> "Settings":
     return load(Path(_folder()))
 
 
-def changes(call: Call) -> dict[str, Any]:
-    """The fields of a JobSpec that were asked for by options."""
+def changes(call: Call, given: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The fields of a JobSpec that were asked for by options; tags and variables join those that are `given`."""
     spec = {key: call.get(key) for key in _ASKED if call.get(key) is not None}
-    tags = list(dict.fromkeys(call.get("tags", [])))
+    known = given or {}
+    if "processes" in spec and known.get("nodes"):
+        spec["nodes"] = 1  # -n takes the place of what the file says about size
+    tags = list(dict.fromkeys([*known.get("tags", []), *call.get("tags", [])]))
     if len(tags) > TAGS_MAX:
         raise UsageError(f"--tag: {len(tags)} tags are too many", f"at most {TAGS_MAX}")
     if tags:
         spec["tags"] = tags
     if call.get("env"):
-        spec["env_set"] = list(dict.fromkeys(name for name, _ in call.get("env")))
+        spec["env_set"] = list(dict.fromkeys([*known.get("env_set", []), *(name for name, _ in call.get("env"))]))
     return spec
 
 
@@ -95,9 +201,9 @@ def checked_command(words: list[str]) -> list[str]:
     return list(words)
 
 
-def environment(call: Call, settings: "Settings") -> dict[str, str]:
-    """Secrets of the private file < this environment < `--env`."""
-    env = {**settings.secrets(), **inherited(os.environ), **dict(call.get("env", []))}
+def environment(call: Call, settings: "Settings", given: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Secrets of the private file < this environment < the job file's < `--env`."""
+    env = {**settings.secrets(), **inherited(os.environ), **(given or {}), **dict(call.get("env", []))}
     size = sum(len(os.fsencode(name)) + len(os.fsencode(value)) + 2 for name, value in env.items())
     if size > ENV_BYTES_MAX:
         largest = max(env, key=lambda name: len(env[name]))

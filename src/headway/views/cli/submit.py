@@ -1,8 +1,5 @@
-"""`hw submit COMMAND…`: put a command in the queue and print the way back (capability 14)."""
+"""`hw submit COMMAND… | JOB.yaml`: put it in the queue and print the way back (capability 14)."""
 
-import os
-
-from headway.model.errors import UsageError
 from headway.views import format as fmt
 from headway.views.cli import submission
 from headway.views.cli.dispatch import Call
@@ -10,9 +7,13 @@ from headway.views.terminal import BOLD, DIM
 
 
 def command(call: Call) -> int:
-    submission.checked_command(call.words)
-    _refuse_file(call.words)
+    if submission.job_file(call.words) is None:
+        submission.checked_command(call.words)
     source = call.source()
+    if call.get("dry_run"):
+        from headway.views.cli.plan import show
+
+        return show(call, source)
     if call.get("wait"):
         from headway.views.cli.run import submit_and_attend
 
@@ -34,12 +35,3 @@ def tell_way_back(call: Call, job_id: str) -> None:
         call.terminal.put(job_id)
     ways = " · ".join(f"hw {words} {err.safe(short)}" for words in ("logs -f", "q", "abort", "resubmit"))
     call.terminal.say(f"  {err.style(ways, DIM)}")
-
-
-def _refuse_file(words: list[str]) -> None:
-    """A sole word that names an existing YAML file means a job file, which this version does not read."""
-    if len(words) == 1 and words[0].endswith((".yaml", ".yml")) and os.path.exists(words[0]):
-        raise UsageError(
-            f"{words[0]} is a job file, and this version of Headway cannot submit job files yet",
-            "submit the command that stands in it, for example: hw submit -n 4 python train.py",
-        )

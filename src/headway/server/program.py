@@ -1,0 +1,79 @@
+"""Whether the program and the script of a local job are there, before it is queued. Called by `control.py`.
+
+What is missing now may be there when the job starts; but a job that waits for others (`after`) is the only one that may
+count on it. A job that somebody follows is not checked: its exit code (126, 127) tells it, as a shell's would.
+"""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+
+from headway.model.errors import UsageError
+from headway.model.job import JobSpec
+from headway.settings.nearest import nearest
+
+_PYTHON = re.compile(r"(python|pypy)[0-9.]*\Z")
+_SHELLS = frozenset(("sh", "bash", "dash", "zsh", "ksh"))
+_WITH_VALUE = frozenset(("-W", "-X", "-o", "-O"))  # options of interpreters whose value is the next word
+_NO_SCRIPT = frozenset(("-c", "-m", "-s", "-", "--version", "-V", "--help", "-h"))
+
+
+def check(spec: JobSpec, env: Mapping[str, str]) -> None:
+    for words in [role.command for role in spec.roles] or [spec.command]:
+        _check_program(words[0], spec.cwd, env)
+        script = script_of(words)
+        if script is not None:
+            _check_script(script, spec.cwd)
+
+
+def _check_program(program: str, cwd: str, env: Mapping[str, str]) -> None:
+    if "/" in program:
+        path = os.path.join(cwd, program)
+        if not os.path.exists(path):
+            raise UsageError(f"the program {program[:200]} does not exist in {cwd}", _similar(path))
+        if not os.path.isfile(path) or not os.access(path, os.X_OK):
+            raise UsageError(f"the program {program[:200]} cannot be executed", f"chmod +x {program[:200]}")
+        return
+    folders = env.get("PATH", os.defpath).split(os.pathsep)
+    found = (os.path.join(cwd, folder, program) for folder in folders)
+    if not any(os.path.isfile(path) and os.access(path, os.X_OK) for path in found):
+        here = os.path.isfile(os.path.join(cwd, program))
+        hint = f"to run the one in this folder: ./{program}" if here else "correct it, or give its whole path"
+        raise UsageError(f"the program {program[:200]!r} was not found in PATH", hint)
+
+
+def script_of(words: Sequence[str]) -> str | None:
+    """The file that an interpreter is asked to run; None where there is none, or nobody can know."""
+    name = os.path.basename(words[0])
+    if not (_PYTHON.match(name) or name in _SHELLS):
+        return None
+    rest = iter(words[1:])
+    for word in rest:
+        if word in _NO_SCRIPT or word.startswith(("-c", "-m")) or (name in _SHELLS and _is_bundle(word)):
+            return None
+        if word in _WITH_VALUE:
+            next(rest, None)
+        elif not word.startswith("-"):
+            return word
+    return None
+
+
+def _is_bundle(word: str) -> bool:
+    """`-ec`: letters of a shell among which is the one for a command in the next word, or for stdin."""
+    return word.startswith("-") and not word.startswith("--") and bool({"c", "s"} & set(word))
+
+
+def _check_script(script: str, cwd: str) -> None:
+    path = os.path.join(cwd, script)
+    if not os.path.exists(path):
+        raise UsageError(f"the file {script[:200]} does not exist in {cwd}", _similar(path))
+
+
+def _similar(path: str) -> str:
+    """A file of nearly that name, where there is one."""
+    try:
+        names = os.listdir(os.path.dirname(path))
+    except OSError:
+        return f"the folder {os.path.dirname(path)} is not there either"
+    found = nearest(os.path.basename(path), names[:10_000])
+    return f"did you mean {found}?" if found else "correct the path, or submit from the folder that it is in"

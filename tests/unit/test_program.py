@@ -1,0 +1,61 @@
+"""The program and the script of a local job are looked for when it is submitted."""
+
+from pathlib import Path
+
+import pytest
+
+from headway.model.errors import UsageError
+from headway.model.job import JobSpec, Role
+from headway.server import program
+
+ENV = {"PATH": "/usr/bin:/bin"}
+
+
+def look(folder: Path, *words: str, roles: list[Role] | None = None) -> None:
+    program.check(JobSpec(list(words), str(folder), "n", roles=roles or []), ENV)
+
+
+@pytest.mark.parametrize(
+    ("words", "script"),
+    [
+        (["python", "train.py", "--lr", "1"], "train.py"), (["python3.11", "-u", "-W", "ignore", "a/b.py"], "a/b.py"),
+        (["/opt/bin/python", "x.py"], "x.py"), (["python", "-m", "pytest"], None), (["python", "-c", "1"], None),
+        (["python", "-"], None), (["python"], None), (["bash", "-e", "run.sh"], "run.sh"), (["bash", "-c", "x"], None),
+        (["torchrun", "train.py"], None), (["sh", "-ec", "x"], None),
+    ],
+)  # fmt: skip
+def test_the_script_of_an_interpreter_is_known(words: list[str], script: str | None) -> None:
+    assert program.script_of(words) == script
+
+
+def test_what_is_there_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("")
+    (tmp_path / "go").write_text("#!/bin/sh\n")
+    (tmp_path / "go").chmod(0o755)
+    look(tmp_path, "sh", "train.py")
+    look(tmp_path, "./go")
+    look(tmp_path, "sh", "-c", "nothing here")
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "hint"),
+    [
+        (["no-such-program"], "the program 'no-such-program' was not found in PATH", "whole path"),
+        (["train.py"], "was not found in PATH", "./train.py"),
+        (["./trian.py"], "the program ./trian.py does not exist", "did you mean train.py?"),
+        (["./train.py"], "cannot be executed", "chmod +x"),
+        (["sh", "trian.py"], "the file trian.py does not exist", "did you mean train.py?"),
+        (["sh", "gone/x.sh"], "the file gone/x.sh does not exist", "is not there either"),
+    ],
+)
+def test_what_is_missing_is_told_in_words(tmp_path: Path, words: list[str], message: str, hint: str) -> None:
+    (tmp_path / "train.py").write_text("")
+    with pytest.raises(UsageError) as error:
+        look(tmp_path, *words)
+    assert message in error.value.message
+    assert hint in error.value.hint
+
+
+def test_each_role_is_looked_at(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no-such"):
+        look(tmp_path, "true", roles=[Role("a", ["true"]), Role("b", ["no-such"])])
