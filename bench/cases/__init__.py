@@ -14,7 +14,11 @@ CASES = {
     "size": "stored bytes per point",
     "run": "hw run true over plain true",
     "flood": "a process that prints as fast as it can",
+    "lines": "a process that prints 100,000 lines a second",
     "rest": "memory and CPU of agent and server at rest",
+    "sampler": "sampling the usage of 16 processes each second, beside psutil and wandb",
+    "see": "from print() to hw logs -f and to the live view, and what that costs",
+    "agents": "64 agents of 8 ranks with 10 records a second each",
 }
 
 

@@ -29,8 +29,8 @@ def run(context: Context) -> Iterator[Result]:
     drains: list[float] = []
     with context.home() as home:
         contenders: dict[str, Callable[[int], dict[str, Any]]] = {
-            HEADWAY: lambda _: _job(context, home, wanted, drains),
-            "plain file": lambda _: _plain(context, home, wanted),
+            HEADWAY: lambda _: as_job(context, home, drains, wanted),
+            "plain file": lambda _: into_file(context, home, wanted),
         }
         measured = interleave(context.rounds, contenders)
     for key, what in (("cpu_s", "own CPU time"), ("wall_s", "wall time")):
@@ -45,18 +45,19 @@ def run(context: Context) -> Iterator[Result]:
     yield result
 
 
-def _plain(context: Context, home: Home, wanted: int) -> dict[str, Any]:
+def into_file(context: Context, home: Home, wanted: int, *pace: str) -> dict[str, Any]:
     folder = context.folder("plain")
     with (folder / "stdout").open("wb") as output:
-        argv = [sys.executable, PROGRAM, str(wanted), str(folder / "took.json")]
+        argv = [sys.executable, PROGRAM, str(wanted), str(folder / "took.json"), *pace]
         subprocess.run(argv, stdout=output, stdin=subprocess.DEVNULL, env=home.env, cwd=folder, check=True)
     (folder / "stdout").unlink()
     return _took(folder)
 
 
-def _job(context: Context, home: Home, wanted: int, drains: list[float]) -> dict[str, Any]:
+def as_job(context: Context, home: Home, drains: list[float], wanted: int, *pace: str) -> dict[str, Any]:
+    """What the process measured of itself; `drains` gets the seconds until all of its output was stored."""
     folder = context.folder("flood")
-    job = home.hw_json("submit", sys.executable, PROGRAM, str(wanted), str(folder / "took.json"))
+    job = home.hw_json("submit", sys.executable, PROGRAM, str(wanted), str(folder / "took.json"), *pace)
     wait_until((folder / "took.json").exists, DRAIN_TIMEOUT_S, "the flood has not ended", pause_s=0.2)
     wait_until(lambda: bool((folder / "took.json").read_text()), 5, "the flood has not ended")
     took = _took(folder)

@@ -18,13 +18,13 @@ def run(context: Context) -> Iterator[Result]:
     with context.home() as home:
         job = home.hw_json("submit", "sleep", "600")
         time.sleep(context.size(int(SETTLE_S), 1))
-        agent = _agent(home)
+        agent = agent_of(home)
         yield from _watch(context, home, agent)
         home.hw("abort", job["id"])
         wait_until(lambda: not _agent_pids(home), 30, "the agent has not ended")
 
 
-def _agent(home: Home) -> list[int]:
+def agent_of(home: Home) -> list[int]:
     """Pids of the shim and of the shipper, which the shim forks; what the shipper starts for a moment is not it."""
     wait_until(lambda: len(_agent_pids(home)) == 2, 20, "shim and shipper are not both there", pause_s=0.1)
     return _agent_pids(home)

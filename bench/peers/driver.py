@@ -4,6 +4,8 @@
     kill  FOLDER CALLS           log, then SIGKILL itself as soon as the last call has returned
     write FOLDER FILE            log every record of a data set (bench/dataset.py) and close
     read  FOLDER NAME            read one metric back: seconds and the number of values
+    sample FOLDER SAMPLES N      start N processes, look at what they use: CPU milliseconds of each look
+    watch FOLDER ON SECONDS N    start N processes, sample what they use each second if ON is 1: CPU seconds of doing so
 
 What was measured goes to FOLDER/result.json.
 """
@@ -80,6 +82,61 @@ def read(peer: ModuleType, folder: str, name: str) -> dict[str, Any]:
     return {"read_s": (time.perf_counter_ns() - start_ns) / 1e9, "values": len(values)}
 
 
+def sample(peer: ModuleType, folder: str, samples: str, processes: str) -> dict[str, Any]:
+    children = _idle(int(processes))
+    try:
+        look = peer.sampler([child.pid for child in children])
+        for _ in range(5):
+            look()
+        start_s = time.process_time()
+        for _ in range(int(samples)):
+            time.sleep(0.02)
+            look()
+        used_s = time.process_time() - start_s
+    finally:
+        _end(children)
+    return {"cpu_ms": 1000 * used_s / int(samples)}
+
+
+def _idle(processes: int) -> list[Any]:
+    import subprocess
+
+    idle = os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "jobs", "idle.py")
+    return [subprocess.Popen([sys.executable, "-I", idle, "600"]) for _ in range(processes)]
+
+
+def _end(children: list[Any]) -> None:
+    for child in children:
+        child.kill()
+        child.wait()
+
+
+def watch(peer: ModuleType, folder: str, on: str, seconds: str, processes: str) -> dict[str, Any]:
+    children = _idle(int(processes))
+    try:
+        pids = peer.watch(folder, on == "1")
+        time.sleep(3)  # the start of it is not what is measured
+        before_s = sum(map(_cpu_s_of, pids()))
+        time.sleep(float(seconds))
+        used_s = sum(map(_cpu_s_of, pids())) - before_s
+        memory_mb = sum(map(_memory_mb_of, pids()))
+        peer.stop()
+    finally:
+        _end(children)
+    return {"cpu_s": used_s, "memory_mb": memory_mb}
+
+
+def _cpu_s_of(pid: int) -> float:
+    with open(f"/proc/{pid}/stat") as file:
+        fields = file.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _memory_mb_of(pid: int) -> float:
+    with open(f"/proc/{pid}/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
 def main() -> None:
     from importlib.util import module_from_spec, spec_from_file_location
 
@@ -90,7 +147,7 @@ def main() -> None:
     peer = module_from_spec(spec)
     spec.loader.exec_module(peer)
     verbs: dict[str, Callable[..., dict[str, Any]]] = {
-        "log": log, "kill": kill, "write": write, "read": read,
+        "log": log, "kill": kill, "write": write, "read": read, "watch": watch, "sample": sample,
     }  # fmt: skip
     result = verbs[verb](peer, *arguments)
     import json

@@ -14,5 +14,22 @@ def start(folder: str) -> Callable[..., object]:
     return log
 
 
+def sampler(pids: list[int]) -> Callable[[], object]:
+    """The agent's own, with each process as a rank; what it tells is put into words as for its stream."""
+    probes = importlib.import_module("headway.agent.probes.sampler")
+    encode = importlib.import_module("json").dumps
+    now_s = 0.0
+    made = probes.Sampler(1.0, encode, now_s)
+    for rank, pid in enumerate(pids):
+        made.follow(rank, pid, None)
+
+    def sample() -> None:
+        nonlocal now_s
+        now_s += 1.0
+        made.step(now_s)
+
+    return sample
+
+
 def stop() -> None:
     _headway.finish()

@@ -25,6 +25,33 @@ def start(folder: str) -> Callable[..., object]:
     return log
 
 
+def watch(folder: str, on: bool) -> Callable[[], list[int]]:
+    """Its system monitor, told to look at the whole tree each second; tells the processes that do its work."""
+    global _run
+    wandb = importlib.import_module("wandb")
+    settings = wandb.Settings(
+        console="off", disable_git=True, save_code=False, x_disable_stats=not on,
+        x_stats_sampling_interval=1.0, x_stats_track_process_tree=True, x_stats_pid=os.getpid(),
+    )  # fmt: skip
+    _run = wandb.init(project="bench", dir=folder, mode="offline", settings=settings)
+    return _workers
+
+
+def _workers() -> list[int]:
+    """wandb-core, which we have started, and the monitor that it has started."""
+    parents = {}
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{entry}/stat") as file:
+                name, fields = file.read().rsplit(")", 1)
+        except OSError:
+            continue
+        if "(wandb-" in name:
+            parents[int(entry)] = int(fields.split()[1])
+    core = [pid for pid, parent in parents.items() if parent == os.getpid()]
+    return core + [pid for pid, parent in parents.items() if parent in core]
+
+
 def stop() -> None:
     _run.finish()
 
