@@ -47,7 +47,7 @@ def ask(
         async def lookup(token_id: str) -> None: ...
 
         services = Services(
-            None, Paths(Path("/nowhere")), None, None, Auth.over(lookup, 0), Live(), {}, asyncio.Event()  # type: ignore[arg-type]
+            None, Paths(Path("/nowhere")), None, None, Auth.over(lookup, 0), Live(), None, {}, asyncio.Event()  # type: ignore[arg-type]
         )  # fmt: skip
         waiting = list(messages or [{"type": "http.request", "body": b"", "more_body": False}])
         sent: list[Any] = []

@@ -1,5 +1,6 @@
 """Settings come in layers, and each value knows where it came from (capability 50, 52; B25, B33)."""
 
+import json
 import os
 import subprocess
 import sys
@@ -70,9 +71,9 @@ def test_every_setting_takes_its_default_from_each_kind_of_layer(
     lines = []
     for name, setting in SETTINGS.items():
         value = setting.default_value()
-        text = "null" if value is None else str(value)
+        text = value if isinstance(value, str) else json.dumps(value)
         lines.append(f"{name}: {text}")
-        monkeypatch.setenv(setting.variable, text.strip("[]"))
+        monkeypatch.setenv(setting.variable, ", ".join(value) if isinstance(value, list) else text)
     (config / "config.yaml").write_text("\n".join(lines))
     settings = load(tmp_path, {})
     for name, setting in SETTINGS.items():

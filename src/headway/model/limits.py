@@ -212,6 +212,20 @@ CODE_LOCK_S = 60.0  # waiting for others who use the code store
 CODE_PACKS_MAX = 48  # files of the code store; more are made one
 CODE_KEEP_S = 86_400.0  # a snapshot that no job needs stays this long after its last use
 
+# -- notifications ----------------------------------------------------------------------------------
+NOTICE_BYTES_MAX = 64 * KIB  # of what is sent about one job
+NOTICE_TEXT_CHARS_MAX = 500  # of one text in it
+NOTICE_TIMEOUT_S = 15.0  # one try of a command or a webhook
+NOTICE_TRIES_MAX = 6
+NOTICE_BACKOFF_FIRST_S = 2.0  # before the second try; four times as long before each further one
+NOTICE_BACKOFF_MAX_S = 600.0
+NOTICE_THREADS = 4  # sent at the same time
+NOTICE_RESULT_CHARS_MAX = 300  # of what a try said
+NOTICES_WAITING_MAX = 10_000  # waiting to be sent; further ones are not sent, and say so
+NOTICES_KEPT_MAX = 10_000  # the newest that are kept once they are sent
+NOTIFY_STALL_S = 1_800.0  # setting notify.stall_s
+NOTIFY_WAITED_S = 60.0  # setting notify.waited_s
+
 # -- settings files ---------------------------------------------------------------------------------
 SETTINGS_BYTES_MAX = 256 * KIB  # one file
 SETTINGS_DEPTH_MAX = 16

@@ -30,6 +30,7 @@ from headway.server.call import Call, Gone, Receive, Refusal, Reply, Scope, Send
 from headway.server.control import Control
 from headway.server.guard import CALLER, METHODS, send_reply
 from headway.server.live import Live
+from headway.server.notifier import Notifier
 from headway.settings.home import Paths
 from headway.settings.layers import Settings
 from headway.store import catalog
@@ -102,6 +103,7 @@ class Services:
     control: Control
     auth: Auth
     live: Live
+    notifier: Notifier
     about: dict[str, Any]  # what `GET /api/server` says of this server
     stopping: asyncio.Event
     readers: Readers = field(default_factory=Readers)

@@ -1,6 +1,6 @@
 """The table of all routes. A file of `api/` that is not named here is not served."""
 
-from headway.server.api import agent, follow, gc, jobs, logs, metrics, server, watch
+from headway.server.api import agent, follow, gc, jobs, logs, metrics, notify, server, watch
 
 ROUTES = (
     *agent.ROUTES,
@@ -9,6 +9,7 @@ ROUTES = (
     *jobs.ROUTES,
     *logs.ROUTES,
     *metrics.ROUTES,
+    *notify.ROUTES,
     *server.ROUTES,
     *watch.ROUTES,
 )

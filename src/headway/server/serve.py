@@ -33,11 +33,12 @@ from headway.server.auth import Auth, Role, TokenRow, mint
 from headway.server.control import Control
 from headway.server.guard import Guard, hosts_for
 from headway.server.live import Live
+from headway.server.notifier import Notifier
 from headway.server.routes import ROUTES
 from headway.server.transport import bind_loopback, bind_unix, protocol_with, slots_for_descriptors
 from headway.settings import database, layers
 from headway.settings.home import Paths, home, socket_path
-from headway.store import catalog
+from headway.store import catalog, outbox
 from headway.store.database import Store
 
 log = logging.getLogger("headway.server")
@@ -157,10 +158,12 @@ class Process:
         """Serve until `stopping` is set; `on_end` is called as soon as it is."""
         unix, tcp = bind_unix(self.address), self._bind_tcp()
         control = self.control_of(self.store, self.paths, self.settings)
+        notifier = Notifier(self.store, self.settings, lambda: layers.load(self.paths.home))
         try:
-            self.app = app = self._app(control, tcp)
+            self.app = app = self._app(control, notifier, tcp)
             listener = Listener(self._config(app, tcp))
             await control.start()
+            await notifier.start()
             serving = asyncio.create_task(listener.serve(sockets=[s for s in (unix, tcp) if s]))
             await self._publish(app.services.about)
             log.info("version %s serves %s at %s and %s", __version__, self.paths.home, self.address, self._url(tcp))
@@ -170,6 +173,7 @@ class Process:
             on_end()
             await self._end(app, listener, serving)
         finally:
+            await _within(notifier.stop(), SHUTDOWN_S / 6)
             await _within(control.stop(), SHUTDOWN_S / 3)
             self.paths.server_json.unlink(missing_ok=True)
             self.address.unlink(missing_ok=True)  # ours: nobody replaces it while we hold the lock
@@ -186,7 +190,7 @@ class Process:
     def _url(self, tcp: socket.socket | None) -> str | None:
         return f"http://127.0.0.1:{tcp.getsockname()[1]}" if tcp else None
 
-    def _app(self, control: Control, tcp: socket.socket | None) -> App:
+    def _app(self, control: Control, notifier: Notifier, tcp: socket.socket | None) -> App:
         auth = Auth.over(self._find_token, os.getuid())
         live = Live(on_job=auth.tokens.forget)
         about = {
@@ -198,7 +202,7 @@ class Process:
             "started_ns": time.time_ns(),
         }
         self.store.listen(live.notify)
-        services = Services(self.store, self.paths, self.settings, control, auth, live, about, self.stopping)
+        services = Services(self.store, self.paths, self.settings, control, auth, live, notifier, about, self.stopping)
         return App(Table(ROUTES), services)
 
     def _record(self, about: dict[str, Any]) -> dict[str, Any]:
@@ -307,7 +311,8 @@ def end_anyway() -> None:
 
 
 def has_open_jobs(connection: Any) -> bool:
-    return bool(catalog.open_jobs(connection))
+    """Or something to tell about one that has ended."""
+    return bool(catalog.open_jobs(connection)) or outbox.next_due_ns(connection) is not None
 
 
 async def _within(work: Any, timeout_s: float) -> None:

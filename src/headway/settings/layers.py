@@ -61,7 +61,8 @@ class Settings:
     def rows(self) -> Iterator[tuple[str, Any, str]]:
         """`(name, value, origin)` for `hw config`; secrets by name alone."""
         for name, found in self._values.items():
-            yield name, found.value, found.origin
+            shown = SETTINGS[name].shown
+            yield name, found.value if shown is None or found.value is None else shown(found.value), found.origin
         for name in self._secrets:
             yield f"{SECRETS}.{name}", MASK, PRIVATE_FILE
 

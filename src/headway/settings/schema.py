@@ -11,7 +11,7 @@ from typing import Any, Final
 from headway.model import limits
 from headway.model.errors import UsageError
 from headway.model.ids import check_name
-from headway.settings import quantity
+from headway.settings import notify, quantity
 from headway.settings.nearest import did_you_mean
 
 # Who reads a setting, and when a change of it takes effect.
@@ -35,6 +35,7 @@ class Setting:
     scope: str
     check: Check
     nullable: bool = False
+    shown: Callable[[Any], Any] | None = None  # what people see of a value that may hold a secret
 
     @property
     def variable(self) -> str:
@@ -111,6 +112,15 @@ def _names(value: Any, field: str) -> list[str]:
     if len(names) > limits.TAGS_MAX:
         raise UsageError(f"{field}: {len(names)} names are too many: at most {limits.TAGS_MAX}")
     return names
+
+
+def _flag(value: Any, field: str) -> bool:
+    if isinstance(value, bool):
+        return value
+    known = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+    if isinstance(value, str) and value.lower() in known:
+        return known[value.lower()]
+    raise UsageError(f"{field}: {value!r:.60} is neither true nor false")
 
 
 def _scalar(value: Any, field: str) -> quantity.Given:
@@ -229,6 +239,65 @@ _TABLE: Final = (
         "Further environment variables whose values are recorded with a job.",
         "job",
         _names,
+    ),
+    Setting(
+        "notify.on",
+        "a list of ended, failed, stalled, started",
+        list(notify.KINDS),
+        "What is told: the end of a job; its failure; a silence; its start after it has waited.",
+        "server",
+        notify.kinds,
+    ),
+    Setting(
+        "notify.command",
+        "a command, or null",
+        None,
+        "Run for each notification; the facts are in its environment (`HW_…`) and on its stdin, as JSON. No shell.",
+        "server",
+        notify.command,
+        nullable=True,
+    ),
+    Setting(
+        "notify.webhook_url",
+        "an address, or null",
+        None,
+        "Each notification is posted there as JSON. Taken for a secret: it belongs into the private file.",
+        "server",
+        notify.webhook_url,
+        nullable=True,
+        shown=notify.shown_url,
+    ),
+    Setting(
+        "notify.webhook_hosts",
+        "a list of hosts",
+        list(notify.LOOPBACK),
+        "Hosts, or hosts and ports (`example.org:8443`), that `notify.webhook_url` may name.",
+        "server",
+        notify.hosts,
+    ),
+    Setting(
+        "notify.desktop",
+        "true or false",
+        False,
+        "Show notifications on this machine's desktop (`notify-send`).",
+        "server",
+        _flag,
+    ),
+    Setting(
+        "notify.stall_s",
+        "a duration",
+        limits.NOTIFY_STALL_S,
+        "A running job that prints, logs and counts nothing for this long has stalled; 0 never.",
+        "server",
+        _duration,
+    ),
+    Setting(
+        "notify.waited_s",
+        "a duration",
+        limits.NOTIFY_WAITED_S,
+        "The start of a job is told only when it has waited this long.",
+        "server",
+        _duration,
     ),
     Setting(
         "color",

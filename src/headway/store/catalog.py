@@ -16,6 +16,7 @@ from headway.model.errors import NotFoundError, RefusedError, UsageError
 from headway.model.ids import check_name, new_suffix
 from headway.model.job import Attempt, Job, JobSpec, Process, State, Task, may_follow
 from headway.model.limits import JOBS_LISTED_MAX, TAG_CHARS_MAX, TAGS_MAX
+from headway.store import outbox
 from headway.store.connection import touch
 from headway.wire.batch import TaskKey
 
@@ -195,7 +196,7 @@ def set_job_state(
     signal: int | None = None, started_ns: int | None = None, ended_ns: int | None = None,
 ) -> None:  # fmt: skip
     """Move a job to `state` and tell it as an event. A change that may not be raises with the job's story."""
-    row = c.execute("SELECT id, state FROM jobs WHERE pk = :pk", {"pk": pk}).fetchone()
+    row = c.execute("SELECT id, state, state_since_ns FROM jobs WHERE pk = :pk", {"pk": pk}).fetchone()
     if row is None:
         raise NotFoundError("this job has been deleted", "`hw ls` lists the jobs")
     old = State(row["state"])
@@ -214,6 +215,7 @@ def set_job_state(
     )  # fmt: skip
     data = {"from": str(old), "to": str(state), "exit_code": exit_code, "signal": signal}
     add_event(c, pk, "state", {k: v for k, v in data.items() if v is not None}, now_ns)
+    outbox.note_change(c, pk, str(old), str(state), row["state_since_ns"], now_ns)
 
 
 def story(c: sqlite3.Connection, pk: int) -> str:

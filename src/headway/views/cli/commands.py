@@ -147,6 +147,14 @@ _TABLE: Final = (
             ("hw config --job-schema > job.schema.json", "for editors"),
         ),
     ),
+    Command(
+        "notify", HOUSE, "who is told when a job ends, fails, stalls or starts", "hw notify [test]", words=("test",),
+        details=(
+            "Shows the ways that are set (a command, a web address, the desktop) and what was told last.\n"
+            "test: reads the settings anew, sends a notification by each way, and says what happened."
+        ),
+        examples=(("hw notify", ""), ("hw notify test", "exit code 1 when one of them fails")),
+    ),
     Command("doctor", HOUSE, "check this machine and home, and say what to type", "hw doctor"),
     Command(
         "gc", HOUSE, "remove deleted jobs, and old ones if asked", "hw gc [--older-than TIME]",

@@ -1,0 +1,72 @@
+"""`hw notify [test]`: who is told when a job ends, fails, stalls or starts, what became of it, and a test."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from headway.model.errors import HeadwayError, UsageError
+from headway.views import format as fmt
+from headway.views import table
+from headway.views.cli.dispatch import Call
+from headway.views.terminal import GREEN, RED
+
+_HINT = (
+    "in config.yaml or private.yaml, one of: notify.command, notify.webhook_url, notify.desktop\n"
+    "docs/guides/notifications.md shows how"
+)
+
+
+def command(call: Call) -> int:
+    if call.after or call.words not in ([], ["test"]):
+        found = " ".join(call.words)[:60]
+        raise UsageError(f'hw notify has no "{found}"', f"usage: {call.command.usage}")
+    return _test(call) if call.words else _show(call)
+
+
+def _test(call: Call) -> int:
+    results = call.source().post("/api/notify/test", {})["results"]
+    failed = [one for one in results if not one["ok"]]
+    if call.as_json:
+        call.terminal.put_json(results)
+        return 1 if failed or not results else 0
+    if not results:
+        raise HeadwayError("nobody would be told: no way to tell anybody is set", _HINT)
+    out = call.terminal.out
+    for one in results:
+        mark = out.style("sent", GREEN) if one["ok"] else out.style("failed", RED)
+        call.terminal.put(f"{mark}  {out.safe(one['channel'])} {out.safe(one['to'])}: {out.safe(one['detail'])}")
+    return 1 if failed else 0
+
+
+def _show(call: Call) -> int:
+    found = call.source().get("/api/notify")
+    if call.as_json:
+        call.terminal.put_json(found)
+        return 0
+    put, safe = call.terminal.put, call.terminal.out.safe
+    for one in found["channels"]:
+        put(f"{one['channel']:<10}{safe(one['to'])}")
+    if not found["channels"]:
+        put("nobody is told: no way to tell anybody is set")
+        call.terminal.say(_HINT)
+        return 0
+    put(f"told      {', '.join(found['on']) or 'nothing'}")
+    put(f"stalled   after {fmt.duration(found['stall_s'])} of silence" if found["stall_s"] else "stalled   never")
+    if found["notices"]:
+        put("\n" + "\n".join(_table(call, found["notices"])))
+    return 0
+
+
+def _table(call: Call, notices: list[dict[str, Any]]) -> list[str]:
+    titles = ("when", "job", "what", "by", "state")
+    columns = [table.Column(title, keep=table.ALWAYS) for title in titles]
+    columns += [table.Column("tries", right=True), table.Column("result", keep=1, limit=200)]
+    now = datetime.now(UTC)
+    rows = [
+        [
+            fmt.local_time(one["time"], now), one["id"], one["kind"], one["channel"], one["state"], str(one["tries"]),
+            one["result"] or "",
+        ]
+        for one in notices
+    ]  # fmt: skip
+    safe = call.terminal.out.safe
+    return table.layout(columns, [[safe(cell) for cell in row] for row in rows], call.terminal.out.columns)[1]
