@@ -64,6 +64,17 @@ class Hw:
         rows = self.json("metrics", job, "-m", name)[job].get(name, [])
         return [v for row in rows if row["rank"] == rank for v in row["value"]]
 
+    def events(self, job: str) -> list[dict[str, Any]]:
+        """What the agents and processes of a job told, oldest first."""
+        from headway.settings.home import socket_path
+        from headway.views.http import Client
+
+        client = Client(socket_path(self.home))
+        assert client.try_connect()
+        found = json.loads(client.request("GET", f"/api/jobs/{job}/events", None, 30.0).body)
+        client.close()
+        return list(found)
+
     def server_pid(self) -> int:
         return int(json.loads((self.home / "server.json").read_text())["pid"])
 

@@ -14,7 +14,7 @@ from headway.spool.layout import TaskFile
 
 def task(**fields: object) -> TaskFile:
     base = {"uuid": "u", "attempt": 2, "task": "worker-1", "home": "/h", "id": "j-1", "processes": 2, "first_rank": 2}
-    return TaskFile(**{**base, "world_size": 4, "output_dir": "/o", **fields})  # type: ignore[arg-type]
+    return TaskFile(**{**base, "node_rank": 1, "world_size": 4, "output_dir": "/o", **fields})  # type: ignore[arg-type]
 
 
 def test_a_rank_knows_its_place_and_its_job() -> None:

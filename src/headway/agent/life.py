@@ -33,10 +33,15 @@ class ShimPlan(Value):
     first_rank: int = 0
     grace_s: float = GRACE_S
     max_duration_s: float | None = None
+    barrier: bool = False  # the ranks wait for `GoAhead`, which comes when every task of the job is there
 
 
 class Begun(Value):
     """Everything is ready to start."""
+
+
+class GoAhead(Value):
+    """Every task of the job has an agent that runs: the ranks may start."""
 
 
 class Adopted(Value):
@@ -73,6 +78,7 @@ class StopAsked(Value):
     by: str  # "signal 15", "command"
     signum: int = SIGTERM
     grace_s: float | None = None
+    reason: str = "stop"  # or what happened in another task: "rank 5 on worker-1 failed"
 
 
 class SignalAsked(Value):
@@ -95,6 +101,7 @@ class Tick(Value):
 
 ShimEvent = (
     Begun
+    | GoAhead
     | Adopted
     | RankStarted
     | RankRefused
@@ -150,19 +157,20 @@ ShimInstruction = (
 
 
 class _Rank:
-    __slots__ = ("exit_code", "pid", "signal", "state")
+    __slots__ = ("exit_code", "pid", "signal", "skipped", "state")
 
     def __init__(
         self, state: str = "waiting", exit_code: int | None = None, signal: int | None = None, pid: int | None = None
     ) -> None:
         self.state = state  # "waiting" | "running" | "ended"
         self.exit_code, self.signal, self.pid = exit_code, signal, pid
+        self.skipped = False  # it was never meant to start any more
 
     def failed(self) -> bool:
         return self.exit_code not in (None, 0) or self.signal is not None
 
     def unknown(self) -> bool:
-        return self.exit_code is None and self.signal is None
+        return self.exit_code is None and self.signal is None and not self.skipped
 
 
 class ShimMachine:
@@ -174,6 +182,7 @@ class ShimMachine:
         self.reason: str | None = None  # why the living ranks are being ended
         self.first: int | None = None  # local rank that failed first by itself
         self.phase = "running"  # "running" | "settling" | "flushing" | "left"
+        self._at_barrier = plan.barrier
         self._ships = ships  # False: the shipper itself drives this machine
         self._oom = False
         self._kill_s: float | None = None
@@ -189,6 +198,8 @@ class ShimMachine:
         match event:
             case Begun():
                 return self._begin(now_s)
+            case GoAhead():
+                return self._pass_barrier(now_s)
             case Adopted():
                 return self._adopt(event, now_s)
             case RankStarted():
@@ -198,7 +209,7 @@ class ShimMachine:
             case RankExited():
                 return self._exited(event, now_s)
             case StopAsked():
-                return self._stop(event.by, "stop", event.signum, event.grace_s, now_s)
+                return self._stop(event.by, event.reason, event.signum, event.grace_s, now_s)
             case SignalAsked():
                 return [SignalRank(i, event.signum) for i in self._living()]
             case LeftoversSeen():
@@ -226,8 +237,18 @@ class ShimMachine:
         out: list[ShimInstruction] = []
         if self._ships:
             out += self._start_shipper(now_s)
+        return out if self._at_barrier else out + self._start_ranks(now_s)
+
+    def _start_ranks(self, now_s: float) -> list[ShimInstruction]:
         self._limit_time(0.0, now_s)
-        return out + [StartRank(i) for i in range(self.plan.processes)]
+        return [StartRank(i) for i in range(self.plan.processes)]
+
+    def _pass_barrier(self, now_s: float) -> list[ShimInstruction]:
+        """May be told again, by a server that has restarted."""
+        if not self._at_barrier or self.phase != "running":
+            return []
+        self._at_barrier = False
+        return self._start_ranks(now_s)
 
     def _limit_time(self, elapsed_s: float, now_s: float) -> None:
         if self.plan.max_duration_s is not None:
@@ -312,9 +333,18 @@ class ShimMachine:
         kill_s = now_s + (self.plan.grace_s if grace_s is None else max(0.0, grace_s))
         self._kill_s = kill_s if self._kill_s is None else min(self._kill_s, kill_s)
         self._walltime_s = None
+        if self._at_barrier:
+            return out + self._skip_ranks(now_s)
         for index in self._living():
             out += [SignalRank(index, signum), SignalRank(index, SIGCONT)]  # one that is stopped must wake to hear it
         return out
+
+    def _skip_ranks(self, now_s: float) -> list[ShimInstruction]:
+        """Stopped before the other tasks were there: nothing of this one runs, or ever will."""
+        self._at_barrier = False
+        for rank in self.ranks:
+            rank.state, rank.skipped = "ended", True
+        return [RemoveEnvironment(), *self._check_end(now_s)]
 
     def _tick(self, now_s: float) -> list[ShimInstruction]:
         out: list[ShimInstruction] = []
@@ -373,7 +403,7 @@ class ShimMachine:
         if chosen is None and self.reason is not None:
             chosen = next((rank for rank in self.ranks if rank.failed()), None)
         lost = chosen is None and any(rank.unknown() for rank in self.ranks)
-        code = None if lost else 0
+        code = None if lost or all(rank.skipped for rank in self.ranks) else 0
         return {
             "type": "task_ended",
             "exit_code": code if chosen is None else chosen.exit_code,

@@ -9,6 +9,7 @@ import json
 import os
 import signal
 
+from headway.agent.world import merge, world_variables
 from headway.model.errors import DamagedError
 from headway.model.limits import ENV_BYTES_MAX
 from headway.model.value import Value
@@ -18,7 +19,7 @@ from headway.spool.reader import open_stream, read_exactly
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
     from headway.spool.layout import TaskFile
@@ -51,27 +52,28 @@ def read_environment(task_dir: str, files: Files = OS_FILES) -> dict[str, str]:
     return {str(name): str(value) for name, value in env.items()}
 
 
-def environment(task: "TaskFile", env: "Mapping[str, str]", index: int, task_dir: str) -> dict[str, str]:
+def environment(
+    task: "TaskFile", env: "Mapping[str, str]", index: int, task_dir: str, peers: "Sequence[Mapping[str, Any]]" = ()
+) -> dict[str, str]:
     """What a rank finds in its environment; `docs/concepts/protocol.md` has the list."""
-    processes, first = task.processes, task.first_rank
     path = env.get("PYTHONPATH")
     out = {
-        **env,
         "HEADWAY_HOME": task.home, "HEADWAY_JOB": task.id, "HEADWAY_UUID": task.uuid,
         "HEADWAY_ATTEMPT": str(task.attempt), "HEADWAY_TASK": task.task, "HEADWAY_SPOOL": task_dir,
         "HEADWAY_OUTPUT_DIR": task.output_dir, "HEADWAY_PACKAGE": os.path.dirname(_PACKAGE),
-        "RANK": str(first + index), "LOCAL_RANK": str(index), "WORLD_SIZE": str(task.world_size),
-        "LOCAL_WORLD_SIZE": str(processes), "NODE_RANK": str(first // max(1, processes)),
         "PYTHONPATH": f"{BOOTSTRAP}{os.pathsep}{path}" if path else BOOTSTRAP,
+        **world_variables(task, index, peers),
     }  # fmt: skip
     gpus = task.gpus
     if gpus is not None:
-        mine = [gpus[index]] if len(gpus) == processes else gpus
+        mine = [gpus[index]] if len(gpus) == task.processes else gpus
         out["CUDA_VISIBLE_DEVICES"] = ",".join(str(gpu) for gpu in mine)
-    return out
+    return merge(env, out, task.env_set)
 
 
-def start_rank(task: "TaskFile", env: "Mapping[str, str]", index: int, task_dir: str) -> Start:
+def start_rank(
+    task: "TaskFile", env: "Mapping[str, str]", index: int, task_dir: str, peers: "Sequence[Mapping[str, Any]]" = ()
+) -> Start:
     """Fork. Raises OSError when there can be no more processes."""
     near, far = os.pipe()
     try:
@@ -81,13 +83,20 @@ def start_rank(task: "TaskFile", env: "Mapping[str, str]", index: int, task_dir:
         os.close(far)
         raise
     if pid == 0:
-        _child(task, env, index, task_dir, far)
+        _child(task, env, index, task_dir, far, peers)
     os.close(far)
     os.set_blocking(near, False)
     return Start(index, pid, near)
 
 
-def _child(task: "TaskFile", env: "Mapping[str, str]", index: int, task_dir: str, pipe: int) -> None:
+def _child(
+    task: "TaskFile",
+    env: "Mapping[str, str]",
+    index: int,
+    task_dir: str,
+    pipe: int,
+    peers: "Sequence[Mapping[str, Any]]",
+) -> None:
     """Becomes the program; never returns."""
     code, message = CANNOT_RUN, "it could not be started"
     try:
@@ -96,7 +105,7 @@ def _child(task: "TaskFile", env: "Mapping[str, str]", index: int, task_dir: str
         os.umask(0o077)
         _redirect(task_dir, task.first_rank + index)
         os.umask(task.umask)
-        code, message = _exec(task, environment(task, env, index, task_dir))
+        code, message = _exec(task, environment(task, env, index, task_dir, peers))
     except BaseException as error:  # a forked child must end here, whatever happens
         message = f"it could not be started: {error}"
     finally:

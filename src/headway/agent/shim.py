@@ -16,6 +16,7 @@ from headway.agent import process
 from headway.agent.clock import Clock
 from headway.agent.life import (
     Begun,
+    GoAhead,
     Leave,
     LeftoversSeen,
     LookForLeftovers,
@@ -38,8 +39,10 @@ from headway.agent.life import (
 from headway.agent.link import ShimLink, make_links
 from headway.agent.lock import take_lock
 from headway.agent.log import AgentLog
+from headway.agent.port import Ports
 from headway.agent.rank import CANNOT_RUN, Start, read_environment, start_rank
 from headway.agent.record import ExitRecord
+from headway.agent.world import replaced
 from headway.model.errors import HeadwayError
 from headway.model.limits import PROCESSES_MAX
 from headway.spool.files import OS_FILES, Files, replace_file
@@ -56,6 +59,7 @@ EXIT_OK, EXIT_ERROR, EXIT_LOCKED, EXIT_GAVE_UP = 0, 1, 3, 4
 SHIM_JSON = "shim.json"
 REAPER_S = 0.03  # adopting orphans is arranged when the ranks are under way: it costs some milliseconds
 SEQS_MAX = 1024
+REASON_CHARS_MAX = 200
 _STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 _PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2)
 
@@ -78,6 +82,8 @@ class Shim:
         self._reaper_s: float | None = None
         self._started: dict[str, Any] | None = None  # the task_started fact, until it is written
         self._left = False
+        self._ports = Ports()
+        self._peers: list[dict[str, Any]] = []  # tasks of the job with their addresses, once they are known
 
     # -- starting -----------------------------------------------------------------------------------------------------
 
@@ -89,6 +95,8 @@ class Shim:
             os.write(2, f"headway: {refusal}\n".encode(errors="replace"))
             return EXIT_LOCKED if self._lock is None or self._was_started() else EXIT_ERROR
         self._catch_signals()
+        if self.task.barrier:
+            self._tell_started()
         self._handle([Begun()])
         while not self._left:
             self._turn()
@@ -106,7 +114,10 @@ class Shim:
             if not 1 <= self.task.processes <= PROCESSES_MAX:
                 return f"a task has 1 to {PROCESSES_MAX} processes, not {self.task.processes}"
             self.env = read_environment(self.task_dir, self.files)
+            for name in replaced(self.env, self.task.env_set):
+                self.log.say(f"{name} of the submitter's shell is not used; to set it for a job: --env {name}=…")
             me = {"pid": os.getpid(), "start": process_start(), "boot_id": boot_id()}
+            here = self._reserve()
             opening = {"rank": None, "pid": me["pid"], "start": me["start"], "segment": None}
             self._record = ExitRecord(self.task_dir, opening, self.task.processes, self.clock.wall_ns(), self.files)
             replace_file(self.files, os.path.join(self.task_dir, SHIM_JSON), json.dumps(me).encode())
@@ -114,7 +125,8 @@ class Shim:
             return f"the task cannot be started: {error.filename or self.task_dir}: {error.strerror}"
         except HeadwayError as error:
             return f"the task cannot be started: {error.message}"
-        plan = ShimPlan(self.task.processes, self.task.first_rank, self.task.grace_s, self.task.max_duration_s)
+        task = self.task
+        plan = ShimPlan(task.processes, task.first_rank, task.grace_s, task.max_duration_s, task.barrier)
         self._machine = ShimMachine(plan)
         self._oom_file = process.oom_file()
         self._oom_kills = process.oom_kills(self._oom_file)
@@ -123,10 +135,20 @@ class Shim:
             "type": "task_started",
             "node": self.task.node,
             **me,
+            **here,
             "version": __version__,
             "python": version,
         }
         return None
+
+    def _reserve(self) -> "dict[str, Any]":
+        """This task's address, with a port for the program and one where rank 0 may listen for the others."""
+        address = self.task.address or os.uname().nodename
+        here = {"address": address, "port": self._ports.take(address)}
+        if self.task.first_rank == 0:
+            here["master_port"] = self._ports.take(address)
+        self._peers = [{"task": self.task.task, "role": self.task.role, **here}]
+        return here
 
     def _was_started(self) -> bool:
         return os.path.lexists(os.path.join(self.task_dir, SHIM_JSON))
@@ -213,8 +235,16 @@ class Shim:
     def _write(self, facts: "list[dict[str, Any]]") -> None:
         if not facts:
             return
+        self._append(facts)
+
+    def _tell_started(self) -> None:
+        """Before the barrier, and not with the first rank's start: it is what the others wait for."""
+        self._append([])
+
+    def _append(self, facts: "list[dict[str, Any]]") -> None:
         if self._started is not None:
-            facts = [{"time_ns": facts[0]["time_ns"], **self._started}, *facts]
+            now_ns = facts[0]["time_ns"] if facts else self.clock.wall_ns()
+            facts = [{"time_ns": now_ns, **self._started}, *facts]
             self._started = None
         self._record.append(facts)
         if self._record.trouble is not None:
@@ -227,7 +257,7 @@ class Shim:
 
     def _start_rank(self, index: int, now_s: float) -> "list[ShimEvent]":
         try:
-            start = start_rank(self.task, self.env, index, self.task_dir)
+            start = start_rank(self.task, self.env, index, self.task_dir, self._peers)
         except OSError as error:
             return [RankRefused(index, CANNOT_RUN, f"no process can be started: {error.strerror}")]
         self._starting[start.pipe] = start
@@ -340,7 +370,13 @@ class Shim:
         if len(self._seqs) > SEQS_MAX:
             self._seqs.pop(next(iter(self._seqs)))
         if order.get("do") == "stop":
-            return [StopAsked("command", grace_s=float(grace_s) if isinstance(grace_s, int | float) else None)]
+            reason = str(order.get("reason") or "stop")[:REASON_CHARS_MAX]
+            grace_s = float(grace_s) if isinstance(grace_s, int | float) else None
+            return [StopAsked("command", grace_s=grace_s, reason=reason)]
+        if order.get("do") == "go":
+            peers = order.get("peers")
+            self._peers = peers if isinstance(peers, list) and peers else self._peers
+            return [GoAhead()]
         if isinstance(signum, int) and signum in signal.valid_signals():
             return [SignalAsked(signum)]
         return []
@@ -376,6 +412,7 @@ class Shim:
                 signal.signal(signum, signal.SIG_DFL)
             ours.close()
             self._record.close()
+            self._ports.close()
             for fd in (self._wake, self._wake_far, self._lock, *self._starting):
                 if fd is not None:
                     os.close(fd)

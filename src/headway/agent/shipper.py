@@ -373,7 +373,7 @@ class Shipper:
             self._feed(Retry(), now_s)
             self._look(now_s, names=True)
             return True
-        if command["do"] not in ("stop", "signal"):
+        if command["do"] not in ("stop", "signal", "go"):
             self.log.say(f"the server asks for something that this agent cannot do: {command['do']!r}")
             return True
         if self.link is None:

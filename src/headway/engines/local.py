@@ -2,6 +2,8 @@
 
 A task is its spool folder. `submit` makes the folder in one step and starts the shim; the shim writes `shim.json`
 once and refuses to start where one lies, so whatever is killed and repeated in between, a key is started once (F23).
+Of a job with several tasks all folders are made before the first shim is started. The id of an attempt with one task
+is that task's folder; of one with several it is the attempt's key, and `engines/joined.py` makes one answer of theirs.
 Called by `server/loop.py`, from threads.
 """
 
@@ -17,20 +19,21 @@ from pathlib import Path
 from typing import Any
 
 from headway.engines import folder as folders
-from headway.engines import process, slots
+from headway.engines import joined, process, slots
 from headway.engines.protocol import EngineId, Given, Node, Observation, Plan, PlannedTask, Waiting
+from headway.engines.tasks import on_node, tasks_of, world_size
 from headway.model.errors import RefusedError, UnreachableError, UsageError
 from headway.model.job import Job
-from headway.model.limits import PROCESSES_MAX
 from headway.settings.home import Paths, socket_path
 from headway.settings.launch import agent_argv
 from headway.wire.batch import TaskKey
 
-TASK = "worker-0"
+ADDRESS = "127.0.0.1"  # all tasks are on this machine
 START_TIMEOUT_S = 10.0  # a shim that has not said that it runs by then never will
 _ID = re.compile(
     r"(?P<uuid>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-(?P<attempt>[0-9]{1,9})-(?P<task>[a-z][a-z0-9-]{0,40})\Z"
 )
+_KEY = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}-[0-9]{1,9}\Z")
 _KEEP_ENV = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "TMPDIR", "USER", "XDG_RUNTIME_DIR")
 
 Argv = Callable[..., list[str]]  # settings.launch.agent_argv, or a test's own shim
@@ -58,6 +61,7 @@ class LocalEngine:
         self._held: dict[str, tuple[int, ...]] = {}  # GPUs of tasks that may still run
         self._shims: dict[str, process.Identity] = {}  # of those tasks, once they have been seen
         self._seen_s: dict[str, float] = {}  # first sight of a folder whose shim has not spoken
+        self._groups: dict[str, list[str]] = {}  # key -> folders of an attempt with several tasks
         folders.sweep(paths.spool)
 
     # -- planning -------------------------------------------------------------------------------------
@@ -68,48 +72,73 @@ class LocalEngine:
 
     def plan(self, job: Job, attempt: int = 1) -> Plan:
         spec, node = job.spec, self.capacity()[0]
-        if not 1 <= spec.processes <= PROCESSES_MAX:
-            raise UsageError(f"-n {spec.processes}: a job has 1 to {PROCESSES_MAX} processes here")
-        gpus = spec.gpus or (spec.processes if node.gpus else 0)  # fixed at submit, should a driver fail later
-        _check_fits("GPUs", gpus, node.gpus, f"use -n {node.gpus} or fewer")
-        _check_fits("CPUs", spec.cpus, node.cpus, "ask for fewer")
-        _check_fits("bytes of memory", spec.memory_bytes, node.memory_bytes, "ask for less")
-        task = PlannedTask(TASK, tuple(spec.command), spec.cwd, spec.processes, 0, gpus, node.name)
+        tasks = tasks_of(spec, has_gpus=node.gpus > 0)  # `spec.gpus` is fixed at submit, should a driver fail later
+        cpus, memory_bytes = spec.cpus, spec.memory_bytes
+        if spec.roles:
+            cpus = sum(task.cpus or 0 for task in tasks) or None
+            memory_bytes = sum(task.memory_bytes or 0 for task in tasks) or None
+        _check_fits("GPUs", sum(task.gpus for task in tasks), node.gpus, f"use -n {node.gpus} or fewer")
+        _check_fits("CPUs", cpus, node.cpus, "ask for fewer")
+        _check_fits("bytes of memory", memory_bytes, node.memory_bytes, "ask for less")
         return Plan(
             engine=self.name,
             cluster=self.cluster,
             job=job.id,
             uuid=job.uuid,
             attempt=attempt,
-            tasks=(task,),
-            world_size=spec.processes,
-            cpus=spec.cpus,
-            memory_bytes=spec.memory_bytes,
+            tasks=on_node(tasks, node.name),
+            world_size=world_size(spec, tasks),
+            cpus=cpus,
+            memory_bytes=memory_bytes,
             max_duration_s=spec.max_duration_s,
             monitoring_interval_s=spec.monitoring_interval_s,
             grace_s=spec.grace_s,
             umask=spec.umask,
             rlimits=spec.rlimits,
+            env_set=spec.env_set,
         )
 
     # -- starting -------------------------------------------------------------------------------------
 
     def submit(self, plan: Plan, key: str, given: Given) -> EngineId:
-        task = plan.tasks[0]
-        name = str(plan.task_key(task.name))
-        if not name.startswith(f"{key}-"):
+        if key != f"{plan.uuid}-{plan.attempt}":
             raise UsageError(f"the key {key!r} is not this attempt's")
-        folder = self._folder(name)
+        names = [str(plan.task_key(task.name)) for task in plan.tasks]
         try:
             with self._lock:
-                if not self._is_made(folder):
-                    self._make(folder, plan, task, given)
-                if not (folder / "shim.json").exists() and not self._has_child(name):
-                    self._children[name] = self._spawn("shim", folder)
-                    self._seen_s[name] = time.monotonic()
+                self._make_all(names, plan, given)
+                for name in names:
+                    folder = self._folder(name)
+                    if folder.is_dir() and not (folder / "shim.json").exists() and not self._has_child(name):
+                        self._children[name] = self._spawn("shim", folder)
+                        self._seen_s[name] = time.monotonic()
         except OSError as error:
             raise UnreachableError(f"the task could not be started: {error}", "it is tried again") from error
-        return EngineId(name)
+        if len(names) == 1:
+            return EngineId(names[0])
+        self._groups[key] = names
+        return EngineId(key)
+
+    def _make_all(self, names: list[str], plan: Plan, given: Given) -> None:
+        """Every folder before the first start. So where one was started, the others were made: one of these that is
+        not there has ended and was sent, and must not begin again."""
+        if any((self._folder(name) / "shim.json").exists() for name in names):
+            return
+        missing = [task for name, task in zip(names, plan.tasks, strict=True) if not self._is_made(self._folder(name))]
+        for task in missing:
+            if not os.path.isdir(task.cwd):
+                raise RefusedError(f"the folder {task.cwd} does not exist", "make it, or submit from another one")
+        asked = sum(task.gpus for task in missing)
+        gpus = slots.pick(self._gpus.get()[0], self._taken(), asked)
+        if gpus is None:
+            raise UnreachableError(f"no {asked} GPUs are free yet", "it is tried again")
+        output = self.paths.output / plan.job
+        output.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for task in missing:
+            mine, gpus = gpus[: task.gpus], gpus[task.gpus :]
+            folder = self._folder(str(plan.task_key(task.name)))
+            folders.make(folder, self._task_file(plan, task, given, mine if task.gpus else None, output), given.env)
+            self._held[folder.name] = tuple(mine)
 
     def _is_made(self, folder: Path) -> bool:
         if folders.load_json(folder / "task.json") is not None:
@@ -117,17 +146,6 @@ class LocalEngine:
         if folder.is_dir() and not (folder / "shim.json").exists():
             folders.remove(folder)  # a power cut took its files before anything was started
         return folder.is_dir()
-
-    def _make(self, folder: Path, plan: Plan, task: PlannedTask, given: Given) -> None:
-        if not os.path.isdir(task.cwd):
-            raise RefusedError(f"the folder {task.cwd} does not exist", "make it, or submit from another one")
-        gpus = slots.pick(self._gpus.get()[0], self._taken(), task.gpus)
-        if gpus is None:
-            raise UnreachableError(f"no {task.gpus} GPUs are free yet", "it is tried again")
-        output = self.paths.output / plan.job
-        output.mkdir(mode=0o700, parents=True, exist_ok=True)
-        folders.make(folder, self._task_file(plan, task, given, gpus if task.gpus else None, output), given.env)
-        self._held[folder.name] = tuple(gpus)
 
     def _task_file(
         self, plan: Plan, task: PlannedTask, given: Given, gpus: list[int] | None, output: Path
@@ -157,6 +175,14 @@ class LocalEngine:
             "monitoring_interval_s": plan.monitoring_interval_s,
             "spool_bytes_max": self._get("spool_bytes_max"),
             "secret_names": list(given.secret_names),
+            "role": task.role,
+            "role_first_rank": task.role_first_rank,
+            "role_processes": task.role_processes,
+            "node_rank": task.node_rank,
+            "tasks": len(plan.tasks),
+            "barrier": len(plan.tasks) > 1,
+            "address": ADDRESS,
+            "env_set": list(plan.env_set),
             "attached": False,
         }
 
@@ -180,16 +206,44 @@ class LocalEngine:
             os.close(log)
 
     def find(self, key: str) -> EngineId | None:
-        name = f"{key}-{TASK}"
-        folder = self._folder(name)
-        made = folders.load_json(folder / "task.json") is not None or (folder / "shim.json").exists()
-        return EngineId(name) if made else None
+        names = self._members(key)
+        if not any(self._was_made(self._folder(name)) for name in names):
+            return None
+        return EngineId(key if len(names) > 1 or self._is_group(names[0]) else names[0])
+
+    def _members(self, key: str) -> list[str]:
+        """The folders of an attempt: as this server made them, or as they are found."""
+        if key not in self._groups:
+            try:
+                found = sorted(n for n in os.listdir(self.paths.spool) if n.startswith(f"{key}-") and _ID.match(n))
+            except FileNotFoundError:
+                return []
+            if len(found) < 2 and not (found and self._is_group(found[0])):
+                return found
+            self._groups[key] = found
+        return self._groups[key]
+
+    def _is_group(self, name: str) -> bool:
+        task = folders.load_json(self._folder(name) / "task.json")
+        return task is not None and isinstance(task.get("tasks"), int) and task["tasks"] > 1
+
+    def _was_made(self, folder: Path) -> bool:
+        return folders.load_json(folder / "task.json") is not None or (folder / "shim.json").exists()
 
     # -- looking --------------------------------------------------------------------------------------
 
     def observe(self, ids: Sequence[EngineId]) -> dict[EngineId, Observation]:
         self._reap()
-        return {engine_id: self._look(engine_id) for engine_id in ids}
+        return {engine_id: self._look_at(engine_id) for engine_id in ids}
+
+    def _look_at(self, engine_id: str) -> Observation:
+        if not _KEY.match(engine_id):
+            return self._look(engine_id)
+        names = self._members(engine_id)
+        if not any(self._folder(name).is_dir() for name in names):
+            self._groups.pop(engine_id, None)
+            return Observation("gone", "no spool", {"started": None})
+        return joined.join({name.removeprefix(f"{engine_id}-"): self._look(name) for name in names})
 
     def _look(self, name: str) -> Observation:
         folder = self._folder(name)
@@ -270,18 +324,24 @@ class LocalEngine:
 
     # -- ending ---------------------------------------------------------------------------------------
 
+    def _names(self, engine_id: str) -> list[str]:
+        return self._members(engine_id) if _KEY.match(engine_id) else [engine_id]
+
     def cancel(self, engine_id: EngineId) -> bool:
-        shim = process.Identity.load(folders.load_json(self._folder(engine_id) / "shim.json"))
+        asked = [self._cancel(name) for name in self._names(engine_id)]  # all of them, not up to the first
+        return any(asked)
+
+    def _cancel(self, name: str) -> bool:
+        shim = process.Identity.load(folders.load_json(self._folder(name) / "shim.json"))
         return shim is not None and process.send(shim, signal.SIGTERM)
 
     def salvage(self, engine_id: EngineId) -> bool:
-        if not self._look(engine_id).detail.get("salvage"):
-            return False
+        left = [name for name in self._names(engine_id) if self._look(name).detail.get("salvage")]
         try:
-            self._salvagers.append(self._spawn("shipper", self._folder(engine_id), "--adopt"))
+            self._salvagers += [self._spawn("shipper", self._folder(name), "--adopt") for name in left]
         except OSError as error:
             raise UnreachableError(f"no shipper could be started for {engine_id}: {error}") from error
-        return True
+        return bool(left)
 
     def tasks(self) -> list[tuple[EngineId, TaskKey]]:
         self._reap()  # asked for now and then, also when no job is open
@@ -292,9 +352,10 @@ class LocalEngine:
         return [(EngineId(m[0]), TaskKey(m["uuid"], int(m["attempt"]), m["task"])) for m in found]
 
     def discard(self, engine_id: EngineId) -> None:
-        seen = self._look(engine_id)
-        if seen.state == "gone" or seen.detail.get("drained"):  # else a shipper is still at work there
-            folders.remove(self._folder(engine_id))
+        for name in self._names(engine_id):
+            seen = self._look(name)
+            if seen.state == "gone" or seen.detail.get("drained"):  # else a shipper is still at work there
+                folders.remove(self._folder(name))
 
     def close(self) -> None:
         """Let go of the shims: they go on without us."""

@@ -33,6 +33,14 @@ class PlannedTask:
     first_rank: int = 0
     gpus: int = 0
     node: str | None = None  # None: the engine chooses
+    role: str = "worker"
+    role_index: int = 0  # which instance of its role
+    role_first_rank: int = 0  # of its first process, counted within the role
+    role_processes: int = 1  # of all instances of the role
+    node_rank: int = 0  # which task of the job
+    cpus: int | None = None
+    memory_bytes: int | None = None
+    image: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +61,7 @@ class Plan:
     grace_s: float = 15.0
     umask: int = 0o022
     rlimits: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    env_set: Sequence[str] = ()  # variables that the person set for this job: they win over ours where they may
 
     @property
     def gpus(self) -> int:
@@ -66,7 +75,8 @@ class Plan:
         lines = [f"engine {self.engine}, cluster {self.cluster}, job {self.job}, attempt {self.attempt}"]
         for task in self.tasks:
             ranks = f"rank {task.first_rank}" if task.processes == 1 else f"ranks {_ranks(task)}"
-            lines.append(f"{task.name}: {ranks} of {self.world_size}, {task.gpus} GPUs, on {task.node or 'any node'}")
+            world = f" of {self.world_size}" if task.first_rank < self.world_size else ", outside the world"
+            lines.append(f"{task.name}: {ranks}{world}, {task.gpus} GPUs, on {task.node or 'any node'}")
             lines += [f"  cd {shlex.quote(task.cwd)}", f"  {shlex.join(task.argv)}"]
         asked = {"cpus": self.cpus, "memory_bytes": self.memory_bytes, "max_duration_s": self.max_duration_s}
         asked["monitoring_interval_s"] = self.monitoring_interval_s or None
@@ -90,7 +100,10 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """`detail` may hold: `started` (False: the engine is sure that nothing of it ever ran), `salvage` (True: nobody
+    """What an engine says of one attempt, all tasks of it joined.
+
+    `detail` may hold: `started` (False: the engine is sure that nothing of it ever ran), `unstarted` (names of tasks
+    that never began while others did: `submit` with the same key would start them), `salvage` (True: nobody
     sends what is left of it, `Salvager.salvage` would), `drained` (True: it has ended and all of it has been sent),
     `attached` (True: it was not started by us, so it may even be unknown to the store)."""
 

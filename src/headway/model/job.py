@@ -59,9 +59,10 @@ class Role:
     cpus: int | None = None  # for each instance
     memory_bytes: int | None = None  # for each instance
     image: str | None = None  # None: the job's
-    completion: str = (
-        "all"  # all: the job waits for every instance; any: for one; none: stopped when the others are done
-    )
+    # all: the job waits for every instance; any: for one; none: a helper, stopped when the others are done
+    completion: str = "all"
+    min_failed: int | None = None  # so many failed instances fail the job; None: all: 1, any: every one, none: never
+    min_succeeded: int | None = None  # so many succeeded ones are enough; None: all: every one, any: 1
 
 
 @dataclass(slots=True)
@@ -166,6 +167,7 @@ class Task:
     heard_ns: int | None = None
     result: dict[str, Any] | None = None  # the `task_ended` fact, once it has come
     processes: list[Process] = field(default_factory=list)
+    agent: dict[str, Any] | None = None  # of its `task_started` fact: pid, version, address, ports
 
 
 @dataclass(slots=True)

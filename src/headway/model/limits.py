@@ -73,7 +73,8 @@ FLUSH_AT_END_S = 60.0  # an agent whose command has ended tries this long, then 
 SHIPPER_RESTART_FIRST_S = 0.2
 SHIPPER_RESTART_MAX_S = 30.0
 GRACE_S = 15.0  # between SIGTERM and SIGKILL; setting grace_s
-PROCESSES_MAX = 1024  # ranks of one task
+PROCESSES_MAX = 1024  # ranks of one task, and of one job
+TASKS_MAX = 256  # of one job
 LEFTOVER_GRACE_S = 2.0  # between SIGTERM and SIGKILL for children that outlive their rank; less if grace_s is
 LEFTOVER_GIVE_UP_S = 10.0  # a process that survives SIGKILL so long hangs in the kernel
 AGENT_LOG_BYTES_MAX = 1 * MIB  # of one process of the agent; then it is silent
@@ -188,6 +189,8 @@ PROVENANCE_DIFF_BYTES_MAX = 1 * MIB
 PACKAGES_MAX = 5_000
 
 # -- jobs -------------------------------------------------------------------------------------------
+ROLES_MAX = 32  # of one job
+ROLE_NAME_CHARS_MAX = 24  # part of a task's name, and so of a folder's
 SILENT_AFTER_S = 30.0  # an agent not heard of for this long is unknown
 ARGV_BYTES_MAX = 1 * MIB
 ENV_BYTES_MAX = 4 * MIB

@@ -47,6 +47,11 @@ def spread(
     return Spread(nodes, share if multi_process else 1, share)
 
 
+def count_of(processes: int, nodes: int) -> int:
+    """What `-n` asks for. Several nodes without it are one process, or GPU, on each."""
+    return nodes if processes == 1 else processes
+
+
 def _shared(count: int, nodes: int) -> int:
     if count % nodes == 0:
         return count // nodes

@@ -6,6 +6,7 @@ program that is not there) is told when it happens.
 
 import math
 import os
+import re
 import resource
 import uuid as uuids
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ from typing import Any
 
 from headway.model.errors import UsageError
 from headway.model.ids import check_name
-from headway.model.job import Folder, JobSpec
+from headway.model.job import Folder, JobSpec, Role
 from headway.model.limits import (
     ARGV_BYTES_MAX,
     DURATION_S_MAX,
@@ -22,15 +23,21 @@ from headway.model.limits import (
     FOLDERS_MAX,
     NODES_MAX,
     PROCESSES_MAX,
+    ROLE_NAME_CHARS_MAX,
+    ROLES_MAX,
     TAG_CHARS_MAX,
     TAGS_MAX,
+    TASKS_MAX,
 )
-from headway.model.spread import spread
+from headway.model.spread import count_of, spread
 from headway.settings.nearest import did_you_mean
 
 STRING_BYTES_MAX = 128 * 1024 - 1  # one argument or variable; Linux: MAX_ARG_STRLEN
 PRIORITY_ABS_MAX = 1_000_000
 _FIELDS = {f.name for f in fields(JobSpec)}
+_ROLE_NAME = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*\Z")
+_COMPLETIONS = ("all", "any", "none")
+_OURS = frozenset({"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK"})
 _RLIMITS = {name.removeprefix("RLIMIT_") for name in dir(resource) if name.startswith("RLIMIT_")}
 
 
@@ -56,6 +63,7 @@ def job_spec(given: JobSpec | Mapping[str, Any]) -> JobSpec:
         raise UsageError(f"roles, folders or retry are not what they should be: {error}") from None
     _check_words(spec)
     _check_numbers(spec)
+    _check_roles(spec)
     command(spec.command)
     _check_rlimits(spec.rlimits)
     _check_size(spec)
@@ -70,11 +78,9 @@ def _check_size(spec: JobSpec) -> None:
     if not isinstance(spec.multi_process, bool):
         raise UsageError("multi_process is true or false")
     spread(
-        spec.processes, per_node=spec.gpu_per_node, nodes=spec.nodes, multi_process=spec.multi_process,
+        count_of(spec.processes, spec.nodes), per_node=spec.gpu_per_node, nodes=spec.nodes, multi_process=spec.multi_process,
         cluster=spec.cluster,
     )  # fmt: skip
-    for role in spec.roles:
-        command(role.command)
     if len(spec.folders) > FOLDERS_MAX:
         raise UsageError(f"{len(spec.folders)} folders are too many", f"at most {FOLDERS_MAX}")
     for one in spec.folders:
@@ -103,6 +109,47 @@ def _check_words(spec: JobSpec) -> None:
     tags(spec.tags)
     for name in _texts("env_set", spec.env_set) + _texts("secret_names", spec.secret_names):
         variable(name)
+    for name in spec.env_set:
+        if name in _OURS:
+            raise UsageError(
+                f"{name} cannot be set: every process of a job gets its own", "-n, nodes and roles say how many"
+            )
+
+
+def _check_roles(spec: JobSpec) -> None:
+    """Names become names of tasks, folders and variables; numbers are those of one instance."""
+    if len(spec.roles) > ROLES_MAX:
+        raise UsageError(f"{len(spec.roles)} roles are too many", f"at most {ROLES_MAX}")
+    for role in spec.roles:
+        name = _text("the name of a role", role.name)
+        if not _ROLE_NAME.match(name) or len(name) > ROLE_NAME_CHARS_MAX:
+            hint = f"lower-case letters, digits and '-', at most {ROLE_NAME_CHARS_MAX}, such as worker"
+            raise UsageError(f"{name[:80]!r} is not the name of a role", hint)
+        _check_role(role)
+    names = [role.name for role in spec.roles]
+    if len(set(names)) != len(names):
+        raise UsageError(f"two roles have the name {next(n for n in names if names.count(n) > 1)}")
+    if spec.roles and all(role.completion == "none" for role in spec.roles):
+        raise UsageError("every role has completion none: the job would wait for nothing")
+    if spec.roles and not spec.command:
+        spec.command = list(spec.roles[0].command)
+
+
+def _check_role(role: Role) -> None:
+    where = f"roles.{role.name}"
+    command(role.command)
+    _whole(f"{where}.instances", role.instances, 1, TASKS_MAX)
+    _whole(f"{where}.processes", role.processes, 1, PROCESSES_MAX)
+    _whole(f"{where}.gpus", role.gpus, 0, 1 << 20)
+    for name, most in (("cpus", 1 << 20), ("memory_bytes", 1 << 60)):
+        if getattr(role, name) is not None:
+            _whole(f"{where}.{name}", getattr(role, name), 1, most)
+    if role.completion not in _COMPLETIONS:
+        near = did_you_mean(str(role.completion), _COMPLETIONS)
+        raise UsageError(f"{where}.completion is {role.completion!r:.40}{near}", f"one of {', '.join(_COMPLETIONS)}")
+    for name in ("min_failed", "min_succeeded"):
+        if getattr(role, name) is not None:
+            _whole(f"{where}.{name}", getattr(role, name), 1, role.instances)
 
 
 def tags(value: Any) -> list[str]:

@@ -18,7 +18,7 @@ from headway.model.job import Job, JobSpec, State
 from headway.model.limits import POLL_WAIT_S, PROCESSES_MAX
 from headway.server import auth, check, envfile, program, transaction
 from headway.server.drain import is_over
-from headway.server.loop import Loop
+from headway.server.loop import Loop, with_private
 from headway.store import catalog
 from headway.wire.batch import TaskKey
 from headway.wire.redact import mask_argv, secret_values
@@ -66,8 +66,8 @@ class Control(Loop):
     async def _insert(self, uuid: str, spec: JobSpec, env: Mapping[str, str], *, find_program: bool = False) -> Job:
         variables = check.environment(env, spec)
         engine, plan = await self._planned(uuid, spec, variables, find_program=find_program)
-        private = envfile.Private(variables, spec.command)
-        spec = self._shown(replace(spec, gpus=plan.gpus), variables)
+        private = envfile.Private(variables, spec.command, {role.name: role.command for role in spec.roles})
+        spec = _as_planned(self._shown(spec, variables), plan)
         await self._keep(uuid, private)
         now_ns = self._clock_ns()
         job = await self._write(lambda c: catalog.insert_job(c, uuid, spec, now_ns, engine.name))
@@ -75,10 +75,12 @@ class Control(Loop):
         return job
 
     def _shown(self, spec: JobSpec, variables: Mapping[str, str]) -> JobSpec:
-        """With the command as it may be stored: secrets in it are masked."""
+        """With the commands as they may be stored: secrets in them are masked."""
         names = self._secret_names(spec)
-        shown = mask_argv(spec.command, secret_values(variables, names), names)
-        return replace(spec, command=shown, masked=shown != spec.command)
+        values = secret_values(variables, names)
+        roles = [replace(role, command=mask_argv(role.command, values, names)) for role in spec.roles]
+        shown = mask_argv(spec.command, values, names)
+        return replace(spec, command=shown, roles=roles, masked=shown != spec.command or roles != spec.roles)
 
     async def _keep(self, uuid: str, private: envfile.Private) -> None:
         try:
@@ -131,13 +133,13 @@ class Control(Loop):
         job = await self._calls.run("the store", self._find_uuid, uuid)
         if job is None:
             private = await self._calls.run("files", envfile.load, self._paths.env, old.uuid)
-            command = {"command": private.command} if private else {}
+            given = with_private(old.spec, private)
             if old.spec.masked and not private and "command" not in changes:
                 raise RefusedError(
                     f"the command of {old.id} held a secret, which is not kept after its end",
                     "submit it again with the whole command; better keep secrets in the environment",
                 )
-            spec = check.job_spec({**asdict(old.spec), **command, **changes, **fixed})
+            spec = check.job_spec({**asdict(given), **changes, **fixed})
             if env is None:
                 env = private.env if private else None
             if env is None:
@@ -187,6 +189,12 @@ class Control(Loop):
         commands = await self._mailbox.take(task, min(max(wait_s, 0.0), POLL_WAIT_S), done)
         self.heard(task)
         return commands
+
+
+def _as_planned(spec: JobSpec, plan: Plan) -> JobSpec:
+    """With the whole of what it takes, for the queue and for views."""
+    processes = sum(task.processes for task in plan.tasks) if spec.roles else spec.processes
+    return replace(spec, gpus=plan.gpus, cpus=plan.cpus, memory_bytes=plan.memory_bytes, processes=processes)
 
 
 def _attached_spec(body: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from pathlib import Path
 class Private:
     env: dict[str, str] = field(repr=False)
     command: list[str] = field(repr=False)  # as it was given
+    roles: dict[str, list[str]] = field(default_factory=dict, repr=False)  # commands of roles, likewise
 
 
 def save(folder: Path, uuid: str, private: Private) -> None:

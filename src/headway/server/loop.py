@@ -22,6 +22,7 @@ from headway.model.job import Attempt, Job, JobSpec, State
 from headway.server import auth, envfile, reconcile, transaction
 from headway.server.calls import Calls
 from headway.server.drain import Backoff, Drain, is_over
+from headway.server.join import Tell
 from headway.server.mailbox import Mailbox
 from headway.server.reconcile import Action, Cancel, Launch, NewAttempt, Salvage, Seen, SetState
 from headway.settings.home import Paths
@@ -36,6 +37,7 @@ INTERVAL_S = 1.0  # between two looks when nothing wakes the loop
 IDLE_INTERVAL_S = 5.0  # and when there is no open job
 PAUSE_S = 0.01  # after a look, or as long as it took, so that many commits are one look and others get their turn
 HEARD_FLUSH_S = 5.0
+TELL_AGAIN_S = 5.0
 RETRY_FIRST_S = 1.0  # after a start that failed for now; doubles
 RETRY_MAX_S = 30.0
 
@@ -72,6 +74,7 @@ class Loop:
         self._flushed_s = clock_s()
         self._cancelled_s: dict[str, float] = {}
         self._launches: dict[str, int] = {}
+        self._told: dict[tuple[TaskKey, str], float] = {}  # commands that reconcile asked for
         self._tokens: dict[str, dict[str, str]] = {}  # of attempts whose intent this server has stored
         self._retry = Backoff(RETRY_FIRST_S, RETRY_MAX_S)
         self._drain = Drain(store, self._calls, clock_s=clock_s)
@@ -259,6 +262,8 @@ class Loop:
                     await self._cancel(job)
                 case Salvage():
                     await self._salvage(job)
+                case Tell():
+                    self._tell(job, action)
         # one job's trouble must not keep the others from being looked at
         except Exception as error:
             if isinstance(action, NewAttempt | Launch):
@@ -324,8 +329,7 @@ class Loop:
     async def _submit_to_engine(self, job: Job, attempt: Attempt) -> EngineId:
         engine = self._engine(job.spec.cluster)
         private = await self._calls.run("files", envfile.load, self._paths.env, job.uuid)
-        if private is not None:
-            job = replace(job, spec=replace(job.spec, command=private.command))
+        job = replace(job, spec=with_private(job.spec, private))
         plan = await self._calls.run(f"plan of {job.id}", engine.plan, job, attempt.number)
         given = await self._given(job, attempt, plan, private)
         return await self._calls.run(f"start of {job.id}", _start, engine, plan, attempt.key, given)
@@ -361,6 +365,16 @@ class Loop:
             now_s -= job.spec.grace_s + reconcile.CANCEL_AGAIN_S - INTERVAL_S  # look for the engine's again soon
         self._cancelled_s[attempt.key] = now_s
 
+    def _tell(self, job: Job, action: Tell) -> None:
+        """Each command once; again after a while, should an agent have died with it."""
+        now_s = self._clock_s()
+        for name, command in action.commands.items():
+            key = TaskKey(job.uuid, action.number, name)
+            told_s = self._told.get((key, command["do"]))
+            if told_s is None or now_s - told_s > TELL_AGAIN_S:
+                self._told[key, command["do"]] = now_s
+                self._mailbox.put_once(key, dict(command))
+
     async def _salvage(self, job: Job) -> None:
         attempt = job.attempts[-1]
         if attempt.engine_id is not None:
@@ -373,11 +387,21 @@ class Loop:
         await self._write(partial(transaction.end_tokens, tasks, self._clock_ns()))
         for task in tasks:
             self._mailbox.forget(task)
+            for do in ("go", "stop"):
+                self._told.pop((task, do), None)
             self._heard_s.pop(f"{task.uuid}-{task.attempt}", None)
 
     async def _note(self, job: Job, number: int | None, text: str) -> None:
         data = {"level": "warning", "text": text}
         await self._write(lambda c: catalog.add_event(c, job.pk, "note", data, self._clock_ns(), attempt=number))
+
+
+def with_private(spec: JobSpec, private: envfile.Private | None) -> JobSpec:
+    """With the commands as they were given, where they are still known."""
+    if private is None:
+        return spec
+    roles = [replace(role, command=private.roles.get(role.name, role.command)) for role in spec.roles]
+    return replace(spec, command=private.command, roles=roles)
 
 
 # -- inside a thread ----------------------------------------------------------------------------------

@@ -14,6 +14,8 @@ from headway.engines.protocol import UNSEEN, Node, Observation
 from headway.model.finding import Finding
 from headway.model.job import ENDED, Attempt, Job, Process, State, Task
 from headway.model.limits import SILENT_AFTER_S
+from headway.server import join
+from headway.server.join import Tell
 
 CANCEL_AGAIN_S = 5.0  # after the grace time: ask the engine once more
 LAUNCHES_MAX = 3  # starts of one attempt whose agent never came up
@@ -77,7 +79,7 @@ class Salvage:
     number: int
 
 
-Action = SetState | NewAttempt | Launch | Cancel | Salvage
+Action = SetState | NewAttempt | Launch | Cancel | Salvage | Tell
 
 
 def decide(jobs: Sequence[Job], seen: Seen) -> list[Action]:
@@ -106,7 +108,12 @@ def _advance(job: Job, seen: Seen) -> list[Action]:
         return _finish(job, attempt, seen)
     if _never_started(job, attempt, observation):
         return _begin(job, attempt, observation, seen)
-    return _watch(job, attempt, observation, seen)
+    unstarted = observation.detail.get("unstarted") or ()
+    if unstarted and not any(task.result is not None for task in attempt.tasks):
+        return _complete(job, attempt, observation, seen, unstarted)
+    if unstarted and all(task.result is not None or task.name in unstarted for task in attempt.tasks):
+        return _give_up(job, attempt, observation, seen)
+    return [*_watch(job, attempt, observation, seen), *join.orders(job, attempt)]
 
 
 def _never_started(job: Job, attempt: Attempt, observation: Observation) -> bool:
@@ -124,6 +131,27 @@ def _begin(job: Job, attempt: Attempt, observation: Observation, seen: Seen) -> 
         finding = Finding("agent_not_started", "system", f"its agent could not be started: {observation.state_word}")
         return [refuse(job, attempt, seen.now_ns, finding)]
     return [Launch(job.pk, attempt.number)]
+
+
+def _complete(
+    job: Job, attempt: Attempt, observation: Observation, seen: Seen, unstarted: Sequence[str]
+) -> list[Action]:
+    """Some tasks of it run, others never began: start those too (F23). A task that has told its end is never started
+    again, so this is over once there is one."""
+    actions = _watch(job, attempt, observation, seen)
+    if job.stop_requested_ns is not None:
+        return actions
+    if seen.launches.get(attempt.key, 0) >= LAUNCHES_MAX:
+        return [*actions, *join.orders(job, attempt, unstarted)]
+    return [*actions, Launch(job.pk, attempt.number)]
+
+
+def _give_up(job: Job, attempt: Attempt, observation: Observation, seen: Seen) -> list[Action]:
+    """What had begun is over, and the rest never will begin."""
+    if job.stop_requested_ns is not None:
+        return [_stopped(job, attempt, seen, "stopped before all of its tasks had started")]
+    text = f"the agents of some tasks could not be started: {observation.state_word}"
+    return [refuse(job, attempt, seen.now_ns, Finding("agent_not_started", "system", text))]
 
 
 def _watch(job: Job, attempt: Attempt, observation: Observation, seen: Seen) -> list[Action]:
@@ -193,12 +221,18 @@ def _finish(job: Job, attempt: Attempt, seen: Seen) -> list[Action]:
 
 def _exit_of(job: Job, attempt: Attempt) -> Exit:
     """The end of the task that failed first; where an end is not known and none failed, that; else success."""
-    ranks = job.spec.processes if len(attempt.tasks) == 1 else 1
-    ends = [(task, _task_exit(task, ranks, job.spec.attached)) for task in attempt.tasks]
-    failed = [(task, end) for task, end in ends if end.exit_code != 0 or end.signal is not None or end.reason]
-    if not failed:
-        return ends[0][1]
-    return min(failed, key=lambda pair: (pair[1].lost, _first_end_ns(pair[0])))[1]
+    ranks = _processes_each(job, attempt)
+    ends = {task.name: _task_exit(task, ranks.get(task.name, 1), job.spec.attached) for task in attempt.tasks}
+    return next(iter(ends.values())) if len(ends) == 1 else join.exit_of(job, attempt, ends)
+
+
+def _processes_each(job: Job, attempt: Attempt) -> dict[str, int]:
+    """How many processes each task should have."""
+    if job.spec.roles:
+        each = {role.name: role.processes for role in job.spec.roles}
+        return {task.name: each.get(join.role_name(task), 1) for task in attempt.tasks}
+    spread = job.spec.processes // max(1, len(attempt.tasks))
+    return {task.name: max(1, spread) if job.spec.multi_process else 1 for task in attempt.tasks}
 
 
 def _task_exit(task: Task, ranks: int, attached: bool) -> Exit:
@@ -288,10 +322,6 @@ def _ended_ns(attempt: Attempt) -> int | None:
     ends = [p.ended_ns for p in _processes(attempt) if p.ended_ns is not None]
     ends += [t.result["time_ns"] for t in attempt.tasks if t.result and isinstance(t.result.get("time_ns"), int)]
     return max(ends) if ends else None
-
-
-def _first_end_ns(task: Task) -> int:
-    return min((p.ended_ns for p in task.processes if p.ended_ns is not None), default=0)
 
 
 # -- the queue ----------------------------------------------------------------------------------------

@@ -134,6 +134,14 @@ class TaskFile(Value):
     spool_bytes_max: int = SPOOL_BYTES_MAX
     secret_names: "list[str]" = _NOTHING
     monitoring_interval_s: float = 0.0  # between two samples of usage; 0: none are taken
+    role: str = ""
+    role_first_rank: int = 0  # of this task's first process, counted within its role
+    role_processes: int = 1  # of all tasks of the role
+    node_rank: int = 0  # which task of the job
+    tasks: int = 1  # of the job
+    barrier: bool = False  # the processes start when every task of the job is there
+    address: str = ""  # where other tasks reach this one; empty: the name of the machine that it runs on
+    env_set: "list[str]" = _NOTHING  # variables that the person set for this job
     attached: bool = False
     # Only for attached jobs: {name, experiment, tags, user, started_ns, pid, start, boot_id}. pid and start are those
     # of the process that came first; the others are named by their `facts-…` streams and the OPEN frames in them.

@@ -431,7 +431,9 @@ def _attach_some(c: sqlite3.Connection, jobs: dict[int, Job], keys: list[int]) -
         jobs[row["job"]].attempts.append(attempts[row["pk"]])
     below = f"SELECT pk FROM attempts WHERE job IN ({marks})"  # noqa: S608  (our own words, values are parameters)
     for row in c.execute(f"SELECT * FROM tasks WHERE attempt IN ({below}) ORDER BY attempt, pk", keys):  # noqa: S608  (our own words, values are parameters)
-        tasks[row["pk"]] = Task(row["name"], row["node"], row["state"], row["heard_ns"], _json(row["result"]))
+        task = Task(row["name"], row["node"], row["state"], row["heard_ns"], _json(row["result"]))
+        task.agent = _json(row["agent"])
+        tasks[row["pk"]] = task
         attempts[row["attempt"]].tasks.append(tasks[row["pk"]])
     rows = c.execute(
         f"SELECT * FROM processes WHERE task IN (SELECT pk FROM tasks WHERE attempt IN ({below})) ORDER BY task, rank",  # noqa: S608  (our own words, values are parameters)

@@ -172,6 +172,7 @@ def tell(c: sqlite3.Connection, x: Context, fact: Fact) -> None:
 
 def _task_started(c: sqlite3.Connection, x: Context, fact: Fact) -> None:
     agent = {k: fact.get(k) for k in ("pid", "start", "boot_id", "version", "python")}
+    agent |= {k: fact[k] for k in ("address", "port", "master_port") if k in fact}
     c.execute(
         """UPDATE tasks SET node = coalesce(:node, node), agent = :agent,
              state = CASE state WHEN 'starting' THEN 'running' ELSE state END WHERE pk = :task""",

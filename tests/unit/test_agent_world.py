@@ -1,0 +1,86 @@
+"""Ports that are kept, the environment of ranks, and the barrier of the shim's machine."""
+
+import socket
+
+from headway.agent.life import Begun, GoAhead, LeftoversSeen, ShimMachine, ShimPlan, StartRank, StopAsked, Write
+from headway.agent.port import Ports
+from headway.agent.world import merge, replaced, world_variables
+from headway.spool.layout import TaskFile
+
+
+def task(**fields: object) -> TaskFile:
+    base = {"uuid": "u", "attempt": 1, "task": "worker-0", "home": "/h", "processes": 2, "world_size": 4}
+    return TaskFile(**{**base, **fields})  # type: ignore[arg-type]
+
+
+PEERS = [
+    {"task": "worker-0", "role": "worker", "address": "10.0.0.1", "port": 1, "master_port": 2},
+    {"task": "data-set-0", "role": "data-set", "address": "10.0.0.2", "port": 3},
+]
+
+
+def test_a_kept_port_goes_to_nobody_else_and_a_server_may_still_listen_on_it() -> None:
+    ports = Ports()
+    number = ports.take("127.0.0.1")
+    assert number is not None
+    other = Ports()
+    assert number not in {other.take("127.0.0.1") for _ in range(200)}
+    other.close()
+    with socket.socket() as server, socket.socket() as client:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server.bind(("127.0.0.1", number))
+        server.listen()
+        client.connect(("127.0.0.1", number))
+    ports.close()
+
+
+def test_kept_ports_are_all_different() -> None:
+    ports = Ports()
+    numbers = [ports.take("127.0.0.1") for _ in range(500)]
+    assert None not in numbers and len(set(numbers)) == 500
+    ports.close()
+
+
+def test_ranks_find_the_names_of_torchrun_and_openmpi_and_every_address() -> None:
+    env = world_variables(task(), 1, PEERS)
+    assert (env["MASTER_ADDR"], env["MASTER_PORT"]) == ("10.0.0.1", "2")
+    assert (env["OMPI_COMM_WORLD_RANK"], env["OMPI_COMM_WORLD_SIZE"], env["OMPI_COMM_WORLD_LOCAL_RANK"]) == (
+        "1", "4", "1",
+    )  # fmt: skip
+    assert env["HEADWAY_HOSTS"] == "10.0.0.1,10.0.0.2" and env["HEADWAY_DATA_SET_ADDRESSES"] == "10.0.0.2:3"
+    assert env["HEADWAY_PORT"] == "1"
+    assert not [name for name in env if name.startswith(("SLURM", "PMI"))]
+
+
+def test_a_process_alone_is_not_taken_for_one_of_mpi() -> None:
+    env = world_variables(task(processes=1, world_size=1), 0, PEERS[:1])
+    assert not [name for name in env if name.startswith("OMPI")] and env["WORLD_SIZE"] == "1"
+
+
+def test_what_a_person_set_for_the_job_wins_and_what_his_shell_holds_does_not() -> None:
+    ours = {"MASTER_PORT": "1", "RANK": "0"}
+    env = {"MASTER_PORT": "29500", "RANK": "7", "PMIX_RANK": "3", "A": "b"}
+    assert merge(env, ours, ["MASTER_PORT"]) == {"MASTER_PORT": "29500", "RANK": "0", "A": "b"}
+    assert merge(env, ours, [])["MASTER_PORT"] == "1"
+    assert replaced(env, []) == ["MASTER_PORT"] and replaced(env, ["MASTER_PORT"]) == []
+    assert replaced({**env, "HEADWAY_UUID": "u"}, []) == []
+
+
+def test_ranks_wait_at_the_barrier_and_pass_it_once() -> None:
+    machine = ShimMachine(ShimPlan(2, barrier=True, max_duration_s=5.0))
+    assert not [i for i in machine.handle(Begun(), 0.0) if isinstance(i, StartRank)]
+    assert machine.wake_s(0.0) is None  # the time limit is the program's
+    assert machine.handle(GoAhead(), 100.0) == [StartRank(0), StartRank(1)]
+    assert machine.wake_s(100.0) == 105.0
+    assert machine.handle(GoAhead(), 101.0) == []
+
+
+def test_a_stop_at_the_barrier_ends_the_task_without_a_start() -> None:
+    machine = ShimMachine(ShimPlan(2, barrier=True), ships=False)
+    machine.handle(Begun(), 0.0)
+    machine.handle(StopAsked("command", reason="worker-1 is gone"), 1.0)
+    facts = [i.fact for i in machine.handle(LeftoversSeen(()), 1.0) if isinstance(i, Write)]
+    assert [(f["exit_code"], f["signal"], f["reason"], f["lost"]) for f in facts] == [
+        (None, None, "worker-1 is gone", False)
+    ]
+    assert machine.handle(GoAhead(), 2.0) == []
