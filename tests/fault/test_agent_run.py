@@ -98,7 +98,7 @@ def test_ranks_find_their_place_in_the_environment(rig: Rig) -> None:
     names = "RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE NODE_RANK HEADWAY_TASK HEADWAY_JOB HEADWAY_ATTEMPT".split()
     names.append("CUDA_VISIBLE_DEVICES")
     show = f"import os, json; print(json.dumps({{k: os.environ[k] for k in {names!r}}}))"
-    rig.run(*script(show), processes=2, first_rank=2, world_size=4, gpus=[5, 7])
+    rig.run(*script(show), processes=2, first_rank=2, world_size=4, node_rank=1, gpus=[5, 7])
     for local, (rank, gpu) in enumerate([(2, "5"), (3, "7")]):
         seen = json.loads(rig.server.text(f"stdout-{rank}"))
         assert seen == {
