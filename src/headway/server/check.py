@@ -77,8 +77,9 @@ def _check_size(spec: JobSpec) -> None:
         _whole("gpu_per_node", spec.gpu_per_node, 1, PROCESSES_MAX)
     if not isinstance(spec.multi_process, bool):
         raise UsageError("multi_process is true or false")
+    count = count_of(spec.processes, spec.nodes)
     spread(
-        count_of(spec.processes, spec.nodes), per_node=spec.gpu_per_node, nodes=spec.nodes, multi_process=spec.multi_process,
+        count, per_node=spec.gpu_per_node, nodes=spec.nodes, multi_process=spec.multi_process,
         cluster=spec.cluster,
     )  # fmt: skip
     if len(spec.folders) > FOLDERS_MAX:
