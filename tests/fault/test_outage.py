@@ -1,0 +1,128 @@
+"""Issue 3 for real: two terminals on one live job, and a server that is unplugged under every view of it.
+
+The server is frozen for HEADWAY_OUTAGE_S seconds (a full minute by hand: `HEADWAY_OUTAGE_S=60`), then killed; whoever
+looks for it next starts it again. Afterwards no view may have a hole.
+"""
+
+import json
+import os
+import re
+import signal
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.desk import Desk
+from tests.driver import PYTHON, Hw
+from tests.waiting import wait_until
+
+OUTAGE_S = float(os.environ.get("HEADWAY_OUTAGE_S", "4"))
+SCRIPT = """
+import os, sys, time
+import headway as hw
+
+rank, number = os.environ["RANK"], 0
+with hw.Progress.new(total=None, msg="beats") as progress:
+    while not os.path.exists("enough"):
+        print("beat", rank, number)
+        hw.log({"number": number}, step=number)
+        progress.advance()
+        number += 1
+        time.sleep(0.05)
+print("sum", rank, number)
+"""
+
+
+@pytest.fixture
+def desks() -> Iterator[list[Desk]]:
+    found: list[Desk] = []
+    yield found
+    for desk in found:
+        desk.close()
+
+
+@pytest.fixture
+def hw(home: Path, tmp_path: Path) -> Hw:
+    return Hw(home, tmp_path)
+
+
+def beats(text: str, rank: int) -> list[int]:
+    return [int(number) for number in re.findall(rf"beat {rank} (\d+)", text)]
+
+
+def sizes(hw: Hw, job: str) -> list[int]:
+    """How often each rank has beaten, as it said at its end."""
+    said = hw("logs", job, "--grep", "^sum ").stdout.decode()
+    return [int(number) for _, number in sorted(re.findall(r"sum (\d) (\d+)", said))]
+
+
+@pytest.mark.timeout(180 + 2 * int(OUTAGE_S))
+@pytest.mark.cap(18, 20, 21)
+def test_a_server_unplugged_and_killed_leaves_no_hole_in_any_view(hw: Hw, desks: list[Desk]) -> None:
+    job = hw.submit("-n", "2", "--monitoring-interval-s", "0.5", PYTHON, hw.script(SCRIPT))
+    follower = hw.start("logs", "-f", job)
+    desks.append(Desk("watch", job))
+    desks[0].sees("beat 1 ")
+    wait_until(lambda: hw("usage", job, "--json").returncode == 0 and samples(hw, job), what="a sample of usage")
+
+    frozen = hw.server_pid()
+    os.kill(frozen, signal.SIGSTOP)
+    away_s = time.time()
+    desks[0].sees("server")  # the first line says that it is away
+    wait_until(lambda: time.time() - away_s > OUTAGE_S, OUTAGE_S + 10, "the outage")
+    back_s = time.time()
+    os.kill(frozen, signal.SIGKILL)
+    newest = beats(desks[0].shown(), 0)[-1]
+    wait_until(lambda: max(beats(desks[0].shown(), 0)) > newest + OUTAGE_S, 60, "news after the outage")
+    (hw.cwd / "enough").touch()
+
+    out, err = follower.communicate(timeout=90)
+    assert follower.returncode == 0, err.decode()
+    assert desks[0].ends() == 0
+    whole = sizes(hw, job)
+    text = out.decode()
+    for rank in (0, 1):
+        assert beats(text, rank) == list(range(whole[rank]))
+        assert hw.points(job, "number", rank) == [float(n) for n in range(whole[rank])]
+    assert counted(desks[0].shown()) == sum(whole) + 2
+    told = {one["rank"]: one for one in hw.json("q", job)["progress"]}
+    assert [told[rank]["completed"] for rank in (0, 1)] == whole
+    during = [one for one in samples(hw, job) if away_s < one < back_s]
+    assert len(during) >= OUTAGE_S / 2  # of about two a second
+
+
+def samples(hw: Hw, job: str) -> list[float]:
+    """When usage was sampled, in seconds."""
+    found: Any = json.loads(hw("usage", job, "--json").stdout)
+    times = {one["time"] for one in found["samples"]}
+    return sorted(datetime.fromisoformat(one).astimezone(UTC).timestamp() for one in times)
+
+
+def counted(shown: str) -> int:
+    """Lines that the view had seen by its end: those that it left on the terminal, and those it says came before."""
+    before = re.search(r"… ([\d,]+) lines before", shown)
+    assert before is not None, shown
+    return int(before[1].replace(",", "")) + len(re.findall(r"│ (?:beat|sum) ", shown))
+
+
+@pytest.mark.cap(18)
+def test_two_terminals_show_the_same_live_job(hw: Hw, desks: list[Desk]) -> None:
+    job = hw.submit("-n", "2", PYTHON, hw.script(SCRIPT))
+    desks += [Desk("watch", job), Desk("watch", job, columns=120, rows=40, NO_COLOR="1")]
+    for desk in desks:
+        for words in (job, "running", "beats", "number", "beat 0 ", "beat 1 "):
+            desk.sees(words)
+    for desk in desks:  # one of them is ahead by a frame at most: what one shows, the other comes to show
+        newest = beats(desks[0].shown(), 1)[-1]
+        wait_until(lambda desk=desk, newest=newest: newest in beats(desk.raw.decode(errors="replace"), 1), 30, "it")  # type: ignore[misc]
+    assert re.search(rb"\x1b\[[\d;]*m", desks[0].raw) and not re.search(rb"\x1b\[3\dm", desks[1].raw)  # NO_COLOR
+    desks[0].press(b"q")
+    assert desks[0].ends() == 0
+    (hw.cwd / "enough").touch()
+    desks[1].sees("succeeded")
+    assert desks[1].ends() == 0
+    assert "sum 1" in desks[1].shown()
