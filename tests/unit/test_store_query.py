@@ -11,7 +11,7 @@ from headway.store import catalog, form, query
 from tests.storing import NOW_NS, Bench, bench, new_job, record, schema
 
 KEYS = (
-    "id uuid name experiment state state_since cluster engine engine_id engine_url attach command cwd gpus "
+    "id uuid name experiment state state_since cluster engine engine_id engine_url attach command cwd code gpus "
     "processes submitted_at started_at ended_at elapsed_s exit_code signal parent tags output_dir config progress "
     "usage metrics page attempts"
 ).split()

@@ -29,6 +29,8 @@ class About(Value):
     hello: "dict[str, Any] | None" = None  # the first process's own words
     path: str = ""  # PATH of the job
     secrets: tuple[bytes, ...] = ()
+    code: str | None = None  # digest of the snapshot that it runs from
+    commit: str | None = None  # that the snapshot was made from
 
 
 class Collector:
@@ -93,7 +95,8 @@ def collect(about: About) -> "dict[str, Any]":
 
     values = [value.decode(errors="surrogateescape") for value in about.secrets]
     found = {
-        "git": git_state(about.cwd),
+        "git": git_state(about.cwd) if about.code is None else _pinned(about),
+        "snapshot": about.code,
         **python_state(about),
         "user": _user(),
         "host": os.uname().nodename,
@@ -129,6 +132,18 @@ def git_state(cwd: str) -> "dict[str, Any] | None":
         "dirty": dirty,
         "diff": _diff(cwd) if dirty else "",
         "remote": _remote(cwd),
+    }
+
+
+def _pinned(about: About) -> "dict[str, Any]":
+    """The working tree may have changed since the snapshot, so it is not asked: the snapshot has what ran."""
+    commit = about.commit or ""
+    return {
+        "commit": commit.rstrip("+") or None,
+        "branch": None,
+        "dirty": commit.endswith("+"),
+        "diff": "",
+        "remote": _remote(about.cwd),
     }
 
 

@@ -10,7 +10,7 @@ import os
 import signal
 
 from headway.agent.world import merge, world_variables
-from headway.model.errors import DamagedError
+from headway.model.errors import DamagedError, HeadwayError
 from headway.model.limits import ENV_BYTES_MAX
 from headway.model.value import Value
 from headway.spool.files import OS_FILES, Files
@@ -145,7 +145,10 @@ def _exec(task: "TaskFile", env: dict[str, str]) -> tuple[int, str]:
     """Returns only when it fails: exit code and reason."""
     argv, cwd = [str(word) for word in task.argv], task.cwd
     try:
+        cwd = working_folder(task)
         os.chdir(cwd)
+    except HeadwayError as error:
+        return CANNOT_RUN, f"its code cannot be laid out: {error.message}"
     except OSError as error:
         return CANNOT_RUN, f"the working folder {cwd} cannot be entered: {error.strerror}"
     _limit(task.rlimits)
@@ -155,6 +158,15 @@ def _exec(task: "TaskFile", env: dict[str, str]) -> tuple[int, str]:
         os.execvpe(argv[0], argv, env)  # noqa: S606  (no shell is what we want)
     except (OSError, ValueError) as error:
         return explain(error, argv, env)
+
+
+def working_folder(task: "TaskFile") -> str:
+    """Where it runs: in its folder, or in a checkout of its snapshot, which is made when its first rank starts."""
+    if task.code is None:
+        return task.cwd
+    from headway.code import checkout
+
+    return os.path.join(checkout.prepare(task.home, task.code, task.uuid), task.code_cwd)
 
 
 def _limit(limits: "Mapping[str, Any]") -> None:

@@ -518,7 +518,9 @@ class Shipper:
         self._told_provenance = True
         path = (self._env or os.environ).get("PATH", "")
         secrets = tuple(self._get_secrets())
-        self._collector = Collector(About(self.task.argv, self.task.cwd, self._hello, path, secrets), now_s)
+        task = self.task
+        about = About(task.argv, task.cwd, self._hello, path, secrets, task.code, task.code_commit)
+        self._collector = Collector(about, now_s)
 
     def _finish(self, end: Finish) -> None:
         self._keeper.settle()

@@ -96,6 +96,9 @@ class LocalEngine:
             umask=spec.umask,
             rlimits=spec.rlimits,
             env_set=spec.env_set,
+            code=spec.code,
+            code_cwd=spec.code_cwd,
+            code_commit=spec.code_commit,
         )
 
     # -- starting -------------------------------------------------------------------------------------
@@ -183,6 +186,9 @@ class LocalEngine:
             "barrier": len(plan.tasks) > 1,
             "address": ADDRESS,
             "env_set": list(plan.env_set),
+            "code": plan.code,
+            "code_cwd": plan.code_cwd,
+            "code_commit": plan.code_commit,
             "attached": False,
         }
 

@@ -62,6 +62,9 @@ class Plan:
     umask: int = 0o022
     rlimits: Mapping[str, Sequence[int]] = field(default_factory=dict)
     env_set: Sequence[str] = ()  # variables that the person set for this job: they win over ours where they may
+    code: str | None = None  # digest of the snapshot that its tasks run from; None: in `cwd` itself
+    code_cwd: str = ""  # the working folder inside it
+    code_commit: str | None = None
 
     @property
     def gpus(self) -> int:
@@ -77,10 +80,11 @@ class Plan:
             ranks = f"rank {task.first_rank}" if task.processes == 1 else f"ranks {_ranks(task)}"
             world = f" of {self.world_size}" if task.first_rank < self.world_size else ", outside the world"
             lines.append(f"{task.name}: {ranks}{world}, {task.gpus} GPUs, on {task.node or 'any node'}")
-            lines += [f"  cd {shlex.quote(task.cwd)}", f"  {shlex.join(task.argv)}"]
+            where = shlex.quote(task.cwd) if self.code is None else f"SNAPSHOT/{shlex.quote(self.code_cwd or '.')}"
+            lines += [f"  cd {where}", f"  {shlex.join(task.argv)}"]
         asked = {"cpus": self.cpus, "memory_bytes": self.memory_bytes, "max_duration_s": self.max_duration_s}
         asked["monitoring_interval_s"] = self.monitoring_interval_s or None
-        named = {**asked, "grace_s": self.grace_s, "umask": f"{self.umask:04o}"}
+        named = {**asked, "code": self.code, "grace_s": self.grace_s, "umask": f"{self.umask:04o}"}
         lines.append(" ".join(f"{name}={value}" for name, value in named.items() if value is not None))
         return "\n".join(lines)
 

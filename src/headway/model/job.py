@@ -124,6 +124,8 @@ class JobSpec:
     parameters: dict[str, Any] = field(default_factory=dict)  # what `{{ name }}` in the command was filled with
     folders: list[Folder] = field(default_factory=list)
     code: str | None = None  # digest of the snapshot that it runs from; None: it runs in place
+    code_cwd: str = ""  # its working folder inside the snapshot
+    code_commit: str | None = None  # git's commit that the snapshot was made from; "+" at its end: with changes
     retry: Retry = field(default_factory=Retry)
     hold_s: float = 0.0  # how long a failed task is kept for a person to enter it
     after: list[str] = field(default_factory=list)  # uuids of jobs that must have succeeded before

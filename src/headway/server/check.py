@@ -11,8 +11,11 @@ import resource
 import uuid as uuids
 from collections.abc import Mapping
 from dataclasses import asdict, fields
+from pathlib import Path
 from typing import Any
 
+from headway.code.depot import Depot
+from headway.code.manifest import is_digest
 from headway.model.errors import UsageError
 from headway.model.ids import check_name
 from headway.model.job import Folder, JobSpec, Role
@@ -251,6 +254,23 @@ def folder(cwd: Any) -> str:
     if not os.path.isdir(path):
         raise UsageError(f"the folder {path[:200]} does not exist", "submit from a folder that exists")
     return path
+
+
+def code(spec: JobSpec, home: Path) -> None:
+    """The snapshot is here, and gc leaves it alone until the job is stored. No path of the caller reaches a file."""
+    if spec.code is None:
+        return
+    if not is_digest(spec.code):
+        raise UsageError(f"code is not the digest of a snapshot: {spec.code!r:.80}")
+    inside = _text("code_cwd", spec.code_cwd)
+    if inside and ("\0" in inside or any(part in ("", ".", "..") for part in inside.split("/"))):
+        raise UsageError(f"code_cwd is not a folder inside the snapshot: {inside[:200]!r}")
+    if spec.code_commit is not None and not re.fullmatch(r"[0-9a-f]{40,64}\+?", _text("code_commit", spec.code_commit)):
+        raise UsageError(f"code_commit is not a commit: {spec.code_commit[:80]!r}")
+    depot = Depot(home / "code")
+    if not depot.has(spec.code):
+        raise UsageError(f"the snapshot {spec.code[:12]} is not in this home", "make one: hw init")
+    depot.touch(spec.code)
 
 
 def _check_rlimits(limits: Any) -> None:

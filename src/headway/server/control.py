@@ -56,6 +56,7 @@ class Control(Loop):
     ) -> tuple[Engine, Plan]:
         """The engine and its plan, after everything that can be known now was checked."""
         check.folder(spec.cwd)
+        await self._calls.run(f"code of {uuid}", check.code, spec, self._paths.home)
         engine = self._engine(spec.cluster)
         if engine.name == "local" and find_program and not (spec.after or spec.code):
             await self._calls.run("files", program.check, spec, variables)

@@ -14,6 +14,7 @@ from functools import partial
 from sqlite3 import Connection
 from typing import Any, Protocol, TypeVar
 
+from headway.code import checkout
 from headway.engines.protocol import Engine, EngineId, Given, Observation, Plan
 from headway.engines.registry import CLUSTERS, engine_for
 from headway.model.errors import HeadwayError, RefusedError, UnreachableError, UsageError
@@ -287,6 +288,9 @@ class Loop:
             await self._calls.run("files", envfile.remove, self._paths.env, job.uuid)
         except (OSError, HeadwayError) as error:
             log.error("the environment of %s could not be removed and stays until the next start: %s", job.id, error)
+        if job.spec.code is not None:
+            with contextlib.suppress(UnreachableError):  # a large one takes its time; gc finds it if we are killed
+                await self._calls.run(f"code of {job.id}", checkout.remove_unchanged, self._paths.home, job.uuid)
         engine = self._engine(job.spec.cluster)
         self._retry.forget(job.uuid)
         for attempt in job.attempts:

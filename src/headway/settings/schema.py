@@ -123,6 +123,16 @@ def _flag(value: Any, field: str) -> bool:
     raise UsageError(f"{field}: {value!r:.60} is neither true nor false")
 
 
+def _patterns(value: Any, field: str) -> list[str]:
+    """A list of patterns or paths; on one line, separated by commas."""
+    items = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+    if not isinstance(items, list) or not all(isinstance(item, str) and "\0" not in item for item in items):
+        raise UsageError(f"{field}: {value!r:.60} is not a list of patterns", "for example: [data/small/, '*.onnx']")
+    if len(items) > limits.CODE_PATTERNS_MAX:
+        raise UsageError(f"{field}: {len(items)} are too many: at most {limits.CODE_PATTERNS_MAX}")
+    return [item for item in items if item]
+
+
 def _scalar(value: Any, field: str) -> quantity.Given:
     if isinstance(value, str | int | float):
         return value
@@ -298,6 +308,30 @@ _TABLE: Final = (
         "The start of a job is told only when it has waited this long.",
         "server",
         _duration,
+    ),
+    Setting(
+        "code.include",
+        "a list of patterns",
+        [],
+        "Files that a snapshot of the code takes although something ignores them; patterns as in `.gitignore`.",
+        "command",
+        _patterns,
+    ),
+    Setting(
+        "code.exclude",
+        "a list of patterns",
+        [],
+        "Files that a snapshot leaves out; stronger than `code.include`.",
+        "command",
+        _patterns,
+    ),
+    Setting(
+        "code.allow",
+        "a list of paths",
+        [],
+        "Files that a snapshot takes although they look like secrets, are too large, or are links that leave the tree.",
+        "command",
+        _patterns,
     ),
     Setting(
         "color",

@@ -142,6 +142,9 @@ class TaskFile(Value):
     barrier: bool = False  # the processes start when every task of the job is there
     address: str = ""  # where other tasks reach this one; empty: the name of the machine that it runs on
     env_set: "list[str]" = _NOTHING  # variables that the person set for this job
+    code: str | None = None  # digest of the snapshot that it runs from, in a folder of its own below the home
+    code_cwd: str = ""  # the working folder inside the snapshot
+    code_commit: str | None = None  # that the snapshot was made from; "+" at its end: with changes
     attached: bool = False
     # Only for attached jobs: {name, experiment, tags, user, started_ns, pid, start, boot_id}. pid and start are those
     # of the process that came first; the others are named by their `facts-…` streams and the OPEN frames in them.

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from headway.code.depot import Collected, Depot
 from headway.model.errors import DamagedError, RefusedError, UnreachableError
 from headway.model.limits import CHECK_BYTES_MAX, LINGER_S, LOG_BYTES_MAX
 from headway.model.record import INDEX, RAW
@@ -184,6 +185,14 @@ class Store(Hooks):
         for folder in folders:
             retention.remove_folder(folder)
         return found
+
+    def gc_code(self, *, dry_run: bool = False) -> Collected:
+        """Remove code snapshots that no job needs, and the checkouts of jobs that are gone."""
+        with self.read() as c:
+            digests, uuids = retention.code_in_use(c)
+        if not dry_run:
+            retention.remove_checkouts(self.paths, uuids)
+        return Depot(self.paths.home / "code").collect(digests, dry_run=dry_run)
 
     def _delete_some(self, c: sqlite3.Connection, pk: int, now_ns: int) -> bool:
         done = retention.delete_some(c, pk, now_ns)

@@ -60,7 +60,8 @@ def _head(job: Job, engine: str, engine_id: str | None, now_ns: int) -> dict[str
     return {
         "id": job.id, "uuid": job.uuid, "name": spec.name, "experiment": spec.experiment, "state": str(job.state),
         "state_since": iso(job.state_since_ns), "cluster": spec.cluster, "engine": engine, "engine_id": engine_id,
-        "engine_url": None, "attach": None, "command": spec.command, "cwd": spec.cwd, "gpus": spec.gpus,
+        "engine_url": None, "attach": None, "command": spec.command, "cwd": spec.cwd, "code": spec.code,
+        "gpus": spec.gpus,
         "processes": spec.processes, "submitted_at": iso(job.submitted_ns), "started_at": iso(job.started_ns),
         "ended_at": iso(job.ended_ns), "elapsed_s": _elapsed_s(job, now_ns), "exit_code": job.exit_code,
         "signal": job.signal, "parent": spec.parent, "tags": job.tags,

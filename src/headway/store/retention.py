@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from headway.code import checkout
 from headway.settings.home import Paths
 
 SERIES_PER_STEP = 64
@@ -127,6 +128,20 @@ def orphans(c: sqlite3.Connection, paths: Paths) -> Iterator[Path]:
     for entry in paths.logs.iterdir():
         if _UUID.match(entry.name) and entry.name not in known and entry.is_dir() and not entry.is_symlink():
             yield entry
+
+
+def code_in_use(c: sqlite3.Connection) -> tuple[set[str], set[str]]:
+    """Digests of the snapshots that jobs ran from, and the uuids of all jobs."""
+    rows = c.execute("SELECT uuid, json_extract(spec, '$.code') AS code FROM jobs").fetchall()
+    return {row["code"] for row in rows if row["code"]}, {row["uuid"] for row in rows}
+
+
+def remove_checkouts(paths: Paths, known: set[str]) -> None:
+    """Folders below checkouts/ whose job is gone."""
+    folder = paths.home / "checkouts"
+    for entry in folder.iterdir() if folder.is_dir() else ():
+        if _UUID.match(entry.name) and entry.name not in known:
+            checkout.remove(paths.home, entry.name)
 
 
 def remove_folder(folder: Path) -> None:

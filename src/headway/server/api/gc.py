@@ -24,8 +24,17 @@ async def gc(call: Call) -> Reply:
         days = call.services.settings.get("retention_days") or None  # 0 keeps everything
     elif not 0 <= days <= DAYS_MAX:
         raise UsageError(f"older_than_days is {days:g}", f"valid: 0 to {DAYS_MAX}")
-    removed = await call.services.slow_readers.run(partial(call.services.store.gc, days, dry_run=asked.dry_run))
-    return reply_json({"jobs": len(removed.jobs), "bytes": removed.bytes, "ids": removed.jobs})
+    services = call.services
+    removed = await services.slow_readers.run(partial(services.store.gc, days, dry_run=asked.dry_run))
+    code = await services.slow_readers.run(partial(services.store.gc_code, dry_run=asked.dry_run))
+    return reply_json(
+        {
+            "jobs": len(removed.jobs),
+            "bytes": removed.bytes + code.bytes,
+            "ids": removed.jobs,
+            "snapshots": code.snapshots,
+        }
+    )
 
 
 ROUTES = [Route("POST", "/api/gc", Role.ADMIN, gc)]

@@ -19,7 +19,7 @@ _SELECT: Final = ("state", "cluster", "experiment", "since_s", "older_than_s", "
 _TABLE: Final = (
     Command(
         "run", RUN, "run a command here, show its output, exit as it does", "hw run [options] COMMAND… | JOB.yaml",
-        (*_JOB, *_FILE), takes_command=True,
+        (*_JOB, *_FILE, "snapshot"), takes_command=True,
         details=(
             "The command is passed on untouched: from its first word on, everything belongs to it.\n"
             "In a terminal: a live view with the keys in its last line; q leaves it running, Ctrl-C asks.\n"
@@ -37,7 +37,7 @@ _TABLE: Final = (
     ),
     Command(
         "submit", RUN, "put a command in the queue and return", "hw submit [options] COMMAND… | JOB.yaml",
-        (*_JOB, *_FILE, "wait"), takes_command=True,
+        (*_JOB, *_FILE, "snapshot", "wait"), takes_command=True,
         details=(
             "Prints the job's id and how to follow, abort and resubmit it. With --wait: like hw run.\n"
             "A sole word that ends in .yaml and exists is a job file; options stand above what it says.\n"
@@ -49,6 +49,15 @@ _TABLE: Final = (
             ("hw -n 4 submit python train.py", "options before or after the verb"),
             ("hw submit --max-duration 3.5h --tag baseline python train.py", ""),
         ),
+    ),
+    Command(
+        "init", RUN, "take a snapshot of the code ahead of time, and say what is in it", "hw init",
+        details=(
+            "What git tracks or does not ignore, with your changes; elsewhere what .gitignore does not name.\n"
+            ".hwignore leaves out more. Secrets, large files and links that leave the tree are left out, and named.\n"
+            "Only content that is new is stored. hw submit --snapshot does the same by itself."
+        ),
+        examples=(("hw init", "in the folder of your code"), ("hw submit --snapshot python train.py", "pin it")),
     ),
     Command(
         "query", LOOK, "all about one job: state, processes, exception, metrics, last lines", "hw q ID…",
@@ -108,6 +117,11 @@ _TABLE: Final = (
         "timings", LOOK, "how long the named parts of a program took", "hw timings ID [options]", ("rank", "csv"),
         details="What hw.timed measured: for each name and process the count, the mean and its deviation.",
         examples=(("hw timings 7f3c2", "a table"), ("hw timings 7f3c2 --json", "for scripts")),
+    ),
+    Command(
+        "code", LOOK, "the code that a job ran from, as files", "hw code ID [FOLDER]", ("force",),
+        details="For jobs that ran from a snapshot. FOLDER is made; default: ./<id>. Existing files are left alone.",
+        examples=(("hw code 7f3c2", "into a new folder"), ("hw code 7f3c2 ../old", "")),
     ),
     Command(
         "abort", CHANGE, "stop jobs: SIGTERM, and SIGKILL after a grace time", "hw abort ID… | SELECTION",

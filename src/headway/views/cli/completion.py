@@ -11,7 +11,7 @@ from headway.views.cli.dispatch import Call, one_word
 from headway.views.cli.options import BY_KEY, EVERYWHERE, STATES, Command
 
 _IDS_MAX: Final = 200
-_TAKES_IDS: Final = ("query", "q", "logs", "watch", "metrics", "abort", "resubmit", "delete")
+_TAKES_IDS: Final = ("query", "q", "logs", "watch", "metrics", "abort", "resubmit", "delete", "code")
 
 _BASH: Final = """# bash completion for hw: eval "$(hw completion bash)"
 _hw() {{

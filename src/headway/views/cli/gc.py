@@ -21,7 +21,9 @@ def command(call: Call) -> int:
         call.terminal.put_json(found)
     else:
         verb = "would remove" if dry else "removed"
-        call.terminal.put(f"{verb} {fmt.plural(int(found['jobs']), 'job')}, {fmt.size(found['bytes'])}")
+        snapshots = int(found.get("snapshots") or 0)
+        code = f" and {fmt.plural(snapshots, 'code snapshot')}" if snapshots else ""
+        call.terminal.put(f"{verb} {fmt.plural(int(found['jobs']), 'job')}{code}, {fmt.size(found['bytes'])}")
     return 0
 
 

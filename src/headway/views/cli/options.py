@@ -174,6 +174,8 @@ OPTIONS: Final = (
     Option(("--memory",), "memory_bytes", "SIZE", "memory that the job needs, such as 32GiB", _size),
     Option(("--set",), "sets", "NAME=VALUE", "a parameter of the job file; may be repeated", _variable, many=True),
     Option(("--smoke",), "smoke", "", "a small trial run: what the job file says under `smoke`"),
+    Option(("--snapshot",), "snapshot", "", "run from a snapshot of the code as it is now, not in its folder"),
+    Option(("--force",), "force", "", "write over files that are there"),
     Option(("--wait",), "wait", "", "follow the job and exit with its exit code"),
     Option(("--state",), "state", "STATE", "jobs in this state; several with commas", _states, many=True),
     Option(("--since",), "since_s", "TIME", "jobs submitted within this time, such as 2h or 7d", _duration),

@@ -90,7 +90,7 @@ def _fact_lines(job: dict[str, Any], out: Output, now: datetime) -> list[str]:
         ("elapsed", fmt.duration(job.get("elapsed_s")) if job.get("started_at") else ""),
         ("attempts", _attempt_words(job)),
         ("engine", _engine_words(job)),
-        ("code", _code_words(job.get("provenance") or {})),
+        ("code", _code_words(job.get("provenance") or {}, job.get("code"))),
         ("on", _surroundings_words(job.get("provenance") or {})),
         ("config", _config_words(job)),
         *(("progress", _tracker_words(tracker)) for tracker in (job.get("progress") or [])[-_TRACKERS_MAX:]),
@@ -122,12 +122,13 @@ def _engine_words(job: dict[str, Any]) -> str:
     return " · ".join(str(word) for word in words if word)
 
 
-def _code_words(provenance: dict[str, Any]) -> str:
+def _code_words(provenance: dict[str, Any], snapshot: str | None) -> str:
     git = provenance.get("git") or {}
-    if not git.get("commit"):
+    if not git.get("commit") and not snapshot:
         return ""
     words = [
-        str(git["commit"])[:12],
+        f"snapshot {snapshot[:12]}" if snapshot else "",
+        str(git.get("commit") or "")[:12],
         str(git.get("branch") or ""),
         "with uncommitted changes" if git.get("dirty") else "",
     ]

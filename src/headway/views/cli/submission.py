@@ -82,6 +82,7 @@ def wanted(source: Source, call: Call) -> Wanted:
     command = checked_command(call.words)
     spec = {"command": command, "cwd": _folder(), **_common(call, settings, {}), **changes(call)}
     spec.setdefault("name", check_name(name_from_command(command)))
+    _pin(call, settings, spec, None)
     return Wanted(spec, environment(call, settings), _numbered(call, command))
 
 
@@ -99,12 +100,21 @@ def _from_file(source: Source, call: Call, path: "Path") -> Wanted:
     secrets = secret.find(found.secrets, {**os.environ, **dict(call.get("env", []))}, settings.secrets())
     spec["secret_names"] = list(dict.fromkeys([*spec["secret_names"], *secrets]))
     env = environment(call, settings, {**found.env, **secrets})
+    _pin(call, settings, spec, found.code)
     typed = dict(call.get("env", []))
     jobs = [
         {"index": e.index, "spec": _named(call, e.spec), "env": {k: v for k, v in e.env.items() if k not in typed}}
         for e in found.elements
     ]
     return Wanted(spec, env, jobs, _short_secrets(secrets))
+
+
+def _pin(call: Call, settings: "Settings", spec: dict[str, Any], code: Mapping[str, list[str]] | None) -> None:
+    """`--snapshot`: the job runs from the code as it is now. `code`: patterns of the job file."""
+    if call.get("snapshot"):
+        from headway.views.cli import init
+
+        spec |= init.pin(call.terminal, settings, spec["cwd"], code or {})
 
 
 def _named(call: Call, spec: dict[str, Any]) -> dict[str, Any]:
