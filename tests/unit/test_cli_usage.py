@@ -107,6 +107,30 @@ def test_a_job_without_samples_says_so(api: FakeApi, capfd: pytest.CaptureFixtur
     assert (code, out) == (0, "") and "no samples" in err
 
 
+def test_what_a_program_left_out_is_left_out_and_named(api: FakeApi, capfd: pytest.CaptureFixture[str]) -> None:
+    found = job()
+    turns = [{"time": at(second), "attempt": 1, "rank": 0, "pid": 7, "open": second == 7} for second in (2, 7)]
+    api.on("GET", "/api/jobs/[^/]+", found)
+    api.on("GET", "/api/jobs/[^/]+/usage", answer(windows=turns))
+    code, out, _ = hw(capfd, "usage", found["id"])
+    assert code == 0 and re.search(r"^rank 0 +55 % +59 %", out, re.MULTILINE), out  # of seconds 0, 1, 7, 8, 9
+    assert re.search(r"^node1 +90 %", out, re.MULTILINE) and "rank 0  0:02 to 0:07" in out, out
+
+
+def test_a_stretch_that_never_ends_lasts_to_the_end_and_other_ranks_and_attempts_do_not_care() -> None:
+    windows = usage.Windows([{"time": at(2), "attempt": 1, "rank": 0, "open": False}])
+    first_s = windows.closed()[0][2]
+    assert windows.closed() == [(1, 0, first_s, None)]
+    assert not windows.is_open(1, 0, first_s + 99) and windows.is_open(1, 0, first_s - 1)
+    assert windows.is_open(1, 1, first_s + 99) and windows.is_open(2, 0, first_s + 99)
+
+
+def test_cards_that_others_hold_are_left_out() -> None:
+    cards = [gpu(0, 5) | {"own": True}, gpu(1, 99) | {"own": False}]
+    found = usage.tracks([sample(n, gpus=cards) for n in range(3)])
+    assert [track.number for track in found if track.kind == usage.GPU] == [0]
+
+
 def test_two_forms_at_once_are_refused(api: FakeApi, capfd: pytest.CaptureFixture[str]) -> None:
     assert hw(capfd, "usage", "x-12345", "--csv", "--json")[0] == 2
 

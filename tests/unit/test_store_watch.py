@@ -11,6 +11,7 @@ import pytest
 from headway.model.job import State
 from headway.store import catalog, migrate, query, records, retention, watch, watched
 from headway.store.connection import Connection
+from headway.store.form import iso
 from headway.wire.batch import Part
 from tests.storing import NOW_NS, Bench, bench, fact, new_job, record, schema
 
@@ -102,6 +103,33 @@ def test_a_shared_tracker_has_the_state_that_matters_most(b: Bench, states: tupl
     for pid, state in enumerate(states, 1):
         b.tell(tracker(pid, 0, 1, distributed=True, state=state), stream="shipper-1-aaaaaa")
     assert b.object()["progress"][0]["state"] == joined
+
+
+def test_a_shared_tracker_keeps_a_rate_after_its_end_and_one_share_has_a_time_left(b: Bench) -> None:
+    b.tell(tracker(1, 0, 40, distributed=True, eta_s=None), stream="shipper-1-aaaaaa")
+    (alone,) = b.read(lambda c: watched.progress(c, [b.job.pk]))[b.job.pk]
+    assert (alone["rate"], alone["eta_s"]) == (2.0, 30.0)
+    for pid, done in ((1, 40), (2, 60)):
+        ended = tracker(pid, 0, done, distributed=True, state="completed", rate=None, time_ns=NOW_NS + 20 * S)
+        b.tell(ended, stream=f"shipper-{pid}-bbbbbb")
+    (ended,) = b.read(lambda c: watched.progress(c, [b.job.pk]))[b.job.pk]
+    assert (ended["state"], ended["rate"], ended["eta_s"]) == ("completed", 5.0, 0.0)
+
+
+def test_a_shared_tracker_of_which_one_process_failed_still_has_the_rate_of_the_others(b: Bench) -> None:
+    for pid, state in ((1, "failed"), (2, "running"), (3, "running")):
+        b.tell(tracker(pid, 0, 10, distributed=True, state=state), stream="shipper-1-aaaaaa")
+    (one,) = b.read(lambda c: watched.progress(c, [b.job.pk]))[b.job.pk]
+    assert (one["state"], one["rate"], one["eta_s"]) == ("failed", 4.0, 17.5)
+
+
+def test_a_place_that_is_used_again_by_another_tracker_begins_anew(b: Bench) -> None:
+    b.tell(tracker(1, 0, 100, state="completed", time_ns=NOW_NS + S))
+    b.tell(
+        tracker(1, 0, 5, msg=["next"], started_ns=NOW_NS + 9 * S, time_ns=NOW_NS + 10 * S), stream="shipper-1-bbbbbb"
+    )
+    (one,) = b.read(lambda c: watched.progress(c, [b.job.pk]))[b.job.pk]
+    assert (one["msg"], one["started_at"]) == (["next"], iso(NOW_NS + 9 * S))
 
 
 def test_only_the_last_attempt_counts_and_an_old_agent_changes_nothing_of_it(b: Bench) -> None:
@@ -218,6 +246,23 @@ def test_several_ranks_are_a_mean_with_the_smallest_and_largest_rank(b: Bench) -
     assert found["spread"]["cpu_percent"] == {"min": 10.0, "min_rank": 1, "max": 30.0, "max_rank": 3}
     assert found["spread"]["gpu_percent"] == {"min": 20.0, "min_rank": 3, "max": 60.0, "max_rank": 1}
     assert (found["peak_memory_bytes"], found["peak_rank"]) == (300, 3)
+
+
+def test_cards_that_others_hold_are_not_in_the_short_form(b: Bench) -> None:
+    cards = [{"index": n, "load_percent": 10.0 * (n + 1), "memory_bytes": 1, "own": n == 0} for n in range(3)]
+    b.tell(sample(gpus=cards))
+    found = b.read(lambda c: watched.usage_last(c, [b.job.pk]))[b.job.pk]
+    assert (found["gpus"], found["gpu_percent"]) == (1, 10.0)
+
+
+def test_windows_of_usage_are_told_in_order(b: Bench) -> None:
+    for second, is_open in ((1, False), (4, True)):
+        turn = {"type": "usage_window", "open": is_open, "rank": 0, "pid": 7, "time_ns": NOW_NS + second * S}
+        b.tell(turn, stream=f"facts-0-7-aaaaa{second}")
+    found = b.read(lambda c: watched.usage_windows(c, b.job.pk))
+    assert [(one["time"], one["rank"], one["pid"], one["open"]) for one in found] == [
+        (iso(NOW_NS + S), 0, 7, False), (iso(NOW_NS + 4 * S), 0, 7, True),
+    ]  # fmt: skip
 
 
 def test_a_long_span_raises_the_peak_and_leaves_the_last_sample(b: Bench) -> None:
@@ -375,7 +420,8 @@ def test_a_database_of_the_first_schema_opens_and_keeps_everything(
     after = old.read(lambda c: dump(c))
     assert {name: after[name] for name in before} == before
     assert set(after) - set(before) == {
-        "progress", "records", "record_totals", "usage", "usage_last", "checkpoints", "timings",
+        "progress", "records", "record_totals", "usage", "usage_last", "checkpoints", "timings", "changes",
+        "notices",
     }  # fmt: skip
     found = old.object()
     assert (found["metrics"], found["config"], found["progress"], found["usage"]) == (

@@ -98,6 +98,7 @@ GPU_PAUSE_FIRST_S = 10.0  # then it is asked again, after twice as long each tim
 GPU_PAUSE_MAX_S = 600.0
 GPU_ANSWER_BYTES_MAX = 1 * MIB
 GPU_CARDS_MAX = 64
+TENSORBOARD_BYTES_MAX = 256 * MIB  # of one event file with usage
 GPU_HOLDERS_MAX = 256  # processes on one card
 
 # -- wire and server --------------------------------------------------------------------------------

@@ -21,6 +21,10 @@ SCOPES: Final = {
     "server": "read when the server starts; after a change: `hw server stop`, the next command starts it again",
 }
 
+LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+_LEVEL_MAX: Final = 1000
+_PATH_CHARS_MAX: Final = 4096
+
 Check = Callable[[Any, str], Any]
 
 
@@ -133,6 +137,23 @@ def _patterns(value: Any, field: str) -> list[str]:
     return [item for item in items if item]
 
 
+def _folder(value: Any, field: str) -> str:
+    if not isinstance(value, str) or not value.isprintable() or len(value) > _PATH_CHARS_MAX:
+        raise UsageError(f"{field}: {value!r:.60} is not a folder", "for example: runs/usage")
+    return value
+
+
+def _level(value: Any, field: str) -> str:
+    """As `logging` names it. A number stays one, as text: it is given to programs in a variable."""
+    text = str(value).strip().upper()
+    if (text not in LEVELS and not (text.isdigit() and int(text) <= _LEVEL_MAX)) or isinstance(value, bool):
+        names = ", ".join(LEVELS)
+        raise UsageError(
+            f"{field}: {value!r:.60} is not one of {names}, nor a number up to {_LEVEL_MAX}{did_you_mean(text, LEVELS)}"
+        )
+    return text
+
+
 def _scalar(value: Any, field: str) -> quantity.Given:
     if isinstance(value, str | int | float):
         return value
@@ -199,6 +220,31 @@ _TABLE: Final = (
         "Time between two samples of CPU, memory, disk and GPU usage of a job; 0 takes none.",
         "job",
         _duration,
+    ),
+    Setting(
+        "tensorboard_dir",
+        "a folder, or null",
+        None,
+        "Usage is also written there as TensorBoard scalars, in a folder named after the job.",
+        "job",
+        _folder,
+        nullable=True,
+    ),
+    Setting(
+        "log_level",
+        "a level of `logging`, by name or number",
+        "INFO",
+        "Records of `logging` from this level on are kept, where the program has set no level itself.",
+        "job",
+        _level,
+    ),
+    Setting(
+        "forward_exceptions",
+        "true or false",
+        True,
+        "Uncaught exceptions, and where fatal signals happened, are recorded. What the program prints stays as it is.",
+        "job",
+        _flag,
     ),
     Setting(
         "spool_bytes_max",

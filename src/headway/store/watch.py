@@ -73,7 +73,8 @@ def put_progress(c: sqlite3.Connection, o: Origin, fact: Fact) -> bool:
              :distributed, :rate, :eta_s, :started_ns, :updated_ns)
            ON CONFLICT (task, pid, tracker, source) DO UPDATE SET msg = excluded.msg, completed = excluded.completed,
              total = excluded.total, state = excluded.state, distributed = excluded.distributed, rate = excluded.rate,
-             eta_s = excluded.eta_s, updated_ns = excluded.updated_ns WHERE excluded.updated_ns >= updated_ns""",
+             eta_s = excluded.eta_s, started_ns = coalesce(excluded.started_ns, started_ns), rank = excluded.rank,
+             updated_ns = excluded.updated_ns WHERE excluded.updated_ns >= updated_ns""",
         {
             **key, "rank": o.rank, "msg": json.dumps(_words(fact.get("msg"), _WORDS)), "completed": completed,
             "total": finite(fact.get("total")), "distributed": bool(fact.get("distributed")),
@@ -193,7 +194,9 @@ def _keep_last(c: sqlite3.Connection, o: Origin, fact: Fact, level: int) -> None
     short = {
         "ranks": [[one["rank"], _mean(one.get("cpu_percent")), _mean(one.get("rss_bytes"))] for one in ranks],
         "gpus": [
-            [holder(gpu, fact), _mean(gpu.get("load_percent")), _mean(gpu.get("memory_bytes"))] for gpu in gpus(fact)
+            [holder(gpu, fact), _mean(gpu.get("load_percent")), _mean(gpu.get("memory_bytes"))]
+            for gpu in gpus(fact)
+            if gpu.get("own") is not False  # a card of the node that somebody else works on
         ],
     }
     c.execute(

@@ -54,7 +54,7 @@ def _chosen(trackers: list[Object], most: int) -> list[Object]:
 def _trackers(rows: list[sqlite3.Row]) -> list[Object]:
     """One entry per tracker. The first tracker of a name that a process shares belongs to the first ones of that name
     of the others, the second to the second ones: a name that is used again for every epoch is not one large tracker."""
-    found: dict[Any, Object] = {}
+    found: dict[Any, list[sqlite3.Row]] = {}
     counts: dict[Any, int] = {}
     for row in sorted(rows, key=lambda r: (r["task"], r["pid"], r["tracker"])):
         key: Any = (row["task"], row["pid"], row["tracker"], row["source"])
@@ -62,9 +62,9 @@ def _trackers(rows: list[sqlite3.Row]) -> list[Object]:
             mine = (row["task"], row["pid"], row["msg"])
             counts[mine] = counts.get(mine, 0) + 1
             key = (row["msg"], counts[mine])
-        one = _tracker(row)
-        found[key] = _join(found[key], one) if key in found else one
-    return sorted(found.values(), key=lambda one: (one["started_at"] or "", -1 if one["rank"] is None else one["rank"]))
+        found.setdefault(key, []).append(row)
+    trackers = [_joined(shares) if shares[0]["distributed"] else _tracker(shares[0]) for shares in found.values()]
+    return sorted(trackers, key=lambda one: (one["started_at"] or "", -1 if one["rank"] is None else one["rank"]))
 
 
 def _tracker(row: sqlite3.Row) -> Object:
@@ -75,19 +75,27 @@ def _tracker(row: sqlite3.Row) -> Object:
     }  # fmt: skip
 
 
-def _join(a: Object, b: Object) -> Object:
-    """Two processes' shares of one tracker: positions and rates add up, the total is the same for both."""
-    completed = a["completed"] + b["completed"]
-    rates = [one["rate"] for one in (a, b) if one["rate"] is not None and one["state"] == "running"]
-    totals = [one["total"] for one in (a, b) if one["total"] is not None]
-    rate, total = sum(rates) if rates else None, max(totals, default=None)
-    left = None if total is None or not rate else max(0.0, total - completed) / rate
-    states = (a["state"], b["state"])
-    started = [one["started_at"] for one in (a, b) if one["started_at"]]
-    return {
-        **a, "completed": completed, "total": total, "rate": rate, "eta_s": left,
+def _joined(shares: list[sqlite3.Row]) -> Object:
+    """The processes' shares of one tracker: positions and rates add up, the total is the same for all. Once none of
+    them runs, the rate is that of the whole."""
+    completed = sum(share["completed"] for share in shares)
+    total = max((share["total"] for share in shares if share["total"] is not None), default=None)
+    running = [share["rate"] for share in shares if share["state"] == "running"]
+    started_ns = min((share["started_ns"] for share in shares if share["started_ns"] is not None), default=None)
+    updated_ns = max(share["updated_ns"] for share in shares)
+    rate = sum(known) if (known := [one for one in running if one is not None]) else None
+    if not running and started_ns is not None and updated_ns > started_ns:
+        rate = completed / ((updated_ns - started_ns) / 1e9)
+    left_s = None
+    if total is not None and completed >= total:
+        left_s = 0.0
+    elif total is not None and running and rate:
+        left_s = (total - completed) / rate
+    states = {share["state"] for share in shares}
+    return _tracker(shares[0]) | {
+        "completed": completed, "total": total, "rate": rate, "eta_s": left_s,
         "state": next(state for state in ("failed", "running", "completed", "closed") if state in states),
-        "started_at": min(started, default=None), "updated_at": max(a["updated_at"], b["updated_at"]),
+        "started_at": iso(started_ns), "updated_at": iso(updated_ns),
     }  # fmt: skip
 
 
@@ -177,6 +185,21 @@ def checkpoints(c: sqlite3.Connection, job: int) -> list[Object]:
         {"time": iso(r["time_ns"]), "attempt": r["attempt"], "rank": r["rank"], "tags": json.loads(r["tags"])}
         for r in rows
     ]
+
+
+def usage_windows(c: sqlite3.Connection, job: int) -> list[Object]:
+    """Where programs have said that their usage is of no interest, or again is: `[{time attempt rank pid open}]`."""
+    rows = c.execute(
+        """SELECT time_ns, attempt, rank, data FROM events WHERE job = :job AND type = 'usage_window'
+           ORDER BY time_ns, pk LIMIT :n""",
+        {"job": job, "n": CHECKPOINTS_MAX},
+    )
+    found = []
+    for row in rows:
+        data = json.loads(row["data"])
+        known = {"time": iso(row["time_ns"]), "attempt": row["attempt"], "rank": row["rank"]}
+        found.append(known | {"pid": data.get("pid"), "open": bool(data.get("open"))})
+    return found
 
 
 def timings(c: sqlite3.Connection, job: int) -> list[Object]:

@@ -67,8 +67,43 @@ class Track:
         return f"{where}{self.kind} {self.number}"
 
 
-def tracks(samples: Iterable[Sample], rank: int | None = None) -> list[Track]:
-    """By host: the node, its ranks, their processes, its GPUs; with `rank`, processes of that rank only."""
+class Windows:
+    """When which processes have said that their usage is of no interest (`Usage.stop`), as told by the server."""
+
+    def __init__(self, told: Iterable[dict[str, Any]]) -> None:
+        self._turns: dict[tuple[int, Any], list[tuple[float, bool]]] = {}
+        for one in told:
+            moment = fmt.moment(str(one.get("time") or ""))
+            if moment is not None:
+                key = (int(one.get("attempt") or 1), one.get("rank"))
+                self._turns.setdefault(key, []).append((moment.timestamp(), bool(one.get("open"))))
+
+    def is_open(self, attempt: int, rank: Any, time_s: float) -> bool:
+        turns = self._turns.get((attempt, rank))
+        if not turns:
+            return True
+        return next((is_open for turned_s, is_open in reversed(turns) if turned_s <= time_s), True)
+
+    def closed(self) -> list[tuple[int, Any, float, float | None]]:
+        """`(attempt, rank, from, to)` of each stretch that is left out; `to` None: to the end."""
+        found: list[tuple[int, Any, float, float | None]] = []
+        for (attempt, rank), turns in sorted(self._turns.items(), key=str):
+            since_s: float | None = None
+            for turned_s, is_open in turns:
+                if is_open and since_s is not None:
+                    found.append((attempt, rank, since_s, turned_s))
+                since_s = None if is_open else turned_s if since_s is None else since_s
+            if since_s is not None:
+                found.append((attempt, rank, since_s, None))
+        return found
+
+
+_ALWAYS: Final = Windows(())
+
+
+def tracks(samples: Iterable[Sample], rank: int | None = None, windows: Windows = _ALWAYS) -> list[Track]:
+    """By host: the node, its ranks, their processes, its GPUs; with `rank`, processes of that rank only. What a program
+    has left out is left out, and so are cards that others hold."""
     found: dict[tuple[Any, ...], Track] = {}
     for sample in samples:
         moment = fmt.moment(str(sample.get("time") or ""))
@@ -79,9 +114,12 @@ def tracks(samples: Iterable[Sample], rank: int | None = None) -> list[Track]:
         if isinstance(sample.get("node"), dict):
             _add(found, Track(NODE, host, None), time_s, sample["node"])
         for line in _objects(sample.get("processes")):
-            if rank is None or line.get("rank") == rank:
+            wanted = rank is None or line.get("rank") == rank
+            if wanted and windows.is_open(attempt, line.get("rank"), time_s):
                 _add(found, _process(host, attempt, line), time_s, line)
         for gpu in _objects(sample.get("gpus")):
+            if gpu.get("own") is False:
+                continue
             _add(found, Track(GPU, host, _whole(gpu.get("index")), name=str(gpu.get("name") or "")), time_s, gpu)
     order = (NODE, RANK, PROCESS, GPU)
     return sorted(found.values(), key=lambda t: (t.host, order.index(t.kind), t.number or 0, t.attempt, t.pid or 0))

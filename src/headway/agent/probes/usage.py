@@ -5,6 +5,7 @@ import os
 from headway.agent.probes.gpu import LIBRARY_VARIABLE, Gpus
 from headway.agent.probes.sampler import Sampler
 from headway.agent.probes.stream import UsageStream
+from headway.agent.probes.tensorboard import VARIABLE, EventFile
 from headway.spool.files import OS_FILES, Files
 
 TYPE_CHECKING = False
@@ -35,6 +36,9 @@ class Usage:
         files: Files = OS_FILES,
     ) -> None:
         self._tail, self._facts, self._clock, self._say = tail, facts, clock, say
+        self._task, self._env = task, env
+        self._events: EventFile | None = None
+        self._wants_events = True  # until it is known that nobody does, or that it cannot be
         self._read = 0  # facts that were looked at
         self._met: set[str] = set()  # streams whose process is known
         self._stream = UsageStream(tail.task_dir, files)
@@ -57,7 +61,7 @@ class Usage:
             self._say(f"usage is no longer sampled: {type(error).__name__}: {error}")
             self._sampler.release()
             self._sampler = None
-            self._stream.close()
+            self._close()
 
     def _meet(self, sampler: Sampler) -> None:
         """Who the ranks are: as the shim says that it started them, and as processes sign their streams."""
@@ -75,13 +79,50 @@ class Usage:
 
     def _write(self, fact: "Fact") -> None:
         before = self._stream.name
-        self._stream.write({"time_ns": self._clock.wall_ns(), **fact})
+        whole = {"time_ns": self._clock.wall_ns(), **fact}
+        self._stream.write(whole)
         if before is not None and self._stream.name != before:
             self._tail.left.add(before)
+        if self._wants_events:
+            self._write_event(whole)
+
+    def _write_event(self, fact: "Fact") -> None:
+        try:
+            if self._events is None:
+                self._events = self._open_events()
+            if self._events is not None:
+                self._events.write(fact)
+        except (OSError, ValueError) as error:
+            self._say(f"usage is not written for TensorBoard any more: {error}")
+            self._wants_events = False
+
+    def _open_events(self) -> "EventFile | None":
+        """Where the job's own environment says; a shipper that was started later reads it from a process of the job."""
+        starts = [fact for fact in self._facts if fact.get("type") == "process_started"]
+        env = self._env
+        if env is None:
+            from headway.agent.secret import environment_of
+
+            pids = [fact["pid"] for fact in starts if isinstance(fact.get("pid"), int)]
+            env = os.environ if self._task.attached else next((e for p in pids if (e := environment_of(p))), None)
+        if env is None:
+            return None  # no process is known yet
+        folder = env.get(VARIABLE)
+        if not folder:
+            self._wants_events = False
+            return None
+        begun_ns = min((fact["time_ns"] for fact in starts if "time_ns" in fact), default=self._clock.wall_ns())
+        base = os.path.join(self._task.cwd, os.path.expanduser(folder))
+        return EventFile(os.path.join(base, self._task.id or self._task.uuid), self._task.node or "node", begun_ns)
 
     def close(self, now_s: float) -> None:
         """The task is over: tell what is left. Nothing is sampled afterwards."""
         if self._sampler is not None:
             self._sampler.close(now_s)
             self._sampler = None
-            self._stream.close()
+            self._close()
+
+    def _close(self) -> None:
+        self._stream.close()
+        if self._events is not None:
+            self._events.close()

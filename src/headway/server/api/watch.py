@@ -83,6 +83,7 @@ def read_usage(c: sqlite3.Connection, pk: int, level: int | None, since_ns: int,
     chosen = watched.finest_level(c, pk) if level is None else level
     samples, after = watched.usage(c, pk, chosen, since_ns, until_ns)
     found: dict[str, Any] = {"level": chosen, "samples": samples, "checkpoints": watched.checkpoints(c, pk)}
+    found["windows"] = watched.usage_windows(c, pk)
     return encode(found | {"last": watched.usage_last(c, [pk]).get(pk), "next": after})
 
 

@@ -169,6 +169,7 @@ OPTIONS: Final = (
         "time between two samples of usage; 0 takes none",
         _duration_or_zero,
     ),
+    Option(("--tensorboard",), "tensorboard", "DIR", "write usage also as TensorBoard scalars, into DIR/<id>"),
     Option(("--priority",), "priority", "N", "jobs of a higher priority start first; default 0", _whole),
     Option(("--cpus",), "cpus", "N", "cores that the job needs", _count),
     Option(("--memory",), "memory_bytes", "SIZE", "memory that the job needs, such as 32GiB", _size),

@@ -92,7 +92,7 @@ class Plain:
         self.told_closed = False
         self.patient_until = time.monotonic() + _PATIENCE_S
         self.events: list[dict[str, Any]] = []
-        self.follow = Follow(source, self.job_id, lost=self._lost, found=self._found)
+        self.follow = Follow(source, self.job_id, records=False, lost=self._lost, found=self._found)
         out = call.terminal.err if call.as_json else call.terminal.out
         err = call.terminal.err
         self.ranks = max(summary.count_processes(job), int(job.get("processes") or 1))

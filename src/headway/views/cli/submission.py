@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from headway.model.errors import UnreachableError, UsageError
 from headway.model.ids import check_name, name_from_command, new_uuid
 from headway.model.limits import ARGV_BYTES_MAX, ENV_BYTES_MAX, TAGS_MAX
+from headway.settings.layers import BUILT_IN
 from headway.views.cli.dispatch import Call
 from headway.views.source import Source, job_route
 
@@ -212,8 +213,11 @@ def checked_command(words: list[str]) -> list[str]:
 
 
 def environment(call: Call, settings: "Settings", given: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Secrets of the private file < this environment < the job file's < `--env`."""
-    env = {**settings.secrets(), **inherited(os.environ), **(given or {}), **dict(call.get("env", []))}
+    """Secrets of the private file < this environment < settings < the job file's < options."""
+    env = {**settings.secrets(), **inherited(os.environ), **_for_the_program(settings), **(given or {})}
+    if call.get("tensorboard"):
+        env["HEADWAY_TENSORBOARD_DIR"] = os.path.abspath(os.path.expanduser(call.get("tensorboard")))
+    env |= dict(call.get("env", []))
     size = sum(len(os.fsencode(name)) + len(os.fsencode(value)) + 2 for name, value in env.items())
     if size > ENV_BYTES_MAX:
         largest = max(env, key=lambda name: len(env[name]))
@@ -222,6 +226,16 @@ def environment(call: Call, settings: "Settings", given: Mapping[str, str] | Non
             f"the largest variable is {largest[:60]}: unset it, or put its value into a file",
         )
     return env
+
+
+def _for_the_program(settings: "Settings") -> dict[str, str]:
+    """Settings that the program itself, or the agent beside it, reads from its environment."""
+    found = {}
+    for name in ("tensorboard_dir", "log_level", "forward_exceptions"):
+        value = settings.get(name)
+        if settings.origin(name) != BUILT_IN and value is not None:
+            found["HEADWAY_" + name.upper()] = str(int(value)) if isinstance(value, bool) else str(value)
+    return found
 
 
 def inherited(environ: Mapping[str, str]) -> dict[str, str]:

@@ -27,7 +27,7 @@ def command(call: Call) -> int:
     if call.as_json:
         call.terminal.put_json({"id": job["id"], **answer})
         return 0
-    found = usage.tracks(answer["samples"], call.get("rank"))
+    found = usage.tracks(answer["samples"], call.get("rank"), usage.Windows(answer.get("windows") or []))
     if call.get("csv"):
         call.terminal.out.write(sheet.to_csv(usage.csv_rows(found)))
     elif call.get("html"):
@@ -73,7 +73,22 @@ def page(job: dict[str, Any], found: list[usage.Track], answer: Answer, out: Out
     lines = [summary.state_line(job, out, datetime.now(UTC)), out.style(_about(answer, end_s - begin_s), DIM)]
     lines += _processor_lines([t for t in found if t.kind in (usage.NODE, usage.RANK)], begin_s, end_s, out)
     lines += _gpu_lines([t for t in found if t.kind == usage.GPU], begin_s, end_s, out)
+    lines += _window_lines(usage.Windows(answer.get("windows") or []), begin_s)
     return [*lines, *_checkpoint_lines(answer.get("checkpoints") or [], begin_s, out)]
+
+
+def _window_lines(windows: usage.Windows, begin_s: float) -> list[str]:
+    closed = windows.closed()
+    if not closed:
+        return []
+    lines = [
+        "",
+        "left out (Usage.stop)" + (f", the last {_CHECKPOINTS_SHOWN}" if len(closed) > _CHECKPOINTS_SHOWN else ""),
+    ]
+    for _, rank, from_s, to_s in closed[-_CHECKPOINTS_SHOWN:]:
+        until = "the end" if to_s is None else fmt.clock(max(0.0, to_s - begin_s))
+        lines.append(f"  rank {rank}  {fmt.clock(max(0.0, from_s - begin_s))} to {until}")
+    return lines
 
 
 def _about(answer: Answer, length_s: float) -> str:
