@@ -81,7 +81,7 @@ def test_the_table_has_nodes_ranks_gpus_and_checkpoints(api: FakeApi, capfd: pyt
     assert re.search(r"^rank 0 +54 % +59 % +[▁▂▃▄▅▆▇█]+ +2\.9 KiB", out, re.MULTILINE), out
     assert re.search(r"^node1 +90 % +90 %", out, re.MULTILINE), out
     assert re.search(r"^gpu 1 +9 % +18 % .*Tesla T4", out, re.MULTILINE), out
-    assert "0:03  loaded · data  (rank 0)" in out and "peak memory of one rank 2.9 KiB (rank 0)" in out
+    assert "0:03  loaded · data\n" in out and "peak memory of one rank 2.9 KiB (rank 0)" in out
 
 
 def test_samples_are_fetched_until_there_are_no_more(api: FakeApi, capfd: pytest.CaptureFixture[str]) -> None:
@@ -307,6 +307,43 @@ def test_the_page_stacks_processes_and_joins_the_small_ones() -> None:
     assert series[-1]["label"] == "10 more" and series[-1]["values"][0] == sum(range(10))
     assert {len(one["values"]) for one in series} == {usage_page.PLACES}
     assert {"cpu", "memory", "load", "gpu_memory", "read", "threads"} <= set(charts) and "write" not in charts
+
+
+def test_the_same_checkpoint_of_several_ranks_is_one_with_its_first_moment() -> None:
+    marks = [
+        {"time": at(n), "rank": rank, "tags": ["epoch", epoch]}
+        for n, (epoch, rank) in enumerate([(0, 1), (0, 0), (1, 0), (0, 2), (1, 1), (0, 0), (1, None)])
+    ]
+    found = [(one["time"], one["tags"][1], one["ranks"]) for one in usage.folded(marks)]
+    assert found == [(at(0), "0", [1, 0, 2]), (at(2), "1", [0, 1]), (at(5), "0", [0]), (at(6), "1", [])]
+    words = [usage.ranks_words(ranks, 3) for ranks in ([0, 1, 2], [0, 1], [2], [])]
+    assert words == ["", "2 of 3 ranks", "rank 2", ""]
+
+
+def test_a_process_of_one_look_stands_for_the_time_since_the_look_before_and_the_axis_begins_with_the_job() -> None:
+    looks = [sample(n, processes=[line(0, 7, 10.0, 1)] + [line(0, 8, 30.0, 1)] * (n == 5), gpus=[]) for n in (2, 5, 8)]
+    found = usage_page.contents(
+        job(started_at=at(0)), usage.tracks(looks), [{"time": at(1), "rank": 0, "tags": ["go"]}]
+    )
+    assert found["length"] == 8.0 and found["checkpoints"][0]["at"] == 1.0
+    series = {one["label"]: one["values"] for one in found["charts"][0]["series"]}
+    short = [i / usage_page.PLACES * 8 for i, value in enumerate(series["python 8 (rank 0)"]) if value == 30.0]
+    assert 1.9 < short[0] < 2.1 and 4.9 < short[-1] < 5.1 and len(short) == 180
+    assert set(series["python 7 (rank 0)"]) == {10.0}
+
+
+def test_a_long_silence_is_not_filled_with_the_look_after_it() -> None:
+    found = usage_page.contents(job(), usage.tracks([sample(n) for n in (0, 1, 2, 3, 59)]), [])
+    values = found["charts"][0]["series"][0]["values"]
+    assert values[100:400] == [0.0] * 300 and values[-1] > 0
+
+
+def test_with_many_processes_the_ranks_are_stacked_and_have_the_colours() -> None:
+    lines = [line(rank, None, 20.0, 1) for rank in range(4)] + [line(n % 4, 100 + n, 1.0, 1) for n in range(40)]
+    found = usage_page.contents(job(), usage.tracks([sample(n, processes=lines, gpus=[]) for n in range(5)]), [])
+    assert sorted(one["label"] for one in found["charts"][0]["series"]) == [f"rank {n}" for n in range(4)]
+    coloured = {row["label"]: row["colour"] for row in found["tree"] if row["colour"] is not None}
+    assert coloured == {one["label"]: one["colour"] for one in found["charts"][0]["series"]}
 
 
 def test_the_process_tree_hangs_children_below_their_parents() -> None:

@@ -150,6 +150,37 @@ def span_s(found: Iterable[Track]) -> tuple[float, float]:
     return (min(times), max(times)) if times else (0.0, 0.0)
 
 
+def begin_s(found: Iterable[Track], job: Sample) -> float:
+    """Where the time axis begins: with the job, or with the first sample where that is not known."""
+    first_s = span_s(found)[0]
+    started = fmt.moment(str(job.get("started_at") or ""))
+    return min(first_s, started.timestamp()) if started is not None and first_s else first_s
+
+
+def folded(checkpoints: Iterable[Sample]) -> list[Sample]:
+    """Checkpoints in order of time; the same one of several ranks once, at its first moment, with its `ranks`."""
+    found: list[Sample] = []
+    waiting: dict[tuple[str, ...], list[Sample]] = {}  # tags → those that may still be joined by other ranks
+    for one in checkpoints:
+        tags, rank = tuple(str(tag) for tag in one.get("tags") or []), _whole(one.get("rank"))
+        open_ones = waiting.setdefault(tags, [])
+        joined = next((mark for mark in open_ones if rank is not None and rank not in mark["ranks"]), None)
+        if joined is None:
+            joined = {"time": one.get("time"), "tags": list(tags), "ranks": []}
+            found.append(joined)
+            open_ones.append(joined)
+        if rank is not None:
+            joined["ranks"].append(rank)
+    return found
+
+
+def ranks_words(ranks: list[int], everyone: int) -> str:
+    """Whose a checkpoint is: nothing where it is that of all."""
+    if not ranks or len(ranks) >= everyone:
+        return ""
+    return f"rank {ranks[0]}" if len(ranks) == 1 else f"{len(ranks)} of {everyone} ranks"
+
+
 def places(points: list[Point], begin_s: float, end_s: float, count: int) -> list[float | None]:
     """Means in `count` equal parts of a time; None where there is no sample."""
     sums, counts = [0.0] * count, [0] * count

@@ -3,6 +3,7 @@
   var data = JSON.parse(document.getElementById("data").textContent);
   var report = document.getElementById("report");
   var WIDE = 1160, HIGH = 380, LEFT = 70, RIGHT = 10, TOP = 70, BOTTOM = 28;
+  var PAUSES = [1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 43200, 86400]; // seconds between two marks
   var SVG = "http://www.w3.org/2000/svg";
   var chosen = null; // colour of the process that is looked at
 
@@ -34,6 +35,11 @@
     }
     return (value >= 100 || value === Math.round(value) ? value.toFixed(0) : value.toFixed(1)) + (unit ? " " + unit : "");
   }
+  function round(value, base) { // up to 1, 2 or 5 times a power of ten; for bytes to a power of two
+    if (base === 2) { return Math.pow(2, Math.ceil(Math.log2(value))); }
+    var power = Math.pow(10, Math.floor(Math.log10(value)));
+    return [1, 2, 5, 10].filter(function (one) { return one * power >= value * 0.999; })[0] * power;
+  }
   function clock(seconds) {
     var whole = Math.round(seconds), two = function (n) { return (n < 10 ? "0" : "") + n; };
     var days = Math.floor(whole / 86400);
@@ -54,22 +60,25 @@
       button.setAttribute("aria-pressed", String(button.dataset.key === chart.key));
     });
     place.replaceChildren();
-    now.textContent = "Point at the chart to read it; click a process below to see it alone.";
+    now.textContent = "Point at the chart to read it; click a coloured row below to see it alone.";
     var count = chart.series[0].values.length;
     var totals = chart.series[0].values.map(function (_, i) {
       return chart.series.reduce(function (sum, one) { return sum + one.values[i]; }, 0);
     });
-    var most = Math.max.apply(null, totals) || 1;
+    var base = chart.unit.charAt(0) === "B" ? 2 : 10;
+    var most = Math.max.apply(null, totals) || 1, rise = round(most / 4, base);
+    most = Math.ceil(most / rise) * rise;
     var x = function (i) { return LEFT + i * (WIDE - LEFT - RIGHT) / Math.max(count - 1, 1); };
     var y = function (value) { return HIGH - BOTTOM - value / most * (HIGH - TOP - BOTTOM); };
     var svg = draw(place, "svg", { viewBox: "0 0 " + WIDE + " " + HIGH, role: "img", "aria-label": chart.title });
-    for (var step = 0; step <= 4; step += 1) {
-      var level = most * step / 4;
+    for (var level = 0; level <= most; level += rise) {
       draw(svg, "line", { x1: LEFT, x2: WIDE - RIGHT, y1: y(level), y2: y(level), "class": "grid" });
       draw(svg, "text", { x: LEFT - 6, y: y(level) + 4, "text-anchor": "end" }, amount(level, chart.unit));
-      var at = LEFT + (WIDE - LEFT - RIGHT) * step / 4;
-      var anchor = step === 0 ? "start" : step === 4 ? "end" : "middle";
-      draw(svg, "text", { x: at, y: HIGH - 8, "text-anchor": anchor }, clock(data.length * step / 4));
+    }
+    var pause = PAUSES.filter(function (one) { return one >= data.length / 8; })[0] || Math.ceil(data.length / 691200) * 86400;
+    for (var second = 0; second <= data.length; second += pause) {
+      var at = LEFT + (WIDE - LEFT - RIGHT) * second / (data.length || 1);
+      draw(svg, "text", { x: at, y: HIGH - 8, "text-anchor": second ? at > WIDE - 30 ? "end" : "middle" : "start" }, clock(second));
     }
     var floor = totals.map(function () { return 0; });
     chart.series.forEach(function (one) {
@@ -91,7 +100,7 @@
       if (across < LEFT - 1 || across > WIDE - RIGHT + 1) { return; }
       draw(svg, "line", { x1: across, x2: across, y1: TOP - 6, y2: HIGH - BOTTOM, "class": "mark" });
       var crowded = taken.some(function (other) { return Math.abs(other - across) < 11; });
-      var words = mark.label + (mark.rank === null ? "" : " (" + mark.rank + ")");
+      var words = mark.label + (mark.whose ? " (" + mark.whose + ")" : "");
       if (crowded) { return; }
       taken.push(across);
       draw(svg, "text", {
@@ -148,7 +157,7 @@
     data.checkpoints.forEach(function (mark) {
       var line = add(list, "tr");
       add(line, "td", mark.label);
-      add(line, "td", mark.rank === null ? "" : "rank " + mark.rank);
+      add(line, "td", mark.whose);
       add(line, "td", clock(Math.max(mark.at, 0)));
     });
   }

@@ -5,19 +5,23 @@ policy lets nothing run but that script, and nothing be loaded at all.
 """
 
 import base64
+import bisect
 import hashlib
 import html
 import json
+from dataclasses import dataclass
 from importlib import resources
+from itertools import pairwise
 from typing import Any, Final
 
 from headway.views import format as fmt
-from headway.views.usage import GPU, NODE, PROCESS, RANK, Track, places, span_s
+from headway.views.usage import GPU, NODE, PROCESS, RANK, Point, Track, begin_s, folded, ranks_words, span_s
 from headway.wire import display
 
 PLACES: Final = 480  # over the job's life
 STACKED_MAX: Final = 30  # series of one chart; the smaller ones are one series together
 CHECKPOINTS_MAX: Final = 500
+_GAP_LOOKS: Final = 3
 # key of a chart, its title, its unit, the kinds of tracks that are stacked in it
 CHARTS: Final = (
     ("cpu", "CPU", "%", (PROCESS, RANK)), ("memory", "memory", "B", (PROCESS, RANK)), ("load", "GPU load", "%", (GPU,)),
@@ -63,14 +67,59 @@ def _text(value: Any) -> str:
 
 
 def contents(job: Object, found: list[Track], checkpoints: list[Object]) -> Object:
-    begin_s, end_s = span_s(found)
-    rows, colours = tree(found)
+    axis = Axis.of(found, job)
+    stacked = _stacked(found)
+    rows, colours = tree(found, stacked)
+    ranks = len({track.number for track in found if track.kind in (RANK, PROCESS)})
     return {
-        "id": _text(job.get("id")), "state": _text(job.get("state")), "begin": begin_s, "length": end_s - begin_s,
+        "id": _text(job.get("id")), "state": _text(job.get("state")), "begin": axis.begin_s, "length": axis.length_s,
         "command": _text(fmt.shell_words([str(word) for word in job.get("command") or []])),
-        "charts": [chart for chart in (_chart(one, found, begin_s, end_s, colours) for one in CHARTS) if chart],
-        "checkpoints": _marks(checkpoints, begin_s), "tree": rows,
+        "charts": [chart for chart in (_chart(one, found, axis, stacked, colours) for one in CHARTS) if chart],
+        "checkpoints": _marks(checkpoints, axis.begin_s, ranks), "tree": rows,
     }  # fmt: skip
+
+
+def _stacked(found: list[Track]) -> str:
+    """Processes are stacked, or whole ranks where so many processes would be a blur."""
+    processes, ranks = (sum(track.kind == kind for track in found) for kind in (PROCESS, RANK))
+    return RANK if not processes or (processes > STACKED_MAX and ranks > 1) else PROCESS
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """The time of all charts, and when each host was looked at."""
+
+    begin_s: float
+    length_s: float
+    looks: dict[str, list[float]]
+    gap_s: float  # a look tells of the time since the one before, but not of more than this
+
+    @classmethod
+    def of(cls, found: list[Track], job: Object) -> "Axis":
+        begin, end = begin_s(found, job), span_s(found)[1]
+        looks: dict[str, set[float]] = {}
+        for track in found:
+            looks.setdefault(track.host, set()).update(p.time_s for points in track.points.values() for p in points)
+        ordered = {host: sorted(times) for host, times in looks.items()}
+        gaps = sorted(b - a for times in ordered.values() for a, b in pairwise(times))
+        usual_s = gaps[len(gaps) // 2] if gaps else end - begin
+        return cls(begin, end - begin, ordered, _GAP_LOOKS * usual_s)
+
+    def drawn(self, host: str, points: list[Point]) -> list[float]:
+        """Values in equal parts of the time. Each look stands for the time since the one before it."""
+        sums, counts = [0.0] * PLACES, [0] * PLACES
+        for point in points:
+            before = bisect.bisect_left(self.looks[host], point.time_s) - 1
+            since_s = self.looks[host][before] if before >= 0 else self.begin_s
+            last = self._place(point.time_s)
+            first = self._place(max(since_s, point.time_s - self.gap_s)) + (before >= 0)
+            for place in range(min(first, last), last + 1):
+                sums[place] += point.mean
+                counts[place] += 1
+        return [_short(total / count) if count else 0.0 for total, count in zip(sums, counts, strict=True)]
+
+    def _place(self, time_s: float) -> int:
+        return min(max(int((time_s - self.begin_s) / max(self.length_s, 1e-9) * PLACES), 0), PLACES - 1)
 
 
 def _key(track: Track) -> tuple[Any, ...]:
@@ -78,16 +127,17 @@ def _key(track: Track) -> tuple[Any, ...]:
 
 
 def _chart(
-    chart: tuple[str, str, str, tuple[str, ...]], found: list[Track], begin_s: float, end_s: float,
+    chart: tuple[str, str, str, tuple[str, ...]], found: list[Track], axis: Axis, stacked: str,
     colours: dict[tuple[Any, ...], int],
 ) -> Object | None:  # fmt: skip
-    """The series of one chart, the largest at the bottom. Single processes where they are known, else ranks."""
+    """The series of one chart, the largest at the bottom."""
     what, title, unit, kinds = chart
+    kinds = (stacked, *(kind for kind in kinds if kind != stacked)) if stacked in kinds else kinds
     drawn = next((some for kind in kinds if (some := [t for t in found if t.kind == kind and what in t.points])), [])
     if not drawn:
         return None
     hosts = len({track.host for track in found})
-    curves = [(track, _drawn(places(track.points[what], begin_s, end_s, PLACES))) for track in drawn]
+    curves = [(track, axis.drawn(track.host, track.points[what])) for track in drawn]
     curves.sort(key=lambda pair: -sum(pair[1]))
     series = [
         {
@@ -108,32 +158,24 @@ def _rank(track: Track) -> str:
     return f" (rank {track.number})" if track.kind == PROCESS else ""
 
 
-def _drawn(values: list[float | None]) -> list[float]:
-    """Nothing before the first and after the last sample; between them the value before where there is none."""
-    known = [i for i, value in enumerate(values) if value is not None]
-    found, last = [], 0.0
-    for i, value in enumerate(values):
-        last = value if value is not None else last
-        found.append(_short(last) if known and known[0] <= i <= known[-1] else 0.0)
-    return found
-
-
 def _short(value: float) -> float:
     return float(f"{value:.4g}")
 
 
-def _marks(checkpoints: list[Object], begin_s: float) -> list[Object]:
+def _marks(checkpoints: list[Object], begin_s: float, ranks: int) -> list[Object]:
     marks = []
-    for one in checkpoints[-CHECKPOINTS_MAX:]:
+    for one in folded(checkpoints)[-CHECKPOINTS_MAX:]:
         moment = fmt.moment(one.get("time"))
         if moment is not None:
             tags = " · ".join(str(tag) for tag in one.get("tags") or [])
-            marks.append({"at": moment.timestamp() - begin_s, "label": _text(tags), "rank": one.get("rank")})
+            marks.append(
+                {"at": moment.timestamp() - begin_s, "label": _text(tags), "whose": ranks_words(one["ranks"], ranks)}
+            )
     return marks
 
 
-def tree(found: list[Track]) -> tuple[list[Object], dict[tuple[Any, ...], int]]:
-    """Rows of the process tree in order, each with its depth and colour; and the colour of each track."""
+def tree(found: list[Track], stacked: str = PROCESS) -> tuple[list[Object], dict[tuple[Any, ...], int]]:
+    """Rows of the process tree in order, each with its depth and the colour it is drawn in; and that of each track."""
     rows: list[Object] = []
     colours: dict[tuple[Any, ...], int] = {}
     for host in dict.fromkeys(track.host for track in found):
@@ -144,6 +186,9 @@ def tree(found: list[Track]) -> tuple[list[Object], dict[tuple[Any, ...], int]]:
             rows += [_row(t, 1, _colour(colours, t)) for t in here if t.kind == RANK and t.number == number]
             _hang([t for t in here if t.kind == PROCESS and t.number == number], rows, colours)
         rows += [_row(t, 1, _colour(colours, t)) for t in here if t.kind == GPU]
+    drawn = {number for key, number in colours.items() if key[1] in (stacked, GPU)}
+    for row in rows:
+        row["colour"] = row.get("colour") if row.get("colour") in drawn else None
     return rows, colours
 
 
@@ -172,7 +217,7 @@ def _row(track: Track, depth: int, colour: int | None) -> Object:
     cpu, memory = ("load", "gpu_memory") if track.kind == GPU else ("cpu", "memory")
     times = [t for points in track.points.values() for t in (points[0].time_s, points[-1].time_s)]
     return {
-        "label": _text(track.label() + again), "depth": depth, "colour": colour if track.kind != RANK else None,
+        "label": _text(track.label() + again), "depth": depth, "colour": colour,
         "cpu": track.mean(cpu), "cpu_max": track.high(cpu), "memory_max": track.high(memory),
         "seconds": max(times) - min(times) if times else 0.0,
     }  # fmt: skip

@@ -73,8 +73,11 @@ def page(job: dict[str, Any], found: list[usage.Track], answer: Answer, out: Out
     lines = [summary.state_line(job, out, datetime.now(UTC)), out.style(_about(answer, end_s - begin_s), DIM)]
     lines += _processor_lines([t for t in found if t.kind in (usage.NODE, usage.RANK)], begin_s, end_s, out)
     lines += _gpu_lines([t for t in found if t.kind == usage.GPU], begin_s, end_s, out)
-    lines += _window_lines(usage.Windows(answer.get("windows") or []), begin_s)
-    return [*lines, *_checkpoint_lines(answer.get("checkpoints") or [], begin_s, out)]
+    began_s = usage.begin_s(found, job)
+    lines += _window_lines(usage.Windows(answer.get("windows") or []), began_s)
+    ranks = len({t.number for t in found if t.kind in (usage.RANK, usage.PROCESS)})
+    marks = usage.folded(answer.get("checkpoints") or [])
+    return [*lines, *_checkpoint_lines(marks, began_s, ranks, out)]
 
 
 def _window_lines(windows: usage.Windows, begin_s: float) -> list[str]:
@@ -93,7 +96,8 @@ def _window_lines(windows: usage.Windows, begin_s: float) -> list[str]:
 
 def _about(answer: Answer, length_s: float) -> str:
     every = ("each sample", "10 s each", "60 s each")[int(answer.get("level") or 0)]
-    words = [fmt.plural(len(answer["samples"]), "sample"), every, f"over {fmt.duration(length_s)}"]
+    words = [fmt.plural(len(answer["samples"]), "sample")]
+    words += [every, f"over {fmt.duration(length_s)}"] if length_s > 0 else []
     last = answer.get("last") or {}
     if last.get("peak_memory_bytes"):
         words.append(f"peak memory of one rank {fmt.size(last['peak_memory_bytes'])} (rank {last.get('peak_rank')})")
@@ -143,7 +147,7 @@ def _gpu_lines(found: list[usage.Track], begin_s: float, end_s: float, out: Outp
     return ["", *table.layout(columns, rows, out.columns)[1]]
 
 
-def _checkpoint_lines(found: list[dict[str, Any]], begin_s: float, out: Output) -> list[str]:
+def _checkpoint_lines(found: list[dict[str, Any]], begin_s: float, ranks: int, out: Output) -> list[str]:
     if not found:
         return []
     shown = found[-_CHECKPOINTS_SHOWN:]
@@ -153,9 +157,8 @@ def _checkpoint_lines(found: list[dict[str, Any]], begin_s: float, out: Output) 
         moment = fmt.moment(one.get("time"))
         at = fmt.clock(max(0.0, moment.timestamp() - begin_s)) if moment else ""
         tags = " · ".join(str(tag) for tag in one.get("tags") or [])
-        lines.append(
-            f"  {at:>10}  {out.safe(tags)}" + (f"  (rank {one['rank']})" if one.get("rank") is not None else "")
-        )
+        whose = usage.ranks_words(one["ranks"], ranks)
+        lines.append(f"  {at:>10}  {out.safe(tags)}" + (f"  ({whose})" if whose else ""))
     return lines
 
 
