@@ -82,6 +82,7 @@ class Attachment:
             "attached": True, "monitoring_interval_s": _monitoring_interval_s(self.environ),
             "attach": {
                 "name": self.name, "experiment": self.experiment, "tags": self.tags,
+                "monitor": self.environ.get("HEADWAY_MONITOR") or None,
                 "user": self.environ.get("USER") or self.environ.get("LOGNAME") or str(os.getuid()),
                 "started_ns": _started_ns(), "pid": os.getpid(), "start": process_start(), "boot_id": boot_id(),
             },

@@ -132,6 +132,8 @@ class JobSpec:
     smoke: bool = False
     array: str | None = None  # uuid shared by the jobs of one array or sweep
     array_index: int | None = None
+    monitor: str | None = None  # address of the server on another machine that shows this job too
+    guest_of: str | None = None  # on that server: the name of the token of the machine that the job belongs to
 
     @classmethod
     def from_values(cls, values: Mapping[str, Any]) -> "JobSpec":

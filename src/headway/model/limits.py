@@ -189,6 +189,11 @@ RETENTION_DAYS = 0  # setting retention_days; 0 keeps everything
 PROVENANCE_DIFF_BYTES_MAX = 1 * MIB
 PACKAGES_MAX = 5_000
 
+# -- monitor ----------------------------------------------------------------------------------------
+OUTBOX_BYTES_MAX = 20 * GIB  # of one home, waiting for a monitor; beyond it agents wait, and keep theirs in the spool
+OUTBOX_LOOK_S = 0.1  # at least this long between two looks at what is to be sent to a monitor
+GUEST_JOBS_MAX = 10_000  # jobs of one other machine in one question for commands
+
 # -- jobs -------------------------------------------------------------------------------------------
 ROLES_MAX = 32  # of one job
 ROLE_NAME_CHARS_MAX = 24  # part of a task's name, and so of a folder's

@@ -29,8 +29,10 @@ from headway.server.auth import Auth, Caller, Role
 from headway.server.call import Call, Gone, Receive, Refusal, Reply, Scope, Send, reply_error, reply_failure
 from headway.server.control import Control
 from headway.server.guard import CALLER, METHODS, send_reply
+from headway.server.guest import Guests
 from headway.server.live import Live
 from headway.server.notifier import Notifier
+from headway.server.outbox import Outbox
 from headway.settings.home import Paths
 from headway.settings.layers import Settings
 from headway.store import catalog
@@ -109,6 +111,11 @@ class Services:
     readers: Readers = field(default_factory=Readers)
     slow_readers: Readers = field(default_factory=lambda: Readers(SLOW_READ_THREADS))
     room: Room = field(default_factory=Room)
+    outbox: Outbox = field(init=False)
+    guests: Guests = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.outbox, self.guests = Outbox(self.paths, self.store), Guests(self.store)
 
     async def query(self, work: Callable[..., T], *args: Any) -> T:
         """`work(connection, *args)` on a read-only connection, in a thread. For what takes milliseconds."""

@@ -44,8 +44,11 @@ class Role(IntEnum):
 @dataclass(frozen=True, slots=True)
 class Caller:
     role: Role
-    task: str | None = None  # INGEST: the only task it may speak of
+    task: str | None = (
+        None  # INGEST: the only task it may speak of; None: another machine, for the jobs that it told of
+    )
     unix: bool = False
+    name: str = ""  # of another machine's token
 
     def may(self, needed: Role) -> bool:
         if needed is Role.INGEST:  # a token that may only read must not be able to write
@@ -64,6 +67,7 @@ class TokenRow:
     role: Role
     task: str | None
     ended: bool
+    name: str = ""
 
 
 def digest(secret: str) -> bytes:

@@ -33,6 +33,7 @@ from headway.model.limits import (
     TASKS_MAX,
 )
 from headway.model.spread import count_of, spread
+from headway.settings import remote
 from headway.settings.nearest import did_you_mean
 
 STRING_BYTES_MAX = 128 * 1024 - 1  # one argument or variable; Linux: MAX_ARG_STRLEN
@@ -110,6 +111,11 @@ def _check_words(spec: JobSpec) -> None:
         _text("parent", spec.parent)
     if not isinstance(spec.attached, bool):
         raise UsageError("attached is true or false")
+    for name in ("monitor", "guest_of"):
+        if getattr(spec, name) is not None:
+            _text(name, getattr(spec, name))
+    if spec.monitor is not None:
+        remote.parse(spec.monitor, "monitor")
     tags(spec.tags)
     for name in _texts("env_set", spec.env_set) + _texts("secret_names", spec.secret_names):
         variable(name)

@@ -4,6 +4,7 @@ References are resolved by the API (`catalog.resolve`), so verbs take the job's 
 wanted; the loop that `Control` inherits does it.
 """
 
+import asyncio
 import signal as signals
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -18,6 +19,7 @@ from headway.model.job import Job, JobSpec, State
 from headway.model.limits import POLL_WAIT_S, PROCESSES_MAX
 from headway.server import auth, check, envfile, program, transaction
 from headway.server.drain import is_over
+from headway.server.guest import mailbox_key
 from headway.server.loop import Loop, with_private
 from headway.store import catalog
 from headway.wire.batch import TaskKey
@@ -39,8 +41,8 @@ class Control(Loop):
         if known is not None:
             return known
         checked = check.job_spec(spec)
-        if checked.attached:
-            raise UsageError("a submitted job is not attached")
+        if checked.attached or checked.guest_of is not None:
+            raise UsageError("a submitted job is neither attached nor another machine's")
         return await self._insert(uuid, checked, env, find_program=find_program)
 
     async def plan(self, spec: Mapping[str, Any], env: Mapping[str, str]) -> Plan:
@@ -70,6 +72,7 @@ class Control(Loop):
         private = envfile.Private(variables, spec.command, {role.name: role.command for role in spec.roles})
         spec = _as_planned(self._shown(spec, variables), plan)
         await self._keep(uuid, private)
+        await self._admit(uuid, spec.monitor)
         now_ns = self._clock_ns()
         job = await self._write(lambda c: catalog.insert_job(c, uuid, spec, now_ns, engine.name))
         self.poke()
@@ -89,6 +92,11 @@ class Control(Loop):
         except OSError as error:
             raise UnreachableError(f"the job's environment could not be stored: {error}", "try again") from error
 
+    async def _admit(self, uuid: str, monitor: str | None) -> None:
+        """A monitor shall have the job, from its first byte on."""
+        if monitor is not None and self.outbox is not None:
+            await self.outbox.admit(uuid, monitor)
+
     def _find_uuid(self, uuid: str) -> Job | None:
         with self._store.read() as c:
             found = catalog.find_jobs(c, uuid)
@@ -104,6 +112,8 @@ class Control(Loop):
         if is_over(job):
             raise RefusedError(f"{job.id} has already ended: {job.state}")
         await self._write(lambda c: catalog.request_stop(c, pk, self._clock_ns()))
+        if job.spec.guest_of is not None:
+            self._mailbox.put_once(mailbox_key(job.uuid), {"do": "stop"})
         self.poke()
         return await self._calls.run("the store", self._load, pk)
 
@@ -117,8 +127,9 @@ class Control(Loop):
         if not job.attempts:
             raise RefusedError(f"{job.id} has not started", f"to take it out of the queue: hw abort {job.id}")
         attempt = job.attempts[-1]
-        for task in attempt.tasks:
-            self._mailbox.put(TaskKey(job.uuid, attempt.number, task.name), {"do": "signal", "signal": signum})
+        keys = [TaskKey(job.uuid, attempt.number, task.name) for task in attempt.tasks]
+        for key in keys if job.spec.guest_of is None else [mailbox_key(job.uuid)]:
+            self._mailbox.put(key, {"do": "signal", "signal": signum})
         await self._write(
             lambda c: catalog.add_event(c, pk, "signal", {"signal": signum}, self._clock_ns(), attempt=attempt.number)
         )
@@ -129,6 +140,8 @@ class Control(Loop):
     ) -> Job:
         """A new job like an old one. The new one is stored before the old one, if it still runs, is asked to stop."""
         old = await self._calls.run("the store", self._load, pk)
+        if old.spec.guest_of is not None:
+            raise RefusedError(f"{old.id} runs on {old.spec.host or old.spec.guest_of}", "resubmit it there")
         uuid = check.job_uuid(uuid)
         fixed = {"parent": old.id, "attached": False, "masked": False, "gpus": 0}
         job = await self._calls.run("the store", self._find_uuid, uuid)
@@ -170,6 +183,7 @@ class Control(Loop):
         known = await self._calls.run("the store", self._find_uuid, uuid)
         if known is not None and not known.spec.attached:
             raise RefusedError(f"{known.id} is not an attached job")
+        await self._admit(uuid, spec.monitor)
         self._engine(spec.cluster)  # so that it is observed, and its spool found, from now on
         token_id, token, digest = auth.mint()
         key = TaskKey(uuid, 1, ATTACHED_TASK)
@@ -183,6 +197,19 @@ class Control(Loop):
         job = await self._write(work)
         self.heard(key)
         return {"id": job.id, "token": token, "attempt": key.attempt, "task": key.task}
+
+    async def commands_for_guests(
+        self, uuids: Sequence[str], wait_s: float, done: Sequence[int]
+    ) -> list[dict[str, Any]]:
+        """Commands for jobs that another machine runs; at once when there are some for any of them."""
+        asked = {asyncio.ensure_future(self._mailbox.take(mailbox_key(uuid), wait_s, done)): uuid for uuid in uuids}
+        if not asked:
+            await asyncio.sleep(wait_s)
+            return []
+        ready, waiting = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
+        for task in waiting:
+            task.cancel()
+        return [{"uuid": asked[task], **command} for task in ready for command in task.result()]
 
     async def commands_for(self, task: TaskKey, wait_s: float, done: Sequence[int]) -> list[dict[str, Any]]:
         """Commands for a task's agent; answers at once when there are some, else after `wait_s`."""
@@ -213,4 +240,5 @@ def _attached_spec(body: Mapping[str, Any]) -> dict[str, Any]:
         "host": body.get("host") or "",
         "tags": list(body.get("tags") or []),
         "attached": True,
+        "monitor": body.get("monitor"),
     }

@@ -114,14 +114,14 @@ def read_head(headers: list[tuple[bytes, bytes]]) -> Head:
     )
 
 
-def check_origin(method: str, head: Head, unix: bool) -> None:
+def check_origin(method: str, head: Head, unix: bool, scheme: str = "http") -> None:
     """A page of another site may not act for the person whose browser shows it (Sec4).
 
     A foreign Origin is refused whatever else is there. What may change something and carries a cookie, which a browser
     adds by itself, must moreover show that it comes from our own page. A token alone is added by nobody but its owner.
     """
     foreign = Refusal(403, "origin", "a request from another site")
-    if head.origin is not None and head.origin != f"http://{head.host}":
+    if head.origin is not None and head.origin != f"{scheme}://{head.host}":
         raise foreign
     from_elsewhere = head.site not in (None, "same-origin", "none")
     if method in SAFE_METHODS:  # a link from elsewhere may lead here; a script from elsewhere may not ask in our name
@@ -145,10 +145,13 @@ def session(cookie: str | None) -> str:
 
 
 class Guard:
-    """Wraps the application. `tcp_hosts` is empty until the port is known, and then nobody is let in on TCP."""
+    """Wraps the application. `tcp_hosts` is empty until the port is known, and then nobody is let in on TCP.
+    `tls_hosts`: the names of a monitor's network address; empty where there is none."""
 
-    def __init__(self, app: App, auth: Auth, tcp_hosts: frozenset[str]) -> None:
-        self.app, self.auth, self.tcp_hosts = app, auth, tcp_hosts
+    def __init__(
+        self, app: App, auth: Auth, tcp_hosts: frozenset[str], tls_hosts: frozenset[str] = frozenset()
+    ) -> None:
+        self.app, self.auth, self.tcp_hosts, self.tls_hosts = app, auth, tcp_hosts, tls_hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -173,14 +176,20 @@ class Guard:
         if not isinstance(peer, Peer):
             raise Refusal(403, "forbidden", "a connection of an unknown kind")
         head = read_head(scope["headers"])
-        if head.host not in ({HOST} if peer.unix else self.tcp_hosts):
-            raise Refusal(400, "usage", "the Host is not this server")
+        if head.host not in ({HOST} if peer.unix else self.tls_hosts if peer.tls else self.tcp_hosts):
+            hint = (
+                "it is not a name that this monitor knows; there: hw monitor --address … --host NAME"
+                if peer.tls
+                else ""
+            )
+            raise Refusal(400, "usage", "the Host is not this server", hint)
         if method not in METHODS:
             raise Refusal(405, "usage", "the method is not known here")
         if method != "POST" and head.has_body:
             raise Refusal(400, "usage", "only POST has a body")
-        check_origin(method, head, peer.unix)
-        caller = NOBODY if (method, scope["path"]) == LOGIN and not peer.unix else await self._login(peer, head)
+        check_origin(method, head, peer.unix, "https" if peer.tls else "http")
+        local = not peer.unix and not peer.tls  # on the network nothing is done without a token, not even a login
+        caller = NOBODY if (method, scope["path"]) == LOGIN and local else await self._login(peer, head)
         if head.content_length > (INGEST_BYTES_MAX if caller.role else REQUEST_BYTES_ANONYMOUS_MAX):
             raise Refusal(413, "too_large", "the request is too large")
         return caller
@@ -191,19 +200,22 @@ class Guard:
         if head.authorization is not None:
             row = await self.auth.tokens.check(bearer(head.authorization))
             if row is not None:
-                return Caller(row.role, row.task, peer.unix)
+                return Caller(row.role, row.task, peer.unix, row.name)
         elif peer.unix:
             return Caller(Role.ADMIN, unix=True)
-        else:
+        elif not peer.tls:
             role = self.auth.sessions.role(session(head.cookie))
             if role is not Role.NOBODY:
                 return Caller(role)
-        raise self.wrong(peer.unix, guessed=head.authorization is not None or head.cookie is not None)
+        raise self.wrong(peer, guessed=head.authorization is not None or head.cookie is not None)
 
-    def wrong(self, unix: bool, guessed: bool) -> Refusal:
+    def wrong(self, peer: Peer, guessed: bool) -> Refusal:
         """What a missing or wrong secret gets. A unix peer is the owner already and has nothing to guess."""
-        if guessed and not unix and self.auth.failures.too_many():
+        if guessed and not peer.unix and self.auth.failures.too_many():
             return Refusal(429, "slow_down", "too many wrong tokens")
+        if peer.tls:
+            words = "the token is not known here, or was revoked" if guessed else "a token is needed"
+            return Refusal(401, "login", words, "on the monitor's machine: hw token create; here: hw monitor join")
         return Refusal(401, "login", "a token is needed", "on this machine, `hw` needs none")
 
 

@@ -25,6 +25,7 @@ from headway.server.calls import Calls
 from headway.server.drain import Backoff, Drain, is_over
 from headway.server.join import Tell
 from headway.server.mailbox import Mailbox
+from headway.server.outbox import Outbox
 from headway.server.reconcile import Action, Cancel, Launch, NewAttempt, Salvage, Seen, SetState
 from headway.settings.home import Paths
 from headway.store import catalog
@@ -79,6 +80,7 @@ class Loop:
         self._tokens: dict[str, dict[str, str]] = {}  # of attempts whose intent this server has stored
         self._retry = Backoff(RETRY_FIRST_S, RETRY_MAX_S)
         self._drain = Drain(store, self._calls, clock_s=clock_s)
+        self.outbox: Outbox | None = None  # set by the server; without it no monitor is told of jobs
 
     # -- life of the loop -----------------------------------------------------------------------------
 
@@ -159,8 +161,9 @@ class Loop:
             await self._flush()
 
     def _open_jobs(self) -> list[Job]:
+        """Those that are ours to run; what another machine runs is only shown here (`guest.py`)."""
         with self._store.read() as c:
-            return catalog.open_jobs(c)
+            return [job for job in catalog.open_jobs(c) if job.spec.guest_of is None]
 
     def _engine(self, cluster: str) -> Engine:
         engine = self._engines.get(cluster)

@@ -1,15 +1,17 @@
 """The table of all routes. A file of `api/` that is not named here is not served."""
 
-from headway.server.api import agent, follow, gc, jobs, logs, metrics, notify, server, watch
+from headway.server.api import agent, follow, gc, guest, jobs, logs, metrics, notify, server, tokens, watch
 
 ROUTES = (
     *agent.ROUTES,
     *follow.ROUTES,
     *gc.ROUTES,
+    *guest.ROUTES,
     *jobs.ROUTES,
     *logs.ROUTES,
     *metrics.ROUTES,
     *notify.ROUTES,
     *server.ROUTES,
+    *tokens.ROUTES,
     *watch.ROUTES,
 )

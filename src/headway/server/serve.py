@@ -14,9 +14,11 @@ import logging.handlers
 import os
 import signal
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Generator
+from dataclasses import dataclass
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
@@ -27,7 +29,7 @@ import uvloop
 from headway import __version__
 from headway.engines.process import start_of
 from headway.model.errors import HeadwayError
-from headway.model.limits import SERVER_LOG_BYTES_MAX, SHUTDOWN_S
+from headway.model.limits import HEADER_TIMEOUT_S, SERVER_LOG_BYTES_MAX, SHUTDOWN_S
 from headway.server.app import App, Readers, Services, Table
 from headway.server.auth import Auth, Role, TokenRow, mint
 from headway.server.control import Control
@@ -36,7 +38,7 @@ from headway.server.live import Live
 from headway.server.notifier import Notifier
 from headway.server.routes import ROUTES
 from headway.server.transport import bind_loopback, bind_unix, protocol_with, slots_for_descriptors
-from headway.settings import database, layers
+from headway.settings import database, layers, monitor
 from headway.settings.home import Paths, home, socket_path
 from headway.store import catalog, outbox
 from headway.store.database import Store
@@ -126,12 +128,53 @@ def start_log(path: Path) -> None:
 # -- the process -------------------------------------------------------------------------------------------------------
 
 
-class Listener(uvicorn.Server):
-    """uvicorn without its clock: it waits for an event instead of waking ten times a second."""
+@dataclass(frozen=True, slots=True)
+class Network:
+    """The address of a monitor: where other machines come in, with TLS and a token."""
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    listen: monitor.Listen
+    sock: socket.socket
+    context: ssl.SSLContext
+    pin: str
+
+    @classmethod
+    def of(cls, paths: Paths) -> "Network | None":
+        """None where this home is no monitor. Without a certificate nobody listens on the network."""
+        listen = monitor.load(paths)
+        if listen is None:
+            return None
+        pin = monitor.ensure_certificate(paths, listen)
+        return cls(listen, monitor.bind(listen.address), monitor.server_context(paths), pin)
+
+    def about(self) -> dict[str, Any]:
+        return {
+            "listen": str(self.listen.address),
+            "addresses": monitor.addresses(self.listen),
+            "pin": f"sha256:{self.pin}",
+            "container": monitor.in_container(),
+        }
+
+
+class Listener(uvicorn.Server):
+    """uvicorn without its clock: it waits for an event instead of waking ten times a second. With `network`, it also
+    listens there; the time for the handshake is limited as that for a head is."""
+
+    def __init__(self, config: uvicorn.Config, network: Network | None = None) -> None:
         super().__init__(config)
         self.ended = asyncio.Event()
+        self.network = network
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.network is None:
+            return
+        server = await asyncio.get_running_loop().create_server(
+            lambda: self.config.http_protocol_class(  # type: ignore[call-arg]  # as uvicorn calls it
+                config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+            ),
+            sock=self.network.sock, ssl=self.network.context, ssl_handshake_timeout=HEADER_TIMEOUT_S,
+        )  # fmt: skip
+        self.servers.append(server)
 
     async def main_loop(self) -> None:
         await self.ended.wait()
@@ -150,26 +193,32 @@ class Process:
         self.paths, self.settings, self.store, self.control_of = paths, settings, store, control_of
         self.address = socket_path(paths.home)
         self.stopping = asyncio.Event()
+        self.network: Network | None = None
         self.slots = slots_for_descriptors()
         self.app: App | None = None
         self.logins = Readers(threads=1)  # of their own, so that long queries of viewers do not keep agents waiting
 
     async def run(self, on_end: Callable[[], None] = lambda: None) -> None:
         """Serve until `stopping` is set; `on_end` is called as soon as it is."""
+        self.network = Network.of(self.paths)
         unix, tcp = bind_unix(self.address), self._bind_tcp()
         control = self.control_of(self.store, self.paths, self.settings)
         notifier = Notifier(self.store, self.settings, lambda: layers.load(self.paths.home))
         try:
             self.app = app = self._app(control, notifier, tcp)
-            listener = Listener(self._config(app, tcp))
+            listener = Listener(self._config(app, tcp), self.network)
             await control.start()
             await notifier.start()
+            await app.services.outbox.start(control)
             serving = asyncio.create_task(listener.serve(sockets=[s for s in (unix, tcp) if s]))
             await self._publish(app.services.about)
             log.info("version %s serves %s at %s and %s", __version__, self.paths.home, self.address, self._url(tcp))
-            tidying = asyncio.create_task(give_back_memory(app))
+            if self.network is not None:
+                log.info("a monitor for other machines at %s", self.network.listen.address)
+            beside = [asyncio.create_task(work) for work in (give_back_memory(app), app.services.guests.watch())]
             await self._wait(app, serving)
-            tidying.cancel()
+            for task in beside:
+                task.cancel()
             on_end()
             await self._end(app, listener, serving)
         finally:
@@ -200,9 +249,11 @@ class Process:
             "version": __version__,
             "home": str(self.paths.home),
             "started_ns": time.time_ns(),
+            "monitor": self.network.about() if self.network else None,
         }
         self.store.listen(live.notify)
         services = Services(self.store, self.paths, self.settings, control, auth, live, notifier, about, self.stopping)
+        self.store.listen(services.outbox.on_change)
         return App(Table(ROUTES), services)
 
     def _record(self, about: dict[str, Any]) -> dict[str, Any]:
@@ -217,12 +268,13 @@ class Process:
         found = await self.logins.run(look)
         if found is None or found.role.upper() not in Role.__members__:
             return None
-        return TokenRow(found.hash, Role[found.role.upper()], found.task, found.ended_ns is not None)
+        return TokenRow(found.hash, Role[found.role.upper()], found.task, found.ended_ns is not None, found.name)
 
     def _config(self, app: App, tcp: socket.socket | None) -> uvicorn.Config:
         hosts = hosts_for(tcp.getsockname()[1]) if tcp else frozenset[str]()
+        tls_hosts = monitor.hosts(self.network.listen) if self.network else frozenset[str]()
         return uvicorn.Config(
-            Guard(app, app.services.auth, hosts),
+            Guard(app, app.services.auth, hosts, tls_hosts),
             http=protocol_with(self.slots),
             ws="none",
             lifespan="off",
@@ -273,7 +325,8 @@ class Process:
             if done:
                 stop.cancel()
                 return
-            if app.requests != seen or app.active or await app.services.query(has_open_jobs):
+            busy = self.network is not None or not app.services.outbox.idle
+            if busy or app.requests != seen or app.active or await app.services.query(has_open_jobs):
                 seen, since_s = app.requests, time.monotonic()
             elif time.monotonic() - since_s >= idle_exit_s:
                 log.info("nobody has needed the server for %g s", idle_exit_s)
@@ -282,6 +335,7 @@ class Process:
 
     async def _end(self, app: App, listener: Listener, serving: "asyncio.Task[None]") -> None:
         self.stopping.set()
+        app.services.outbox.stop()
         app.services.live.close()
         listener.ended.set()
         await _within(serving, SHUTDOWN_S * 2 / 3)

@@ -41,6 +41,7 @@ class Peer:
 
     unix: bool
     uid: int | None  # None on TCP: a port is not an identity
+    tls: bool = False  # from the network
 
 
 class HasOptions(Shape):
@@ -139,7 +140,8 @@ class Protocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvicorn's own choice
         sock = transport.get_extra_info("socket")
         unix = sock.family == socket.AF_UNIX
-        self.peer = Peer(unix, peer_uid(sock) if unix else None)
+        tls = transport.get_extra_info("sslcontext") is not None
+        self.peer = Peer(unix, peer_uid(sock) if unix else None, tls)
         self.timeout_keep_alive = KEEP_ALIVE_UNIX_S if unix else KEEP_ALIVE_TCP_S  # type: ignore[assignment]
         self.stage, self.head_bytes, self.chunk_bytes, self.refusal = _HEAD, 0, 0, 400
         self.timer: asyncio.TimerHandle | None = None

@@ -57,7 +57,7 @@ class Client:
 
     def __init__(self, path: Path, token: str | None = None, timeout_s: float = 30.0) -> None:
         self.path, self.token, self.timeout_s = path, token, timeout_s
-        self._connection: UnixConnection | None = None
+        self._connection: http.client.HTTPConnection | None = None
 
     def request(
         self,
@@ -99,7 +99,7 @@ class Client:
     ) -> Response:
         limit = self.timeout_s if timeout_s is None else timeout_s
         if self._connection is None:
-            self._connection = UnixConnection(self.path, limit)
+            self._connection = self._open(limit)
             self._connection.connect()
         assert self._connection.sock is not None
         self._connection.sock.settimeout(limit)
@@ -109,6 +109,9 @@ class Client:
         if answer.will_close:
             self.close()
         return Response(answer.status, {k.lower(): v for k, v in answer.getheaders()}, data)
+
+    def _open(self, limit_s: float) -> http.client.HTTPConnection:
+        return UnixConnection(self.path, limit_s)
 
     def close(self) -> None:
         if self._connection is not None:

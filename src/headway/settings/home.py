@@ -65,6 +65,18 @@ class Paths:
         return self.home / "server.log"
 
     @property
+    def monitor_json(self) -> Path:
+        return self.home / "monitor.json"
+
+    @property
+    def tls(self) -> Path:
+        return self.home / "tls"
+
+    @property
+    def outbox(self) -> Path:
+        return self.home / "outbox"
+
+    @property
     def browser_token(self) -> Path:
         return self.home / "browser-token"
 

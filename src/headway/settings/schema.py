@@ -154,6 +154,14 @@ def _level(value: Any, field: str) -> str:
     return text
 
 
+def _address(value: Any, field: str) -> str:
+    from headway.settings import remote  # here: it imports ssl, and mostly there is no monitor
+
+    if not isinstance(value, str):
+        raise UsageError(f"{field}: {value!r:.60} is not an address", "HOST:PORT, or the path of a unix socket")
+    return str(remote.parse(value, field))
+
+
 def _scalar(value: Any, field: str) -> quantity.Given:
     if isinstance(value, str | int | float):
         return value
@@ -279,6 +287,16 @@ _TABLE: Final = (
         "`hw gc` deletes ended jobs that are older; 0 keeps everything.",
         "server",
         _count(0, 36_500),
+    ),
+    Setting(
+        "monitor",
+        "an address, or null",
+        None,
+        "Server on another machine that shows this machine's jobs too: HOST:PORT, joined by `hw monitor join`; "
+        "or the path of a unix socket.",
+        "job",
+        _address,
+        nullable=True,
     ),
     Setting(
         "secret_names",

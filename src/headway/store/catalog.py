@@ -37,6 +37,7 @@ class Token:
     role: str
     task: str | None
     ended_ns: int | None
+    name: str = ""  # of the machine or person that has it
 
 
 @dataclass(slots=True)
@@ -52,8 +53,11 @@ class JobFilter:
 # -- jobs ------------------------------------------------------------------------------------------------------------
 
 
-def insert_job(c: sqlite3.Connection, uuid: str, spec: JobSpec, now_ns: int, engine: str = "local") -> Job:
-    """A new waiting job. The same uuid gives the same job, whatever else is asked for (P9)."""
+def insert_job(
+    c: sqlite3.Connection, uuid: str, spec: JobSpec, now_ns: int, engine: str = "local", suffix: str | None = None
+) -> Job:
+    """A new waiting job. The same uuid gives the same job, whatever else is asked for (P9). `suffix`: the one that it
+    has on its own machine, taken where it is free."""
     row = c.execute("SELECT pk FROM jobs WHERE uuid = :uuid", {"uuid": uuid}).fetchone()
     if row is not None:
         return load_job(c, row["pk"])
@@ -61,7 +65,7 @@ def insert_job(c: sqlite3.Connection, uuid: str, spec: JobSpec, now_ns: int, eng
     check_name(spec.name)
     tags = json.dumps(_union([], spec.tags))
     while True:
-        suffix = new_suffix()
+        suffix = suffix or new_suffix()
         cursor = c.execute(
             """INSERT INTO jobs (id, suffix, uuid, name, experiment, cluster, engine, state, state_since_ns, priority,
                                  spec, tags, submitted_ns)
@@ -76,6 +80,7 @@ def insert_job(c: sqlite3.Connection, uuid: str, spec: JobSpec, now_ns: int, eng
         )  # fmt: skip
         if cursor.rowcount == 1:
             break
+        suffix = None
     pk = int(cursor.lastrowid or 0)
     add_event(c, pk, "state", {"to": "waiting"}, now_ns)
     return load_job(c, pk)
@@ -359,17 +364,40 @@ def add_event(
 # -- tokens ----------------------------------------------------------------------------------------------------------
 
 
-def insert_token(c: sqlite3.Connection, id_: str, hash_: bytes, role: str, task: TaskKey | None, now_ns: int) -> None:
+def insert_token(
+    c: sqlite3.Connection, id_: str, hash_: bytes, role: str, task: TaskKey | None, now_ns: int, name: str | None = None
+) -> None:
+    """`name`: whom it is for, where it is for another machine or a person."""
     c.execute(
-        "INSERT INTO tokens (id, hash, role, task, created_ns) VALUES (:id, :hash, :role, :task, :now)",
-        {"id": id_, "hash": hash_, "role": role, "task": str(task) if task else None, "now": now_ns},
+        """INSERT INTO tokens (id, hash, role, task, name, created_ns)
+           VALUES (:id, :hash, :role, :task, :name, :now)""",
+        {"id": id_, "hash": hash_, "role": role, "task": str(task) if task else None, "name": name, "now": now_ns},
     )
 
 
 def find_token(c: sqlite3.Connection, id_: str) -> Token | None:
     """The token of that public part, ended or not; its secret is for the caller to compare."""
-    row = c.execute("SELECT id, hash, role, task, ended_ns FROM tokens WHERE id = :id", {"id": id_}).fetchone()
-    return None if row is None else Token(row["id"], row["hash"], row["role"], row["task"], row["ended_ns"])
+    row = c.execute("SELECT * FROM tokens WHERE id = :id", {"id": id_}).fetchone()
+    if row is None:
+        return None
+    return Token(row["id"], row["hash"], row["role"], row["task"], row["ended_ns"], row["name"] or "")
+
+
+def named_tokens(c: sqlite3.Connection) -> list[sqlite3.Row]:
+    """Tokens of other machines and people, newest first; those of agents have no name."""
+    return c.execute(
+        """SELECT id, name, role, created_ns, ended_ns FROM tokens WHERE name IS NOT NULL
+           ORDER BY created_ns DESC, id LIMIT 1000"""
+    ).fetchall()
+
+
+def revoke_token(c: sqlite3.Connection, id_: str, now_ns: int) -> bool:
+    """End a token of that public part; False when there is none that has a name."""
+    cursor = c.execute(
+        "UPDATE tokens SET ended_ns = coalesce(ended_ns, :now) WHERE id = :id AND name IS NOT NULL",
+        {"now": now_ns, "id": id_},
+    )
+    return cursor.rowcount > 0
 
 
 def end_tokens(c: sqlite3.Connection, task: TaskKey, now_ns: int) -> int:

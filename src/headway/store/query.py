@@ -64,7 +64,8 @@ def _head(job: Job, engine: str, engine_id: str | None, now_ns: int) -> dict[str
         "gpus": spec.gpus,
         "processes": spec.processes, "submitted_at": iso(job.submitted_ns), "started_at": iso(job.started_ns),
         "ended_at": iso(job.ended_ns), "elapsed_s": _elapsed_s(job, now_ns), "exit_code": job.exit_code,
-        "signal": job.signal, "parent": spec.parent, "tags": job.tags,
+        "signal": job.signal, "parent": spec.parent, "tags": job.tags, "host": spec.host or None,
+        "guest_of": spec.guest_of, "monitor": spec.monitor,
     }  # fmt: skip
 
 

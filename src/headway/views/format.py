@@ -21,6 +21,12 @@ _SIGNALS: Final = {
 }  # fmt: skip
 
 
+def place(job: dict[str, Any]) -> str:
+    """Where it runs: the cluster, and of another machine's job on a monitor that machine too."""
+    cluster = str(job.get("cluster") or "")
+    return f"{cluster} on {job.get('host') or job['guest_of']}" if job.get("guest_of") else cluster
+
+
 def suffix(job_id: str) -> str:
     """The part of an id that a person types."""
     return job_id.rsplit("-", 1)[-1]

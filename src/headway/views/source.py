@@ -1,4 +1,4 @@
-"""The HTTP client of every view: requests to this home's server, answers as data, refusals as errors to act on.
+"""The HTTP client of every view: requests to this home's server or to a monitor, answers as data, refusals as errors.
 
 Routes are those of `docs/concepts/protocol.md`. A Source is for one thread; `again()` gives another its own.
 """
@@ -33,8 +33,9 @@ _ERRORS: Final[dict[str, type[HeadwayError]]] = {
 
 
 class Source:
-    def __init__(self, home: Path, client: Client) -> None:
+    def __init__(self, home: Path, client: Client, monitor: str = "") -> None:
         self.home, self.client = home, client
+        self.monitor = monitor  # the address of another machine's server; it is not ours to start
 
     @classmethod
     def connect(cls, *, start: bool = True) -> Self:
@@ -47,8 +48,17 @@ class Source:
             _start_server(home)
         return cls(home, client)
 
+    @classmethod
+    def to_monitor(cls, address: str) -> Self:
+        from headway.views.remote import client_to
+
+        home = homes.home()
+        return cls(home, client_to(home, address), address)
+
     def again(self) -> "Source":
         """A connection of its own, for another thread; the server is started if it has gone."""
+        if self.monitor:
+            return Source.to_monitor(self.monitor)
         found = Source(self.home, Client(self.client.path))
         found.reconnect()
         return found
@@ -56,7 +66,7 @@ class Source:
     def reconnect(self) -> None:
         """Look for the server anew; it is started if it has gone."""
         self.client.close()
-        if not self.client.try_connect():
+        if not self.monitor and not self.client.try_connect():
             _start_server(self.home)
 
     def get(self, route: str, query: Query = ()) -> Any:

@@ -48,7 +48,7 @@ def heard_at(job: Job) -> str | None:
 
 
 def _place(job: Job) -> Iterator[str]:
-    yield str(job.get("cluster") or "")
+    yield fmt.place(job)
     gpus = job.get("gpus")
     yield fmt.plural(count_processes(job), "process")
     if gpus:

@@ -12,7 +12,7 @@ import msgspec
 
 from headway.model.limits import INGEST_BYTES_MAX, POLL_WAIT_S
 from headway.server.app import Route
-from headway.server.auth import Caller, Role
+from headway.server.auth import Role
 from headway.server.call import Call, Refusal, Reply, check, parse_json, reply_json
 from headway.wire import batch
 from headway.wire.batch import TaskKey
@@ -34,7 +34,8 @@ async def ingest(call: Call) -> Reply:
         task, _, parts = batch.decode(call.body)
     else:
         task, _, parts = await asyncio.to_thread(batch.decode, call.body)
-    check_task(call.caller, task)
+    check_task(call, task)
+    await call.services.outbox.keep(task, call.body, parts)
     result = await asyncio.wrap_future(call.services.store.ingest(task, parts))
     call.services.control.heard(task)
     return reply_json({"acks": result.acks, "refused": result.refused, "now_ns": time.time_ns()})
@@ -43,7 +44,7 @@ async def ingest(call: Call) -> Reply:
 async def poll(call: Call) -> Reply:
     """Commands for a task; waits for one, but not when the server stops."""
     asked = call.read(Poll)
-    check_task(call.caller, asked.task)
+    check_task(call, asked.task)
     wait_s = min(max(asked.wait_s, 0.0), POLL_WAIT_S * 3)
     commands = await _unless_stopping(call, call.services.control.commands_for(asked.task, wait_s, asked.done))
     return reply_json({"commands": commands, "now_ns": time.time_ns()})
@@ -55,9 +56,18 @@ async def register(call: Call) -> Reply:
     return reply_json(await call.services.control.register(body))
 
 
-def check_task(caller: Caller, task: TaskKey) -> None:
-    if caller.role is Role.INGEST and caller.task != str(task):
-        raise Refusal(403, "forbidden", "this token belongs to another task")
+def check_task(call: Call, task: TaskKey) -> None:
+    """An agent speaks of its own task; another machine of the jobs that it told of, and tells again what we forgot."""
+    caller = call.caller
+    if caller.role is not Role.INGEST or caller.task == str(task):
+        return
+    if caller.task is None and caller.name:
+        owner = call.services.guests.owner(task.uuid)
+        if owner is None:
+            raise Refusal(404, "not_found", "this job has not been told here")
+        if owner == caller.name:
+            return
+    raise Refusal(403, "forbidden", "this token belongs to another task")
 
 
 async def _unless_stopping(call: Call, work: Coroutine[Any, Any, list[dict[str, Any]]]) -> list[dict[str, Any]]:

@@ -28,7 +28,8 @@ async def page(call: Call) -> Reply:
 async def show(call: Call) -> Reply:
     about = dict(call.services.about)
     about["started_at"] = form.iso(about.pop("started_ns"))
-    return reply_json(about | {"jobs": await call.services.query(query.count_jobs)})
+    jobs = await call.services.query(query.count_jobs)
+    return reply_json(about | {"jobs": jobs, "monitors": call.services.outbox.status()})
 
 
 async def stop(call: Call) -> Reply:

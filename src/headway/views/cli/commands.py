@@ -11,10 +11,10 @@ RUN, LOOK, CHANGE, HOUSE = "Run", "Look", "Change", "House"
 GROUPS: Final = (RUN, LOOK, CHANGE, HOUSE)
 _JOB: Final = (
     "processes", "cluster", "experiment", "name", "tags", "env", "max_duration_s", "priority", "cpus", "memory_bytes",
-    "monitoring_interval_s", "tensorboard",
+    "monitoring_interval_s", "tensorboard", "monitor",
 )  # fmt: skip
 _FILE: Final = ("sets", "smoke", "dry_run")
-_SELECT: Final = ("state", "cluster", "experiment", "since_s", "older_than_s", "match")
+_SELECT: Final = ("monitor", "state", "cluster", "experiment", "since_s", "older_than_s", "match")
 
 _TABLE: Final = (
     Command(
@@ -61,7 +61,7 @@ _TABLE: Final = (
     ),
     Command(
         "query", LOOK, "all about one job: state, processes, exception, metrics, last lines", "hw q ID…",
-        ("assets",), alias="q",
+        ("assets", "monitor"), alias="q",
         details="An id may be cut to any unique ending: digits-7f3c2, 7f3c2, c2.",
         examples=(("hw q 7f3c2", ""), ("hw q 7f3c2 --json", "for scripts"), ("hw q 7f3c2 --assets", "fetch the logs")),
     ),
@@ -72,7 +72,7 @@ _TABLE: Final = (
     ),
     Command(
         "logs", LOOK, "what a job wrote", "hw logs ID [options]",
-        ("rank", "task", "stream", "attempt", "tail", "bytes", "follow", "grep"),
+        ("rank", "task", "stream", "attempt", "tail", "bytes", "follow", "grep", "monitor"),
         details=(
             "All ranks, merged by time, with the rank in front of each line.\n"
             "When one stream is selected and stdout is not a terminal: the raw bytes, as they were written.\n"
@@ -86,7 +86,7 @@ _TABLE: Final = (
         ),
     ),
     Command(
-        "watch", LOOK, "a live view of one job, or of all open ones", "hw watch [ID…]",
+        "watch", LOOK, "a live view of one job, or of all open ones", "hw watch [ID…]", ("monitor",),
         details=(
             "One id: state, progress, metrics, usage and the log of all ranks, until the job ends or you press q.\n"
             "None, or several: one line per job, like top; enter opens one.\n"
@@ -96,12 +96,12 @@ _TABLE: Final = (
         examples=(("hw watch 7f3c2", "one job"), ("hw watch", "all that have not ended")),
     ),
     Command(
-        "metrics", LOOK, "what a job logged", "hw metrics ID… [options]", ("metrics", "rank", "points"),
+        "metrics", LOOK, "what a job logged", "hw metrics ID… [options]", ("metrics", "rank", "points", "monitor"),
         examples=(("hw metrics 7f3c2", "a table"), ("hw metrics 7f3c2 -m loss --points 500 --json", "for a chart")),
     ),
     Command(
         "usage", LOOK, "what a job used of CPU, memory, disks and GPUs", "hw usage ID [options]",
-        ("rank", "csv", "html"),
+        ("rank", "csv", "html", "monitor"),
         details=(
             "A line for each node, rank and GPU, with its course over the job's life. 100 % of CPU is one core.\n"
             "The page of --html shows each process, the checkpoints and the process tree; it needs no network.\n"
@@ -114,7 +114,8 @@ _TABLE: Final = (
         ),
     ),
     Command(
-        "timings", LOOK, "how long the named parts of a program took", "hw timings ID [options]", ("rank", "csv"),
+        "timings", LOOK, "how long the named parts of a program took", "hw timings ID [options]",
+        ("rank", "csv", "monitor"),
         details="What hw.timed measured: for each name and process the count, the mean and its deviation.",
         examples=(("hw timings 7f3c2", "a table"), ("hw timings 7f3c2 --json", "for scripts")),
     ),
@@ -151,6 +152,36 @@ _TABLE: Final = (
         ("tail", "follow"), words=("start", "stop", "status", "logs"),
         details="Jobs do not notice when the server stops: what they write waits, and is there when it starts again.",
         examples=(("hw server status", ""), ("hw server logs -f", "its own log")),
+    ),
+    Command(
+        "monitor", HOUSE, "one server for the jobs of several machines",
+        "hw monitor --address :PORT | join HOST:PORT | leave HOST:PORT | status | stop",
+        ("address", "hosts", "foreground", "new_certificate", "pin"), words=("join", "leave", "status", "stop"),
+        details=(
+            "hw monitor --address :10200   listen there, with TLS; prints the addresses, the pin and what to type\n"
+            "hw monitor join HOST:PORT     on another machine: check the pin, ask for a token, keep both\n"
+            "hw monitor leave HOST:PORT    forget them\n"
+            "hw monitor status             where this home listens, and which monitors it sends jobs to\n"
+            "hw monitor stop               listen no more\n"
+            "A token is read from the terminal, from stdin or from HEADWAY_TOKEN, never from the command line."
+        ),
+        examples=(
+            ("hw monitor --address :10200", "serve other machines"),
+            ("hw token create --role ingest --name node7", "a token for one of them"),
+            ("hw monitor join head:10200", "there, once"),
+            ("hw --monitor head:10200 run python train.py", "runs there, is shown at both"),
+            ("hw --monitor head:10200 ls", "look from anywhere; needs a token of role read"),
+        ),
+    ),
+    Command(
+        "token", HOUSE, "tokens for other machines and people",
+        "hw token create --name NAME [--role ROLE] | ls | revoke ID",
+        ("name", "role"), words=("create", "ls", "revoke"),
+        details=(
+            "ingest: a machine sends its own jobs; all its tokens have its name. read: look at all jobs.\n"
+            "operate: also stop them. admin: everything. A token is shown once; only its hash is kept."
+        ),
+        examples=(("hw token create --name node7", "role ingest"), ("hw token revoke 3f0c9a1b2c3d4e5f", "at once")),
     ),
     Command(
         "config", HOUSE, "every setting, its value and where it came from", "hw config [NAME]", ("job_schema",),

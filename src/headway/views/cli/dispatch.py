@@ -38,10 +38,12 @@ class Call:
         return bool(self.values.get("json"))
 
     def source(self, *, start: bool = True) -> "Source":
-        """The server; started when none is there, unless `start` is false."""
+        """The server; started when none is there, unless `start` is false. With --monitor: that of another machine,
+        but for verbs that start jobs, which run here and are shown there."""
         from headway.views.source import Source
 
-        found = Source.connect(start=start)
+        monitor = None if "processes" in self.command.options else self.values.get("monitor")
+        found = Source.to_monitor(monitor) if monitor else Source.connect(start=start)
         self._sources.append(found)
         return found
 

@@ -44,6 +44,7 @@ def listing(jobs: list[Job], out: Output, now: datetime) -> list[str]:
         table.Column("elapsed", right=True, keep=1), table.Column("submitted"),
         *(table.Column(out.safe(name), right=True, limit=16) for name in metrics),
         table.Column("experiment", factor=True), table.Column("cluster", factor=True),
+        table.Column("host", factor=True),
         table.Column("GPUs", right=True, factor=True, said="{} GPUs"), table.Column("tags", factor=True),
         table.Column("note", keep=1),
     ]  # fmt: skip
@@ -64,6 +65,7 @@ def _cells(job: Job, metrics: list[str], now: datetime, short: bool) -> list[str
         *(fmt.number(found[name]) if name in found else "" for name in metrics),
         str(job.get("experiment") or ""),
         str(job.get("cluster") or ""),
+        str(job.get("host") or job["guest_of"]) if job.get("guest_of") else "",
         str(job.get("gpus") or ""),
         ", ".join(str(tag) for tag in job.get("tags") or []),
         note(job, now),

@@ -154,6 +154,8 @@ def _states(text: str, name: str) -> list[str]:
     return [read(word.strip(), name) for word in text.split(",")]
 
 
+_ROLE: Final = _one_of("ingest", "read", "operate", "admin")
+
 OPTIONS: Final = (
     Option(("-n", "--processes"), "processes", "N", "N processes with RANK, LOCAL_RANK and WORLD_SIZE", _processes),
     Option(("-c", "--cluster"), "cluster", "NAME", "the cluster; default: the setting default_cluster", _name),
@@ -199,6 +201,15 @@ OPTIONS: Final = (
     Option(("--html",), "html", "FILE", "write one page that opens offline"),
     Option(("--dry-run",), "dry_run", "", "say what would be done, and do nothing"),
     Option(("--job-schema",), "job_schema", "", "the JSON Schema of job files, for editors"),
+    Option(("--monitor",), "monitor", "ADDRESS", "the server on another machine, HOST:PORT, or a unix socket"),
+    Option(("--address",), "address", "ADDRESS", "where to listen, such as :10200"),
+    Option(("--host",), "hosts", "NAME", "a further name that others reach it by; may be repeated", None, many=True),
+    Option(("--foreground",), "foreground", "", "serve in this process, until it is stopped"),
+    Option(("--new-certificate",), "new_certificate", "", "make a new certificate; others must join again"),
+    Option(("--pin",), "pin", "PIN", "the fingerprint that the certificate must have"),
+    Option(
+        ("--role",), "role", "ROLE", "ingest, read, operate or admin", _one_of("ingest", "read", "operate", "admin")
+    ),
     Option(("--json",), "json", "", "the answer as JSON on stdout"),
     Option(("-h", "--help"), "help", "", "this text"),
     Option(("--version",), "version", "", "the version of Headway"),

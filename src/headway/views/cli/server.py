@@ -72,7 +72,7 @@ def _stop(call: Call) -> int:
         return _told_stopped(call, "no server was running")
     source.post("/api/server/stop", {})
     source.close()
-    _wait_gone(source)
+    wait_gone(source)
     return _told_stopped(call, "the server has stopped; jobs go on, and the next command starts it again")
 
 
@@ -84,7 +84,7 @@ def _told_stopped(call: Call, words: str) -> int:
     return 0
 
 
-def _wait_gone(source: Source) -> None:
+def wait_gone(source: Source) -> None:
     deadline = time.monotonic() + _STOP_TIMEOUT_S
     while source.client.try_connect():
         source.close()

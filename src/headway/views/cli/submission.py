@@ -51,12 +51,23 @@ def submit(source: Source, call: Call, *, attend: bool = False) -> dict[str, Any
 def resubmit(source: Source, call: Call, ref: str) -> dict[str, Any]:
     """Submit a job again with the changes of the call; the old one is left to the caller."""
     spec = {**changes(call), **{key: call.get(key) for key in ("name", "experiment", "cluster") if call.get(key)}}
+    spec |= _monitor(call.get("monitor"))
     if call.after:
         spec["command"] = checked_command(call.after)
     around = surroundings()
     spec |= {"umask": around["umask"], "rlimits": around["rlimits"]}
     body = {"uuid": new_uuid(), "spec": spec, "env": environment(call, _settings())}
     return _send(source, job_route(ref, "resubmit"), body)
+
+
+def _monitor(address: str | None) -> dict[str, Any]:
+    """The monitor that shall show the job too; refused at once when this home could not send anything to it."""
+    if address is None:
+        return {}
+    from headway.settings import remote
+    from headway.settings.home import home
+
+    return {"monitor": str(remote.way_to(home(), remote.parse(address, "--monitor"), "ingest").address)}
 
 
 def _send(source: Source, route: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -138,6 +149,7 @@ def _common(call: Call, settings: "Settings", given: Mapping[str, Any]) -> dict[
         "grace_s": given.get("grace_s", settings.get("grace_s")),
         "monitoring_interval_s": settings.get("monitoring_interval_s"),
         "secret_names": list(settings.get("secret_names") or []),
+        **_monitor(call.get("monitor") or settings.get("monitor")),
         **surroundings(),
     }
     return found | ({"name": call.get("name")} if call.get("name") else {})
@@ -218,6 +230,7 @@ def environment(call: Call, settings: "Settings", given: Mapping[str, str] | Non
     if call.get("tensorboard"):
         env["HEADWAY_TENSORBOARD_DIR"] = os.path.abspath(os.path.expanduser(call.get("tensorboard")))
     env |= dict(call.get("env", []))
+    env.pop("HEADWAY_TOKEN", None)  # it opens a monitor, and is no job's business
     size = sum(len(os.fsencode(name)) + len(os.fsencode(value)) + 2 for name, value in env.items())
     if size > ENV_BYTES_MAX:
         largest = max(env, key=lambda name: len(env[name]))

@@ -32,7 +32,7 @@ def _state(model: Model, state: str) -> Line:
 
 def _place(model: Model) -> Iterator[str]:
     if model.job.get("cluster"):
-        yield str(model.job["cluster"])
+        yield fmt.place(model.job)
     yield fmt.plural(model.ranks, "process")
     if model.job.get("gpus"):
         yield fmt.plural(int(model.job["gpus"]), "GPU")

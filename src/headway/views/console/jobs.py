@@ -118,7 +118,9 @@ def _cells(job: Job, names: list[str], now: datetime) -> list[str]:
     open_s = fmt.age_s(job.get("started_at"), now) if job["state"] not in fmt.ENDED else job.get("elapsed_s")
     return [
         fmt.suffix(str(job["id"])),
-        str(job.get("name") or ""),
+        f"{job.get('name') or ''} @{job.get('host') or job['guest_of']}"
+        if job.get("guest_of")
+        else str(job.get("name") or ""),
         f"{fmt.STATE_MARKS.get(str(job['state']), '?')} {job['state']}",
         _progress(job),
         fmt.clock(open_s),
