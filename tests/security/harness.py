@@ -75,6 +75,12 @@ class FakeControl:
             await asyncio.sleep(wait_s)
         return self.commands.get(str(task), [])
 
+    async def commands_for_guests(
+        self, uuids: Sequence[str], wait_s: float, done: Sequence[int]
+    ) -> list[dict[str, Any]]:
+        self.calls.append(("commands_for_guests", list(uuids), wait_s, list(done)))
+        return []
+
     async def _write(self, work: Any) -> Any:
         return await asyncio.wrap_future(self.store.write(work))
 
