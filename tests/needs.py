@@ -7,8 +7,11 @@ import os
 import shutil
 import subprocess
 from functools import cache
+from pathlib import Path
 
 import pytest
+
+TORCH = "2.13"  # as in tools/torch.sh
 
 
 def missing(reason: str) -> None:
@@ -44,6 +47,15 @@ def strace() -> str:
     path = tool("strace", "strace")
     allowed("tracing is", path, "-o", "/dev/null", "true")
     return path
+
+
+def torch_python() -> str:
+    """The Python of an environment of its own that has PyTorch: it is large, so a person makes it by one command."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    path = cache / "headway-tests" / f"torch-{TORCH}" / "bin" / "python"
+    if not (path.parent.parent / ".installed").exists():
+        missing("no PyTorch for tests here; type: tools/torch.sh")
+    return str(path)
 
 
 def mount_namespace() -> None:

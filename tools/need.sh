@@ -7,6 +7,7 @@ packages() {
     case $1 in
         gcc) echo gcc libc6-dev ;;
         unshare) echo util-linux ;;
+        mpirun) echo openmpi-bin ;;
         *) echo "$1" ;;
     esac
 }

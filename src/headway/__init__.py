@@ -12,10 +12,23 @@ The names below are the public ones. They are loaded when they are used first: `
 from _thread import get_ident
 
 __version__ = "0.1.0"
-__all__ = ["Progress", "Usage", "config", "correlation", "finish", "flush", "init", "log", "timed", "track"]
+__all__ = [
+    "Progress",
+    "Usage",
+    "config",
+    "correlation",
+    "distributed",
+    "finish",
+    "flush",
+    "init",
+    "log",
+    "timed",
+    "track",
+]
 
 TYPE_CHECKING = False  # `typing` itself would be the slowest part of this import
 if TYPE_CHECKING:
+    from headway.client import distributed
     from headway.client.api import (
         Progress,
         Usage,
@@ -38,6 +51,10 @@ def __getattr__(name: str) -> object:
     global _loading
     if name not in __all__:
         raise AttributeError(f"module 'headway' has no attribute {name!r}")
+    if name == "distributed":
+        from headway.client import distributed
+
+        return distributed
     if _loading == get_ident():
         return _keep(name)
     _loading = get_ident()
