@@ -63,13 +63,13 @@ def test_alone_it_is_a_group_of_one(hw: Hw, python: str) -> None:
     assert plain(hw, python, "reduce.py") == [(0, 1, 1)]
 
 
-def test_plain_torchrun(hw: Hw, python: str) -> None:
+def test_plain_torchrun_forms_a_group(hw: Hw, python: str) -> None:
     assert plain(hw, python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "4", "reduce.py") == (
         ALL_OF_4
     )
 
 
-def test_plain_mpirun_without_any_address(hw: Hw, python: str) -> None:
+def test_plain_mpirun_needs_no_address(hw: Hw, python: str) -> None:
     mpirun = needs.tool("mpirun", "openmpi-bin")
     assert plain(hw, mpirun, "--oversubscribe", "-n", "2", python, "reduce.py") == BOTH
 

@@ -69,7 +69,7 @@ def test_a_missing_address_is_told_with_what_to_type(environ: dict[str, str], wo
     ("nodes", "first"),
     [("a1", "a1"), ("a1,a2", "a1"), ("gpu[03-05,9],cpu1", "gpu03"), ("x,gpu[1-2]", "x"), ("n[4,6]-ib", "n4-ib")],
 )
-def test_the_first_node_of_slurms_short_form(nodes: str, first: str) -> None:
+def test_the_first_node_is_read_from_slurms_short_form(nodes: str, first: str) -> None:
     assert first_node(nodes) == first
 
 
