@@ -35,8 +35,7 @@ def test_the_level_of_records_and_the_forwarding_of_exceptions_are_settings(hw: 
     found = hw.json("q", job)
     assert found["attempts"][0]["cause"]["cause"] != "python_exception"
     assert "ZeroDivisionError" not in str(found["attempts"])
-    records = _records(hw, job)
-    assert [one["text"] for one in records] == ["deep inside"]
+    assert [one["text"] for one in _records(hw, job)] == ["deep inside"]
 
 
 @pytest.mark.cap(18, 41)
@@ -49,13 +48,7 @@ def test_without_them_the_program_gets_no_variable_and_exceptions_are_told(hw: H
 
 
 def _records(hw: Hw, job: str) -> list[dict[str, str]]:
-    from headway.views.source import Source
-
-    source = Source.connect()
-    try:
-        return list(source.get(f"/api/jobs/{job}/records")["records"])
-    finally:
-        source.close()
+    return list(hw.json("logs", job, "--stream", "log")["records"])
 
 
 @pytest.mark.parametrize("level", ["loud", "-1", "1001", True])

@@ -155,6 +155,14 @@ def test_bars_in_the_output_are_told_by_stream_and_label(watch: Watch) -> None:
     assert {(f["rank"], f["source"], f["tracker"], *f["msg"]) for f in facts} == {(2, "output", 5000, "********")}
 
 
+def test_a_bar_of_rich_that_is_done_has_no_time_left(watch: Watch) -> None:
+    with (watch.bench.folder / "stdout-0").open("ab", buffering=0) as out:
+        out.write("load ━━━━━━━━━━ 100% 0:00:07\n".encode())  # the time that it took
+        watch.look(0.0, last=True)
+    (found,) = watch.told()
+    assert (found["msg"], found["state"], found["eta_s"]) == (["load"], "completed", 0.0)
+
+
 def test_a_failing_disk_is_tried_again(tmp_path: Path) -> None:
     files = FailingFiles(0, errno.ENOSPC, times=3, only=frozenset({"write"}))
     watch = Watch(tmp_path / "spool", files=files)

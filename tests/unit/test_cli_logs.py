@@ -126,3 +126,54 @@ def test_a_job_that_has_not_started_says_so(api: FakeApi, capfd: Any) -> None:
 )
 def test_selections_that_make_no_sense_are_refused(api: FakeApi, words: list[str]) -> None:
     assert main(["logs", *words]) == 2
+
+
+# -- records of logging -----------------------------------------------------------------------------------------
+
+
+def entry(seq: int, text: str, level: str = "INFO", logger: str = "root") -> dict[str, Any]:
+    return {
+        "seq": seq, "time": "2026-11-15T12:04:31Z", "rank": seq % 2, "level": level, "logger": logger, "text": text,
+    }  # fmt: skip
+
+
+def entries(request: Request) -> Any:
+    """Two at a time."""
+    known = [entry(1, "begin"), entry(2, "a\x1b[2J\ntrace", "ERROR", "x.y"), entry(3, "end")]
+    after = int(request.query["after"][0])
+    found = [one for one in known if one["seq"] > after][:2]
+    return {"records": found, "after": found[-1]["seq"] if found else after, "more": len(found) == 2}
+
+
+@pytest.mark.cap(18)
+def test_records_of_logging_are_lines_with_level_and_logger(api: FakeApi, capfd: Any) -> None:
+    api.on("GET", "/api/jobs/.*/records", entries)
+    assert main(["logs", "b2", "--stream", "log", "--level", "info", "--tail", "9", "--grep", "x"]) == 0
+    out = capfd.readouterr().out.splitlines()
+    assert [text.split("  ", 1)[1] for text in out] == [
+        "1 │ INFO: begin", "0 │ ERROR x.y: a␛[2J", "0 │ trace", "1 │ INFO: end",
+    ]  # fmt: skip
+    first, second = (request.query for request in api.sent("GET", ".*/records"))
+    assert first == {"level": ["info"], "grep": ["x"], "tail": ["9"], "after": ["0"]}
+    assert second == {"level": ["info"], "grep": ["x"], "after": ["2"]}
+
+
+@pytest.mark.cap(18)
+def test_a_drawing_in_a_record_keeps_its_shape(api: FakeApi, capfd: Any) -> None:
+    page = {"records": [entry(1, "┏━┓\n┗━┛")], "after": 1, "more": False}
+    api.on("GET", "/api/jobs/.*/records", page)
+    assert main(["logs", "a1", "--stream", "log"]) == 0
+    assert [text.partition("│ ")[2] for text in capfd.readouterr().out.splitlines()] == ["INFO: ", "┏━┓", "┗━┛"]
+
+
+@pytest.mark.cap(18)
+def test_records_as_json_are_whole(api: FakeApi, capfd: Any) -> None:
+    api.on("GET", "/api/jobs/.*/records", entries)
+    assert main(["logs", "a1", "--stream", "log", "--json"]) == 0
+    assert [one["seq"] for one in json.loads(capfd.readouterr().out)["records"]] == [1, 2, 3]
+
+
+def test_options_that_do_not_fit_the_stream_are_refused(api: FakeApi, capfd: Any) -> None:
+    for words in (["--level", "INFO"], ["--stream", "log", "--bytes", "9"], ["--stream", "log", "--task", "worker-0"]):
+        assert main(["logs", "a1", *words]) == 2
+        assert "--stream log" in capfd.readouterr().err

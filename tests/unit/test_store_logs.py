@@ -210,6 +210,20 @@ def test_a_line_without_an_end_comes_in_bounded_parts(b: Bench) -> None:
     assert (len(first.lines), first.more) == (1, True)
 
 
+def test_a_bar_that_was_redrawn_very_often_is_cut_between_two_drawings(b: Bench) -> None:
+    count = 3 * LINE_BYTES_MAX // 12
+    drawn = b"".join(b"\r%06d/done" % n for n in range(count))
+    b.send("stdout-0", "raw", drawn[:-4])
+    part = b.read(lines.read_lines, b.paths, output(b), 0, 2**30, final=False)
+    assert len(part.lines) > 1 and all(line.text.endswith("/done") for line in part.lines)
+    b.send("stdout-0", "raw", drawn[-4:] + b"\n")
+    rest = b.read(lines.read_lines, b.paths, output(b), part.cursor[output(b).pk], 2**30, final=False)
+    assert [line.text.rpartition("\r")[2] for line in rest.lines] == [f"{count - 1:06d}/done"]
+    whole = b.read(lines.read_lines, b.paths, output(b), 0, 2**30, final=True).lines
+    assert all(line.text.endswith("/done") and len(line.text) <= LINE_BYTES_MAX for line in whole)
+    assert whole[-1].end == len(drawn) + 1
+
+
 def test_a_progress_bar_is_one_line_and_bad_bytes_are_replaced(b: Bench) -> None:
     """B8, B15"""
     b.send("stdout-0", "raw", b"1%\r2%\r3%\r\nbad \xff\xfe\x85 byte\n")

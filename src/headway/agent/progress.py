@@ -259,8 +259,9 @@ class ProgressWatch:
             return
         tracker.pace.add(now_s, reading.completed)
         rate = reading.rate if reading.rate is not None else rate_of(tracker.pace.samples, now_s)
-        left_s = reading.eta_s if reading.eta_s is not None else eta_s(reading.completed, reading.total, rate)
         done = reading.total is not None and reading.completed >= reading.total
+        is_told = reading.eta_s is not None and not done  # rich shows the time taken, once it is done
+        left_s = reading.eta_s if is_told else eta_s(reading.completed, reading.total, rate)
         fact: Fact = {
             "rank": rank, "pid": 0, "tracker": tracker.number, "msg": [self._masked(reading.label)],
             "completed": reading.completed, "total": reading.total, "state": "completed" if done else "running",

@@ -130,9 +130,13 @@ def read_lines(c: sqlite3.Connection, paths: Paths, output: Output, offset: int,
         lines += _split(output, data[:stop], at)
         at, rest = at + stop, data[stop:]
     reached = at + len(rest)
-    if rest and ((final and reached >= output.position) or len(rest) >= LINE_BYTES_MAX):
+    if rest and final and reached >= output.position:
         lines += _split(output, rest, at)
         at = reached
+    elif len(rest) >= LINE_BYTES_MAX:
+        stop = rest.rfind(b"\r") + 1 or len(rest)  # what was not drawn whole waits for its end
+        lines += _split(output, rest[:stop], at)
+        at += stop
     _set_times(c, paths, output, lines)
     return Lines(lines, {output.pk: at}, more=reached < output.position)
 
@@ -141,12 +145,21 @@ def _split(output: Output, data: bytes, offset: int) -> list[Line]:
     """Lines of `data`; one that is too long for a view comes in several."""
     lines = []
     for line in _split_at_newlines(data):
-        for start in range(0, len(line), LINE_BYTES_MAX):
-            part = line[start : start + LINE_BYTES_MAX]
+        for part in _parts(line):
             text = part.decode("utf-8", "replace").removesuffix("\n").removesuffix("\r")
             lines.append(Line(output, offset, offset + len(part), text))
             offset += len(part)
     return lines
+
+
+def _parts(line: bytes) -> Iterator[bytes]:
+    """A progress bar that was redrawn very often is cut between two drawings: each part then ends with a whole one."""
+    start = 0
+    while len(line) - start > LINE_BYTES_MAX:
+        end = line.rfind(b"\r", start + 1, start + LINE_BYTES_MAX) + 1 or start + LINE_BYTES_MAX
+        yield line[start:end]
+        start = end
+    yield line[start:]
 
 
 def _split_at_newlines(data: bytes) -> Iterator[bytes]:

@@ -72,17 +72,19 @@ _TABLE: Final = (
     ),
     Command(
         "logs", LOOK, "what a job wrote", "hw logs ID [options]",
-        ("rank", "task", "stream", "attempt", "tail", "bytes", "follow", "grep", "monitor"),
+        ("rank", "task", "stream", "level", "attempt", "tail", "bytes", "follow", "grep", "monitor"),
         details=(
             "All ranks, merged by time, with the rank in front of each line.\n"
             "When one stream is selected and stdout is not a terminal: the raw bytes, as they were written.\n"
-            "In a terminal, control characters are shown as marks."
+            "In a terminal, control characters are shown as marks.\n"
+            "--stream log: what went through Python's logging, also what the program did not print."
         ),
         examples=(
             ("hw logs -f 7f3c2", "follow it live"),
             ("hw logs 7f3c2 --rank 2 --stream stderr --tail 50", ""),
             ("hw logs 7f3c2 --rank 0 --stream stdout > out.txt", "the bytes as they were written"),
             ("hw logs 7f3c2 --grep 'loss|nan'", "searched by the server"),
+            ("hw logs 7f3c2 --stream log --level WARNING", "records of logging"),
         ),
     ),
     Command(

@@ -24,6 +24,11 @@ def command(call: Call) -> int:
     _check(call)
     source = call.source()
     job = source.get(job_route(ref))
+    if call.get("stream") == "log":
+        from headway.views.cli import record
+
+        record.show(call, source, job)
+        return 0
     _check_attempt(call, job)
     if not job.get("started_at"):
         _tell_not_started(call, job)
@@ -43,6 +48,13 @@ def _check(call: Call) -> None:
     for one, other in (("rank", "task"), ("tail", "bytes")):
         if call.get(one) is not None and call.get(other) is not None:
             raise UsageError(f"--{one} and --{other} do not go together", "leave one of them out")
+
+    of_log = call.get("stream") == "log"
+    for name in ("task", "bytes", "attempt") if of_log else ("level",):
+        if call.get(name) is not None:
+            raise UsageError(
+                f"--{name} {'does not go with' if of_log else 'goes with'} --stream log", call.command.usage
+            )
 
 
 def _check_attempt(call: Call, job: Job) -> None:

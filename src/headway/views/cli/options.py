@@ -146,6 +146,7 @@ def _one_of(*choices: str) -> Read:
     return read
 
 
+STREAMS: Final = ("stdout", "stderr", "agent", "log")
 STATES: Final = ("waiting", "running", "stopping", "succeeded", "failed", "stopped", "held", "unknown")
 
 
@@ -188,7 +189,8 @@ OPTIONS: Final = (
     Option(("-y", "--yes"), "yes", "", "do it without asking"),
     Option(("--rank",), "rank", "N", "one rank only", _count_or_zero),
     Option(("--task",), "task", "NAME", "one task only, such as worker-0", _name),
-    Option(("--stream",), "stream", "NAME", "stdout, stderr or agent", _one_of("stdout", "stderr", "agent")),
+    Option(("--stream",), "stream", "NAME", "stdout, stderr, agent, or log: the records of logging", _one_of(*STREAMS)),
+    Option(("--level",), "level", "LEVEL", "records from this level on, such as WARNING or 25"),
     Option(("--attempt",), "attempt", "K", "that attempt; default: the last", _count),
     Option(("--tail",), "tail", "LINES", "the last lines only", _count_or_zero),
     Option(("--bytes",), "bytes", "N", "the last N bytes only", _size),

@@ -1,0 +1,65 @@
+"""Records of `logging` as lines: `hw logs ID --stream log`. Called by `logs`.
+
+A record that the program has not printed itself is nowhere else to be read once the job is over.
+"""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from headway.views import summary
+from headway.views.cli.dispatch import Call
+from headway.views.cli.output import JsonLines, Merged
+from headway.views.follow import Follow
+from headway.views.source import Source, job_route
+
+Record = dict[str, Any]
+
+
+def show(call: Call, source: Source, job: dict[str, Any]) -> None:
+    """All records, or the last; with -f those that come, until the job is over."""
+    follow = Follow(source, job["id"], tail=0, records=bool(call.get("follow")))
+    query = [(key, call.get(key)) for key in ("level", "rank", "grep")]
+    if call.as_json and not call.get("follow"):
+        found = [one for page in _pages(follow, [*query, ("tail", call.get("tail"))], 0) for one in page["records"]]
+        call.terminal.put_json({"records": found})
+        return
+    out = call.terminal.out
+    sink = JsonLines(out) if call.as_json else Merged(out, out, ranks=summary.count_processes(job))
+    after = _put(follow, sink, [*query, ("tail", call.get("tail"))], 0)
+    for _ in follow.answers() if call.get("follow") else ():
+        after = _put(follow, sink, query, after)
+
+
+def _put(follow: Follow, sink: Merged | JsonLines, query: list[tuple[str, Any]], after: int) -> int:
+    for page in _pages(follow, query, after):
+        found = page["records"]
+        sink.take({"lines": found if isinstance(sink, JsonLines) else [line for one in found for line in lines(one)]})
+        after = page["after"]
+        if sink.closed:
+            raise BrokenPipeError
+    return after
+
+
+def _pages(follow: Follow, query: list[tuple[str, Any]], after: int) -> Iterator[dict[str, Any]]:
+    more = True
+    while more:
+        page = follow.ask(partial(_ask, follow.job_id, [*query, ("after", after)]))
+        yield page
+        more, after = bool(page.get("more")) and page["after"] > after, page["after"]
+        query = [pair for pair in query if pair[0] != "tail"]
+
+
+def _ask(job_id: str, query: list[tuple[str, Any]], source: Source) -> dict[str, Any]:
+    found: dict[str, Any] = source.get(job_route(job_id, "records"), query)
+    return found
+
+
+def lines(record: Record) -> list[dict[str, Any]]:
+    """Level and logger stand before the first line; the others of a text or a table come below it as they are."""
+    logger = record.get("logger")
+    front = f"{record.get('level')}{f' {logger}' if logger and logger != 'root' else ''}: "
+    first, *rest = str(record.get("text", "")).split("\n")
+    if rest and not first.isascii():
+        first, rest = "", [first, *rest]  # a drawing keeps its shape
+    return [{"time": record.get("time"), "rank": record.get("rank"), "text": text} for text in (front + first, *rest)]
