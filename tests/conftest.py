@@ -17,7 +17,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from tests import needs, processes
+from tests import container, needs, processes
 from tests.waiting import wait_until
 
 CAPABILITY_MAX = 99
@@ -152,3 +152,19 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         processes.end(list(left))
         print(f"\nprocesses were left at the end of the session: {left}")
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+# -- container engines ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def docker() -> Iterator[list[str]]:
+    """The words of a docker program with a daemon of our own."""
+    with container.docker() as program:
+        yield program
+
+
+@pytest.fixture(scope="session")
+def podman() -> Iterator[list[str]]:
+    with container.podman() as program:
+        yield program

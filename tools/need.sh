@@ -8,6 +8,8 @@ packages() {
         gcc) echo gcc libc6-dev ;;
         unshare) echo util-linux ;;
         mpirun) echo openmpi-bin ;;
+        dockerd) echo docker.io ;;
+        busybox) echo busybox-static ;;
         *) echo "$1" ;;
     esac
 }

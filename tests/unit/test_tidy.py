@@ -20,7 +20,7 @@ REGISTRIES = re.compile(
     "|".join(
         re.escape(".".join(parts))
         for parts in (
-            ("pypi", "org"), ("pythonhosted", "org"), ("npmjs", "org"), ("npmjs", "com"), ("docker", "io"),
+            ("pypi", "org"), ("pythonhosted", "org"), ("npmjs", "org"), ("npmjs", "com"), ("docker", "io/"),
             ("ghcr", "io"), ("quay", "io"), ("anaconda", "org"), ("jfrog", "io"), ("pkg", "dev"), ("azurecr", "io"),
         )
     )

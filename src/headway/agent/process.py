@@ -178,8 +178,8 @@ def oom_file() -> str | None:
         return None
     folders = {controllers: path for _, controllers, path in (row for row in rows if len(row) == 3)}
     places = [f"/sys/fs/cgroup{folders.get('', '')}/memory.events"]
-    if "memory" in folders:  # the first version of cgroups
-        places.insert(0, f"/sys/fs/cgroup/memory{folders['memory']}/memory.oom_control")
+    if "memory" in folders:  # the first version of cgroups; in a container its own group is mounted as the root
+        places = [f"/sys/fs/cgroup/memory{part}/memory.oom_control" for part in (folders["memory"], "")] + places
     return next((place for place in places if os.path.exists(place)), None)
 
 

@@ -114,6 +114,8 @@ class Shim:
             if not 1 <= self.task.processes <= PROCESSES_MAX:
                 return f"a task has 1 to {PROCESSES_MAX} processes, not {self.task.processes}"
             self.env = read_environment(self.task_dir, self.files)
+            if self.task.inherit_env:
+                self.env = {**os.environ, **self.env}
             for name in replaced(self.env, self.task.env_set):
                 self.log.say(f"{name} of the submitter's shell is not used; to set it for a job: --env {name}=…")
             me = {"pid": os.getpid(), "start": process_start(), "boot_id": boot_id()}

@@ -65,6 +65,7 @@ class Plan:
     code: str | None = None  # digest of the snapshot that its tasks run from; None: in `cwd` itself
     code_cwd: str = ""  # the working folder inside it
     code_commit: str | None = None
+    image: str | None = None  # for engines with containers
 
     @property
     def gpus(self) -> int:
@@ -82,7 +83,8 @@ class Plan:
             lines.append(f"{task.name}: {ranks}{world}, {task.gpus} GPUs, on {task.node or 'any node'}")
             where = shlex.quote(task.cwd) if self.code is None else f"SNAPSHOT/{shlex.quote(self.code_cwd or '.')}"
             lines += [f"  cd {where}", f"  {shlex.join(task.argv)}"]
-        asked = {"cpus": self.cpus, "memory_bytes": self.memory_bytes, "max_duration_s": self.max_duration_s}
+        asked: dict[str, object] = {"image": self.image, "cpus": self.cpus, "memory_bytes": self.memory_bytes}
+        asked["max_duration_s"] = self.max_duration_s
         asked["monitoring_interval_s"] = self.monitoring_interval_s or None
         named = {**asked, "code": self.code, "grace_s": self.grace_s, "umask": f"{self.umask:04o}"}
         lines.append(" ".join(f"{name}={value}" for name, value in named.items() if value is not None))
@@ -129,6 +131,9 @@ class Node:
     gpus: int
     gpu_source: str = ""  # where the number of GPUs comes from: "nvml", "setting", "none found", …
     state_word: str = "up"
+    free_cpus: int | None = None  # None: the engine does not count; then the server counts what its jobs hold
+    free_memory_bytes: int | None = None
+    free_gpus: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

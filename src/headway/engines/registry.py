@@ -1,28 +1,37 @@
-"""Which engine a cluster's name means. A new engine is one line here. Called by `server/loop.py`."""
+"""Which engine a cluster means. A new engine is one line here and one table in `settings/clusters.py`.
 
-from collections.abc import Callable
-from difflib import get_close_matches
+Called by `server/loop.py`, with the definition that came with the job.
+"""
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from headway.engines.docker import ContainerEngine
 from headway.engines.local import LocalEngine
 from headway.engines.protocol import Engine
 from headway.model.errors import UsageError
+from headway.settings.clusters import LOCAL, resolve
 from headway.settings.home import Paths
 
 Get = Callable[[str], object]  # the value of a setting, by name
+Make = Callable[[str, Paths, Get, Mapping[str, Any]], Engine]
 
-ENGINES: dict[str, Callable[[str, Paths, Get], Engine]] = {
-    "local": LocalEngine,
+
+def _local(cluster: str, paths: Paths, get: Get, definition: Mapping[str, Any]) -> Engine:
+    return LocalEngine(cluster, paths, get)
+
+
+ENGINES: dict[str, Make] = {
+    LOCAL: _local,
+    "docker": ContainerEngine,
+    "podman": ContainerEngine,
 }
-CLUSTERS = {"here": "local"}  # the cluster that is always there
 
 
-def engine_for(cluster: str, paths: Paths, get: Get) -> Engine:
-    """The engine of a cluster; UsageError with the nearest name when there is no such cluster."""
-    engine = CLUSTERS.get(cluster)
-    if engine is None:
-        near = get_close_matches(cluster, CLUSTERS, 1)
-        names = ", ".join(sorted(CLUSTERS))
-        raise UsageError(
-            f"there is no cluster {cluster[:80]!r}", f"did you mean {near[0]!r}?" if near else f"clusters: {names}"
-        )
-    return ENGINES[engine](cluster, paths, get)
+def engine_for(cluster: str, paths: Paths, get: Get, definition: Mapping[str, Any] | None = None) -> Engine:
+    """The engine of a cluster. UsageError for a name without a definition, but for the one that is always there."""
+    found = definition or resolve(cluster, {})
+    make = ENGINES.get(found.get("engine", LOCAL))
+    if make is None:
+        raise UsageError(f"cluster {cluster}: this version of Headway has no engine {found['engine']!r}")
+    return make(cluster, paths, get, found)

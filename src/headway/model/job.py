@@ -97,6 +97,7 @@ class JobSpec:
     name: str
     experiment: str | None = None
     cluster: str = "here"
+    definition: dict[str, Any] = field(default_factory=dict)  # of the cluster, when it was submitted; empty: built in
     processes: int = 1  # -n: GPUs with one process each, or processes where there are no GPUs
     gpus: int = 0  # filled in by the engine's plan
     cpus: int | None = None
@@ -134,6 +135,17 @@ class JobSpec:
     array_index: int | None = None
     monitor: str | None = None  # address of the server on another machine that shows this job too
     guest_of: str | None = None  # on that server: the name of the token of the machine that the job belongs to
+
+    @property
+    def place(self) -> str:
+        """Where it runs, apart from another cluster of the same name: two projects may define one name differently."""
+        if not self.definition:
+            return self.cluster
+        import hashlib
+        import json
+
+        text = json.dumps(self.definition, sort_keys=True, separators=(",", ":"))
+        return f"{self.cluster}@{hashlib.sha256(text.encode(errors='surrogatepass')).hexdigest()[:8]}"
 
     @classmethod
     def from_values(cls, values: Mapping[str, Any]) -> "JobSpec":

@@ -201,6 +201,7 @@ SILENT_AFTER_S = 30.0  # an agent not heard of for this long is unknown
 ARGV_BYTES_MAX = 1 * MIB
 ENV_BYTES_MAX = 4 * MIB
 DURATION_S_MAX = 366 * 86_400.0
+CONTAINER_CALL_S = 15.0  # one call of docker or podman; a longer one counts as not answered
 ARRAY_JOBS_MAX = 10_000  # of one array or sweep
 PARAMETERS_MAX = 256  # of one job file
 ROLES_MAX = 64  # of one job
@@ -240,6 +241,8 @@ SETTINGS_BYTES_MAX = 256 * KIB  # one file
 SETTINGS_DEPTH_MAX = 16
 SETTINGS_ALIASES_MAX = 100
 SETTINGS_VALUES_MAX = 10_000  # once aliases are followed: an alias bomb ends here
+CLUSTERS_MAX = 100  # named in the settings, or asked about at once
+CLUSTER_WORDS_MAX = 64  # in one list of a cluster's options
 
 # -- views ------------------------------------------------------------------------------------------
 DISPLAY_LINE_CHARS_MAX = 4096  # a longer line is cut when shown; its bytes are all stored

@@ -33,7 +33,7 @@ from headway.model.limits import (
     TASKS_MAX,
 )
 from headway.model.spread import count_of, spread
-from headway.settings import remote
+from headway.settings import clusters, remote
 from headway.settings.nearest import did_you_mean
 
 STRING_BYTES_MAX = 128 * 1024 - 1  # one argument or variable; Linux: MAX_ARG_STRLEN
@@ -102,6 +102,8 @@ def _check_source(folder: Folder) -> None:
 def _check_words(spec: JobSpec) -> None:
     check_name(_text("name", spec.name))
     check_name(_text("cluster", spec.cluster))
+    if spec.definition:
+        spec.definition = clusters.definition(spec.definition, f"cluster {spec.cluster}")
     if spec.experiment is not None:
         check_name(_text("experiment", spec.experiment))
     for name in ("user", "host"):

@@ -17,7 +17,7 @@ from headway.model.errors import RefusedError, UnreachableError, UsageError
 from headway.model.ids import name_from_command
 from headway.model.job import Job, JobSpec, State
 from headway.model.limits import POLL_WAIT_S, PROCESSES_MAX
-from headway.server import auth, check, envfile, program, transaction
+from headway.server import auth, check, envfile, program, survey, transaction
 from headway.server.drain import is_over
 from headway.server.guest import mailbox_key
 from headway.server.loop import Loop, with_private
@@ -26,6 +26,7 @@ from headway.wire.batch import TaskKey
 from headway.wire.redact import mask_argv, secret_values
 
 ATTACHED_TASK = "worker-0"
+NO_UUID = "00000000-0000-0000-0000-000000000000"  # of a job that is only planned
 
 
 class Control(Loop):
@@ -48,9 +49,7 @@ class Control(Loop):
     async def plan(self, spec: Mapping[str, Any], env: Mapping[str, str]) -> Plan:
         """What the engine would get, for `--dry-run`: every check of a submission, and nothing stored."""
         checked = check.job_spec(spec)
-        _, plan = await self._planned(
-            "00000000-0000-0000-0000-000000000000", checked, check.environment(env, checked), find_program=True
-        )
+        _, plan = await self._planned(NO_UUID, checked, check.environment(env, checked), find_program=True)
         return plan
 
     async def _planned(
@@ -59,7 +58,7 @@ class Control(Loop):
         """The engine and its plan, after everything that can be known now was checked."""
         check.folder(spec.cwd)
         await self._calls.run(f"code of {uuid}", check.code, spec, self._paths.home)
-        engine = self._engine(spec.cluster)
+        engine = self._engine(spec)
         if engine.name == "local" and find_program and not (spec.after or spec.code):
             await self._calls.run("files", program.check, spec, variables)
         now_ns = self._clock_ns()
@@ -170,7 +169,7 @@ class Control(Loop):
         if not is_over(job):
             raise RefusedError(f"{job.id} is {job.state}", f"to end it first: hw abort {job.id}")
         await self._write(partial(transaction.delete, job, self._clock_ns()))
-        engine = self._engine_or_none(job.spec.cluster)
+        engine = self._engine_or_none(job.spec)
         if isinstance(engine, Salvager):
             for attempt in job.attempts:
                 if attempt.engine_id is not None:
@@ -184,7 +183,7 @@ class Control(Loop):
         if known is not None and not known.spec.attached:
             raise RefusedError(f"{known.id} is not an attached job")
         await self._admit(uuid, spec.monitor)
-        self._engine(spec.cluster)  # so that it is observed, and its spool found, from now on
+        self._engine(spec)  # so that it is observed, and its spool found, from now on
         token_id, token, digest = auth.mint()
         key = TaskKey(uuid, 1, ATTACHED_TASK)
         started_ns = body.get("started_ns")
@@ -210,6 +209,37 @@ class Control(Loop):
         for task in waiting:
             task.cancel()
         return [{"uuid": asked[task], **command} for task in ready for command in task.result()]
+
+    async def survey(
+        self, clusters: Mapping[str, Mapping[str, Any]], spec: Mapping[str, Any] | None = None
+    ) -> list[dict[str, Any]]:
+        """What each of these clusters has; with `spec`, also whether such a job could run there."""
+        fields = {"command": ["true"], "cwd": "/", "name": "trial", **(spec or {})}
+        specs = [check.job_spec({**fields, "cluster": name, "definition": d}) for name, d in clusters.items()]
+        asked = [survey.Asked(one, self._engines.get(one.place) or self._engine_for_once(one)) for one in specs]
+        now_ns = self._clock_ns()
+        sketches = [Job(0, "trial", NO_UUID, one, State.WAITING, now_ns, now_ns) if spec else None for one in specs]
+        await survey.ask_all(self._calls, asked, sketches)
+        jobs = await self._calls.run("the store", self._open_jobs)
+        others = {job.spec.place: job.spec for job in jobs if job.spec.place not in {one.place for one in specs}}
+        more = [survey.Asked(one, self._engine_or_none(one)) for one in others.values()]
+        await survey.ask_all(self._calls, more, [None] * len(more))
+        known = {one.spec.place: one.nodes for one in (*asked, *more) if one.error is None}
+        return survey.rows([*asked, *(one for one in more if one.spec.definition)], jobs, known)
+
+    def attach_words(self, job: Mapping[str, Any]) -> list[str] | None:
+        """argv of a shell beside the first task that runs (capability 60); no engine is asked anything for it."""
+        engine = self._engines.get(JobSpec([], "/", "", cluster=job["cluster"], definition=job["definition"]).place)
+        attempt = job["attempts"][-1] if job["attempts"] else {"tasks": []}
+        for task in attempt["tasks"]:
+            words = engine.attach(TaskKey(job["uuid"], attempt["number"], task["name"])) if engine else None
+            if words is not None:
+                return words
+        return None
+
+    def _engine_for_once(self, spec: JobSpec) -> Engine | None:
+        """For a look: an engine of a definition that no job has is not kept."""
+        return self._make_engine(spec.cluster, self._paths, self._settings.get, spec.definition)
 
     async def commands_for(self, task: TaskKey, wait_s: float, done: Sequence[int]) -> list[dict[str, Any]]:
         """Commands for a task's agent; answers at once when there are some, else after `wait_s`."""

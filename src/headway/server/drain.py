@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from headway.engines.protocol import Engine, EngineId, Salvager
-from headway.model.job import ENDED, Attempt, Job
+from headway.model.job import ENDED, Attempt, Job, JobSpec
 from headway.server.calls import Calls
 from headway.store import catalog
 from headway.store.database import Store
@@ -72,13 +72,13 @@ class Drain:
     def idle(self) -> bool:
         return not self._left
 
-    async def step(self, engines: Mapping[str, Engine]) -> list[TaskKey]:
+    async def step(self, engines: Mapping[str, Engine], engine_of: Callable[[JobSpec], Engine | None]) -> list[TaskKey]:
         """Look at every task that is left; those of which nothing is any more, so that their tokens can end."""
         now_s = self._clock_s()
         drained: list[TaskKey] = []
         if self._strays_s is None or now_s - self._strays_s >= STRAYS_S:
             self._strays_s = now_s
-            drained += await self._find_strays(engines)
+            drained += await self._find_strays(engines, engine_of)
         for engine_id, left in list(self._left.items()):
             if await self._is_drained(engine_id, left):
                 drained += left.tasks
@@ -105,11 +105,13 @@ class Drain:
         if await self._calls.run(f"salvage of {engine_id}", engine.salvage, engine_id):
             log.info("a shipper was started for what was left of %s", engine_id)
 
-    async def _find_strays(self, engines: Mapping[str, Engine]) -> list[TaskKey]:
+    async def _find_strays(
+        self, engines: Mapping[str, Engine], engine_of: Callable[[JobSpec], Engine | None]
+    ) -> list[TaskKey]:
         """Tasks of jobs that were over before this server came: by their spools, and by tokens that were left open.
         Returns those that never reached an engine."""
         keys = set(await self._calls.run("the store", self._open_tokens))
-        for engine in engines.values():
+        for engine in list(engines.values()):
             if isinstance(engine, Salvager):
                 found = await self._calls.run(f"spools of {engine.cluster}", engine.tasks)
                 fresh = {engine_id: key for engine_id, key in found if engine_id not in self._done}
@@ -123,8 +125,8 @@ class Drain:
                 continue
             if attempt.engine_id is None:
                 unheard.append(key)
-            elif job.spec.cluster in engines and EngineId(attempt.engine_id) not in self._left:
-                self.add(job, attempt, engines[job.spec.cluster])
+            elif EngineId(attempt.engine_id) not in self._left and (its := engine_of(job.spec)) is not None:
+                self.add(job, attempt, its)
         return unheard
 
     async def _register_strays(self, engine: Engine, tasks: Mapping[EngineId, TaskKey]) -> None:

@@ -195,15 +195,15 @@ class Guard:
         return caller
 
     async def _login(self, peer: Peer, head: Head) -> Caller:
-        if peer.unix and peer.uid != self.auth.our_uid:
+        if peer.unix and not peer.token_only and peer.uid != self.auth.our_uid:
             raise Refusal(403, "forbidden", "this server belongs to another user")
         if head.authorization is not None:
             row = await self.auth.tokens.check(bearer(head.authorization))
             if row is not None:
                 return Caller(row.role, row.task, peer.unix, row.name)
-        elif peer.unix:
+        elif peer.unix and not peer.token_only:
             return Caller(Role.ADMIN, unix=True)
-        elif not peer.tls:
+        elif not peer.unix and not peer.tls:
             role = self.auth.sessions.role(session(head.cookie))
             if role is not Role.NOBODY:
                 return Caller(role)

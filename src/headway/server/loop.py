@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 
 from headway.code import checkout
 from headway.engines.protocol import Engine, EngineId, Given, Observation, Plan
-from headway.engines.registry import CLUSTERS, engine_for
+from headway.engines.registry import engine_for
 from headway.model.errors import HeadwayError, RefusedError, UnreachableError, UsageError
 from headway.model.finding import Finding
 from headway.model.job import Attempt, Job, JobSpec, State
@@ -27,6 +27,7 @@ from headway.server.join import Tell
 from headway.server.mailbox import Mailbox
 from headway.server.outbox import Outbox
 from headway.server.reconcile import Action, Cancel, Launch, NewAttempt, Salvage, Seen, SetState
+from headway.settings.clusters import HERE
 from headway.settings.home import Paths
 from headway.store import catalog
 from headway.store.database import Store
@@ -55,7 +56,7 @@ class Loop:
         paths: Paths,
         settings: Getter,
         *,
-        make_engine: Callable[[str, Paths, Callable[[str], Any]], Engine] = engine_for,
+        make_engine: Callable[..., Engine] = engine_for,
         make_calls: Callable[[Callable[[], None]], Calls] = Calls,
         clock_ns: Callable[[], int] = time.time_ns,
         clock_s: Callable[[], float] = time.monotonic,
@@ -93,8 +94,8 @@ class Loop:
 
     async def prepare(self) -> None:
         """What comes before the first look."""
-        for cluster in CLUSTERS:
-            self._engine(cluster)  # also without open jobs: spools of jobs that are over are looked for there
+        # also without open jobs: spools of jobs that are over are looked for there
+        self._engine(JobSpec([], "/", HERE, cluster=HERE))
         await self._calls.run("files", self._sweep)
 
     def _sweep(self) -> None:
@@ -156,7 +157,7 @@ class Loop:
         by_pk = {job.pk: job for job in jobs}
         for action in reconcile.decide(jobs, seen):
             await self._execute(action, by_pk[action.pk])
-        await self._end_tokens(await self._drain.step(self._engines))
+        await self._end_tokens(await self._drain.step(self._engines, self._engine_or_none))
         if self._clock_s() - self._flushed_s > HEARD_FLUSH_S:
             await self._flush()
 
@@ -165,31 +166,36 @@ class Loop:
         with self._store.read() as c:
             return [job for job in catalog.open_jobs(c) if job.spec.guest_of is None]
 
-    def _engine(self, cluster: str) -> Engine:
-        engine = self._engines.get(cluster)
+    def _engine(self, spec: JobSpec) -> Engine:
+        """By the definition that the job came with: a server that was restarted knows it, too."""
+        engine = self._engines.get(spec.place)
         if engine is None:
-            engine = self._engines[cluster] = self._make_engine(cluster, self._paths, self._settings.get)
+            given = (spec.definition,) if spec.definition else ()
+            engine = self._make_engine(spec.cluster, self._paths, self._settings.get, *given)
+            self._engines[spec.place] = engine
         return engine
 
-    def _engine_or_none(self, cluster: str) -> Engine | None:
+    def _engine_or_none(self, spec: JobSpec) -> Engine | None:
         try:
-            return self._engine(cluster)
+            return self._engine(spec)
         except UsageError:
-            return None  # its cluster is no longer configured: its jobs are not seen, and nothing is done to them
+            return None  # this version has no such engine: its jobs are not seen, and nothing is done to them
 
     # -- seeing ---------------------------------------------------------------------------------------
 
     async def _observe(self, jobs: Sequence[Job]) -> dict[str, Observation]:
         """What each engine says of its attempts. An engine that does not answer says nothing (F22)."""
         asked: dict[str, list[tuple[int, Attempt]]] = {}
+        specs: dict[str, JobSpec] = {}
         for job in jobs:
             if job.attempts and job.ended_ns is None:
-                asked.setdefault(job.spec.cluster, []).append((job.pk, job.attempts[-1]))
-        found = await asyncio.gather(*(self._observe_cluster(name, pairs) for name, pairs in asked.items()))
+                specs[job.spec.place] = job.spec
+                asked.setdefault(job.spec.place, []).append((job.pk, job.attempts[-1]))
+        found = await asyncio.gather(*(self._observe_cluster(specs[place], pairs) for place, pairs in asked.items()))
         return {key: observation for answer in found for key, observation in answer.items()}
 
-    async def _observe_cluster(self, cluster: str, asked: list[tuple[int, Attempt]]) -> dict[str, Observation]:
-        engine = self._engine_or_none(cluster)
+    async def _observe_cluster(self, spec: JobSpec, asked: list[tuple[int, Attempt]]) -> dict[str, Observation]:
+        engine, cluster = self._engine_or_none(spec), spec.place
         if engine is None:
             return {}
         attempts = [attempt for _, attempt in asked]
@@ -209,10 +215,9 @@ class Loop:
 
     async def _seen(self, jobs: Sequence[Job], observations: Mapping[str, Observation]) -> Seen:
         now_s = self._clock_s()
-        clusters = {job.spec.cluster for job in jobs}
         nodes, queues = {}, set()
-        for cluster in clusters:
-            engine = self._engine_or_none(cluster)
+        for cluster, spec in {job.spec.place: job.spec for job in jobs}.items():
+            engine = self._engine_or_none(spec)
             if engine is None:
                 continue
             with contextlib.suppress(HeadwayError):
@@ -294,7 +299,7 @@ class Loop:
         if job.spec.code is not None:
             with contextlib.suppress(UnreachableError):  # a large one takes its time; gc finds it if we are killed
                 await self._calls.run(f"code of {job.id}", checkout.remove_unchanged, self._paths.home, job.uuid)
-        engine = self._engine(job.spec.cluster)
+        engine = self._engine(job.spec)
         self._retry.forget(job.uuid)
         for attempt in job.attempts:
             for known in (self._cancelled_s, self._launches, self._tokens):
@@ -303,7 +308,7 @@ class Loop:
 
     async def _new_attempt(self, job: Job, number: int) -> None:
         """Commit the intent: from here on the attempt exists, whether or not the engine will have heard of it."""
-        engine = self._engine(job.spec.cluster)
+        engine = self._engine(job.spec)
         key = f"{job.uuid}-{number}"
         plan = await self._calls.run(f"plan of {job.id}", engine.plan, job, number)
         minted = {task.name: auth.mint() for task in plan.tasks}
@@ -334,7 +339,7 @@ class Loop:
         await self._write(partial(transaction.set_engine_id, job.pk, number, engine_id))
 
     async def _submit_to_engine(self, job: Job, attempt: Attempt) -> EngineId:
-        engine = self._engine(job.spec.cluster)
+        engine = self._engine(job.spec)
         private = await self._calls.run("files", envfile.load, self._paths.env, job.uuid)
         job = replace(job, spec=with_private(job.spec, private))
         plan = await self._calls.run(f"plan of {job.id}", engine.plan, job, attempt.number)
@@ -363,7 +368,7 @@ class Loop:
         now_s = self._clock_s()
         asked = False
         if attempt.engine_id is not None:
-            engine = self._engine(job.spec.cluster)
+            engine = self._engine(job.spec)
             asked = await self._calls.run(f"stop of {job.id}", engine.cancel, EngineId(attempt.engine_id))
         if not asked:
             for task in attempt.tasks:
@@ -385,7 +390,7 @@ class Loop:
     async def _salvage(self, job: Job) -> None:
         attempt = job.attempts[-1]
         if attempt.engine_id is not None:
-            await self._drain.salvage(self._engine(job.spec.cluster), EngineId(attempt.engine_id))
+            await self._drain.salvage(self._engine(job.spec), EngineId(attempt.engine_id))
 
     async def _end_tokens(self, tasks: list[TaskKey]) -> None:
         """Nothing will come from these tasks any more."""

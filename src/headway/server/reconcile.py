@@ -27,8 +27,8 @@ class Seen:
 
     now_ns: int  # wall clock, for stamps only
     max_running: int
-    nodes: Mapping[str, Sequence[Node]]  # cluster -> its machines
-    queues: frozenset[str] = frozenset()  # clusters whose engine has a queue of its own
+    nodes: Mapping[str, Sequence[Node]]  # place (`JobSpec.place`) -> its machines
+    queues: frozenset[str] = frozenset()  # places whose engine has a queue of its own
     observations: Mapping[str, Observation] = field(default_factory=dict)  # attempt key -> what its engine says
     silent_s: Mapping[str, float] = field(default_factory=dict)  # attempt key -> since an agent of it was heard
     cancelled_s: Mapping[str, float] = field(default_factory=dict)  # attempt key -> since its engine was asked to stop
@@ -354,6 +354,28 @@ class _Room:
         self.memory_bytes = None if self.memory_bytes is None else self.memory_bytes - (job.spec.memory_bytes or 0)
 
 
+def _rooms(by_place: Mapping[str, Sequence[Node]]) -> dict[str, _Room]:
+    """By place. Clusters on the same machines, such as processes and containers of this one, share one room."""
+    shared: dict[tuple[str, ...], _Room] = {}
+    for nodes in by_place.values():
+        room, known = _Room.of(nodes), shared.get(tuple(node.name for node in nodes))
+        if known is None or room.gpus > known.gpus:  # one of them may not see the GPUs
+            shared[tuple(node.name for node in nodes)] = room
+    return {place: shared[tuple(node.name for node in nodes)] for place, nodes in by_place.items()}
+
+
+def left(jobs: Iterable[Job], nodes: Mapping[str, Sequence[Node]]) -> dict[str, dict[str, int | None]]:
+    """What each place has left beside the jobs that hold something there, for `hw clusters`."""
+    rooms = _rooms(nodes)
+    for job in jobs:
+        if _holds(job) and job.spec.place in rooms:
+            rooms[job.spec.place].take(job)
+    return {
+        place: {"gpus": room.gpus, "cpus": room.cpus, "memory_bytes": room.memory_bytes}
+        for place, room in rooms.items()
+    }
+
+
 def _total(values: Iterable[int | None]) -> int | None:
     known = [value for value in values if value is not None]
     return sum(known) if known else None
@@ -373,19 +395,19 @@ def order(jobs: Iterable[Job]) -> list[Job]:
 def _start(jobs: Sequence[Job], seen: Seen) -> list[Action]:
     """Start from the queue what fits. A job that does not fit keeps what it needs from those behind it, so that a
     large one is not passed over for ever, while one that needs nothing of the scarce kind may go first."""
-    rooms = {cluster: _Room.of(nodes) for cluster, nodes in seen.nodes.items()}
+    rooms = _rooms(seen.nodes)
     running = 0
     for job in jobs:
-        if _holds(job) and job.spec.cluster not in seen.queues:
+        if _holds(job) and job.spec.place not in seen.queues:
             running += 1
-            if job.spec.cluster in rooms:
-                rooms[job.spec.cluster].take(job)
+            if job.spec.place in rooms:
+                rooms[job.spec.place].take(job)
     actions: list[Action] = []
     for job in order(jobs):
-        if job.pk in seen.busy or job.spec.cluster not in rooms:
+        if job.pk in seen.busy or job.spec.place not in rooms:
             continue
-        if job.spec.cluster not in seen.queues:
-            room = rooms[job.spec.cluster]
+        if job.spec.place not in seen.queues:
+            room = rooms[job.spec.place]
             fits = room.fits(job)
             room.take(job)
             if not fits or running >= seen.max_running:

@@ -39,7 +39,7 @@ from headway.server.notifier import Notifier
 from headway.server.routes import ROUTES
 from headway.server.transport import bind_loopback, bind_unix, protocol_with, slots_for_descriptors
 from headway.settings import database, layers, monitor
-from headway.settings.home import Paths, home, socket_path
+from headway.settings.home import Paths, agent_socket_path, home, socket_path
 from headway.store import catalog, outbox
 from headway.store.database import Store
 
@@ -202,6 +202,7 @@ class Process:
         """Serve until `stopping` is set; `on_end` is called as soon as it is."""
         self.network = Network.of(self.paths)
         unix, tcp = bind_unix(self.address), self._bind_tcp()
+        agents = self._bind_agents()
         control = self.control_of(self.store, self.paths, self.settings)
         notifier = Notifier(self.store, self.settings, lambda: layers.load(self.paths.home))
         try:
@@ -210,7 +211,7 @@ class Process:
             await control.start()
             await notifier.start()
             await app.services.outbox.start(control)
-            serving = asyncio.create_task(listener.serve(sockets=[s for s in (unix, tcp) if s]))
+            serving = asyncio.create_task(listener.serve(sockets=[s for s in (unix, agents, tcp) if s]))
             await self._publish(app.services.about)
             log.info("version %s serves %s at %s and %s", __version__, self.paths.home, self.address, self._url(tcp))
             if self.network is not None:
@@ -226,8 +227,16 @@ class Process:
             await _within(control.stop(), SHUTDOWN_S / 3)
             self.paths.server_json.unlink(missing_ok=True)
             self.address.unlink(missing_ok=True)  # ours: nobody replaces it while we hold the lock
+            remove_agent_socket(self.paths.home)
 
     # -- parts ---------------------------------------------------------------------------------------------------------
+
+    def _bind_agents(self) -> socket.socket | None:
+        try:
+            return bind_unix(agent_socket_path(self.paths.home))
+        except HeadwayError as error:  # jobs that are not in containers need none
+            log.warning("no socket for containers: %s", error)
+            return None
 
     def _bind_tcp(self) -> socket.socket | None:
         try:
@@ -362,6 +371,12 @@ def end_anyway() -> None:
     watchdog = threading.Timer(SHUTDOWN_S, os._exit, [0])
     watchdog.daemon = True
     watchdog.start()
+
+
+def remove_agent_socket(home_folder: Path) -> None:
+    """The folder stays where a container has it mounted: the next server's socket must appear in it."""
+    with contextlib.suppress(HeadwayError):
+        agent_socket_path(home_folder).unlink(missing_ok=True)
 
 
 def has_open_jobs(connection: Any) -> bool:

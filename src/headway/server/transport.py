@@ -29,6 +29,7 @@ from headway.model.limits import (
     KEEP_ALIVE_UNIX_S,
     WRITE_TIMEOUT_S,
 )
+from headway.settings.home import AGENT_SOCKET
 
 PEER = "headway.peer"  # where the guard finds a `Peer` in the scope
 _FILES_WANTED = 8192
@@ -42,6 +43,7 @@ class Peer:
     unix: bool
     uid: int | None  # None on TCP: a port is not an identity
     tls: bool = False  # from the network
+    token_only: bool = False  # the socket for containers: whoever is there may be our uid and yet not be us
 
 
 class HasOptions(Shape):
@@ -141,7 +143,8 @@ class Protocol(HttpToolsProtocol):
         sock = transport.get_extra_info("socket")
         unix = sock.family == socket.AF_UNIX
         tls = transport.get_extra_info("sslcontext") is not None
-        self.peer = Peer(unix, peer_uid(sock) if unix else None, tls)
+        token_only = unix and os.path.basename(sock.getsockname()) == AGENT_SOCKET
+        self.peer = Peer(unix, peer_uid(sock) if unix else None, tls, token_only)
         self.timeout_keep_alive = KEEP_ALIVE_UNIX_S if unix else KEEP_ALIVE_TCP_S  # type: ignore[assignment]
         self.stage, self.head_bytes, self.chunk_bytes, self.refusal = _HEAD, 0, 0, 400
         self.timer: asyncio.TimerHandle | None = None

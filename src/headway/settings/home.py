@@ -13,6 +13,7 @@ from headway.model.errors import UsageError
 from headway.wire.batch import TaskKey
 
 SOCKET_PATH_BYTES_MAX = 107  # sockaddr_un
+AGENT_SOCKET = "agent.sock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +142,15 @@ def private_folder(path: Path) -> Path:
         raise UsageError(f"{path} is not a folder of yours", "remove it, or set XDG_RUNTIME_DIR to a folder of yours")
     if found.st_mode & 0o077:
         os.chmod(path, 0o700)
+    return path
+
+
+def agent_socket_path(home_folder: Path) -> Path:
+    """The socket for agents in containers, alone in its folder: that folder is mounted there, and a server that is
+    started again makes the socket anew. On it nobody is known by his uid: every request needs its task's token."""
+    path = private_folder(socket_path(home_folder).with_suffix("")) / AGENT_SOCKET
+    if len(os.fsencode(path)) > SOCKET_PATH_BYTES_MAX:
+        raise UsageError(f"the socket path {path} is too long", "set XDG_RUNTIME_DIR to a shorter folder")
     return path
 
 

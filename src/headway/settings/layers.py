@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from headway.model.errors import UsageError
-from headway.settings import home
+from headway.settings import clusters, home
 from headway.settings.nearest import did_you_mean, nearest
 from headway.settings.project import project_file
 from headway.settings.schema import SETTINGS
@@ -108,6 +108,9 @@ def _take(name: str, node: Any, file: str, values: dict[str, Value]) -> None:
     """One setting of a file; a mapping under an unknown name is read as dotted names."""
     where = f"{file}, line {node.line}"
     setting = SETTINGS.get(name)
+    if name == "clusters":
+        _take_clusters(node, file, values)
+        return
     if setting is not None:
         values[name] = Value(setting.parse(node.plain(), f"{where}: {name}"), where)
         return
@@ -119,6 +122,19 @@ def _take(name: str, node: Any, file: str, values: dict[str, Value]) -> None:
         f'{where}: unknown key "{name[:80]}"{did_you_mean(name, SETTINGS)}',
         "`hw config` lists every setting",
     )
+
+
+def _take_clusters(node: Any, file: str, values: dict[str, Value]) -> None:
+    """A later file adds its clusters to those of the files before it, and replaces those of the same name whole."""
+
+    def where(path: tuple[str, ...]) -> str:
+        found = node
+        for key in path:
+            found = found.value[key] if isinstance(found.value, dict) and key in found.value else found
+        return f"{file}, line {found.line}"
+
+    added = clusters.parse(node.plain() or {}, f"{file}, line {node.line}: clusters", where)
+    values["clusters"] = Value({**values["clusters"].value, **added}, f"{file}, line {node.line}")
 
 
 def _take_secrets(node: Any, where: str, secrets: dict[str, str] | None) -> None:

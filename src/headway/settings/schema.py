@@ -11,7 +11,7 @@ from typing import Any, Final
 from headway.model import limits
 from headway.model.errors import UsageError
 from headway.model.ids import check_name
-from headway.settings import notify, quantity
+from headway.settings import clusters, notify, quantity
 from headway.settings.nearest import did_you_mean
 
 # Who reads a setting, and when a change of it takes effect.
@@ -162,6 +162,17 @@ def _address(value: Any, field: str) -> str:
     return str(remote.parse(value, field))
 
 
+def _clusters(value: Any, field: str) -> dict[str, clusters.Definition]:
+    if isinstance(value, str):
+        import json
+
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            raise UsageError(f"{field}: this is not JSON", 'for example: {"box": {"engine": "docker"}}') from None
+    return clusters.parse(value, field)
+
+
 def _scalar(value: Any, field: str) -> quantity.Given:
     if isinstance(value, str | int | float):
         return value
@@ -170,6 +181,14 @@ def _scalar(value: Any, field: str) -> quantity.Given:
 
 _TABLE: Final = (
     Setting("default_cluster", "a name", "here", "Where jobs run when `-c` does not say.", "job", _name),
+    Setting(
+        "clusters",
+        "a mapping",
+        {},
+        "Named clusters, each with its engine and options. Files add to each other by name.",
+        "job",
+        _clusters,
+    ),
     Setting(
         "experiment",
         "a name, or null",

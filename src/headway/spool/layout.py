@@ -145,6 +145,7 @@ class TaskFile(Value):
     code: str | None = None  # digest of the snapshot that it runs from, in a folder of its own below the home
     code_cwd: str = ""  # the working folder inside the snapshot
     code_commit: str | None = None  # that the snapshot was made from; "+" at its end: with changes
+    inherit_env: bool = False  # what the agent finds in its environment comes below the task's: an image has its own
     attached: bool = False
     # Only for attached jobs: {name, experiment, tags, user, started_ns, pid, start, boot_id}. pid and start are those
     # of the process that came first; the others are named by their `facts-…` streams and the OPEN frames in them.

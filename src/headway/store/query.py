@@ -47,6 +47,8 @@ def job_object(c: sqlite3.Connection, pk: int, paths: Paths, now_ns: int) -> dic
         "usage": watched.usage_last(c, [pk]).get(pk),
         "metrics": latest_metrics(c, pk),
         "page": None,
+        "image": job.spec.image or job.spec.definition.get("image"),
+        "definition": job.spec.definition,
         "attempts": _attempts(job, {(s["attempt"], s["task"], s["name"]): s["path"] for s in streams(c, pk, paths)}),
     }
 
@@ -122,6 +124,8 @@ def job_row(c: sqlite3.Connection, job: Job, now_ns: int, trackers: list[dict[st
         "progress": trackers,
         "metrics": latest_metrics(c, job.pk, ROW_METRICS_MAX),
         "page": None,
+        "image": job.spec.image or job.spec.definition.get("image"),
+        "definition": job.spec.definition,
     }
 
 

@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from headway.engines import process, slots
+from headway.engines.docker import ContainerEngine
 from headway.engines.local import LocalEngine
 from headway.engines.protocol import Engine, EngineId, Given
 from headway.model.ids import new_uuid
 from headway.model.job import Job, JobSpec, State
 from headway.model.record import FACT
-from headway.settings import launch
+from headway.settings import clusters, launch
 from headway.settings.home import Paths
 from headway.wire import frame
+from tests import container, container_image
 from tests.waiting import wait_until
 
 FAKE_SHIM = Path(__file__).with_name("fake_shim.py")
@@ -25,6 +27,10 @@ SETTINGS: dict[str, Any] = {"gpus": 0, "spool_bytes_max": 1 << 30, "secret_names
 
 def fake_argv(verb: str, folder: Path, *options: str) -> list[str]:
     return [sys.executable, "-I", "-S", str(FAKE_SHIM), os.path.dirname(launch.PACKAGE), verb, str(folder), *options]
+
+
+def fake_container_argv(verb: str, folder: Path) -> list[str]:
+    return fake_argv(verb, folder)[1:]
 
 
 class LocalHarness:
@@ -39,7 +45,7 @@ class LocalHarness:
         self._gpus = gpus
         self.engine = self.make()
 
-    def make(self) -> LocalEngine:
+    def make(self) -> Any:
         return LocalEngine("here", self.paths, SETTINGS.__getitem__, argv=fake_argv, gpus=slots.GpuCount(self._gpus))
 
     def restart(self) -> Engine:
@@ -104,3 +110,32 @@ class LocalHarness:
     def _end(self, engine_id: EngineId) -> bool:
         self.engine.cancel(engine_id)
         return self.state(engine_id) not in ("running", "starting")
+
+
+class DockerHarness(LocalHarness):
+    """Containers of a real daemon, with the fake shim inside."""
+
+    name = "docker"
+
+    def __init__(self, home: Path, program: list[str]) -> None:
+        self.definition = clusters.definition(
+            {
+                "engine": "docker", "command": program, "image": container_image.PYTHON, "network": "none",
+                "mounts": container.python_mounts(),
+            },
+            "test",
+        )  # fmt: skip
+        super().__init__(home)
+
+    def make(self) -> ContainerEngine:
+        get = SETTINGS.__getitem__
+        return ContainerEngine("box", self.paths, get, self.definition, argv=fake_container_argv)
+
+    def kill_agent(self, engine_id: EngineId) -> None:
+        self.engine.program.run("kill", engine_id)
+        wait_until(lambda: self.state(engine_id) != "running", what="the agent's death")
+
+    def close(self) -> None:
+        super().close()
+        for engine_id, _ in self.engine.tasks():
+            self.engine.program.run("rm", "--force", engine_id)

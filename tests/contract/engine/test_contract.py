@@ -11,15 +11,18 @@ import pytest
 
 from headway.engines.protocol import EngineId, Given
 from headway.model.errors import RefusedError, UsageError
-from tests.contract.engine.harness import LocalHarness
+from tests.contract.engine.harness import DockerHarness, LocalHarness
 from tests.waiting import wait_until
 
-HARNESSES: dict[str, Callable[[Path], LocalHarness]] = {"local": LocalHarness}
+HARNESSES: dict[str, Callable[[Path, pytest.FixtureRequest], LocalHarness]] = {
+    "local": lambda home, _: LocalHarness(home),
+    "docker": lambda home, request: DockerHarness(home, request.getfixturevalue("docker")),
+}
 
 
 @pytest.fixture(params=sorted(HARNESSES))
 def harness(request: pytest.FixtureRequest, home: Path) -> Iterator[LocalHarness]:
-    made = HARNESSES[request.param](home)
+    made = HARNESSES[request.param](home, request)
     yield made
     made.close()
 

@@ -56,6 +56,8 @@ class Nothing(msgspec.Struct, forbid_unknown_fields=True):
 
 async def show(services: Services, pk: int, status: int = 200) -> Reply:
     found = await services.query(query.job_object, pk, services.paths, time.time_ns())
+    if found["state"] in ("running", "stopping", "held"):
+        found["attach"] = services.control.attach_words(found)
     return reply_json(found, status)
 
 

@@ -11,7 +11,7 @@ RUN, LOOK, CHANGE, HOUSE = "Run", "Look", "Change", "House"
 GROUPS: Final = (RUN, LOOK, CHANGE, HOUSE)
 _JOB: Final = (
     "processes", "cluster", "experiment", "name", "tags", "env", "max_duration_s", "priority", "cpus", "memory_bytes",
-    "monitoring_interval_s", "tensorboard", "monitor",
+    "monitoring_interval_s", "tensorboard", "monitor", "image",
 )  # fmt: skip
 _FILE: Final = ("sets", "smoke", "dry_run")
 _SELECT: Final = ("monitor", "state", "cluster", "experiment", "since_s", "older_than_s", "match")
@@ -186,11 +186,25 @@ _TABLE: Final = (
         examples=(("hw token create --name node7", "role ingest"), ("hw token revoke 3f0c9a1b2c3d4e5f", "at once")),
     ),
     Command(
-        "config", HOUSE, "every setting, its value and where it came from", "hw config [NAME]", ("job_schema",),
+        "clusters", HOUSE, "the clusters: reachable, free, queued; set the default", "hw clusters [use|check NAME]",
+        ("verbose",), words=("use", "check"),
+        details=(
+            "Clusters stand under `clusters:` in headway.yaml; `here`, this machine, is always there.\n"
+            "use: jobs go there unless -c says otherwise. check: a tiny job there, end to end."
+        ),
+        examples=(
+            ("hw clusters -v", "each node"), ("hw clusters use box", "remember the default"),
+            ("hw clusters check box", "submit, run, read back"), ("hw -c auto submit python train.py", "the emptiest"),
+        ),
+    ),
+    Command(
+        "config", HOUSE, "every setting, its value and where it came from", "hw config [NAME | set NAME VALUE]",
+        ("job_schema",),
         details="Built-in < user file < project headway.yaml < private file < environment < command line.",
         examples=(
             ("hw config", ""),
             ("hw config max_running", "one value, for scripts"),
+            ("hw config set default_cluster box", "for every project"),
             ("hw config --job-schema > job.schema.json", "for editors"),
         ),
     ),

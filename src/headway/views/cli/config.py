@@ -1,4 +1,4 @@
-"""`hw config [NAME]`: every setting, its value and where it came from; secrets by name alone (capabilities 50, 52)."""
+"""`hw config [NAME | set NAME VALUE]`: every setting, its value and origin; secrets by name (capabilities 50, 52)."""
 
 import json
 from pathlib import Path
@@ -18,8 +18,10 @@ def command(call: Call) -> int:
 
         call.terminal.put(json.dumps(json_schema(), indent=2))
         return 0
+    if call.words[:1] == ["set"] and len(call.words) == 3 and not call.after:
+        return _set(call, *call.words[1:])
     if len(call.words) > 1 or call.after:
-        raise UsageError("hw config takes one name at most", f"usage: {call.command.usage}")
+        raise UsageError("hw config takes one name, or: set NAME VALUE", f"usage: {call.command.usage}")
     settings = load(Path.cwd())
     rows = {name: (value, origin) for name, value, origin in settings.rows()}
     if call.words:
@@ -48,6 +50,18 @@ def _one(call: Call, rows: dict[str, tuple[Any, str]], name: str) -> int:
     call.terminal.put(call.terminal.out.safe(shown(value)))
     meaning = f"; {SETTINGS[name].doc}" if name in SETTINGS else ""
     call.terminal.say(call.terminal.err.safe(f"from {origin}{meaning}"))
+    return 0
+
+
+def _set(call: Call, name: str, value: str) -> int:
+    from headway.settings.userfile import set_value
+
+    path = set_value(name, value)
+    now = load(Path.cwd())
+    call.terminal.say(call.terminal.err.safe(f"{path} now holds {name}"))
+    if now.origin(name).partition(", line ")[0] != str(path):
+        say = f"but here {now.origin(name)} says {shown(now.get(name))}, which goes before it"
+        call.terminal.say(call.terminal.err.safe(say))
     return 0
 
 

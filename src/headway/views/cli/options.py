@@ -112,6 +112,12 @@ def _name(text: str, name: str) -> str:
         raise UsageError(f"{name}: {error.message}", error.hint) from None
 
 
+def _image(text: str, name: str) -> str:
+    if not text or text.startswith("-") or not text.isprintable() or len(text) > 512 or " " in text:
+        raise UsageError(f"{name}: {text[:60]!r} is not the name of an image", "for example: --image pytorch:2.13")
+    return text
+
+
 def _tag(text: str, name: str) -> str:
     from headway.model.limits import TAG_CHARS_MAX
 
@@ -159,7 +165,13 @@ _ROLE: Final = _one_of("ingest", "read", "operate", "admin")
 
 OPTIONS: Final = (
     Option(("-n", "--processes"), "processes", "N", "N processes with RANK, LOCAL_RANK and WORLD_SIZE", _processes),
-    Option(("-c", "--cluster"), "cluster", "NAME", "the cluster; default: the setting default_cluster", _name),
+    Option(
+        ("-c", "--cluster"),
+        "cluster",
+        "NAME",
+        "the cluster, or auto for the emptiest; default: the setting default_cluster",
+        _name,
+    ),
     Option(("-e", "--experiment"), "experiment", "NAME", "the experiment, a named group of jobs", _name),
     Option(("--name",), "name", "NAME", "the job's name; default: after the script", _name),
     Option(("--tag",), "tags", "TAG", "a tag; may be repeated", _tag, many=True),
@@ -180,12 +192,14 @@ OPTIONS: Final = (
     Option(("--smoke",), "smoke", "", "a small trial run: what the job file says under `smoke`"),
     Option(("--snapshot",), "snapshot", "", "run from a snapshot of the code as it is now, not in its folder"),
     Option(("--force",), "force", "", "write over files that are there"),
+    Option(("--image",), "image", "NAME", "the image, for clusters with containers", _image),
     Option(("--wait",), "wait", "", "follow the job and exit with its exit code"),
     Option(("--state",), "state", "STATE", "jobs in this state; several with commas", _states, many=True),
     Option(("--since",), "since_s", "TIME", "jobs submitted within this time, such as 2h or 7d", _duration),
     Option(("--older-than",), "older_than_s", "TIME", "jobs submitted before this time, such as 30d", _duration),
     Option(("--match",), "match", "REGEX", "jobs whose id, name or command matches", _pattern),
     Option(("--limit",), "limit", "N", "at most N jobs; default 50 in a terminal", _count),
+    Option(("-v", "--verbose"), "verbose", "", "say more"),
     Option(("-y", "--yes"), "yes", "", "do it without asking"),
     Option(("--rank",), "rank", "N", "one rank only", _count_or_zero),
     Option(("--task",), "task", "NAME", "one task only, such as worker-0", _name),

@@ -90,6 +90,7 @@ def _fact_lines(job: dict[str, Any], out: Output, now: datetime) -> list[str]:
         ("elapsed", fmt.duration(job.get("elapsed_s")) if job.get("started_at") else ""),
         ("attempts", _attempt_words(job)),
         ("engine", _engine_words(job)),
+        ("attach", fmt.shell_words([str(w) for w in job.get("attach") or []])),
         ("code", _code_words(job.get("provenance") or {}, job.get("code"))),
         ("on", _surroundings_words(job.get("provenance") or {})),
         ("config", _config_words(job)),
@@ -118,7 +119,8 @@ def _engine_words(job: dict[str, Any]) -> str:
     """The engine's own words (capability 60), where it has any to say."""
     if job.get("engine") in (None, "local"):
         return ""
-    words = [job.get(key) for key in ("engine", "engine_id", "engine_url", "attach")]
+    last = (job.get("attempts") or [{}])[-1]
+    words = [job.get("engine"), job.get("engine_id"), job.get("image"), last.get("engine_word"), job.get("engine_url")]
     return " · ".join(str(word) for word in words if word)
 
 

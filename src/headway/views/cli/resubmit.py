@@ -42,7 +42,7 @@ def _again(call: Call, source: Source, ref: str) -> dict[str, Any]:
             f"the command of {old['id']} held a secret, which is not kept",
             f"give it again: hw resubmit {fmt.suffix(old['id'])} -- COMMAND…",
         )
-    job = submission.resubmit(source, call, old["id"])
+    job = submission.resubmit(source, call, old)
     if old["state"] not in fmt.ENDED and not old.get("ended_at"):
         call.terminal.say(f"hw: {old['id']}, which was {old['state']}, is being stopped")
     return job

@@ -12,6 +12,7 @@ from headway.model.errors import UnreachableError, UsageError
 from headway.model.ids import check_name, name_from_command, new_uuid
 from headway.model.limits import ARGV_BYTES_MAX, ENV_BYTES_MAX, TAGS_MAX
 from headway.settings.layers import BUILT_IN
+from headway.views.cli import place
 from headway.views.cli.dispatch import Call
 from headway.views.source import Source, job_route
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from headway.settings.layers import Settings
 
 _TRIES: Final = 3
-_ASKED: Final = ("processes", "cpus", "memory_bytes", "max_duration_s", "monitoring_interval_s", "priority")
+_ASKED: Final = ("processes", "cpus", "memory_bytes", "max_duration_s", "monitoring_interval_s", "priority", "image")
 
 
 @dataclass(slots=True)
@@ -48,16 +49,25 @@ def submit(source: Source, call: Call, *, attend: bool = False) -> dict[str, Any
     return _send(source, "/api/jobs", {**body, "find_program": not attend})
 
 
-def resubmit(source: Source, call: Call, ref: str) -> dict[str, Any]:
+def resubmit(source: Source, call: Call, old: Mapping[str, Any]) -> dict[str, Any]:
     """Submit a job again with the changes of the call; the old one is left to the caller."""
-    spec = {**changes(call), **{key: call.get(key) for key in ("name", "experiment", "cluster") if call.get(key)}}
+    spec = {**changes(call), **{key: call.get(key) for key in ("name", "experiment") if call.get(key)}}
     spec |= _monitor(call.get("monitor"))
     if call.after:
         spec["command"] = checked_command(call.after)
     around = surroundings()
     spec |= {"umask": around["umask"], "rlimits": around["rlimits"]}
-    body = {"uuid": new_uuid(), "spec": spec, "env": environment(call, _settings())}
-    return _send(source, job_route(ref, "resubmit"), body)
+    settings = _settings()
+    if call.get("cluster"):
+        spec |= place.choose(source, call, settings, call.get("cluster"), {**_needs(old), **spec})
+    definition = spec.get("definition", old.get("definition") or {})
+    body = {"uuid": new_uuid(), "spec": spec, "env": environment(call, settings, definition)}
+    return _send(source, job_route(old["id"], "resubmit"), body)
+
+
+def _needs(job: Mapping[str, Any]) -> dict[str, Any]:
+    """What a job asks for, from its object: enough to see where another one like it would fit."""
+    return {key: job[key] for key in ("processes", "cwd", "command") if job.get(key)}
 
 
 def _monitor(address: str | None) -> dict[str, Any]:
@@ -94,8 +104,9 @@ def wanted(source: Source, call: Call) -> Wanted:
     command = checked_command(call.words)
     spec = {"command": command, "cwd": _folder(), **_common(call, settings, {}), **changes(call)}
     spec.setdefault("name", check_name(name_from_command(command)))
+    spec |= place.choose(source, call, settings, spec["cluster"], spec)
     _pin(call, settings, spec, None)
-    return Wanted(spec, environment(call, settings), _numbered(call, command))
+    return Wanted(spec, environment(call, settings, spec["definition"]), _numbered(call, command))
 
 
 def _from_file(source: Source, call: Call, path: "Path") -> Wanted:
@@ -111,7 +122,8 @@ def _from_file(source: Source, call: Call, path: "Path") -> Wanted:
         spec["after"] = [source.get(job_route(ref))["uuid"] for ref in spec["after"]]
     secrets = secret.find(found.secrets, {**os.environ, **dict(call.get("env", []))}, settings.secrets())
     spec["secret_names"] = list(dict.fromkeys([*spec["secret_names"], *secrets]))
-    env = environment(call, settings, {**found.env, **secrets})
+    spec |= place.choose(source, call, settings, spec["cluster"], spec)
+    env = environment(call, settings, spec["definition"], {**found.env, **secrets})
     _pin(call, settings, spec, found.code)
     typed = dict(call.get("env", []))
     jobs = [
@@ -224,9 +236,18 @@ def checked_command(words: list[str]) -> list[str]:
     return list(words)
 
 
-def environment(call: Call, settings: "Settings", given: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Secrets of the private file < this environment < settings < the job file's < options."""
-    env = {**settings.secrets(), **inherited(os.environ), **_for_the_program(settings), **(given or {})}
+def environment(
+    call: Call, settings: "Settings", definition: Mapping[str, Any], given: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Secrets of the private file < this environment < settings < the job file's < options.
+
+    A container has the environment of its image, so from this one it gets only the variables that its cluster names."""
+    from headway.settings.clusters import takes_environment
+
+    around = inherited(os.environ)
+    if not takes_environment(definition):
+        around = {name: around[name] for name in definition.get("pass_env", ()) if name in around}
+    env = {**settings.secrets(), **around, **_for_the_program(settings), **(given or {})}
     if call.get("tensorboard"):
         env["HEADWAY_TENSORBOARD_DIR"] = os.path.abspath(os.path.expanduser(call.get("tensorboard")))
     env |= dict(call.get("env", []))

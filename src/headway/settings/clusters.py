@@ -1,0 +1,210 @@
+"""Named clusters: `clusters:` in a settings file, and what each engine may be told there. Called by layers and server.
+
+A definition is a plain mapping with `engine` and that engine's options, all of them checked and written out, none of
+them secret. It travels with each job, so the server needs no project file and two projects may use one name for two
+things (`docs/decisions/007-cluster-definitions.md`). A new engine adds its table here and its line in the registry.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from headway.model.errors import UsageError
+from headway.model.ids import check_name
+from headway.model.limits import CLUSTER_WORDS_MAX, CLUSTERS_MAX
+from headway.settings import quantity
+from headway.settings.nearest import did_you_mean
+
+HERE: Final = "here"  # always there: this machine
+AUTO: Final = "auto"  # not a cluster: the emptiest one
+LOCAL: Final = "local"
+Definition = dict[str, Any]
+Check = Callable[[Any, str], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One key of a definition. `check(value, field)` returns the value as it is stored."""
+
+    type: str  # in words, for people
+    doc: str
+    check: Check
+    default: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """What an engine is, and the options that it has."""
+
+    doc: str
+    options: Mapping[str, Option]
+    takes_environment: bool  # True: a job gets the submitter's environment; False: the image's, and what was named
+
+
+def _text(value: Any, field: str) -> str:
+    if not isinstance(value, str) or not value or "\0" in value or len(value) > 1024:
+        raise UsageError(f"{field}: {value!r:.60} is not a text", "write it in quotes if it looks like a number")
+    return value
+
+
+def _words(value: Any, field: str) -> list[str]:
+    """A list of words; one text is a list of one."""
+    words = [value] if isinstance(value, str) else value
+    if not isinstance(words, list) or len(words) > CLUSTER_WORDS_MAX:
+        raise UsageError(f"{field}: {value!r:.60} is not a list of at most {CLUSTER_WORDS_MAX} words")
+    return [_text(word, field) for word in words]
+
+
+def _command(value: Any, field: str) -> list[str]:
+    found = _words(value, field)
+    if not found or found[0].startswith("-"):
+        raise UsageError(f"{field}: {value!r:.60} does not start with a program", "for example: [sudo, docker]")
+    return found
+
+
+def _mounts(value: Any, field: str) -> list[str]:
+    found = _words(value, field)
+    for mount in found:
+        parts = mount.split(":")
+        if len(parts) not in (2, 3) or not all(p.startswith("/") for p in parts[:2]) or parts[2:] not in ([], ["ro"]):
+            raise UsageError(
+                f'{field}: "{mount[:80]}" is not FOLDER:FOLDER or FOLDER:FOLDER:ro',
+                "both folders are absolute: the one here, then the one in the container",
+            )
+    return found
+
+
+def _names(value: Any, field: str) -> list[str]:
+    found = _words(value, field)
+    for name in found:
+        if "=" in name:
+            raise UsageError(
+                f"{field}: names of variables stand here, not values", "values: --env, or `secrets` in private.yaml"
+            )
+    return found
+
+
+def _size(value: Any, field: str) -> int:
+    return quantity.size_bytes(_one(value, field), field, least_bytes=4096)
+
+
+def _gpus(value: Any, field: str) -> int:
+    return quantity.count(_one(value, field), field, least=0, most=1024)
+
+
+def _one(value: Any, field: str) -> quantity.Given:
+    if isinstance(value, str | int | float):
+        return value
+    raise UsageError(f"{field}: a {'list' if isinstance(value, list) else 'mapping'} stands where one value should")
+
+
+def _agent(value: Any, field: str) -> str:
+    if value not in ("auto", "inside", "outside"):
+        raise UsageError(f"{field}: {value!r:.60} is not one of auto, inside, outside")
+    return str(value)
+
+
+def _user(value: Any, field: str) -> str:
+    text = str(value) if isinstance(value, int) else _text(value, field)
+    parts = text.split(":")
+    if text not in ("submitter", "image") and not (len(parts) <= 2 and all(part.isdigit() for part in parts)):
+        raise UsageError(f'{field}: "{text[:60]}" is not submitter, image or a number such as 1000:1000')
+    return text
+
+
+_CONTAINER: Final = {
+    "image": Option("a text", "Image of jobs that name none.", _text),
+    "network": Option("a text", "none, bridge, host or the name of a network. Default: the engine's own.", _text),
+    "mounts": Option("a list", "Further folders, `FOLDER:FOLDER` or `FOLDER:FOLDER:ro`.", _mounts, ()),
+    "gpus": Option("a whole number", "GPUs that jobs may use. Default: what the driver tells (NVML).", _gpus),
+    "shm": Option("a size", "Size of /dev/shm, which data loaders need.", _size, 1024**3),
+    "user": Option("submitter, image or UID:GID", "Whom the job runs as.", _user, "submitter"),
+    "python": Option("a text", "The Python in the image that runs the agent. Default: python3, then python.", _text),
+    "agent": Option("auto, inside or outside", "Where the agent runs. See the guide.", _agent, "auto"),
+    "pass_env": Option("a list", "Variables of the submitter that jobs get too.", _names, ()),
+    "run_options": Option("a list", "Further words for the engine's `create`.", _words, ()),
+}
+
+TABLES: Final[Mapping[str, Table]] = {
+    LOCAL: Table("Processes on this machine.", {}, takes_environment=True),
+    "docker": Table(
+        "Containers of the Docker engine on this machine.",
+        {"command": Option("a list", "The program and its own options.", _command, ("docker",)), **_CONTAINER},
+        takes_environment=False,
+    ),
+    "podman": Table(
+        "Containers of Podman on this machine.",
+        {"command": Option("a list", "The program and its own options.", _command, ("podman",)), **_CONTAINER},
+        takes_environment=False,
+    ),
+}
+
+
+def parse(value: Any, field: str, where: Callable[[tuple[str, ...]], str] | None = None) -> dict[str, Definition]:
+    """The mapping `clusters:`. `where` tells the file and line of a path of keys."""
+    if not isinstance(value, dict):
+        raise UsageError(f"{field}: is a mapping of names to clusters", "for example: {box: {engine: docker}}")
+    if len(value) > CLUSTERS_MAX:
+        raise UsageError(f"{field}: {len(value)} clusters are too many: at most {CLUSTERS_MAX}")
+    found = {}
+    for name, given in value.items():
+        place = where((str(name),)) if where else field
+        if name == AUTO:
+            raise UsageError(f'{place}: "{AUTO}" means the emptiest cluster; give this one another name')
+        try:
+            check_name(name)
+        except UsageError as error:
+            raise UsageError(f"{place}: {error.message}", error.hint) from None
+        found[name] = definition(given, f"{place}: {name}", partial(_line_of, where, name) if where else None)
+    return found
+
+
+def _line_of(where: Callable[[tuple[str, ...]], str], name: str, key: str) -> str:
+    return where((name, key))
+
+
+def definition(value: Any, field: str, where: Callable[[str], str] | None = None) -> Definition:
+    """One cluster, checked, with every default written out."""
+    if not isinstance(value, Mapping) or "engine" not in value:
+        raise UsageError(f"{field}: a cluster is a mapping with `engine`", f"engines: {', '.join(TABLES)}")
+    engine = value["engine"]
+    table = TABLES.get(engine) if isinstance(engine, str) else None
+    if table is None:
+        raise UsageError(
+            f"{field}: there is no engine {str(engine)[:60]!r}{did_you_mean(str(engine), TABLES)}",
+            f"engines: {', '.join(TABLES)}",
+        )
+    found: Definition = {"engine": engine}
+    for key in value:
+        if key != "engine" and key not in table.options:
+            place = where(key) if where else field
+            raise UsageError(
+                f'{place}: the engine {engine} has no option "{str(key)[:60]}"'
+                f"{did_you_mean(str(key), ['engine', *table.options])}",
+                f"its options: {', '.join(table.options) or 'none'}",
+            )
+    for key, option in table.options.items():
+        given = value.get(key)
+        if given is None:
+            found[key] = list(option.default) if isinstance(option.default, tuple) else option.default
+        else:
+            found[key] = option.check(given, f"{where(key) if where else field}: {key}")
+    return found
+
+
+def resolve(name: str, configured: Mapping[str, Definition]) -> Definition:
+    """What a name means. Empty for `here` where nobody has defined it otherwise: the server's own machine."""
+    if name in configured:
+        return configured[name]
+    if name == HERE:
+        return {}
+    names = [*configured, *([HERE] if HERE not in configured else [])]
+    raise UsageError(
+        f"there is no cluster {name[:80]!r}{did_you_mean(name, [*names, AUTO])}",
+        f"clusters: {', '.join(sorted(names))}; a new one stands under `clusters:` in headway.yaml",
+    )
+
+
+def takes_environment(found: Mapping[str, Any]) -> bool:
+    return TABLES[found.get("engine", LOCAL)].takes_environment

@@ -1,0 +1,52 @@
+"""Changing one value of the user's `config.yaml` and nothing else in it. For `hw config set` and `hw clusters use`.
+
+The line of that name is replaced, or one is added; comments and order stay. The new text is read back before it takes
+the place of the old, so a file can never be left that Headway does not understand.
+"""
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from headway.model.errors import UsageError
+from headway.settings import home, yamlfile
+from headway.settings.layers import USER_FILE
+from headway.settings.nearest import did_you_mean
+from headway.settings.schema import SETTINGS
+
+
+def set_value(name: str, value: Any) -> Path:
+    """Remember a setting for every project. Returns the file."""
+    setting = SETTINGS.get(name)
+    if setting is None:
+        raise UsageError(f'there is no setting "{name[:60]}"{did_you_mean(name, SETTINGS)}', "hw config lists them all")
+    if name == "clusters":
+        raise UsageError("clusters are a mapping, which is written by hand", "edit headway.yaml or config.yaml")
+    parsed = setting.parse(value, name)
+    path = home.config_folder() / USER_FILE
+    old = path.read_text("utf-8") if path.exists() else ""
+    line = f"{name}: {json.dumps(value if isinstance(value, str) and isinstance(parsed, str | float) else parsed)}"
+    pattern = re.compile(rf"^{re.escape(name)}[ \t]*:.*$", re.MULTILINE)
+    new = pattern.sub(lambda _: line, old, count=1) if pattern.search(old) else f"{_ended(old)}{line}\n"
+    _check(new, path, name, parsed)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.write_text(new, "utf-8")
+    os.replace(draft, path)
+    return path
+
+
+def _ended(text: str) -> str:
+    return text if not text or text.endswith("\n") else f"{text}\n"
+
+
+def _check(text: str, path: Path, name: str, parsed: Any) -> None:
+    """A value over several lines, or one that is written in another way, cannot be replaced like this."""
+    root = yamlfile.parse(text, str(path))
+    node = root.value.get(name) if isinstance(root.value, dict) else None
+    if node is None or SETTINGS[name].parse(node.plain(), name) != parsed:
+        raise UsageError(
+            f"{path} is written in a way that cannot be changed from here", f"write {name} into it by hand"
+        )

@@ -1,0 +1,116 @@
+"""`hw clusters`: what is configured, reachable, free and queued; which one is the default; and whether one works.
+
+hw clusters [-v]          every cluster of this folder's settings; -v: each node
+hw clusters use NAME      the default from now on (capability 51)
+hw clusters check NAME    a tiny job there, end to end
+"""
+
+from pathlib import Path
+from typing import Any
+
+from headway.model.errors import RefusedError, UsageError
+from headway.settings.layers import Settings, load
+from headway.views import format as fmt
+from headway.views import table
+from headway.views.cli import place
+from headway.views.cli.dispatch import Call
+from headway.views.terminal import DIM, RED
+
+_CHECK = ["sh", "-c", "echo headway-check $RANK of $WORLD_SIZE"]
+_CHECK_S = 120.0
+
+
+def command(call: Call) -> int:
+    verb, *names = call.words or ["list"]
+    if call.after or verb not in ("list", "use", "check") or len(names) != (0 if verb == "list" else 1):
+        raise UsageError(f"hw clusters does not know {' '.join(call.words)[:60]!r}", f"usage: {call.command.usage}")
+    settings = load(Path.cwd())
+    if verb == "use":
+        return _use(call, settings, names[0])
+    if verb == "check":
+        return _check(call, settings, names[0])
+    return _list(call, settings)
+
+
+def _list(call: Call, settings: Settings) -> int:
+    found = place.survey(call.source(), settings.get("clusters"))
+    default = settings.get("default_cluster")
+    for row in found:
+        row["default"] = row["name"] == default
+    if call.as_json:
+        call.terminal.put_json(found)
+        return 0
+    out = call.terminal.out
+    columns = [
+        table.Column("cluster", keep=table.ALWAYS), table.Column("engine"), table.Column("running", right=True),
+        table.Column("waiting", right=True), table.Column("free", keep=1, limit=120),
+    ]  # fmt: skip
+    rows = [[out.safe(cell) for cell in _cells(row)] for row in found]
+    call.terminal.put("\n".join(table.layout(columns, rows, out.columns)[1]))
+    for row in found:
+        if row["error"] is not None:
+            call.terminal.put(out.style(out.safe(f"{row['name']}: {row['error']}"), RED))
+        elif call.get("verbose"):
+            for line in _node_lines(row):
+                call.terminal.put(out.safe(line))
+    call.terminal.say(call.terminal.err.style("  * is the default; another one: hw clusters use NAME", DIM))
+    return 0
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    free = "not reached" if row["error"] is not None else place.free_words(row).removesuffix(" free")
+    name = f"{row['name']} *" if row["default"] else row["name"]
+    return [name, str(row["engine"] or ""), str(row["running"]), str(row["waiting"]), free]
+
+
+def _node_lines(row: dict[str, Any]) -> list[str]:
+    lines = [f"{row['name']}: {_definition_words(row['definition'])}"]
+    for node in row["nodes"]:
+        words = [f"{node['cpus']} cores" if node["cpus"] else "", f"{node['gpus']} GPUs ({node['gpu_source']})"]
+        words.append(f"{fmt.size(node['memory_bytes'])} memory" if node["memory_bytes"] else "")
+        lines.append(f"    {node['name']}  {node['state_word']}  {', '.join(word for word in words if word)}")
+    return lines
+
+
+def _definition_words(definition: dict[str, Any]) -> str:
+    shown = {key: value for key, value in definition.items() if value not in (None, [], "")}
+    return ", ".join(f"{key} {value}" for key, value in shown.items()) or "this machine"
+
+
+def _use(call: Call, settings: Settings, name: str) -> int:
+    """Remember the default in the user's file; where something stands above that file, say so."""
+    from headway.settings.clusters import AUTO, resolve
+    from headway.settings.userfile import set_value
+
+    if name != AUTO:
+        resolve(name, settings.get("clusters"))
+    path = set_value("default_cluster", name)
+    now = load(Path.cwd())
+    if now.get("default_cluster") != name:
+        raise RefusedError(
+            f"{path} now says {name}, but {now.origin('default_cluster')} says {now.get('default_cluster')}, "
+            "which goes before it in this folder",
+            "change it there, or use -c",
+        )
+    call.terminal.say(f"hw: jobs go to {name} unless -c says otherwise ({path})")
+    return 0
+
+
+def _check(call: Call, settings: Settings, name: str) -> int:
+    """Submit, wait, read the output back: each step that works is said, and the first that does not."""
+    from headway.settings.clusters import resolve
+    from headway.views.cli import run
+
+    resolve(name, settings.get("clusters"))
+    source = call.source()
+    row = next(row for row in place.survey(source, settings.get("clusters")) if row["name"] == name)
+    if row["error"] is not None:
+        raise RefusedError(f"{name} is not reached: {row['error']}")
+    call.terminal.say(f"hw: {name} is reached: {place.free_words(row)}")
+    call.values |= {"cluster": name, "name": "check", "max_duration_s": _CHECK_S, "tags": ["headway-check"]}
+    call.words = list(_CHECK)
+    code = run.submit_and_attend(call, source)
+    if code != 0:
+        raise RefusedError(f"{name} does not work: the tiny job exited with {code}", "hw q shows what happened")
+    call.terminal.say(f"hw: {name} works: a job ran there, and its output came back")
+    return 0

@@ -1,0 +1,90 @@
+"""Where a job goes: `-c NAME`, the remembered default, or the emptiest cluster (capability 51). Called by `submission`.
+
+The definition of the cluster goes with the job: the server does not read this project's `headway.yaml`.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from headway.model.errors import RefusedError
+from headway.views import format as fmt
+from headway.views.cli.dispatch import Call
+from headway.views.source import Source
+
+if TYPE_CHECKING:
+    from headway.settings.layers import Settings
+
+
+def choose(source: Source, call: Call, settings: "Settings", name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """`cluster` and `definition` of a JobSpec. `spec` is what the job asks for, so that it fits where it goes."""
+    from headway.settings.clusters import AUTO, resolve
+
+    configured = settings.get("clusters")
+    if name != AUTO:
+        return {"cluster": name, "definition": resolve(name, configured)}
+    found = survey(source, configured, spec)
+    best = emptiest(found)
+    err = call.terminal.err
+    for line in _reasons(found, best):
+        call.terminal.say(f"hw: {err.safe(line)}")
+    if best is None:
+        raise RefusedError("-c auto: no cluster can take this job now", "hw clusters -v shows what each one has")
+    return {"cluster": best["name"], "definition": resolve(best["name"], configured)}
+
+
+def survey(
+    source: Source, configured: Mapping[str, Any], spec: Mapping[str, Any] | None = None
+) -> list[dict[str, Any]]:
+    """What the server finds out about every cluster; with `spec`, also whether such a job could run there."""
+    from headway.settings.clusters import HERE
+
+    asked = {**({} if HERE in configured else {HERE: {}}), **configured}
+    found: list[dict[str, Any]] = source.post(
+        "/api/clusters", {"clusters": asked, "spec": dict(spec) if spec else None}
+    )
+    return found
+
+
+def emptiest(found: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """Of those that fit: where the fewest wait, then where the largest part is free; the first of equals."""
+    fitting = [row for row in found if row["error"] is None and row["refusal"] is None]
+    return min(fitting, key=lambda row: (row["waiting"], not row["fits_now"], -_free(row)), default=None)
+
+
+def _free(row: Mapping[str, Any]) -> float:
+    """The free part of what is scarce: GPUs where there are some, else cores."""
+    for kind in ("gpus", "cpus"):
+        if row["total"].get(kind):
+            return float(row["free"].get(kind) or 0) / float(row["total"][kind])
+    return 0.0
+
+
+def _reasons(found: list[dict[str, Any]], best: Mapping[str, Any] | None) -> list[str]:
+    lines = []
+    for row in sorted(found, key=lambda row: row is not best):
+        if row is best:
+            lines.append(f"-c auto takes {row['name']}: {free_words(row)}, {waiting_words(row)}")
+        elif row["error"] is not None or row["refusal"] is not None:
+            lines.append(f"  not {row['name']}: {row['error'] or row['refusal']}")
+        else:
+            lines.append(f"  not {row['name']}: {free_words(row)}, {waiting_words(row)}; not emptier")
+    return lines
+
+
+def free_words(row: Mapping[str, Any]) -> str:
+    """`1 of 4 GPUs, 2 of 8 cores free`."""
+    total, free = row["total"], row["free"]
+    parts = [
+        f"{max(0, free[kind])} of {total[kind]} {word}"
+        for kind, word in (("gpus", "GPUs"), ("cpus", "cores"))
+        if total.get(kind) and free.get(kind) is not None
+    ]
+    if total.get("memory_bytes") and free.get("memory_bytes") is not None:
+        parts.append(f"{fmt.size(max(0, free['memory_bytes']))} memory")
+    return f"{', '.join(parts)} free" if parts else "free room not known"
+
+
+def waiting_words(row: Mapping[str, Any]) -> str:
+    if not row["waiting"]:
+        return "nothing waits"
+    return "1 job waits" if row["waiting"] == 1 else f"{row['waiting']} jobs wait"

@@ -1,0 +1,137 @@
+"""Jobs in real containers, end to end: `hw`, the server, the agent inside, and what survives when parts are killed."""
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests import container, container_image
+from tests.driver import Hw
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.cap(45, 51, 60)
+
+
+@pytest.fixture
+def hw(home: Path, tmp_path: Path, docker: list[str]) -> Iterator[Hw]:
+    cwd = tmp_path / "work"
+    cwd.mkdir()
+    common = {"engine": "docker", "command": docker, "network": "none"}
+    clusters = {
+        "box": {**common, "image": container_image.PYTHON, "pass_env": ["PASSED"]},
+        "bare": {**common, "image": container_image.BARE},
+        "down": {**common, "command": [docker[0], "-H", "unix:///nowhere.sock"]},
+    }
+    (cwd / "headway.yaml").write_text(json.dumps({"clusters": clusters}))
+    driver = Hw(home, cwd)
+    yield driver
+    driver("abort", "--state", "running,waiting", "--yes")
+    wait_until(lambda: not _containers(docker), what="the removal of every container")
+
+
+def _containers(docker: list[str]) -> list[str]:
+    done = subprocess.run([*docker, "ps", "-aq"], capture_output=True, text=True, check=True)
+    return done.stdout.split()
+
+
+def test_a_job_runs_inside_with_its_folder_metrics_and_environment(hw: Hw) -> None:
+    code = (
+        "import os, headway as hw; hw.log({'loss': 0.5}, step=3); open('made', 'w').write('x');"
+        "print(os.environ.get('PASSED'), os.environ.get('LEFT_OUT'), os.environ['SET'])"
+    )
+    env = {"PASSED": "yes", "LEFT_OUT": "no"}
+    done = hw("-c", "box", "run", "--env", "SET=it", "python3", "-c", code, env=env)
+    assert done.returncode == 0, done.stderr.decode()
+    assert done.stdout.decode() == "yes None it\n"
+    assert (hw.cwd / "made").stat().st_uid == os.getuid()
+    job = hw.json("ls")[0]
+    assert hw.json("q", job["id"])["metrics"]["loss"] == 0.5
+    assert job["cluster"] == "box" and job["engine"] == "docker"
+
+
+def test_an_image_without_python_has_its_agent_outside(hw: Hw) -> None:
+    done = hw("-c", "bare", "run", "sh", "-c", "echo in $PWD as $RANK; echo bad >&2; exit 3")
+    assert done.returncode == 3
+    assert done.stdout.decode() == f"in {hw.cwd} as 0\n" and b"bad" in done.stderr
+
+
+def test_memory_that_ran_out_is_told(hw: Hw) -> None:
+    job = hw.submit("-c", "box", "--memory", "64MiB", "python3", "-c", "x = bytearray(1 << 28); print(len(x))")
+    found = hw.wait_ended(job)
+    assert found["signal"] == 9 and found["attempts"][-1]["cause"]["cause"] == "host_oom"
+
+
+def test_an_image_that_is_not_there_is_refused_with_the_nearest(hw: Hw) -> None:
+    done = hw("-c", "box", "submit", "--image", "headway-test-pyton:1", "true")
+    assert done.returncode == 1 and hw.json("ls") == []
+    assert 'did you mean "headway-test-python:1"' in done.stderr.decode()
+
+
+def test_a_running_job_tells_its_container_and_how_to_enter_it(hw: Hw, docker: list[str]) -> None:
+    job = hw.submit("-c", "box", "sleep", "100")
+    found = hw.wait_state(job, "running")
+    assert found["attach"][-4:-2] == ["exec", "-it"] and found["engine_id"] == found["attach"][-2]
+    inside = [word for word in found["attach"] if word != "-it"]
+    done = subprocess.run([*inside, "-c", "pwd"], capture_output=True, text=True, check=True)
+    assert done.stdout == f"{hw.cwd}\n"
+    assert "docker exec" in hw("q", job).stdout.decode().replace(docker[0], "docker").replace(f"-H {docker[2]} ", "")
+
+
+def test_a_killed_server_finds_its_containers_again(hw: Hw) -> None:
+    """F23, P10: also without the project's file, since the definition came with the job."""
+    job = hw.submit("-c", "box", "sh", "-c", "echo before; while [ ! -e go ]; do sleep 0.1; done; echo after; exit 5")
+    hw.wait_state(job, "running")
+    os.kill(hw.json("server", "status")["pid"], signal.SIGKILL)
+    (hw.cwd / "headway.yaml").rename(hw.cwd / "gone.yaml")
+    assert hw.json("q", job)["state"] == "running"
+    (hw.cwd / "go").touch()
+    assert hw.wait_ended(job)["exit_code"] == 5
+    assert hw("logs", job, "--rank", "0", "--stream", "stdout").stdout == b"before\nafter\n"
+    (hw.cwd / "gone.yaml").rename(hw.cwd / "headway.yaml")
+
+
+def test_the_output_of_a_killed_container_is_kept(hw: Hw, docker: list[str]) -> None:
+    job = hw.submit("-c", "box", "sh", "-c", "echo said; sleep 100")
+    hw.wait_state(job, "running")
+    wait_until(lambda: b"said" in hw("logs", job).stdout, what="the output")
+    subprocess.run([*docker, "kill", *_containers(docker)], check=True, capture_output=True)
+    found = hw.wait_state(job, "unknown")
+    assert found["attempts"][-1]["cause"]["cause"] == "agent_lost"
+    assert "137" in found["attempts"][-1]["engine_word"]
+
+
+def test_clusters_are_listed_and_one_that_is_down_says_why(hw: Hw) -> None:
+    rows = {row["name"]: row for row in hw.json("clusters")}
+    assert set(rows) == {"here", "box", "bare", "down"} and rows["box"]["reachable"] and rows["here"]["default"]
+    assert "does not reach its engine" in rows["down"]["error"]
+    assert rows["box"]["total"] == rows["here"]["total"]
+    assert "down: " in hw("clusters", "-v").stdout.decode()
+
+
+def test_auto_takes_one_that_fits_and_says_why(hw: Hw) -> None:
+    done = hw("-c", "auto", "run", "true")
+    assert done.returncode == 0 and b"-c auto takes here: " in done.stderr and b"not down: " in done.stderr
+    assert hw.json("ls")[0]["cluster"] == "here"
+    done = hw("-c", "auto", "submit", "--cpus", "9999", "true")
+    assert done.returncode == 1 and b"no cluster can take this job" in done.stderr
+
+
+def test_a_check_runs_a_tiny_job_and_reads_it_back(hw: Hw) -> None:
+    done = hw("clusters", "check", "box")
+    assert done.returncode == 0 and b"headway-check 0 of 1" in done.stdout and b"box works" in done.stderr
+    assert hw("clusters", "check", "down").returncode == 1
+
+
+def test_podman_runs_the_same_job(home: Path, tmp_path: Path, podman: list[str]) -> None:
+    box = {"engine": "podman", "command": podman, "image": f"localhost/{container_image.PYTHON}", "network": "none"}
+    (tmp_path / "headway.yaml").write_text(
+        json.dumps({"clusters": {"pod": {**box, "run_options": container.PODMAN_OPTIONS}}})
+    )
+    hw = Hw(home, tmp_path)
+    done = hw("-c", "pod", "run", "sh", "-c", "echo hello; exit 4")
+    assert (done.returncode, done.stdout) == (4, b"hello\n"), done.stderr.decode()
+    wait_until(lambda: not _containers(podman), what="the removal of the container")
