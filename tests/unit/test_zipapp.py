@@ -48,8 +48,9 @@ def test_a_task_runs_from_it_in_a_folder_without_headway(tmp_path: Path) -> None
     try:
         wait_until(lambda: has_end(folder), what="the end of the task")
     finally:
-        processes.end([child.pid, *processes.of_home(tmp_path)])  # its shipper would look for a server a while yet
+        child.kill()
         child.wait(30)
+        processes.end(list(processes.of_home(tmp_path)))  # its shipper would look for a server a while yet
     assert (folder / "stdout-0").read_text().startswith(str(app))
     assert b'"exit_code": 7' in (folder / "shim").read_bytes() or b'"exit_code":7' in (folder / "shim").read_bytes()
 
