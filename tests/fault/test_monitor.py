@@ -164,6 +164,24 @@ def test_a_machine_joins_only_with_the_right_pin_and_a_token_of_its_own(pair: tu
     assert gone.returncode == 4 and b"no monitor answers" in gone.stderr
 
 
+def test_a_port_that_is_taken_is_told_and_does_not_keep_the_home_from_being_served(
+    pair: tuple[Machine, Machine],
+) -> None:
+    import socket
+
+    head, _ = pair
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        taken = head("monitor", "--address", f"127.0.0.1:{port}")
+        assert taken.returncode == 2 and b"already in use" in taken.stderr
+    assert head.listen(f"127.0.0.1:{port}")["error"] is None
+    head("server", "stop")
+    with socket.create_server(("127.0.0.1", port)):
+        assert head("run", "true").returncode == 0
+        assert "already in use" in head.json("monitor", "status")["monitor"]["error"]
+    assert head.json("monitor")["error"] is None
+
+
 def test_a_unix_socket_is_a_monitor_too(pair: tuple[Machine, Machine]) -> None:
     head, node = pair
     path = str(head.json("server", "start")["address"])

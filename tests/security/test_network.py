@@ -23,7 +23,7 @@ from headway.wire import batch
 from headway.wire.batch import Part, TaskKey
 from tests import needs
 from tests.machines import free_port
-from tests.security.harness import Served
+from tests.security.harness import Served, read_all, status
 from tests.security.test_routes import PATHS, WORDS, address, bearer
 
 UUID = "00000000-0000-4000-8000-00000000000{}"
@@ -123,10 +123,15 @@ def test_loopback_tokens_and_hosts_are_as_before(served: Served) -> None:
     assert served.tcp("GET", "/api/jobs", bearer(token) | {"Host": f"127.0.0.1:{port}"}).status == 400
 
 
-def test_plain_http_gets_nothing_from_the_tls_port_and_the_server_goes_on(served: Served) -> None:
+def test_plain_http_on_the_tls_port_is_told_what_is_wrong_and_gets_no_data(served: Served) -> None:
     where = listen(served)
     token = named(served, "me", "read")
-    for data in (b"GET /api/jobs HTTP/1.1\r\nHost: x\r\n\r\n", b"\x16\x03\x01garbage" * 50, b""):
+    plain = b"GET /api/jobs HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n" % token.encode()
+    with socket.create_connection((where.host, where.port), 10) as sock:
+        sock.sendall(plain)
+        found = read_all(sock)
+    assert status(found) == 400 and b"speaks TLS only" in found and b"hw monitor join" in found
+    for data in (b"\x16\x03\x01garbage" * 50, b"\x16", b""):
         with socket.create_connection((where.host, where.port), 10) as sock:
             sock.sendall(data)
             sock.shutdown(socket.SHUT_WR)
@@ -137,6 +142,16 @@ def test_plain_http_gets_nothing_from_the_tls_port_and_the_server_goes_on(served
                 found = b""
         assert b"HTTP/" not in found
     assert tls(served, "GET", "/api/jobs", bearer(token)).status == 200
+
+
+def test_one_address_that_floods_the_port_without_a_handshake_does_not_keep_others_out(served: Served) -> None:
+    where, token = listen(served), named(served, "me", "read")
+    silent = [socket.create_connection((where.host, where.port), 10, ("127.0.0.9", 0)) for _ in range(400)]
+    try:
+        assert tls(served, "GET", "/api/jobs", bearer(token)).status == 200
+    finally:
+        for sock in silent:
+            sock.close()
 
 
 def test_old_tls_is_refused(served: Served) -> None:

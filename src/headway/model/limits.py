@@ -193,6 +193,7 @@ PACKAGES_MAX = 5_000
 # -- monitor ----------------------------------------------------------------------------------------
 OUTBOX_BYTES_MAX = 20 * GIB  # of one home, waiting for a monitor; beyond it agents wait, and keep theirs in the spool
 OUTBOX_LOOK_S = 0.1  # at least this long between two looks at what is to be sent to a monitor
+CONNECTIONS_ENTERING_MAX = 256  # at their TLS handshake, an eighth of them from one address; further ones are closed
 GUEST_JOBS_MAX = 10_000  # jobs of one other machine in one question for commands
 
 # -- jobs -------------------------------------------------------------------------------------------

@@ -34,6 +34,7 @@ log = logging.getLogger("headway.monitor")
 _IDLE_S = 5.0  # between two looks when nothing wakes us
 _UNBORN_S = 60.0  # an entry whose job is not stored by then never will be
 _COMMAND_S = 30.0
+_GLANCE_S = 0.5  # how often a pause looks whether it may end
 _ASK_S = 2.0  # one question for commands waits so long; jobs that are told meanwhile are in the next
 
 
@@ -43,6 +44,7 @@ class Forwarder:
         loop: asyncio.AbstractEventLoop,
     ) -> None:  # fmt: skip
         self._outbox, self._address, self._control, self._loop = outbox, address, control, loop
+        self._home = paths.home
         self._client = remote.RemoteClient(paths.home, address, "ingest", SEND_TIMEOUT_S)
         self._asking = remote.RemoteClient(paths.home, address, "ingest", _ASK_S + SEND_TIMEOUT_S)
         self.wake, self.dirty = threading.Event(), True
@@ -83,9 +85,23 @@ class Forwarder:
                 failures = min(failures + 1, 20)
                 pause_s = min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2**failures) * (0.5 + random.random() / 2)
                 self._failed(error)
-            self._stopped.wait(pause_s)
-            if not failures:
+            if failures:
+                self._pause(pause_s)
+            else:
+                self._stopped.wait(pause_s)
                 self.wake.wait(_IDLE_S)
+
+    def _pause(self, pause_s: float) -> None:
+        """Before the next try; at once when somebody has joined the monitor again, with another token or pin."""
+        known, until_s = self._changed_ns(), time.monotonic() + pause_s
+        while time.monotonic() < until_s and known == self._changed_ns() and not self._stopped.is_set():
+            self._stopped.wait(min(_GLANCE_S, pause_s))
+
+    def _changed_ns(self) -> int:
+        try:
+            return (self._home / remote.KNOWN_FILE).stat().st_mtime_ns
+        except OSError:
+            return 0
 
     def _round(self) -> None:
         dirty, self.dirty = self.dirty, False

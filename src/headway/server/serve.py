@@ -14,11 +14,9 @@ import logging.handlers
 import os
 import signal
 import socket
-import ssl
 import threading
 import time
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
@@ -29,12 +27,13 @@ import uvloop
 from headway import __version__
 from headway.engines.process import start_of
 from headway.model.errors import HeadwayError
-from headway.model.limits import HEADER_TIMEOUT_S, SERVER_LOG_BYTES_MAX, SHUTDOWN_S
+from headway.model.limits import SERVER_LOG_BYTES_MAX, SHUTDOWN_S
 from headway.server.app import App, Readers, Services, Table
 from headway.server.auth import Auth, Role, TokenRow, mint
 from headway.server.control import Control
 from headway.server.guard import Guard, hosts_for
 from headway.server.live import Live
+from headway.server.network import Door, Network
 from headway.server.notifier import Notifier
 from headway.server.routes import ROUTES
 from headway.server.transport import bind_loopback, bind_unix, protocol_with, slots_for_descriptors
@@ -128,36 +127,9 @@ def start_log(path: Path) -> None:
 # -- the process -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Network:
-    """The address of a monitor: where other machines come in, with TLS and a token."""
-
-    listen: monitor.Listen
-    sock: socket.socket
-    context: ssl.SSLContext
-    pin: str
-
-    @classmethod
-    def of(cls, paths: Paths) -> "Network | None":
-        """None where this home is no monitor. Without a certificate nobody listens on the network."""
-        listen = monitor.load(paths)
-        if listen is None:
-            return None
-        pin = monitor.ensure_certificate(paths, listen)
-        return cls(listen, monitor.bind(listen.address), monitor.server_context(paths), pin)
-
-    def about(self) -> dict[str, Any]:
-        return {
-            "listen": str(self.listen.address),
-            "addresses": monitor.addresses(self.listen),
-            "pin": f"sha256:{self.pin}",
-            "container": monitor.in_container(),
-        }
-
-
 class Listener(uvicorn.Server):
     """uvicorn without its clock: it waits for an event instead of waking ten times a second. With `network`, it also
-    listens there; the time for the handshake is limited as that for a head is."""
+    listens there."""
 
     def __init__(self, config: uvicorn.Config, network: Network | None = None) -> None:
         super().__init__(config)
@@ -168,13 +140,13 @@ class Listener(uvicorn.Server):
         await super().startup(sockets)
         if self.network is None:
             return
-        server = await asyncio.get_running_loop().create_server(
-            lambda: self.config.http_protocol_class(  # type: ignore[call-arg]  # as uvicorn calls it
+
+        def protocol() -> asyncio.Protocol:
+            return self.config.http_protocol_class(  # type: ignore[call-arg]  # as uvicorn calls it
                 config=self.config, server_state=self.server_state, app_state=self.lifespan.state
-            ),
-            sock=self.network.sock, ssl=self.network.context, ssl_handshake_timeout=HEADER_TIMEOUT_S,
-        )  # fmt: skip
-        self.servers.append(server)
+            )
+
+        self.servers.append(Door(self.network, protocol))  # type: ignore[arg-type]  # all that uvicorn does is end it
 
     async def main_loop(self) -> None:
         await self.ended.wait()
@@ -194,13 +166,14 @@ class Process:
         self.address = socket_path(paths.home)
         self.stopping = asyncio.Event()
         self.network: Network | None = None
+        self.network_error = ""
         self.slots = slots_for_descriptors()
         self.app: App | None = None
         self.logins = Readers(threads=1)  # of their own, so that long queries of viewers do not keep agents waiting
 
     async def run(self, on_end: Callable[[], None] = lambda: None) -> None:
         """Serve until `stopping` is set; `on_end` is called as soon as it is."""
-        self.network = Network.of(self.paths)
+        self._open_network()
         unix, tcp = bind_unix(self.address), self._bind_tcp()
         agents = self._bind_agents()
         control = self.control_of(self.store, self.paths, self.settings)
@@ -238,6 +211,14 @@ class Process:
             log.warning("no socket for containers: %s", error)
             return None
 
+    def _open_network(self) -> None:
+        """Where that fails (a port that is taken, an address that is gone), this home's own jobs are served as ever."""
+        try:
+            self.network = Network.of(self.paths)
+        except HeadwayError as error:
+            self.network_error = error.message
+            log.error("no monitor for other machines: %s; %s", error.message, error.hint)
+
     def _bind_tcp(self) -> socket.socket | None:
         try:
             return bind_loopback(self.settings.get("port"))
@@ -258,12 +239,17 @@ class Process:
             "version": __version__,
             "home": str(self.paths.home),
             "started_ns": time.time_ns(),
-            "monitor": self.network.about() if self.network else None,
+            "monitor": self._about_network(),
         }
         self.store.listen(live.notify)
         services = Services(self.store, self.paths, self.settings, control, auth, live, notifier, about, self.stopping)
         self.store.listen(services.outbox.on_change)
         return App(Table(ROUTES), services)
+
+    def _about_network(self) -> dict[str, Any] | None:
+        if self.network_error:
+            return {"listen": None, "addresses": [], "pin": None, "container": False, "error": self.network_error}
+        return self.network.about() if self.network else None
 
     def _record(self, about: dict[str, Any]) -> dict[str, Any]:
         """What `server.json` holds; pid and start together name the process, the pid alone does not (F29)."""

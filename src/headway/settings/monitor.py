@@ -222,4 +222,5 @@ def bind(address: Address) -> socket.socket:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, address.port), family=family, backlog=1024)
     except OSError as error:
-        raise UsageError(f"cannot listen at {address}: {error.strerror or error}", "choose another --address") from None
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise UsageError(f"cannot listen at {address}: {reason}", "choose another --address") from None

@@ -9,7 +9,7 @@ import os
 import sys
 from typing import Any, Final
 
-from headway.model.errors import HeadwayError, RefusedError, UnreachableError, UsageError
+from headway.model.errors import RefusedError, UnreachableError, UsageError
 from headway.settings import home as homes
 from headway.settings import monitor, remote
 from headway.views.cli.dispatch import Call
@@ -38,17 +38,14 @@ def _serve(call: Call) -> int:
     paths = homes.Paths(homes.home())
     before = monitor.load(paths)
     listen = _asked(call, before)
+    if before is None or before.address != listen.address:
+        monitor.bind(listen.address).close()  # better told before a server is stopped for it
     monitor.ensure_certificate(paths, listen, renew=bool(call.get("new_certificate")))
     changed = listen != before or bool(call.get("new_certificate"))
     monitor.save(paths, listen)
     if call.get("foreground"):
         return _in_foreground(call, paths, listen)
-    try:
-        about = _start(call, changed)
-    except HeadwayError:
-        paths.monitor_json.unlink(missing_ok=True)  # or nothing of this home would start any more
-        raise
-    _tell(call, about)
+    _tell(call, _start(call, changed))
     return 0
 
 
@@ -68,7 +65,7 @@ def _start(call: Call, changed: bool) -> dict[str, Any]:
     """This home's server with its network address; one that listens elsewhere, or nowhere, is started again."""
     source = call.source()
     about: dict[str, Any] = source.get("/api/server")
-    if not about.get("monitor") or changed:
+    if changed or not about.get("monitor") or about["monitor"].get("error"):
         _stop_server(source)
         source = call.source()
         about = source.get("/api/server")
@@ -101,6 +98,10 @@ def _tell(call: Call, about: dict[str, Any]) -> None:
     found = about.get("monitor")
     if not isinstance(found, dict):
         raise UnreachableError("the server does not listen on the network", "hw server logs may say why")
+    if found.get("error"):
+        raise UnreachableError(
+            f"the server does not listen on the network: {found['error']}", "choose another --address"
+        )
     if call.as_json:
         call.terminal.put_json(found)
         return
@@ -130,7 +131,9 @@ def _status(call: Call) -> int:
         return 0
     out = call.terminal.out
     found = about.get("monitor")
-    if found:
+    if found and found.get("error"):
+        call.terminal.put(f"does not listen at {out.safe(str(found['listen']))}: {out.safe(str(found['error']))}")
+    elif found:
         call.terminal.put(f"listens  {', '.join(out.safe(str(a)) for a in found['addresses'])}")
         call.terminal.put(f"pin      {found['pin']}")
     for row in sends:
