@@ -14,7 +14,9 @@ from headway.agent.progress import ProgressWatch
 from headway.agent.rate import Pace, eta_s, rate_of
 from headway.agent.tail import Tail
 from headway.client.progress import Progress, Slots
+from headway.model.limits import PROGRESS_SLOT_BYTES
 from headway.model.record import FACT
+from headway.spool.slot import FAILED, decode
 from headway.testing.files import FailingFiles
 from headway.wire import frame
 from tests import streams
@@ -161,6 +163,18 @@ def test_a_bar_of_rich_that_is_done_has_no_time_left(watch: Watch) -> None:
         watch.look(0.0, last=True)
     (found,) = watch.told()
     assert (found["msg"], found["state"], found["eta_s"]) == (["load"], "completed", 0.0)
+
+
+def test_a_tracker_that_has_ended_tells_the_rate_of_its_life_and_no_time_left_that_never_comes(watch: Watch) -> None:
+    tracker = watch.new(10, "epoch")
+    tracker.advance(2)
+    tracker._end(FAILED)
+    watch.look()
+    (told,) = watch.told()
+    assert told["state"] == "failed" and told["eta_s"] is None
+    (data,) = [file.read_bytes() for file in watch.bench.folder.glob("progress-*")]
+    slot = decode(data[:PROGRESS_SLOT_BYTES])
+    assert slot is not None and told["rate"] == 2 / ((slot.updated_ns - slot.started_ns) / 1e9)
 
 
 def test_a_failing_disk_is_tried_again(tmp_path: Path) -> None:

@@ -183,17 +183,24 @@ class ProgressWatch:
         tracker.slot = slot
         tracker.pace.add(slot.updated_ns / 1e9, slot.completed)
         self._share(slot)
-        rate = rate_of(tracker.pace.samples, self._clock.wall_ns() / 1e9 if slot.state == "running" else 0.0)
+        rate = self._rate(slot, tracker)
         is_share = slot.distributed or (not slot.completed and _key(slot) in self._shared)
         fact: Fact = {
             "rank": file.rank, "pid": file.pid, "tracker": tracker.number, "msg": list(slot.words),
             "completed": slot.completed, "total": slot.total,
             "state": "closed" if last and slot.state == "running" else slot.state, "distributed": is_share,
-            "source": "api", "rate": rate, "eta_s": None if is_share else eta_s(slot.completed, slot.total, rate),
+            "source": "api", "rate": rate, "eta_s": None if is_share else _left_s(slot, rate),
             "started_ns": slot.started_ns,
         }  # fmt: skip
         if self._write(fact):
             tracker.told, tracker.next_s = tracker.data, now_s + self._interval_s()
+
+    def _rate(self, slot: Slot, tracker: Tracker) -> float | None:
+        """Of late, while it runs; once it has ended, over its whole life."""
+        if slot.state == "running":
+            return rate_of(tracker.pace.samples, self._clock.wall_ns() / 1e9)
+        life_s = (slot.updated_ns - slot.started_ns) / 1e9
+        return slot.completed / life_s if life_s > 0 else None
 
     def _share(self, slot: Slot) -> None:
         """One process's share. Whoever made the tracker, and left it to the others, has a share of nothing."""
@@ -309,6 +316,12 @@ class ProgressWatch:
         if self._stream is not None:
             self._stream.close()
             self._stream = None
+
+
+def _left_s(slot: Slot, rate: float | None) -> float | None:
+    """What has ended without having come to its total never will."""
+    short = slot.total is not None and slot.completed < slot.total
+    return None if short and slot.state != "running" else eta_s(slot.completed, slot.total, rate)
 
 
 def _key(slot: Slot) -> tuple[object, ...]:
