@@ -126,6 +126,30 @@ def test_a_check_runs_a_tiny_job_and_reads_it_back(hw: Hw) -> None:
     assert hw("clusters", "check", "down").returncode == 1
 
 
+def test_a_job_file_is_simulated_with_what_is_left_out_said(hw: Hw) -> None:
+    """Capability 45."""
+    text = (
+        "command: [sh, -c, 'echo $SLURM_JOB_ID lr {{ lr }} of $WORLD_SIZE $MINE $NOT_MINE']\nparameters: {lr: 0.1}\n"
+        f"gpus: 8\nmemory: 900GiB\ncluster: lab\nimage: {container_image.PYTHON}\nenv: {{MINE: x}}\n"
+    )
+    (hw.cwd / "job.yaml").write_text(text)
+    done = hw("simulate", "--set", "lr=0.5", "job.yaml", env={"NOT_MINE": "y"})
+    assert (done.returncode, done.stdout) == (0, b"lr 0.5 of 1 x\n"), done.stderr.decode()
+    for words in (b"memory 900", b"8 processes (1 here", b"SLURM_JOB_ID is set by a scheduler only"):
+        assert words in done.stderr
+    assert hw.json("ls")[0]["cluster"] == "simulation"
+
+
+def test_roles_are_simulated_one_by_one_or_one_alone(hw: Hw) -> None:
+    roles = {"ps": {"command": "sh -c 'echo ps'"}, "worker": {"command": "sh -c 'echo worker; exit 3'"}}
+    (hw.cwd / "job.yaml").write_text(json.dumps({"roles": roles, "image": container_image.PYTHON}))
+    done = hw("simulate", "job.yaml")
+    assert (done.returncode, done.stdout) == (3, b"ps\nworker\n"), done.stderr.decode()
+    assert hw("simulate", "--role", "ps", "job.yaml").stdout == b"ps\n"
+    done = hw("simulate", "--role", "wrker", "job.yaml")
+    assert done.returncode == 2 and b'did you mean "worker"' in done.stderr
+
+
 def test_podman_runs_the_same_job(home: Path, tmp_path: Path, podman: list[str]) -> None:
     box = {"engine": "podman", "command": podman, "image": f"localhost/{container_image.PYTHON}", "network": "none"}
     (tmp_path / "headway.yaml").write_text(

@@ -69,6 +69,12 @@ class FakeControl:
         self.calls.append(("register", dict(body)))
         return {"id": "x-00000", "token": "a.b", "attempt": 1, "task": "worker-0"}
 
+    def attach_words(self, job: Mapping[str, Any]) -> list[str] | None:
+        return None
+
+    async def survey(self, clusters: Mapping[str, Any], spec: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+        return []
+
     async def commands_for(self, task: TaskKey, wait_s: float, done: Sequence[int]) -> list[dict[str, Any]]:
         self.calls.append(("commands_for", task, wait_s, list(done)))
         if not self.commands.get(str(task)):

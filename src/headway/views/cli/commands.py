@@ -60,6 +60,17 @@ _TABLE: Final = (
         examples=(("hw init", "in the folder of your code"), ("hw submit --snapshot python train.py", "pin it")),
     ),
     Command(
+        "simulate", RUN, "try a job in a container here, before it goes to a cluster", "hw simulate [options] JOB.yaml",
+        (*_JOB, "sets", "smoke", "role"), takes_command=True,
+        details=(
+            "The same job file, in a container of Docker or Podman on this machine: -c NAME chooses the cluster.\n"
+            "GPUs, memory, nodes and time are left out, and variables of a scheduler are empty; both are said.\n"
+            "Without a container engine or an image: on this machine, in a clean environment.\n"
+            "Roles run one after another; --role NAME runs one. Exits as the job does."
+        ),
+        examples=(("hw simulate job.yaml", ""), ("hw simulate --role server --smoke job.yaml", "one role, small")),
+    ),
+    Command(
         "query", LOOK, "all about one job: state, processes, exception, metrics, last lines", "hw q ID…",
         ("assets", "monitor"), alias="q",
         details="An id may be cut to any unique ending: digits-7f3c2, 7f3c2, c2.",

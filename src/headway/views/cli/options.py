@@ -223,9 +223,7 @@ OPTIONS: Final = (
     Option(("--foreground",), "foreground", "", "serve in this process, until it is stopped"),
     Option(("--new-certificate",), "new_certificate", "", "make a new certificate; others must join again"),
     Option(("--pin",), "pin", "PIN", "the fingerprint that the certificate must have"),
-    Option(
-        ("--role",), "role", "ROLE", "ingest, read, operate or admin", _one_of("ingest", "read", "operate", "admin")
-    ),
+    Option(("--role",), "role", "ROLE", "of a token: ingest, read, operate, admin; of a job: one of its roles", _name),
     Option(("--json",), "json", "", "the answer as JSON on stdout"),
     Option(("-h", "--help"), "help", "", "this text"),
     Option(("--version",), "version", "", "the version of Headway"),

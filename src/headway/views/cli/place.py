@@ -19,6 +19,8 @@ def choose(source: Source, call: Call, settings: "Settings", name: str, spec: Ma
     """`cluster` and `definition` of a JobSpec. `spec` is what the job asks for, so that it fits where it goes."""
     from headway.settings.clusters import AUTO, resolve
 
+    if call.get("place"):  # `hw simulate` has chosen it
+        return dict(call.get("place"))
     configured = settings.get("clusters")
     if name != AUTO:
         return {"cluster": name, "definition": resolve(name, configured)}

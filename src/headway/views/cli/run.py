@@ -6,6 +6,7 @@ output goes where it belongs (stdout, stderr); what we say ourselves goes to std
 
 import signal
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
@@ -37,12 +38,12 @@ def command(call: Call) -> int:
     return submit_and_attend(call, call.source())
 
 
-def submit_and_attend(call: Call, source: Source) -> int:
+def submit_and_attend(call: Call, source: Source, submit: Callable[[], dict[str, Any]] | None = None) -> int:
     """Submit, follow to the end, and exit as the job does. From here on, Ctrl-C and other signals are for the job."""
     signals = Signals(source, call.terminal.say)
     try:
         with signals.handled():
-            job = submission.submit(source, call, attend=True)
+            job = submit() if submit else submission.submit(source, call, attend=True)
             signals.aim(str(job["id"]))
             job = _attend(call, source, job, signals)
     except Leave as leaving:

@@ -49,6 +49,11 @@ def submit(source: Source, call: Call, *, attend: bool = False) -> dict[str, Any
     return _send(source, "/api/jobs", {**body, "find_program": not attend})
 
 
+def send(source: Source, spec: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, Any]:
+    """A job that is prepared already, which somebody follows."""
+    return _send(source, "/api/jobs", {"uuid": new_uuid(), "spec": dict(spec), "env": dict(env), "find_program": False})
+
+
 def resubmit(source: Source, call: Call, old: Mapping[str, Any]) -> dict[str, Any]:
     """Submit a job again with the changes of the call; the old one is left to the caller."""
     spec = {**changes(call), **{key: call.get(key) for key in ("name", "experiment") if call.get(key)}}

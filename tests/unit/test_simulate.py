@@ -1,0 +1,27 @@
+"""`hw simulate` where there are no containers: it says so, and gives the job a clean environment (capability 45)."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.driver import Hw
+
+
+@pytest.fixture
+def hw(home: Path, tmp_path: Path) -> Hw:
+    (tmp_path / "headway.yaml").write_text(
+        "clusters: {docker: {engine: docker, command: [no-docker]}, podman: {engine: podman, command: [no-podman]}}\n"
+    )
+    return Hw(home, tmp_path)
+
+
+def test_without_a_container_engine_it_says_so_and_runs_in_a_clean_environment(hw: Hw) -> None:
+    (hw.cwd / "job.yaml").write_text("command: [sh, -c, 'echo $MINE-$LEFT_OUT-$TYPED']\nenv: {MINE: a}\nimage: x\n")
+    done = hw("simulate", "--env", "TYPED=c", "job.yaml", env={"LEFT_OUT": "b"})
+    assert (done.returncode, done.stdout) == (0, b"a--c\n"), done.stderr.decode()
+    assert b"there is no program no-docker here" in done.stderr and b"clean environment" in done.stderr
+
+
+def test_a_cluster_without_containers_is_no_simulation(hw: Hw) -> None:
+    done = hw("-c", "here", "simulate", "true")
+    assert done.returncode == 2 and b"a cluster with containers" in done.stderr
