@@ -16,6 +16,7 @@ CASES = {
     "code": "a snapshot of 50,000 files, the first and the next",
     "flood": "a process that prints as fast as it can",
     "lines": "a process that prints 100,000 lines a second",
+    "array": "1,000 jobs submitted as one; hw ls with 10,000",
     "rest": "memory and CPU of agent and server at rest",
     "sampler": "sampling the usage of 16 processes each second, beside psutil and wandb",
     "see": "from print() to hw logs -f and to the live view, and what that costs",

@@ -17,7 +17,7 @@ from headway.model.ids import new_uuid
 from headway.model.job import Job
 from headway.model.record import FACT, OPEN, RECORDS
 from headway.server import auth
-from headway.server.control import Control
+from headway.server.arrays import Arrays
 from headway.settings.home import Paths
 from headway.store import catalog
 from headway.store.database import Store
@@ -51,7 +51,7 @@ class HandEngine:
         if (spec.cpus or 0) > 8:
             raise RefusedError(f"the job asks for {spec.cpus} CPUs, this machine has 8")
         task = PlannedTask("worker-0", tuple(spec.command), spec.cwd, spec.processes, node="host")
-        return Plan("local", self.cluster, job.id, job.uuid, attempt, (task,), spec.processes)
+        return Plan("local", self.cluster, job.id, job.uuid, attempt, (task,), spec.processes, cpus=spec.cpus)
 
     def submit(self, plan: Plan, key: str, given: Given) -> EngineId:
         self.submits.append(key)
@@ -112,9 +112,9 @@ class Bench:
         self.control = self.make()
         self._offsets: dict[str, int] = {}
 
-    def make(self) -> Control:
+    def make(self) -> Arrays:
         engine = self.engine
-        self.control = Control(
+        self.control = Arrays(
             self.store, self.paths, Settings(), make_engine=lambda *_: engine, clock_s=lambda: self.now_s
         )
         return self.control

@@ -13,7 +13,8 @@ from tests.storing import NOW_NS, Bench, bench, new_job, record, schema
 KEYS = (
     "id uuid name experiment state state_since cluster engine engine_id engine_url attach command cwd code gpus "
     "processes submitted_at started_at ended_at elapsed_s exit_code signal parent tags host guest_of monitor "
-    "output_dir config progress usage metrics page attempts"
+    "array array_index parameters "
+    "output_dir config progress usage metrics page image definition attempts"
 ).split()
 ATTEMPT_KEYS = {"number", "state", "cause", "exit_code", "signal", "tasks"}
 PROCESS_KEYS = {

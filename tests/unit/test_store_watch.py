@@ -1,6 +1,5 @@
 """What is watched live, into the store and out of it: progress, records, usage, checkpoints, timings (18–25, 32)."""
 
-import json
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -418,10 +417,11 @@ def test_a_database_of_the_first_schema_opens_and_keeps_everything(
 
     old.store.open()
     after = old.read(lambda c: dump(c))
-    assert {name: after[name] for name in before} == before
+    for name, rows in before.items():  # a later schema only adds columns behind the others
+        assert [row[: len(known)] for row, known in zip(after[name], rows, strict=True)] == rows
     assert set(after) - set(before) == {
         "progress", "records", "record_totals", "usage", "usage_last", "checkpoints", "timings", "changes",
-        "notices",
+        "notices", "arrays",
     }  # fmt: skip
     found = old.object()
     assert (found["metrics"], found["config"], found["progress"], found["usage"]) == (
@@ -438,6 +438,6 @@ def test_a_database_of_the_first_schema_opens_and_keeps_everything(
     old.store.close()
 
 
-def dump(c: sqlite3.Connection) -> dict[str, list[str]]:
+def dump(c: sqlite3.Connection) -> dict[str, list[list[str]]]:
     names = [r[0] for r in c.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'")]
-    return {name: [json.dumps([str(v) for v in row]) for row in c.execute(f"SELECT * FROM {name}")] for name in names}
+    return {name: [[str(v) for v in row] for row in c.execute(f"SELECT * FROM {name}")] for name in names}

@@ -25,9 +25,9 @@ from headway.model.limits import (
     REQUEST_BYTES_MAX,
     SLOW_READ_THREADS,
 )
+from headway.server.arrays import Arrays
 from headway.server.auth import Auth, Caller, Role
 from headway.server.call import Call, Gone, Receive, Refusal, Reply, Scope, Send, reply_error, reply_failure
-from headway.server.control import Control
 from headway.server.guard import CALLER, METHODS, send_reply
 from headway.server.guest import Guests
 from headway.server.live import Live
@@ -102,7 +102,7 @@ class Services:
     store: Store
     paths: Paths
     settings: Settings
-    control: Control
+    control: Arrays
     auth: Auth
     live: Live
     notifier: Notifier

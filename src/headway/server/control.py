@@ -69,7 +69,7 @@ class Control(Loop):
         variables = check.environment(env, spec)
         engine, plan = await self._planned(uuid, spec, variables, find_program=find_program)
         private = envfile.Private(variables, spec.command, {role.name: role.command for role in spec.roles})
-        spec = _as_planned(self._shown(spec, variables), plan)
+        spec = as_planned(self._shown(spec, variables), plan)
         await self._keep(uuid, private)
         await self._admit(uuid, spec.monitor)
         now_ns = self._clock_ns()
@@ -142,10 +142,10 @@ class Control(Loop):
         if old.spec.guest_of is not None:
             raise RefusedError(f"{old.id} runs on {old.spec.host or old.spec.guest_of}", "resubmit it there")
         uuid = check.job_uuid(uuid)
-        fixed = {"parent": old.id, "attached": False, "masked": False, "gpus": 0}
+        fixed = {"parent": old.id, "attached": False, "masked": False, "gpus": 0, "array": None}
         job = await self._calls.run("the store", self._find_uuid, uuid)
         if job is None:
-            private = await self._calls.run("files", envfile.load, self._paths.env, old.uuid)
+            private = await self._private(old)
             given = with_private(old.spec, private)
             if old.spec.masked and not private and "command" not in changes:
                 raise RefusedError(
@@ -249,7 +249,7 @@ class Control(Loop):
         return commands
 
 
-def _as_planned(spec: JobSpec, plan: Plan) -> JobSpec:
+def as_planned(spec: JobSpec, plan: Plan) -> JobSpec:
     """With the whole of what it takes, for the queue and for views."""
     processes = sum(task.processes for task in plan.tasks) if spec.roles else spec.processes
     return replace(spec, gpus=plan.gpus, cpus=plan.cpus, memory_bytes=plan.memory_bytes, processes=processes)

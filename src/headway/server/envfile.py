@@ -1,14 +1,20 @@
 """What of a job may not rest in the database: its environment, and its command if that holds secrets.
 
-One file a job, 0600, from its submission to its end. Called by `control.py`.
+One file a job, or one for all jobs of an array, 0600, from the submission to the end. Called by `control.py`.
 """
 
 import json
 import os
 import secrets
 from collections.abc import Collection
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
+
+from headway.model.job import JobSpec
+
+ARRAY_INDEX = "HEADWAY_ARRAY_INDEX"
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +22,7 @@ class Private:
     env: dict[str, str] = field(repr=False)
     command: list[str] = field(repr=False)  # as it was given
     roles: dict[str, list[str]] = field(default_factory=dict, repr=False)  # commands of roles, likewise
+    jobs: dict[str, dict[str, Any]] = field(default_factory=dict, repr=False)  # of an array: by number, its own
 
 
 def save(folder: Path, uuid: str, private: Private) -> None:
@@ -40,6 +47,39 @@ def load(folder: Path, uuid: str) -> Private | None:
         return Private(**json.loads(_path(folder, uuid).read_bytes()))
     except (OSError, ValueError, TypeError):
         return None
+
+
+def of_job(folder: Path, uuid: str, spec: JobSpec) -> Private | None:
+    """What one job gets: from its own file, else from the one of its array, which all of its jobs share."""
+    found = load(folder, uuid) if spec.array is None else _of_array(folder, spec.array, spec)
+    if found is None or spec.array_index is None:
+        return found
+    return replace(found, env={**found.env, ARRAY_INDEX: str(spec.array_index)})
+
+
+def _of_array(folder: Path, array: str, spec: JobSpec) -> Private | None:
+    try:
+        stamp = os.stat(_path(folder, array)).st_mtime_ns
+    except OSError:
+        return None
+    shared = _kept(folder, array, stamp)
+    if shared is None:
+        return None
+    kept = shared.jobs.get(str(spec.array_index), {})
+    command = kept.get("command") or (shared.command if spec.masked else spec.command)
+    roles = shared.roles if spec.masked else {role.name: role.command for role in spec.roles}
+    return Private({**shared.env, **kept.get("env", {})}, command, kept.get("roles") or roles)
+
+
+def own(folder: Path, array: str) -> dict[str, dict[str, str]]:
+    """Variables that jobs of an array have of their own, by number; none where the array's file is gone."""
+    shared = load(folder, array)
+    return {index: kept["env"] for index, kept in shared.jobs.items() if kept.get("env")} if shared else {}
+
+
+@lru_cache(maxsize=4)  # the jobs of an array start one after the other, and its file may be large
+def _kept(folder: Path, array: str, stamp: int) -> Private | None:
+    return load(folder, array)
 
 
 def remove(folder: Path, uuid: str) -> None:

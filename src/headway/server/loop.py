@@ -20,6 +20,7 @@ from headway.engines.registry import engine_for
 from headway.model.errors import HeadwayError, RefusedError, UnreachableError, UsageError
 from headway.model.finding import Finding
 from headway.model.job import Attempt, Job, JobSpec, State
+from headway.model.limits import JOBS_OPEN_MAX, QUEUE_WINDOW
 from headway.server import auth, envfile, reconcile, transaction
 from headway.server.calls import Calls
 from headway.server.drain import Backoff, Drain, is_over
@@ -29,7 +30,7 @@ from headway.server.outbox import Outbox
 from headway.server.reconcile import Action, Cancel, Launch, NewAttempt, Salvage, Seen, SetState
 from headway.settings.clusters import HERE
 from headway.settings.home import Paths
-from headway.store import catalog
+from headway.store import arrays, catalog
 from headway.store.database import Store
 from headway.wire.batch import TaskKey
 
@@ -71,6 +72,7 @@ class Loop:
         self._task: asyncio.Task[None] | None = None
         self._started_s = clock_s()
         self._idle = False
+        self._window = QUEUE_WINDOW
         self._heard_s: dict[str, float] = {}  # attempt key -> when one of its agents last spoke
         self._heard_ns: dict[TaskKey, int] = {}  # not flushed yet
         self._words: dict[tuple[int, int], str] = {}  # engines' own, by job and attempt; not flushed yet
@@ -100,7 +102,7 @@ class Loop:
 
     def _sweep(self) -> None:
         with self._store.read() as c:
-            uuids = [job.uuid for job in catalog.open_jobs(c) if not is_over(job)]
+            uuids = catalog.open_uuids(c)
         envfile.sweep(self._paths.env, uuids)
 
     async def stop(self) -> None:
@@ -155,7 +157,9 @@ class Loop:
             jobs = await self._calls.run("the store", self._open_jobs)
         seen = await self._seen(jobs, observations)
         by_pk = {job.pk: job for job in jobs}
-        for action in reconcile.decide(jobs, seen):
+        actions = reconcile.decide(jobs, seen)
+        self._widen(jobs, actions)
+        for action in await self._end_waiting(actions, by_pk):
             await self._execute(action, by_pk[action.pk])
         await self._end_tokens(await self._drain.step(self._engines, self._engine_or_none))
         if self._clock_s() - self._flushed_s > HEARD_FLUSH_S:
@@ -164,7 +168,17 @@ class Loop:
     def _open_jobs(self) -> list[Job]:
         """Those that are ours to run; what another machine runs is only shown here (`guest.py`)."""
         with self._store.read() as c:
-            return [job for job in catalog.open_jobs(c) if job.spec.guest_of is None]
+            return [job for job in catalog.open_jobs(c, self._window) if job.spec.guest_of is None]
+
+    def _widen(self, jobs: Sequence[Job], actions: Sequence[Action]) -> None:
+        """Where nothing in the part of the queue that was read can start, read more of it the next time."""
+        started = any(isinstance(action, NewAttempt) for action in actions)
+        waiting = sum(1 for job in jobs if not job.attempts)
+        least = max(QUEUE_WINDOW, 2 * int(self._settings.get("max_running")))
+        if started or waiting < self._window:
+            self._window = least
+        elif sum(1 for job in jobs if job.attempts) < self._settings.get("max_running"):
+            self._window = min(4 * self._window, JOBS_OPEN_MAX)
 
     def _engine(self, spec: JobSpec) -> Engine:
         """By the definition that the job came with: a server that was restarted knows it, too."""
@@ -290,10 +304,24 @@ class Loop:
         if action.ended_ns is not None:
             await self._end(job)
 
+    async def _end_waiting(self, actions: Sequence[Action], jobs: Mapping[int, Job]) -> list[Action]:
+        """Jobs that end before they had an attempt, in one transaction: an aborted array has thousands. The rest."""
+        ends = [a for a in actions if isinstance(a, SetState) and a.number is None and a.ended_ns is not None]
+        if len(ends) < 2:
+            return list(actions)
+        await self._write(partial(transaction.apply_states, ends))
+        log.info("%d jobs ended before they had started", len(ends))
+        over = [jobs[action.pk] for action in ends]
+        for job in over:
+            self._retry.forget(job.uuid)
+        for job in {job.spec.array or job.uuid: job for job in over}.values():  # an array's jobs share what goes
+            await self._end(job)
+        return [action for action in actions if action not in ends]
+
     async def _end(self, job: Job) -> None:
         """The job is over: what belonged to its life goes. Its agents may still send for a while."""
         try:
-            await self._calls.run("files", envfile.remove, self._paths.env, job.uuid)
+            await self._calls.run("files", self._forget_private, job)
         except (OSError, HeadwayError) as error:
             log.error("the environment of %s could not be removed and stays until the next start: %s", job.id, error)
         if job.spec.code is not None:
@@ -305,6 +333,15 @@ class Loop:
             for known in (self._cancelled_s, self._launches, self._tokens):
                 known.pop(attempt.key, None)
             self._drain.add(job, attempt, engine)
+
+    def _forget_private(self, job: Job) -> None:
+        """Remove what may not outlive the job; of an array, with its last job."""
+        array = job.spec.array
+        if array is not None:
+            with self._store.read() as c:
+                if arrays.has_open_jobs(c, array):
+                    return
+        envfile.remove(self._paths.env, array or job.uuid)
 
     async def _new_attempt(self, job: Job, number: int) -> None:
         """Commit the intent: from here on the attempt exists, whether or not the engine will have heard of it."""
@@ -340,11 +377,14 @@ class Loop:
 
     async def _submit_to_engine(self, job: Job, attempt: Attempt) -> EngineId:
         engine = self._engine(job.spec)
-        private = await self._calls.run("files", envfile.load, self._paths.env, job.uuid)
+        private = await self._private(job)
         job = replace(job, spec=with_private(job.spec, private))
         plan = await self._calls.run(f"plan of {job.id}", engine.plan, job, attempt.number)
         given = await self._given(job, attempt, plan, private)
         return await self._calls.run(f"start of {job.id}", _start, engine, plan, attempt.key, given)
+
+    async def _private(self, job: Job) -> envfile.Private | None:
+        return await self._calls.run("files", envfile.of_job, self._paths.env, job.uuid, job.spec)
 
     def _secret_names(self, spec: JobSpec) -> list[str]:
         """What the submitter and this server's own settings call secret, whatever it looks like."""

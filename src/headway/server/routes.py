@@ -1,9 +1,24 @@
 """The table of all routes. A file of `api/` that is not named here is not served."""
 
-from headway.server.api import agent, clusters, follow, gc, guest, jobs, logs, metrics, notify, server, tokens, watch
+from headway.server.api import (
+    agent,
+    arrays,
+    clusters,
+    follow,
+    gc,
+    guest,
+    jobs,
+    logs,
+    metrics,
+    notify,
+    server,
+    tokens,
+    watch,
+)
 
 ROUTES = (
     *agent.ROUTES,
+    *arrays.ROUTES,
     *clusters.ROUTES,
     *follow.ROUTES,
     *gc.ROUTES,

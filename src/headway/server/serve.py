@@ -29,8 +29,8 @@ from headway.engines.process import start_of
 from headway.model.errors import HeadwayError
 from headway.model.limits import SERVER_LOG_BYTES_MAX, SHUTDOWN_S
 from headway.server.app import App, Readers, Services, Table
+from headway.server.arrays import Arrays
 from headway.server.auth import Auth, Role, TokenRow, mint
-from headway.server.control import Control
 from headway.server.guard import Guard, hosts_for
 from headway.server.live import Live
 from headway.server.network import Door, Network
@@ -160,7 +160,7 @@ class Process:
     """The running server."""
 
     def __init__(
-        self, paths: Paths, settings: layers.Settings, store: Store, control_of: Callable[..., Control] = Control
+        self, paths: Paths, settings: layers.Settings, store: Store, control_of: Callable[..., Arrays] = Arrays
     ) -> None:
         self.paths, self.settings, self.store, self.control_of = paths, settings, store, control_of
         self.address = socket_path(paths.home)
@@ -229,7 +229,7 @@ class Process:
     def _url(self, tcp: socket.socket | None) -> str | None:
         return f"http://127.0.0.1:{tcp.getsockname()[1]}" if tcp else None
 
-    def _app(self, control: Control, notifier: Notifier, tcp: socket.socket | None) -> App:
+    def _app(self, control: Arrays, notifier: Notifier, tcp: socket.socket | None) -> App:
         auth = Auth.over(self._find_token, os.getuid())
         live = Live(on_job=auth.tokens.forget)
         about = {
@@ -367,7 +367,7 @@ def remove_agent_socket(home_folder: Path) -> None:
 
 def has_open_jobs(connection: Any) -> bool:
     """Or something to tell about one that has ended."""
-    return bool(catalog.open_jobs(connection)) or outbox.next_due_ns(connection) is not None
+    return catalog.has_open_jobs(connection) or outbox.next_due_ns(connection) is not None
 
 
 async def _within(work: Any, timeout_s: float) -> None:

@@ -1,6 +1,6 @@
 """What Control writes, each function one transaction of the store's writer. Called by `control.py`."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from sqlite3 import Connection
 from typing import Any
 
@@ -43,6 +43,11 @@ def apply_state(action: SetState, word: str | None, c: Connection) -> None:
         if action.ended_ns is not None:
             known["cause"] = action.cause  # also none: what was thought before is not true any more
         catalog.set_attempt(c, action.pk, action.number, state=action.state, **known)
+
+
+def apply_states(actions: Iterable[SetState], c: Connection) -> None:
+    for action in actions:
+        apply_state(action, None, c)
 
 
 def delete(job: Job, now_ns: int, c: Connection) -> None:

@@ -26,7 +26,7 @@ def server_argv() -> list[str]:
 
 # What the environment of a job's process says about that job; `docs/concepts/protocol.md`.
 _JOB_VARIABLES = frozenset(
-    f"HEADWAY_{name}" for name in ("JOB", "UUID", "ATTEMPT", "TASK", "SPOOL", "OUTPUT_DIR", "PACKAGE")
+    f"HEADWAY_{name}" for name in ("JOB", "UUID", "ATTEMPT", "TASK", "SPOOL", "OUTPUT_DIR", "PACKAGE", "ARRAY_INDEX")
 )
 
 

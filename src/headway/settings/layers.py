@@ -30,7 +30,7 @@ MASK: Final = "********"
 
 # Variables of ours that are not settings; `docs/concepts/protocol.md` says what they hold.
 RESERVED_VARIABLES: Final = frozenset(
-    "HEADWAY_" + name for name in "HOME CONFIG TOKEN JOB UUID ATTEMPT TASK SPOOL OUTPUT_DIR ARRAY ARRAY_INDEX".split()
+    "HEADWAY_" + name for name in "HOME CONFIG TOKEN JOB UUID ATTEMPT TASK SPOOL OUTPUT_DIR ARRAY_INDEX".split()
 )
 _TYPO_CUTOFF: Final = 0.8  # a variable this close to one of ours is a misspelling; others are somebody else's
 

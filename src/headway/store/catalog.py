@@ -7,7 +7,7 @@ only refuses a change that the transition table does not allow.
 import json
 import re
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 from uuid import UUID
@@ -48,6 +48,8 @@ class JobFilter:
     since_ns: int | None = None  # submitted at or after
     match: str | None = None  # regular expression, searched in the id
     limit: int = JOBS_LISTED_MAX
+    array: str | None = None  # uuid: jobs of that array
+    single: bool = False  # only jobs that belong to no array
 
 
 # -- jobs ------------------------------------------------------------------------------------------------------------
@@ -120,6 +122,10 @@ def resolve(c: sqlite3.Connection, ref: str) -> int:
         return found[0][0]
     shown = ref[:80]
     if not found:
+        plain = {"ref": ref if ref.isascii() else ""}
+        array = c.execute("SELECT id FROM arrays WHERE :ref IN (id, suffix, uuid)", plain).fetchone()
+        if array is not None:
+            raise NotFoundError(f"{array['id']} is an array of jobs", f"hw ls --array {shown} lists them")
         raise NotFoundError(f'no job ends in "{shown}"', "`hw ls` lists the jobs")
     listed = ", ".join(f"{job_id} ({state})" for _, job_id, state in found[:CANDIDATES_SHOWN])
     more = f" and {len(found) - CANDIDATES_SHOWN} more" if len(found) > CANDIDATES_SHOWN else ""
@@ -143,7 +149,7 @@ def load_job(c: sqlite3.Connection, pk: int) -> Job:
 def list_jobs(c: sqlite3.Connection, filters: JobFilter | None = None) -> list[Job]:
     """Jobs, newest first, without their attempts and configs."""
     f = filters or JobFilter()
-    where, values = _where(f)
+    where, values = where_of(f)
     limit = max(0, min(f.limit, JOBS_LISTED_MAX))
     matcher = compile_match(f.match) if f.match else None
     rows = c.execute(f"SELECT {_LIGHT} FROM jobs WHERE {where} ORDER BY submitted_ns DESC, pk DESC", values)  # noqa: S608  (our own words, values are parameters)
@@ -165,7 +171,8 @@ def compile_match(pattern: str) -> "re.Pattern[str]":
         raise UsageError(f"the pattern {pattern!r} is not a regular expression: {error}") from None
 
 
-def _where(f: JobFilter) -> tuple[str, dict[str, Any]]:
+def where_of(f: JobFilter) -> tuple[str, dict[str, Any]]:
+    """The condition in SQL and its values; `match` is not in it."""
     terms, values = ["deleted_ns IS NULL"], dict[str, Any]()
     if f.states:
         unknown = [s for s in f.states if s not in set(State)]
@@ -174,7 +181,9 @@ def _where(f: JobFilter) -> tuple[str, dict[str, Any]]:
         names = [f"state_{i}" for i in range(len(f.states))]
         terms.append(f"state IN ({', '.join(':' + n for n in names)})")
         values.update(zip(names, f.states, strict=True))
-    for column in ("cluster", "experiment"):
+    if f.single:
+        terms.append("array IS NULL")
+    for column in ("cluster", "experiment", "array"):
         if (wanted := getattr(f, column)) is not None:
             terms.append(f"{column} = :{column}")
             values[column] = wanted
@@ -184,16 +193,55 @@ def _where(f: JobFilter) -> tuple[str, dict[str, Any]]:
     return " AND ".join(terms), values
 
 
-def open_jobs(c: sqlite3.Connection) -> list[Job]:
-    """Every job that has not ended, whole, by priority and then age: what reconcile looks at."""
+def open_jobs(c: sqlite3.Connection, window: int | None = None) -> list[Job]:
+    """Every job that has not ended, whole, by priority and then age: what reconcile looks at.
+
+    With `window`: of the jobs that only wait, no more than so many of each cluster, the first in the queue.
+    """
     marks = ", ".join("?" * len(_OPEN_STATES))
-    rows = c.execute(
-        f"SELECT * FROM jobs WHERE state IN ({marks}) AND deleted_ns IS NULL ORDER BY priority DESC, submitted_ns, pk",  # noqa: S608  (our own words, values are parameters)
-        _OPEN_STATES,
-    )
-    jobs = {row["pk"]: _job(row) for row in rows}
+    keys = [
+        row["pk"]
+        for row in c.execute(
+            f"""SELECT pk FROM jobs WHERE begun = 1 AND state IN ({marks}) AND deleted_ns IS NULL
+                UNION SELECT pk FROM jobs WHERE stop_requested_ns IS NOT NULL AND ended_ns IS NULL
+                  AND deleted_ns IS NULL AND state IN ({marks})
+                UNION SELECT pk FROM jobs WHERE begun = 0 AND state <> 'waiting' AND state IN ({marks})
+                  AND deleted_ns IS NULL""",  # noqa: S608  (our own words, values are parameters)
+            (*_OPEN_STATES, *_OPEN_STATES, *_OPEN_STATES),
+        )
+    ]
+    for cluster in [row["cluster"] for row in c.execute(_CLUSTERS_WAITING)]:
+        keys += [
+            row["pk"] for row in c.execute(_QUEUE, {"cluster": cluster, "limit": -1 if window is None else window})
+        ]
+    jobs = {job.pk: job for job in sorted(_jobs(c, keys), key=lambda j: (-j.spec.priority, j.submitted_ns, j.pk))}
     _attach_attempts(c, jobs)
     return list(jobs.values())
+
+
+_CLUSTERS_WAITING = "SELECT DISTINCT cluster FROM jobs WHERE begun = 0 AND state = 'waiting'"
+_QUEUE = """SELECT pk FROM jobs WHERE begun = 0 AND state = 'waiting' AND cluster = :cluster AND deleted_ns IS NULL
+              AND stop_requested_ns IS NULL ORDER BY priority DESC, submitted_ns, pk LIMIT :limit"""
+
+
+def _jobs(c: sqlite3.Connection, keys: list[int]) -> Iterator[Job]:
+    for start in range(0, len(keys), 1000):
+        some = keys[start : start + 1000]
+        marks = ", ".join("?" * len(some))
+        for row in c.execute(f"SELECT * FROM jobs WHERE pk IN ({marks})", some):  # noqa: S608  (our own words)
+            yield _job(row)
+
+
+def has_open_jobs(c: sqlite3.Connection) -> bool:
+    marks = ", ".join("?" * len(_OPEN_STATES))
+    query = f"SELECT 1 FROM jobs WHERE state IN ({marks}) AND deleted_ns IS NULL LIMIT 1"  # noqa: S608  (our own words)
+    return c.execute(query, _OPEN_STATES).fetchone() is not None
+
+
+def open_uuids(c: sqlite3.Connection) -> set[str]:
+    """uuids of jobs that are not over, and of the arrays that they belong to."""
+    rows = c.execute("SELECT uuid, array FROM jobs WHERE ended_ns IS NULL AND deleted_ns IS NULL")
+    return {uuid for row in rows for uuid in (row["uuid"], row["array"]) if uuid is not None}
 
 
 def set_job_state(

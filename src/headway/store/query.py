@@ -8,6 +8,7 @@ import json
 import sqlite3
 import struct
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from headway.model.job import Attempt, Job, Process, Task
 from headway.model.limits import METRIC_POINTS_MAX
 from headway.model.record import RAW
 from headway.settings.home import Paths
-from headway.store import catalog, series, watched
+from headway.store import arrays, catalog, series, watched
 from headway.store.form import iso, number
 
 ROW_METRICS_MAX = 32  # names shown per job in a list
@@ -68,6 +69,7 @@ def _head(job: Job, engine: str, engine_id: str | None, now_ns: int) -> dict[str
         "ended_at": iso(job.ended_ns), "elapsed_s": _elapsed_s(job, now_ns), "exit_code": job.exit_code,
         "signal": job.signal, "parent": spec.parent, "tags": job.tags, "host": spec.host or None,
         "guest_of": spec.guest_of, "monitor": spec.monitor,
+        "array": spec.array, "array_index": spec.array_index, "parameters": spec.parameters,
     }  # fmt: skip
 
 
@@ -107,22 +109,46 @@ def _process(number: int, task: str, process: Process, logs: Logs) -> dict[str, 
 
 def job_rows(c: sqlite3.Connection, filters: catalog.JobFilter | None, now_ns: int) -> list[dict[str, Any]]:
     """`hw ls --json`: the same objects without the heavy parts, newest first."""
-    jobs = catalog.list_jobs(c, filters)
-    trackers = watched.progress(c, [job.pk for job in jobs], ROW_TRACKERS_MAX)
-    return [job_row(c, job, now_ns, trackers.get(job.pk, [])) for job in jobs]
+    return _rows_of(c, catalog.list_jobs(c, filters), now_ns)
 
 
-def job_row(c: sqlite3.Connection, job: Job, now_ns: int, trackers: list[dict[str, Any]]) -> dict[str, Any]:
-    row = c.execute(
-        """SELECT j.engine, a.engine_id, a.cause FROM jobs j LEFT JOIN attempts a ON a.job = j.pk
-           WHERE j.pk = :pk ORDER BY a.number DESC LIMIT 1""",
-        {"pk": job.pk},
-    ).fetchone()
+def _rows_of(c: sqlite3.Connection, jobs: list[Job], now_ns: int) -> list[dict[str, Any]]:
+    """With a few queries per thousand jobs, however many there are."""
+    found: list[dict[str, Any]] = []
+    for start in range(0, len(jobs), 1000):
+        some = jobs[start : start + 1000]
+        keys = [job.pk for job in some]
+        engines = {row["job"]: row["engine"] for row in _about(c, "SELECT pk AS job, engine FROM jobs", "pk", keys)}
+        tried = _about(c, "SELECT job, number, engine_id, cause FROM attempts", "job", keys)
+        last = {row["job"]: row for row in sorted(tried, key=lambda row: int(row["number"]))}
+        logged = {row["job"] for row in _about(c, "SELECT DISTINCT job FROM series", "job", keys)}
+        trackers = watched.progress(c, keys, ROW_TRACKERS_MAX)
+        for job in some:
+            metrics = latest_metrics(c, job.pk, ROW_METRICS_MAX) if job.pk in logged else {}
+            found.append(_row(job, engines[job.pk], last.get(job.pk), metrics, trackers.get(job.pk, []), now_ns))
+    return found
+
+
+def _about(c: sqlite3.Connection, select: str, column: str, keys: list[int]) -> list[sqlite3.Row]:
+    return c.execute(f"{select} WHERE {column} IN ({', '.join('?' * len(keys))})", keys).fetchall()
+
+
+def folded_rows(c: sqlite3.Connection, filters: catalog.JobFilter, now_ns: int) -> list[dict[str, Any]]:
+    """As `job_rows`, but each array as one row (`is_array`), newest first."""
+    found = arrays.folded(c, filters, filters.limit)
+    found += job_rows(c, replace(filters, single=True), now_ns)
+    return sorted(found, key=lambda row: str(row["submitted_at"]), reverse=True)[: filters.limit]
+
+
+def _row(
+    job: Job, engine: str, attempt: sqlite3.Row | None, metrics: dict[str, float | str],
+    trackers: list[dict[str, Any]], now_ns: int,
+) -> dict[str, Any]:  # fmt: skip
     return {
-        **_head(job, row["engine"], row["engine_id"], now_ns),
-        "cause": json.loads(row["cause"]) if row["cause"] else None,
+        **_head(job, engine, attempt["engine_id"] if attempt else None, now_ns),
+        "cause": json.loads(attempt["cause"]) if attempt and attempt["cause"] else None,
         "progress": trackers,
-        "metrics": latest_metrics(c, job.pk, ROW_METRICS_MAX),
+        "metrics": metrics,
         "page": None,
         "image": job.spec.image or job.spec.definition.get("image"),
         "definition": job.spec.definition,
@@ -134,9 +160,9 @@ def open_rows(c: sqlite3.Connection, jobs_max: int, now_ns: int) -> list[dict[st
     jobs: list[Job] = []
     for states in (["running", "stopping", "unknown", "held"], ["waiting"]):
         jobs += catalog.list_jobs(c, catalog.JobFilter(states=states, limit=jobs_max - len(jobs)))
-    keys = [job.pk for job in jobs]
-    trackers, used = watched.progress(c, keys, ROW_TRACKERS_MAX), watched.usage_last(c, keys)
-    return [job_row(c, job, now_ns, trackers.get(job.pk, [])) | {"usage": used.get(job.pk)} for job in jobs]
+    used = watched.usage_last(c, [job.pk for job in jobs])
+    rows = _rows_of(c, jobs, now_ns)
+    return [row | {"usage": used.get(job.pk)} for job, row in zip(jobs, rows, strict=True)]
 
 
 def count_jobs(c: sqlite3.Connection) -> dict[str, int]:

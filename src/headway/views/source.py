@@ -132,6 +132,11 @@ def encode(query: Query) -> str:
     return "?" + urlencode(pairs) if pairs else ""
 
 
+def array_route(ref: str, *rest: str) -> str:
+    """`/api/arrays/REF/…`."""
+    return job_route(ref, *rest).replace("/api/jobs/", "/api/arrays/", 1)
+
+
 def job_route(ref: str, *rest: str) -> str:
     """`/api/jobs/REF/…`. What cannot be an id never reaches the server as a path (B20)."""
     if not _REF.match(ref) or ".." in ref:

@@ -14,7 +14,7 @@ from headway.model.limits import DURATION_S_MAX, JOBS_LISTED_MAX
 from headway.server.app import Route, Services
 from headway.server.auth import Role
 from headway.server.call import Call, Count, Reply, reply_json
-from headway.store import catalog, query
+from headway.store import arrays, catalog, query
 
 _SIGNAL_MAX = 64
 
@@ -48,6 +48,8 @@ class Filter(msgspec.Struct, forbid_unknown_fields=True):
     since: Annotated[float, msgspec.Meta(ge=0, le=DURATION_S_MAX * 100)] | None = None
     match: str | None = None
     limit: Count = JOBS_LISTED_MAX
+    array: str | None = None
+    fold: bool = False
 
 
 class Nothing(msgspec.Struct, forbid_unknown_fields=True):
@@ -69,7 +71,10 @@ async def list_jobs(call: Call) -> Reply:
     now_ns = time.time_ns()
     since_ns = None if asked.since is None else now_ns - int(asked.since * 1e9)
     chosen = catalog.JobFilter(asked.state, asked.cluster, asked.experiment, since_ns, asked.match, asked.limit)
-    return reply_json(await call.services.query(query.job_rows, chosen, now_ns))
+    if asked.array is not None:
+        chosen.array = await call.services.query(arrays.find, asked.array[:128])
+    rows = query.folded_rows if asked.fold and asked.array is None else query.job_rows
+    return reply_json(await call.services.query(rows, chosen, now_ns))
 
 
 async def submit(call: Call) -> Reply:

@@ -2,8 +2,9 @@
 
 from typing import Any
 
+from headway.model.errors import NotFoundError
 from headway.views import format as fmt
-from headway.views.cli import selection
+from headway.views.cli import arrays, selection
 from headway.views.cli.dispatch import Call
 from headway.views.source import job_route
 
@@ -14,7 +15,12 @@ def command(call: Call) -> int:
     source = call.source()
 
     def deed(job: dict[str, Any]) -> str:
-        job |= source.post(job_route(job["id"], "abort"), {})
+        try:
+            job |= source.post(job_route(job["id"], "abort"), {})
+        except NotFoundError:
+            if arrays.found(source, job["id"]) is None:
+                raise
+            return arrays.abort(source, job)
         # The answer tells the state of the moment; that it was asked to stop is what counts.
         return f"{job['id']}  {job['state'] if job['state'] in fmt.ENDED else 'stopping'}"
 

@@ -13,7 +13,7 @@ _JOB: Final = (
     "processes", "cluster", "experiment", "name", "tags", "env", "max_duration_s", "priority", "cpus", "memory_bytes",
     "monitoring_interval_s", "tensorboard", "monitor", "image",
 )  # fmt: skip
-_FILE: Final = ("sets", "smoke", "dry_run")
+_FILE: Final = ("sets", "smoke", "array", "dry_run")
 _SELECT: Final = ("monitor", "state", "cluster", "experiment", "since_s", "older_than_s", "match")
 
 _TABLE: Final = (
@@ -46,6 +46,7 @@ _TABLE: Final = (
         examples=(
             ("hw submit --set lr=0.01 job.yaml", "a job file, with another parameter"),
             ("hw submit --dry-run job.yaml", "what the engine would get"),
+            ("hw submit --array 100 python train.py --seed '{{ index }}'", "a hundred jobs as one"),
             ("hw -n 4 submit python train.py", "options before or after the verb"),
             ("hw submit --max-duration 3.5h --tag baseline python train.py", ""),
         ),
@@ -77,8 +78,11 @@ _TABLE: Final = (
         examples=(("hw q 7f3c2", ""), ("hw q 7f3c2 --json", "for scripts"), ("hw q 7f3c2 --assets", "fetch the logs")),
     ),
     Command(
-        "ls", LOOK, "the jobs, newest first", "hw ls [options]", (*_SELECT, "limit"),
-        details="What is equal for all jobs is said once, above the table.",
+        "ls", LOOK, "the jobs, newest first", "hw ls [options]", (*_SELECT, "array", "limit"),
+        details=(
+            "What is equal for all jobs is said once, above the table. An array of jobs is one line; --array ID lists\n"
+            "its jobs. With --json: every job."
+        ),
         examples=(("hw ls --state running,waiting", ""), ("hw ls -e digits --since 7d --match 'lr=0.1'", "")),
     ),
     Command(
@@ -145,7 +149,7 @@ _TABLE: Final = (
     ),
     Command(
         "resubmit", CHANGE, "run a job again, with changes if you like", "hw resubmit ID… [options] [-- COMMAND…]",
-        _JOB,
+        (*_JOB, "failed"),
         details=(
             "The new job is submitted first; only then is the old one stopped, if it still runs.\n"
             "The new one names its parent. It runs in the old folder, with your environment of now."

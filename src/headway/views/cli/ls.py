@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from headway.views import format as fmt
 from headway.views import table
-from headway.views.cli import selection
+from headway.views.cli import arrays, selection
 from headway.views.cli.dispatch import Call
 from headway.views.terminal import BOLD, DIM, Output
 
@@ -21,12 +21,14 @@ def command(call: Call) -> int:
         raise UsageError("hw ls takes options only", f"to see one job: hw q {call.words[0] if call.words else 'ID'}")
     source, out = call.source(), call.terminal.out
     limit = call.get("limit") or (_LIMIT if out.is_tty and not call.as_json else None)
-    jobs = selection.find(call, source, limit=limit)
+    jobs = selection.find(call, source, limit=limit, fold=not call.as_json)
     if call.as_json:
         call.terminal.put_json(jobs)
         return 0
+    if call.get("array"):
+        jobs.sort(key=lambda job: job.get("array_index") or 0)
     if not jobs:
-        chosen = any(call.get(key) for key in selection.KEYS)
+        chosen = any(call.get(key) for key in (*selection.KEYS, "array"))
         call.terminal.say("no job matches" if chosen else "no jobs yet; to run one: hw run python train.py")
         return 0
     out.write("\n".join(listing(jobs, out, datetime.now(UTC))) + "\n")
@@ -40,9 +42,10 @@ def listing(jobs: list[Job], out: Output, now: datetime) -> list[str]:
     short = out.is_tty  # a terminal shows the part that one types; a file or a pipe gets whole ids
     columns = [
         table.Column("id", keep=table.ALWAYS), table.Column("name", factor=True, keep=int(short)),
-        table.Column("state", keep=table.ALWAYS),
+        table.Column("index", right=True, factor=True), table.Column("state", keep=table.ALWAYS),
         table.Column("elapsed", right=True, keep=1), table.Column("submitted"),
         *(table.Column(out.safe(name), right=True, limit=16) for name in metrics),
+        table.Column("parameters", factor=True),
         table.Column("experiment", factor=True), table.Column("cluster", factor=True),
         table.Column("host", factor=True),
         table.Column("GPUs", right=True, factor=True, said="{} GPUs"), table.Column("tags", factor=True),
@@ -57,12 +60,15 @@ def listing(jobs: list[Job], out: Output, now: datetime) -> list[str]:
 def _cells(job: Job, metrics: list[str], now: datetime, short: bool) -> list[str]:
     found = job.get("metrics") or {}
     return [
-        fmt.suffix(str(job["id"])) if short else str(job["id"]),
+        (fmt.suffix(str(job["id"])) if short else str(job["id"]))
+        + (f" [{job['jobs']}]" if job.get("is_array") else ""),
         str(job.get("name") or "") if short else "",
+        "" if job.get("array_index") is None else str(job["array_index"]),
         str(job["state"]),
         fmt.clock(job.get("elapsed_s")),
         fmt.local_time(job.get("submitted_at"), now),
         *(fmt.number(found[name]) if name in found else "" for name in metrics),
+        " ".join(f"{name}={value}" for name, value in (job.get("parameters") or {}).items()),
         str(job.get("experiment") or ""),
         str(job.get("cluster") or ""),
         str(job.get("host") or job["guest_of"]) if job.get("guest_of") else "",
@@ -72,8 +78,15 @@ def _cells(job: Job, metrics: list[str], now: datetime, short: bool) -> list[str
     ]
 
 
+def _shown_id(job: Job, short: bool) -> str:
+    shown = fmt.suffix(str(job["id"])) if short else str(job["id"])
+    return f"{shown} [{job['jobs']}]" if job.get("is_array") else shown
+
+
 def note(job: Job, now: datetime) -> str:
     """Why it stands as it does; an unknown state always with its age (P8)."""
+    if job.get("is_array"):
+        return arrays.counts(job)
     if job["state"] == "unknown":
         return f"last heard {fmt.duration(fmt.age_s(job.get('state_since'), now))} ago"
     if job["state"] in ("failed", "stopped", "held"):

@@ -193,6 +193,8 @@ OPTIONS: Final = (
     Option(("--snapshot",), "snapshot", "", "run from a snapshot of the code as it is now, not in its folder"),
     Option(("--force",), "force", "", "write over files that are there"),
     Option(("--image",), "image", "NAME", "the image, for clusters with containers", _image),
+    Option(("--array",), "array", "N|ID", "so many jobs as one (100, 0-9, 1,4,7); hw ls: the jobs of that array"),
+    Option(("--failed",), "failed", "", "of an array, only the jobs that failed"),
     Option(("--wait",), "wait", "", "follow the job and exit with its exit code"),
     Option(("--state",), "state", "STATE", "jobs in this state; several with commas", _states, many=True),
     Option(("--since",), "since_s", "TIME", "jobs submitted within this time, such as 2h or 7d", _duration),

@@ -10,6 +10,7 @@ from headway.model.errors import HeadwayError, NotFoundError
 from headway.model.limits import QUERY_TAIL_LINES
 from headway.views import format as fmt
 from headway.views import summary, table
+from headway.views.cli import arrays
 from headway.views.cli.dispatch import Call, complain, several_words
 from headway.views.cli.output import Merged
 from headway.views.source import Source, job_route
@@ -35,6 +36,11 @@ def command(call: Call) -> int:
                 _fetch(call, source, job)
             found.append(job)
         except NotFoundError as error:  # the others are still answered
+            array = arrays.found(source, ref)
+            if array is not None:
+                arrays.show(call, array, first=not found)
+                found.append(array)
+                continue
             complain(call.terminal, error)
             worst = max(worst, error.exit_code)
     if call.as_json and (found or not worst):

@@ -3,9 +3,9 @@ one stopped, so that a refused submission costs nothing (capability 5)."""
 
 from typing import Any
 
-from headway.model.errors import HeadwayError, UsageError
+from headway.model.errors import HeadwayError, NotFoundError, UsageError
 from headway.views import format as fmt
-from headway.views.cli import submission
+from headway.views.cli import arrays, submission
 from headway.views.cli.dispatch import Call, complain
 from headway.views.cli.submit import tell_way_back
 from headway.views.source import Source, job_route
@@ -25,7 +25,7 @@ def command(call: Call) -> int:
             job = _again(call, source, ref)
             made.append(job)
             if not call.as_json:
-                tell_way_back(call, job["id"])
+                (arrays.tell_way_back if job.get("is_array") else tell_way_back)(call, job["id"])
         except HeadwayError as error:
             complain(call.terminal, error)
             worst = max(worst, error.exit_code)
@@ -36,7 +36,14 @@ def command(call: Call) -> int:
 
 def _again(call: Call, source: Source, ref: str) -> dict[str, Any]:
     """The server stores the new job before it asks the old one to stop."""
-    old = source.get(job_route(ref))
+    try:
+        old = source.get(job_route(ref))
+    except NotFoundError:
+        if call.after is not None or arrays.found(source, ref) is None:
+            raise
+        return submission.resubmit_array(source, call, ref, ["failed"] if call.get("failed") else [])
+    if call.get("failed"):
+        raise UsageError("--failed is for an array", f"{old['id']} is a job")
     if call.after is None and any(MASK in str(word) for word in old["command"]):
         raise UsageError(
             f"the command of {old['id']} held a secret, which is not kept",

@@ -22,12 +22,18 @@ def states_of(call: Call) -> list[str]:
     return [state for group in call.get("state", []) for state in group]
 
 
-def find(call: Call, source: Source, *, states: list[str] | None = None, limit: int | None = None) -> list[Job]:
-    """The jobs that the call selects, newest first. `states` counts where the call names none."""
+def find(
+    call: Call, source: Source, *, states: list[str] | None = None, limit: int | None = None, fold: bool = False
+) -> list[Job]:
+    """The jobs that the call selects, newest first. `states` counts where the call names none.
+
+    `fold`: an array of jobs is one row.
+    """
     wanted = states_of(call) or states or []
     query = [
         ("state", wanted), ("cluster", call.get("cluster")), ("experiment", call.get("experiment")),
         ("since", call.get("since_s")), ("match", call.get("match")), ("limit", limit),
+        ("array", call.get("array")), ("fold", "true" if fold else None),
     ]  # fmt: skip
     jobs: list[Job] = source.get("/api/jobs", query)
     oldest_s = call.get("older_than_s")

@@ -14,7 +14,7 @@ from headway.model.limits import ARGV_BYTES_MAX, ENV_BYTES_MAX, TAGS_MAX
 from headway.settings.layers import BUILT_IN
 from headway.views.cli import place
 from headway.views.cli.dispatch import Call
-from headway.views.source import Source, job_route
+from headway.views.source import Source, array_route, job_route
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,7 +45,9 @@ def submit(source: Source, call: Call, *, attend: bool = False) -> dict[str, Any
         call.terminal.say(f"hw: {call.terminal.err.safe(warning)}")
     body = {"uuid": new_uuid(), "spec": asked.spec, "env": asked.env}
     if asked.jobs:
-        raise UsageError("this version cannot submit arrays", "submit the jobs one by one, with --set")
+        if attend:
+            raise UsageError(f"an array of {len(asked.jobs)} jobs cannot be followed", "to queue it: hw submit …")
+        return _send(source, "/api/arrays", {**body, "jobs": asked.jobs, "find_program": True})
     return _send(source, "/api/jobs", {**body, "find_program": not attend})
 
 
@@ -83,6 +85,19 @@ def _monitor(address: str | None) -> dict[str, Any]:
     from headway.settings.home import home
 
     return {"monitor": str(remote.way_to(home(), remote.parse(address, "--monitor"), "ingest").address)}
+
+
+def resubmit_array(source: Source, call: Call, ref: str, states: list[str]) -> dict[str, Any]:
+    """Submit the jobs of an array again, or those in some states, with the changes of the call."""
+    spec = {**changes(call), **{key: call.get(key) for key in ("name", "experiment") if call.get(key)}}
+    settings = _settings()
+    (some,) = source.get("/api/jobs", [("array", ref), ("limit", 1)])
+    old = source.get(job_route(some["id"]))
+    if call.get("cluster"):
+        spec |= place.choose(source, call, settings, call.get("cluster"), {**_needs(old), **spec})
+    env = environment(call, settings, spec.get("definition", old.get("definition") or {}))
+    body = {"uuid": new_uuid(), "spec": spec, "env": env, "states": states}
+    return _send(source, array_route(ref, "resubmit"), body)
 
 
 def _send(source: Source, route: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -189,6 +204,18 @@ def job_file(words: list[str]) -> "Path | None":
 
     root = yamlfile.read(found).value
     return found if isinstance(root, dict) and jobfile.SECTION in root else None
+
+
+def makes_array(call: Call) -> bool:
+    """Whether many jobs come of it, which nobody can follow as one."""
+    if call.get("array") is not None:
+        return True
+    path = job_file(call.words)
+    if path is None or call.get("smoke"):
+        return False
+    from headway.settings import jobfile
+
+    return bool({"array", "matrix"} & jobfile.load(path).values.keys())
 
 
 def _numbered(call: Call, command: list[str]) -> list[dict[str, Any]]:

@@ -14,11 +14,15 @@ def command(call: Call) -> int:
         from headway.views.cli.plan import show
 
         return show(call, source)
-    if call.get("wait"):
+    if call.get("wait") and not submission.makes_array(call):
         from headway.views.cli.run import submit_and_attend
 
         return submit_and_attend(call, source)
     job = submission.submit(source, call)
+    if job.get("is_array"):
+        from headway.views.cli import arrays
+
+        return arrays.submitted(call, source, job)
     if call.as_json:
         call.terminal.put_json(job)
     else:

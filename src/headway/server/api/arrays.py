@@ -1,0 +1,83 @@
+"""`/api/arrays…`: submit, show, stop and repeat many jobs as one. Lists them as jobs: `GET /api/jobs?array=`."""
+
+from typing import Annotated, Any
+
+import msgspec
+
+from headway.model.errors import NotFoundError
+from headway.server.app import Route, Services
+from headway.server.arrays import Element
+from headway.server.auth import Role
+from headway.server.call import Call, Reply, reply_json
+from headway.store import arrays
+
+Index = Annotated[int, msgspec.Meta(ge=0, le=10**9)]
+
+
+class Job(msgspec.Struct, forbid_unknown_fields=True):
+    index: Index
+    spec: dict[str, Any] = {}
+    env: dict[str, str] = {}
+
+
+class Submit(msgspec.Struct, forbid_unknown_fields=True):
+    uuid: str
+    spec: dict[str, Any]
+    jobs: list[Job]
+    env: dict[str, str] = {}
+    find_program: bool = False
+
+
+class Resubmit(msgspec.Struct, forbid_unknown_fields=True):
+    uuid: str
+    env: dict[str, str]
+    spec: dict[str, Any] = {}
+    states: list[str] = []
+
+
+class Nothing(msgspec.Struct, forbid_unknown_fields=True):
+    """An empty object."""
+
+
+async def find(services: Services, ref: str) -> str:
+    if len(ref) > 128:
+        raise NotFoundError("that is not the id of an array", "`hw ls` lists them")
+    return await services.query(arrays.find, ref)
+
+
+async def show(services: Services, uuid: str, status: int = 200, **more: Any) -> Reply:
+    return reply_json({**await services.query(arrays.array_object, uuid), **more}, status)
+
+
+async def submit(call: Call) -> Reply:
+    asked = call.read(Submit)
+    jobs = [Element(job.index, job.spec, job.env) for job in asked.jobs]
+    uuid = await call.services.control.submit_array(
+        asked.uuid, asked.spec, asked.env, jobs, find_program=asked.find_program
+    )
+    return await show(call.services, uuid, 201)
+
+
+async def show_array(call: Call) -> Reply:
+    return await show(call.services, await find(call.services, call.params["ref"]))
+
+
+async def abort(call: Call) -> Reply:
+    call.read(Nothing)
+    uuid = await find(call.services, call.params["ref"])
+    return await show(call.services, uuid, stopped=await call.services.control.abort_array(uuid))
+
+
+async def resubmit(call: Call) -> Reply:
+    asked = call.read(Resubmit)
+    old = await find(call.services, call.params["ref"])
+    uuid = await call.services.control.resubmit_array(old, asked.uuid, asked.spec, asked.env, asked.states)
+    return await show(call.services, uuid, 201)
+
+
+ROUTES = [
+    Route("POST", "/api/arrays", Role.OPERATE, submit),
+    Route("GET", "/api/arrays/{ref}", Role.READ, show_array),
+    Route("POST", "/api/arrays/{ref}/abort", Role.OPERATE, abort),
+    Route("POST", "/api/arrays/{ref}/resubmit", Role.OPERATE, resubmit),
+]

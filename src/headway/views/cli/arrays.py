@@ -1,0 +1,95 @@
+"""Arrays of jobs in the commands: how one is shown, stopped and waited for as one. Called by `submit`, `query`, `ls`,
+`abort` and `resubmit`."""
+
+import time
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from headway.model.errors import NotFoundError
+from headway.views import format as fmt
+from headway.views import summary
+from headway.views.cli.dispatch import Call
+from headway.views.source import Source, array_route, until_reached
+from headway.views.terminal import BOLD, DIM
+
+_WAIT_S: Final = 1.0  # between two questions of --wait
+_LABEL_CELLS: Final = 12
+Array = dict[str, Any]
+
+
+def found(source: Source, ref: str) -> Array | None:
+    """The array that `ref` means, or None."""
+    try:
+        array: Array = source.get(array_route(ref))
+    except NotFoundError:
+        return None
+    return array
+
+
+def counts(array: Array) -> str:
+    """`12 running · 3 failed · 985 waiting`."""
+    return " · ".join(f"{number} {state}" for state, number in array["states"].items())
+
+
+def submitted(call: Call, source: Source, array: Array) -> int:
+    if not call.as_json:
+        tell_way_back(call, array["id"])
+        call.terminal.say(f"  {fmt.plural(array['jobs'], 'job')}")
+    if call.get("wait"):
+        array = _wait(source, array)
+        call.terminal.say(call.terminal.err.safe(f"hw: {array['id']}: {counts(array)}"))
+    if call.as_json:
+        call.terminal.put_json(array)
+    return 0 if not call.get("wait") or set(array["states"]) == {"succeeded"} else 1
+
+
+def _wait(source: Source, array: Array) -> Array:
+    """Until all its jobs are over. A server that is gone meanwhile is waited for."""
+
+    def lost(_: Exception) -> None:
+        source.reconnect()
+
+    route = array_route(array["id"])
+    while array["ended_at"] is None:
+        time.sleep(_WAIT_S)
+        array = until_reached(lambda: source.get(route), lost)
+    return array
+
+
+def tell_way_back(call: Call, array_id: str) -> None:
+    """The id alone is data; the commands to go on with are talk."""
+    short, out, err = fmt.suffix(array_id), call.terminal.out, call.terminal.err
+    call.terminal.put(out.style(array_id, BOLD) if out.is_tty else array_id)
+    ways = " · ".join(f"hw {words} {err.safe(short)}" for words in ("q", "ls --array", "abort", "resubmit --failed"))
+    call.terminal.say(f"  {err.style(ways, DIM)}")
+
+
+def show(call: Call, array: Array, *, first: bool) -> None:
+    if call.as_json:
+        return
+    out, now = call.terminal.out, datetime.now(UTC)
+    facts = {
+        "jobs": f"{array['jobs']}: {counts(array)}",
+        "experiment": str(array["experiment"] or ""),
+        "cluster": str(array["cluster"] or ""),
+        "submitted": fmt.local_time(array["submitted_at"], now),
+        "started": fmt.local_time(array["started_at"], now) if array["started_at"] else "",
+        "ended": fmt.local_time(array["ended_at"], now) if array["ended_at"] else "",
+        "parent": str(array["parent"] or ""),
+    }
+    lines = [] if first else [""]
+    lines.append(out.style(out.safe(f"{array['id']}  an array, {array['state']}"), BOLD))
+    lines += [summary.fact(label, out.safe(text), _LABEL_CELLS) for label, text in facts.items() if text]
+    for number, job in enumerate(array["failed"]):
+        text = f"{job['index']}  {job['id']}  {(job['cause'] or {}).get('text') or ''}"
+        lines.append(summary.fact("" if number else "failed", out.safe(text.rstrip()), _LABEL_CELLS))
+    short = fmt.suffix(array["id"])
+    again = f" · hw resubmit {short} --failed" if array["failed"] else ""
+    lines.append(summary.fact("next", out.safe(f"hw ls --array {short} · hw abort {short}{again}"), _LABEL_CELLS))
+    out.write("\n".join(lines) + "\n")
+
+
+def abort(source: Source, job: Array) -> str:
+    """Stop all of it; what came of it in words."""
+    job |= source.post(array_route(job["id"], "abort"), {})
+    return f"{job['id']}  {fmt.plural(job['stopped'], 'job')} stopping · {counts(job)}"
