@@ -29,7 +29,7 @@ Weights = dict[str, np.ndarray]
 
 def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--epochs", type=int, default=12)
+    parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--pictures", type=int, default=24_000, help="of each process")
     parser.add_argument("--hidden", type=int, default=384)
     parser.add_argument("--batch", type=int, default=64)
