@@ -18,6 +18,7 @@ import hypothesis
 import pytest
 
 from tests import container, needs, processes
+from tests.slurmed import slurm as slurm  # a fixture
 from tests.waiting import wait_until
 
 CAPABILITY_MAX = 99

@@ -7,6 +7,7 @@ packages() {
     case $1 in
         gcc) echo gcc libc6-dev ;;
         unshare) echo util-linux ;;
+        sbatch) echo slurm-wlm munge ;;
         mpirun) echo openmpi-bin ;;
         dockerd) echo docker.io ;;
         busybox) echo busybox-static ;;

@@ -309,16 +309,6 @@ def test_the_page_stacks_processes_and_joins_the_small_ones() -> None:
     assert {"cpu", "memory", "load", "gpu_memory", "read", "threads"} <= set(charts) and "write" not in charts
 
 
-def test_a_page_may_go_to_stdout_and_a_rank_that_is_not_there_is_an_error(api: FakeApi, capfd: Any) -> None:
-    found = job()
-    api.on("GET", "/api/jobs/[^/]+", found)
-    api.on("GET", "/api/jobs/[^/]+/usage", answer())
-    code, out, _ = hw(capfd, "usage", found["id"], "--html", "-")
-    assert code == 0 and out.startswith("<!doctype html>") and not Path("-").exists()
-    code, out, err = hw(capfd, "usage", found["id"], "--rank", "9")
-    assert (code, out) == (2, "") and "no samples of rank 9" in err and "it has those of rank 0" in err
-
-
 def test_the_same_checkpoint_of_several_ranks_is_one_with_its_first_moment() -> None:
     marks = [
         {"time": at(n), "rank": rank, "tags": ["epoch", epoch]}

@@ -15,7 +15,7 @@ import pytest
 from headway.client import backoff
 from headway.client import progress as module
 from headway.client.progress import Progress, Slots, track
-from headway.model.limits import PROGRESS_SLOT_BYTES, PROGRESS_SLOTS_KEPT, PROGRESS_SLOTS_MAX
+from headway.model.limits import PROGRESS_SLOT_BYTES, PROGRESS_SLOTS_MAX
 from headway.spool.slot import Slot, decode, encode_words
 from headway.testing.files import FailingFiles
 from tests.client_bench import Bench
@@ -169,16 +169,6 @@ def test_what_cannot_be_a_step_changes_nothing(made: Trackers) -> None:
 
 
 # -- track -------------------------------------------------------------------------------------------------------------
-
-
-def test_finished_trackers_stay_to_be_seen_until_there_are_many(
-    made: Trackers, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "REUSE_AFTER_NS", -1)
-    names = [f"part {i}" for i in range(PROGRESS_SLOTS_KEPT + 3)]
-    for name in names:
-        made.new(1, name).complete()
-    assert {slot.words[0] for slot in made.read()} == set(names[3:])
 
 
 def test_track_counts_what_is_done(made: Trackers) -> None:

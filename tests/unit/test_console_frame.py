@@ -119,12 +119,6 @@ def test_the_slowest_rank_of_a_tracker_is_named() -> None:
     assert "rank 7 is last of 64; first 50 %" in picture(model(64), (120, 40), Theme())
 
 
-def test_steps_that_take_seconds_are_told_in_seconds() -> None:
-    made = model(1)
-    made.take({"progress": [{"msg": ["epochs"], "completed": 2, "total": 6, "rate": 0.4, "eta_s": 10.0, "rank": 0}]})
-    assert "2.5 s/it  left 0:10" in picture(made, (120, 40), Theme())
-
-
 def test_an_unfinished_total_has_no_percentage() -> None:
     made = model(1)
     made.take({"progress": [{"msg": "items", "completed": 17, "total": None, "rank": 0, "state": "running"}]})

@@ -9,7 +9,7 @@ import json
 import os
 import signal
 
-from headway.agent.world import merge, world_variables
+from headway.agent.world import kept, merge, slurm_variables, world_variables
 from headway.model.errors import DamagedError, HeadwayError
 from headway.model.limits import ENV_BYTES_MAX
 from headway.model.value import Value
@@ -66,11 +66,18 @@ def environment(
         "PYTHONPATH": f"{BOOTSTRAP}{os.pathsep}{path}" if path else BOOTSTRAP,
         **world_variables(task, index, peers),
     }  # fmt: skip
-    gpus = task.gpus
+    given = kept(task, os.environ)
+    gpus: list[Any] | None = task.gpus
+    if "CUDA_VISIBLE_DEVICES" in given:
+        gpus = given["CUDA_VISIBLE_DEVICES"].split(",")
     if gpus is not None:
         mine = [gpus[index]] if len(gpus) == task.processes else gpus
         out["CUDA_VISIBLE_DEVICES"] = ",".join(str(gpu) for gpu in mine)
-    return merge(env, out, task.env_set)
+    if "SLURM_JOB_ID" in given:
+        given |= slurm_variables(task, index)
+    if task.keep_env:
+        env = {name: value for name, value in env.items() if not name.startswith(("SLURM_", "SLURMD_"))}
+    return merge(env, given | out, task.env_set)
 
 
 def start_rank(

@@ -135,7 +135,7 @@ class Shim:
         version = ".".join(str(part) for part in sys.version_info[:3])
         self._started = {
             "type": "task_started",
-            "node": self.task.node,
+            "node": self.task.node or os.environ.get("SLURMD_NODENAME") or os.uname().nodename,
             **me,
             **here,
             "version": __version__,

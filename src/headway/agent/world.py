@@ -52,6 +52,19 @@ def _places(task: "TaskFile", peers: "Sequence[Mapping[str, Any]]") -> dict[str,
     return out
 
 
+def kept(task: "TaskFile", environ: "Mapping[str, str]") -> dict[str, str]:
+    """What the scheduler set for this task on its node; the submitter's own, if it has some, is of another job."""
+    beginnings = tuple(name for name in task.keep_env if name.endswith("_"))
+    return {k: v for k, v in environ.items() if k in task.keep_env or (beginnings and k.startswith(beginnings))}
+
+
+def slurm_variables(task: "TaskFile", index: int) -> dict[str, str]:
+    """Slurm has started one shim per node; to a program each rank is a task of Slurm's."""
+    each = {"PROCID": task.first_rank + index, "LOCALID": index, "NTASKS": task.world_size, "NPROCS": task.world_size}
+    each |= {"NTASKS_PER_NODE": task.processes, "NODEID": task.node_rank}
+    return {f"SLURM_{name}": str(value) for name, value in each.items()}
+
+
 def replaced(env: "Mapping[str, str]", env_set: "Sequence[str]") -> list[str]:
     """What a person may have meant for this job, and did not say so: told, since ours stands in its place. Inside
     another job of ours it is that job's own."""

@@ -13,7 +13,7 @@ from zlib import crc32
 from headway.client.backoff import Backoff
 from headway.client.interrupt import raise_if_signal
 from headway.client.value import clean_text
-from headway.model.limits import PROGRESS_SLOT_BYTES, PROGRESS_SLOTS_KEPT, PROGRESS_SLOTS_MAX
+from headway.model.limits import PROGRESS_SLOT_BYTES, PROGRESS_SLOTS_MAX
 from headway.spool.files import OS_FILES
 from headway.spool.name import new_rand, progress_name
 from headway.spool.slot import (
@@ -111,7 +111,7 @@ class Slots:
         same = next((index for index, (words, _) in self._done.items() if words == text), None)
         oldest = next(iter(self._done), None)
         if same is None and oldest is not None:
-            waited = len(self._owners) >= PROGRESS_SLOTS_KEPT and time_ns() - self._done[oldest][1] > REUSE_AFTER_NS
+            waited = time_ns() - self._done[oldest][1] > REUSE_AFTER_NS
             same = oldest if waited or len(self._owners) >= PROGRESS_SLOTS_MAX else None
         if same is not None:
             del self._done[same]

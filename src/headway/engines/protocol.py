@@ -66,6 +66,8 @@ class Plan:
     code_cwd: str = ""  # the working folder inside it
     code_commit: str | None = None
     image: str | None = None  # for engines with containers
+    options: Mapping[str, Any] = field(default_factory=dict)  # of the engine: partition, account, …
+    script: str | None = None  # what the scheduler gets, where it gets a script
 
     @property
     def gpus(self) -> int:
@@ -88,7 +90,7 @@ class Plan:
         asked["monitoring_interval_s"] = self.monitoring_interval_s or None
         named = {**asked, "code": self.code, "grace_s": self.grace_s, "umask": f"{self.umask:04o}"}
         lines.append(" ".join(f"{name}={value}" for name, value in named.items() if value is not None))
-        return "\n".join(lines)
+        return "\n".join(lines if self.script is None else [*lines, "", self.script.rstrip()])
 
 
 def _ranks(task: PlannedTask) -> str:
@@ -111,7 +113,9 @@ class Observation:
     `detail` may hold: `started` (False: the engine is sure that nothing of it ever ran), `unstarted` (names of tasks
     that never began while others did: `submit` with the same key would start them), `salvage` (True: nobody
     sends what is left of it, `Salvager.salvage` would), `drained` (True: it has ended and all of it has been sent),
-    `attached` (True: it was not started by us, so it may even be unknown to the store)."""
+    `attached` (True: it was not started by us, so it may even be unknown to the store), `nodes` (where it runs, as the
+    engine writes it), `end` ({cause, class, text, nodes}: how the scheduler says it ended, for an agent that could
+    not)."""
 
     state: ObservedState
     state_word: str  # the engine's own word, kept and shown

@@ -9,6 +9,7 @@ from typing import Any
 from headway.engines.docker import ContainerEngine
 from headway.engines.local import LocalEngine
 from headway.engines.protocol import Engine
+from headway.engines.slurm.engine import SlurmEngine
 from headway.model.errors import UsageError
 from headway.settings.clusters import LOCAL, resolve
 from headway.settings.home import Paths
@@ -25,6 +26,7 @@ ENGINES: dict[str, Make] = {
     LOCAL: _local,
     "docker": ContainerEngine,
     "podman": ContainerEngine,
+    "slurm": SlurmEngine,
 }
 
 

@@ -40,7 +40,6 @@ SOURCE_CHARS_MAX = 1000  # of the source line that is kept with an exception
 SEGMENTS_RETIRED_MAX = 32  # rolled segments whose descriptors a thread may still be using
 PROGRESS_SLOT_BYTES = 256  # one tracker in a process's file of positions; its message takes what is left
 PROGRESS_SLOTS_MAX = 1024  # trackers of one process at the same time; further ones are not shown
-PROGRESS_SLOTS_KEPT = 32  # finished trackers of one process that stay to be seen; beyond it the oldest make room
 PROGRESS_INTERVAL_S = 0.2  # at least this long between two told positions of one tracker
 LOG_TEXT_CHARS_MAX = 16 * KIB  # of one record of `logging`; a longer one is cut in the middle, and says so
 LOG_WIDTH_CHARS = 100  # tables and other drawings of rich in a record

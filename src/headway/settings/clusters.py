@@ -85,6 +85,13 @@ def _names(value: Any, field: str) -> list[str]:
     return found
 
 
+def _folder(value: Any, field: str) -> str:
+    text = _text(value, field)
+    if not text.startswith("/"):
+        raise UsageError(f'{field}: "{text[:80]}" is not an absolute path')
+    return text
+
+
 def _size(value: Any, field: str) -> int:
     return quantity.size_bytes(_one(value, field), field, least_bytes=4096)
 
@@ -126,6 +133,22 @@ _CONTAINER: Final = {
     "run_options": Option("a list", "Further words for the engine's `create`.", _words, ()),
 }
 
+_SLURM: Final = {
+    "host": Option("a text", "Login node to reach Slurm by over ssh. Default: Slurm's commands are here.", _text),
+    "folder": Option("an absolute path", "Folder for spools that the nodes see too. Default: below the home.", _folder),
+    "python": Option("a text", "The Python on the nodes for the agent. Default: the one that runs Headway.", _text),
+    "gpu_per_node": Option("a whole number", "GPUs of each node. Default: what Slurm tells.", _gpus),
+    "gpu_type": Option("a text", "Type of GPU to ask for, as in `gpu:a100:4`.", _text),
+    "partition": Option("a text", "`--partition`.", _text),
+    "account": Option("a text", "`--account`.", _text),
+    "qos": Option("a text", "`--qos`.", _text),
+    "constraint": Option("a text", "`--constraint`.", _text),
+    "reservation": Option("a text", "`--reservation`.", _text),
+    "nodelist": Option("a text", "`--nodelist`.", _text),
+    "exclude": Option("a text", "`--exclude`.", _text),
+    "extra": Option("a list", "Further options of sbatch, such as `--exclusive` or `--nice=100`.", _words, ()),
+}  # fmt: skip
+
 TABLES: Final[Mapping[str, Table]] = {
     LOCAL: Table("Processes on this machine.", {}, takes_environment=True),
     "docker": Table(
@@ -133,6 +156,7 @@ TABLES: Final[Mapping[str, Table]] = {
         {"command": Option("a list", "The program and its own options.", _command, ("docker",)), **_CONTAINER},
         takes_environment=False,
     ),
+    "slurm": Table("Batch jobs of a Slurm cluster.", _SLURM, takes_environment=True),
     "podman": Table(
         "Containers of Podman on this machine.",
         {"command": Option("a list", "The program and its own options.", _command, ("podman",)), **_CONTAINER},

@@ -142,6 +142,7 @@ class TaskFile(Value):
     barrier: bool = False  # the processes start when every task of the job is there
     address: str = ""  # where other tasks reach this one; empty: the name of the machine that it runs on
     env_set: "list[str]" = _NOTHING  # variables that the person set for this job
+    keep_env: "list[str]" = _NOTHING  # names, or beginnings with _ at their end, that the scheduler sets
     code: str | None = None  # digest of the snapshot that it runs from, in a folder of its own below the home
     code_cwd: str = ""  # the working folder inside the snapshot
     code_commit: str | None = None  # that the snapshot was made from; "+" at its end: with changes

@@ -11,7 +11,7 @@ import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from headway.model.errors import UsageError
@@ -62,7 +62,6 @@ class Found:
     lines: list[Line]
     more: bool  # stopped by the limit of lines or of time
     timed_out: bool
-    cursor: dict[int, int]  # where to go on: an unfinished line that did not match is looked at again
 
 
 def check_pattern(pattern: str) -> None:
@@ -76,29 +75,18 @@ def check_pattern(pattern: str) -> None:
 
 def search(
     c: sqlite3.Connection, paths: Paths, chosen: list[Output], pattern: str, lines_max: int,
-    timeout_s: float = GREP_TIMEOUT_S, starts: Mapping[int, int] | None = None,
+    timeout_s: float = GREP_TIMEOUT_S,
 ) -> Found:  # fmt: skip
-    """Lines of these streams that match, by time; at most `lines_max`, and what was found in `timeout_s`.
-
-    `starts` says where to begin in each stream, as the cursor of an earlier answer does.
-    """
-    after = {output.pk: (starts or {}).get(output.pk, 0) for output in chosen}  # behind the last line that has ended
-
-    def pieces() -> Iterator[tuple[int, int, bytes]]:
-        for number, output in enumerate(chosen):
-            for offset, data in _whole_lines(c, paths, output, after[output.pk]):
-                after[output.pk] = max(after[output.pk], offset + data.rfind(b"\n") + 1)
-                yield number, offset, data
-
-    places, more, timed_out = _search(pattern, pieces(), lines_max, timeout_s)
-    for stream, offset in places:
-        if offset >= after[chosen[stream].pk]:  # an unfinished line is shown once
-            after[chosen[stream].pk] = chosen[stream].position
-    if more:  # what was not looked at is not looked at later either: the answer says that there was more
-        after = {output.pk: output.position for output in chosen}
+    """Lines of these streams that match, by time; at most `lines_max`, and what was found in `timeout_s`."""
+    pieces = (
+        (number, offset, data)
+        for number, output in enumerate(chosen)
+        for offset, data in _whole_lines(c, paths, output)
+    )
+    places, more, timed_out = _search(pattern, pieces, lines_max, timeout_s)
     found = [_line(c, paths, chosen[stream], offset) for stream, offset in places]
     found.sort(key=lambda line: line.time_us or 0)
-    return Found(found, more, timed_out, after)
+    return Found(found, more, timed_out)
 
 
 def places(
@@ -173,8 +161,9 @@ def _feed(
     return True
 
 
-def _whole_lines(c: sqlite3.Connection, paths: Paths, output: Output, offset: int) -> Iterator[tuple[int, bytes]]:
-    """Pieces of a stream from there on that end at the end of a line, as far as a few megabytes allow that."""
+def _whole_lines(c: sqlite3.Connection, paths: Paths, output: Output) -> Iterator[tuple[int, bytes]]:
+    """Pieces of a stream that end at the end of a line, as far as that can be had in a few megabytes."""
+    offset = 0
     while offset < output.position:
         for piece in logs.pieces(c, paths, output.pk, offset, PIECE_BYTES):
             data = piece.data

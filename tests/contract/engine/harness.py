@@ -12,11 +12,14 @@ from headway.engines import process, slots
 from headway.engines.docker import ContainerEngine
 from headway.engines.local import LocalEngine
 from headway.engines.protocol import Engine, EngineId, Given
+from headway.engines.slurm.command import Commands
+from headway.engines.slurm.engine import SlurmEngine
 from headway.model.ids import new_uuid
 from headway.model.job import Job, JobSpec, State
 from headway.model.record import FACT
 from headway.settings import clusters, launch
 from headway.settings.home import Paths
+from headway.testing.slurm import SlurmCluster
 from headway.wire import frame
 from tests import container, container_image
 from tests.waiting import wait_until
@@ -139,3 +142,23 @@ class DockerHarness(LocalHarness):
         super().close()
         for engine_id, _ in self.engine.tasks():
             self.engine.program.run("rm", "--force", engine_id)
+
+
+class SlurmHarness(LocalHarness):
+    """The Slurm engine against real daemons, with the fake shim as agent."""
+
+    name = "slurm"
+
+    def __init__(self, home: Path, cluster: SlurmCluster) -> None:
+        self._slurm = cluster
+        super().__init__(home)
+
+    def make(self) -> SlurmEngine:
+        return SlurmEngine(
+            "lab", self.paths, SETTINGS.__getitem__, {"engine": "slurm"}, argv=fake_argv,
+            commands=Commands(env=self._slurm.env),
+        )  # fmt: skip
+
+    def folder(self, engine_id: EngineId) -> Path:
+        found = [path for path in self.engine.spool.glob("*.id") if path.read_text() == engine_id]
+        return self.engine.spool / f"{found[0].stem}-worker-0"

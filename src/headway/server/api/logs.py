@@ -97,19 +97,15 @@ def _start(c: sqlite3.Connection, paths: Paths, output: Output, asked: Asked) ->
 def read_lines(c: sqlite3.Connection, paths: Paths, pk: int, asked: Asked) -> bytes:
     chosen = asked.outputs(c, pk)
     if asked.grep is not None:
-        return encode(_search(c, paths, chosen, asked))
+        return encode(_search(c, paths, chosen, asked.grep, asked.tail))
     found = _merged(c, paths, chosen, asked)
     return encode(Answer(LineForm.of(found.lines), found.more, _as_text(found.cursor)))
 
 
-def _search(c: sqlite3.Connection, paths: Paths, chosen: list[Output], asked: Asked) -> Answer:
-    """With a cursor, in what came since; then `tail`, which is about what there was at first, is over."""
-    assert asked.grep is not None
-    starts = None if asked.cursor is None else _cursor(asked.cursor)
-    found = grep.search(c, paths, chosen, asked.grep, LOG_LINES_FOUND_MAX, starts=starts)
-    count = len(found.lines) if asked.tail is None or starts is not None else min(asked.tail, len(found.lines))
-    kept = found.lines[len(found.lines) - count :]
-    return Answer(LineForm.of(kept), found.more, _as_text(found.cursor), found.timed_out)
+def _search(c: sqlite3.Connection, paths: Paths, chosen: list[Output], pattern: str, tail: int | None) -> Answer:
+    found = grep.search(c, paths, chosen, pattern, LOG_LINES_FOUND_MAX)
+    kept = found.lines if tail is None else found.lines[len(found.lines) - min(tail, len(found.lines)) :]
+    return Answer(LineForm.of(kept), found.more, "", found.timed_out)
 
 
 def _merged(c: sqlite3.Connection, paths: Paths, chosen: list[Output], asked: Asked) -> Lines:

@@ -30,7 +30,6 @@ def command(call: Call) -> int:
         record.show(call, source, job)
         return 0
     _check_attempt(call, job)
-    _check_rank(call, job)
     if not job.get("started_at"):
         _tell_not_started(call, job)
     elif not summary.has_output(job, call.get("attempt")) and call.get("stream") != "agent":
@@ -63,13 +62,6 @@ def _check_attempt(call: Call, job: Job) -> None:
     if call.get("attempt") is not None and call.get("attempt") not in numbers:
         known = f"it has {', '.join(map(str, numbers))}" if numbers else "it has not started"
         raise UsageError(f"{job['id']} has no attempt {call.get('attempt')}", known)
-
-
-def _check_rank(call: Call, job: Job) -> None:
-    asked = call.get("rank")
-    known = [int(process["rank"]) for process in summary.processes(job, call.get("attempt"))]
-    if asked is not None and known and asked not in known and asked >= summary.count_processes(job):
-        raise UsageError(f"{job['id']} has no rank {asked}", f"it has {fmt.ranks(known)}")
 
 
 def _tell_not_started(call: Call, job: Job) -> None:

@@ -216,7 +216,7 @@ OPTIONS: Final = (
     Option(("--points",), "points", "N", "about N points per series, extremes kept; default: every point", _count),
     Option(("--assets",), "assets", "", "download the new bytes of each log to ./assets/<id>/"),
     Option(("--csv",), "csv", "", "the answer as CSV on stdout"),
-    Option(("--html",), "html", "FILE", "write one page that opens offline; - is stdout"),
+    Option(("--html",), "html", "FILE", "write one page that opens offline"),
     Option(("--dry-run",), "dry_run", "", "say what would be done, and do nothing"),
     Option(("--job-schema",), "job_schema", "", "the JSON Schema of job files, for editors"),
     Option(("--monitor",), "monitor", "ADDRESS", "the server on another machine, HOST:PORT, or a unix socket"),

@@ -100,20 +100,12 @@ def _fact_lines(job: dict[str, Any], out: Output, now: datetime) -> list[str]:
         ("code", _code_words(job.get("provenance") or {}, job.get("code"))),
         ("on", _surroundings_words(job.get("provenance") or {})),
         ("config", _config_words(job)),
-        *(("progress", words) for words in _progress_words(job.get("progress") or [])),
+        *(("progress", _tracker_words(tracker)) for tracker in (job.get("progress") or [])[-_TRACKERS_MAX:]),
         ("usage", _usage_words(job.get("usage") or {})),
     ]
     lines = [_fact(label, out.safe(str(text))) for label, text in facts if text]
     metrics = summary.metrics_words(job, out)
     return [*lines, _fact("metrics", metrics)] if metrics else lines
-
-
-def _progress_words(trackers: list[dict[str, Any]]) -> list[str]:
-    """In the order they started; where there are many, those that run, then the newest."""
-    newest = sorted(range(len(trackers)), key=lambda i: (trackers[i].get("state") != "running", -i))
-    shown = sorted(newest[:_TRACKERS_MAX])
-    left = len(trackers) - len(shown)
-    return [_tracker_words(trackers[i]) for i in shown] + ([f"and {left} more, see --json"] if left else [])
 
 
 def _attempt_words(job: dict[str, Any]) -> str:

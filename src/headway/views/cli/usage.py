@@ -28,7 +28,6 @@ def command(call: Call) -> int:
         call.terminal.put_json({"id": job["id"], **answer})
         return 0
     found = usage.tracks(answer["samples"], call.get("rank"), usage.Windows(answer.get("windows") or []))
-    _check_rank(call, job, answer)
     if call.get("csv"):
         call.terminal.out.write(sheet.to_csv(usage.csv_rows(found)))
     elif call.get("html"):
@@ -38,13 +37,6 @@ def command(call: Call) -> int:
     else:
         call.terminal.say(f"{call.terminal.err.safe(str(job['id']))} has no samples of usage" + _why(job))
     return 0
-
-
-def _check_rank(call: Call, job: dict[str, Any], answer: Answer) -> None:
-    asked = call.get("rank")
-    known = {t.number for t in usage.tracks(answer["samples"]) if t.kind == usage.RANK and t.number is not None}
-    if asked is not None and known and asked not in known:
-        raise UsageError(f"{job['id']} has no samples of rank {asked}", f"it has those of {fmt.ranks(list(known))}")
 
 
 def _why(job: dict[str, Any]) -> str:
@@ -65,12 +57,9 @@ def fetch(source: Source, job_id: str) -> Answer:
 def _write_page(call: Call, job: dict[str, Any], found: list[usage.Track], answer: Answer) -> None:
     from headway.views.usage_page import render
 
-    path, text = Path(call.get("html")), render(job, found, answer.get("checkpoints") or [])
-    if str(path) == "-":
-        call.terminal.out.write_bytes(text.encode())
-        return
+    path = Path(call.get("html"))
     try:
-        path.write_text(text, encoding="utf-8")
+        path.write_text(render(job, found, answer.get("checkpoints") or []), encoding="utf-8")
     except OSError as error:
         raise HeadwayError(f"{path} cannot be written: {error.strerror}", "name another file") from None
     call.terminal.say(f"{call.terminal.err.safe(str(path))} holds the report; open it in any browser")

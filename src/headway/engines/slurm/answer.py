@@ -1,0 +1,196 @@
+"""What Slurm prints, read into values. Pure. Called by the engine; tested with recorded answers of several versions.
+
+Only text forms are read: `--json` changes from version to version and lacks facts in some (an exit code, a filter).
+Words that are not known are kept as they are and mean `unknown`: nothing is guessed.
+"""
+
+import re
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from headway.engines.protocol import ObservedState
+
+# Comment and reason may hold anything but a newline, so they come last, and the comment is ours.
+SQUEUE_FORMAT: Final = "%A|%T|%B|%N|%S|%K|%F|%k|%r"
+_SQUEUE_FIELDS: Final = 9
+
+WAITING: Final = frozenset({"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT"})
+ALIVE: Final = frozenset({"RUNNING", "COMPLETING", "SUSPENDED", "SIGNALING", "STAGE_OUT", "STOPPED", "RESIZING"})
+OVER: Final = frozenset(
+    {
+        "COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "OUT_OF_MEMORY", "BOOT_FAIL",
+        "DEADLINE", "REVOKED", "LAUNCH_FAILED", "RECONFIG_FAIL",
+    }
+)  # fmt: skip
+_FIELD: Final = re.compile(r"(?:^|\s)([A-Z][A-Za-z_/:]*)=")
+_GRES: Final = re.compile(r"gpu(?::[A-Za-z][\w.-]*)?[:=](\d+)")
+_HOSTS: Final = re.compile(r"([^\[,]+)(?:\[([^\]]+)\])?([^,\[]*)")
+
+
+@dataclass(frozen=True, slots=True)
+class JobLine:
+    """One job, as squeue, scontrol or sacct tells it. None: not told."""
+
+    id: str
+    word: str  # Slurm's own state, without "+" or "by 1000"
+    reason: str = ""
+    nodes: str = ""  # compact: node[1-2]
+    start: str | None = None  # since when it runs, or the forecast
+    comment: str = ""
+    exit_code: int | None = None
+    signal: int | None = None
+    restarts: int = 0
+    by_uid: int | None = None  # who cancelled it
+    fields: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def state(self) -> ObservedState:
+        if self.word in WAITING:
+            return "starting"
+        if self.word in ALIVE:
+            return "running"
+        return "ended" if self.word in OVER else "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLine:
+    name: str
+    state: str  # IDLE+DRAIN, as Slurm has it
+    cpus: int
+    cpus_used: int
+    memory_mib: int
+    memory_used_mib: int
+    gpus: int
+    gpus_used: int
+    reason: str = ""
+    partitions: tuple[str, ...] = ()
+
+    @property
+    def is_usable(self) -> bool:
+        words = set(re.split(r"[+*]", self.state.upper()))
+        return not words & {"DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "MAINT", "NOT_RESPONDING"}
+
+
+def read_squeue(text: str) -> dict[str, JobLine]:
+    """`squeue -h -t all -o SQUEUE_FORMAT`, by job id. Lines that are not what was asked for are left out."""
+    found = {}
+    for line in text.splitlines():
+        parts = line.rstrip("\n").split("|", _SQUEUE_FIELDS - 1)
+        if len(parts) != _SQUEUE_FIELDS or not parts[0].isdigit():
+            continue
+        job_id, word, _, nodes, start, _, _, rest_comment, reason = parts
+        if "|" in reason:  # a comment of somebody else's; the reason itself never has one
+            reason = reason.rpartition("|")[2]
+        found[job_id] = JobLine(job_id, word, _plain(reason), nodes, _time(start), _plain(rest_comment))
+    return found
+
+
+def read_fields(line: str) -> dict[str, str]:
+    """One line of `scontrol show … -o`: values may hold spaces, names begin with a capital."""
+    found: dict[str, str] = {}
+    places = list(_FIELD.finditer(line))
+    for place, following in zip(places, [*places[1:], None], strict=True):
+        end = following.start() if following is not None else len(line)
+        found.setdefault(place[1], line[place.end() : end].strip())
+    return found
+
+
+def read_job(text: str) -> JobLine | None:
+    """`scontrol show job -o ID`."""
+    for line in text.splitlines():
+        fields = read_fields(line)
+        if not fields.get("JobId", "").isdigit():
+            continue
+        code, signal = read_exit(fields.get("ExitCode", ""))
+        return JobLine(
+            fields["JobId"], fields.get("JobState", ""), _plain(fields.get("Reason", "")), fields.get("NodeList", ""),
+            _time(fields.get("StartTime", "")), _plain(fields.get("Comment", "")), code, signal,
+            _number(fields.get("Restarts", "")), None, fields,
+        )  # fmt: skip
+    return None
+
+
+def read_sacct(text: str) -> dict[str, JobLine]:
+    """`sacct -n -P -X -o JobIDRaw,State,ExitCode,NodeList,Start,Reason,Comment`, by job id."""
+    found = {}
+    for line in text.splitlines():
+        parts = line.split("|", 6)
+        if len(parts) != 7 or not parts[0].isdigit():
+            continue
+        word, _, rest = parts[1].partition(" ")
+        by = rest.removeprefix("by ") if rest.startswith("by ") else ""
+        code, signal = read_exit(parts[2])
+        found[parts[0]] = JobLine(
+            parts[0], word.rstrip("+"), _plain(parts[5]), parts[3], _time(parts[4]), _plain(parts[6]), code, signal,
+            by_uid=int(by) if by.isdigit() else None,
+        )  # fmt: skip
+    return found
+
+
+def read_exit(text: str) -> tuple[int | None, int | None]:
+    """`7:0` is exit code 7, `0:15` is signal 15. Unreadable: neither is known."""
+    code, colon, signal = text.partition(":")
+    if not colon or not code.isdigit() or not signal.isdigit():
+        return None, None
+    return (None, int(signal)) if int(signal) else (int(code), None)
+
+
+def read_nodes(text: str) -> list[NodeLine]:
+    """`scontrol show node -d -o`."""
+    found = []
+    for line in text.splitlines():
+        fields = read_fields(line)
+        if "NodeName" not in fields:
+            continue
+        found.append(
+            NodeLine(
+                fields["NodeName"].split()[0], fields.get("State", "UNKNOWN").split()[0],
+                _number(fields.get("CPUTot", "")), _number(fields.get("CPUAlloc", "")),
+                _number(fields.get("RealMemory", "")), _number(fields.get("AllocMem", "")),
+                count_gpus(fields.get("Gres", "")), count_gpus(fields.get("GresUsed", "")),
+                _plain(fields.get("Reason", "")), tuple(filter(None, fields.get("Partitions", "").split(","))),
+            )
+        )  # fmt: skip
+    return found
+
+
+def count_gpus(gres: str) -> int:
+    """`gpu:a100:4(S:0-1),gpu:2` is 6; `gpu:tesla:2(IDX:0-1)` is 2."""
+    return sum(int(count) for count in _GRES.findall(gres))
+
+
+def expand_hosts(compact: str) -> list[str]:
+    """`node[1-2,09-10],login` is node1, node2, node09, node10, login."""
+    found: list[str] = []
+    for prefix, inside, suffix in _HOSTS.findall(compact):
+        name = prefix.lstrip(",").strip()
+        if not inside:
+            found += [name] if name else []
+            continue
+        for part in inside.split(","):
+            low, dash, high = part.partition("-")
+            if not low.isdigit() or (dash and not high.isdigit()):
+                return [compact]  # a form that is not known: kept whole
+            last = int(high) if dash else int(low)
+            found += [f"{name}{number:0{len(low)}d}{suffix}" for number in range(int(low), last + 1)]
+    return found
+
+
+def _plain(text: str) -> str:
+    text = text.strip()
+    return "" if text in ("(null)", "None", "N/A", "none") else text
+
+
+def _time(text: str) -> str | None:
+    """A time of Slurm's, in the cluster's own zone; None for `N/A` and `Unknown`."""
+    try:
+        datetime.fromisoformat(text.strip())
+    except ValueError:
+        return None
+    return text.strip()
+
+
+def _number(text: str) -> int:
+    match = re.match(r"\d+", text)
+    return int(match[0]) if match else 0

@@ -1,0 +1,232 @@
+"""A real Slurm of some nodes on this machine, for tests, `make bench` and trying things by hand.
+
+    python -m headway.testing.slurm FOLDER        # until Ctrl-C; prints the SLURM_CONF to export
+
+Debian's packages slurm-wlm and munge are enough; no service of the system is touched. The daemons are children, and
+end with this process. Nodes have four made-up GPUs each, which are character devices or terminals.
+"""
+
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+
+NODES, CPUS, MEMORY_MIB, GPUS = 4, 4, 4000, 4
+START_TIMEOUT_S = 30.0
+PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scontrol", "sinfo", "scancel", "srun")
+
+_CONF = """\
+ClusterName=t
+SlurmctldHost=localhost(127.0.0.1)
+SlurmctldPort={port}
+SlurmUser={user}
+SlurmdUser={user}
+AuthInfo=socket={d}/munge.sock
+CommunicationParameters=NoCtldInAddrAny,NoInAddrAny
+StateSaveLocation={d}/state
+SlurmdSpoolDir={d}/spool.%n
+SlurmctldPidFile={d}/ctld.pid
+SlurmdPidFile={d}/slurmd.%n.pid
+SlurmctldLogFile={d}/log/ctld.log
+SlurmdLogFile={d}/log/%n.log
+SlurmdParameters=config_overrides
+SlurmdTimeout={slurmd_timeout_s}
+ReturnToService=1
+MailProg=/bin/true
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/linux
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU_Memory
+SchedulerParameters=bf_interval=1,batch_sched_delay=0,sched_min_interval=10000
+EnforcePartLimits=ALL
+KillWait=3
+MinJobAge={min_job_age_s}
+GresTypes=gpu
+JobCompType=jobcomp/filetxt
+JobCompLoc={d}/log/jobcomp.log
+NodeName=node[1-{nodes}] NodeHostname=localhost NodeAddr=127.0.0.1 Port=[{first}-{last}] CPUs={cpus} \
+RealMemory={memory} Gres=gpu:{gpus}
+PartitionName=main Nodes=ALL Default=YES MaxTime=60 DefMemPerCPU=100
+PartitionName=short Nodes=node1 MaxTime=5 DefMemPerCPU=100
+"""
+
+
+def missing() -> list[str]:
+    """Programs that are not here."""
+    return [name for name in PROGRAMS if _which(name) is None]
+
+
+def _which(name: str) -> str | None:
+    return shutil.which(name, path=os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin")
+
+
+class SlurmCluster:
+    def __init__(self, folder: Path, *, slurmd_timeout_s: int = 10, min_job_age_s: int = 300) -> None:
+        self.folder = folder
+        self.conf = folder / "slurm.conf"
+        self._daemons: dict[str, subprocess.Popen[bytes]] = {}
+        self._write_files(slurmd_timeout_s, min_job_age_s)
+
+    @property
+    def env(self) -> dict[str, str]:
+        return {"SLURM_CONF": str(self.conf)}
+
+    def __enter__(self) -> "SlurmCluster":
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self.stop()
+
+    # -- files --------------------------------------------------------------------------------------------------------
+
+    def _write_files(self, slurmd_timeout_s: int, min_job_age_s: int) -> None:
+        self.folder.chmod(0o755)  # munged wants a socket that everybody can reach
+        for name in ("state", "log", "dev"):
+            (self.folder / name).mkdir(parents=True, exist_ok=True)
+        port = _free_ports(1 + NODES)
+        user = _user()
+        self.conf.write_text(
+            _CONF.format(
+                d=self.folder, port=port, first=port + 1, last=port + NODES, user=user, nodes=NODES, cpus=CPUS,
+                memory=MEMORY_MIB, gpus=GPUS, slurmd_timeout_s=slurmd_timeout_s, min_job_age_s=min_job_age_s,
+            )
+        )  # fmt: skip
+        gpus = self._make_gpus()
+        (self.folder / "gres.conf").write_text(f"AutoDetect=off\nNodeName=node[1-{NODES}] Name=gpu File={gpus}\n")
+        key = self.folder / "munge.key"
+        if not key.exists():
+            key.touch(mode=0o600)
+            key.write_bytes(secrets.token_bytes(1024))
+
+    def _make_gpus(self) -> str:
+        """Files that Slurm takes for cards: it wants character devices."""
+        try:
+            for number in range(GPUS):
+                path = self.folder / "dev" / f"gpu{number}"
+                if not path.exists():
+                    os.mknod(path, 0o600 | 0o020000, os.makedev(1, 3))
+        except PermissionError:
+            return f"/dev/tty[0-{GPUS - 1}]"
+        return f"{self.folder}/dev/gpu[0-{GPUS - 1}]"
+
+    # -- daemons ------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        d = self.folder
+        self._run(
+            "munged", "munged", "-F", f"--socket={d}/munge.sock", f"--key-file={d}/munge.key",
+            f"--pid-file={d}/munge.pid", f"--log-file={d}/log/munge.log", f"--seed-file={d}/munge.seed",
+        )  # fmt: skip
+        _wait((d / "munge.sock").exists, "munged")
+        self.start_controller()
+        for number in range(1, NODES + 1):
+            self.start_node(f"node{number}")
+        _wait(self._is_up, "the nodes")
+
+    def start_controller(self) -> None:
+        self._run("slurmctld", "slurmctld", "-D", "-i")
+
+    def start_node(self, node: str) -> None:
+        self._run(node, "slurmd", "-D", "-N", node)
+
+    def _run(self, name: str, program: str, *options: str) -> None:
+        path = _which(program)
+        if path is None:
+            raise FileNotFoundError(f"no {program} here; type: sudo apt-get install slurm-wlm munge")
+        with (self.folder / "log" / f"{name}.out").open("ab") as output:
+            self._daemons[name] = subprocess.Popen(
+                [path, *options], env=self._environment(), stdin=subprocess.DEVNULL, stdout=output,
+                stderr=output, start_new_session=True,
+            )  # fmt: skip
+
+    def _environment(self) -> dict[str, str]:
+        """Daemons serve many tests, so they belong to no home."""
+        return {k: v for k, v in os.environ.items() if not k.startswith("HEADWAY_")} | self.env
+
+    def _is_up(self) -> bool:
+        done = self.command("sinfo", "-h", "-N", "-p", "main", "-o", "%T")
+        return done.returncode == 0 and done.stdout.split().count("idle") == NODES
+
+    def command(self, *argv: str) -> subprocess.CompletedProcess[str]:
+        env = {**os.environ, **self.env}
+        return subprocess.run(argv, env=env, capture_output=True, text=True, timeout=60, check=False)
+
+    def kill(self, daemon: str) -> None:
+        """SIGKILL to `slurmctld` or to a node's daemon."""
+        child = self._daemons.pop(daemon)
+        child.kill()
+        child.wait()
+
+    def stop(self) -> None:
+        if "slurmctld" in self._daemons:
+            self.command("scancel", "--user", _user(), "--signal=KILL", "--full")
+        for child in reversed(self._daemons.values()):
+            child.send_signal(signal.SIGTERM)
+        for child in self._daemons.values():
+            try:
+                child.wait(10)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                child.wait()
+        self._daemons.clear()
+
+
+def _user() -> str:
+    import pwd
+
+    return pwd.getpwuid(os.getuid()).pw_name
+
+
+def _free_ports(count: int) -> int:
+    """The first of so many free ports in a row, outside of the range that the kernel gives out."""
+    for first in range(31_000 + secrets.randbelow(80) * 10, 32_700, count):
+        if all(_is_free(first + k) for k in range(count)):
+            return first
+    raise OSError("no free ports between 31000 and 32700")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def _wait(is_so: Callable[[], bool], what: str) -> None:
+    deadline_s = time.monotonic() + START_TIMEOUT_S
+    while not is_so():
+        if time.monotonic() > deadline_s:
+            raise TimeoutError(f"{what} did not come up in {START_TIMEOUT_S:g} s")
+        time.sleep(0.05)
+
+
+def main() -> None:
+    folder = Path(sys.argv[1]).absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    with SlurmCluster(folder) as cluster:
+        sys.stdout.write(f"export SLURM_CONF={cluster.conf}\n")
+        sys.stdout.flush()
+        try:
+            signal.pause()
+        except KeyboardInterrupt:
+            pass
+
+
+if __name__ == "__main__":
+    main()
