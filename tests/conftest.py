@@ -4,6 +4,7 @@
 and a process of that home that is still there fails the test. `strace` skips, or fails when CI=true.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -92,7 +93,10 @@ def _clear(folder: Path) -> dict[int, str]:
     server = _server_pid(folder)
 
     def others() -> dict[int, str]:
-        return {pid: words for pid, words in processes.of_home(folder).items() if pid != server}
+        return {pid: words for pid, words in found().items() if pid != server and not processes.is_launcher(pid)}
+
+    def found() -> dict[int, str]:
+        return processes.of_home(folder)
 
     try:
         wait_until(lambda: not others(), SETTLE_S)
@@ -100,7 +104,9 @@ def _clear(folder: Path) -> dict[int, str]:
     except AssertionError:
         left = others()
     processes.end([*left, *([server] if server else [])])
-    late = processes.of_home(folder)
+    with contextlib.suppress(AssertionError):
+        wait_until(lambda: not found(), SETTLE_S)  # the warm launcher goes with the server
+    late = found()
     processes.end(list(late))
     return left | late
 

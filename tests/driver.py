@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests import processes
 from tests.waiting import wait_until
 
 HW = [sys.executable, "-m", "headway.views.cli.main"]
@@ -92,24 +93,18 @@ def alive(pid: int) -> bool:
 
 
 def agents(home: Path, verb: str) -> list[int]:
-    """Pids of the shims or shippers of one home.
-
-    A forked shipper shares the shim's argv, so it is told by its parent.
-    """
+    """Pids of the shims, shippers or the warm launcher of one home, by the names that they give themselves."""
     found = []
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
+    for pid in processes.of_home(home):
         try:
-            words = (entry / "cmdline").read_bytes().split(b"\0")
-            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            parent_words = Path(f"/proc/{parent}/cmdline").read_bytes().split(b"\0") if parent > 1 else []
+            if Path(f"/proc/{pid}/comm").read_text().strip() == f"hw-{verb}":
+                found.append(pid)
         except OSError:
             continue
-        if not any(str(home).encode() in w for w in words) or not any(b"headway.agent.main" in w for w in words):
-            continue
-        forked = words == parent_words
-        kind = "shipper" if b"shipper" in words or forked else "shim"
-        if kind == verb:
-            found.append(int(entry.name))
     return found
+
+
+def shim_of(home: Path, task: str) -> int:
+    """The pid of the shim of one task, by its name such as worker-1."""
+    (path,) = (home / "spool").glob(f"*-{task}/shim.json")
+    return int(json.loads(path.read_text())["pid"])

@@ -28,6 +28,11 @@ def _belongs(entry: Path, home: Path) -> bool:
     return False
 
 
+def is_launcher(pid: int) -> bool:
+    """The warm launcher belongs to the server, not to a task."""
+    return _read(Path(f"/proc/{pid}/comm")).strip() == b"hw-warm"
+
+
 def end(pids: list[int], timeout_s: float = 10.0) -> None:
     """SIGTERM, then SIGKILL, for processes of a test's own home."""
     for number in (signal.SIGTERM, signal.SIGKILL):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.driver import Hw, agents
+from tests.driver import Hw, shim_of
 from tests.many import lines, submit, tasks
 from tests.waiting import wait_until
 
@@ -119,8 +119,7 @@ def test_the_others_are_ended_when_an_agent_and_its_rank_are_killed(hw: Hw) -> N
         what="two processes",
     )
     (rank,) = [p["pid"] for p in tasks(found)["worker-1"]["processes"]]
-    (shim,) = [pid for pid in agents(hw.home, "shim") if "worker-1" in Path(f"/proc/{pid}/cmdline").read_text()]
-    os.kill(shim, signal.SIGKILL)
+    os.kill(shim_of(hw.home, "worker-1"), signal.SIGKILL)
     os.kill(rank, signal.SIGKILL)
     found = hw.wait_state(job, "unknown", "failed")
     wait_until(lambda: hw.json("q", job)["ended_at"] is not None, what="the end")

@@ -1,7 +1,9 @@
-"""Entry point of the agent: `shim TASK_DIR`, or `shipper TASK_DIR [--adopt]`; `settings/launch.py` has the argv.
+"""Entry point of the agent: `shim TASK_DIR`, `shipper TASK_DIR [--adopt]`, `warm HOME`; `settings/launch.py` has the
+argv.
 
     shim      starts the task's processes and forks its shipper; once per task
     shipper   adopts a task that has no shim: one whose shim was killed, or an attached one
+    warm      forks a shim for each task that the engine names on its standard input
 
 Exit codes: 0 done · 1 cannot · 2 wrong usage · 3 another agent has this task, or it was started before · 4 gave up for
 now, the spool stays.
@@ -18,13 +20,13 @@ if TYPE_CHECKING:
 
     from headway.agent.link import ShimLink
 
-USAGE = "usage: shim TASK_DIR | shipper TASK_DIR [--adopt]\n"
+USAGE = "usage: shim TASK_DIR | shipper TASK_DIR [--adopt] | warm HOME\n"
 
 
 def main() -> None:
     _open_stdio()
     words = [word for word in sys.argv[1:] if word != "--adopt"]
-    if len(words) != 2 or words[0] not in ("shim", "shipper"):
+    if len(words) != 2 or words[0] not in ("shim", "shipper", "warm"):
         sys.stderr.write(USAGE)
         sys.exit(2)
     task_dir = os.path.abspath(words[1])
@@ -32,6 +34,10 @@ def main() -> None:
         from headway.agent.shim import Shim
 
         code = Shim(task_dir).run()
+    elif words[0] == "warm":
+        from headway.agent.warm import Warm
+
+        code = Warm(0).run()
     else:
         code = _adopt(task_dir)
     os._exit(code)  # nothing is buffered; the interpreter's own leaving takes longer than it is worth
@@ -64,8 +70,10 @@ def run_shipper(task_dir: str, link: "ShimLink | None", env: "Mapping[str, str] 
     """Ship a task. Without `link` nobody started its processes who still lives."""
     from headway.agent import shipper
     from headway.agent.lock import take_lock
+    from headway.agent.name import name_process
     from headway.spool.layout import TaskFile
 
+    name_process("hw-shipper")
     lock = take_lock(os.path.join(task_dir, "shipper.lock"))
     if lock is None:
         return shipper.EXIT_LOCKED

@@ -39,6 +39,7 @@ from headway.agent.life import (
 from headway.agent.link import ShimLink, make_links
 from headway.agent.lock import take_lock
 from headway.agent.log import AgentLog
+from headway.agent.name import name_process
 from headway.agent.port import Ports
 from headway.agent.rank import CANNOT_RUN, Start, read_environment, start_rank
 from headway.agent.record import ExitRecord
@@ -89,6 +90,7 @@ class Shim:
 
     def run(self) -> int:
         os.umask(0o077)
+        name_process("hw-shim")
         refusal = self._prepare()
         if refusal is not None:
             self.log.say(refusal)
@@ -202,7 +204,7 @@ class Shim:
             for event in queue:
                 instructions += self._machine.handle(event, now_s)
             queue = []
-            for instruction in instructions:
+            for instruction in _once(instructions):
                 if isinstance(instruction, Write):
                     facts.append({"time_ns": self.clock.wall_ns(), **instruction.fact})
                     continue
@@ -425,6 +427,15 @@ class Shim:
             self.log.say(f"the shipper failed: {type(error).__name__}: {error}")
         finally:
             os._exit(code)
+
+
+def _once(instructions: "list[ShimInstruction]") -> "list[ShimInstruction]":
+    """A second look for leftovers in one turn would see the same: it reads every process of the machine."""
+    out: list[ShimInstruction] = []
+    for instruction in instructions:
+        if not isinstance(instruction, LookForLeftovers) or instruction not in out:
+            out.append(instruction)
+    return out
 
 
 def _noted(signum: int, frame: object) -> None:

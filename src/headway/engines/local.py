@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.engines import folder as folders
-from headway.engines import joined, process, slots
+from headway.engines import joined, process, slots, warm
 from headway.engines.protocol import EngineId, Given, Node, Observation, Plan, PlannedTask, Waiting
 from headway.engines.tasks import on_node, tasks_of, world_size
 from headway.model.errors import RefusedError, UnreachableError, UsageError
@@ -29,6 +29,7 @@ from headway.settings.launch import agent_argv
 from headway.wire.batch import TaskKey
 
 ADDRESS = "127.0.0.1"  # all tasks are on this machine
+WARM_AFTER_S = 5.0  # a second start within this time makes a warm launcher
 START_TIMEOUT_S = 10.0  # a shim that has not said that it runs by then never will
 _ID = re.compile(
     r"(?P<uuid>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-(?P<attempt>[0-9]{1,9})-(?P<task>[a-z][a-z0-9-]{0,40})\Z"
@@ -56,8 +57,10 @@ class LocalEngine:
         self._get = get
         self._gpus = gpus or slots.GpuCount(get("gpus"))
         self._lock = threading.Lock()
-        self._children: dict[str, subprocess.Popen[bytes]] = {}  # shims, until they are reaped
+        self._children: dict[str, warm.Child] = {}  # shims, until they are reaped
         self._salvagers: list[subprocess.Popen[bytes]] = []
+        self._launcher: warm.Launcher | None = None
+        self._starts_s = -WARM_AFTER_S  # when a shim was started last
         self._held: dict[str, tuple[int, ...]] = {}  # GPUs of tasks that may still run
         self._shims: dict[str, process.Identity] = {}  # of those tasks, once they have been seen
         self._seen_s: dict[str, float] = {}  # first sight of a folder whose shim has not spoken
@@ -113,7 +116,7 @@ class LocalEngine:
                 for name in names:
                     folder = self._folder(name)
                     if folder.is_dir() and not (folder / "shim.json").exists() and not self._has_child(name):
-                        self._children[name] = self._spawn("shim", folder)
+                        self._children[name] = self._start_shim(folder)
                         self._seen_s[name] = time.monotonic()
         except OSError as error:
             raise UnreachableError(f"the task could not be started: {error}", "it is tried again") from error
@@ -192,10 +195,27 @@ class LocalEngine:
             "attached": False,
         }
 
+    def _start_shim(self, folder: Path) -> warm.Child:
+        """Forked by the warm launcher where there is one. The first start is cold, so that a job alone waits for
+        nobody; where a second one follows soon, a launcher is made for those that come."""
+        now_s, before_s = time.monotonic(), self._starts_s
+        self._starts_s = now_s
+        if self._launcher is not None and self._launcher.ended:
+            self._launcher = None
+        if self._launcher is not None:
+            child = self._launcher.start(folder)
+            if child is not None:
+                return child
+        elif self._argv is agent_argv and now_s - before_s < WARM_AFTER_S:
+            self._launcher = warm.Launcher(agent_argv("warm", self.paths.home), self._agent_env())
+        return self._spawn("shim", folder)
+
+    def _agent_env(self) -> dict[str, str]:
+        return warm.agent_env(self.paths.home, _KEEP_ENV)
+
     def _spawn(self, verb: str, folder: Path, *options: str) -> subprocess.Popen[bytes]:
         """A detached agent: its own session, nothing of the server's descriptors, environment or folder."""
-        env = {name: os.environ[name] for name in _KEEP_ENV if name in os.environ}
-        env["HEADWAY_HOME"] = str(self.paths.home)
+        env = self._agent_env()
         log = os.open(folder / "agent", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
             return subprocess.Popen(
@@ -370,6 +390,9 @@ class LocalEngine:
                 child.returncode = 0  # it is meant to outlive us, so its handle shall not complain
         self._children.clear()
         self._salvagers.clear()
+        if self._launcher is not None:
+            self._launcher.close()
+            self._launcher = None
 
     def _folder(self, name: str) -> Path:
         if not _ID.match(name):

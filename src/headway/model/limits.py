@@ -74,6 +74,7 @@ SHIPPER_RESTART_FIRST_S = 0.2
 SHIPPER_RESTART_MAX_S = 30.0
 GRACE_S = 15.0  # between SIGTERM and SIGKILL; setting grace_s
 PROCESSES_MAX = 1024  # ranks of one task, and of one job
+WARM_IDLE_S = 60.0  # a warm launcher that is not asked for anything so long leaves
 TASKS_MAX = 256  # of one job
 LEFTOVER_GRACE_S = 2.0  # between SIGTERM and SIGKILL for children that outlive their rank; less if grace_s is
 LEFTOVER_GIVE_UP_S = 10.0  # a process that survives SIGKILL so long hangs in the kernel

@@ -1,0 +1,130 @@
+"""The engine's side of the warm launcher (`agent/warm.py`): starts it, asks it for shims, hears of their ends.
+
+Called by the local engine, from several threads. Whatever goes wrong here costs warmth only: the engine then starts the
+shim cold. Should both start one, the shim's own lock lets one of them run.
+"""
+
+import json
+import os
+import select
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from headway.engines import process
+
+ANSWER_S = 2.0  # a fork takes a millisecond; a launcher that takes longer is given up
+
+
+class Child(Protocol):
+    """What the engine needs to know of an agent that it started: as `subprocess.Popen` has it."""
+
+    returncode: int | None
+
+    def poll(self) -> int | None: ...
+
+
+class WarmChild:
+    """A shim that the launcher forked. After the launcher's death its end is seen, its exit code is not known."""
+
+    def __init__(self, launcher: "Launcher", who: process.Identity) -> None:
+        self._launcher, self._who = launcher, who
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        if self.returncode is None:
+            self._launcher.hear()
+            self.returncode = self._launcher.codes.pop(self._who.pid, None)
+        if self.returncode is None and self._launcher.ended and not process.is_alive(self._who):
+            self.returncode = -1
+        return self.returncode
+
+
+class Launcher:
+    def __init__(self, argv: Sequence[str], env: Mapping[str, str]) -> None:
+        """Started at once; it is of use as soon as it has said that it is ready."""
+        self.codes: dict[int, int] = {}  # pid -> exit code, until somebody asks
+        self.ended = self.ready = False
+        self._lock = threading.RLock()
+        self._rest = b""
+        self._answers: list[dict[str, Any]] = []
+        self._link, far = socket.socketpair()
+        with far:
+            self._child = subprocess.Popen(
+                list(argv), stdin=far.fileno(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/",
+                env=dict(env), start_new_session=True, close_fds=True,
+            )  # fmt: skip
+        self._link.setblocking(False)
+
+    def start(self, folder: Path) -> WarmChild | None:
+        """None: start it cold."""
+        with self._lock:
+            return self._start(folder)
+
+    def _start(self, folder: Path) -> WarmChild | None:
+        self.hear()
+        if not self.ready or self.ended:
+            return None
+        try:
+            self._link.sendall(json.dumps({"folder": str(folder)}).encode() + b"\n")
+        except OSError:
+            self.close()
+            return None
+        deadline_s = time.monotonic() + ANSWER_S
+        while not self._answers and not self.ended and time.monotonic() < deadline_s:
+            select.select([self._link], [], [], max(0.0, deadline_s - time.monotonic()))
+            self.hear()
+        answer = self._answers.pop() if self._answers else {}
+        who = process.Identity.load(answer)
+        if who is None:
+            self.close()
+            return None
+        return WarmChild(self, who)
+
+    def hear(self) -> None:
+        """Take what it has said, without waiting."""
+        with self._lock:
+            self._hear()
+
+    def _hear(self) -> None:
+        while not self.ended:
+            try:
+                data = self._link.recv(1 << 16)
+            except BlockingIOError:
+                return
+            except OSError:
+                data = b""
+            if not data:
+                self.close()
+                return
+            *lines, self._rest = (self._rest + data).split(b"\n")
+            for line in lines:
+                self._take(json.loads(line))
+
+    def _take(self, message: dict[str, Any]) -> None:
+        if "ready" in message:
+            self.ready = True
+        elif "ended" in message:
+            self.codes[message["ended"]] = message["code"]
+        else:
+            self._answers.append(message)
+
+    def close(self) -> None:
+        """It leaves when it hears no more of us; what it forked goes on."""
+        self.ended = True
+        self._link.close()
+        try:
+            self._child.wait(ANSWER_S)
+        except subprocess.TimeoutExpired:
+            self._child.kill()
+            self._child.wait()
+
+
+def agent_env(home: Path, keep: Sequence[str]) -> dict[str, str]:
+    """The environment of every agent: nothing of the server's own but what a process needs to live."""
+    env = {name: os.environ[name] for name in keep if name in os.environ}
+    return {**env, "HEADWAY_HOME": str(home)}
