@@ -13,6 +13,7 @@ CASES = {
     "read": "a chart of 2000 points of 1 M; all points of a series",
     "size": "stored bytes per point",
     "run": "hw run true over plain true",
+    "jobs": "short local jobs one after the other",
     "code": "a snapshot of 50,000 files, the first and the next",
     "flood": "a process that prints as fast as it can",
     "lines": "a process that prints 100,000 lines a second",
