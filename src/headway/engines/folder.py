@@ -132,6 +132,16 @@ def _is_zero(path: Path, offset: int) -> bool:
         return False
 
 
+def held_by_containers(spool: Path) -> list[int]:
+    """GPUs of this machine that tasks in containers have and have not given back."""
+    held: list[int] = []
+    for path in spool.glob("*-*/task.json"):
+        devices = (load_json(path) or {}).get("devices")
+        if isinstance(devices, list) and devices and not has_end(path.parent):
+            held += devices
+    return held
+
+
 def remove(folder: Path) -> None:
     """Out of sight in one step, then gone: a killed server leaves no half folder under the task's name."""
     aside = folder.parent / f".old-{folder.name}-{secrets.token_hex(4)}"

@@ -326,7 +326,8 @@ class LocalEngine:
             if not self._may_run(name):
                 del self._held[name]
                 self._shims.pop(name, None)
-        return [gpu for gpus in self._held.values() for gpu in gpus]
+        in_containers = folders.held_by_containers(self.paths.spool) if self._gpus.get()[0] else []
+        return [*in_containers, *(gpu for gpus in self._held.values() for gpu in gpus)]
 
     def _may_run(self, name: str) -> bool:
         seen = self._look(name)

@@ -1,0 +1,105 @@
+"""The container engine with a program that only writes down what it was told: words, users, GPUs, garbage answers."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.engines.docker import ContainerEngine
+from headway.engines.local import LocalEngine
+from headway.engines.protocol import EngineId, Given
+from headway.engines.slots import GpuCount
+from headway.model.errors import RefusedError, UnreachableError
+from headway.model.ids import new_uuid
+from headway.model.job import Job, JobSpec, State
+from headway.settings import clusters
+from headway.settings.home import Paths
+
+SETTINGS: dict[str, Any] = {"gpus": 4, "spool_bytes_max": 1 << 30, "secret_names": []}
+PROGRAM = """#!/bin/sh
+printf '%s\\n' "$@" END >> {log}
+case "$1" in
+    info) echo "1 1000000000" ;;
+    image) [ "$2" = inspect ] && [ "$5" = gone:1 ] && echo "Error: No such image: gone:1" >&2 && exit 1
+           [ "$2" = ls ] && echo here:1 || echo sha256:1 ;;
+    run) echo 3 11 ;;
+    inspect) {inspect} ;;
+esac
+"""
+
+
+class Stub:
+    def __init__(
+        self, folder: Path, inspect: str = 'echo "Error: No such object: x" >&2; exit 1', **options: Any
+    ) -> None:
+        self.log, program = folder / "log", folder / "docker"
+        program.write_text(PROGRAM.format(log=self.log, inspect=inspect))
+        program.chmod(0o755)
+        self.paths = Paths(folder / "home")
+        self.paths.home.mkdir()
+        given = {"engine": "docker", "command": [str(program)], "image": "here:1", **options}
+        self.engine = ContainerEngine("box", self.paths, SETTINGS.__getitem__, clusters.definition(given, "test"))
+        self.cwd = folder
+
+    def job(self, **changes: Any) -> Job:
+        spec = JobSpec(**{"command": ["true"], "cwd": str(self.cwd), "name": "job", **changes})
+        return Job(1, "job-1", new_uuid(), spec, State.WAITING, 0, 0)
+
+    def start(self, job: Job) -> EngineId:
+        plan = self.engine.plan(job)
+        return self.engine.submit(plan, f"{job.uuid}-1", Given({"KEY": "hunter22"}, {"worker-0": "id.secret"}))
+
+    def words(self, verb: str) -> list[str]:
+        calls = [call.split("\n") for call in self.log.read_text().split("END\n") if call]
+        return next(call[:-1] for call in calls if call[0] == verb)
+
+
+def test_limits_user_gpus_and_folders_are_passed_on_and_no_secret(tmp_path: Path) -> None:
+    stub = Stub(tmp_path, network="none", mounts=["/etc:/there:ro"], run_options=["--ulimit=core=0"])
+    engine_id = stub.start(stub.job(processes=1, gpus=2, cpus=1, memory_bytes=1 << 26))
+    words = stub.words("create")
+    pairs = list(zip(words, words[1:], strict=False))
+    assert ("--gpus", '"device=0,1"') in pairs and ("--memory", str(1 << 26)) in pairs and ("--cpus", "1") in pairs
+    assert ("--memory-swap", str(1 << 26)) in pairs and ("--network", "none") in pairs
+    assert ("--user", f"{os.getuid()}:{os.getgid()}") in pairs and ("--name", engine_id) in pairs
+    assert "type=bind,src=/etc,dst=/there,readonly" in words and "--ulimit=core=0" in words
+    assert f"type=bind,src={tmp_path},dst={tmp_path}" in words and words[-2:][0] == "shim"
+    assert "hunter22" not in stub.log.read_text() and "id.secret" not in stub.log.read_text()
+
+
+def test_gpus_of_containers_and_of_processes_are_never_the_same(tmp_path: Path) -> None:
+    stub = Stub(tmp_path)
+    stub.start(stub.job(gpus=2, processes=2))
+    local = LocalEngine("here", stub.paths, SETTINGS.__getitem__, gpus=GpuCount(4))
+    assert sorted(local._taken()) == [0, 1]
+    stub.start(stub.job(gpus=2, processes=2))
+    assert sorted(local._taken()) == [0, 1, 2, 3]
+    with pytest.raises(UnreachableError, match="no 1 GPUs are free"):
+        stub.start(stub.job(gpus=1))
+
+
+def test_an_image_that_is_missing_is_refused_with_those_that_are_there(tmp_path: Path) -> None:
+    stub = Stub(tmp_path)
+    with pytest.raises(RefusedError, match="there is no image gone:1") as error:
+        stub.engine.plan(stub.job(image="gone:1"))
+    assert "here:1" in error.value.hint and "pull gone:1" in error.value.hint
+
+
+def test_a_job_without_an_image_is_told_how_to_name_one(tmp_path: Path) -> None:
+    with pytest.raises(RefusedError, match="names no image"):
+        stub = Stub(tmp_path, image=None)
+        stub.engine.plan(stub.job())
+
+
+@pytest.mark.parametrize("inspect", ["echo nonsense", "exit 0", "echo 'a\tb\tc\td'"])
+def test_an_answer_that_cannot_be_understood_says_nothing(tmp_path: Path, inspect: str) -> None:
+    stub = Stub(tmp_path, inspect)
+    assert stub.engine.observe([EngineId(f"{new_uuid()}-1-worker-0")]) == {}
+
+
+@pytest.mark.parametrize("inspect", ["echo boom >&2; exit 1", "echo 'Cannot connect to the Docker daemon' >&2; exit 1"])
+def test_an_engine_that_is_down_is_not_a_job_that_is_gone(tmp_path: Path, inspect: str) -> None:
+    stub = Stub(tmp_path, inspect)
+    with pytest.raises(UnreachableError):
+        stub.engine.observe([EngineId(f"{new_uuid()}-1-worker-0")])
