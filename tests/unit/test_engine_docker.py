@@ -1,5 +1,6 @@
 """The container engine with a program that only writes down what it was told: words, users, GPUs, garbage answers."""
 
+import itertools
 import os
 from pathlib import Path
 from typing import Any
@@ -59,7 +60,7 @@ def test_limits_user_gpus_and_folders_are_passed_on_and_no_secret(tmp_path: Path
     stub = Stub(tmp_path, network="none", mounts=["/etc:/there:ro"], run_options=["--ulimit=core=0"])
     engine_id = stub.start(stub.job(processes=1, gpus=2, cpus=1, memory_bytes=1 << 26))
     words = stub.words("create")
-    pairs = list(zip(words, words[1:], strict=False))
+    pairs = list(itertools.pairwise(words))
     assert ("--gpus", '"device=0,1"') in pairs and ("--memory", str(1 << 26)) in pairs and ("--cpus", "1") in pairs
     assert ("--memory-swap", str(1 << 26)) in pairs and ("--network", "none") in pairs
     assert ("--user", f"{os.getuid()}:{os.getgid()}") in pairs and ("--name", engine_id) in pairs
