@@ -18,3 +18,13 @@ hw run --name crash python examples/crash/train.py >/dev/null 2>&1 || true
 hw abort --state running,waiting --yes >/dev/null 2>&1
 "$1" tools/picture.py docs/images/crash.svg --columns 116 --keep 30 -- \
     'hw run -n 4 --name crash python examples/crash/train.py'
+# The page of `hw usage` is drawn by a browser; without one its picture stays as it is.
+browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome || true)
+if [ -n "$browser" ]; then
+    hw run -n 4 --name monitor python examples/monitor/train.py >/dev/null 2>&1
+    job=$(hw ls --json --match monitor | "$1" -c 'import json, sys; print(json.load(sys.stdin)[0]["id"])')
+    hw usage "$job" --html "$HEADWAY_HOME/usage.html" 2>/dev/null
+    "$browser" --headless=new --no-sandbox --disable-gpu --hide-scrollbars --window-size=1100,860 \
+        --screenshot="$PWD/docs/images/usage.png" "file://$HEADWAY_HOME/usage.html" >/dev/null 2>&1
+    echo "docs/images/usage.png"
+fi

@@ -216,6 +216,21 @@ def test_watch_lists_the_open_jobs_and_opens_one(api: FakeApi, desks: list[Desk]
     assert desk.ends() == 0
 
 
+def test_a_job_that_was_deleted_leads_back_to_the_list(api: FakeApi, desks: list[Desk]) -> None:
+    Scripted(api)
+    desks += [Desk("watch"), Desk("watch", "7f3c2", "7f3c2")]
+    for desk in desks:
+        desk.sees("● running")
+    gone = {"error": {"code": "not_found", "message": 'no job ends in "7f3c2"', "hint": ""}}
+    api.on("GET", "/api/jobs/[^/]*", Reply(gone, 404))
+    desks[1].sees("no open jobs")
+    desks[0].press(b"\r")
+    desks[0].sees("digits-7f3c2 was deleted")
+    for desk in desks:
+        desk.press(b"q")
+        assert desk.ends() == 0
+
+
 def test_watch_without_a_terminal_is_plain(api: FakeApi, home: Path) -> None:
     scripted = Scripted(api)
     listed = subprocess.run([*HW, "watch"], capture_output=True, text=True, timeout=30)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
 
-from headway.model.errors import HeadwayError, UsageError
+from headway.model.errors import HeadwayError, NotFoundError, UsageError
 from headway.views import summary
 from headway.views.cli.dispatch import Call
 from headway.views.cli.signals import Leave
@@ -53,12 +53,12 @@ def _job(call: Call, source: Source, job: Job) -> None:
 def _jobs(call: Call, source: Source, refs: list[str]) -> None:
     """The list, and from it into one job and back."""
     theme = Theme(call.terminal.out.color, call.terminal.out.ascii_only)
-    chosen = ""
+    chosen = notice = ""
     while True:
         with Stage(call.terminal.out.fd, theme) as stage:
             feed = JobsFeed(source, stage.wake, refs)
             view = JobsView(feed)
-            view.chosen = chosen
+            view.chosen, view.notice = chosen, notice
             feed.start()
             try:
                 word = show(stage, view)
@@ -66,8 +66,11 @@ def _jobs(call: Call, source: Source, refs: list[str]) -> None:
                 feed.close()
         if word == "leave":
             return
-        chosen = view.opened
-        _job(call, source, until_reached(partial(_again, source, chosen), lambda _: None))
+        chosen, notice = view.opened, ""
+        try:
+            _job(call, source, until_reached(partial(_again, source, chosen), lambda _: None))
+        except NotFoundError:
+            notice = f"{chosen} was deleted"
 
 
 def _again(source: Source, job_id: str) -> Job:

@@ -161,15 +161,18 @@ class JobsFeed(Feed):
         if self._away:
             self.source.reconnect()
         if self.refs:
-            return [self.source.get(job_route(ref)) for ref in self.refs]
+            return self._those(self.refs)
         jobs = self._open_jobs()
-        gone = known - {str(job["id"]) for job in jobs}
-        for job_id in sorted(gone):
+        return jobs + self._those(sorted(known - {str(job["id"]) for job in jobs}))
+
+    def _those(self, job_ids: list[str]) -> list[dict[str, Any]]:
+        found = []
+        for job_id in job_ids:
             try:
-                jobs.append(self.source.get(job_route(job_id)))
+                found.append(self.source.get(job_route(job_id)))
             except NotFoundError:  # deleted meanwhile
                 continue
-        return jobs
+        return found
 
     def _open_jobs(self) -> list[dict[str, Any]]:
         """As soon as something has changed. An older server has no such answer and is asked for the list."""

@@ -35,6 +35,7 @@ class JobsView:
         self.known = False
         self.chosen = ""
         self.opened = ""
+        self.notice = ""  # until the next key
         self.lost_since: datetime | None = None
         self.now = now()
 
@@ -59,7 +60,7 @@ class JobsView:
             self.chosen = next(iter(self.jobs), "")
 
     def press(self, key: str) -> str | None:
-        order = list(self.jobs)
+        order, self.notice = list(self.jobs), ""
         if key in ("q", "esc", "ctrl-c"):
             return "leave"
         if key == "enter" and self.chosen:
@@ -88,7 +89,13 @@ def _head(view: JobsView) -> Line:
         counts[str(job["state"])] = counts.get(str(job["state"]), 0) + 1
     words = " · ".join(f"{count} {state}" for state, count in counts.items())
     clock = view.now.astimezone().strftime("%H:%M:%S")
-    head = (("  Headway", BOLD), (f"  {words or ('no open jobs' if view.known else 'asking')}   ", ""), (clock, DIM))
+    head: Line = (
+        ("  Headway", BOLD),
+        (f"  {words or ('no open jobs' if view.known else 'asking')}   ", ""),
+        (clock, DIM),
+    )
+    if view.notice:
+        head = (*head, (f"   {view.notice}", ""))
     if view.lost_since is None:
         return head
     return (*head, (f"   no server for {fmt.clock((view.now - view.lost_since).total_seconds())}", RED))
