@@ -13,7 +13,7 @@ hw server start >/dev/null 2>&1
 "$1" tools/picture.py docs/images/watch.svg --columns 100 --rows 24 --view 20 -- \
     'hw run -n 4 --name digits python examples/digits/train.py --epochs 60'
 hw submit --name sweep -n 2 python examples/digits/train.py --epochs 60 >/dev/null 2>&1
-hw run --name crash python examples/crash/train.py >/dev/null 2>&1 || true
+hw submit --name next python examples/digits/train.py >/dev/null 2>&1  # waits for the two that run
 "$1" tools/picture.py docs/images/watch-all.svg --columns 100 --rows 10 --view 4 -- 'hw watch'
 hw abort --state running,waiting --yes >/dev/null 2>&1
 "$1" tools/picture.py docs/images/crash.svg --columns 116 --keep 30 -- \
