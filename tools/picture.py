@@ -97,14 +97,20 @@ def row_svg(row: list[Cell], number: int) -> str:
     y = MARGIN + number * CELL_HEIGHT + 14
     spans, column = [], 0
     for style, cells in itertools.groupby(row, key=lambda cell: cell[1]):
-        text = "".join(character for character, _ in cells)
-        if text.strip():
+        shown = list(cells)
+        for first, wide, text in words(shown):
             spans.append(
-                f'<text x="{MARGIN + column * CELL_WIDTH:.1f}" y="{y}" textLength="{len(text) * CELL_WIDTH:.1f}"'
-                f"{attributes(style)}>{html.escape(text, quote=False)}</text>"
+                f'<text x="{MARGIN + (column + first) * CELL_WIDTH:.1f}" y="{y}" '
+                f'textLength="{wide * CELL_WIDTH:.1f}"{attributes(style)}>{html.escape(text, quote=False)}</text>'
             )
-        column += len(text)
+        column += len(shown)
     return "".join(spans)
+
+
+def words(cells: list[Cell]) -> list[tuple[int, int, str]]:
+    """Column, width and text of what stands in a row, without the spaces around it: browsers make one space of many."""
+    text = "".join(character or "\0" for character, _ in cells)  # the second half of a wide character keeps its place
+    return [(found.start(), len(found[0]), found[0].replace("\0", "")) for found in re.finditer(r"\S+(?: \S+)*", text)]
 
 
 def attributes(style: Style) -> str:

@@ -6,25 +6,31 @@ set -euo pipefail
 HEADWAY_HOME=$(mktemp -d /tmp/headway-XXXXXX)
 export HEADWAY_HOME
 trap 'hw server stop >/dev/null 2>&1 || true; rm -rf "$HEADWAY_HOME"' EXIT
+python=$(realpath -s "$1")
+top=$PWD
+images=$top/docs/images
+mkdir "$HEADWAY_HOME/project"  # so that no picture shows where the clone lies
+cp -r examples "$HEADWAY_HOME/project"
+cd "$HEADWAY_HOME/project"
 
 hw server start >/dev/null 2>&1
-"$1" tools/picture.py docs/images/run.svg --columns 116 --keep 16 -- \
+"$python" "$top/tools/picture.py" "$images/run.svg" --columns 116 --keep 16 -- \
     'hw run -n 4 --name digits python examples/digits/train.py' 'hw metrics ID -m loss -m unseen' 'hw ls'
-"$1" tools/picture.py docs/images/watch.svg --columns 100 --rows 24 --view 20 -- \
+"$python" "$top/tools/picture.py" "$images/watch.svg" --columns 100 --rows 24 --view 30 -- \
     'hw run -n 4 --name digits python examples/digits/train.py --epochs 60'
 hw submit --name sweep -n 2 python examples/digits/train.py --epochs 60 >/dev/null 2>&1
 hw submit --name next python examples/digits/train.py >/dev/null 2>&1  # waits for the two that run
-"$1" tools/picture.py docs/images/watch-all.svg --columns 100 --rows 10 --view 4 -- 'hw watch'
+"$python" "$top/tools/picture.py" "$images/watch-all.svg" --columns 100 --rows 10 --view 4 -- 'hw watch'
 hw abort --state running,waiting --yes >/dev/null 2>&1
-"$1" tools/picture.py docs/images/crash.svg --columns 116 --keep 30 -- \
+"$python" "$top/tools/picture.py" "$images/crash.svg" --columns 116 --keep 30 -- \
     'hw run -n 4 --name crash python examples/crash/train.py'
 # The page of `hw usage` is drawn by a browser; without one its picture stays as it is.
 browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome || true)
 if [ -n "$browser" ]; then
     hw run -n 4 --name monitor python examples/monitor/train.py >/dev/null 2>&1
-    job=$(hw ls --json --match monitor | "$1" -c 'import json, sys; print(json.load(sys.stdin)[0]["id"])')
+    job=$(hw ls --json --match monitor | "$python" -c 'import json, sys; print(json.load(sys.stdin)[0]["id"])')
     hw usage "$job" --html "$HEADWAY_HOME/usage.html" 2>/dev/null
     "$browser" --headless=new --no-sandbox --disable-gpu --hide-scrollbars --window-size=1100,860 \
-        --screenshot="$PWD/docs/images/usage.png" "file://$HEADWAY_HOME/usage.html" >/dev/null 2>&1
+        --screenshot="$images/usage.png" "file://$HEADWAY_HOME/usage.html" >/dev/null 2>&1
     echo "docs/images/usage.png"
 fi

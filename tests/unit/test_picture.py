@@ -1,5 +1,6 @@
 """The small terminal that pictures are made from shows what a real one would."""
 
+from tools.picture import words
 from tools.screen import Screen
 
 
@@ -32,3 +33,9 @@ def test_colours_belong_to_characters() -> None:
 
 def test_other_sequences_leave_no_trace() -> None:
     assert shown("\x1b]0;title\x07a\x1b[?25lb\x1b7\x07c") == ["abc"]
+
+
+def test_words_keep_their_columns_without_the_spaces_between_them() -> None:
+    screen = Screen(40)
+    screen.feed("  two words   日本 x")
+    assert words(screen.lines()[0]) == [(2, 9, "two words"), (14, 6, "日本 x")]
