@@ -94,6 +94,7 @@ def test_a_named_secret_reaches_the_job_and_is_masked(hw: Hw, tmp_path: Path) ->
         (["uneven.yaml"], "6 GPUs do not divide into nodes of 4 (cluster here)"),
         (["--memory", "900TiB", "true"], "bytes of memory"),
         (["--set", "a=1", "true"], "--set is for a job file"),
+        (["options.yaml"], "the cluster here takes no `options`"),
         (["folder.yaml"], "comes from /no/such/data, which does not exist"),
     ],
 )
@@ -102,6 +103,7 @@ def test_what_can_be_known_at_submit_fails_there_and_leaves_no_job(
 ) -> None:
     (tmp_path / "bad.yaml").write_text("command: x\ngpu_pernode: 4\n")
     (tmp_path / "uneven.yaml").write_text("command: 'true'\ngpus: 6\ngpu_per_node: 4\n")
+    (tmp_path / "options.yaml").write_text("command: 'true'\noptions: {partition: gpu}\n")
     (tmp_path / "folder.yaml").write_text("command: 'true'\nfolders: {data: {from: /no/such/data}}\n")
     done = hw("submit", *words)
     assert done.returncode in (1, 2)

@@ -177,7 +177,7 @@ JOB: Final = Section(
         Key("secrets", VARIABLES, "Variables whose values come from the private file, the environment or a keyring."),
         Key("image", Text(), "Container image, for engines with containers."),
         Key("code", CODE, "Which files belong to a snapshot of the code."),
-        Key("folders", MapOf(FOLDER, "folders", FOLDERS_MAX, _check_folder), "Data below the job's folder."),
+        Key("folders", MapOf(FOLDER, "folders", FOLDERS_MAX, _check_folder), "Data. No cluster takes them yet."),
         Key("retry", RETRY, "How often it is tried again."),
         Key("hold", duration(allow_zero=True), "How long a failed task is kept, for a person to enter it."),
         Key("smoke", SMOKE, "What `--smoke` changes for a small trial run."),
@@ -186,7 +186,7 @@ JOB: Final = Section(
         Key("cluster", NAME, "The cluster. Default: the setting default_cluster."),
         Key("priority", count(-1_000_000, 1_000_000), "Jobs of a higher priority start first. Default 0."),
         Key("after", ListOf(Text("the id of a job"), TAGS_MAX), "Jobs that must have succeeded before."),
-        Key("options", MapOf(Scalar(nothing=True), "names", TAGS_MAX), "Options of the engine: partition, account, …"),
+        Key("options", MapOf(Scalar(nothing=True), "names", TAGS_MAX), "Options of the engine. None takes any yet."),
         Key("array", ARRAY, "Many jobs that differ in `{{ index }}` and HEADWAY_ARRAY_INDEX."),
         Key("matrix", MATRIX, "One job for each combination of these parameters; `include` and `exclude` are rows."),
     )
