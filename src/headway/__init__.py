@@ -22,6 +22,7 @@ __all__ = [
     "flush",
     "init",
     "log",
+    "on_preempt",
     "timed",
     "track",
 ]
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
         flush,
         init,
         log,
+        on_preempt,
         timed,
         track,
     )
@@ -78,7 +80,7 @@ def _keep(name: str) -> object:
     """
     if name in _FIRST:
         return {} if name == "config" else lambda *args, **options: _early.append((name, args, options))
-    return (lambda iterable, *_, **__: iterable) if name == "track" else _Nothing()
+    return (lambda first, *_, **__: first) if name in ("track", "on_preempt") else _Nothing()
 
 
 class _Nothing:

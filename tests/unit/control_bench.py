@@ -24,7 +24,7 @@ from headway.store.database import Store
 from headway.wire import frame
 from headway.wire.batch import Part, TaskKey
 
-SETTINGS: dict[str, Any] = {"max_running": 2, "gpus": 0, "secret_names": []}
+SETTINGS: dict[str, Any] = {"max_running": 2, "gpus": 0, "secret_names": [], "hold_max_s": 3600.0}
 
 
 class HandEngine:

@@ -408,13 +408,29 @@ def test_resubmit_sends_only_what_changed(api: FakeApi, hw: Hw) -> None:
     assert api.sent("POST", ".*resubmit")[1].body["spec"]["command"] == ["python", "-n", "x"]
 
 
-def test_a_command_that_held_a_secret_is_not_run_again_without_it(api: FakeApi, hw: Hw) -> None:
-    """Capability 52."""
+def test_a_refusal_of_the_server_is_told_and_the_other_jobs_are_run_again(api: FakeApi, hw: Hw) -> None:
+    """Capability 52: whether a command held a secret that is not kept, the server knows."""
     api.on("GET", "/api/jobs/a1", job("x-a1", command=["x", "--api-key", "********"]))
-    api.on("POST", "/api/jobs/x-a1/resubmit", Reply(job("x-new00"), 201))
-    assert hw("resubmit", "a1") == 2
-    assert "hw resubmit a1 -- COMMAND" in hw.err and api.sent("POST", ".*") == []
-    assert hw("resubmit", "a1", "--", "x", "--api-key", "again") == 0
+    api.on("GET", "/api/jobs/b2", job("x-b2"))
+    refusal = {"error": {"code": "refused", "message": "the command of x-a1 held a secret", "hint": "give it again"}}
+    api.on("POST", "/api/jobs/x-a1/resubmit", Reply(refusal, 409))
+    api.on("POST", "/api/jobs/x-b2/resubmit", Reply(job("x-new00"), 201))
+    assert hw("resubmit", "a1", "b2") != 0
+    assert "held a secret" in hw.err and "give it again" in hw.err and "x-new00" in hw.out
+
+
+def test_a_selection_of_jobs_is_run_again_after_a_yes(api: FakeApi, hw: Hw) -> None:
+    """Capability 8."""
+    api.on("GET", "/api/jobs", [job("x-a1", state="failed"), job("x-b2", state="failed")])
+    for name in ("x-a1", "x-b2"):
+        api.on("GET", f"/api/jobs/{name}", job(name, state="failed"))
+        api.on("POST", f"/api/jobs/{name}/resubmit", Reply(job(f"{name}-new"), 201))
+    assert hw("resubmit", "-e", "digits", "--state", "failed") == 2
+    assert "2 jobs to resubmit" in hw.err and "--yes" in hw.err and api.sent("POST", ".*") == []
+    assert hw("resubmit", "-e", "digits", "--state", "failed", "--dry-run") == 0 and api.sent("POST", ".*") == []
+    assert hw("resubmit", "-e", "digits", "--state", "failed", "--yes") == 0
+    assert hw.out.splitlines() == ["x-a1 → x-a1-new", "x-b2 → x-b2-new"]
+    assert all("experiment" not in one.body["spec"] for one in api.sent("POST", ".*"))
 
 
 # -- metrics, gc, server, completion ----------------------------------------------------------------------------------

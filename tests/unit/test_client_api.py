@@ -48,7 +48,7 @@ def test_the_first_log_loads_nothing_slow(tmp_path: Path) -> None:
 
 
 def test_the_public_names_are_those_and_no_others(tmp_path: Path) -> None:
-    names = "Progress Usage config correlation distributed finish flush init log timed track"
+    names = "Progress Usage config correlation distributed finish flush init log on_preempt timed track"
     assert sorted(headway.__all__) == names.split() and set(headway.__all__) <= set(dir(headway))
     with pytest.raises(AttributeError, match="no attribute 'lgo'"):
         headway.lgo  # noqa: B018

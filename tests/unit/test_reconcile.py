@@ -86,7 +86,8 @@ def only(actions: list[Any]) -> Any:
     ],
 )
 def test_a_told_end_becomes_the_state(result: dict[str, Any], state: State, cause: str | None) -> None:
-    action = only(decide([started(result=result)], seen(state="ended")))
+    asked = {"state": State.STOPPING, "stop_requested_ns": T0 + 2 * S} if state is State.STOPPED else {}
+    action = only(decide([started(result=result, **asked)], seen(state="ended")))
     assert (action.state, action.exit_code, action.signal) == (state, result["exit_code"], result["signal"])
     assert (action.cause or {}).get("cause") == cause
     assert action.ended_ns == T0 + 5 * S
@@ -125,7 +126,8 @@ def test_an_exit_that_is_known_counts_although_others_are_lost() -> None:
     failed = ended(3, first_rank=1, lost=True)
     assert only(decide([started(result=failed)], seen(state="ended"))).state is State.FAILED
     stopped = ended(None, None, reason="stop", lost=True)
-    assert only(decide([started(result=stopped)], seen(state="ended"))).state is State.STOPPED
+    job = started(result=stopped, state=State.STOPPING, stop_requested_ns=T0)
+    assert only(decide([job], seen(state="ended"))).state is State.STOPPED
     limit = ended(None, None, reason="walltime", lost=True)
     assert only(decide([started(result=limit)], seen(state="ended"))).cause["cause"] == "walltime"
 

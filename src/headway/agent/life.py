@@ -34,6 +34,7 @@ class ShimPlan(Value):
     grace_s: float = GRACE_S
     max_duration_s: float | None = None
     barrier: bool = False  # the ranks wait for `GoAhead`, which comes when every task of the job is there
+    hold_s: float = 0.0  # how long the task is kept after its command has failed
 
 
 class Begun(Value):
@@ -82,9 +83,10 @@ class StopAsked(Value):
 
 
 class SignalAsked(Value):
-    """Pass a signal on, without any meaning of ours."""
+    """Pass a signal on. A notice comes from outside: the machine will soon be wanted for something else."""
 
     signum: int
+    notice: bool = False
 
 
 class LeftoversSeen(Value):
@@ -181,13 +183,15 @@ class ShimMachine:
         self.ranks = [_Rank() for _ in range(plan.processes)]
         self.reason: str | None = None  # why the living ranks are being ended
         self.first: int | None = None  # local rank that failed first by itself
-        self.phase = "running"  # "running" | "settling" | "flushing" | "left"
+        self.phase = "running"  # "running" | "settling" | "holding" | "flushing" | "left"
         self._at_barrier = plan.barrier
         self._ships = ships  # False: the shipper itself drives this machine
         self._oom = False
+        self._notice_s: float | None = None  # when it was told last that the machine will be wanted
+        self._noticed = False  # the first failure followed such a notice
         self._kill_s: float | None = None
         self._walltime_s: float | None = None
-        self._settle_s = self._sweep_s = self._flush_s = 0.0
+        self._settle_s = self._sweep_s = self._flush_s = self._hold_s = 0.0
         self._told: set[int] = set()
         self._shipper_alive = False
         self._shipper_since_s = 0.0
@@ -211,7 +215,7 @@ class ShimMachine:
             case StopAsked():
                 return self._stop(event.by, event.reason, event.signum, event.grace_s, now_s)
             case SignalAsked():
-                return [SignalRank(i, event.signum) for i in self._living()]
+                return self._pass_on(event, now_s)
             case LeftoversSeen():
                 return self._sweep(event.pids, now_s)
             case ShipperExited():
@@ -223,8 +227,8 @@ class ShimMachine:
         times = [self._kill_s, self._walltime_s, self._restart_s]
         if self.phase == "settling":
             times.append(now_s + SETTLE_STEP_S)
-        if self.phase == "flushing":
-            times.append(self._flush_s)
+        if self.phase in ("holding", "flushing"):
+            times.append(self._hold_s if self.phase == "holding" else self._flush_s)
         return min((t for t in times if t is not None), default=None)
 
     def _living(self) -> list[int]:
@@ -313,6 +317,7 @@ class ShimMachine:
     def _after_end(self, index: int, now_s: float) -> list[ShimInstruction]:
         if self.ranks[index].failed() and self.reason is None:
             self.first = index
+            self._noticed = self._notice_s is not None and now_s <= self._notice_s + self.plan.grace_s
             if any(rank.state != "ended" for rank in self.ranks):
                 return self._end_others(now_s)
         return self._check_end(now_s)
@@ -322,8 +327,17 @@ class ShimMachine:
         number = self._rank(self.first)
         return self._stop(f"rank {number}", f"rank {number} failed", SIGTERM, None, now_s)
 
+    def _pass_on(self, event: SignalAsked, now_s: float) -> list[ShimInstruction]:
+        out: list[ShimInstruction] = [SignalRank(i, event.signum) for i in self._living()]
+        if event.notice and self.phase == "running":
+            self._notice_s = now_s
+            out.insert(0, Write({"type": "preempt_notice", "by": f"signal {event.signum}"}))
+        return out
+
     def _stop(self, by: str, reason: str, signum: int, grace_s: float | None, now_s: float) -> list[ShimInstruction]:
         """Signal what lives, and kill it after the grace time. A second request may only shorten it."""
+        if self.phase == "holding":
+            return self._end(now_s)
         if self.phase != "running":
             return []
         out: list[ShimInstruction] = []
@@ -357,6 +371,8 @@ class ShimMachine:
             out += self._start_shipper(now_s)
         if self.phase == "settling":
             out.append(LookForLeftovers())
+        if self.phase == "holding" and now_s >= self._hold_s:
+            out += self._end(now_s)
         if self.phase == "flushing" and now_s >= self._flush_s:
             out += self._leave()
         return out
@@ -375,7 +391,7 @@ class ShimMachine:
         if self.phase != "settling":
             return []
         if not pids or (self._sweep_s and now_s >= self._sweep_s + LEFTOVER_GIVE_UP_S):
-            return self._end(now_s)
+            return self._hold(now_s) if self._is_to_hold() else self._end(now_s)
         if now_s < self._settle_s + SETTLE_S:
             return []
         out: list[ShimInstruction] = []
@@ -388,6 +404,15 @@ class ShimMachine:
         if now_s >= self._sweep_s + min(self.plan.grace_s, LEFTOVER_GRACE_S):
             return [*out, SignalLeftovers(SIGKILL)]
         return [*out, SignalLeftovers(SIGTERM)] if first or fresh else out
+
+    def _is_to_hold(self) -> bool:
+        """A command that failed by itself is worth a look; one that was stopped or preempted has no secret."""
+        return self._ships and self.plan.hold_s > 0 and self.first is not None and not self._noticed
+
+    def _hold(self, now_s: float) -> list[ShimInstruction]:
+        """Stay, so that a person can enter: whatever ends the task from here on, its result is this one."""
+        self.phase, self._hold_s = "holding", now_s + self.plan.hold_s
+        return [Write({**self._result(), "type": "task_held", "hold_s": self.plan.hold_s})]
 
     def _end(self, now_s: float) -> list[ShimInstruction]:
         self.phase, self._flush_s = "flushing", now_s + FLUSH_AT_END_S
@@ -404,12 +429,13 @@ class ShimMachine:
             chosen = next((rank for rank in self.ranks if rank.failed()), None)
         lost = chosen is None and any(rank.unknown() for rank in self.ranks)
         code = None if lost or all(rank.skipped for rank in self.ranks) else 0
+        reason = self.reason if self.first is None else None
         return {
             "type": "task_ended",
             "exit_code": code if chosen is None else chosen.exit_code,
             "signal": None if chosen is None else chosen.signal,
             "first_rank": None if self.first is None else self._rank(self.first),
-            "reason": self.reason if self.first is None else None,
+            "reason": "preempted" if self._noticed else reason,
             "oom": self._oom,
             "lost": lost,
         }

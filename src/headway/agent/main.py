@@ -1,9 +1,9 @@
-"""Entry point of the agent: `shim TASK_DIR`, `shipper TASK_DIR [--adopt]`, `warm HOME`; `settings/launch.py` has the
-argv.
+"""Entry point of the agent: `shim`, `shipper`, `shell` or `warm`; `settings/launch.py` has the argv.
 
-    shim      starts the task's processes and forks its shipper; once per task
-    shipper   adopts a task that has no shim: one whose shim was killed, or an attached one
-    warm      forks a shim for each task that the engine names on its standard input
+    shim TASK_DIR               starts the task's processes and forks its shipper; once per task
+    shipper TASK_DIR [--adopt]  adopts a task that has no shim: one whose shim was killed, or an attached one
+    shell TASK_DIR [--rank=N]   a shell with a task's environment, for a person
+    warm HOME                   forks a shim for each task that the engine names on its standard input
 
 Exit codes: 0 done · 1 cannot · 2 wrong usage · 3 another agent has this task, or it was started before · 4 gave up for
 now, the spool stays.
@@ -20,17 +20,22 @@ if TYPE_CHECKING:
 
     from headway.agent.link import ShimLink
 
-USAGE = "usage: shim TASK_DIR | shipper TASK_DIR [--adopt] | warm HOME\n"
+USAGE = "usage: shim TASK_DIR | shipper TASK_DIR [--adopt] | shell TASK_DIR [--rank=N] | warm HOME\n"
 
 
 def main() -> None:
     _open_stdio()
-    words = [word for word in sys.argv[1:] if word != "--adopt"]
-    if len(words) != 2 or words[0] not in ("shim", "shipper", "warm"):
+    words = [word for word in sys.argv[1:] if not word.startswith("--")]
+    if len(words) != 2 or words[0] not in ("shim", "shipper", "shell", "warm"):
         sys.stderr.write(USAGE)
         sys.exit(2)
     task_dir = os.path.abspath(words[1])
-    if words[0] == "shim":
+    if words[0] == "shell":
+        from headway.agent.shell import run_shell
+
+        ranks = [word.removeprefix("--rank=") for word in sys.argv[1:] if word.startswith("--rank=")]
+        code = run_shell(task_dir, int(ranks[0]) if ranks and ranks[0].isdigit() else None)
+    elif words[0] == "shim":
         from headway.agent.shim import Shim
 
         code = Shim(task_dir).run()

@@ -130,7 +130,8 @@ class Shim:
         except HeadwayError as error:
             return f"the task cannot be started: {error.message}"
         task = self.task
-        plan = ShimPlan(task.processes, task.first_rank, task.grace_s, task.max_duration_s, task.barrier)
+        limits = (task.grace_s, task.max_duration_s, task.barrier, task.hold_s)
+        plan = ShimPlan(task.processes, task.first_rank, *limits)
         self._machine = ShimMachine(plan)
         self._oom_file = process.oom_file()
         self._oom_kills = process.oom_kills(self._oom_file)
@@ -349,7 +350,7 @@ class Shim:
         except BlockingIOError:
             return []
         events: list[ShimEvent] = [StopAsked(f"signal {n}", n) for n in dict.fromkeys(numbers) if n in _STOPS]
-        return events + [SignalAsked(n) for n in numbers if n in _PASSED_ON]
+        return events + [SignalAsked(n, notice=n == signal.SIGUSR1) for n in numbers if n in _PASSED_ON]
 
     def _take_orders(self) -> "list[ShimEvent]":
         assert self._link is not None

@@ -17,14 +17,24 @@ if TYPE_CHECKING:
     from typing import Any
 
     from headway.client.logs import correlation
+    from headway.client.preempt import on_preempt
     from headway.client.progress import Progress, track
     from headway.client.timing import timed
     from headway.client.usage import Usage
 
-    __all__ = ["Progress", "Usage", "config", "correlation", "finish", "flush", "init", "log", "timed", "track"]
+    __all__ = [
+        "Progress", "Usage", "config", "correlation", "finish", "flush", "init", "log", "on_preempt", "timed", "track",
+    ]  # fmt: skip
 
 # Loaded when they are used first: most programs need none or one of them.
-_LATER = {"Progress": "progress", "Usage": "usage", "correlation": "logs", "timed": "timing", "track": "progress"}
+_LATER = {
+    "Progress": "progress",
+    "Usage": "usage",
+    "correlation": "logs",
+    "on_preempt": "preempt",
+    "timed": "timing",
+    "track": "progress",
+}
 _run = Run()
 _run.on_start = hooks.install
 log = _run.log

@@ -30,6 +30,12 @@ _BY_SIGNAL = {
     signals.SIGINT: ("cancelled", "user", "interrupted (SIGINT)"),
     signals.SIGTERM: ("cancelled", "user", "terminated from outside (SIGTERM)"),
 }
+# A program may say by its exit code how its failure is to be taken.
+_DECLARED = {
+    200: ("declared_transient", "transient", "the program calls this failure transient (exit code 200)"),
+    201: ("declared_conflict", "transient", "the program met a conflict, such as a port in use (exit code 201)"),
+    210: ("declared_permanent", "user", "the program calls this failure permanent (exit code 210)"),
+}
 # A shell that waited for the program reports its signal as 128 + N.
 _BY_SHELL_CODE = {128 + int(number): number for number in _BY_SIGNAL}
 
@@ -41,7 +47,7 @@ class Exit:
     exit_code: int | None
     signal: int | None
     rank: int | None = None
-    reason: str | None = None  # "stop", "walltime", or None: it ended by itself
+    reason: str | None = None  # "stop", "walltime", "preempted", or None: it ended by itself
     oom: bool = False
     lost: bool = False  # the exit record was never written
     attached: bool = False  # started by somebody else; we only watched
@@ -57,6 +63,8 @@ def explain_exit(end: Exit) -> Finding | None:
         return Finding("agent_lost", "system", "its agent was killed; the exit code is not known", end.rank)
     if end.reason == "walltime":
         return Finding("walltime", "resource", "ran longer than its time limit and was stopped", end.rank)
+    if end.reason == "preempted":
+        return Finding("preempted", "transient", "its machine was wanted for something else", end.rank)
     if end.reason == "stop":
         return Finding("cancelled", "user", "stopped on request", end.rank)
     if end.exit_code == 0 and end.signal is None:
@@ -65,6 +73,8 @@ def explain_exit(end: Exit) -> Finding | None:
         return Finding("host_oom", "resource", "killed because memory ran out", end.rank)
     if end.signal is not None:
         return _by_signal(end.signal, end.rank)
+    if end.exit_code in _DECLARED:
+        return Finding(*_DECLARED[end.exit_code], end.rank)
     if end.exception is not None and end.exception.get("where", "main") == "main":
         return _by_exception(end.exception, end.rank)
     return _by_code(end.exit_code, end.message, end.rank)

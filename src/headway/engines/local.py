@@ -96,6 +96,7 @@ class LocalEngine:
             max_duration_s=spec.max_duration_s,
             monitoring_interval_s=spec.monitoring_interval_s,
             grace_s=spec.grace_s,
+            hold_s=spec.hold_s,
             umask=spec.umask,
             rlimits=spec.rlimits,
             env_set=spec.env_set,
@@ -178,6 +179,7 @@ class LocalEngine:
             "output_dir": str(output),
             "grace_s": plan.grace_s,
             "max_duration_s": plan.max_duration_s,
+            "hold_s": plan.hold_s,
             "monitoring_interval_s": plan.monitoring_interval_s,
             "spool_bytes_max": self._get("spool_bytes_max"),
             "secret_names": list(given.secret_names),
@@ -347,7 +349,9 @@ class LocalEngine:
         return Waiting(seen.state_word, free=tuple(self.capacity()))
 
     def attach(self, task: TaskKey) -> list[str] | None:
-        return None  # it runs on this machine
+        """A shell in the task's folder with its environment, for a person of this account on this machine."""
+        folder = self._folder(str(task))
+        return self._argv("shell", folder) if folders.load_json(folder / "task.json") is not None else None
 
     # -- ending ---------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 Times are nanoseconds since the epoch, UTC, named `*_ns`; None means unknown or not yet.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -27,7 +27,7 @@ ENDED = frozenset({State.SUCCEEDED, State.FAILED, State.STOPPED})
 # A terminal state never changes. `unknown` may turn into anything that is then heard of.
 TRANSITIONS: dict[State, frozenset[State]] = {
     State.WAITING: frozenset(
-        {State.RUNNING, State.STOPPING, State.STOPPED, State.FAILED, State.SUCCEEDED, State.UNKNOWN}
+        {State.RUNNING, State.STOPPING, State.STOPPED, State.FAILED, State.SUCCEEDED, State.HELD, State.UNKNOWN}
     ),
     State.RUNNING: frozenset(
         {State.STOPPING, State.SUCCEEDED, State.FAILED, State.STOPPED, State.HELD, State.UNKNOWN, State.WAITING}
@@ -83,7 +83,7 @@ class Retry:
     """How often a failed job is tried again. The table of which failure counts is in `server/retry.py`."""
 
     max: int = 0  # counted tries beyond the first; transient failures do not count
-    total_max: int = 20  # tries in all, counted or not
+    total_max: int = 100  # tries beyond the first in all, counted or not
     backoff_s: float = 10.0  # before the second try; doubles, with jitter
     backoff_max_s: float = 600.0
 
@@ -184,6 +184,7 @@ class Task:
     result: dict[str, Any] | None = None  # the `task_ended` fact, once it has come
     processes: list[Process] = field(default_factory=list)
     agent: dict[str, Any] | None = None  # of its `task_started` fact: pid, version, address, ports
+    held: dict[str, Any] | None = None  # the `task_held` fact: its command failed, and the task is kept
 
 
 @dataclass(slots=True)
@@ -199,7 +200,14 @@ class Attempt:
     created_ns: int | None = None
     started_ns: int | None = None
     ended_ns: int | None = None
+    retry: dict[str, Any] | None = None  # what follows its failure: {do, counted, text, wait_s, not_before_ns}
     tasks: list[Task] = field(default_factory=list)
+
+
+def count_retries(attempts: Sequence[Attempt]) -> tuple[int, int]:
+    """(tries beyond the first that were decided on, those of them that were counted)."""
+    taken = [a.retry for a in attempts if a.retry is not None and a.retry.get("do") != "no"]
+    return len(taken), sum(1 for retry in taken if retry.get("counted"))
 
 
 @dataclass(slots=True)
@@ -218,4 +226,15 @@ class Job:
     stop_requested_ns: int | None = None
     tags: list[str] = field(default_factory=list)
     config: dict[str, Any] | None = None
+    cause: dict[str, Any] | None = None  # of an end that no attempt had
     attempts: list[Attempt] = field(default_factory=list)
+
+    @property
+    def between_tries(self) -> bool:
+        """Its last attempt is over, and another one is to come."""
+        return self.ended_ns is None and bool(self.attempts) and self.attempts[-1].state in ENDED
+
+    def avoided(self) -> list[str]:
+        """Nodes that its next attempt shall not run on, by what became of the earlier ones."""
+        bad = [a for a in self.attempts if a.retry is not None and a.retry.get("do") == "other_node"]
+        return sorted({task.node for attempt in bad for task in attempt.tasks if task.node})

@@ -18,14 +18,17 @@ from headway.code.depot import Depot
 from headway.code.manifest import is_digest
 from headway.model.errors import UsageError
 from headway.model.ids import check_name
-from headway.model.job import Folder, JobSpec, Role
+from headway.model.job import Folder, JobSpec, Retry, Role
 from headway.model.limits import (
+    AFTER_MAX,
     ARGV_BYTES_MAX,
     DURATION_S_MAX,
     ENV_BYTES_MAX,
     FOLDERS_MAX,
+    HOLD_S_MAX,
     NODES_MAX,
     PROCESSES_MAX,
+    RETRIES_MAX,
     ROLE_NAME_CHARS_MAX,
     ROLES_MAX,
     TAG_CHARS_MAX,
@@ -71,6 +74,7 @@ def job_spec(given: JobSpec | Mapping[str, Any]) -> JobSpec:
     command(spec.command)
     _check_rlimits(spec.rlimits)
     _check_size(spec)
+    _check_life(spec)
     return spec
 
 
@@ -101,6 +105,23 @@ def _check_source(folder: Folder) -> None:
     source = folder.source
     if source and "://" not in source and not os.path.exists(os.path.expanduser(source)):
         raise UsageError(f"the folder {folder.name} comes from {source[:200]}, which does not exist", "correct `from`")
+
+
+def _check_life(spec: JobSpec) -> None:
+    """Retries, the hold after a failure, and jobs to wait for."""
+    _check_retry(spec.retry)
+    spec.hold_s = _seconds("hold_s", spec.hold_s)
+    if spec.hold_s > HOLD_S_MAX:
+        raise UsageError(f"hold_s is {spec.hold_s:g} s", f"a failed task is kept for a week at most: {HOLD_S_MAX:g} s")
+    if len(_texts("after", spec.after)) > AFTER_MAX:
+        raise UsageError(f"after names {len(spec.after)} jobs", f"at most {AFTER_MAX}")
+
+
+def _check_retry(retry: Retry) -> None:
+    _whole("retry.max", retry.max, 0, RETRIES_MAX)
+    _whole("retry.total_max", retry.total_max, 0, RETRIES_MAX)
+    retry.backoff_s = _seconds("retry.backoff_s", retry.backoff_s)
+    retry.backoff_max_s = _seconds("retry.backoff_max_s", retry.backoff_max_s)
 
 
 def _check_words(spec: JobSpec) -> None:

@@ -1,4 +1,5 @@
-"""The verbs that the API calls: `submit`, `abort`, `signal`, `resubmit`, `delete`, `register`, `commands_for`.
+"""The verbs that the API calls: `submit`, `abort`, `release`, `signal`, `resubmit`, `delete`, `attach`, `register`,
+`commands_for`.
 
 References are resolved by the API (`catalog.resolve`), so verbs take the job's pk. Verbs only write down what is
 wanted; the loop that `Control` inherits does it.
@@ -15,7 +16,7 @@ from typing import Any
 from headway.engines.protocol import Engine, EngineId, Plan, Salvager
 from headway.model.errors import RefusedError, UnreachableError, UsageError
 from headway.model.ids import name_from_command
-from headway.model.job import Job, JobSpec, State
+from headway.model.job import ENDED, Job, JobSpec, State
 from headway.model.limits import POLL_WAIT_S, PROCESSES_MAX
 from headway.server import auth, check, envfile, program, survey, transaction
 from headway.server.drain import is_over
@@ -67,6 +68,8 @@ class Control(Loop):
 
     async def _insert(self, uuid: str, spec: JobSpec, env: Mapping[str, str], *, find_program: bool = False) -> Job:
         variables = check.environment(env, spec)
+        self._check_hold(spec.hold_s)
+        spec = replace(spec, after=await self._calls.run("the store", self._resolve_after, spec.after))
         engine, plan = await self._planned(uuid, spec, variables, find_program=find_program)
         private = envfile.Private(variables, spec.command, {role.name: role.command for role in spec.roles})
         spec = as_planned(self._shown(spec, variables), plan)
@@ -96,6 +99,22 @@ class Control(Loop):
         if monitor is not None and self.outbox is not None:
             await self.outbox.admit(uuid, monitor)
 
+    def _check_hold(self, hold_s: float) -> None:
+        longest_s = self._settings.get("hold_max_s")
+        if longest_s is not None and hold_s > longest_s:
+            raise RefusedError(f"a failed task is kept for {longest_s:g} s at most here, not {hold_s:g} s", "hold less")
+
+    def _resolve_after(self, refs: Sequence[str]) -> list[str]:
+        """uuids of the jobs that must have succeeded before. One that never will is told at once."""
+        found: dict[str, None] = {}
+        with self._store.read() as c:
+            for ref in refs:
+                job = catalog.load_job(c, catalog.resolve(c, ref))
+                if is_over(job) and job.state is not State.SUCCEEDED:
+                    raise RefusedError(f"it should wait for {job.id}, which is {job.state} and will not succeed")
+                found[job.uuid] = None
+        return list(found)
+
     def _find_uuid(self, uuid: str) -> Job | None:
         with self._store.read() as c:
             found = catalog.find_jobs(c, uuid)
@@ -115,6 +134,27 @@ class Control(Loop):
             self._mailbox.put_once(mailbox_key(job.uuid), {"do": "stop"})
         self.poke()
         return await self._calls.run("the store", self._load, pk)
+
+    async def release(self, pk: int) -> Job:
+        """Free a task that is held after its command failed. Its exit code stays what it was."""
+        job = await self._calls.run("the store", self._load, pk)
+        if job.state is not State.HELD:
+            raise RefusedError(
+                f"{job.id} is {job.state}, not held", "" if is_over(job) else f"to stop it: hw abort {job.id}"
+            )
+        return await self.abort(pk)
+
+    async def attach(self, pk: int, rank: int | None = None) -> list[str] | None:
+        """argv that opens a shell beside a task that runs or is held; None where there is no such thing."""
+        job = await self._calls.run("the store", self._load, pk)
+        if job.state not in (State.RUNNING, State.STOPPING, State.HELD) or not job.attempts or job.spec.attached:
+            return None
+        attempt = job.attempts[-1]
+        at = [t for t in attempt.tasks if rank is None or any(p.rank == rank for p in t.processes)]
+        engine = self._engine_or_none(job.spec)
+        if not at or engine is None:
+            return None
+        return await self._calls.run("attach", engine.attach, TaskKey(job.uuid, attempt.number, at[0].name))
 
     async def signal(self, pk: int, signum: int) -> Job:
         """Pass a signal to the processes of a running job, through its agents."""
@@ -152,7 +192,8 @@ class Control(Loop):
                     f"the command of {old.id} held a secret, which is not kept after its end",
                     "submit it again with the whole command; better keep secrets in the environment",
                 )
-            spec = check.job_spec({**asdict(given), **changes, **fixed})
+            after = {"after": await self._calls.run("the store", self._still_open, old.spec.after)}
+            spec = check.job_spec({**asdict(given), **after, **changes, **fixed})
             if env is None:
                 env = private.env if private else None
             if env is None:
@@ -162,6 +203,12 @@ class Control(Loop):
             await self._write(lambda c: catalog.request_stop(c, pk, self._clock_ns()))
             self.poke()
         return job
+
+    def _still_open(self, uuids: Sequence[str]) -> list[str]:
+        """Of the jobs that the old one waited for, those that may still succeed."""
+        with self._store.read() as c:
+            states = catalog.states_of(c, uuids)
+        return [uuid for uuid, (_, state) in states.items() if state is not None and state not in ENDED]
 
     async def delete(self, pk: int) -> None:
         """Hide a job that is over, and remove its spools; its rows and logs go with the next gc."""

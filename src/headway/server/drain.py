@@ -108,7 +108,7 @@ class Drain:
     async def _find_strays(
         self, engines: Mapping[str, Engine], engine_of: Callable[[JobSpec], Engine | None]
     ) -> list[TaskKey]:
-        """Tasks of jobs that were over before this server came: by their spools, and by tokens that were left open.
+        """Tasks of attempts that were over before this server came: by their spools, and by tokens that were left open.
         Returns those that never reached an engine."""
         keys = set(await self._calls.run("the store", self._open_tokens))
         for engine in list(engines.values()):
@@ -119,9 +119,9 @@ class Drain:
                 await self._register_strays(engine, fresh)
         unheard = []
         for key in sorted(keys, key=str):
-            job = await self._calls.run("the store", self._find_over, key)
+            job = await self._calls.run("the store", self._find, key)
             attempt = next((a for a in job.attempts if a.number == key.attempt), None) if job else None
-            if job is None or attempt is None:
+            if job is None or attempt is None or not (is_over(job) or attempt.state in ENDED):
                 continue
             if attempt.engine_id is None:
                 unheard.append(key)
@@ -145,11 +145,10 @@ class Drain:
         with self._store.read() as c:
             return catalog.open_tokens(c)
 
-    def _find_over(self, key: TaskKey) -> Job | None:
+    def _find(self, key: TaskKey) -> Job | None:
         with self._store.read() as c:
             found = catalog.find_jobs(c, key.uuid)
-            job = catalog.load_job(c, found[0][0]) if len(found) == 1 else None
-        return job if job is not None and is_over(job) else None
+            return catalog.load_job(c, found[0][0]) if len(found) == 1 else None
 
 
 def is_over(job: Job) -> bool:

@@ -117,7 +117,7 @@ def _has_succeeded(task: Task) -> bool:
 def _was_ended(task: Task) -> bool:
     """Because of another task."""
     reason = (task.result or {}).get("reason")
-    return reason is not None and reason not in ("stop", "walltime")
+    return reason is not None and reason not in ("stop", "walltime", "preempted")
 
 
 def _is_lost(task: Task) -> bool:

@@ -7,6 +7,7 @@ a server killed anywhere goes on where it was (P9, P10, F23).
 import asyncio
 import contextlib
 import logging
+import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -27,7 +28,7 @@ from headway.server.drain import Backoff, Drain, is_over
 from headway.server.join import Tell
 from headway.server.mailbox import Mailbox
 from headway.server.outbox import Outbox
-from headway.server.reconcile import Action, Cancel, Launch, NewAttempt, Salvage, Seen, SetState
+from headway.server.reconcile import Action, Again, Cancel, Launch, NewAttempt, Salvage, Seen, SetState
 from headway.settings.clusters import HERE
 from headway.settings.home import Paths
 from headway.store import arrays, catalog
@@ -61,7 +62,9 @@ class Loop:
         make_calls: Callable[[Callable[[], None]], Calls] = Calls,
         clock_ns: Callable[[], int] = time.time_ns,
         clock_s: Callable[[], float] = time.monotonic,
+        chance: Callable[[], float] = random.random,
     ) -> None:
+        self._chance = chance
         self._store, self._paths, self._settings = store, paths, settings
         self._make_engine, self._clock_ns, self._clock_s = make_engine, clock_ns, clock_s
         self._engines: dict[str, Engine] = {}
@@ -82,6 +85,7 @@ class Loop:
         self._told: dict[tuple[TaskKey, str], float] = {}  # commands that reconcile asked for
         self._tokens: dict[str, dict[str, str]] = {}  # of attempts whose intent this server has stored
         self._retry = Backoff(RETRY_FIRST_S, RETRY_MAX_S)
+        self._due_s: dict[str, float] = {}  # key of a failed attempt -> when the next one may start
         self._drain = Drain(store, self._calls, clock_s=clock_s)
         self.outbox: Outbox | None = None  # set by the server; without it no monitor is told of jobs
 
@@ -202,7 +206,7 @@ class Loop:
         asked: dict[str, list[tuple[int, Attempt]]] = {}
         specs: dict[str, JobSpec] = {}
         for job in jobs:
-            if job.attempts and job.ended_ns is None:
+            if job.attempts and job.ended_ns is None and not job.between_tries:
                 specs[job.spec.place] = job.spec
                 asked.setdefault(job.spec.place, []).append((job.pk, job.attempts[-1]))
         found = await asyncio.gather(*(self._observe_cluster(specs[place], pairs) for place, pairs in asked.items()))
@@ -249,13 +253,39 @@ class Loop:
             cancelled_s={key: now_s - then for key, then in self._cancelled_s.items()},
             launches=self._launches,
             busy=frozenset(job.pk for job in jobs if self._is_busy(job, now_s)),
+            rest_s=self._rest_s(jobs, now_s),
+            needed=await self._needed(jobs),
+            chance=self._chance(),
         )
+
+    def _rest_s(self, jobs: Sequence[Job], now_s: float) -> dict[str, float]:
+        """How long failed attempts still wait for the next one. The wall clock is asked once, by a server that has
+        just come; from then on one that never steps is (F26)."""
+        found: dict[str, float] = {}
+        for job in jobs:
+            if job.between_tries:
+                last = job.attempts[-1]
+                retry = last.retry or {}
+                left_s = (retry.get("not_before_ns", 0) - self._clock_ns()) / 1e9
+                left_s = min(max(left_s, 0.0), retry.get("wait_s", 0.0))
+                found[last.key] = self._due_s.setdefault(last.key, now_s + left_s) - now_s
+        self._due_s = {key: due_s for key, due_s in self._due_s.items() if key in found}
+        return found
+
+    async def _needed(self, jobs: Sequence[Job]) -> dict[str, tuple[str, State | None]]:
+        """How the jobs stand that others wait for."""
+        wanted = {uuid for job in jobs if not job.attempts for uuid in job.spec.after}
+        return await self._calls.run("the store", self._states_of, wanted) if wanted else {}
+
+    def _states_of(self, uuids: set[str]) -> dict[str, tuple[str, State | None]]:
+        with self._store.read() as c:
+            return catalog.states_of(c, sorted(uuids))
 
     def _is_busy(self, job: Job, now_s: float) -> bool:
         """A start under way, or one that failed for now and shall wait; a job that was found or shall stop does not."""
         if self._calls.hangs(f"start of {job.id}"):
             return True
-        reached = bool(job.attempts) and job.attempts[-1].engine_id is not None
+        reached = bool(job.attempts) and job.attempts[-1].engine_id is not None and not job.between_tries
         return not reached and job.stop_requested_ns is None and not self._retry.is_due(job.uuid, now_s)
 
     def heard(self, task: TaskKey) -> None:
@@ -277,6 +307,8 @@ class Loop:
             match action:
                 case SetState():
                     await self._set_state(action, job)
+                case Again():
+                    await self._again(action, job)
                 case NewAttempt():
                     await self._new_attempt(job, action.number)
                 case Launch():
@@ -327,12 +359,21 @@ class Loop:
         if job.spec.code is not None:
             with contextlib.suppress(UnreachableError):  # a large one takes its time; gc finds it if we are killed
                 await self._calls.run(f"code of {job.id}", checkout.remove_unchanged, self._paths.home, job.uuid)
-        engine = self._engine(job.spec)
         self._retry.forget(job.uuid)
         for attempt in job.attempts:
-            for known in (self._cancelled_s, self._launches, self._tokens):
-                known.pop(attempt.key, None)
-            self._drain.add(job, attempt, engine)
+            self._let_go(job, attempt)
+
+    def _let_go(self, job: Job, attempt: Attempt) -> None:
+        """An attempt is over; its agents may still send for a while."""
+        for known in (self._cancelled_s, self._launches, self._tokens):
+            known.pop(attempt.key, None)
+        self._drain.add(job, attempt, self._engine(job.spec))
+
+    async def _again(self, action: Again, job: Job) -> None:
+        word = self._words.pop((action.pk, action.number), None)
+        await self._write(partial(transaction.apply_again, action, word))
+        log.info("%s waits for attempt %d: %s", job.id, action.number + 1, action.retry["text"])
+        self._let_go(job, job.attempts[-1])
 
     def _forget_private(self, job: Job) -> None:
         """Remove what may not outlive the job; of an array, with its last job."""

@@ -6,7 +6,7 @@ action: what cannot be seen is `unknown`, with the time since when (P8).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from headway.diagnose.exit import Exit, explain_exit
@@ -14,8 +14,9 @@ from headway.engines.protocol import UNSEEN, Node, Observation
 from headway.model.finding import Finding
 from headway.model.job import ENDED, Attempt, Job, Process, State, Task
 from headway.model.limits import SILENT_AFTER_S
-from headway.server import join
+from headway.server import join, queue
 from headway.server.join import Tell
+from headway.server.retry import NO, Decision, decide_retry
 
 CANCEL_AGAIN_S = 5.0  # after the grace time: ask the engine once more
 LAUNCHES_MAX = 3  # starts of one attempt whose agent never came up
@@ -34,6 +35,9 @@ class Seen:
     cancelled_s: Mapping[str, float] = field(default_factory=dict)  # attempt key -> since its engine was asked to stop
     launches: Mapping[str, int] = field(default_factory=dict)  # attempt key -> starts tried
     busy: frozenset[int] = frozenset()  # jobs with a call under way, or that wait for a second try
+    rest_s: Mapping[str, float] = field(default_factory=dict)  # key of a failed attempt -> until the next may start
+    needed: queue.Needed = field(default_factory=dict)  # uuid -> (id, state) of jobs that others wait for
+    chance: float = 0.5  # a random number in [0, 1), for the jitter of retries
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,17 @@ class SetState:
     exit_code: int | None = None
     signal: int | None = None
     cause: dict[str, Any] | None = None
+    begun_ns: int | None = None  # the attempt's own start
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """The attempt takes its end, and the job waits for the next one, in one transaction."""
+
+    pk: int
+    number: int
+    end: SetState
+    retry: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +94,7 @@ class Salvage:
     number: int
 
 
-Action = SetState | NewAttempt | Launch | Cancel | Salvage | Tell
+Action = SetState | Again | NewAttempt | Launch | Cancel | Salvage | Tell
 
 
 def decide(jobs: Sequence[Job], seen: Seen) -> list[Action]:
@@ -95,14 +110,27 @@ def decide(jobs: Sequence[Job], seen: Seen) -> list[Action]:
     return actions + _start([job for job in jobs if job.state not in ENDED and job.pk not in over], seen)
 
 
+def _start(jobs: Sequence[Job], seen: Seen) -> list[Action]:
+    """Start from the queue what fits."""
+    places = queue.Places(seen.nodes, seen.queues, seen.max_running, seen.busy)
+    actions: list[Action] = []
+    for job in queue.choose(jobs, places, seen.needed, seen.rest_s):
+        number = job.attempts[-1].number + 1 if job.attempts else 1
+        actions += [NewAttempt(job.pk, number), Launch(job.pk, number)]
+    return actions
+
+
 # -- one job ------------------------------------------------------------------------------------------
 
 
 def _advance(job: Job, seen: Seen) -> list[Action]:
     """What to do about one open job, but for starting it from the queue."""
     if not job.attempts:
-        return [_stopped(job, None, seen, "stopped before it had started")] if job.stop_requested_ns is not None else []
+        return _before_start(job, seen)
     attempt = job.attempts[-1]
+    if job.between_tries:
+        text = f"stopped while it waited for attempt {attempt.number + 1}"
+        return [_stopped(job, None, seen, text)] if job.stop_requested_ns is not None else []
     observation = seen.observations.get(attempt.key, UNSEEN)
     if attempt.tasks and all(task.result is not None for task in attempt.tasks):
         return _finish(job, attempt, seen)
@@ -114,6 +142,19 @@ def _advance(job: Job, seen: Seen) -> list[Action]:
     if unstarted and all(task.result is not None or task.name in unstarted for task in attempt.tasks):
         return _give_up(job, attempt, observation, seen)
     return [*_watch(job, attempt, observation, seen), *join.orders(job, attempt)]
+
+
+def _before_start(job: Job, seen: Seen) -> list[Action]:
+    """In the queue. What waits for a job that will not succeed would wait for ever, so it ends and says why."""
+    if job.stop_requested_ns is not None:
+        return [_stopped(job, None, seen, "stopped before it had started")]
+    found = queue.broken(job, seen.needed)
+    if found is None:
+        return []
+    name, state = found
+    how = {State.FAILED: "failed", State.STOPPED: "was stopped"}.get(state or State.UNKNOWN, "will not succeed")
+    finding = Finding("dependency", "user", f"it had to wait for {name}, which {how}")
+    return [_ended(job, None, State.STOPPED, seen.now_ns, None, None, finding)]
 
 
 def _never_started(job: Job, attempt: Attempt, observation: Observation) -> bool:
@@ -165,11 +206,31 @@ def _watch(job: Job, attempt: Attempt, observation: Observation, seen: Seen) -> 
         text = "stopped on request; nothing of it could be seen any more"
         return [_stopped(job, attempt, seen, text)]
     state = _live_state(job, attempt, observation, silent)
+    again = False
+    if state is State.RUNNING and _is_held(attempt):
+        again = _decide(job, attempt, seen).do != NO  # it is let go for the next attempt; only the last one is held
+        state = State.RUNNING if again else State.HELD
     if state != job.state:
-        actions.append(_live(job, attempt, state, seen))
-    if stop and _cancel_is_due(job, attempt, seen):
+        actions.append(_hold(job, attempt, seen) if state is State.HELD else _live(job, attempt, state, seen))
+    if (stop or again) and _cancel_is_due(job, attempt, seen):
         actions.append(Cancel(job.pk, attempt.number))
     return actions
+
+
+def _is_held(attempt: Attempt) -> bool:
+    """Every task is over or kept, and one is kept: how it ended is known."""
+    known = all(task.result is not None or task.held is not None for task in attempt.tasks)
+    return known and any(task.result is None for task in attempt.tasks)
+
+
+def _hold(job: Job, attempt: Attempt, seen: Seen) -> SetState:
+    end = _exit_of(job, attempt)
+    finding = explain_exit(end)
+    since = max(seen.now_ns, job.state_since_ns)
+    started = job.started_ns or _started_ns(job, attempt)
+    cause = finding.as_cause() if finding else None
+    begun = _started_ns(job, attempt)
+    return SetState(job.pk, attempt.number, State.HELD, since, started, None, end.exit_code, end.signal, cause, begun)
 
 
 def _live_state(job: Job, attempt: Attempt, observation: Observation, silent: bool) -> State:
@@ -189,7 +250,8 @@ def _live(job: Job, attempt: Attempt, state: State, seen: Seen) -> SetState:
     started = job.started_ns
     if started is None and state is State.RUNNING:
         started = _started_ns(job, attempt) or max(seen.now_ns, job.submitted_ns)
-    return SetState(job.pk, attempt.number, state, max(since, job.state_since_ns), started_ns=started)
+    begun = _started_ns(job, attempt) or (started if attempt.number == 1 else None)
+    return SetState(job.pk, attempt.number, state, max(since, job.state_since_ns), started_ns=started, begun_ns=begun)
 
 
 def _cancel_is_due(job: Job, attempt: Attempt, seen: Seen) -> bool:
@@ -204,6 +266,10 @@ def _finish(job: Job, attempt: Attempt, seen: Seen) -> list[Action]:
     """Every task has told its end: that is the truth, whatever was asked for meanwhile (F25)."""
     end = _exit_of(job, attempt)
     finding = explain_exit(end)
+    decision = _decide(job, attempt, seen)
+    if decision.do != NO:
+        last = _ended(job, attempt, State.FAILED, seen.now_ns, end.exit_code, end.signal, finding)
+        return [Again(job.pk, attempt.number, last, decision.as_json(seen.now_ns))]
     if end.lost:
         state = State.UNKNOWN
     elif end.reason == "stop":
@@ -219,11 +285,28 @@ def _finish(job: Job, attempt: Attempt, seen: Seen) -> list[Action]:
     return [heard, last]  # it was not heard of, and now it is, to say that its end is not known
 
 
+def _decide(job: Job, attempt: Attempt, seen: Seen) -> Decision:
+    """Whether another attempt follows this one, whose end is known. Never where a person wants the job to stop."""
+    end = _exit_of(job, attempt)
+    finding = explain_exit(end)
+    final = end.lost or end.reason == "stop" or job.stop_requested_ns is not None or job.state is State.HELD
+    if finding is None or final or job.spec.attached:
+        return Decision(NO)
+    here = {task.node for task in attempt.tasks if task.node} | set(job.avoided())
+    nodes = seen.nodes.get(job.spec.place)
+    others = None if nodes is None or job.spec.place in seen.queues else {n.name for n in nodes} - here
+    chance = (seen.chance + 0.618 * job.pk) % 1.0  # jobs that fail together do not come back together
+    return decide_retry(finding, job.attempts, job.spec.retry, chance=chance, other_nodes=others)
+
+
 def _exit_of(job: Job, attempt: Attempt) -> Exit:
     """The end of the task that failed first; where an end is not known and none failed, that; else success."""
     ranks = _processes_each(job, attempt)
     ends = {task.name: _task_exit(task, ranks.get(task.name, 1), job.spec.attached) for task in attempt.tasks}
-    return next(iter(ends.values())) if len(ends) == 1 else join.exit_of(job, attempt, ends)
+    end = next(iter(ends.values())) if len(ends) == 1 else join.exit_of(job, attempt, ends)
+    # Whoever asked the agent to stop, it was not us: the machine is wanted for something else (F32).
+    outside = end.reason == "stop" and job.stop_requested_ns is None
+    return replace(end, reason="preempted") if outside and not job.spec.attached else end
 
 
 def _processes_each(job: Job, attempt: Attempt) -> dict[str, int]:
@@ -236,9 +319,9 @@ def _processes_each(job: Job, attempt: Attempt) -> dict[str, int]:
 
 
 def _task_exit(task: Task, ranks: int, attached: bool) -> Exit:
-    result = task.result or {}
+    result = task.result or task.held or {}
     code, signal, rank = result.get("exit_code"), result.get("signal"), result.get("first_rank")
-    reason = result.get("reason") if result.get("reason") in ("stop", "walltime") else None
+    reason = result.get("reason") if result.get("reason") in ("stop", "walltime", "preempted") else None
     if result.get("lost") and reason is None and code is None and signal is None:
         return _exit_from_processes(task, ranks) or Exit(None, None, lost=True, attached=attached)
     failing = next((p for p in task.processes if p.rank == rank), None)
@@ -293,6 +376,7 @@ def _ended(
         exit_code=exit_code,
         signal=signal,
         cause=finding.as_cause() if finding else None,
+        begun_ns=_started_ns(job, attempt) if attempt is not None else None,
     )
 
 
@@ -322,96 +406,3 @@ def _ended_ns(attempt: Attempt) -> int | None:
     ends = [p.ended_ns for p in _processes(attempt) if p.ended_ns is not None]
     ends += [t.result["time_ns"] for t in attempt.tasks if t.result and isinstance(t.result.get("time_ns"), int)]
     return max(ends) if ends else None
-
-
-# -- the queue ----------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class _Room:
-    """What one cluster has left. None: not known, so not counted."""
-
-    gpus: int
-    cpus: int | None
-    memory_bytes: int | None
-
-    @classmethod
-    def of(cls, nodes: Sequence[Node]) -> "_Room":
-        return cls(sum(n.gpus for n in nodes), _total(n.cpus for n in nodes), _total(n.memory_bytes for n in nodes))
-
-    def fits(self, job: Job) -> bool:
-        pairs = [
-            (job.spec.gpus, self.gpus),
-            (job.spec.cpus, self.cpus),
-            (job.spec.memory_bytes, self.memory_bytes),
-        ]
-        return all(not asked or left is None or asked <= left for asked, left in pairs)
-
-    def take(self, job: Job) -> None:
-        """What is taken may exceed what there is: GPUs can vanish under a running job."""
-        self.gpus -= job.spec.gpus
-        self.cpus = None if self.cpus is None else self.cpus - (job.spec.cpus or 0)
-        self.memory_bytes = None if self.memory_bytes is None else self.memory_bytes - (job.spec.memory_bytes or 0)
-
-
-def _rooms(by_place: Mapping[str, Sequence[Node]]) -> dict[str, _Room]:
-    """By place. Clusters on the same machines, such as processes and containers of this one, share one room."""
-    shared: dict[tuple[str, ...], _Room] = {}
-    for nodes in by_place.values():
-        room, known = _Room.of(nodes), shared.get(tuple(node.name for node in nodes))
-        if known is None or room.gpus > known.gpus:  # one of them may not see the GPUs
-            shared[tuple(node.name for node in nodes)] = room
-    return {place: shared[tuple(node.name for node in nodes)] for place, nodes in by_place.items()}
-
-
-def left(jobs: Iterable[Job], nodes: Mapping[str, Sequence[Node]]) -> dict[str, dict[str, int | None]]:
-    """What each place has left beside the jobs that hold something there, for `hw clusters`."""
-    rooms = _rooms(nodes)
-    for job in jobs:
-        if _holds(job) and job.spec.place in rooms:
-            rooms[job.spec.place].take(job)
-    return {
-        place: {"gpus": room.gpus, "cpus": room.cpus, "memory_bytes": room.memory_bytes}
-        for place, room in rooms.items()
-    }
-
-
-def _total(values: Iterable[int | None]) -> int | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
-
-
-def _holds(job: Job) -> bool:
-    """Whether it takes a place: started or about to, by us, and not over. A job not heard of may still run."""
-    return bool(job.attempts) and not job.spec.attached and job.ended_ns is None
-
-
-def order(jobs: Iterable[Job]) -> list[Job]:
-    """The queue: priority, then age."""
-    waiting = [job for job in jobs if not job.attempts and job.stop_requested_ns is None and not job.spec.attached]
-    return sorted(waiting, key=lambda job: (-job.spec.priority, job.submitted_ns, job.pk))
-
-
-def _start(jobs: Sequence[Job], seen: Seen) -> list[Action]:
-    """Start from the queue what fits. A job that does not fit keeps what it needs from those behind it, so that a
-    large one is not passed over for ever, while one that needs nothing of the scarce kind may go first."""
-    rooms = _rooms(seen.nodes)
-    running = 0
-    for job in jobs:
-        if _holds(job) and job.spec.place not in seen.queues:
-            running += 1
-            if job.spec.place in rooms:
-                rooms[job.spec.place].take(job)
-    actions: list[Action] = []
-    for job in order(jobs):
-        if job.pk in seen.busy or job.spec.place not in rooms:
-            continue
-        if job.spec.place not in seen.queues:
-            room = rooms[job.spec.place]
-            fits = room.fits(job)
-            room.take(job)
-            if not fits or running >= seen.max_running:
-                continue
-            running += 1
-        actions += [NewAttempt(job.pk, 1), Launch(job.pk, 1)]
-    return actions

@@ -11,7 +11,7 @@ from typing import Any
 from headway.engines.protocol import Engine, Node
 from headway.model.errors import HeadwayError
 from headway.model.job import Job, JobSpec, State
-from headway.server import reconcile
+from headway.server import queue
 from headway.server.calls import Calls
 
 KINDS = ("gpus", "cpus", "memory_bytes")
@@ -54,7 +54,7 @@ async def ask_all(calls: Calls, clusters: Sequence[Asked], sketches: Sequence[Jo
 
 def rows(clusters: Sequence[Asked], jobs: Sequence[Job], nodes: Mapping[str, Sequence[Node]]) -> list[dict[str, Any]]:
     """`nodes`: also of the places of other open jobs, since places on one machine share it."""
-    left = reconcile.left(jobs, nodes)
+    left = queue.left(jobs, nodes)
     return [_row(asked, [j for j in jobs if j.spec.place == asked.spec.place], left) for asked in clusters]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from headway.engines.protocol import EngineId, Plan
 from headway.model.job import ENDED, Job, JobSpec, State
-from headway.server.reconcile import SetState
+from headway.server.reconcile import Again, SetState
 from headway.store import catalog
 from headway.wire.batch import TaskKey
 
@@ -37,12 +37,35 @@ def apply_state(action: SetState, word: str | None, c: Connection) -> None:
         "started_ns": action.started_ns,
         "ended_ns": action.ended_ns,
     }
-    catalog.set_job_state(c, action.pk, action.state, action.since_ns, **values)
+    own = action.cause if action.number is None else None
+    catalog.set_job_state(c, action.pk, action.state, action.since_ns, **values, cause=own)
     if action.number is not None:
-        known = {name: value for name, value in {**values, "engine_word": word}.items() if value is not None}
-        if action.ended_ns is not None:
-            known["cause"] = action.cause  # also none: what was thought before is not true any more
-        catalog.set_attempt(c, action.pk, action.number, state=action.state, **known)
+        _set_attempt(c, action, action.number, word)
+
+
+def _set_attempt(c: Connection, action: SetState, number: int, word: str | None, **more: Any) -> None:
+    values: dict[str, Any] = {
+        "exit_code": action.exit_code,
+        "signal": action.signal,
+        "started_ns": action.begun_ns,
+        "ended_ns": action.ended_ns,
+        "engine_word": word,
+        "cause": action.cause,
+    }
+    known = {name: value for name, value in values.items() if value is not None}
+    if action.ended_ns is not None:
+        known["cause"] = action.cause  # also none: what was thought before is not true any more
+    catalog.set_attempt(c, action.pk, number, state=action.state, **known, **more)
+
+
+def apply_again(action: Again, word: str | None, c: Connection) -> None:
+    """The attempt ends and the job waits for the next one, together: nobody sees the one without the other."""
+    end = action.end
+    _set_attempt(c, end, action.number, word, retry=action.retry)
+    catalog.set_job_state(c, action.pk, State.WAITING, end.since_ns, started_ns=end.started_ns)
+    told = {**action.retry, "cause": (end.cause or {}).get("cause"), "because": (end.cause or {}).get("text")}
+    told |= {"exit_code": end.exit_code, "signal": end.signal}
+    catalog.add_event(c, action.pk, "retry", told, end.since_ns, attempt=action.number)
 
 
 def apply_states(actions: Iterable[SetState], c: Connection) -> None:

@@ -241,6 +241,14 @@ _TABLE: Final = (
         _duration,
     ),
     Setting(
+        "hold_max_s",
+        "a duration",
+        limits.HOLD_S_MAX,
+        "The longest time that `--hold` may keep a failed task; 0 allows no hold.",
+        "server",
+        _duration,
+    ),
+    Setting(
         "monitoring_interval_s",
         "a duration",
         limits.MONITORING_INTERVAL_S,

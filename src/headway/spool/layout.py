@@ -131,6 +131,7 @@ class TaskFile(Value):
     output_dir: str = ""
     grace_s: float = GRACE_S
     max_duration_s: float | None = None
+    hold_s: float = 0.0  # how long the task is kept after its command has failed
     spool_bytes_max: int = SPOOL_BYTES_MAX
     secret_names: "list[str]" = _NOTHING
     monitoring_interval_s: float = 0.0  # between two samples of usage; 0: none are taken

@@ -25,7 +25,7 @@ _OPEN_STATES = tuple(str(s) for s in State if s not in (State.SUCCEEDED, State.F
 _SPEC_FIELDS = {f.name for f in fields(JobSpec)}
 _TASK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z")  # also a folder's name
 _LIGHT = """pk, id, uuid, spec, state, state_since_ns, submitted_ns, started_ns, ended_ns, exit_code, signal,
-            stop_requested_ns, tags, NULL AS config"""
+            stop_requested_ns, tags, NULL AS config, cause"""
 _MATCH_CHARS_MAX = 200
 _NESTED_REPEAT = re.compile(r"[+*}][^()]*\)[+*{]")  # (a+)+ and its kin take forever on a line that does not match
 
@@ -244,9 +244,23 @@ def open_uuids(c: sqlite3.Connection) -> set[str]:
     return {uuid for row in rows for uuid in (row["uuid"], row["array"]) if uuid is not None}
 
 
+def states_of(c: sqlite3.Connection, uuids: Iterable[str]) -> dict[str, tuple[str, State | None]]:
+    """(id, state) by uuid, deleted or not; without a state where nothing more will come of a job."""
+    found: dict[str, tuple[str, State | None]] = {}
+    for uuid in uuids:
+        row = c.execute("SELECT id, state, ended_ns FROM jobs WHERE uuid = :uuid", {"uuid": uuid}).fetchone()
+        if row is None:
+            found[uuid] = ("a job that has been deleted", None)
+        else:
+            lost = row["state"] == State.UNKNOWN and row["ended_ns"] is not None
+            found[uuid] = (row["id"], None if lost else State(row["state"]))
+    return found
+
+
 def set_job_state(
     c: sqlite3.Connection, pk: int, state: State, now_ns: int, *, exit_code: int | None = None,
     signal: int | None = None, started_ns: int | None = None, ended_ns: int | None = None,
+    cause: Mapping[str, Any] | None = None,
 ) -> None:  # fmt: skip
     """Move a job to `state` and tell it as an event. A change that may not be raises with the job's story."""
     row = c.execute("SELECT id, state, state_since_ns FROM jobs WHERE pk = :pk", {"pk": pk}).fetchone()
@@ -260,10 +274,10 @@ def set_job_state(
     c.execute(
         """UPDATE jobs SET state = :state, state_since_ns = :now, exit_code = coalesce(:exit_code, exit_code),
              signal = coalesce(:signal, signal), started_ns = coalesce(started_ns, :started),
-             ended_ns = coalesce(:ended, ended_ns) WHERE pk = :pk""",
+             ended_ns = coalesce(:ended, ended_ns), cause = coalesce(:cause, cause) WHERE pk = :pk""",
         {
             "pk": pk, "state": str(state), "now": now_ns, "exit_code": exit_code, "signal": signal,
-            "started": started_ns, "ended": ended_ns,
+            "started": started_ns, "ended": ended_ns, "cause": json.dumps(cause) if cause else None,
         },
     )  # fmt: skip
     data = {"from": str(old), "to": str(state), "exit_code": exit_code, "signal": signal}
@@ -331,11 +345,11 @@ def attempt_pk(c: sqlite3.Connection, job_pk: int, number: int) -> int:
 
 
 def set_attempt(c: sqlite3.Connection, job_pk: int, number: int, **changes: Any) -> None:
-    """Set columns of an attempt: state, engine_id, engine_word, cause, exit_code, signal, started_ns, ended_ns.
+    """Set columns of an attempt: state, engine_id, engine_word, cause, retry, exit_code, signal, started_ns, ended_ns.
 
     A terminal state of an attempt never changes (P8): a second end is ignored.
     """
-    allowed = {"state", "engine_id", "engine_word", "cause", "exit_code", "signal", "started_ns", "ended_ns"}
+    allowed = {"state", "engine_id", "engine_word", "cause", "retry", "exit_code", "signal", "started_ns", "ended_ns"}
     if not changes or not set(changes) <= allowed:
         raise ValueError(f"an attempt has no {set(changes) - allowed or 'such change'}")
     values = {name: _plain(name, value) for name, value in changes.items()}
@@ -472,7 +486,7 @@ def _union(known: list[str], more: Iterable[str]) -> list[str]:
 
 
 def _plain(name: str, value: Any) -> Any:
-    if name == "cause":
+    if name in ("cause", "retry"):
         return None if value is None else json.dumps(value)
     return str(value) if name == "state" else value
 
@@ -488,6 +502,7 @@ def _job(row: sqlite3.Row) -> Job:
         state_since_ns=row["state_since_ns"], submitted_ns=row["submitted_ns"], started_ns=row["started_ns"],
         ended_ns=row["ended_ns"], exit_code=row["exit_code"], signal=row["signal"],
         stop_requested_ns=row["stop_requested_ns"], tags=json.loads(row["tags"]), config=_json(row["config"]),
+        cause=_json(row["cause"]),
     )  # fmt: skip
 
 
@@ -508,7 +523,7 @@ def _attach_some(c: sqlite3.Connection, jobs: dict[int, Job], keys: list[int]) -
     below = f"SELECT pk FROM attempts WHERE job IN ({marks})"  # noqa: S608  (our own words, values are parameters)
     for row in c.execute(f"SELECT * FROM tasks WHERE attempt IN ({below}) ORDER BY attempt, pk", keys):  # noqa: S608  (our own words, values are parameters)
         task = Task(row["name"], row["node"], row["state"], row["heard_ns"], _json(row["result"]))
-        task.agent = _json(row["agent"])
+        task.agent, task.held = _json(row["agent"]), _json(row["held"])
         tasks[row["pk"]] = task
         attempts[row["attempt"]].tasks.append(tasks[row["pk"]])
     rows = c.execute(
@@ -524,6 +539,7 @@ def _attempt(row: sqlite3.Row) -> Attempt:
         number=row["number"], state=State(row["state"]), key=row["key"], engine_id=row["engine_id"],
         engine_word=row["engine_word"], cause=_json(row["cause"]), exit_code=row["exit_code"], signal=row["signal"],
         created_ns=row["created_ns"], started_ns=row["started_ns"], ended_ns=row["ended_ns"],
+        retry=_json(row["retry"]),
     )  # fmt: skip
 
 

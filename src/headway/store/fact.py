@@ -275,6 +275,15 @@ def _task_ended(c: sqlite3.Connection, x: Context, fact: Fact) -> None:
     tell(c, x, fact)
 
 
+def _task_held(c: sqlite3.Connection, x: Context, fact: Fact) -> None:
+    """Its command failed and the task is kept: the result is known, its end is not there yet."""
+    c.execute(
+        "UPDATE tasks SET held = :held, state = 'held' WHERE pk = :task AND result IS NULL AND held IS NULL",
+        {"held": json.dumps(fact), "task": x.task},
+    )
+    tell(c, x, fact)
+
+
 def _config(c: sqlite3.Connection, x: Context, fact: Fact) -> None:
     """The newest attempt's, and there the lowest rank's; a later one of the same rank replaces it."""
     if not isinstance(fact.get("config"), dict):
@@ -358,6 +367,7 @@ _HANDLERS: dict[str, Callable[[sqlite3.Connection, Context, Fact], None]] = {
     "start_failed": _start_failed,
     "process_exited": _process_exited,
     "task_ended": _task_ended,
+    "task_held": _task_held,
     "hello": _hello,
     "bye": _bye,
     "config": _config,

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from headway.model.errors import RefusedError
-from headway.model.job import Attempt, Job, Process, Task
+from headway.model.job import Attempt, Job, Process, State, Task, count_retries
 from headway.model.limits import METRIC_POINTS_MAX
 from headway.model.record import RAW
 from headway.settings.home import Paths
@@ -42,6 +42,11 @@ def job_object(c: sqlite3.Connection, pk: int, paths: Paths, now_ns: int) -> dic
     head = _head(job, engine, last.engine_id if last else None, now_ns)
     return {
         **head,
+        "cause": job.cause or (last.cause if last else None),
+        "priority": job.spec.priority,
+        "retries": _retries(job),
+        "hold": _hold(job, now_ns),
+        "after": [{"id": id_, "state": state} for id_, state in catalog.states_of(c, job.spec.after).values()],
         "output_dir": str(paths.output.absolute() / job.id),
         "config": job.config,
         "progress": watched.progress(c, [pk]).get(pk, []),
@@ -52,6 +57,27 @@ def job_object(c: sqlite3.Connection, pk: int, paths: Paths, now_ns: int) -> dic
         "definition": job.spec.definition,
         "attempts": _attempts(job, {(s["attempt"], s["task"], s["name"]): s["path"] for s in streams(c, pk, paths)}),
     }
+
+
+def _retries(job: Job) -> dict[str, Any]:
+    """How often it was tried again; `next_at` and `text` while it waits for the next try."""
+    total, counted = count_retries(job.attempts)
+    coming = job.attempts[-1].retry or {} if job.between_tries else {}
+    return {
+        "total": total, "counted": counted, "max": job.spec.retry.max, "next_at": iso(coming.get("not_before_ns")),
+        "text": coming.get("text"),
+    }  # fmt: skip
+
+
+def _hold(job: Job, now_ns: int) -> dict[str, Any] | None:
+    """What a held job keeps, and until when."""
+    facts = [t.held for t in job.attempts[-1].tasks if t.held and t.result is None] if job.attempts else []
+    if job.state is not State.HELD or not facts:
+        return None
+    since_ns = min(int(fact["time_ns"]) for fact in facts)
+    until_ns = max(int(fact["time_ns"]) + int(fact["hold_s"] * 1e9) for fact in facts)
+    gpu_hours = job.spec.gpus * max(0, now_ns - since_ns) / 3.6e12
+    return {"since": iso(since_ns), "until": iso(until_ns), "gpus": job.spec.gpus, "gpu_hours": round(gpu_hours, 3)}
 
 
 def _attempts(job: Job, logs: Logs) -> list[dict[str, Any]]:
@@ -85,9 +111,18 @@ def _attempt(attempt: Attempt, logs: Logs) -> dict[str, Any]:
     return {
         "number": attempt.number, "state": str(attempt.state), "cause": attempt.cause, "exit_code": attempt.exit_code,
         "signal": attempt.signal, "engine_id": attempt.engine_id, "engine_word": attempt.engine_word,
+        "retry": _retry(attempt),
         "started_at": iso(attempt.started_ns), "ended_at": iso(attempt.ended_ns),
         "tasks": [_task(attempt.number, task, logs) for task in attempt.tasks],
     }  # fmt: skip
+
+
+def _retry(attempt: Attempt) -> dict[str, Any] | None:
+    """What followed its failure."""
+    if attempt.retry is None:
+        return None
+    kept = {name: attempt.retry.get(name) for name in ("do", "counted", "text", "wait_s")}
+    return {**kept, "not_before": iso(attempt.retry.get("not_before_ns"))}
 
 
 def _task(number: int, task: Task, logs: Logs) -> dict[str, Any]:
@@ -119,13 +154,15 @@ def _rows_of(c: sqlite3.Connection, jobs: list[Job], now_ns: int) -> list[dict[s
         some = jobs[start : start + 1000]
         keys = [job.pk for job in some]
         engines = {row["job"]: row["engine"] for row in _about(c, "SELECT pk AS job, engine FROM jobs", "pk", keys)}
-        tried = _about(c, "SELECT job, number, engine_id, cause FROM attempts", "job", keys)
+        tried = _about(c, "SELECT job, number, engine_id, cause, retry FROM attempts", "job", keys)
         last = {row["job"]: row for row in sorted(tried, key=lambda row: int(row["number"]))}
         logged = {row["job"] for row in _about(c, "SELECT DISTINCT job FROM series", "job", keys)}
         trackers = watched.progress(c, keys, ROW_TRACKERS_MAX)
         for job in some:
             metrics = latest_metrics(c, job.pk, ROW_METRICS_MAX) if job.pk in logged else {}
-            found.append(_row(job, engines[job.pk], last.get(job.pk), metrics, trackers.get(job.pk, []), now_ns))
+            row = _row(job, engines[job.pk], last.get(job.pk), metrics, trackers.get(job.pk, []), now_ns)
+            row["waiting"] = _waiting(c, job, last.get(job.pk)) if job.state is State.WAITING else None
+            found.append(row)
     return found
 
 
@@ -146,13 +183,26 @@ def _row(
 ) -> dict[str, Any]:  # fmt: skip
     return {
         **_head(job, engine, attempt["engine_id"] if attempt else None, now_ns),
-        "cause": json.loads(attempt["cause"]) if attempt and attempt["cause"] else None,
+        "cause": job.cause or (json.loads(attempt["cause"]) if attempt and attempt["cause"] else None),
         "progress": trackers,
         "metrics": metrics,
         "page": None,
         "image": job.spec.image or job.spec.definition.get("image"),
         "definition": job.spec.definition,
     }
+
+
+def _waiting(c: sqlite3.Connection, job: Job, row: sqlite3.Row | None) -> dict[str, Any] | None:
+    """What keeps a job from the queue: the time of its next try, or jobs that have not succeeded yet."""
+    if row is not None and row["retry"]:
+        return {
+            "attempt": row["number"] + 1,
+            "next_at": iso(json.loads(row["retry"]).get("not_before_ns")),
+            "after": [],
+        }
+    known = catalog.states_of(c, job.spec.after).values()
+    left = [id_ for id_, state in known if state is not State.SUCCEEDED]
+    return {"attempt": 1, "next_at": None, "after": left} if left else None
 
 
 def open_rows(c: sqlite3.Connection, jobs_max: int, now_ns: int) -> list[dict[str, Any]]:

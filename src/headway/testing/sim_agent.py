@@ -63,7 +63,7 @@ class Shim(Driver):
         super().__init__(task)
         task.births += 1
         task.shim = self
-        plan = m.ShimPlan(len(task.programs), 0, GRACE_S, task.limit_s)
+        plan = m.ShimPlan(len(task.programs), 0, GRACE_S, task.limit_s, hold_s=task.hold_s)
         self.machine = m.ShimMachine(plan)
         self.world.agenda.after(self.world.between(0.01, 0.3), self._begin)
 

@@ -6,10 +6,11 @@ gap, every job is over in the state that the story of its processes allows.
 
 import itertools
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from headway.model.job import ENDED, Job, State
+from headway.model.job import ENDED, Job, State, count_retries
 from headway.server.reconcile import LAUNCHES_MAX
 from headway.settings.home import Paths
 from headway.store import catalog, logs, series
@@ -33,6 +34,8 @@ class History:
         self.states: dict[str, tuple[State, int | None, int | None]] = {}
         self.submitted: set[str] = set()  # uuids that were sent
         self.accepted: dict[str, str] = {}  # uuid -> id, as a submitter was told
+        self.after: dict[str, str] = {}  # uuid -> the job that it would wait for
+        self.waits: dict[str, str] = {}  # uuid -> the job that it was told to wait for
         self._observed: tuple[object, int] = (None, 0)
         self.aborted: set[str] = set()  # uuids whose stop was asked for, answered or not
 
@@ -78,10 +81,14 @@ class History:
 
     def _check_complete(self, job: Job, positions: dict[tuple[str, str], int]) -> None:
         """The end is told last: whoever sees it sees all that the processes wrote before it."""
-        task = self.engine.made.get(f"{job.uuid}-1-worker-0")
+        for number in self.engine.attempts_of(job.uuid):
+            self._check_sent(job, number, positions)
+
+    def _check_sent(self, job: Job, number: int, positions: dict[tuple[str, str], int]) -> None:
+        task = self.engine.task_of(job.uuid, number)
         for name, stream in task.spool.streams.items() if task is not None else []:
             agents = name == "shim" or name.startswith("shipper-")
-            position = positions.get((f"{job.uuid}-1-worker-0", name), 0)
+            position = positions.get((f"{job.uuid}-{number}-worker-0", name), 0)
             require(agents or position >= stream.real_end(), f"{job.id} is {job.state}, {name} is at {position}")
 
     # -- the end --------------------------------------------------------------------------------------
@@ -109,12 +116,47 @@ class History:
             require(len(jobs) == len(self.submitted), f"{len(self.submitted)} submissions made {len(jobs)} jobs")
             for job in jobs:
                 require(self.accepted[job.uuid] == job.id, f"{job.id}: its submitter was told {self.accepted}")
-                require(len(job.attempts) <= 1, f"{job.id} has {len(job.attempts)} attempts")
-                task = self.engine.made.get(f"{job.uuid}-1-worker-0")
-                check_truth(job, task, job.uuid in self.aborted)
-                if task is not None:
-                    check_data(c, server.paths, job, task)
+                self._check_job(job, {one.uuid: one for one in jobs})
+                for attempt in job.attempts:
+                    task = self.engine.task_of(job.uuid, attempt.number)
+                    if task is not None:
+                        check_data(c, server.paths, job, task)
         check_files(server.paths.env)
+
+    def _check_job(self, job: Job, jobs: dict[str, Job]) -> None:
+        aborted = job.uuid in self.aborted
+        needed = jobs.get(self.waits.get(job.uuid, ""))
+        check_attempts(job)
+        for attempt in job.attempts:
+            seen = replace(job, state=attempt.state, exit_code=attempt.exit_code, signal=attempt.signal)
+            check_truth(seen, self.engine.task_of(job.uuid, attempt.number), aborted)
+        if job.attempts and needed is not None:
+            require(needed.state is State.SUCCEEDED, f"{job.id} did not wait: {needed.id} is {needed.state}")
+        if not job.attempts:
+            broken = needed is not None and needed.state is not State.SUCCEEDED
+            require(job.state is State.STOPPED, f"{job.id} never started and is {job.state}")
+            require(aborted or broken, f"{job.id} is stopped, and nobody asked for it")
+            require(job.cause is not None, f"{job.id} does not say why it was stopped")
+
+
+def check_attempts(job: Job) -> None:
+    """Never more than allowed; each tells its cause; only the last may be anything but failed."""
+    total, counted = count_retries(job.attempts)
+    retry = job.spec.retry
+    require(total <= retry.total_max, f"{job.id} was tried again {total} times, {retry.total_max} are allowed")
+    require(counted <= retry.max, f"{job.id}: {counted} counted retries, {retry.max} were asked for")
+    require(len(job.attempts) in (0, total, total + 1), f"{job.id}: {total} retries, {len(job.attempts)} attempts")
+    for attempt in job.attempts[:-1]:
+        again = attempt.retry is not None and attempt.retry["do"] != "no"
+        require(again and attempt.state is State.FAILED, f"{job.id}: attempt {attempt.number} is {attempt.state}")
+    for attempt in job.attempts:
+        require(attempt.ended_ns is not None, f"{job.id}: attempt {attempt.number} has no end")
+        told = attempt.state is State.SUCCEEDED or attempt.cause is not None
+        require(told, f"{job.id}: attempt {attempt.number} does not tell its cause")
+    if job.attempts and job.attempts[-1].retry is not None:
+        require(job.state is State.STOPPED, f"{job.id} should have been tried again and is {job.state}")
+    elif job.attempts:
+        require(job.state is job.attempts[-1].state, f"{job.id} is {job.state}, its last attempt is not")
 
 
 def check_files(env: Path) -> None:
@@ -129,8 +171,8 @@ def check_data(c: sqlite3.Connection, paths: Paths, job: Job, task: Task) -> Non
     """acknowledged ⊆ stored ⊆ written; nothing twice; gaps account for the rest."""
     rows = c.execute(
         """SELECT s.pk, s.name, s.position FROM streams s JOIN tasks t ON t.pk = s.task
-           JOIN attempts a ON a.pk = t.attempt WHERE a.job = ?""",
-        (job.pk,),
+           JOIN attempts a ON a.pk = t.attempt WHERE a.job = ? AND a.number = ?""",
+        (job.pk, task.key.attempt),
     ).fetchall()
     stored = {row["name"]: row for row in rows}
     holes: dict[str, list[tuple[int, int]]] = {}
@@ -170,7 +212,7 @@ def _check_points(
             missing += 1
         else:
             expected.append(point.step)
-    found = series.read_series(c, job.pk, "x", rank)
+    found = [one for one in series.read_series(c, job.pk, "x", rank) if one.attempt == task.key.attempt]
     steps = [int(step) for one in found for step in one.points.steps]
     values = [int(value) for one in found for value in one.points.values]
     require(steps == values, f"{job.id} rank {rank}: steps and values differ")
@@ -178,7 +220,7 @@ def _check_points(
         lost, more = sorted(set(expected) - set(steps))[:5], sorted(set(steps) - set(expected))[:5]
         twice = len(steps) - len(set(steps))
         raise Violation(f"{job.id} rank {rank}: points lost {lost}, never written {more}, twice {twice}")
-    _check_told(task, f"{job.id} rank {rank}", missing, _points_told(c, job, rank))
+    _check_told(task, f"{job.id} rank {rank}", missing, _points_told(c, job, task, rank))
 
 
 def _check_told(task: Task, who: str, missing: int, told: int) -> None:
@@ -192,12 +234,12 @@ def _check_told(task: Task, who: str, missing: int, told: int) -> None:
     require(holds, f"{who}: {missing} points are missing, {told} were told")
 
 
-def _points_told(c: sqlite3.Connection, job: Job, rank: int) -> int:
+def _points_told(c: sqlite3.Connection, job: Job, task: Task, rank: int) -> int:
     row = c.execute(
         """SELECT coalesce(sum(g.points), 0) AS n FROM gaps g JOIN streams s ON s.pk = g.stream
            JOIN tasks t ON t.pk = s.task JOIN attempts a ON a.pk = t.attempt
-           WHERE a.job = ? AND s.name LIKE 'metrics-%' AND s.rank = ?""",
-        (job.pk, rank),
+           WHERE a.job = ? AND a.number = ? AND s.name LIKE 'metrics-%' AND s.rank = ?""",
+        (job.pk, task.key.attempt, rank),
     ).fetchone()
     return int(row["n"])
 
@@ -217,6 +259,8 @@ def check_truth(job: Job, task: Task | None, aborted: bool) -> None:
         require(job.state in allowed, f"{job.id} never started and is {job.state}; {story(task) if task else ''}")
         return
     first = _first_failure(task)
+    if "preempted" in task.story and job.state in (State.FAILED, State.SUCCEEDED, State.STOPPED):
+        return  # which of stop, failure and preemption came first is not told apart here
     if not task.shim_killed:
         _check_known(job, task, first)
         return

@@ -22,26 +22,36 @@ class SimEngine:
     def __init__(self, world: World) -> None:
         self.world = world
         self.made: dict[str, Task] = {}  # by engine id
-        self.programs: dict[str, tuple[list[Program], float | None]] = {}  # by uuid: what the job will do
+        self.programs: dict[
+            str, list[list[Program]]
+        ] = {}  # by uuid: what each attempt will do; the last one for all more
+        self.limits_s: dict[str, float | None] = {}  # by uuid
 
     def plan(self, job: Job, attempt: int = 1) -> Plan:
         spec = job.spec
         task = PlannedTask(TASK, tuple(spec.command), spec.cwd, spec.processes, node="node")
-        return Plan(self.name, self.cluster, job.id, job.uuid, attempt, (task,), spec.processes)
+        return Plan(self.name, self.cluster, job.id, job.uuid, attempt, (task,), spec.processes, hold_s=spec.hold_s)
 
     def submit(self, plan: Plan, key: str, given: Given) -> EngineId:
         if self.world.strikes("submit not heard"):
             raise UnreachableError("the engine could not be reached")
         name = f"{key}-{TASK}"
         if name not in self.made:
-            programs, limit_s = self.programs[plan.uuid]
-            self.made[name] = Task(self.world, plan.task_key(TASK), given.tokens[TASK], programs, limit_s)
+            known = self.programs[plan.uuid]
+            programs, limit_s = known[min(plan.attempt, len(known)) - 1], self.limits_s[plan.uuid]
+            self.made[name] = Task(self.world, plan.task_key(TASK), given.tokens[TASK], programs, limit_s, plan.hold_s)
         task = self.made[name]
         if not task.begun and task.shim is None:
             sim_agent.Shim(task)
         if self.world.strikes("submit unanswered"):
             raise UnreachableError("the engine's answer was lost")
         return EngineId(name)
+
+    def task_of(self, uuid: str, attempt: int) -> Task | None:
+        return self.made.get(f"{uuid}-{attempt}-{TASK}")
+
+    def attempts_of(self, uuid: str) -> list[int]:
+        return sorted(task.key.attempt for task in self.made.values() if task.key.uuid == uuid)
 
     def find(self, key: str) -> EngineId | None:
         self._look()

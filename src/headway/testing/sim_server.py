@@ -147,6 +147,7 @@ class SimServer:
             make_calls=lambda on_late: InlineCalls(on_late, self._strikes, self._pause),
             clock_ns=self.clock.time_ns,
             clock_s=self.clock.monotonic,
+            chance=lambda: 0.5,
         )
         control = self.control
         self.serve(lambda: self._wait(control.prepare()))

@@ -134,8 +134,17 @@ class Program:
 class Task:
     """One task: folder, processes, and the story of what happened."""
 
-    def __init__(self, world: World, key: TaskKey, token: str, programs: list[Program], limit_s: float | None) -> None:
+    def __init__(
+        self,
+        world: World,
+        key: TaskKey,
+        token: str,
+        programs: list[Program],
+        limit_s: float | None,
+        hold_s: float = 0.0,
+    ) -> None:
         self.world, self.key, self.token, self.programs, self.limit_s = world, key, token, programs, limit_s
+        self.hold_s = hold_s
         self.spool = Spool()
         self.ranks: list[Rank | None] = [None] * len(programs)
         self.shim: Any = None  # the agent's processes, while they live
@@ -143,7 +152,7 @@ class Task:
         self.begun = False  # shim.json lies there
         self.births = 0  # shims that were started
         self.ended: list[Ended] = []
-        self.story: list[str] = []  # "stop" | "walltime" | "refused", in order, beside the ends
+        self.story: list[str] = []  # "stop" | "walltime" | "refused" | "preempted", in order, beside the ends
         self.shim_killed = False
         self.slept = False  # an agent of it was stopped for a while: the order in which it then hears things is open
         self.points: dict[int, list[Point]] = {}

@@ -19,8 +19,10 @@ from functools import partial
 from pathlib import Path
 from uuid import UUID
 
+from headway.agent.machine import StopAsked
+from headway.model.errors import RefusedError
 from headway.settings.home import Paths
-from headway.testing.sim_agent import Driver
+from headway.testing.sim_agent import Driver, Shim
 from headway.testing.sim_check import History
 from headway.testing.sim_engine import SimEngine
 from headway.testing.sim_server import SimServer
@@ -35,6 +37,7 @@ LOOK_S = 1.0
 class Simulation:
     def __init__(self, seed: int, folder: Path) -> None:
         self.world = World(seed)
+        self.life = random.Random(f"life {seed}")  # apart, so that the stories of older seeds stay as they were
         self.engine = SimEngine(self.world)
         self.history = self.world.history = History(self.engine)
         paths = Paths(folder)
@@ -92,22 +95,48 @@ class Simulation:
         uuid = str(UUID(int=world.random.getrandbits(128), version=4))
         ranks = world.random.choice((1, 1, 2, 3))
         limit_s = world.between(1.0, 60.0) if world.random.random() < 0.2 else None
-        self.engine.programs[uuid] = ([_program(world.random) for _ in range(ranks)], limit_s)
-        spec = {"command": ["train"], "cwd": "/", "name": "job", "processes": ranks}
+        self.engine.programs[uuid] = [[_program(world.random) for _ in range(ranks)]]
+        self.engine.limits_s[uuid] = limit_s
+        spec = {"command": ["train"], "cwd": "/", "name": "job", "processes": ranks, **self._plan_life(uuid, ranks)}
         begin_s = world.between(0.0, 60.0)
         world.agenda.after(begin_s, partial(self._submit, uuid, spec))
         if world.random.random() < 0.4:
             world.agenda.after(begin_s + world.between(0.0, 60.0), partial(self._abort, uuid))
 
+    def _plan_life(self, uuid: str, ranks: int) -> dict[str, object]:
+        """Retries, a hold, and jobs to wait for, in some of the jobs of some seeds."""
+        life = self.life
+        if life.random() < 0.3:
+            return {}
+        self.engine.programs[uuid] += [[_program(life, _LATER_ENDS) for _ in range(ranks)] for _ in range(3)]
+        if life.random() < 0.3:
+            self.engine.programs[uuid][0] = [_program(life, _LATER_ENDS) for _ in range(ranks)]
+        retry = {"max": life.choice((0, 1, 2, 3)), "total_max": life.choice((1, 3, 5)), "backoff_s": 3.0}
+        asked: dict[str, object] = {"retry": retry, "hold_s": life.choice((0.0, 0.0, 20.0))}
+        earlier = [known for known in self.engine.programs if known != uuid]
+        if earlier and life.random() < 0.4:
+            self.history.after[uuid] = life.choice(earlier)
+        return asked
+
     def _submit(self, uuid: str, spec: dict[str, object]) -> None:
         """A person submits, and submits the same again until an answer comes (P9)."""
         self.history.submitted.add(uuid)
+        needed = self.history.after.get(uuid)
+        if needed in self.history.accepted and uuid not in self.history.waits:
+            self.history.waits[uuid] = str(needed)  # also if the submission must be repeated
+        after = [self.history.waits[uuid]] if uuid in self.history.waits else []
 
         def call() -> Reply:
-            job = self.server.submit(uuid, spec)
+            try:
+                job = self.server.submit(uuid, {**spec, "after": after})
+            except RefusedError:  # what it should wait for has failed meanwhile
+                return 409, None
             return NO_REPLY if job is None else (200, job.id)
 
         def answered(reply: Reply) -> None:
+            if reply[0] == 409:
+                self.history.submitted.discard(uuid)
+                return
             if reply[0] != 200:
                 self.world.agenda.after(1.0, partial(self._submit, uuid, spec))
                 return
@@ -119,6 +148,8 @@ class Simulation:
 
     def _abort(self, uuid: str) -> None:
         if uuid not in self.history.accepted:
+            if not self.world.chaos and uuid not in self.history.submitted:
+                return  # it was refused
             self.world.agenda.after(1.0, partial(self._abort, uuid))
             return
         self.history.aborted.add(uuid)
@@ -151,6 +182,9 @@ class Simulation:
             world.random.choice(shims).die()
         if ranks and world.strikes("kill a rank"):
             world.random.choice(ranks).kill()
+        running = [shim for shim in shims if shim.alive and shim.machine.phase == "running"]
+        if running and self.life.random() < 0.05:
+            self._preempt(self.life.choice(running))
         agents: list[Driver] = [agent for agent in shims + shippers if agent.alive]
         if agents and world.strikes("stop an agent for a while"):
             world.random.choice(agents).sleep(world.between(1.0, 90.0))
@@ -160,9 +194,18 @@ class Simulation:
             self.server.tidy()
         world.agenda.after(world.between(1.0, 15.0), self._strike)
 
+    def _preempt(self, shim: Shim) -> None:
+        """Somebody else's SIGTERM: the machine is wanted (F32)."""
+        shim.task.story.append("preempted")
+        shim.feed(StopAsked("signal 15"))
 
-def _program(random: random.Random) -> Program:
-    code, signal = random.choice(((0, None), (0, None), (0, None), (1, None), (3, None), (None, 11)))
+
+_ENDS = ((0, None), (0, None), (0, None), (1, None), (3, None), (None, 11))
+_LATER_ENDS = ((0, None), (1, None), (200, None), (201, None), (210, None), (None, 11), (None, 9))
+
+
+def _program(random: random.Random, ends: tuple[tuple[int | None, int | None], ...] = _ENDS) -> Program:
+    code, signal = random.choice(ends)
     on_term = random.choice(("die", "die", "exit 0", "exit 1", "ignore"))
     points, text = random.choice((0, 1, 5, 20)), random.choice((0, 0, 50, 2000))
     return Program(random.uniform(0.05, 60.0), code, signal, on_term, points, text)

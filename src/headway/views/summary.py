@@ -15,6 +15,7 @@ from headway.views.terminal import BOLD, DIM, Output
 Job = dict[str, Any]
 Event = dict[str, Any]
 _SOURCE_LINE_CHARS_MAX: Final = 200
+_AFTER_SHOWN: Final = 5
 _REASON_STOPPED: Final = ("stop", "walltime")
 
 
@@ -35,10 +36,36 @@ def _state_words(job: Job, now: datetime) -> str:
         since = fmt.local_time(job.get("state_since"), now)
         return f"unknown since {since}, last heard {fmt.duration(fmt.age_s(heard_at(job), now))} ago"
     if state == "waiting":
-        return f"waiting for {fmt.duration(fmt.age_s(job.get('submitted_at'), now))}"
+        why = waiting_words(_waiting_of(job), now)
+        age = fmt.duration(fmt.age_s(job.get("state_since") or job.get("submitted_at"), now))
+        return f"waiting for {age}" + (f", {why}" if why else "")
+    if state == "held" and (job.get("hold") or {}).get("until"):
+        return f"held until {fmt.local_time(job['hold']['until'], now)}"
     if state in fmt.ENDED:
         return f"{state} after {fmt.duration(job.get('elapsed_s'))}" if job.get("started_at") else state
     return f"{state} {fmt.clock(job['elapsed_s'])}" if job.get("elapsed_s") else state
+
+
+def waiting_words(waiting: dict[str, Any], now: datetime) -> str:
+    """`attempt 2 at 12:04:31`, or `after 7f3c2, a0317`; nothing for a job that is simply in the queue."""
+    if waiting.get("next_at"):
+        when = fmt.moment(waiting["next_at"])
+        due = when is None or when <= now
+        return f"attempt {waiting.get('attempt')} " + (
+            "is due" if due else f"at {fmt.local_time(waiting['next_at'], now)}"
+        )
+    names = [fmt.suffix(str(name)) for name in waiting.get("after") or []]
+    more = f" and {len(names) - _AFTER_SHOWN} more" if len(names) > _AFTER_SHOWN else ""
+    return f"after {', '.join(names[:_AFTER_SHOWN])}{more}" if names else ""
+
+
+def _waiting_of(job: Job) -> dict[str, Any]:
+    """Of a whole job object; rows of a list bring it with them."""
+    if job.get("waiting"):
+        return dict(job["waiting"])
+    left = [one["id"] for one in job.get("after") or [] if one.get("state") != "succeeded"]
+    number = len(job.get("attempts") or []) + 1
+    return {"attempt": number, "next_at": (job.get("retries") or {}).get("next_at"), "after": left}
 
 
 def heard_at(job: Job) -> str | None:
@@ -107,7 +134,18 @@ def event_words(event: Event) -> str:
     if event.get("type") == "gap":
         counts = [f"{data[name]:,} {name}" for name in ("points", "records", "bytes") if data.get(name)]
         return f"{who}lost {', '.join(counts) or 'data'} of {data.get('stream')}: {data.get('reason')}"
+    if event.get("type") == "retry":
+        return retry_words(event.get("attempt"), data.get("because"), data)
+    if event.get("type") == "preempt_notice":
+        return f"its machine will be wanted for something else ({data.get('by')})"
     return ""
+
+
+def retry_words(number: Any, because: Any, retry: dict[str, Any]) -> str:
+    """`attempt 1 failed: exited with code 1; retry 1 of 3 in 8 s`."""
+    where = {"other_node": " on another node", "when_room": " when there is room"}.get(str(retry.get("do")), "")
+    wait = f" in {fmt.duration(retry.get('wait_s'))}" if retry.get("wait_s") else ""
+    return f"attempt {number} failed: {because or 'no reason is known'}; {retry.get('text')}{where}{wait}"
 
 
 def end_lines(job: Job, events: list[Event], out: Output) -> list[str]:
@@ -122,7 +160,8 @@ def end_lines(job: Job, events: list[Event], out: Output) -> list[str]:
             "  " + out.style(f"hw q {short} · hw logs {short} · hw resubmit {short}", DIM),
         ]
     first = first_failure(job, events)
-    verb = {"failed": "failed", "stopped": "was stopped"}.get(str(job["state"]), str(job["state"]))
+    held = str(job["state"]) == "held"
+    verb = {"failed": "failed", "stopped": "was stopped", "held": "failed"}.get(str(job["state"]), str(job["state"]))
     after = f"after {took}" if job.get("started_at") else "before it started"
     text, tail = verdict(job, first)
     lines = [f"{head} {verb} {after}: {out.safe(text)}"]
@@ -133,7 +172,21 @@ def end_lines(job: Job, events: list[Event], out: Output) -> list[str]:
         lines.append(fact("", out.safe(tail)))
     lines += evidence_lines(job, first, out)
     rank = f" --rank {first['rank']}" if first and count_processes(job) > 1 else ""
+    if held:
+        lines += [fact("held", hold_words(job)), fact("", f"hw shell {short} enters it · hw release {short} frees it")]
     return [*lines, fact("next", f"hw q {short} · hw logs {short}{rank} · hw resubmit {short}")]
+
+
+def hold_words(job: Job) -> str:
+    """`until 14:20 · keeps 4 GPUs and its place · 0.2 GPU hours so far`."""
+    hold = job.get("hold") or {}
+    if not hold:
+        return ""
+    until, gpus = fmt.moment(hold.get("until")), int(hold.get("gpus") or 0)
+    when = until.astimezone().strftime("%H:%M:%S") if until else "?"
+    keeps = f"keeps {fmt.plural(gpus, 'GPU')} and its place" if gpus else "keeps its place"
+    cost = f" · {fmt.number(hold.get('gpu_hours'))} GPU hours so far" if gpus else ""
+    return f"until {when} · {keeps}{cost}"
 
 
 def fact(label: str, text: str, cells: int = 8) -> str:
@@ -143,9 +196,10 @@ def fact(label: str, text: str, cells: int = 8) -> str:
 
 def verdict(job: Job, first: dict[str, Any] | None) -> tuple[str, str]:
     """Why it ended, in one line, and what else is known of it: `("ValueError: bad", "exit code 1 · user error")`."""
-    cause = last_attempt(job).get("cause") or {}
+    own = job.get("cause") if job.get("state") == "stopped" else None  # of an end that no attempt had
+    cause = own or last_attempt(job).get("cause") or {}
     ended = fmt.exit_words(job.get("exit_code"), job.get("signal"))
-    exception = (first or {}).get("exception")
+    exception = None if own else (first or {}).get("exception")
     text = exception_words(exception) if exception else str(cause.get("text") or "")
     known = [word for word in (_class_words(cause), cause.get("cause")) if word and word != "unknown"]
     if cause.get("cause") == "cancelled":  # somebody wanted it so: that is nobody's error

@@ -12,6 +12,7 @@ from zlib import crc32
 
 import msgspec
 
+from headway.model.job import State
 from headway.model.limits import (
     FOLLOW_BYTES_MAX,
     FOLLOW_EVENTS_MAX,
@@ -21,6 +22,7 @@ from headway.model.limits import (
     FOLLOW_TAIL_LINES_MAX,
     FOLLOW_WAIT_S,
     LINE_BYTES_MAX,
+    SHAPE_WAIT_S,
 )
 from headway.server.app import Route
 from headway.server.auth import Role
@@ -31,6 +33,7 @@ from headway.settings.home import Paths
 from headway.store import catalog, lines, query, records, watched
 from headway.store.lines import Line, Output
 
+_HELD_S = SHAPE_WAIT_S + 0.5
 _METRICS_TOLD_MAX = 1_000  # names in one answer
 
 
@@ -96,7 +99,10 @@ def look_at(
 ) -> Look:
     """All that is new at this moment of the database."""
     job = catalog.load_job(c, pk)
-    over = is_over(job)  # an agent tells the end of a task after everything else, so all output is there by then
+    # An agent tells the end of a task after everything else, so all output is there by then. Of one that is held the
+    # last output may still be on its way: what looks like the start of a secret waits for the rest.
+    held_s = (time.time_ns() - job.state_since_ns) / 1e9 if job.state is State.HELD else 0.0
+    over = is_over(job) or held_s > _HELD_S
     cursor = known or Cursor(attempt=max([1, *(attempt.number for attempt in job.attempts)]))
     now_ms = _now_ms()
     if known is None and tail is not None:
@@ -117,7 +123,8 @@ def look_at(
     after.metrics, after.metrics_ms = (checksum, now_ms) if metrics else (cursor.metrics, cursor.metrics_ms)
     news = News(after, after.state, LineForm.of(found), events, metrics, logged, trackers, used, done)
     is_news = bool(found or events or metrics or logged or used or more or done) or trackers is not None
-    return Look(news, is_news or cursor.state != after.state, _again_s(after, now_ms))
+    again_s = min(_again_s(after, now_ms), _HELD_S if job.state is State.HELD else FOLLOW_WAIT_S)
+    return Look(news, is_news or cursor.state != after.state, again_s)
 
 
 # -- lines -------------------------------------------------------------------------------------------------------------

@@ -41,6 +41,10 @@ class Signal(msgspec.Struct, forbid_unknown_fields=True):
     signal: int
 
 
+class Attach(msgspec.Struct, forbid_unknown_fields=True):
+    rank: Annotated[int, msgspec.Meta(ge=0)] | None = None
+
+
 class Filter(msgspec.Struct, forbid_unknown_fields=True):
     state: list[str] = []
     cluster: str | None = None
@@ -107,6 +111,17 @@ async def abort(call: Call) -> Reply:
     return await show(call.services, job.pk)
 
 
+async def release(call: Call) -> Reply:
+    call.read(Nothing)
+    job = await call.services.control.release(await call.services.find(call))
+    return await show(call.services, job.pk)
+
+
+async def attach(call: Call) -> Reply:
+    asked = call.query(Attach)
+    return reply_json({"argv": await call.services.control.attach(await call.services.find(call), asked.rank)})
+
+
 async def signal(call: Call) -> Reply:
     number = call.read(Signal).signal
     if not 1 <= number <= _SIGNAL_MAX:
@@ -135,6 +150,8 @@ ROUTES = [
     Route("GET", "/api/jobs/{ref}/provenance", Role.READ, provenance),
     Route("GET", "/api/jobs/{ref}/events", Role.READ, events),
     Route("POST", "/api/jobs/{ref}/abort", Role.OPERATE, abort),
+    Route("POST", "/api/jobs/{ref}/release", Role.OPERATE, release),
+    Route("GET", "/api/jobs/{ref}/attach", Role.OPERATE, attach),
     Route("POST", "/api/jobs/{ref}/signal", Role.OPERATE, signal),
     Route("POST", "/api/jobs/{ref}/resubmit", Role.OPERATE, resubmit),
 ]

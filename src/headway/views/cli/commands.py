@@ -11,7 +11,7 @@ RUN, LOOK, CHANGE, HOUSE = "Run", "Look", "Change", "House"
 GROUPS: Final = (RUN, LOOK, CHANGE, HOUSE)
 _JOB: Final = (
     "processes", "cluster", "experiment", "name", "tags", "env", "max_duration_s", "priority", "cpus", "memory_bytes",
-    "monitoring_interval_s", "tensorboard", "monitor", "image",
+    "monitoring_interval_s", "tensorboard", "monitor", "image", "retry", "hold_s", "after",
 )  # fmt: skip
 _FILE: Final = ("sets", "smoke", "array", "dry_run")
 _SELECT: Final = ("monitor", "state", "cluster", "experiment", "since_s", "older_than_s", "match")
@@ -148,16 +148,41 @@ _TABLE: Final = (
         examples=(("hw abort 7f3c2 a0317", ""), ("hw abort -e digits --state waiting", "asks first")),
     ),
     Command(
-        "resubmit", CHANGE, "run a job again, with changes if you like", "hw resubmit ID… [options] [-- COMMAND…]",
-        (*_JOB, "failed"),
+        "resubmit", CHANGE, "run jobs again, with changes if you like",
+        "hw resubmit ID… [options] [-- COMMAND…] | SELECTION",
+        (*_JOB, *(name for name in _SELECT if name not in _JOB), "failed", "yes", "dry_run"),
         details=(
             "The new job is submitted first; only then is the old one stopped, if it still runs.\n"
-            "The new one names its parent. It runs in the old folder, with your environment of now."
+            "The new one names its parent. It runs in the old folder, with your environment of now.\n"
+            "Without ids, -e and -c choose jobs, as --state and --match do; you are asked first, --yes for scripts."
         ),
         examples=(
             ("hw resubmit 7f3c2 -n 8", ""),
             ("hw resubmit 7f3c2 -- python train.py --lr 0.01", "another command"),
+            ("hw resubmit -e digits --state failed", "all of them; asks first"),
         ),
+    ),
+    Command(
+        "release", CHANGE, "free jobs that --hold keeps after they failed", "hw release ID… | SELECTION",
+        (*_SELECT, "yes", "dry_run"),
+        details="The job ends as it failed: its exit code stays.",
+        examples=(("hw release 7f3c2", ""),),
+    ),
+    Command(
+        "shell", LOOK, "a shell beside a job: its folder, its environment", "hw shell ID [--rank N]", ("rank",),
+        details=(
+            "For a job that runs, or that --hold keeps after it failed. Leaving the shell changes nothing.\n"
+            "With --json: the command that opens it."
+        ),
+        examples=(("hw shell 7f3c2", ""), ("hw shell 7f3c2 --rank 3", "as rank 3 sees it")),
+    ),
+    Command(
+        "bundle", LOOK, "all about a job in one file, for somebody who helps", "hw bundle ID [-o FILE]", ("output",),
+        details=(
+            "Logs (the last of each), causes, events, config, environment, versions and the end of the server's log.\n"
+            "Secrets are masked; look into it before you send it: tar -tzf FILE."
+        ),
+        examples=(("hw bundle 7f3c2", "writes 7f3c2.tar.gz here"),),
     ),
     Command(
         "delete", CHANGE, "forget ended jobs", "hw delete ID… | SELECTION", (*_SELECT, "yes", "dry_run"),

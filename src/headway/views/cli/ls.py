@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from headway.views import format as fmt
-from headway.views import table
+from headway.views import summary, table
 from headway.views.cli import arrays, selection
 from headway.views.cli.dispatch import Call
 from headway.views.terminal import BOLD, DIM, Output
@@ -92,7 +92,7 @@ def note(job: Job, now: datetime) -> str:
     if job["state"] in ("failed", "stopped", "held"):
         cause = job.get("cause") or {}
         return str(cause.get("text") or "") or _end(job)
-    return ""
+    return summary.waiting_words(job.get("waiting") or {}, now)
 
 
 def _end(job: Job) -> str:

@@ -19,6 +19,7 @@ from headway.views.terminal import DIM, RED, Output
 _LABEL_CELLS = 12
 _NOTES_MAX = 10
 _TRACKERS_MAX = 8
+_ATTEMPTS_MAX = 10
 
 
 def command(call: Call) -> int:
@@ -94,9 +95,11 @@ def _fact_lines(job: dict[str, Any], out: Output, now: datetime) -> list[str]:
         ("parent", job.get("parent")),
         ("times", told),
         ("elapsed", fmt.duration(job.get("elapsed_s")) if job.get("started_at") else ""),
-        ("attempts", _attempt_words(job)),
+        *(("" if number else "attempts", words) for number, words in enumerate(_attempt_lines(job, now))),
+        ("held", summary.hold_words(job)),
+        ("after", " · ".join(f"{one['id']} ({one['state'] or 'gone'})" for one in job.get("after") or [])),
         ("engine", _engine_words(job)),
-        ("attach", fmt.shell_words([str(w) for w in job.get("attach") or []])),
+        ("attach", f"hw shell {fmt.suffix(job['id'])}" if job.get("attach") else ""),
         ("code", _code_words(job.get("provenance") or {}, job.get("code"))),
         ("on", _surroundings_words(job.get("provenance") or {})),
         ("config", _config_words(job)),
@@ -108,17 +111,37 @@ def _fact_lines(job: dict[str, Any], out: Output, now: datetime) -> list[str]:
     return [*lines, _fact("metrics", metrics)] if metrics else lines
 
 
-def _attempt_words(job: dict[str, Any]) -> str:
-    """Every attempt with its cause, once there is more than one."""
+def _attempt_lines(job: dict[str, Any], now: datetime) -> list[str]:
+    """The story of every attempt with its cause, once there is more than one or another is to come (UX.md)."""
     attempts = job.get("attempts") or []
-    if len(attempts) < 2:
-        return ""
-    return " · ".join(f"{a['number']} {a['state']}" + _cause_words(a) for a in attempts)
+    retries = job.get("retries") or {}
+    if len(attempts) < 2 and not retries.get("total"):
+        return []
+    lines = [f"{_retries_words(retries.get('total') or 0)}, {retries.get('counted')} counted"]
+    lines[0] += f" of {retries['max']}" if retries.get("max") else ""
+    for attempt in attempts[-_ATTEMPTS_MAX:]:
+        lines.append(_attempt_words(attempt, now))
+    if len(attempts) > _ATTEMPTS_MAX:
+        lines.insert(1, f"the first {len(attempts) - _ATTEMPTS_MAX} are in --json")
+    if retries.get("next_at") and job["state"] == "waiting":
+        lines.append(f"{len(attempts) + 1}  next try {fmt.local_time(retries['next_at'], now)}: {retries.get('text')}")
+    return lines
 
 
-def _cause_words(attempt: dict[str, Any]) -> str:
-    cause = attempt.get("cause") or {}
-    return f" ({cause['text']})" if cause.get("text") else ""
+def _retries_words(count: int) -> str:
+    return "1 retry" if count == 1 else f"{count} retries"
+
+
+def _attempt_words(attempt: dict[str, Any], now: datetime) -> str:
+    """`1  failed after 3 s on node1: exited with code 1 → retry 1 of 3`."""
+    started, ended = fmt.moment(attempt.get("started_at")), fmt.moment(attempt.get("ended_at"))
+    took = f" after {fmt.duration(((ended or now) - started).total_seconds())}" if started and ended else ""
+    nodes = sorted({str(task["node"]) for task in attempt.get("tasks") or [] if task.get("node")})
+    cause = (attempt.get("cause") or {}).get("text")
+    words = f"{attempt['number']}  {attempt['state']}{took}" + (f" on {', '.join(nodes)}" if nodes else "")
+    words += f": {cause}" if cause else ""
+    retry = attempt.get("retry") or {}
+    return words + (f" → {retry['text']}" if retry.get("text") else "")
 
 
 def _engine_words(job: dict[str, Any]) -> str:

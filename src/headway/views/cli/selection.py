@@ -1,6 +1,6 @@
 """Choosing jobs by state, cluster, experiment, age and pattern; asking before acting on them (capability 8).
 
-Called by `ls`, `abort` and `delete`.
+Called by `ls`, `abort`, `resubmit`, `release` and `delete`.
 """
 
 import sys
@@ -43,10 +43,12 @@ def find(
     return [job for job in jobs if (fmt.age_s(job.get("submitted_at"), now) or 0.0) > oldest_s]
 
 
-def act(call: Call, source: Source, verb: str, states: list[str], deed: Callable[[Job], str]) -> int:
+def act(
+    call: Call, source: Source, verb: str, states: list[str], deed: Callable[[Job], str], *, tells_json: bool = True
+) -> int:
     """`verb` the jobs that are named by id, or those that a selection finds, which is shown and asked for first.
 
-    `deed` does it to one job and says what came of it.
+    `deed` does it to one job and says what came of it. Without `tells_json` the caller prints the JSON himself.
     """
     refs, chosen = call.words, any(call.get(key) for key in KEYS)
     if bool(refs) == chosen or call.after:
@@ -54,16 +56,16 @@ def act(call: Call, source: Source, verb: str, states: list[str], deed: Callable
             f"hw {verb} needs ids or a selection" + (", not both" if refs else ""), f"usage: {call.command.usage}"
         )
     if refs:
-        return _each(call, [{"id": ref} for ref in dict.fromkeys(refs)], verb, deed)
+        return each(call, [{"id": ref} for ref in dict.fromkeys(refs)], verb, deed)
     jobs = find(call, source, states=states)
     if not jobs:
         call.terminal.say(f"hw: no job matches, so there is nothing to {verb}")
-        if call.as_json:
+        if call.as_json and tells_json:
             call.terminal.put_json([])
         return 0
     if not call.get("dry_run") and not call.get("yes"):
         _ask(call, jobs, verb)
-    return _each(call, jobs, verb, deed)
+    return each(call, jobs, verb, deed, tells_json=tells_json)
 
 
 def _ask(call: Call, jobs: list[Job], verb: str) -> None:
@@ -84,8 +86,10 @@ def _list(call: Call, jobs: list[Job], verb: str) -> None:
         call.terminal.say(f"  and {len(jobs) - _SHOWN_MAX} more")
 
 
-def _each(call: Call, jobs: list[Job], verb: str, deed: Callable[[Job], str]) -> int:
-    """All of them, whatever happens to one; the worst exit code."""
+def each(
+    call: Call, jobs: list[Job], verb: str, deed: Callable[[Job], str], *, tells: bool = True, tells_json: bool = True
+) -> int:
+    """All of them, whatever happens to one; the worst exit code. Without `tells`, `deed` says everything itself."""
     worst, done = 0, []
     for job in jobs:
         if call.get("dry_run"):
@@ -95,11 +99,11 @@ def _each(call: Call, jobs: list[Job], verb: str, deed: Callable[[Job], str]) ->
         try:
             said = deed(job)
             done.append(job)
-            if not call.as_json:
+            if tells and not call.as_json:
                 call.terminal.put(call.terminal.out.safe(said))
         except HeadwayError as error:
             complain(call.terminal, error)
             worst = max(worst, error.exit_code)
-    if call.as_json:
+    if call.as_json and tells and tells_json:
         call.terminal.put_json(done)
     return worst

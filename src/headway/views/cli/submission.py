@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from headway.settings.layers import Settings
 
 _TRIES: Final = 3
-_ASKED: Final = ("processes", "cpus", "memory_bytes", "max_duration_s", "monitoring_interval_s", "priority", "image")
+_ASKED: Final = (
+    "processes", "cpus", "memory_bytes", "max_duration_s", "monitoring_interval_s", "priority", "image", "hold_s",
+)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -56,16 +58,18 @@ def send(source: Source, spec: Mapping[str, Any], env: Mapping[str, str]) -> dic
     return _send(source, "/api/jobs", {"uuid": new_uuid(), "spec": dict(spec), "env": dict(env), "find_program": False})
 
 
-def resubmit(source: Source, call: Call, old: Mapping[str, Any]) -> dict[str, Any]:
-    """Submit a job again with the changes of the call; the old one is left to the caller."""
-    spec = {**changes(call), **{key: call.get(key) for key in ("name", "experiment") if call.get(key)}}
+def resubmit(source: Source, call: Call, old: Mapping[str, Any], *, moved: bool = True) -> dict[str, Any]:
+    """Submit a job again with the changes of the call; the old one is left to the caller. Without `moved` it stays in
+    its experiment and on its cluster: there these options chose the jobs."""
+    names = ("name", "experiment") if moved else ("name",)
+    spec = {**changes(call), **{key: call.get(key) for key in names if call.get(key)}}
     spec |= _monitor(call.get("monitor"))
     if call.after:
         spec["command"] = checked_command(call.after)
     around = surroundings()
     spec |= {"umask": around["umask"], "rlimits": around["rlimits"]}
     settings = _settings()
-    if call.get("cluster"):
+    if call.get("cluster") and moved:
         spec |= place.choose(source, call, settings, call.get("cluster"), {**_needs(old), **spec})
     definition = spec.get("definition", old.get("definition") or {})
     body = {"uuid": new_uuid(), "spec": spec, "env": environment(call, settings, definition)}
@@ -251,6 +255,10 @@ def changes(call: Call, given: Mapping[str, Any] | None = None) -> dict[str, Any
         raise UsageError(f"--tag: {len(tags)} tags are too many", f"at most {TAGS_MAX}")
     if tags:
         spec["tags"] = tags
+    if call.get("retry") is not None:
+        spec["retry"] = {"max": call.get("retry")}
+    if call.get("after"):
+        spec["after"] = list(dict.fromkeys(call.get("after")))
     if call.get("env"):
         spec["env_set"] = list(dict.fromkeys([*known.get("env_set", []), *(name for name, _ in call.get("env"))]))
     return spec

@@ -1,0 +1,153 @@
+"""Whether a failed attempt is followed by another one. Pure: no clock, no I/O; chance is an argument.
+
+`decide_retry` is called by `server/reconcile.py`. The table is the policy column of the failure taxonomy; the table of
+`docs/concepts/retries.md` is tested against it. `docs/decisions/008-retries.md` says why nothing that a program did
+itself is run again unless a person, or the program, asked for it.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from headway.model.finding import Finding
+from headway.model.job import Attempt, Retry, count_retries
+from headway.model.limits import RETRIES_UNCOUNTED_MAX
+
+AGAIN: Final = "again"
+OTHER_NODE: Final = "other_node"
+WHEN_ROOM: Final = "when_room"
+NO: Final = "no"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """One row. `tries`: how often this cause may be tried again; None: as often as `retry.max` says."""
+
+    tries: int | None
+    counted: bool = True  # it takes one of `retry.max`, and so is done only where that was asked for
+    do: str = AGAIN
+
+
+NEVER: Final = Policy(0)
+ONCE: Final = Policy(1)
+THREE: Final = Policy(3)
+ALWAYS: Final = Policy(RETRIES_UNCOUNTED_MAX, counted=False)
+ELSEWHERE: Final = Policy(RETRIES_UNCOUNTED_MAX, counted=False, do=OTHER_NODE)
+ROOM: Final = Policy(RETRIES_UNCOUNTED_MAX, counted=False, do=WHEN_ROOM)
+AS_ASKED: Final = Policy(None)
+
+POLICIES: Final[dict[str, Policy]] = {
+    # said by the program itself, with its exit code
+    "declared_transient": ALWAYS,
+    "declared_conflict": Policy(3, counted=False, do=OTHER_NODE),
+    "declared_permanent": NEVER,
+    # not the program's doing
+    "preempted": ALWAYS,
+    "node_lost": ELSEWHERE,
+    "driver_mismatch": Policy(1, counted=False, do=OTHER_NODE),
+    "gpu_ecc": ELSEWHERE,
+    "gpu_off_bus": ELSEWHERE,
+    "nvlink": ELSEWHERE,
+    "unschedulable": ROOM,
+    # may pass by itself
+    "storage_io": THREE,
+    "remote_service": THREE,
+    "fabric_network": THREE,
+    "rendezvous": THREE,
+    "mpi_launcher": THREE,
+    "collective_stall": Policy(3, do=OTHER_NODE),
+    # worth a second look
+    "sigkill_unexplained": ONCE,
+    "missing_file": ONCE,
+    "bad_sample": ONCE,
+    "checkpoint_truncated": ONCE,
+    "nonfinite_loss": Policy(1, do=OTHER_NODE),
+    "segfault_or_abort": ONCE,
+    "cuda_fault": ONCE,
+    "dataloader_hang": ONCE,
+    # would fail the same way again
+    "host_oom": NEVER,
+    "shm_or_loader_worker": NEVER,
+    "gpu_oom": NEVER,
+    "import_error": NEVER,
+    "shared_library": NEVER,
+    "code_exception": NEVER,
+    "bad_argument": NEVER,
+    "command_not_found": NEVER,
+    "permission_or_credentials": NEVER,
+    "disk_full": NEVER,
+    "checkpoint_mismatch": NEVER,
+    "illegal_instruction": NEVER,
+    "collective_divergence": NEVER,
+    "walltime": NEVER,
+    "cancelled": NEVER,
+    "image_pull": NEVER,
+    "config_error": NEVER,
+    "version_conflict": NEVER,
+    # ours: the start was tried several times already, or the end is not known, from which nothing follows
+    "agent_not_started": NEVER,
+    "launch_failed": NEVER,
+    "agent_lost": NEVER,
+    "unknown": AS_ASKED,
+}
+# On another node if there is one; on the same node it gets other ports, which may be all that it needs.
+_ALSO_HERE: Final = frozenset({"declared_conflict", "node_lost", "collective_stall", "nonfinite_loss"})
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    do: str  # AGAIN | OTHER_NODE | WHEN_ROOM | NO
+    counted: bool = False
+    text: str = ""  # why, or why not, for a person
+    wait_s: float = 0.0
+
+    def as_json(self, now_ns: int) -> dict[str, Any]:
+        """The form that is kept with the attempt."""
+        kept = {"do": self.do, "counted": self.counted, "text": self.text, "wait_s": round(self.wait_s, 3)}
+        return {**kept, "not_before_ns": now_ns + int(self.wait_s * 1e9)}
+
+
+def decide_retry(
+    finding: Finding,
+    attempts: Sequence[Attempt],
+    retry: Retry,
+    *,
+    chance: float = 0.5,
+    other_nodes: Collection[str] | None = None,
+) -> Decision:
+    """What follows the failure of the last of `attempts`. `other_nodes`: those without a bad word; None: not known."""
+    policy = POLICIES.get(finding.cause, AS_ASKED)
+    total, counted = count_retries(attempts)
+    same = sum(1 for a in attempts[:-1] if (a.cause or {}).get("cause") == finding.cause)
+    refusal = _refusal(finding, policy, retry, total, counted, same)
+    if refusal:
+        return Decision(NO, text=refusal)
+    do = policy.do
+    if do == OTHER_NODE and other_nodes is not None and not other_nodes:
+        if finding.cause not in _ALSO_HERE:
+            return Decision(NO, text="it needs another node, and there is none")
+        do = AGAIN
+    allowed = retry.max if policy.counted else retry.total_max
+    number = counted + 1 if policy.counted else total + 1
+    what = "retry" if policy.counted else "uncounted retry"
+    return Decision(do, policy.counted, f"{what} {number} of {allowed}", backoff_s(retry, total, chance))
+
+
+def _refusal(finding: Finding, policy: Policy, retry: Retry, total: int, counted: int, same: int) -> str:
+    if policy.tries == 0:
+        return f"{finding.cause} would come again"
+    if policy.counted and retry.max == 0:
+        return "no retry was asked for"
+    if policy.counted and counted >= retry.max:
+        return f"tried again {counted} of {retry.max} times"
+    if policy.tries is not None and same >= policy.tries:
+        return f"{finding.cause} came {same + 1} times"
+    if total >= retry.total_max:
+        return f"tried again {total} times in all"
+    return ""
+
+
+def backoff_s(retry: Retry, total: int, chance: float) -> float:
+    """Twice as long each time, up to a limit; half of it by chance, so that many jobs do not come back at once."""
+    full_s = min(retry.backoff_max_s, retry.backoff_s * 2.0 ** min(total, 30))
+    return full_s * (0.5 + 0.5 * chance)
