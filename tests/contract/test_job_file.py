@@ -94,7 +94,7 @@ def test_a_named_secret_reaches_the_job_and_is_masked(hw: Hw, tmp_path: Path) ->
         (["uneven.yaml"], "6 GPUs do not divide into nodes of 4 (cluster here)"),
         (["--memory", "900TiB", "true"], "bytes of memory"),
         (["--set", "a=1", "true"], "--set is for a job file"),
-        (["options.yaml"], "the cluster here takes no `options`"),
+        (["options.yaml"], "the cluster here (local) takes no `options`"),
         (["folder.yaml"], "comes from /no/such/data, which does not exist"),
     ],
 )

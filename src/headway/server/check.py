@@ -96,8 +96,6 @@ def _check_size(spec: JobSpec) -> None:
         _check_source(one)
     if spec.folders:
         raise UsageError("no cluster of this version fetches or sends `folders`", "leave them out; copy in the command")
-    if spec.options:
-        raise UsageError(f"the cluster {spec.cluster} takes no `options`", "leave them out")
 
 
 def _check_source(folder: Folder) -> None:

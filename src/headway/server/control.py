@@ -27,6 +27,7 @@ from headway.wire.batch import TaskKey
 from headway.wire.redact import mask_argv, secret_values
 
 ATTACHED_TASK = "worker-0"
+WITHOUT_OPTIONS = frozenset(("local", "docker", "podman"))  # engines that a job cannot ask for more than its fields
 NO_UUID = "00000000-0000-0000-0000-000000000000"  # of a job that is only planned
 
 
@@ -60,6 +61,8 @@ class Control(Loop):
         check.folder(spec.cwd)
         await self._calls.run(f"code of {uuid}", check.code, spec, self._paths.home)
         engine = self._engine(spec)
+        if spec.options and engine.name in WITHOUT_OPTIONS:
+            raise UsageError(f"the cluster {spec.cluster} ({engine.name}) takes no `options`", "leave them out")
         if engine.name == "local" and find_program and not (spec.after or spec.code):
             await self._calls.run("files", program.check, spec, variables)
         now_ns = self._clock_ns()

@@ -81,6 +81,10 @@ PARAMETERS: Final = MapOf(
 )
 VARIABLES: Final = ListOf(Text("the name of a variable", check_variable), TAGS_MAX)
 
+OPTION: Final = Either(
+    {**dict.fromkeys((str, int, float, bool, type(None)), Scalar("a value", nothing=True)), list: WORDS}
+)
+
 ROLE: Final = Section(
     (
         Key("command", COMMAND, "What this role runs. Default: the job's command."),
@@ -186,7 +190,7 @@ JOB: Final = Section(
         Key("cluster", NAME, "The cluster. Default: the setting default_cluster."),
         Key("priority", count(-1_000_000, 1_000_000), "Jobs of a higher priority start first. Default 0."),
         Key("after", ListOf(Text("the id of a job"), TAGS_MAX), "Jobs that must have succeeded before."),
-        Key("options", MapOf(Scalar(nothing=True), "names", TAGS_MAX), "Options of the engine. None takes any yet."),
+        Key("options", MapOf(OPTION, "names", TAGS_MAX), "Options of the engine, such as the partition of Slurm."),
         Key("array", ARRAY, "Many jobs that differ in `{{ index }}` and HEADWAY_ARRAY_INDEX."),
         Key("matrix", MATRIX, "One job for each combination of these parameters; `include` and `exclude` are rows."),
     )
