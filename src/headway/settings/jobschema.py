@@ -100,6 +100,8 @@ ROLE: Final = Section(
             "When the role is done: with all its instances, with any one, or (none) when the other roles are. "
             "Default all.",
         ),
+        Key("min_failed", count(1, PROCESSES_MAX), "So many failed instances fail the job. Default by completion."),
+        Key("min_succeeded", count(1, PROCESSES_MAX), "So many succeeded instances are enough. Default by completion."),
     )
 )
 FOLDER: Final = Section(

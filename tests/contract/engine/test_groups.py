@@ -39,7 +39,9 @@ def test_one_id_stands_for_all_tasks(harness: LocalHarness) -> None:
     engine_id = harness.start(job)
     harness.wait_running(engine_id)
     assert engine_id == f"{job.uuid}-1" and harness.start(job) == engine_id
-    wait_until(lambda: all((harness.paths.spool / name / "starts").exists() for name in names(job)), what="all starts")
+    wait_until(
+        lambda: all((harness.paths.spool / name / "shim.json").exists() for name in names(job)), what="all starts"
+    )
     assert starts(harness, job) == [1, 1, 1]
     assert harness.restart().find(f"{job.uuid}-1") == engine_id
     assert harness.state(engine_id) == "running"
@@ -68,7 +70,9 @@ def test_a_server_killed_between_two_starts_starts_the_rest_and_none_twice(harne
     engine = harness.restart()
     assert engine.find(f"{job.uuid}-1") == f"{job.uuid}-1"
     engine_id = harness.start(job)
-    wait_until(lambda: all((harness.paths.spool / name / "starts").exists() for name in names(job)), what="all starts")
+    wait_until(
+        lambda: all((harness.paths.spool / name / "shim.json").exists() for name in names(job)), what="all starts"
+    )
     harness.wait_running(engine_id)
     assert starts(harness, job) == [1, 1, 1]
 
@@ -77,7 +81,9 @@ def test_a_task_that_never_began_is_told_by_name(harness: LocalHarness, monkeypa
     job = job_of(harness, "sleep", "60")
     engine_id = harness.start(job)
     harness.wait_running(engine_id)
-    wait_until(lambda: all((harness.paths.spool / name / "starts").exists() for name in names(job)), what="all starts")
+    wait_until(
+        lambda: all((harness.paths.spool / name / "shim.json").exists() for name in names(job)), what="all starts"
+    )
     lost = harness.paths.spool / names(job)[2]
     harness.kill_agent(EngineId(names(job)[2]))
     os.unlink(lost / "shim.json")  # as if it had never spoken
@@ -89,7 +95,9 @@ def test_a_task_that_never_began_is_told_by_name(harness: LocalHarness, monkeypa
 def test_a_task_that_ended_and_was_sent_is_not_started_again(harness: LocalHarness) -> None:
     job = job_of(harness, "sleep", "60")
     engine_id = harness.start(job)
-    wait_until(lambda: all((harness.paths.spool / name / "starts").exists() for name in names(job)), what="all starts")
+    wait_until(
+        lambda: all((harness.paths.spool / name / "shim.json").exists() for name in names(job)), what="all starts"
+    )
     harness.engine.cancel(EngineId(names(job)[1]))
     wait_until(lambda: harness.state(EngineId(names(job)[1])) in ("ended", "gone"), what="the end of one")
     harness.engine.discard(EngineId(names(job)[1]))  # as its shipper does when everything was acknowledged
