@@ -23,9 +23,14 @@ def missing(reason: str) -> None:
 
 def tool(name: str, package: str) -> str:
     """The path of a program."""
+    return program(name, f"sudo apt-get install {package}")
+
+
+def program(name: str, install: str) -> str:
+    """The path of a program that `install` brings."""
     path = shutil.which(name)
     if path is None:
-        missing(f"no {name} here; type: sudo apt-get install {package}")
+        missing(f"no {name} here; type: {install}")
     return path or name
 
 

@@ -243,6 +243,13 @@ NOTICES_KEPT_MAX = 10_000  # the newest that are kept once they are sent
 NOTIFY_STALL_S = 1_800.0  # setting notify.stall_s
 NOTIFY_WAITED_S = 60.0  # setting notify.waited_s
 
+# -- storage ----------------------------------------------------------------------------------------
+STORAGE_THREADS = 8  # files of one transfer at the same time
+STORAGE_CHUNK_BYTES = 8 * MIB  # a larger file is sent in parts
+STORAGE_LISTED_MAX = 1_000_000  # objects of one transfer
+STORAGE_RETRY_S = 60.0  # a request that fails is repeated for this long at most
+STORAGE_URL_S = 3_600.0  # an address made by `hw storage url` works this long
+
 # -- settings files ---------------------------------------------------------------------------------
 SETTINGS_BYTES_MAX = 256 * KIB  # one file
 SETTINGS_DEPTH_MAX = 16

@@ -287,6 +287,16 @@ def folder(cwd: Any) -> str:
     return path
 
 
+def folders(spec: JobSpec) -> None:
+    """No engine carries folders yet, so a job that relies on one is told now, and not by its failure."""
+    if spec.folders:
+        names = ", ".join(folder.name for folder in spec.folders)
+        raise UsageError(
+            f"this version does not bring folders to a job: {names[:200]}",
+            "fetch and send in the command itself: hw storage download PLACE FOLDER, hw storage upload FOLDER PLACE",
+        )
+
+
 def code(spec: JobSpec, home: Path) -> None:
     """The snapshot is here, and gc leaves it alone until the job is stored. No path of the caller reaches a file."""
     if spec.code is None:

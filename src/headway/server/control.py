@@ -59,6 +59,7 @@ class Control(Loop):
     ) -> tuple[Engine, Plan]:
         """The engine and its plan, after everything that can be known now was checked."""
         check.folder(spec.cwd)
+        check.folders(spec)
         await self._calls.run(f"code of {uuid}", check.code, spec, self._paths.home)
         engine = self._engine(spec)
         if spec.options and engine.name in WITHOUT_OPTIONS:

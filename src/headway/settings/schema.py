@@ -11,7 +11,7 @@ from typing import Any, Final
 from headway.model import limits
 from headway.model.errors import UsageError
 from headway.model.ids import check_name
-from headway.settings import clusters, notify, quantity
+from headway.settings import account, clusters, notify, quantity
 from headway.settings.nearest import did_you_mean
 
 # Who reads a setting, and when a change of it takes effect.
@@ -423,6 +423,14 @@ _TABLE: Final = (
         "Files that a snapshot takes although they look like secrets, are too large, or are links that leave the tree.",
         "command",
         _patterns,
+    ),
+    Setting(
+        "accounts",
+        "a mapping of names to accounts",
+        {},
+        "Accounts of `hw storage`: kind, endpoint, and the names of the variables that hold keys.",
+        "command",
+        account.accounts,
     ),
     Setting(
         "color",

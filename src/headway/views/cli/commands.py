@@ -190,6 +190,20 @@ _TABLE: Final = (
         examples=(("hw delete 7f3c2", ""), ("hw delete --state failed --older-than 30d", "asks first")),
     ),
     Command(
+        "storage", HOUSE, "files in S3, Azure Blob or a folder",
+        "hw storage ls|rm|url PLACE, upload FILE… PLACE, download PLACE [FOLDER]",
+        ("account", "expires_s", "yes", "dry_run"), words=("ls", "upload", "download", "rm", "url"),
+        details=(
+            "A place is az://container/path, s3://bucket/path, or a path. Accounts stand in the settings.\n"
+            "A transfer that was cut off goes on when it is repeated. rm of several objects asks first."
+        ),
+        examples=(
+            ("hw storage ls s3://bucket/data", ""),
+            ("hw storage upload data az://work/data/", "a folder; again, and only what is new goes"),
+            ("hw storage download az://work/out ./out", ""),
+        ),
+    ),
+    Command(
         "server", HOUSE, "the server of this home; it starts by itself when needed", "hw server start|stop|status|logs",
         ("tail", "follow"), words=("start", "stop", "status", "logs"),
         details="Jobs do not notice when the server stops: what they write waits, and is there when it starts again.",

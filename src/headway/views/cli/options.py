@@ -194,6 +194,8 @@ OPTIONS: Final = (
     Option(("--set",), "sets", "NAME=VALUE", "a parameter of the job file; may be repeated", _variable, many=True),
     Option(("--smoke",), "smoke", "", "a small trial run: what the job file says under `smoke`"),
     Option(("--snapshot",), "snapshot", "", "run from a snapshot of the code as it is now, not in its folder"),
+    Option(("--account",), "account", "NAME", "the account of the settings; default: the only one of its kind", _name),
+    Option(("--expires",), "expires_s", "TIME", "how long the address works; default 1h", _duration),
     Option(("--force",), "force", "", "write over files that are there"),
     Option(("--image",), "image", "NAME", "the image, for clusters with containers", _image),
     Option(("--array",), "array", "N|ID", "so many jobs as one (100, 0-9, 1,4,7); hw ls: the jobs of that array"),

@@ -1,0 +1,116 @@
+"""From a place and the settings to an open store. The only file that imports obstore. Called by `transfer.py`."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from headway.model.errors import HeadwayError, NotFoundError, RefusedError, UnreachableError, UsageError
+from headway.model.limits import STORAGE_RETRY_S
+from headway.settings.account import NAMES_OF_SECRETS
+from headway.storage.place import AZURE, LOCAL, Place
+
+if TYPE_CHECKING:
+    from obstore.store import AzureStore, LocalStore, S3Store
+
+    Store = AzureStore | LocalStore | S3Store
+
+
+def library() -> Any:
+    """obstore, or words about how to get it."""
+    try:
+        import obstore
+    except ImportError:
+        raise RefusedError(
+            "storage needs the package obstore, which is not installed here", "pip install 'headway[storage]'"
+        ) from None
+    return obstore
+
+
+def choose(place: Place, accounts: Mapping[str, Mapping[str, str]], name: str | None) -> dict[str, str]:
+    """The account for a place: the one that is named, else the only one of its kind, else none."""
+    if place.kind == LOCAL:
+        return {}
+    if name is not None:
+        if name not in accounts:
+            raise UsageError(
+                f'there is no account "{name[:60]}"', f"known: {', '.join(accounts) or 'none'}; hw config accounts"
+            )
+        if accounts[name]["kind"] != place.kind:
+            raise UsageError(f"the account {name} is for {accounts[name]['kind']}, and {place} is not")
+        return dict(accounts[name])
+    fitting = [found for found in accounts.values() if found["kind"] == place.kind]
+    if len(fitting) > 1:
+        names = ", ".join(known for known, found in accounts.items() if found["kind"] == place.kind)
+        raise UsageError(f"several accounts could open {place}", f"say which with --account: {names}")
+    return dict(fitting[0]) if fitting else {}
+
+
+def with_keys(account: Mapping[str, str], variables: Mapping[str, str]) -> dict[str, str]:
+    """The account with the values of the variables that it names."""
+    found = dict(account)
+    for field in NAMES_OF_SECRETS:
+        if field in found:
+            value = variables.get(found[field], "")
+            if not value:
+                raise UsageError(
+                    f"the account needs the variable {found[field]}, which is not set",
+                    "set it in the environment, or under `secrets` in the private file",
+                )
+            found[field] = value
+    return found
+
+
+def open_store(place: Place, account: Mapping[str, str]) -> "Store":
+    """`account` with its keys. Nothing is asked of the storage yet."""
+    library()
+    from obstore.store import AzureStore, LocalStore, S3Store
+
+    common: dict[str, Any] = {"retry_config": {"max_retries": 4, "retry_timeout": _seconds(STORAGE_RETRY_S)}}
+    endpoint = account.get("endpoint")
+    if endpoint is not None:
+        common |= {"endpoint": endpoint, "client_options": {"allow_http": endpoint.startswith("http://")}}
+    try:
+        if place.kind == LOCAL:
+            return LocalStore(prefix=place.container)
+        if place.kind == AZURE:
+            return AzureStore(place.container, **_azure(account), **common)
+        return S3Store(place.container, **_s3(account), **common)
+    # the library has a class of its own for each wrong setting, and hides none of them behind a common one
+    except Exception as error:
+        raise UsageError(f"{place} cannot be opened with this account: {error}") from None
+
+
+def _seconds(seconds: float) -> Any:
+    from datetime import timedelta
+
+    return timedelta(seconds=seconds)
+
+
+def _azure(account: Mapping[str, str]) -> dict[str, Any]:
+    found: dict[str, Any] = {"account_name": account["account"]} if "account" in account else {}
+    if "key" in account:
+        found["account_key"] = account["key"]
+    if "sas" in account:
+        found["sas_token"] = account["sas"].removeprefix("?")  # portals show it with the mark
+    return found
+
+
+def _s3(account: Mapping[str, str]) -> dict[str, Any]:
+    names = {"key_id": "access_key_id", "secret": "secret_access_key", "token": "session_token", "region": "region"}
+    found: dict[str, Any] = {theirs: account[ours] for ours, theirs in names.items() if ours in account}
+    if "endpoint" in account:
+        found["virtual_hosted_style_request"] = account.get("virtual_hosted") == "True"
+        found.setdefault("region", "us-east-1")
+    return found
+
+
+def explain(error: Exception, place: Place, keys: Mapping[str, str] | None = None) -> HeadwayError:
+    """An error of the library in our words; no key of the account is ever in it."""
+    text = str(error).split("\n")[0][:500]
+    for field, value in (keys or {}).items():
+        text = text.replace(value, "…") if field in NAMES_OF_SECRETS and value else text
+    kind = type(error).__name__
+    if kind in ("NotFoundError", "FileNotFoundError") or "404 Not Found" in text:
+        return NotFoundError(f"there is no {place}", "does the container exist? hw storage ls shows what there is")
+    if kind in ("PermissionDeniedError", "UnauthenticatedError"):
+        return RefusedError(f"{place}: the storage refuses this account", "is the key right, and not expired?")
+    return UnreachableError(f"{place}: {text}", "is the address right, and does the container exist?")
