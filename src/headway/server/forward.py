@@ -111,7 +111,7 @@ class Forwarder:
                 continue
             try:
                 self._send_job(entry, waiting)
-            except RefusedError as error:  # this job alone; the others go on
+            except (RefusedError, DamagedError) as error:  # this job alone; the others go on
                 log.error("the monitor %s refuses the job %s: %s", self._address, entry.uuid, error)
             except HeadwayError:
                 self.dirty = True
