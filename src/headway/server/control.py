@@ -98,11 +98,6 @@ class Control(Loop):
         except OSError as error:
             raise UnreachableError(f"the job's environment could not be stored: {error}", "try again") from error
 
-    async def _admit(self, uuid: str, monitor: str | None) -> None:
-        """A monitor shall have the job, from its first byte on."""
-        if monitor is not None and self.outbox is not None:
-            await self.outbox.admit(uuid, monitor)
-
     def _check_hold(self, hold_s: float) -> None:
         longest_s = self._settings.get("hold_max_s")
         if longest_s is not None and hold_s > longest_s:

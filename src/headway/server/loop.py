@@ -384,8 +384,14 @@ class Loop:
                     return
         envfile.remove(self._paths.env, array or job.uuid)
 
+    async def _admit(self, uuid: str, monitor: str | None) -> None:
+        """A monitor shall have the job, from its first byte on."""
+        if monitor is not None and self.outbox is not None:
+            await self.outbox.admit(uuid, monitor)
+
     async def _new_attempt(self, job: Job, number: int) -> None:
         """Commit the intent: from here on the attempt exists, whether or not the engine will have heard of it."""
+        await self._admit(job.uuid, job.spec.monitor)  # jobs of an array have not been told of yet
         engine = self._engine(job.spec)
         key = f"{job.uuid}-{number}"
         plan = await self._calls.run(f"plan of {job.id}", engine.plan, job, number)

@@ -109,6 +109,8 @@ class Outbox:
     async def admit(self, uuid: str, address: str) -> None:
         """From now on the monitor shall have everything of this job. Comes before the job is stored."""
         address = str(remote.parse(address))
+        if uuid in self._entries:
+            return
         try:
             self._add(await asyncio.to_thread(self._make, uuid, address))
         except OSError as error:

@@ -196,7 +196,8 @@ def where_of(f: JobFilter) -> tuple[str, dict[str, Any]]:
 def open_jobs(c: sqlite3.Connection, window: int | None = None) -> list[Job]:
     """Every job that has not ended, whole, by priority and then age: what reconcile looks at.
 
-    With `window`: of the jobs that only wait, no more than so many of each cluster, the first in the queue.
+    With `window`: of the jobs that only wait, no more than so many of each cluster, the first in the queue. Those that
+    wait on another machine are in that machine's queue.
     """
     marks = ", ".join("?" * len(_OPEN_STATES))
     keys = [
@@ -221,7 +222,8 @@ def open_jobs(c: sqlite3.Connection, window: int | None = None) -> list[Job]:
 
 _CLUSTERS_WAITING = "SELECT DISTINCT cluster FROM jobs WHERE begun = 0 AND state = 'waiting'"
 _QUEUE = """SELECT pk FROM jobs WHERE begun = 0 AND state = 'waiting' AND cluster = :cluster AND deleted_ns IS NULL
-              AND stop_requested_ns IS NULL ORDER BY priority DESC, submitted_ns, pk LIMIT :limit"""
+              AND stop_requested_ns IS NULL AND engine <> 'guest'
+            ORDER BY priority DESC, submitted_ns, pk LIMIT :limit"""
 
 
 def _jobs(c: sqlite3.Connection, keys: list[int]) -> Iterator[Job]:
