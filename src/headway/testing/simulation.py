@@ -120,10 +120,10 @@ class Simulation:
 
     def _submit(self, uuid: str, spec: dict[str, object]) -> None:
         """A person submits, and submits the same again until an answer comes (P9)."""
-        self.history.submitted.add(uuid)
         needed = self.history.after.get(uuid)
-        if needed in self.history.accepted and uuid not in self.history.waits:
-            self.history.waits[uuid] = str(needed)  # also if the submission must be repeated
+        if needed in self.history.accepted and uuid not in self.history.submitted:
+            self.history.waits[uuid] = str(needed)  # the same when the submission must be repeated
+        self.history.submitted.add(uuid)
         after = [self.history.waits[uuid]] if uuid in self.history.waits else []
 
         def call() -> Reply:
