@@ -126,3 +126,13 @@ def test_a_working_folder_outside_the_snapshot_is_refused(hw: Hw, folder: str) -
 
     with pytest.raises(Exception, match="not a folder inside"):
         check.code(JobSpec(["true"], "/", "x", code="0" * 64, code_cwd=folder), hw.home)
+
+
+def test_an_engine_that_would_run_in_place_is_refused() -> None:
+    from headway.model.job import JobSpec
+    from headway.server import check
+
+    spec = JobSpec(["true"], "/", "x", code="0" * 64)
+    check.carried(spec, "0" * 64, "local")
+    with pytest.raises(Exception, match="cannot run a job from a snapshot"):
+        check.carried(spec, None, "slurm")

@@ -297,6 +297,12 @@ def folders(spec: JobSpec) -> None:
         )
 
 
+def carried(spec: JobSpec, planned: str | None, engine: str) -> None:
+    """An engine that would run the job in place, whatever was asked for, is told now."""
+    if spec.code != planned:
+        raise UsageError(f"the engine {engine} cannot run a job from a snapshot yet", "submit it without --snapshot")
+
+
 def code(spec: JobSpec, home: Path) -> None:
     """The snapshot is here, and gc leaves it alone until the job is stored. No path of the caller reaches a file."""
     if spec.code is None:

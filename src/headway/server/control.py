@@ -68,7 +68,9 @@ class Control(Loop):
             await self._calls.run("files", program.check, spec, variables)
         now_ns = self._clock_ns()
         sketch = Job(0, spec.name, uuid, spec, State.WAITING, now_ns, now_ns)
-        return engine, await self._calls.run(f"plan of {uuid}", engine.plan, sketch)
+        plan = await self._calls.run(f"plan of {uuid}", engine.plan, sketch)
+        check.carried(spec, plan.code, engine.name)
+        return engine, plan
 
     async def _insert(self, uuid: str, spec: JobSpec, env: Mapping[str, str], *, find_program: bool = False) -> Job:
         variables = check.environment(env, spec)
