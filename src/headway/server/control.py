@@ -13,12 +13,12 @@ from functools import partial
 from sqlite3 import Connection
 from typing import Any
 
-from headway.engines.protocol import Engine, EngineId, Plan, Salvager
+from headway.engines.protocol import Engine, EngineId, Plan, Salvager, Waiting
 from headway.model.errors import RefusedError, UnreachableError, UsageError
 from headway.model.ids import name_from_command
 from headway.model.job import ENDED, Job, JobSpec, State
 from headway.model.limits import POLL_WAIT_S, PROCESSES_MAX
-from headway.server import auth, check, envfile, program, survey, transaction
+from headway.server import auth, check, envfile, program, survey, transaction, waiting
 from headway.server.drain import is_over
 from headway.server.guest import mailbox_key
 from headway.server.loop import Loop, with_private
@@ -274,6 +274,21 @@ class Control(Loop):
         await survey.ask_all(self._calls, more, [None] * len(more))
         known = {one.spec.place: one.nodes for one in (*asked, *more) if one.error is None}
         return survey.rows([*asked, *(one for one in more if one.spec.definition)], jobs, known)
+
+    async def load(self, pk: int) -> Job:
+        return await self._calls.run("the store", self._load, pk)
+
+    async def explain(self, job: Job) -> Waiting:
+        """Why a job waits: its engine says it, or, as long as it is in our own queue, we do."""
+        engine = self._engine_or_none(job.spec)
+        if engine is None:
+            return Waiting(f"the cluster {job.spec.cluster} is not configured any more")
+        engine_id = job.attempts[-1].engine_id if job.attempts else None
+        if engine_id is not None:
+            return await self._calls.run(f"reason of {job.id}", engine.explain, EngineId(engine_id))
+        nodes = await self._calls.run(f"capacity of {job.spec.cluster}", engine.capacity)
+        jobs = await self._calls.run("the store", self._open_jobs)
+        return waiting.explain(job, jobs, nodes, self._settings.get("max_running"))
 
     def attach_words(self, job: Mapping[str, Any]) -> list[str] | None:
         """argv of a shell beside the first task that runs (capability 60); no engine is asked anything for it."""

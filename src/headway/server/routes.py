@@ -14,6 +14,7 @@ from headway.server.api import (
     server,
     tokens,
     watch,
+    why,
 )
 
 ROUTES = (
@@ -30,4 +31,5 @@ ROUTES = (
     *server.ROUTES,
     *tokens.ROUTES,
     *watch.ROUTES,
+    *why.ROUTES,
 )

@@ -18,6 +18,7 @@ _AWAY: Final = (
     "zero bytes were transmitted", "slurm backup controller", "unexpected message received", "transport endpoint",
     "could not resolve hostname", "no route to host", "munge", "resource temporarily unavailable", "broken pipe",
     "connection closed", "connection reset", "kex_exchange", "permission denied (publickey",
+    "establish a configuration source",
 )  # fmt: skip
 _SSH_FAILED: Final = 255
 

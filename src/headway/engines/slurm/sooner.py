@@ -68,7 +68,7 @@ def suggest(job: JobLine | None, nodes: Sequence[NodeLine], commands: Commands) 
     found = []
     for words, options in list(_smaller(job, [free_of(node) for node in nodes]))[:TRIES_MAX]:
         when = _starts(commands, options)
-        if when is not None:
+        if when is not None and (job.start is None or when < job.start):
             found.append(f"{words}: would start at {when}")
     return tuple(found)
 

@@ -137,6 +137,14 @@ _TABLE: Final = (
         examples=(("hw timings 7f3c2", "a table"), ("hw timings 7f3c2 --json", "for scripts")),
     ),
     Command(
+        "why", LOOK, "why a job waits, or what its attempts ended of", "hw why ID", ("monitor",),
+        details=(
+            "A waiting job: the reason in words, who is ahead, what is free, and what would start sooner.\n"
+            "One that has ended: the cause of each attempt."
+        ),
+        examples=(("hw why 7f3c2", ""), ("hw why 7f3c2 --json", "for scripts")),
+    ),
+    Command(
         "code", LOOK, "the code that a job ran from, as files", "hw code ID [FOLDER]", ("force",),
         details="For jobs that ran from a snapshot. FOLDER is made; default: ./<id>. Existing files are left alone.",
         examples=(("hw code 7f3c2", "into a new folder"), ("hw code 7f3c2 ../old", "")),

@@ -1,0 +1,56 @@
+"""`/api/jobs/{ref}/why`: why a job waits, or why its attempts ended, as `hw why --json` tells it."""
+
+from dataclasses import asdict
+from typing import Any
+
+from headway.model.job import Job, State
+from headway.server.app import Route
+from headway.server.auth import Role
+from headway.server.call import Call, Reply, reply_json
+
+
+async def why(call: Call) -> Reply:
+    pk = await call.services.find(call)
+    job = await call.services.control.load(pk)
+    waiting = None
+    if job.state is State.WAITING and job.ended_ns is None:
+        waiting = await call.services.control.explain(job)
+    return reply_json(
+        {
+            "id": job.id, "state": str(job.state), "since_ns": job.state_since_ns, "cluster": job.spec.cluster,
+            "verdict": waiting.reason if waiting else _verdict(job), "findings": _findings(job),
+            "waiting": None if waiting is None else asdict(waiting), "needs": _needs(job),
+        }
+    )  # fmt: skip
+
+
+def _verdict(job: Job) -> str | None:
+    """The cause of the last attempt that has one."""
+    told = [attempt.cause["text"] for attempt in job.attempts if attempt.cause]
+    return told[-1] if told else None
+
+
+def _findings(job: Job) -> list[dict[str, Any]]:
+    """One for each attempt that did not end well, the last one first."""
+    found: list[dict[str, Any]] = []
+    for attempt in reversed(job.attempts):
+        if attempt.cause is None:
+            continue
+        cause = attempt.cause
+        found.append(
+            {
+                "cause": cause.get("cause"), "class": cause.get("class"), "confidence": 1.0, "task": None,
+                "rank": cause.get("rank"), "attempt": attempt.number, "text": cause.get("text"), "evidence": [],
+                "advice": None, "retry": None,
+            }
+        )  # fmt: skip
+    return found
+
+
+def _needs(job: Job) -> dict[str, Any]:
+    spec = job.spec
+    names = ("processes", "gpus", "nodes", "cpus", "memory_bytes", "max_duration_s", "priority")
+    return {name: getattr(spec, name) for name in names}
+
+
+ROUTES = [Route("GET", "/api/jobs/{ref}/why", Role.READ, why)]

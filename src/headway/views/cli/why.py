@@ -1,0 +1,68 @@
+"""`hw why ID`: why a job waits, or what its attempts ended of (capability 38)."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from headway.views import format as fmt
+from headway.views.cli.dispatch import Call, one_word
+from headway.views.source import job_route
+from headway.views.terminal import BOLD, DIM, Output
+
+AHEAD_MAX = 5
+
+
+def command(call: Call) -> int:
+    found: dict[str, Any] = call.source().get(job_route(one_word(call, "id of a job"), "why"))
+    if call.as_json:
+        call.terminal.put_json({key: found[key] for key in ("id", "state", "verdict", "findings", "waiting")})
+    else:
+        out = call.terminal.out
+        out.write("\n".join(listing(found, out)) + "\n")
+    return 0
+
+
+def listing(found: dict[str, Any], out: Output) -> Iterator[str]:
+    name, state = out.style(out.safe(found["id"]), BOLD), found["state"]
+    waiting = found["waiting"]
+    if waiting is not None:
+        yield f"… {name} waits on {out.safe(found['cluster'])}: {out.safe(found['verdict'])}"
+        yield from _waiting(found["needs"], waiting, out)
+        return
+    verdict = found["verdict"]
+    mark = {"succeeded": "✓", "failed": "✗", "stopped": "■"}.get(state, "●")
+    yield f"{mark} {name} {state}" + (f": {out.safe(verdict)}" if verdict else "")
+    for one in found["findings"]:
+        who = "" if one["rank"] is None else f", rank {one['rank']}"
+        kind = out.style(out.safe(f"{one['class']} · {one['cause']}"), DIM)
+        yield f"  attempt {one['attempt']}{who}: {out.safe(one['text'] or '')}   {kind}"
+    if not found["findings"] and state in ("running", "succeeded"):
+        yield "  nothing is wrong with it, as far as is known"
+
+
+def _waiting(needs: dict[str, Any], waiting: dict[str, Any], out: Output) -> Iterator[str]:
+    asked = [f"{needs['gpus']} GPUs" if needs["gpus"] else f"{needs['processes']} processes"]
+    if needs["nodes"] and needs["nodes"] > 1:
+        asked.append(f"{needs['nodes']} nodes")
+    if needs["cpus"]:
+        asked.append(f"{needs['cpus']} CPUs")
+    if needs["memory_bytes"]:
+        asked.append(fmt.size(needs["memory_bytes"]))
+    if needs["max_duration_s"]:
+        asked.append(fmt.duration(needs["max_duration_s"]))
+    yield f"  needs    {', '.join(asked)}"
+    if waiting["free"]:
+        yield f"  free     {' · '.join(out.safe(_node(node)) for node in waiting['free'])}"
+    if waiting["ahead"]:
+        names = [fmt.suffix(one) if "-" in one else one for one in waiting["ahead"][:AHEAD_MAX]]
+        more = len(waiting["ahead"]) - len(names)
+        yield f"  ahead    {out.safe(', '.join(names))}{f' and {more} more' if more else ''}"
+    for number, words in enumerate(waiting["sooner"]):
+        yield f"  {'sooner' if not number else '      '}   {out.safe(words)}"
+
+
+def _node(node: dict[str, Any]) -> str:
+    parts = [f"{node['gpus']} GPU"] if node["gpus"] or node["gpu_source"] == "slurm" else []
+    parts += [f"{node['cpus']} CPU"] if node["cpus"] is not None else []
+    parts += [fmt.size(node["memory_bytes"])] if node["memory_bytes"] is not None else []
+    down = "" if node["state_word"] in ("up", "idle", "mixed", "allocated") else f" ({node['state_word']})"
+    return f"{node['name']} {' '.join(parts)}{down}"

@@ -1,0 +1,75 @@
+"""Jobs on a real Slurm, through the real `hw`: ranks on two nodes, why one waits, and every daemon killed in turn."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headway.testing.slurm import SlurmCluster
+from tests.driver import Hw
+from tests.waiting import wait_until
+
+TRAIN = """
+import os, time, headway as hw
+for i in range(int(os.environ.get("STEPS", "3"))):
+    hw.log({"loss": 1 / (i + 1)}, step=i)
+    print("rank", os.environ["RANK"], "of", os.environ["WORLD_SIZE"], "gpu", os.environ["CUDA_VISIBLE_DEVICES"],
+          "procid", os.environ["SLURM_PROCID"], flush=True)
+    time.sleep(float(os.environ.get("PAUSE", "0")))
+"""
+
+
+@pytest.fixture
+def hw(home: Path, tmp_path: Path, slurm: SlurmCluster) -> Iterator[Hw]:
+    (tmp_path / "headway.yaml").write_text("clusters: {lab: {engine: slurm, partition: main}}\n")
+    (tmp_path / "train.py").write_text(TRAIN)
+    driver = Hw(home, tmp_path)
+    driver.env |= slurm.env
+    yield driver
+    driver("abort", "--state", "waiting,running", "--yes")
+    wait_until(lambda: not driver.json("ls", "--state", "waiting,running,stopping"), 60, "the end of all jobs")
+    driver("server", "stop")
+
+
+def test_eight_ranks_on_two_nodes_with_their_gpus_metrics_and_output(hw: Hw) -> None:
+    done = hw("-c", "lab", "-n", "8", "submit", "--wait", sys.executable, "train.py", timeout_s=100)
+    lines = [line for line in done.stdout.decode().splitlines() if "rank" in line]
+    assert len(lines) == 24
+    for rank in range(8):
+        assert sum(f"rank {rank} of 8 gpu {rank % 4} procid {rank}" in line for line in lines) == 3
+    [job] = hw.json("ls")
+    asked = hw.json("q", job["id"])
+    assert asked["state"] == "succeeded" and asked["engine"] == "slurm" and asked["engine_id"].isdigit()
+    assert [task["node"] for task in asked["attempts"][0]["tasks"]] == ["node1", "node2"]
+    series = hw.json("metrics", job["id"], "-m", "loss")[job["id"]]["loss"]
+    assert sorted(one["rank"] for one in series) == list(range(8))
+    assert all(one["step"] == [0, 1, 2] for one in series)
+
+
+def test_a_job_that_waits_says_why_and_one_that_never_fits_is_refused(hw: Hw) -> None:
+    for _ in range(2):
+        hw.submit("-c", "lab", "-n", "16", "--max-duration", "5m", "sleep", "60")
+    wait_until(lambda: len(hw.json("ls", "--state", "running")) == 1, 60, "the first to run")
+    [waiting] = hw.json("ls", "--state", "waiting")
+    why = hw.json("why", waiting["id"])
+    assert why["verdict"].startswith(("Resources: ", "Priority: "))
+    assert len(why["waiting"]["free"]) == 4 and all(node["gpus"] == 0 for node in why["waiting"]["free"])
+    refused = hw("-c", "lab", "-n", "20", "submit", "true")
+    assert refused.returncode != 0 and "needs 5 nodes with 4 GPUs, and there are 4" in refused.stderr.decode()
+    uneven = hw("-c", "lab", "-n", "6", "submit", "true")
+    assert "use -n 4 or -n 8" in uneven.stderr.decode()
+
+
+def test_controller_and_server_killed_in_turn_leave_a_true_state_and_all_output(hw: Hw, slurm: SlurmCluster) -> None:
+    env = ["--env", "STEPS=40", "--env", "PAUSE=0.25"]
+    job = hw.submit("-c", "lab", "-n", "4", *env, sys.executable, "train.py")
+    wait_until(lambda: hw.json("q", job)["state"] == "running", 60, "it to run")
+    slurm.kill("slurmctld")
+    hw.kill_server()
+    assert hw.json("q", job)["state"] in ("running", "unknown")  # a new server; Slurm does not answer
+    slurm.start_controller()
+    wait_until(lambda: hw.json("q", job)["state"] == "succeeded", 90, "its end")
+    lines = hw("logs", job).stdout.decode().splitlines()
+    assert sum("rank" in line for line in lines) == 160
+    assert hw.json("q", job)["attempts"][0]["cause"] is None
