@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -62,14 +63,39 @@ def test_a_job_that_waits_says_why_and_one_that_never_fits_is_refused(hw: Hw) ->
 
 
 def test_controller_and_server_killed_in_turn_leave_a_true_state_and_all_output(hw: Hw, slurm: SlurmCluster) -> None:
-    env = ["--env", "STEPS=40", "--env", "PAUSE=0.25"]
+    env = ["--env", "STEPS=60", "--env", "PAUSE=0.25"]
     job = hw.submit("-c", "lab", "-n", "4", *env, sys.executable, "train.py")
-    wait_until(lambda: hw.json("q", job)["state"] == "running", 60, "it to run")
+    # The controller writes its state down every five seconds; killed before that, it forgets that the job has started.
+    wait_until(lambda: len(hw.points(job, "loss")) > 28, 90, "seven seconds of it")
     slurm.kill("slurmctld")
     hw.kill_server()
     assert hw.json("q", job)["state"] in ("running", "unknown")  # a new server; Slurm does not answer
     slurm.start_controller()
     wait_until(lambda: hw.json("q", job)["state"] == "succeeded", 90, "its end")
     lines = hw("logs", job).stdout.decode().splitlines()
-    assert sum("rank" in line for line in lines) == 160
+    assert sum("rank" in line for line in lines) == 240
     assert hw.json("q", job)["attempts"][0]["cause"] is None
+
+
+def test_a_job_that_somebody_cancels_in_slurm_says_so_and_is_not_tried_again(hw: Hw, slurm: SlurmCluster) -> None:
+    running = hw.submit("-c", "lab", "--retry", "3", "sleep", "100")
+    hw.wait_state(running, "running")
+    slurm.command("scancel", hw.json("q", running)["engine_id"])
+    ended = hw.wait_ended(running, timeout_s=90)
+    assert ended["state"] == "stopped" and len(ended["attempts"]) == 1
+    assert "Slurm: CANCELLED" in ended["attempts"][0]["cause"]["text"]
+
+
+def test_a_killed_agent_leaves_slurms_word_for_the_end(hw: Hw, slurm: SlurmCluster) -> None:
+    job = hw.submit("-c", "lab", sys.executable, "-c", "import time; print('here', flush=True); time.sleep(100)")
+    hw.wait_state(job, "running")
+    wait_until(lambda: b"here" in hw("logs", job).stdout, 30, "its first line")
+    slurm.command("scancel", "--signal=KILL", hw.json("q", job)["engine_id"])
+    ended = wait_until(lambda: _over(hw, job), 90, "its end")
+    assert ended["state"] in ("failed", "stopped") and "Slurm: " in ended["attempts"][-1]["cause"]["text"]
+    assert b"here" in hw("logs", job).stdout
+
+
+def _over(hw: Hw, job: str) -> Any:
+    found = hw.json("q", job)
+    return found if found["ended_at"] else None

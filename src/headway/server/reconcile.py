@@ -5,6 +5,7 @@ killed server: the next `decide` finds the same state and says the same again. A
 action: what cannot be seen is `unknown`, with the time since when (P8).
 """
 
+import signal as signals
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -168,6 +169,10 @@ def _begin(job: Job, attempt: Attempt, observation: Observation, seen: Seen) -> 
     """The intent is stored, and the engine has nothing of it: start it, or start it again (F23)."""
     if job.stop_requested_ns is not None:
         return [_stopped(job, attempt, seen, "stopped before it had started")]
+    told = told_by_scheduler(observation)
+    if told is not None:  # it is over for the scheduler, and would be as often as it is asked
+        state = State.STOPPED if told.cause == "cancelled" else State.FAILED
+        return [_ended(job, attempt, state, seen.now_ns, None, None, told)]
     if seen.launches.get(attempt.key, 0) >= LAUNCHES_MAX:
         finding = Finding("agent_not_started", "system", f"its agent could not be started: {observation.state_word}")
         return [refuse(job, attempt, seen.now_ns, finding)]
@@ -264,8 +269,9 @@ def _cancel_is_due(job: Job, attempt: Attempt, seen: Seen) -> bool:
 
 def _finish(job: Job, attempt: Attempt, seen: Seen) -> list[Action]:
     """Every task has told its end: that is the truth, whatever was asked for meanwhile (F25)."""
-    end = _exit_of(job, attempt)
-    finding = explain_exit(end)
+    if _awaits_word(job, attempt, seen):
+        return []
+    end, finding = _verdict(job, attempt, seen)
     decision = _decide(job, attempt, seen)
     if decision.do != NO:
         last = _ended(job, attempt, State.FAILED, seen.now_ns, end.exit_code, end.signal, finding)
@@ -285,10 +291,35 @@ def _finish(job: Job, attempt: Attempt, seen: Seen) -> list[Action]:
     return [heard, last]  # it was not heard of, and now it is, to say that its end is not known
 
 
+def told_by_scheduler(observation: Observation) -> Finding | None:
+    """How the scheduler says that it ended."""
+    told = observation.detail.get("end")
+    return Finding(told["cause"], told["class"], told["text"]) if told else None
+
+
+def _verdict(job: Job, attempt: Attempt, seen: Seen) -> tuple[Exit, Finding | None]:
+    """What its agents told; where they could not, or were ended from outside, what the scheduler says (39)."""
+    end = _exit_of(job, attempt)
+    told = told_by_scheduler(seen.observations.get(attempt.key, UNSEEN))
+    if told is None or not (end.lost or (_from_outside(end) and told.cause != "launch_failed")):
+        return end, explain_exit(end)
+    return replace(end, lost=False, reason="stop" if told.cause == "cancelled" else None), told
+
+
+def _from_outside(end: Exit) -> bool:
+    return end.reason == "preempted" or (end.reason is None and end.signal in (signals.SIGTERM, signals.SIGKILL))
+
+
+def _awaits_word(job: Job, attempt: Attempt, seen: Seen) -> bool:
+    """Ended from outside on a scheduler that is not done with it: only the scheduler knows who wanted that."""
+    if job.spec.place not in seen.queues or not _from_outside(_exit_of(job, attempt)):
+        return False
+    return seen.observations.get(attempt.key, UNSEEN).state in ("starting", "running", "unknown")
+
+
 def _decide(job: Job, attempt: Attempt, seen: Seen) -> Decision:
     """Whether another attempt follows this one, whose end is known. Never where a person wants the job to stop."""
-    end = _exit_of(job, attempt)
-    finding = explain_exit(end)
+    end, finding = _verdict(job, attempt, seen)
     final = end.lost or end.reason == "stop" or job.stop_requested_ns is not None or job.state is State.HELD
     if finding is None or final or job.spec.attached:
         return Decision(NO)

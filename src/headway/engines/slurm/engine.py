@@ -39,9 +39,10 @@ _FOLDER: Final = re.compile(
 _KEEP: Final = ("SLURM_", "SLURMD_", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICES")
 # Slurm's word for an end that the agent could not tell -> (cause, class)
 _CAUSES: Final = {
-    "NODE_FAIL": ("node_failed", "system"), "PREEMPTED": ("preempted", "system"), "TIMEOUT": ("walltime", "user"),
-    "OUT_OF_MEMORY": ("out_of_memory", "user"), "CANCELLED": ("cancelled", "user"), "DEADLINE": ("walltime", "user"),
-    "BOOT_FAIL": ("node_failed", "system"), "FAILED": ("launch_failed", "system"), "REVOKED": ("cancelled", "system"),
+    "NODE_FAIL": ("node_lost", "transient"), "BOOT_FAIL": ("node_lost", "transient"), "REVOKED": ("cancelled", "user"),
+    "PREEMPTED": ("preempted", "transient"), "TIMEOUT": ("walltime", "resource"), "DEADLINE": ("walltime", "resource"),
+    "OUT_OF_MEMORY": ("host_oom", "resource"), "CANCELLED": ("cancelled", "user"),
+    "FAILED": ("launch_failed", "system"),
 }  # fmt: skip
 
 
@@ -101,11 +102,17 @@ class SlurmEngine:
             engine=self.name, cluster=self.cluster, job=job.id, uuid=job.uuid, attempt=attempt, tasks=tuple(tasks),
             world_size=world_size(spec, tasks), cpus=spec.cpus, memory_bytes=spec.memory_bytes,
             max_duration_s=spec.max_duration_s, monitoring_interval_s=spec.monitoring_interval_s, grace_s=spec.grace_s,
-            umask=spec.umask, rlimits={}, env_set=spec.env_set, options={**self._options, **spec.options},
+            umask=spec.umask, rlimits={}, env_set=spec.env_set, options=self._asked(job),
         )  # fmt: skip
         sooner.check_ever(plan, nodes)
         text = script.render(plan, f"{plan.uuid}-{attempt}", plan.options, self.spool, self._agent())
         return replace(plan, script=text)
+
+    def _asked(self, job: Job) -> dict[str, Any]:
+        """The cluster's options under the job's own; nodes that have failed it are left out from now on."""
+        options = {**self._options, **job.spec.options}
+        exclude = [*filter(None, [options.get("exclude")]), *job.avoided()]
+        return {**options, "exclude": ",".join(exclude) or None}
 
     def _agent(self) -> list[str]:
         """argv of the agent on a node, up to its verb."""

@@ -1,0 +1,49 @@
+"""What a scheduler's own word decides (server/reconcile.py): where agents could not tell how an attempt ended."""
+
+from typing import Any
+
+import pytest
+
+from headway.model.job import State
+from headway.server.reconcile import SetState, decide
+from tests.unit.test_reconcile import intended, seen, started
+
+QUEUES = {"queues": frozenset({"here"})}
+
+
+def end(cause: str, text: str = "Slurm: so it is", kind: str = "user") -> dict[str, Any]:
+    return {"started": True, "end": {"cause": cause, "class": kind, "text": text, "nodes": ["n1"]}}
+
+
+@pytest.mark.parametrize(
+    ("cause", "state"), [("cancelled", State.STOPPED), ("walltime", State.FAILED), ("host_oom", State.FAILED)]
+)
+def test_an_end_that_no_agent_told_is_the_schedulers(cause: str, state: State) -> None:
+    job = started(result={"type": "task_ended", "lost": True})
+    [last] = decide([job], seen(state="ended", detail=end(cause), **QUEUES))
+    assert isinstance(last, SetState)
+    assert last.state is state and last.cause is not None
+    assert (last.cause["cause"], last.cause["text"]) == (cause, "Slurm: so it is")
+
+
+def test_a_rank_that_was_terminated_from_outside_waits_for_the_schedulers_word() -> None:
+    job = started(result={"type": "task_ended", "exit_code": None, "signal": 15, "first_rank": 0})
+    assert decide([job], seen(state="running", **QUEUES)) == []
+    [last] = decide([job], seen(state="ended", detail=end("cancelled"), **QUEUES))
+    assert isinstance(last, SetState) and last.state is State.STOPPED
+
+
+def test_a_failure_of_the_program_itself_is_told_by_its_agent() -> None:
+    job = started(result={"type": "task_ended", "exit_code": 7, "signal": None, "first_rank": 0})
+    [last] = decide([job], seen(state="ended", detail=end("launch_failed"), **QUEUES))
+    assert isinstance(last, SetState)
+    assert (last.state, last.exit_code) == (State.FAILED, 7)
+    assert last.cause is not None and last.cause["cause"] != "launch_failed"
+
+
+def test_what_the_scheduler_ended_before_it_began_is_not_started_again() -> None:
+    job = intended(engine_id="17")
+    told = {**end("launch_failed", "Slurm: FAILED (JobLaunchFailure)", "system"), "started": False}
+    [last] = decide([job], seen(state="gone", detail=told, **QUEUES))
+    assert isinstance(last, SetState)
+    assert last.state is State.FAILED and last.cause is not None and "JobLaunchFailure" in last.cause["text"]
