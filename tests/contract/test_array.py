@@ -66,3 +66,16 @@ def test_what_is_no_array_is_told(hw: Hw) -> None:
     job = hw.submit("true")
     assert b"--failed is for an array" in hw("resubmit", "--failed", job).stderr
     assert hw("ls", "--array", "nothing").returncode == 3
+
+
+def test_an_array_waits_for_another_job_and_keeps_to_the_longest_hold_as_one_job_does(hw: Hw) -> None:
+    failed = hw.submit("false")
+    hw.wait_state(failed, "failed")
+    refused = hw("submit", "--array", "2", "--after", failed, "true")
+    assert refused.returncode != 0 and b"will not succeed" in refused.stderr
+    slow = hw.submit("sleep", "60")
+    array = json.loads(hw("submit", "--json", "--array", "2", "--after", slow, "true").stdout)["id"]
+    hw.wait_state(slow, "running")
+    assert hw.json("q", array)["states"] == {"waiting": 2}
+    assert hw("abort", slow, array).returncode == 0
+    wait_until(lambda: hw.json("q", array)["ended_at"], 60, "all are over")

@@ -40,6 +40,7 @@ class Arrays(Control):
             return uuid
         _check_elements(jobs)
         shared = replace(check.job_spec({**spec, "attached": False}), array=uuid, parent=parent)
+        shared = await self._settled(shared)
         variables = check.environment(env, shared)
         first = self._element(shared, jobs[0])
         engine, plan = await self._planned(uuid, first, {**variables, **jobs[0].env}, find_program=find_program)

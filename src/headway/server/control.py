@@ -74,8 +74,7 @@ class Control(Loop):
 
     async def _insert(self, uuid: str, spec: JobSpec, env: Mapping[str, str], *, find_program: bool = False) -> Job:
         variables = check.environment(env, spec)
-        self._check_hold(spec.hold_s)
-        spec = replace(spec, after=await self._calls.run("the store", self._resolve_after, spec.after))
+        spec = await self._settled(spec)
         engine, plan = await self._planned(uuid, spec, variables, find_program=find_program)
         private = envfile.Private(variables, spec.command, {role.name: role.command for role in spec.roles})
         spec = as_planned(self._shown(spec, variables), plan)
@@ -100,10 +99,13 @@ class Control(Loop):
         except OSError as error:
             raise UnreachableError(f"the job's environment could not be stored: {error}", "try again") from error
 
-    def _check_hold(self, hold_s: float) -> None:
+    async def _settled(self, spec: JobSpec) -> JobSpec:
+        """With what it waits for looked up, and no longer held than this server allows."""
         longest_s = self._settings.get("hold_max_s")
-        if longest_s is not None and hold_s > longest_s:
-            raise RefusedError(f"a failed task is kept for {longest_s:g} s at most here, not {hold_s:g} s", "hold less")
+        if longest_s is not None and spec.hold_s > longest_s:
+            told = f"a failed task is kept for {longest_s:g} s at most here, not {spec.hold_s:g} s"
+            raise RefusedError(told, "hold less")
+        return replace(spec, after=await self._calls.run("the store", self._resolve_after, spec.after))
 
     def _resolve_after(self, refs: Sequence[str]) -> list[str]:
         """uuids of the jobs that must have succeeded before. One that never will is told at once."""

@@ -10,6 +10,7 @@ from headway.server.call import Call, Reply, reply_json
 
 
 async def why(call: Call) -> Reply:
+    """Why it waits, or what its attempts ended of."""
     pk = await call.services.find(call)
     job = await call.services.control.load(pk)
     waiting = None
