@@ -99,3 +99,13 @@ def test_a_killed_agent_leaves_slurms_word_for_the_end(hw: Hw, slurm: SlurmClust
 def _over(hw: Hw, job: str) -> Any:
     found = hw.json("q", job)
     return found if found["ended_at"] else None
+
+
+def test_an_abort_reaches_the_agents_of_both_nodes_who_end_their_ranks(hw: Hw) -> None:
+    job = hw.submit("-c", "lab", "-n", "8", "sleep", "100")
+    hw.wait_state(job, "running")
+    assert hw("abort", job).returncode == 0
+    ended = hw.wait_ended(job, timeout_s=90)
+    assert ended["state"] == "stopped" and ended["attempts"][0]["cause"]["cause"] == "cancelled"
+    ends = [process["state"] for task in ended["attempts"][0]["tasks"] for process in task["processes"]]
+    assert ends == ["exited"] * 8

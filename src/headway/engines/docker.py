@@ -22,7 +22,7 @@ from headway.engines import folder as folders
 from headway.engines import process, slots
 from headway.engines.container import Container, Failed, Program, mount
 from headway.engines.protocol import EngineId, Given, Node, Observation, Plan, PlannedTask, Waiting
-from headway.engines.tasks import on_node, tasks_of, world_size
+from headway.engines.tasks import on_node, plan_of, task_file, tasks_of
 from headway.model.errors import RefusedError, UnreachableError, UsageError
 from headway.model.job import Job
 from headway.settings import zipapp
@@ -104,26 +104,11 @@ class ContainerEngine:
         _check_fits("GPUs", tasks[0].gpus, node.gpus, f"use -n {node.gpus} or fewer")
         _check_fits("CPUs", spec.cpus, node.cpus, "ask for fewer")
         _check_fits("bytes of memory", spec.memory_bytes, node.memory_bytes, "ask for less")
-        return Plan(
-            engine=self.name,
-            cluster=self.cluster,
-            job=job.id,
-            uuid=job.uuid,
-            attempt=attempt,
-            tasks=on_node(tasks, node.name),
-            world_size=world_size(spec, tasks),
+        return plan_of(
+            self.name, self.cluster, job, attempt, on_node(tasks, node.name), image=image, rlimits={},
             cpus=tasks[0].cpus if spec.roles else spec.cpus,
             memory_bytes=tasks[0].memory_bytes if spec.roles else spec.memory_bytes,
-            max_duration_s=spec.max_duration_s,
-            monitoring_interval_s=spec.monitoring_interval_s,
-            grace_s=spec.grace_s,
-            umask=spec.umask,
-            env_set=spec.env_set,
-            code=spec.code,
-            code_cwd=spec.code_cwd,
-            code_commit=spec.code_commit,
-            image=image,
-        )
+        )  # fmt: skip
 
     def _check_python(self, image: str, image_id: str) -> None:
         if self._python(image_id) is None:
@@ -197,20 +182,14 @@ class ContainerEngine:
         folders.make(folder, values, env)
 
     def _task_file(self, plan: Plan, task: PlannedTask, given: Given, gpus: list[int], output: Path) -> dict[str, Any]:
-        """`task.json`. The cards that a container gets are numbered from 0 in it; `devices` are their real numbers."""
-        return {
-            "version": 1, "uuid": plan.uuid, "id": plan.job, "attempt": plan.attempt, "task": task.name,
-            "node": task.node, "home": str(self.paths.home), "socket": str(agent_socket_path(self.paths.home)),
-            "token": given.tokens[task.name], "argv": list(task.argv), "cwd": task.cwd, "umask": plan.umask,
-            "rlimits": {}, "processes": task.processes, "first_rank": task.first_rank, "world_size": plan.world_size,
-            "gpus": list(range(len(gpus))) if task.gpus else None, "devices": gpus, "output_dir": str(output),
-            "grace_s": plan.grace_s, "max_duration_s": plan.max_duration_s,
-            "monitoring_interval_s": plan.monitoring_interval_s, "spool_bytes_max": self._get("spool_bytes_max"),
-            "secret_names": list(given.secret_names), "role": task.role, "role_first_rank": task.role_first_rank,
-            "role_processes": task.role_processes, "node_rank": task.node_rank, "address": ADDRESS,
-            "env_set": list(plan.env_set), "code_commit": plan.code_commit,
-            "inherit_env": True, "attached": False, "container": self.name,
-        }  # fmt: skip
+        """`task.json`. The cards that a container gets are numbered from 0 in it; `devices` are their real numbers.
+        The engine lays the code out before the container is made, so the agent has none to lay out."""
+        return task_file(
+            plan, task, given, home=str(self.paths.home), socket=str(agent_socket_path(self.paths.home)),
+            output_dir=str(output), spool_bytes_max=self._get("spool_bytes_max"), address=ADDRESS,
+            gpus=list(range(len(gpus))) if task.gpus else None, devices=gpus, inherit_env=True, container=self.name,
+            code=None, code_cwd="",
+        )  # fmt: skip
 
     def _taken(self) -> list[int]:
         """GPUs of every task with a spool here that has not ended, also of those that are not in containers."""

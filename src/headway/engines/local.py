@@ -21,7 +21,7 @@ from typing import Any
 from headway.engines import folder as folders
 from headway.engines import joined, process, slots, warm
 from headway.engines.protocol import EngineId, Given, Node, Observation, Plan, PlannedTask, Waiting
-from headway.engines.tasks import on_node, tasks_of, world_size
+from headway.engines.tasks import on_node, plan_of, task_file, tasks_of
 from headway.model.errors import RefusedError, UnreachableError, UsageError
 from headway.model.job import Job
 from headway.settings.home import Paths, socket_path
@@ -83,27 +83,8 @@ class LocalEngine:
         _check_fits("GPUs", sum(task.gpus for task in tasks), node.gpus, f"use -n {node.gpus} or fewer")
         _check_fits("CPUs", cpus, node.cpus, "ask for fewer")
         _check_fits("bytes of memory", memory_bytes, node.memory_bytes, "ask for less")
-        return Plan(
-            engine=self.name,
-            cluster=self.cluster,
-            job=job.id,
-            uuid=job.uuid,
-            attempt=attempt,
-            tasks=on_node(tasks, node.name),
-            world_size=world_size(spec, tasks),
-            cpus=cpus,
-            memory_bytes=memory_bytes,
-            max_duration_s=spec.max_duration_s,
-            monitoring_interval_s=spec.monitoring_interval_s,
-            grace_s=spec.grace_s,
-            hold_s=spec.hold_s,
-            umask=spec.umask,
-            rlimits=spec.rlimits,
-            env_set=spec.env_set,
-            code=spec.code,
-            code_cwd=spec.code_cwd,
-            code_commit=spec.code_commit,
-        )
+        placed = on_node(tasks, node.name)
+        return plan_of(self.name, self.cluster, job, attempt, placed, cpus=cpus, memory_bytes=memory_bytes)
 
     # -- starting -------------------------------------------------------------------------------------
 
@@ -157,45 +138,10 @@ class LocalEngine:
     def _task_file(
         self, plan: Plan, task: PlannedTask, given: Given, gpus: list[int] | None, output: Path
     ) -> dict[str, Any]:
-        """`task.json`, as `docs/concepts/protocol.md` has it."""
-        return {
-            "version": 1,
-            "uuid": plan.uuid,
-            "id": plan.job,
-            "attempt": plan.attempt,
-            "task": task.name,
-            "node": task.node,
-            "home": str(self.paths.home),
-            "socket": str(socket_path(self.paths.home)),
-            "token": given.tokens[task.name],
-            "argv": list(task.argv),
-            "cwd": task.cwd,
-            "umask": plan.umask,
-            "rlimits": {name: list(pair) for name, pair in plan.rlimits.items()},
-            "processes": task.processes,
-            "first_rank": task.first_rank,
-            "world_size": plan.world_size,
-            "gpus": gpus,
-            "output_dir": str(output),
-            "grace_s": plan.grace_s,
-            "max_duration_s": plan.max_duration_s,
-            "hold_s": plan.hold_s,
-            "monitoring_interval_s": plan.monitoring_interval_s,
-            "spool_bytes_max": self._get("spool_bytes_max"),
-            "secret_names": list(given.secret_names),
-            "role": task.role,
-            "role_first_rank": task.role_first_rank,
-            "role_processes": task.role_processes,
-            "node_rank": task.node_rank,
-            "tasks": len(plan.tasks),
-            "barrier": len(plan.tasks) > 1,
-            "address": ADDRESS,
-            "env_set": list(plan.env_set),
-            "code": plan.code,
-            "code_cwd": plan.code_cwd,
-            "code_commit": plan.code_commit,
-            "attached": False,
-        }
+        return task_file(
+            plan, task, given, home=str(self.paths.home), socket=str(socket_path(self.paths.home)),
+            output_dir=str(output), spool_bytes_max=self._get("spool_bytes_max"), address=ADDRESS, gpus=gpus,
+        )  # fmt: skip
 
     def _start_shim(self, folder: Path) -> warm.Child:
         """Forked by the warm launcher where there is one. The first start is cold, so that a job alone waits for

@@ -1,13 +1,15 @@
-"""How a job becomes tasks: nodes (`model/spread.py`), roles → instances, and who has which rank. Pure.
+"""How a job becomes a plan with tasks: nodes (`model/spread.py`), roles → instances, and who has which rank. Pure.
 
 Called by every engine's `plan`, so that a job has the same tasks and ranks wherever it runs (capabilities 2 and 3).
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
-from headway.engines.protocol import PlannedTask
+from headway.engines.protocol import Given, Plan, PlannedTask
 from headway.model.errors import UsageError
-from headway.model.job import JobSpec, Role
+from headway.model.job import Job, JobSpec, Role
 from headway.model.limits import PROCESSES_MAX, TASKS_MAX
 from headway.model.spread import count_of, spread
 
@@ -77,6 +79,36 @@ def _worker(spec: JobSpec, gpu_per_node: int | None, has_gpus: bool) -> Role:
         spec.cpus if alone else None,
         spec.memory_bytes if alone else None,
     )
+
+
+def plan_of(engine: str, cluster: str, job: Job, attempt: int, tasks: Sequence[PlannedTask], **own: Any) -> Plan:
+    """The plan of a job as every engine has it; `own` is what this one has otherwise."""
+    spec = job.spec
+    values: dict[str, Any] = {
+        "cpus": spec.cpus, "memory_bytes": spec.memory_bytes, "max_duration_s": spec.max_duration_s,
+        "monitoring_interval_s": spec.monitoring_interval_s, "grace_s": spec.grace_s, "hold_s": spec.hold_s,
+        "umask": spec.umask, "rlimits": spec.rlimits, "env_set": spec.env_set, "code": spec.code,
+        "code_cwd": spec.code_cwd, "code_commit": spec.code_commit, **own,
+    }  # fmt: skip
+    size = world_size(spec, list(tasks))
+    return Plan(engine, cluster, job.id, job.uuid, attempt, tuple(tasks), size, **values)
+
+
+def task_file(plan: Plan, task: PlannedTask, given: Given, **own: Any) -> dict[str, Any]:
+    """`task.json`, as `docs/concepts/protocol.md` has it. `own`: home, socket, output_dir, spool_bytes_max, address,
+    gpus, and what else this engine has otherwise."""
+    return {
+        "version": 1, "uuid": plan.uuid, "id": plan.job, "attempt": plan.attempt, "task": task.name, "node": task.node,
+        "token": given.tokens[task.name], "argv": list(task.argv), "cwd": task.cwd, "umask": plan.umask,
+        "rlimits": {name: list(pair) for name, pair in plan.rlimits.items()}, "processes": task.processes,
+        "first_rank": task.first_rank, "world_size": plan.world_size, "gpus": None, "grace_s": plan.grace_s,
+        "max_duration_s": plan.max_duration_s, "hold_s": plan.hold_s,
+        "monitoring_interval_s": plan.monitoring_interval_s, "secret_names": list(given.secret_names),
+        "role": task.role, "role_first_rank": task.role_first_rank, "role_processes": task.role_processes,
+        "node_rank": task.node_rank, "tasks": len(plan.tasks), "barrier": len(plan.tasks) > 1,
+        "env_set": list(plan.env_set), "code": plan.code, "code_cwd": plan.code_cwd, "code_commit": plan.code_commit,
+        "attached": False, **own,
+    }  # fmt: skip
 
 
 def on_node(tasks: list[PlannedTask], node: str) -> tuple[PlannedTask, ...]:

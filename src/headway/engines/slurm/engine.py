@@ -22,7 +22,7 @@ from headway.engines.protocol import EngineId, Given, Node, Observation, Plan, P
 from headway.engines.slurm import answer, reason, script, sooner
 from headway.engines.slurm.answer import JobLine
 from headway.engines.slurm.command import Commands
-from headway.engines.tasks import tasks_of, world_size
+from headway.engines.tasks import plan_of, task_file, tasks_of
 from headway.model.errors import HeadwayError, RefusedError, UnreachableError
 from headway.model.job import Job
 from headway.settings.home import Paths, socket_path
@@ -98,12 +98,7 @@ class SlurmEngine:
         has_gpus = any(node.gpus for node in nodes)
         per_node = self._options.get("gpu_per_node") or max((node.gpus for node in nodes), default=0) or None
         tasks = tasks_of(spec, gpu_per_node=per_node, has_gpus=has_gpus)
-        plan = Plan(
-            engine=self.name, cluster=self.cluster, job=job.id, uuid=job.uuid, attempt=attempt, tasks=tuple(tasks),
-            world_size=world_size(spec, tasks), cpus=spec.cpus, memory_bytes=spec.memory_bytes,
-            max_duration_s=spec.max_duration_s, monitoring_interval_s=spec.monitoring_interval_s, grace_s=spec.grace_s,
-            umask=spec.umask, rlimits={}, env_set=spec.env_set, options=self._asked(job),
-        )  # fmt: skip
+        plan = plan_of(self.name, self.cluster, job, attempt, tasks, rlimits={}, options=self._asked(job))
         sooner.check_ever(plan, nodes)
         text = script.render(plan, f"{plan.uuid}-{attempt}", plan.options, self.spool, self._agent())
         return replace(plan, script=text)
@@ -153,18 +148,10 @@ class SlurmEngine:
     def _task_file(self, plan: Plan, task: PlannedTask, given: Given) -> dict[str, Any]:
         output = self.paths.output / plan.job
         output.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return {
-            "version": 1, "uuid": plan.uuid, "id": plan.job, "attempt": plan.attempt, "task": task.name, "node": None,
-            "home": str(self.paths.home), "socket": str(socket_path(self.paths.home)), "token": given.tokens[task.name],
-            "argv": list(task.argv), "cwd": task.cwd, "umask": plan.umask, "rlimits": {}, "processes": task.processes,
-            "first_rank": task.first_rank, "world_size": plan.world_size, "gpus": None, "output_dir": str(output),
-            "grace_s": plan.grace_s, "max_duration_s": plan.max_duration_s,
-            "monitoring_interval_s": plan.monitoring_interval_s, "spool_bytes_max": self._get("spool_bytes_max"),
-            "secret_names": list(given.secret_names), "role": task.role, "role_first_rank": task.role_first_rank,
-            "role_processes": task.role_processes, "node_rank": task.node_rank, "tasks": len(plan.tasks),
-            "barrier": len(plan.tasks) > 1, "address": "", "env_set": list(plan.env_set), "attached": False,
-            "keep_env": list(_KEEP),
-        }  # fmt: skip
+        return task_file(
+            plan, task, given, home=str(self.paths.home), socket=str(socket_path(self.paths.home)), address="",
+            output_dir=str(output), spool_bytes_max=self._get("spool_bytes_max"), keep_env=list(_KEEP),
+        )  # fmt: skip
 
     def find(self, key: str) -> EngineId | None:
         """By the file that `submit` left, or else by the comment that Slurm keeps."""
@@ -325,10 +312,34 @@ class SlurmEngine:
         running = line is not None and line.state == "running"
         gently = running and self._clock_s() - asked_s < self._grace_s(engine_id) + KILL_AFTER_S
         try:
-            self._commands.run(["scancel", *(["--signal=TERM"] if gently else []), engine_id])
+            if not (gently and self._ask_agents(engine_id)):
+                self._commands.run(["scancel", *(["--signal=TERM"] if gently else []), engine_id])
         except RefusedError:
             return False  # it is not there any more
         self._soon()
+        return True
+
+    def _ask_agents(self, job_id: str) -> bool:
+        """SIGTERM to the shims alone. scancel would signal their ranks as well, and those would seem to die by
+        themselves. False: it cannot be done this way."""
+        told = [folders.load_json(self.spool / name / "shim.json") for name in self._names(job_id)]
+        pids = [str(who["pid"]) for who in told if who and isinstance(who.get("pid"), int)]
+        if not pids or len(pids) != len(told):
+            return False
+        count = len(pids)
+        step = [
+            "srun",
+            f"--jobid={job_id}",
+            "--overlap",
+            f"--nodes={count}",
+            f"--ntasks={count}",
+            "--ntasks-per-node=1",
+        ]
+        step += ["--mem=0", "sh", "-c", 'shift "$SLURM_PROCID"; kill -TERM "$1"', "headway", *pids]
+        try:
+            self._commands.run(step)
+        except HeadwayError:
+            return False
         return True
 
     def _grace_s(self, job_id: str) -> float:

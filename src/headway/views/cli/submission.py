@@ -158,8 +158,9 @@ def _from_file(source: Source, call: Call, path: "Path") -> Wanted:
 
 
 def _pin(call: Call, settings: "Settings", spec: dict[str, Any], code: Mapping[str, list[str]] | None) -> None:
-    """`--snapshot`: the job runs from the code as it is now. `code`: patterns of the job file."""
-    if call.get("snapshot"):
+    """`--snapshot`, and always on other machines: the job runs from the code as it is now. `code`: patterns of the
+    job file."""
+    if call.get("snapshot") or spec["definition"].get("engine") == "slurm":
         from headway.views.cli import init
 
         spec |= init.pin(call.terminal, settings, spec["cwd"], code or {})
