@@ -18,7 +18,7 @@ from headway.model.errors import UsageError
 from headway.model.limits import GREP_PATTERN_CHARS_MAX, GREP_TIMEOUT_S, LINE_BYTES_MAX
 from headway.settings.home import Paths
 from headway.store import logs
-from headway.store.lines import Line, Output, read_lines
+from headway.store.lines import Line, Output, lines_at
 
 PIECE_BYTES = 4 * 1024 * 1024
 _HEAD = struct.Struct("<IQI")  # which stream, offset, length
@@ -84,7 +84,9 @@ def search(
         for offset, data in _whole_lines(c, paths, output)
     )
     places, more, timed_out = _search(pattern, pieces, lines_max, timeout_s)
-    found = [_line(c, paths, chosen[stream], offset) for stream, offset in places]
+    found: list[Line] = []
+    for number, output in enumerate(chosen):
+        found += lines_at(c, paths, output, [offset for stream, offset in places if stream == number])
     found.sort(key=lambda line: line.time_us or 0)
     return Found(found, more, timed_out)
 
@@ -184,7 +186,3 @@ def _collect(child: "subprocess.Popen[bytes]", found: list[tuple[int, int]], lin
             return
         found.append(_FOUND.unpack(data))
     child.kill()
-
-
-def _line(c: sqlite3.Connection, paths: Paths, output: Output, offset: int) -> Line:
-    return read_lines(c, paths, output, offset, LINE_BYTES_MAX, final=True).lines[0]

@@ -18,6 +18,7 @@ from headway.settings.home import Paths
 from headway.store import logs
 
 _TAIL_BLOCK = 256 * 1024
+_SHORT_LINE_BYTES = 1024
 _INDEX_BLOCK = 4096  # entries read at once
 _INDEX_BYTES_MAX = 16 * 1024 * 1024  # of an index with gaps, which is read whole
 
@@ -139,6 +140,27 @@ def read_lines(c: sqlite3.Connection, paths: Paths, output: Output, offset: int,
         at += stop
     _set_times(c, paths, output, lines)
     return Lines(lines, {output.pk: at}, more=reached < output.position)
+
+
+def lines_at(c: sqlite3.Connection, paths: Paths, output: Output, offsets: list[int]) -> list[Line]:
+    """The lines that begin at these places, in order; each is read alone, for they may lie far apart."""
+    found = [_first_line(c, paths, output, offset) for offset in offsets]
+    _set_times(c, paths, output, found)
+    return found
+
+
+def _first_line(c: sqlite3.Connection, paths: Paths, output: Output, offset: int) -> Line:
+    """Most lines are short, so a little is read first."""
+    data = b""
+    for size in (_SHORT_LINE_BYTES, LINE_BYTES_MAX):
+        data = b""
+        for piece in logs.pieces(c, paths, output.pk, offset, size):
+            if piece.missing is not None:
+                break
+            data += piece.data
+        if b"\n" in data:
+            break
+    return _split(output, data[: data.find(b"\n") + 1] or data, offset)[0]
 
 
 def _split(output: Output, data: bytes, offset: int) -> list[Line]:
