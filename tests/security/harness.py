@@ -13,6 +13,7 @@ from typing import Any
 
 import uvloop
 
+from headway.engines.protocol import Waiting
 from headway.model.job import Job, JobSpec, State
 from headway.server.auth import mint
 from headway.server.serve import Process
@@ -50,6 +51,20 @@ class FakeControl:
     async def abort(self, pk: int) -> Job:
         self.calls.append(("abort", pk))
         return await self._write(lambda c: catalog.load_job(c, pk))
+
+    async def release(self, pk: int) -> Job:
+        self.calls.append(("release", pk))
+        return await self._write(lambda c: catalog.load_job(c, pk))
+
+    async def attach(self, pk: int, rank: int | None = None) -> dict[str, Any]:
+        self.calls.append(("attach", pk))
+        return {}
+
+    async def load(self, pk: int) -> Job:
+        return await self._write(lambda c: catalog.load_job(c, pk))
+
+    async def explain(self, job: Job) -> Waiting:
+        return Waiting("nobody was asked")
 
     async def signal(self, pk: int, signum: int) -> Job:
         self.calls.append(("signal", pk, signum))

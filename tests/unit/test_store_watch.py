@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -402,18 +403,34 @@ def test_a_job_tells_its_output_folder_and_the_processes_that_it_asked_for(b: Be
     assert found["output_dir"] == str(b.paths.output.absolute() / b.job.id) and found["processes"] == 1
 
 
-def test_a_database_of_the_first_schema_opens_and_keeps_everything(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    steps = migrate.migrations()
-    with monkeypatch.context() as patch:
-        patch.setattr(migrate, "migrations", lambda: {1: steps[1]})
-        old = bench(tmp_path / "home")
+def with_first_schema(home: Path) -> None:
+    """Put what a closed store holds into a database as the first version made it."""
+    path = home / "headway.db"
+    path.rename(home / "new.db")
+    with closing(sqlite3.connect(path, isolation_level=None)) as c:
+        for statement in migrate.statements(migrate.migrations()[1]):
+            c.execute(statement)
+        c.execute("ATTACH ? AS new", (str(home / "new.db"),))
+        tables = [name for (name,) in c.execute("SELECT name FROM main.sqlite_master WHERE type = 'table'")]
+        for name in tables:
+            if name != "sqlite_sequence":
+                columns = ", ".join(row[1] for row in c.execute(f"PRAGMA main.table_info({name})"))
+                c.execute(f"INSERT INTO main.{name} ({columns}) SELECT {columns} FROM new.{name}")
+        for pragma in ("application_id", "user_version"):
+            value = c.execute(f"PRAGMA new.{pragma}").fetchone()[0]
+            c.execute(f"PRAGMA main.{pragma} = {1 if pragma == 'user_version' else value}")
+    (home / "new.db").unlink()
+
+
+def test_a_database_of_the_first_schema_opens_and_keeps_everything(tmp_path: Path) -> None:
+    old = bench(tmp_path / "home")
     old.tell({"type": "note", "text": "before"}, {"type": "config", "config": {"lr": 0.1}}, stream="facts-0-7-aaaaaa")
     old.send("metrics-0-7-aaaaaa.0", "records", schema(0, "loss") + record(0, 1, [0.5]))
     old.send("stdout-0", "raw", b"hello\n")
-    before = old.read(lambda c: dump(c))
     old.store.close()
+    with_first_schema(tmp_path / "home")
+    with closing(sqlite3.connect(tmp_path / "home" / "headway.db", factory=Connection)) as c:
+        before = dump(c)
 
     old.store.open()
     after = old.read(lambda c: dump(c))

@@ -99,7 +99,7 @@ def _fact_lines(job: dict[str, Any], out: Output, now: datetime) -> list[str]:
         ("held", summary.hold_words(job)),
         ("after", " · ".join(f"{one['id']} ({one['state'] or 'gone'})" for one in job.get("after") or [])),
         ("engine", _engine_words(job)),
-        ("attach", f"hw shell {fmt.suffix(job['id'])}" if job.get("attach") else ""),
+        ("attach", _attach_words(job)),
         ("code", _code_words(job.get("provenance") or {}, job.get("code"))),
         ("on", _surroundings_words(job.get("provenance") or {})),
         ("config", _config_words(job)),
@@ -151,6 +151,15 @@ def _engine_words(job: dict[str, Any]) -> str:
     last = (job.get("attempts") or [{}])[-1]
     words = [job.get("engine"), job.get("engine_id"), job.get("image"), last.get("engine_word"), job.get("engine_url")]
     return " · ".join(str(word) for word in words if word)
+
+
+def _attach_words(job: dict[str, Any]) -> str:
+    """The way in; and, where an engine has one of its own, that too (capability 60)."""
+    words = job.get("attach")
+    if not words:
+        return ""
+    own = "" if job.get("engine") == "local" else f"   or: {fmt.shell_words(words)}"
+    return f"hw shell {fmt.suffix(job['id'])}{own}"
 
 
 def _code_words(provenance: dict[str, Any], snapshot: str | None) -> str:
