@@ -65,6 +65,21 @@ def test_a_gap_moves_the_offset_by_more_than_what_was_sent(api: FakeApi, capfdbi
     assert capfdbinary.readouterr().out == b"head\n[headway: 1,000 bytes missing: x]\ntail"
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [([], "and none was given"), (["a1", "b2"], "not: a1 b2"), (["a1", "--", "pwd"], "not: a1 -- pwd")],
+)
+def test_one_id_is_wanted(api: FakeApi, capfd: Any, words: list[str], told: str) -> None:
+    assert main(["logs", *words]) == 2
+    assert f"hw logs takes one id of a job, {told}" in capfd.readouterr().err
+
+
+def test_a_search_that_was_stopped_says_so(api: FakeApi, capfd: Any) -> None:
+    api.on("GET", "/api/jobs/.*/logs", {"lines": [line(0, "a")], "more": False, "timed_out": True, "cursor": "1:2"})
+    assert main(["logs", "a1", "--grep", "a"]) == 0
+    assert "lines may be missing" in capfd.readouterr().err
+
+
 def test_pages_of_lines_are_joined(api: FakeApi, capfd: Any) -> None:
     def pages(request: Request) -> Any:
         at = int(request.query.get("cursor", ["0"])[0])

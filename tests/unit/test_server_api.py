@@ -436,6 +436,8 @@ def test_lines_can_be_selected_counted_searched_and_read_on(served: Served) -> N
     assert texts(served.unix("GET", f"{route}?rank=0&bytes=8").json()) == ["line 49"]
     assert texts(served.unix("GET", f"{route}?grep=line%204%5B01%5D").json()) == ["line 40", "line 41"]
     assert texts(served.unix("GET", f"{route}?grep=line&tail=1").json()) == ["line 49"]
+    searched = served.unix("GET", f"{route}?grep=line%204&rank=0").json()
+    assert texts(served.unix("GET", f"{route}?grep=line&rank=0&cursor={searched['cursor']}").json()) == []
     assert texts(served.unix("GET", f"{route}?task=nobody").json()) == []
     first = served.unix("GET", f"{route}?rank=0").json()
     post(served, key, output(b"later\n", len(b"".join(b"line %d\n" % n for n in range(50)))))

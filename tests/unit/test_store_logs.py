@@ -6,6 +6,7 @@ import stat
 import struct
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -295,7 +296,7 @@ def test_streams_are_chosen_by_attempt_task_rank_and_name(b: Bench) -> None:
 # -- searching -------------------------------------------------------------------------------------------------------
 
 
-def _search(b: Bench, pattern: str, n: int = 100, **options: float) -> grep.Found:
+def _search(b: Bench, pattern: str, n: int = 100, **options: Any) -> grep.Found:
     return b.read(lambda c: grep.search(c, b.paths, lines.outputs(c, b.job.pk), pattern, n, **options))
 
 
@@ -320,6 +321,30 @@ def test_a_search_crosses_pieces_and_gaps(b: Bench, monkeypatch: pytest.MonkeyPa
         f"some line {i} é" for i in (77, 177, 277, 377, 477)
     ]
     assert [line.text[:10] for line in _search(b, "^needle").lines] == ["needle 500", "needle \ufffd"]
+
+
+def test_a_search_goes_on_where_it_was_cut_short(b: Bench) -> None:
+    _three_ranks(b)
+    found, begun = [], {}
+    for _ in range(10):
+        page = _search(b, "[abe]", 2, begun=begun)
+        found += [line.text for line in page.lines]
+        begun = page.cursor
+    assert sorted(found) == sorted(line.text for line in _search(b, "[abe]").lines)
+
+
+def test_a_search_looks_again_at_a_line_that_has_grown(b: Bench) -> None:
+    b.send("stdout-0", "raw", b"needle 1\nneed")
+    first = _search(b, "needle")
+    b.send("stdout-0", "raw", b"le 2\nneedle 3")
+    second = _search(b, "needle", begun=first.cursor)
+    b.send("stdout-0", "raw", b" and more\n")
+    third = _search(b, "needle", begun=second.cursor)
+    assert [[line.text for line in page.lines] for page in (first, second, third)] == [
+        ["needle 1"],
+        ["needle 2", "needle 3"],
+        [],
+    ]
 
 
 def test_a_pattern_that_takes_forever_is_stopped(b: Bench) -> None:

@@ -62,6 +62,7 @@ class Found:
     lines: list[Line]
     more: bool  # stopped by the limit of lines or of time
     timed_out: bool
+    cursor: dict[int, int]  # stream → where to go on
 
 
 def check_pattern(pattern: str) -> None:
@@ -75,20 +76,21 @@ def check_pattern(pattern: str) -> None:
 
 def search(
     c: sqlite3.Connection, paths: Paths, chosen: list[Output], pattern: str, lines_max: int,
-    timeout_s: float = GREP_TIMEOUT_S,
+    timeout_s: float = GREP_TIMEOUT_S, begun: dict[int, int] | None = None,
 ) -> Found:  # fmt: skip
-    """Lines of these streams that match, by time; at most `lines_max`, and what was found in `timeout_s`."""
+    """Lines of these streams that match, from `begun` on, by time; at most `lines_max`, and what `timeout_s` allows."""
+    starts = {one.pk: (begun or {}).get(one.pk, 0) for one in chosen}
     pieces = (
         (number, offset, data)
         for number, output in enumerate(chosen)
-        for offset, data in _whole_lines(c, paths, output)
+        for offset, data in _whole_lines(c, paths, output, starts[output.pk])
     )
     places, more, timed_out = _search(pattern, pieces, lines_max, timeout_s)
     found: list[Line] = []
     for number, output in enumerate(chosen):
         found += lines_at(c, paths, output, [offset for stream, offset in places if stream == number])
-    found.sort(key=lambda line: line.time_us or 0)
-    return Found(found, more, timed_out)
+    cursor = _reached(starts, chosen, places, found) if more else _ends(c, paths, starts, chosen, found)
+    return Found(sorted(found, key=lambda line: line.time_us or 0), more, timed_out, cursor)
 
 
 def places(
@@ -163,9 +165,8 @@ def _feed(
     return True
 
 
-def _whole_lines(c: sqlite3.Connection, paths: Paths, output: Output) -> Iterator[tuple[int, bytes]]:
+def _whole_lines(c: sqlite3.Connection, paths: Paths, output: Output, offset: int) -> Iterator[tuple[int, bytes]]:
     """Pieces of a stream that end at the end of a line, as far as that can be had in a few megabytes."""
-    offset = 0
     while offset < output.position:
         for piece in logs.pieces(c, paths, output.pk, offset, PIECE_BYTES):
             data = piece.data
@@ -186,3 +187,34 @@ def _collect(child: "subprocess.Popen[bytes]", found: list[tuple[int, int]], lin
             return
         found.append(_FOUND.unpack(data))
     child.kill()
+
+
+# -- where to go on ----------------------------------------------------------------------------------------------------
+
+
+def _reached(
+    starts: dict[int, int], chosen: list[Output], places: list[tuple[int, int]], found: list[Line]
+) -> dict[int, int]:  # fmt: skip
+    """After a search that was cut short: streams are searched one after the other, up to the last line found."""
+    if not found:
+        return starts
+    whole = {one.pk: one.position for one in chosen[: places[-1][0]]}
+    return starts | whole | {found[-1].output.pk: found[-1].end}
+
+
+def _ends(
+    c: sqlite3.Connection, paths: Paths, starts: dict[int, int], chosen: list[Output], found: list[Line]
+) -> dict[int, int]:  # fmt: skip
+    """After a whole search: a last line without its end is searched again once it has grown, unless it was found."""
+    shown = {line.output.pk: line.end for line in found}
+    return {one.pk: max(_last_end(c, paths, one, starts[one.pk]), shown.get(one.pk, 0)) for one in chosen}
+
+
+def _last_end(c: sqlite3.Connection, paths: Paths, output: Output, start: int) -> int:
+    """Where the last whole line ends; the end of the stream if that is too far back."""
+    end = start if output.position - start < LINE_BYTES_MAX else output.position
+    start = max(start, output.position - LINE_BYTES_MAX)
+    for piece in logs.pieces(c, paths, output.pk, start, output.position - start):
+        newline = piece.length if piece.missing is not None else piece.data.rfind(b"\n") + 1
+        end = piece.offset + newline if newline else end
+    return end

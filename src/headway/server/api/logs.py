@@ -4,6 +4,7 @@ An answer is bounded. Raw bytes go on at the offset in `x-headway-next`, lines a
 """
 
 import sqlite3
+import time
 from typing import Literal
 
 import msgspec
@@ -11,6 +12,7 @@ import msgspec
 from headway.model.errors import UsageError
 from headway.model.limits import (
     FOLLOW_TAIL_LINES_MAX,
+    GREP_TIMEOUT_S,
     LOG_LINES_BYTES_MAX,
     LOG_LINES_FOUND_MAX,
     LOG_RAW_BYTES_MAX,
@@ -22,7 +24,7 @@ from headway.server.call import Call, Count, Reply, encode, reply_json
 from headway.server.lineform import LineForm
 from headway.settings.home import Paths
 from headway.store import grep, lines, logs, query
-from headway.store.lines import Lines, Output
+from headway.store.lines import Line, Lines, Output
 
 NEXT = b"x-headway-next"
 
@@ -97,15 +99,30 @@ def _start(c: sqlite3.Connection, paths: Paths, output: Output, asked: Asked) ->
 def read_lines(c: sqlite3.Connection, paths: Paths, pk: int, asked: Asked) -> bytes:
     chosen = asked.outputs(c, pk)
     if asked.grep is not None:
-        return encode(_search(c, paths, chosen, asked.grep, asked.tail))
+        return encode(_search(c, paths, chosen, asked.grep, asked))
     found = _merged(c, paths, chosen, asked)
     return encode(Answer(LineForm.of(found.lines), found.more, _as_text(found.cursor)))
 
 
-def _search(c: sqlite3.Connection, paths: Paths, chosen: list[Output], pattern: str, tail: int | None) -> Answer:
-    found = grep.search(c, paths, chosen, pattern, LOG_LINES_FOUND_MAX)
-    kept = found.lines if tail is None else found.lines[len(found.lines) - min(tail, len(found.lines)) :]
-    return Answer(LineForm.of(kept), found.more, "", found.timed_out)
+def _search(c: sqlite3.Connection, paths: Paths, chosen: list[Output], pattern: str, asked: Asked) -> Answer:
+    if asked.tail is not None and asked.cursor is None:
+        return _search_last(c, paths, chosen, pattern, asked.tail)
+    found = grep.search(c, paths, chosen, pattern, LOG_LINES_FOUND_MAX, begun=_cursor(asked.cursor or ""))
+    return Answer(LineForm.of(found.lines), found.more, _as_text(found.cursor), found.timed_out)
+
+
+def _search_last(c: sqlite3.Connection, paths: Paths, chosen: list[Output], pattern: str, count: int) -> Answer:
+    """The last lines of all that match, or of those found in time."""
+    kept: list[Line] = []
+    begun: dict[int, int] = {}
+    until = time.monotonic() + GREP_TIMEOUT_S
+    while True:
+        found = grep.search(c, paths, chosen, pattern, LOG_LINES_FOUND_MAX, begun=begun)
+        kept = [*kept, *found.lines]
+        kept = kept[len(kept) - min(count, len(kept)) :]
+        if not found.more or found.cursor == begun or time.monotonic() > until:
+            return Answer(LineForm.of(kept), False, _as_text(found.cursor), found.more)
+        begun = found.cursor
 
 
 def _merged(c: sqlite3.Connection, paths: Paths, chosen: list[Output], asked: Asked) -> Lines:

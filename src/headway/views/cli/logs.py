@@ -119,18 +119,21 @@ def _lines(call: Call, source: Source, job: Job) -> None:
     """Lines with their rank in front. While following, the server's news only say when to look again."""
     out = call.terminal.out
     merged = JsonLines(out) if call.as_json else Merged(out, out, ranks=summary.count_processes(job))
-    follow, query = Follow(source, job["id"], tail=0, records=False), _query(call)
-    cursor = _show(follow, merged, query, None)
+    follow = Follow(source, job["id"], tail=0, records=False)
+    cursor = _show(call, follow, merged, None)
     for _ in follow.answers() if call.get("follow") else ():
-        cursor = _show(follow, merged, query, cursor)
+        cursor = _show(call, follow, merged, cursor)
 
 
-def _show(follow: Follow, merged: Merged | JsonLines, query: list[tuple[str, Any]], cursor: str | None) -> str | None:
-    for answer in _pages(follow, query, cursor):
+def _show(call: Call, follow: Follow, merged: Merged | JsonLines, cursor: str | None) -> str | None:
+    cut = False
+    for answer in _pages(follow, _query(call), cursor):
         merged.take(answer)
-        cursor = answer.get("cursor", cursor)
+        cut, cursor = bool(answer.get("timed_out")), answer.get("cursor", cursor)
         if merged.closed:
             raise BrokenPipeError
+    if cut:
+        call.terminal.say("hw: the search took too long and was stopped: lines may be missing; --rank or --stream help")
     return cursor
 
 
