@@ -136,8 +136,9 @@ async def test_an_array_is_found_by_its_ending_and_is_no_job(b: Bench) -> None:
     name = shown(b, uuid)["id"]
     with b.store.read() as c:
         assert [arrays.find(c, ref) for ref in (name, name[-5:], name[-3:], uuid)] == [uuid] * 4
-        with pytest.raises(NotFoundError, match="is an array of jobs"):
-            catalog.resolve(c, name[-5:])
+        with pytest.raises(NotFoundError, match="is an array of jobs") as told:
+            catalog.resolve(c, uuid)
+        assert told.value.hint == f"hw ls --array {name[-5:]} lists them"
         with pytest.raises(NotFoundError, match="no job or array"):
             arrays.find(c, "zzzzzzz")
 

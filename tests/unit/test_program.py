@@ -42,6 +42,7 @@ def test_what_is_there_is_taken(tmp_path: Path) -> None:
     [
         (["no-such-program"], "the program 'no-such-program' was not found in PATH", "whole path"),
         (["train.py"], "was not found in PATH", "./train.py"),
+        (["nope.yaml"], "the job file nope.yaml does not exist in ", "correct the path"),
         (["./trian.py"], "the program ./trian.py does not exist", "did you mean train.py?"),
         (["./train.py"], "cannot be executed", "chmod +x"),
         (["sh", "trian.py"], "the file trian.py does not exist", "did you mean train.py?"),

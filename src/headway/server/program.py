@@ -38,6 +38,10 @@ def _check_program(program: str, cwd: str, env: Mapping[str, str]) -> None:
     found = (os.path.join(cwd, folder, program) for folder in folders)
     if not any(os.path.isfile(path) and os.access(path, os.X_OK) for path in found):
         here = os.path.isfile(os.path.join(cwd, program))
+        if not here and program.endswith((".yaml", ".yml")):
+            raise UsageError(
+                f"the job file {program[:200]} does not exist in {cwd}", _similar(os.path.join(cwd, program))
+            )
         hint = f"to run the one in this folder: ./{program}" if here else "correct it, or give its whole path"
         raise UsageError(f"the program {program[:200]!r} was not found in PATH", hint)
 

@@ -123,9 +123,9 @@ def resolve(c: sqlite3.Connection, ref: str) -> int:
     shown = ref[:80]
     if not found:
         plain = {"ref": ref if ref.isascii() else ""}
-        array = c.execute("SELECT id FROM arrays WHERE :ref IN (id, suffix, uuid)", plain).fetchone()
+        array = c.execute("SELECT id, suffix FROM arrays WHERE :ref IN (id, suffix, uuid)", plain).fetchone()
         if array is not None:
-            raise NotFoundError(f"{array['id']} is an array of jobs", f"hw ls --array {shown} lists them")
+            raise NotFoundError(f"{array['id']} is an array of jobs", f"hw ls --array {array['suffix']} lists them")
         raise NotFoundError(f'no job ends in "{shown}"', "`hw ls` lists the jobs")
     listed = ", ".join(f"{job_id} ({state})" for _, job_id, state in found[:CANDIDATES_SHOWN])
     more = f" and {len(found) - CANDIDATES_SHOWN} more" if len(found) > CANDIDATES_SHOWN else ""

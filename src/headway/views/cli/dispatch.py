@@ -125,9 +125,9 @@ def complain(terminal: Terminal, error: HeadwayError) -> None:
 def one_word(call: Call, what: str) -> str:
     """The only word of a verb that takes one."""
     if len(call.words) != 1 or call.after:
-        raise UsageError(
-            f"hw {call.command.name} takes one {what}, {len(call.words)} were given", f"usage: {call.command.usage}"
-        )
+        given = " ".join([*call.words, *(["--", *call.after] if call.after else [])])[:80]
+        found = f"not: {given}" if given else "and none was given"
+        raise UsageError(f"hw {call.command.name} takes one {what}, {found}", f"usage: {call.command.usage}")
     return call.words[0]
 
 
