@@ -101,6 +101,7 @@ def test_without_utf_8_everything_is_ascii(api: FakeApi, locale: dict[str, str])
     for words in (["ls"], ["q", "ab12f"], ["--help"]):
         shown = on_terminal(80, *words, **{"LANG": "", **locale})
         assert shown.isascii(), [c for c in shown if not c.isascii()]
+        assert "\\xb7" not in shown
     assert "| red" in SGR.sub("", on_terminal(80, "q", "ab12f", **{"LANG": "", **locale}))
 
 

@@ -35,9 +35,7 @@ class Output:
         self.columns = _columns(fd) if self.is_tty else None  # None: no limit, a file or a pipe takes whole lines
 
     def write(self, text: str) -> None:
-        if self.ascii_only:
-            text = text.translate(_ASCII)
-        self.write_bytes(text.encode("ascii" if self.ascii_only else "utf-8", "backslashreplace"))
+        self.write_bytes(self._marks(text).encode("ascii" if self.ascii_only else "utf-8", "backslashreplace"))
 
     def write_bytes(self, data: bytes | memoryview) -> None:
         view = memoryview(data)
@@ -52,10 +50,14 @@ class Output:
 
     def safe(self, text: str) -> str:
         """One line of foreign text."""
-        return display.line(text, color=self.color, ascii_only=self.ascii_only)
+        return display.line(self._marks(text), color=self.color, ascii_only=self.ascii_only)
 
     def safe_block(self, text: str) -> str:
-        return display.block(text, color=self.color, ascii_only=self.ascii_only)
+        return display.block(self._marks(text), color=self.color, ascii_only=self.ascii_only)
+
+    def _marks(self, text: str) -> str:
+        """Also before text is made safe: words of ours that stand in it are not foreign."""
+        return text.translate(_ASCII) if self.ascii_only else text
 
 
 class Terminal:
