@@ -74,6 +74,12 @@ def test_one_id_is_wanted(api: FakeApi, capfd: Any, words: list[str], told: str)
     assert f"hw logs takes one id of a job, {told}" in capfd.readouterr().err
 
 
+def test_a_rank_that_an_ended_job_never_had_is_told(api: FakeApi, capfd: Any) -> None:
+    assert main(["logs", "b2", "--rank", "9"]) == 3
+    said = capfd.readouterr().err
+    assert "x-b2 has no rank 9" in said and "it has 0 to 1" in said
+
+
 def test_a_search_that_was_stopped_says_so(api: FakeApi, capfd: Any) -> None:
     api.on("GET", "/api/jobs/.*/logs", {"lines": [line(0, "a")], "more": False, "timed_out": True, "cursor": "1:2"})
     assert main(["logs", "a1", "--grep", "a"]) == 0

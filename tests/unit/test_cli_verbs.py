@@ -264,7 +264,7 @@ def test_a_job_that_waits_says_that_there_is_no_log_yet(api: FakeApi, hw: Hw) ->
     api.on("GET", "/api/jobs/a1", waiting)
     api.on("GET", "/api/jobs/.*/events", [])
     assert hw("q", "a1") == 0
-    assert "waiting for" in hw.out and "has not started" in hw.out
+    assert "waiting for" in hw.out and "in the queue (hw why a1)" in hw.out and "has not started" in hw.out
 
 
 def test_a_script_that_was_started_without_hw_says_where_its_output_is(api: FakeApi, hw: Hw) -> None:

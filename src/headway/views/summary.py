@@ -36,9 +36,9 @@ def _state_words(job: Job, now: datetime) -> str:
         since = fmt.local_time(job.get("state_since"), now)
         return f"unknown since {since}, last heard {fmt.duration(fmt.age_s(heard_at(job), now))} ago"
     if state == "waiting":
-        why = waiting_words(_waiting_of(job), now)
+        why = waiting_words(_waiting_of(job), now) or f"in the queue (hw why {fmt.suffix(str(job['id']))})"
         age = fmt.duration(fmt.age_s(job.get("state_since") or job.get("submitted_at"), now))
-        return f"waiting for {age}" + (f", {why}" if why else "")
+        return f"waiting for {age}, {why}"
     if state == "held" and (job.get("hold") or {}).get("until"):
         return f"held until {fmt.local_time(job['hold']['until'], now)}"
     if state in fmt.ENDED:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from headway.model.errors import UsageError
+from headway.model.errors import NotFoundError, UsageError
 from headway.views import format as fmt
 from headway.views import summary
 from headway.views.cli.dispatch import Call, one_word
@@ -30,6 +30,7 @@ def command(call: Call) -> int:
         record.show(call, source, job)
         return 0
     _check_attempt(call, job)
+    _check_rank(call, job)
     if not job.get("started_at"):
         _tell_not_started(call, job)
     elif not summary.has_output(job, call.get("attempt")) and call.get("stream") != "agent":
@@ -62,6 +63,14 @@ def _check_attempt(call: Call, job: Job) -> None:
     if call.get("attempt") is not None and call.get("attempt") not in numbers:
         known = f"it has {', '.join(map(str, numbers))}" if numbers else "it has not started"
         raise UsageError(f"{job['id']} has no attempt {call.get('attempt')}", known)
+
+
+def _check_rank(call: Call, job: Job) -> None:
+    """Of an ended job only: while it runs, a process may still come."""
+    ranks = sorted({process["rank"] for process in summary.processes(job, call.get("attempt"))})
+    if job["state"] in fmt.ENDED and ranks and call.get("rank") is not None and call.get("rank") not in ranks:
+        known = f"it has {ranks[0]}" + (f" to {ranks[-1]}" if len(ranks) > 1 else "")
+        raise NotFoundError(f"{job['id']} has no rank {call.get('rank')}", known)
 
 
 def _tell_not_started(call: Call, job: Job) -> None:
