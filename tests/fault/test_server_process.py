@@ -16,11 +16,12 @@ import pytest
 from headway.model.errors import UnreachableError
 from headway.model.job import JobSpec, State
 from headway.model.limits import SERVER_LOG_BYTES_MAX
-from headway.settings.connect import Client, is_listening, start_server
+from headway.settings.connect import Client, ensure_server, is_listening, server_path, start_server
 from headway.settings.home import Paths, socket_path
 from headway.settings.launch import server_argv, server_env
 from headway.store import catalog
 from headway.store.database import Store
+from headway.views.source import Source
 from headway.wire import batch
 from headway.wire.batch import Part, TaskKey
 from tests import needs
@@ -70,6 +71,27 @@ def assert_serves(home: Path) -> None:
     with Client(path) as client:
         assert client.request("GET", "/api/server").status == 200
     down(process)
+
+
+def test_a_server_is_found_from_where_another_runtime_folder_is_set(
+    home: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process, path = up(home)
+    other = tmp_path_factory.mktemp("run")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(other))
+    try:
+        assert socket_path(home) != path
+        assert server_path(home) == ensure_server(home) == path
+        for start in (False, True):
+            source = Source.connect(start=start)
+            assert "jobs" in source.get("/api/server")
+            source.client.close()
+        os.chmod(path.parent, 0o777)  # anybody could have put a socket there
+        assert server_path(home) == socket_path(home)
+        os.chmod(path.parent, 0o700)
+    finally:
+        down(process)
+    assert server_path(home) == socket_path(home)
 
 
 # -- starting ----------------------------------------------------------------------------------------------------------

@@ -154,10 +154,30 @@ def is_listening(path: Path) -> bool:
         return True
 
 
+def server_path(home_folder: Path) -> Path:
+    """The socket of this home's server. One that runs may have been started where XDG_RUNTIME_DIR or TMPDIR was
+    another: then it is where its `server.json` says."""
+    path = socket_path(home_folder)
+    if is_listening(path) or not _lock_is_held(home_folder):
+        return path
+    told = _told_path(home_folder)
+    return told if told is not None and is_listening(told) else path
+
+
+def _told_path(home_folder: Path) -> Path | None:
+    """From `server.json`; only a socket in a folder that nobody else can write to."""
+    try:
+        told = Path(_json.loads(Paths(home_folder).server_json.read_bytes())["address"])
+        folder = os.lstat(told.parent)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return told if folder.st_uid == os.getuid() and not folder.st_mode & 0o022 else None
+
+
 def ensure_server(home_folder: Path, timeout_s: float = SERVER_START_TIMEOUT_S) -> Path:
     """The socket of this home's server; starts one when none listens. Any number may call this at once:
     the server itself takes a lock, and whoever comes second leaves."""
-    path = socket_path(home_folder)
+    path = server_path(home_folder)
     if is_listening(path):
         return path
     deadline = time.monotonic() + timeout_s
@@ -169,6 +189,7 @@ def ensure_server(home_folder: Path, timeout_s: float = SERVER_START_TIMEOUT_S) 
         if _wait_listening(path, child, min(deadline, time.monotonic() + 5.0)):
             child.returncode = child.returncode or 0  # it is meant to outlive us, so its handle shall not complain
             return path
+        path = server_path(home_folder)
         if child.poll() not in (None, 0):
             raise UnreachableError(f"the server ended with {child.returncode} before it could be reached", hint)
     raise UnreachableError(f"the server did not start within {timeout_s:g} s", hint)

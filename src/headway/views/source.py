@@ -43,9 +43,7 @@ class Source:
         home = homes.home()
         client = Client(homes.socket_path(home))
         if not client.try_connect():
-            if not start:
-                raise UnreachableError(f"no server is running for {home}", "to start one: hw server start")
-            _start_server(home)
+            client.path = _start_server(home) if start else _find_server(home)
         return cls(home, client)
 
     @classmethod
@@ -67,7 +65,7 @@ class Source:
         """Look for the server anew; it is started if it has gone."""
         self.client.close()
         if not self.monitor and not self.client.try_connect():
-            _start_server(self.home)
+            self.client.path = _start_server(self.home)
 
     def get(self, route: str, query: Query = ()) -> Any:
         return self._data("GET", route + encode(query))
@@ -102,11 +100,20 @@ class Source:
         return answer
 
 
-def _start_server(home: Path) -> None:
+def _find_server(home: Path) -> Path:
+    from headway.settings.connect import is_listening, server_path
+
+    path = server_path(home)
+    if not is_listening(path):
+        raise UnreachableError(f"no server is running for {home}", "to start one: hw server start")
+    return path
+
+
+def _start_server(home: Path) -> Path:
     from headway.settings.connect import ensure_server  # here: it costs 60 ms, and there mostly is a server
 
     try:
-        ensure_server(home)
+        return ensure_server(home)
     except UnreachableError as error:
         found = last_words(homes.Paths(home).server_log)
         raise UnreachableError(

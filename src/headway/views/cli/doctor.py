@@ -151,7 +151,9 @@ def _space(home: Path) -> Iterator[Finding]:
 
 
 def _socket() -> Iterator[Finding]:
-    path = homes.socket_path(homes.home())
+    from headway.settings.connect import server_path
+
+    path = server_path(homes.home())
     mode = stat.S_IMODE(path.parent.stat().st_mode)
     yield Finding("socket", OK, f"{path}, folder mode {mode:04o}")
 

@@ -81,10 +81,10 @@ def _stop_server(source: Any) -> None:
 
 
 def _in_foreground(call: Call, paths: homes.Paths, listen: monitor.Listen) -> int:
-    from headway.settings.connect import is_listening
+    from headway.settings.connect import is_listening, server_path
     from headway.settings.launch import server_argv, server_env
 
-    if is_listening(homes.socket_path(paths.home)):
+    if is_listening(server_path(paths.home)):
         raise RefusedError(f"a server already runs for {paths.home}", "type: hw server stop")
     _tell(call, {"monitor": {
         "addresses": monitor.addresses(listen), "pin": f"sha256:{monitor.pin(paths)}",
