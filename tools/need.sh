@@ -11,6 +11,7 @@ packages() {
         mpirun) echo openmpi-bin ;;
         dockerd) echo docker.io ;;
         busybox) echo busybox-static ;;
+        ip) echo iproute2 ;;
         *) echo "$1" ;;
     esac
 }
@@ -20,11 +21,19 @@ install() {
     apt-get install -y -qq --no-install-recommends "$@" >/dev/null 2>&1
 }
 
+# An environment beside the person's other caches; tests/needs.py looks there too.
+own_environment() {
+    local folder=${XDG_CACHE_HOME:-$HOME/.cache}/headway-tests/$1
+    [ -e "$folder/.installed" ] && return 0
+    python3 -m venv "$folder" && "$folder/bin/python" -m pip install -q --disable-pip-version-check "$2" >/dev/null 2>&1 &&
+        touch "$folder/.installed"
+}
+
 # Servers that no distribution has: from the registries of their languages, where their installers are at hand.
 foreign() {
     case $1 in
         azurite-blob) command -v npm >/dev/null && npm install -g --silent azurite >/dev/null 2>&1 ;;
-        moto_server) command -v pipx >/dev/null && pipx install 'moto[server]' >/dev/null 2>&1 ;;
+        moto_server) own_environment moto 'moto[server]' ;;
         *) return 1 ;;
     esac
 }
@@ -34,7 +43,7 @@ for program in "$@"; do
     foreign "$program" && continue
     case $program in
         azurite-blob | moto_server)
-            printf 'test: no %s here, so the tests that need it are skipped (npm: azurite; pipx: moto[server])\n' "$program" >&2
+            printf 'test: no %s here, so the tests that need it are skipped (npm: azurite; pip: moto[server])\n' "$program" >&2
             continue
             ;;
     esac

@@ -9,5 +9,6 @@ folder=${XDG_CACHE_HOME:-$HOME/.cache}/headway-tests/torch-$version
 printf 'test: installing PyTorch %s into %s\n' "$version" "$folder" >&2
 mkdir -p "$folder"
 "${PYTHON:-python3}" -m venv "$folder"
-"$folder/bin/python" -m pip install -q --disable-pip-version-check "torch==$version.*" numpy
+# One release, not a range: a newer one could bring gigabytes of CUDA.
+"$folder/bin/python" -m pip install -q --disable-pip-version-check "torch==$version.0" numpy
 touch "$folder/.installed"

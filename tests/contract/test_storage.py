@@ -48,7 +48,7 @@ def serve(words: list[str], port: int) -> Iterator[int]:
 
 @pytest.fixture(scope="module")
 def s3() -> Iterator[int]:
-    program = needs.program("moto_server", "pipx install 'moto[server]'")
+    program = needs.program("moto_server", "pip install 'moto[server]'")
     port = free_port()
     yield from serve([program, "-H", "127.0.0.1", "-p", str(port)], port)
 
