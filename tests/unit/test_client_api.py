@@ -17,7 +17,7 @@ HEAVY = "asyncio dataclasses inspect logging pathlib socket subprocess tempfile 
 def run(code: str, tmp_path: Path, **env: str) -> subprocess.CompletedProcess[str]:
     folder = tmp_path / "spool"
     folder.mkdir(exist_ok=True)
-    (folder / "task.json").write_text('{"version": 1}')
+    (folder / "task.json").write_text('{"version":1,"secret_names":[]}')
     variables = dict(os.environ) | {"HEADWAY_SPOOL": str(folder)} | env
     return subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, timeout=60)
 

@@ -4,7 +4,6 @@ Called by client/run.py when the environment names no task. The ranks of one lau
 their launcher. Nothing here waits for the shipper, and every call may raise OSError.
 """
 
-import json
 import os
 import sys
 import time
@@ -13,6 +12,7 @@ from headway.client.place import Place
 from headway.client.rank import launch_key, node_rank
 from headway.spool.files import OS_FILES, Files, write_all
 from headway.spool.identity import boot_id, process_start, umask
+from headway.wire import plain
 
 TYPE_CHECKING = False  # `typing` itself costs the client's cold start some milliseconds
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Attachment:
         """Write task.json unless another rank did. No sync: the shipper does that, training does not wait for it."""
         final = os.path.join(place.task_dir, "task.json")
         draft = f"{final}.{os.getpid()}.tmp"
-        text = json.dumps(self._task(place, task, home), ensure_ascii=True, separators=(",", ":"))
+        text = plain.dumps(self._task(place, task, home))
         fd = self.files.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
         try:
             write_all(self.files, fd, text.encode())
