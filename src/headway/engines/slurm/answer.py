@@ -90,8 +90,8 @@ def read_fields(line: str) -> dict[str, str]:
     """One line of `scontrol show … -o`: values may hold spaces, names begin with a capital."""
     found: dict[str, str] = {}
     places = list(_FIELD.finditer(line))
-    for place, following in zip(places, [*places[1:], None], strict=True):
-        end = following.start() if following is not None else len(line)
+    ends = [place.start() for place in places[1:]] + [len(line)]
+    for place, end in zip(places, ends, strict=False):
         found.setdefault(place[1], line[place.end() : end].strip())
     return found
 

@@ -198,7 +198,10 @@ class SlurmEngine:
 
     def _look(self, job_id: str, line: JobLine | None) -> Observation:
         if line is None or line.state in ("ended", "unknown"):
-            line = self._ask_for(job_id) or line
+            try:
+                line = self._ask_for(job_id) or line
+            except UnreachableError as error:
+                return Observation("unknown", str(error))
         if line is None:
             return self._after(job_id, "no longer known to Slurm", None)
         word = f"{line.word} ({line.reason})" if line.reason else line.word
@@ -217,7 +220,11 @@ class SlurmEngine:
     def _ask_for(self, job_id: str) -> JobLine | None:
         """All about one job: the controller knows it for some minutes, the accounting, if there is one, for longer."""
         try:
-            return answer.read_job(self._commands.run(["scontrol", "show", "job", "-o", job_id]))
+            said = self._commands.run(["scontrol", "show", "job", "-o", job_id])
+            found = answer.read_job(said)
+            if found is None:  # from what cannot be read nothing follows (F22)
+                raise UnreachableError(f"scontrol answered {said.strip()[:80]!r}")
+            return found
         except RefusedError:
             pass  # it has forgotten the job
         fields = "JobIDRaw,State,ExitCode,NodeList,Start,Reason,Comment"

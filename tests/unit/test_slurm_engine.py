@@ -1,0 +1,161 @@
+"""The Slurm engine with commands that a test answers: garbage, silence, answers that get lost (F22, F23, F24)."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.engines.protocol import EngineId, Given
+from headway.engines.slurm.command import Commands
+from headway.engines.slurm.engine import POLL_MAX_S, SlurmEngine
+from headway.model.errors import RefusedError, UnreachableError
+from headway.model.job import Attempt, Job, JobSpec, State, Task
+from headway.settings.home import Paths
+
+UUID = "01234567-89ab-cdef-0123-456789abcdef"
+KEY = f"{UUID}-1"
+NODES = "".join(
+    f"NodeName=n{k} CPUAlloc=0 CPUTot=8 Gres=gpu:4 GresUsed=gpu:0 RealMemory=64000 State=IDLE Partitions=gpu\n"
+    for k in range(1, 5)
+)
+
+
+class Scripted(Commands):
+    """Answers by program; an answer may be a text, an error, or a function of the words and the standard input."""
+
+    def __init__(self, **answers: Any) -> None:
+        super().__init__()
+        self.answers: dict[str, Any] = {"scontrol": NODES, "squeue": "", **answers}
+        self.asked: list[list[str]] = []
+
+    def run(self, argv: Sequence[str], text: str | None = None, timeout_s: float = 30.0) -> str:
+        self.asked.append(list(argv))
+        answer = self.answers.get(argv[0], RefusedError("Slurm refuses it: Invalid job id specified"))
+        if isinstance(answer, Exception):
+            raise answer
+        return str(answer(list(argv), text)) if callable(answer) else str(answer)
+
+    def count(self, program: str) -> int:
+        return sum(argv[0] == program for argv in self.asked)
+
+
+class Rig:
+    def __init__(self, home: Path, **answers: Any) -> None:
+        self.home, self.now_s = home, 1000.0
+        self.commands = Scripted(**answers)
+        self.engine = self.make()
+
+    def make(self) -> SlurmEngine:
+        get: Callable[[str], Any] = {"spool_bytes_max": 1 << 30}.__getitem__
+        return SlurmEngine(
+            "lab", Paths(self.home), get, {"partition": "gpu"}, commands=self.commands, clock_s=lambda: self.now_s
+        )
+
+    def submit(self, job: Job) -> EngineId:
+        plan = self.engine.plan(job)
+        given = Given({"PATH": "/bin", "MY_TOKEN": "hunter22hunter22"}, {task.name: "id.secret" for task in plan.tasks})
+        return self.engine.submit(plan, KEY, given)
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig:
+    return Rig(tmp_path, sbatch="17\n")
+
+
+def job(**spec: Any) -> Job:
+    values: dict[str, Any] = {"command": ["python", "t.py"], "cwd": "/", "name": "job", **spec}
+    return Job(1, "job-7f3c2", UUID, JobSpec(**values), State.WAITING, 0, 0)
+
+
+def line(job_id: str, word: str, comment: str = "(null)", reason: str = "None") -> str:
+    return f"{job_id}|{word}|n1|n1|N/A|N/A|{job_id}|{comment}|{reason}\n"
+
+
+def test_eight_gpus_are_two_nodes_of_four_and_nothing_secret_is_in_the_script(rig: Rig) -> None:
+    seen: list[str] = []
+    rig.commands.answers["sbatch"] = lambda argv, text: seen.append(text) or "17"
+    assert rig.submit(job(processes=8)) == "17"
+    [script] = seen
+    assert "#SBATCH --nodes=2\n" in script and "#SBATCH --gres=gpu:4\n" in script
+    assert "hunter22" not in script and "id.secret" not in script
+    folders = sorted(path for path in rig.engine.spool.iterdir() if path.is_dir())
+    assert [path.name for path in folders] == [f"{KEY}-worker-0", f"{KEY}-worker-1"]
+    assert all(path.stat().st_mode & 0o777 == 0o700 for path in folders)
+    assert json.loads((folders[0] / "env.json").read_text())["MY_TOKEN"] == "hunter22hunter22"
+
+
+def test_an_answer_of_sbatch_that_is_lost_is_found_by_the_comment_and_not_submitted_twice(rig: Rig) -> None:
+    rig.commands.answers["sbatch"] = UnreachableError("sbatch did not answer within 30 s")
+    with pytest.raises(UnreachableError):
+        rig.submit(job())
+    rig.commands.answers["squeue"] = line("17", "PENDING", f"headway:{KEY}")
+    rig.engine = rig.make()  # and the server was killed meanwhile
+    assert rig.submit(job()) == "17"
+    assert rig.commands.count("sbatch") == 1
+
+
+@pytest.mark.parametrize("said", ["", "\n", "Submitted batch job", "banner\nnot a number"])
+def test_an_answer_that_is_no_number_is_not_taken_for_one(rig: Rig, said: str) -> None:
+    rig.commands.answers["sbatch"] = said
+    with pytest.raises(UnreachableError):
+        rig.submit(job())
+
+
+def test_what_slurm_refuses_is_refused_in_its_own_words(rig: Rig) -> None:
+    rig.commands.answers["sbatch"] = RefusedError("Slurm refuses it: Requested time limit is invalid")
+    with pytest.raises(RefusedError, match="time limit"):
+        rig.submit(job())
+
+
+def test_one_question_for_all_jobs_and_seldom_while_nothing_changes(rig: Rig) -> None:
+    rig.commands.answers["squeue"] = "".join(line(str(k), "RUNNING") for k in range(1, 1001))
+    ids = [EngineId(str(k)) for k in range(1, 1001)]
+    for _ in range(120):  # two minutes
+        seen = rig.engine.observe(ids)
+        rig.now_s += 1.0
+    assert len(seen) == 1000 and {one.state for one in seen.values()} == {"running"}
+    assert 120 / POLL_MAX_S <= rig.commands.count("squeue") < 30
+    assert rig.commands.count("scontrol") == 0
+
+
+@pytest.mark.parametrize("said", ["garbage", "17|", "17|RUN", "\0\0\0", "17|HAPPY|n1|n1|N/A|N/A|17|x|None"])
+def test_garbage_is_never_taken_for_an_end(rig: Rig, said: str) -> None:
+    rig.submit(job())
+    rig.commands.answers["squeue"] = said
+    rig.commands.answers["scontrol"] = "garbage as well"
+    seen = rig.engine.observe([EngineId("17")])[EngineId("17")]
+    assert seen.state == "unknown"
+
+
+def test_a_controller_that_does_not_answer_says_nothing_about_any_job(rig: Rig) -> None:
+    rig.commands.answers["squeue"] = UnreachableError("squeue did not answer within 30 s")
+    with pytest.raises(UnreachableError):
+        rig.engine.observe([EngineId("17")])
+
+
+def test_a_waiting_job_is_seen_with_slurms_own_reason(rig: Rig) -> None:
+    rig.commands.answers["squeue"] = line("17", "PENDING", reason="QOSMaxGRESPerUser")
+    seen = rig.engine.observe([EngineId("17")])[EngineId("17")]
+    assert (seen.state, seen.state_word) == ("starting", "PENDING (QOSMaxGRESPerUser)")
+
+
+def test_nodes_that_failed_an_attempt_are_left_out_of_the_next(rig: Rig) -> None:
+    tried = job(options={"exclude": "n9"})
+    bad = Attempt(1, State.FAILED, KEY, tasks=[Task("worker-0", "n2", "ended")], retry={"do": "other_node"})
+    tried.attempts.append(bad)
+    assert "#SBATCH --exclude=n9,n2\n" in (rig.engine.plan(tried, 2).script or "")
+
+
+@pytest.mark.parametrize(
+    ("spec", "what"),
+    [
+        ({"processes": 20}, "needs 5 nodes with 4 GPUs, and there are 4"),
+        ({"memory_bytes": 1 << 50}, "of memory"),
+        ({"cpus": 500}, "CPUs"),
+    ],
+)
+def test_what_could_never_fit_is_refused_and_named(rig: Rig, spec: dict[str, Any], what: str) -> None:
+    with pytest.raises(RefusedError, match=what):
+        rig.engine.plan(job(**spec))
