@@ -92,7 +92,7 @@ def test_a_named_secret_reaches_the_job_and_is_masked(hw: Hw, tmp_path: Path) ->
         (["no-such-program"], "was not found in PATH"),
         (["-c", "heer", "true"], "there is no cluster 'heer'"),
         (["uneven.yaml"], "6 GPUs do not divide into nodes of 4 (cluster here)"),
-        (["--memory", "900TiB", "true"], "bytes of memory"),
+        (["--memory", "900TiB", "true"], "of memory"),
         (["--set", "a=1", "true"], "--set is for a job file"),
         (["options.yaml"], "the cluster here (local) takes no `options`"),
         (["folder.yaml"], "comes from /no/such/data, which does not exist"),

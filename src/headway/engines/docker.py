@@ -22,7 +22,7 @@ from headway.engines import folder as folders
 from headway.engines import process, slots
 from headway.engines.container import Container, Failed, Program, mount
 from headway.engines.protocol import EngineId, Given, Node, Observation, Plan, PlannedTask, Waiting
-from headway.engines.tasks import on_node, plan_of, task_file, tasks_of
+from headway.engines.tasks import check_fits, on_node, plan_of, task_file, tasks_of
 from headway.model.errors import RefusedError, UnreachableError, UsageError
 from headway.model.job import Job
 from headway.settings import zipapp
@@ -101,9 +101,9 @@ class ContainerEngine:
         image_id = self.program.image_id(image)
         if self._options["agent"] == "inside":
             self._check_python(image, image_id)
-        _check_fits("GPUs", tasks[0].gpus, node.gpus, f"use -n {node.gpus} or fewer")
-        _check_fits("CPUs", spec.cpus, node.cpus, "ask for fewer")
-        _check_fits("bytes of memory", spec.memory_bytes, node.memory_bytes, "ask for less")
+        check_fits("GPUs", tasks[0].gpus, node.gpus, f"use -n {node.gpus} or fewer")
+        check_fits("CPUs", spec.cpus, node.cpus, "ask for fewer")
+        check_fits("memory", spec.memory_bytes, node.memory_bytes, "ask for less")
         return plan_of(
             self.name, self.cluster, job, attempt, on_node(tasks, node.name), image=image, rlimits={},
             cpus=tasks[0].cpus if spec.roles else spec.cpus,
@@ -449,8 +449,3 @@ class ContainerEngine:
         if not _ID.match(name):
             raise UsageError(f"{name[:80]!r} is not the id of a task here")
         return self.paths.spool / name
-
-
-def _check_fits(what: str, asked: int | None, there: int | None, hint: str) -> None:
-    if asked is not None and there is not None and asked > there:
-        raise RefusedError(f"the job asks for {asked} {what}, this machine has {there}", hint)

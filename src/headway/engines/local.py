@@ -21,7 +21,7 @@ from typing import Any
 from headway.engines import folder as folders
 from headway.engines import joined, process, slots, warm
 from headway.engines.protocol import EngineId, Given, Node, Observation, Plan, PlannedTask, Waiting
-from headway.engines.tasks import on_node, plan_of, task_file, tasks_of
+from headway.engines.tasks import check_fits, on_node, plan_of, task_file, tasks_of
 from headway.model.errors import RefusedError, UnreachableError, UsageError
 from headway.model.job import Job
 from headway.settings.home import Paths, socket_path
@@ -80,9 +80,9 @@ class LocalEngine:
         if spec.roles:
             cpus = sum(task.cpus or 0 for task in tasks) or None
             memory_bytes = sum(task.memory_bytes or 0 for task in tasks) or None
-        _check_fits("GPUs", sum(task.gpus for task in tasks), node.gpus, f"use -n {node.gpus} or fewer")
-        _check_fits("CPUs", cpus, node.cpus, "ask for fewer")
-        _check_fits("bytes of memory", memory_bytes, node.memory_bytes, "ask for less")
+        check_fits("GPUs", sum(task.gpus for task in tasks), node.gpus, f"use -n {node.gpus} or fewer")
+        check_fits("CPUs", cpus, node.cpus, "ask for fewer")
+        check_fits("memory", memory_bytes, node.memory_bytes, "ask for less")
         placed = on_node(tasks, node.name)
         return plan_of(self.name, self.cluster, job, attempt, placed, cpus=cpus, memory_bytes=memory_bytes)
 
@@ -349,8 +349,3 @@ class LocalEngine:
         if not _ID.match(name):
             raise UsageError(f"{name[:80]!r} is not the id of a task here")
         return self.paths.spool / name
-
-
-def _check_fits(what: str, asked: int | None, there: int | None, hint: str) -> None:
-    if asked is not None and there is not None and asked > there:
-        raise RefusedError(f"the job asks for {asked} {what}, this machine has {there}", hint)

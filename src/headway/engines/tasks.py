@@ -8,10 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 from headway.engines.protocol import Given, Plan, PlannedTask
-from headway.model.errors import UsageError
+from headway.model.errors import RefusedError, UsageError
 from headway.model.job import Job, JobSpec, Role
 from headway.model.limits import PROCESSES_MAX, TASKS_MAX
 from headway.model.spread import count_of, spread
+from headway.settings.quantity import size_text
 
 WORKER = "worker"
 
@@ -114,3 +115,12 @@ def task_file(plan: Plan, task: PlannedTask, given: Given, **own: Any) -> dict[s
 def on_node(tasks: list[PlannedTask], node: str) -> tuple[PlannedTask, ...]:
     """The same tasks, all of them on that machine."""
     return tuple(replace(task, node=node) for task in tasks)
+
+
+def check_fits(what: str, asked: int | None, there: int | None, hint: str) -> None:
+    """RefusedError for what a machine could never give. Memory is told as a person writes it."""
+    if asked is None or there is None or asked <= there:
+        return
+    if what == "memory":
+        raise RefusedError(f"the job asks for {size_text(asked)} of memory, this machine has {size_text(there)}", hint)
+    raise RefusedError(f"the job asks for {asked} {what}, this machine has {there}", hint)

@@ -163,7 +163,9 @@ class Table:
             wrong_method = wrong_method or match is Match.PARTIAL
         if wrong_method:
             raise Refusal(405, "usage", "the address does not know this method")
-        raise Refusal(404, "not_found", "there is no such address", "docs/concepts/protocol.md lists them")
+        raise Refusal(
+            404, "not_found", "there is no such address", "is this server older than `hw`? hw server stop, then again"
+        )
 
 
 async def _unused(scope: Scope, receive: Receive, send: Send) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from headway.engines.protocol import Node, Waiting
 from headway.model.job import Job
+from headway.settings.quantity import size_text
 
 
 def explain(job: Job, jobs: Iterable[Job], nodes: Sequence[Node], max_running: int) -> Waiting:
@@ -42,9 +43,11 @@ def _reasons(
     pairs = [
         ("GPUs", spec.gpus, sum(node.gpus for node in free)),
         ("CPUs", spec.cpus or 0, sum(node.cpus or 0 for node in free)),
-        ("bytes of memory", spec.memory_bytes or 0, sum(node.memory_bytes or 0 for node in free)),
     ]
     short = [f"it asks for {asked} {what}, and {left} are free" for what, asked, left in pairs if asked > left]
+    memory = sum(node.memory_bytes or 0 for node in free)
+    if (spec.memory_bytes or 0) > memory:
+        short.append(f"it asks for {size_text(spec.memory_bytes or 0)} of memory, and {size_text(memory)} are free")
     yield from short
     if ahead and not short:
         yield f"{len(ahead)} jobs are ahead of it in the queue"

@@ -68,6 +68,16 @@ def size_bytes(value: Given, field: str = "size", *, least_bytes: int = 1) -> in
     return int(number)
 
 
+def size_text(count: int) -> str:
+    """A size for a person: `31.5 GiB`."""
+    size, unit = float(count), "B"
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if size < 1024 or unit == "TiB":
+            break
+        size /= 1024
+    return f"{size:.0f} {unit}" if unit == "B" or size >= 100 else f"{size:.1f} {unit}"
+
+
 def count(value: Given, field: str = "count", *, least: int = 1, most: int = COUNT_MAX) -> int:
     """A whole number from `least` to `most`."""
     forms = f"valid: a whole number from {least} to {most}"
