@@ -107,7 +107,7 @@ class Packer:
                 return self._records(batch, span, tailed.fd, at_end, final=ends and at_end)
             if span.kind == INDEX:
                 return self._index(batch, span, tailed.fd)
-            return self._output(batch, span, tailed.fd, now_s, final=cut or (ends and at_end))
+            return self._output(batch, span, tailed.fd, now_s, at_end, final=cut or (ends and at_end))
         except OSError as error:
             self._log_once(span, f"{span.stream} cannot be read at {span.offset}: {error.strerror}")
             batch.held.append(Held(span.stream, now_s + 1.0))
@@ -141,7 +141,7 @@ class Packer:
 
     # -- output -------------------------------------------------------------------------------------------------------
 
-    def _output(self, batch: Batch, span: "Span", fd: int, now_s: float, *, final: bool) -> bool:
+    def _output(self, batch: Batch, span: "Span", fd: int, now_s: float, at_end: bool, *, final: bool) -> bool:
         start = batch.used
         room = memoryview(batch.buffer)[start : start + span.length]
         got = self._read_into(fd, room, span.offset)
@@ -162,7 +162,8 @@ class Packer:
             if ready < span.length:  # the program has cut its own output short
                 batch.ends.append((span.stream, span.offset + ready))
             return True
-        self._wait(batch, span, span.offset + ready, waited, now_s)
+        if at_end or not ready:  # else what may be the start of a secret goes with what follows it, which is there
+            self._wait(batch, span, span.offset + ready, waited, now_s)
         return False
 
     def _wait(self, batch: Batch, span: "Span", offset: int, waited: bool, now_s: float) -> None:
