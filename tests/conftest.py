@@ -90,9 +90,9 @@ def home(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 def _clear(folder: Path) -> dict[int, str]:
     """End every process of the home, the server last; return those that should have been gone by then."""
-    server = _server_pid(folder)
 
     def others() -> dict[int, str]:
+        server = _server_pid(folder)  # each time: one that has only just begun to listen writes it down a little later
         return {pid: words for pid, words in found().items() if pid != server and not processes.is_launcher(pid)}
 
     def found() -> dict[int, str]:
@@ -103,6 +103,7 @@ def _clear(folder: Path) -> dict[int, str]:
         left: dict[int, str] = {}
     except AssertionError:
         left = others()
+    server = _server_pid(folder)
     processes.end([*left, *([server] if server else [])])
     with contextlib.suppress(AssertionError):
         wait_until(lambda: not found(), SETTLE_S)  # the warm launcher goes with the server

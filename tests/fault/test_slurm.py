@@ -103,7 +103,12 @@ def _over(hw: Hw, job: str) -> Any:
 
 def test_an_abort_reaches_the_agents_of_both_nodes_who_end_their_ranks(hw: Hw) -> None:
     job = hw.submit("-c", "lab", "-n", "8", "sleep", "100")
-    hw.wait_state(job, "running")
+
+    def running() -> int:
+        tasks = [task for attempt in hw.json("q", job)["attempts"] for task in attempt["tasks"]]
+        return sum(process["state"] == "running" for task in tasks for process in task["processes"])
+
+    wait_until(lambda: running() == 8, 90, "all eight ranks")
     assert hw("abort", job).returncode == 0
     ended = hw.wait_ended(job, timeout_s=90)
     assert ended["state"] == "stopped" and ended["attempts"][0]["cause"]["cause"] == "cancelled"

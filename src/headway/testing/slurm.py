@@ -217,6 +217,8 @@ def _wait(is_so: Callable[[], bool], what: str) -> None:
 
 
 def main() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):  # also where a shell has set the first one aside
+        signal.signal(number, signal.default_int_handler)
     folder = Path(sys.argv[1]).absolute()
     folder.mkdir(parents=True, exist_ok=True)
     with SlurmCluster(folder) as cluster:
