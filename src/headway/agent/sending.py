@@ -6,7 +6,6 @@ Reached through `agent/machine.py`; driven by `shipper.py` and by the simulation
 - At most two batches are out: one on its way, one packed behind it. A failure voids both.
 - Facts go first, bulk streams take turns. `task_ended` goes last, with or after everything else.
 - A stream that the server refuses is set aside; the others go on (P11).
-- A task that prints faster than anybody reads is not slowed down by the sending: most of it goes at its end.
 - Over the spool's limit, bulk is dropped, oldest first, and each drop is a gap with exact counts (P5, P7, F10).
 """
 
@@ -44,14 +43,11 @@ from headway.model.limits import (
     FREE_STEP_BYTES,
     KIB,
     MIB,
-    OUTPUT_BURST_BYTES_MAX,
-    OUTPUT_BYTES_PER_S_MAX,
-    OUTPUT_LAG_BYTES_MAX,
     PART_BYTES_MAX,
     PARTS_MAX,
     SPOOL_BYTES_MAX,
 )
-from headway.model.record import RAW, RECORDS
+from headway.model.record import RECORDS
 from headway.model.value import Value
 
 TYPE_CHECKING = False
@@ -96,10 +92,6 @@ class ShipperMachine:
         self._trouble: str | None = None
         self._progress_s = 0.0
         self._told_full = False
-        self._allowance, self._allowance_s = (
-            float(OUTPUT_BURST_BYTES_MAX),
-            0.0,
-        )  # bytes of output that may go, and since when
 
     def handle(self, event: ShipperEvent, now_s: float, chance: float = 0.5) -> list[ShipperInstruction]:
         if self.finished:
@@ -144,8 +136,6 @@ class ShipperMachine:
             times.append(self._retry_s)
         if self.ending is not None:
             times.append(self._progress_s + FLUSH_AT_END_S)
-        if self._is_paced(now_s):
-            times.append(now_s - self._allowance / OUTPUT_BYTES_PER_S_MAX + 0.001)
         first = min((time_s for time_s in times if time_s > now_s), default=None)  # what is due already needs no alarm
         return None if first is None or first == float("inf") else first
 
@@ -289,28 +279,15 @@ class ShipperMachine:
         spans = self._choose(now_s)
         if not spans:
             return []
-        self._allowance -= sum(s.length for s in spans if s.kind == RAW and s.gap is None)
         self._number += 1
         self._out.append(_Batch(self._number, frozenset(s.stream for s in spans)))
         return [Pack(self._number, tuple(spans))]
 
-    def _ready(self, now_s: float) -> list[Entry]:
-        paced = self._is_paced(now_s)
-        return [e for e in self.entries.values() if e.is_ready(now_s) and not (paced and e.kind == RAW and e.confirmed)]
-
-    def _is_paced(self, now_s: float) -> bool:
-        """Whether output has to wait, because much of it was sent just now and the task still runs."""
-        gained = max(0.0, now_s - self._allowance_s) * OUTPUT_BYTES_PER_S_MAX
-        self._allowance, self._allowance_s = min(OUTPUT_BURST_BYTES_MAX, self._allowance + gained), now_s
-        if self._allowance > 0 or self.ending is not None:
-            return False
-        return self.used < min(OUTPUT_LAG_BYTES_MAX, self.plan.spool_bytes_max // 8)
-
     def _waiting_bytes(self, now_s: float) -> int:
-        return sum(e.unsent for e in self._ready(now_s))
+        return sum(e.unsent for e in self.entries.values() if e.is_ready(now_s))
 
     def _choose(self, now_s: float) -> list[Span]:
-        ready = self._ready(now_s)
+        ready = [e for e in self.entries.values() if e.is_ready(now_s)]
         if self._alone:
             ready = [e for e in ready if e.name == self._alone[0]]
             if not ready:

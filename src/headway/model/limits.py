@@ -55,9 +55,6 @@ SYNC_INTERVAL_S = 1.0  # the shipper syncs record streams this often
 # -- agent ------------------------------------------------------------------------------------------
 EXIT_RESERVE_BYTES = 256 * KIB  # allocated before the command starts, so that its exit always fits
 SPOOL_BYTES_MAX = 20 * GIB  # per task; setting spool_bytes_max
-OUTPUT_BYTES_PER_S_MAX = 8 * MIB  # of a task's output are sent while it runs; what it prints faster goes at its end
-OUTPUT_BURST_BYTES_MAX = 8 * MIB  # may go at once
-OUTPUT_LAG_BYTES_MAX = 2 * GIB  # beyond it output is sent as fast as it can be, so that the spool does not fill
 BATCH_BYTES_MAX = 8 * MIB  # one post of the shipper
 PART_BYTES_MAX = 4 * MIB  # one stream's share of a batch
 PARTS_MAX = 512  # streams in one batch
