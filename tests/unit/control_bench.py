@@ -84,7 +84,7 @@ class HandEngine:
     def capacity(self) -> list[Node]:
         return [Node("host", 8, 1 << 34, 0)]
 
-    def attach(self, task: TaskKey) -> list[str] | None:
+    def attach(self, task: TaskKey, node: str | None = None) -> list[str] | None:
         return None
 
     def close(self) -> None: ...

@@ -395,7 +395,7 @@ class ContainerEngine:
         seen = self.observe([engine_id])[engine_id]
         return Waiting(seen.state_word, free=tuple(self.capacity()))
 
-    def attach(self, task: TaskKey) -> list[str] | None:
+    def attach(self, task: TaskKey, node: str | None = None) -> list[str] | None:
         return None if self._is_outside(str(task)) else [*self.program.words, "exec", "-it", str(task), "sh"]
 
     # -- ending ---------------------------------------------------------------------------------------

@@ -294,7 +294,7 @@ class LocalEngine:
         seen = self.observe([engine_id])[engine_id]
         return Waiting(seen.state_word, free=tuple(self.capacity()))
 
-    def attach(self, task: TaskKey) -> list[str] | None:
+    def attach(self, task: TaskKey, node: str | None = None) -> list[str] | None:
         """A shell in the task's folder with its environment, for a person of this account on this machine."""
         folder = self._folder(str(task))
         return self._argv("shell", folder) if folders.load_json(folder / "task.json") is not None else None

@@ -181,8 +181,8 @@ class Engine(Protocol):
 
     def capacity(self) -> list[Node]: ...
 
-    def attach(self, task: TaskKey) -> list[str] | None:
-        """argv that opens a shell beside the task, or None where there is no need for one."""
+    def attach(self, task: TaskKey, node: str | None = None) -> list[str] | None:
+        """argv that opens a shell beside the task, or None where there is no need for one. `node`: where it runs."""
 
     def close(self) -> None:
         """The server ends; what runs goes on."""

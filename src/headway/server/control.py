@@ -147,17 +147,19 @@ class Control(Loop):
             )
         return await self.abort(pk)
 
-    async def attach(self, pk: int, rank: int | None = None) -> list[str] | None:
+    async def attach(self, pk: int, rank: int | None = None, task: str | None = None) -> list[str] | None:
         """argv that opens a shell beside a task that runs or is held; None where there is no such thing."""
         job = await self._calls.run("the store", self._load, pk)
         if job.state not in (State.RUNNING, State.STOPPING, State.HELD) or not job.attempts or job.spec.attached:
             return None
         attempt = job.attempts[-1]
         at = [t for t in attempt.tasks if rank is None or any(p.rank == rank for p in t.processes)]
+        at = [t for t in at if task is None or t.name == task]
         engine = self._engine_or_none(job.spec)
         if not at or engine is None:
             return None
-        return await self._calls.run("attach", engine.attach, TaskKey(job.uuid, attempt.number, at[0].name))
+        key = TaskKey(job.uuid, attempt.number, at[0].name)
+        return await self._calls.run("attach", engine.attach, key, at[0].node)
 
     async def signal(self, pk: int, signum: int) -> Job:
         """Pass a signal to the processes of a running job, through its agents."""
@@ -297,7 +299,8 @@ class Control(Loop):
         engine = self._engines.get(JobSpec([], "/", "", cluster=job["cluster"], definition=job["definition"]).place)
         attempt = job["attempts"][-1] if job["attempts"] else {"tasks": []}
         for task in attempt["tasks"]:
-            words = engine.attach(TaskKey(job["uuid"], attempt["number"], task["name"])) if engine else None
+            key = TaskKey(job["uuid"], attempt["number"], task["name"])
+            words = engine.attach(key, task.get("node")) if engine else None
             if words is not None:
                 return words
         return None

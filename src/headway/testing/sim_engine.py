@@ -95,7 +95,7 @@ class SimEngine:
     def capacity(self) -> list[Node]:
         return [Node("node", 8, 1 << 34, 0)]
 
-    def attach(self, task: TaskKey) -> list[str] | None:
+    def attach(self, task: TaskKey, node: str | None = None) -> list[str] | None:
         return None
 
     def close(self) -> None: ...

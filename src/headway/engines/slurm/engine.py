@@ -1,14 +1,12 @@
 """The Slurm engine: an attempt is one batch job with one shim per node. Called by `server/loop.py`, from threads.
 
-Task folders lie on a file system that this machine and the nodes share. Slurm is asked once for all jobs, and less
-often while nothing changes; what a job says itself comes through its agent and is believed first. Same key, same job:
-the key is the batch job's comment, so an answer of sbatch that was lost is found again (F24), and a shim refuses to
-start where one has started before.
+Where Slurm's commands run and where files lie is one `Place`: here, or on a login node over ssh (`place.py`). Slurm is
+asked once for all jobs, and less often while nothing changes; what a job says itself comes through its agent and is
+believed first. Same key, same job: the key is the batch job's comment, so an answer of sbatch that was lost is found
+again (F24), and a shim refuses to start where one has started before.
 """
 
 import os
-import re
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,16 +14,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from headway.engines import folder as folders
 from headway.engines import joined
 from headway.engines.protocol import EngineId, Given, Node, Observation, Plan, PlannedTask, Waiting
+from headway.engines.shelf import TASK_NAME, TaskView
 from headway.engines.slurm import answer, reason, script, sooner
 from headway.engines.slurm.answer import JobLine
 from headway.engines.slurm.command import Commands
+from headway.engines.slurm.place import Place, place_for
 from headway.engines.tasks import plan_of, task_file, tasks_of
 from headway.model.errors import HeadwayError, RefusedError, UnreachableError
 from headway.model.job import Job
-from headway.settings.home import Paths, socket_path
+from headway.settings.home import Paths
 from headway.settings.launch import agent_argv
 from headway.wire.batch import TaskKey
 
@@ -33,9 +32,6 @@ POLL_FIRST_S: Final = 1.0
 POLL_MAX_S: Final = 15.0
 NODES_KEPT_S: Final = 30.0
 KILL_AFTER_S: Final = 2.0  # beyond the grace time, in which the shim itself kills
-_FOLDER: Final = re.compile(
-    r"(?P<key>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}-[0-9]{1,9})-(?P<task>[a-z][a-z0-9-]{0,40})\Z"
-)
 _KEEP: Final = ("SLURM_", "SLURMD_", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICES")
 # Slurm's word for an end that the agent could not tell -> (cause, class)
 _CAUSES: Final = {
@@ -62,19 +58,20 @@ class SlurmEngine:
         clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self.cluster, self.paths, self._get, self._options = cluster, paths, get, dict(definition)
-        folder = self._options.get("folder")
-        self.spool = Path(folder) / "spool" if folder else paths.home / "clusters" / cluster / "spool"
-        self._commands = commands or Commands(self._options.get("host"))
-        self._argv, self._clock_s = argv, clock_s
+        self._place: Place = place_for(cluster, paths, self._options, argv, commands)
+        self._commands, self._shelf, self._clock_s = self._place.commands, self._place.shelf, clock_s
         self._lock, self._starting = threading.Lock(), threading.Lock()
         self._lines: dict[str, JobLine] = {}  # the last answer of squeue
         self._polled_s = -POLL_MAX_S
         self._poll_s = POLL_FIRST_S
         self._keys: dict[str, str] = {}  # Slurm's id -> key
-        self._salvagers: list[subprocess.Popen[bytes]] = []
+        self._begun: set[str] = set()  # Slurm's ids of jobs of which an agent has started
         self._asked_s: dict[str, float] = {}  # when an id was asked to stop gently
         self._nodes: tuple[float, list[answer.NodeLine]] = (-NODES_KEPT_S, [])
-        folders.sweep(self.spool)
+
+    @property
+    def spool(self) -> Path:
+        return Path(self._shelf.spool)
 
     # -- planning -----------------------------------------------------------------------------------------------------
 
@@ -100,7 +97,7 @@ class SlurmEngine:
         tasks = tasks_of(spec, gpu_per_node=per_node, has_gpus=has_gpus)
         plan = plan_of(self.name, self.cluster, job, attempt, tasks, rlimits={}, options=self._asked(job))
         sooner.check_ever(plan, nodes)
-        text = script.render(plan, f"{plan.uuid}-{attempt}", plan.options, self.spool, self._agent())
+        text = script.render(plan, f"{plan.uuid}-{attempt}", plan.options, self.spool, self._place.agent())
         return replace(plan, script=text)
 
     def _asked(self, job: Job) -> dict[str, Any]:
@@ -108,12 +105,6 @@ class SlurmEngine:
         options = {**self._options, **job.spec.options}
         exclude = [*filter(None, [options.get("exclude")]), *job.avoided()]
         return {**options, "exclude": ",".join(exclude) or None}
-
-    def _agent(self) -> list[str]:
-        """argv of the agent on a node, up to its verb."""
-        argv = self._argv("shim", "")[:-2]
-        python = self._options.get("python")
-        return [python, *argv[1:]] if python else argv
 
     # -- starting -----------------------------------------------------------------------------------------------------
 
@@ -123,13 +114,12 @@ class SlurmEngine:
 
     def _submit(self, plan: Plan, key: str, given: Given) -> EngineId:
         try:
+            self._place.carry(plan)
             for task in plan.tasks:
-                folder = self.spool / f"{key}-{task.name}"
-                if folders.load_json(folder / "task.json") is None:
-                    folders.make(folder, self._task_file(plan, task, given), given.env)
+                self._shelf.make(f"{key}-{task.name}", self._task_file(plan, task, given), given.env)
         except OSError as error:
             raise UnreachableError(f"the shared folder {self.spool} cannot be written: {error}") from error
-        text = script.render(plan, key, plan.options, self.spool, self._agent())
+        text = script.render(plan, key, plan.options, self.spool, self._place.agent())
         said = self._commands.run(["sbatch", "--parsable"], text)
         job_id = said.strip().splitlines()[-1].partition(";")[0] if said.strip() else ""
         if not job_id.isdigit():
@@ -141,25 +131,20 @@ class SlurmEngine:
     def _remember(self, key: str, job_id: str) -> None:
         self._keys[job_id] = key
         try:
-            (self.spool / f"{key}.id").write_text(job_id)
-        except OSError:
+            self._shelf.remember(key, job_id)
+        except (OSError, UnreachableError):
             pass  # Slurm itself knows it by its comment
 
     def _task_file(self, plan: Plan, task: PlannedTask, given: Given) -> dict[str, Any]:
-        output = self.paths.output / plan.job
-        output.mkdir(mode=0o700, parents=True, exist_ok=True)
         return task_file(
-            plan, task, given, home=str(self.paths.home), socket=str(socket_path(self.paths.home)), address="",
-            output_dir=str(output), spool_bytes_max=self._get("spool_bytes_max"), keep_env=list(_KEEP),
+            plan, task, given, address="", spool_bytes_max=self._get("spool_bytes_max"), keep_env=list(_KEEP),
+            **self._place.task_fields(plan),
         )  # fmt: skip
 
     def find(self, key: str) -> EngineId | None:
         """By the file that `submit` left, or else by the comment that Slurm keeps."""
-        try:
-            job_id = (self.spool / f"{key}.id").read_text().strip()
-        except OSError:
-            job_id = ""
-        if not job_id.isdigit():
+        job_id = self._shelf.id_of(key)
+        if not job_id:
             self._soon()
             mine = script.comment(key)
             job_id = next((line.id for line in self._poll().values() if line.comment == mine), "")
@@ -194,28 +179,45 @@ class SlurmEngine:
 
     def observe(self, ids: Sequence[EngineId]) -> dict[EngineId, Observation]:
         lines = self._poll()
-        return {engine_id: self._look(engine_id, lines.get(engine_id)) for engine_id in ids}
+        told = {engine_id: self._line(engine_id, lines.get(engine_id)) for engine_id in ids}
+        over = [i for i, line in told.items() if line is None or (isinstance(line, JobLine) and line.state == "ended")]
+        fresh = [i for i, line in told.items() if isinstance(line, JobLine) and line.state == "running"]
+        views = self._look([i for i in fresh if i not in self._begun], whole=False) | self._look(over, whole=True)
+        return {
+            i: line if isinstance(line, Observation) else self._seen(i, line, views.get(i, {}))
+            for i, line in told.items()
+        }
 
-    def _look(self, job_id: str, line: JobLine | None) -> Observation:
+    def _line(self, job_id: str, line: JobLine | None) -> JobLine | Observation | None:
+        """What Slurm says of it; None: it has forgotten the job."""
         if line is None or line.state in ("ended", "unknown"):
             try:
                 line = self._ask_for(job_id) or line
             except UnreachableError as error:
                 return Observation("unknown", str(error))
+        return line
+
+    def _look(self, ids: Sequence[str], *, whole: bool) -> dict[str, dict[str, TaskView]]:
+        """Their tasks' folders, by Slurm's id and the folder's name."""
+        keys = {key: job_id for job_id in ids if (key := self._key_of(job_id))}
+        return {keys[key]: found for key, found in self._shelf.look(list(keys), whole).items()} if keys else {}
+
+    def _seen(self, job_id: str, line: JobLine | None, views: Mapping[str, TaskView]) -> Observation:
         if line is None:
-            return self._after(job_id, "no longer known to Slurm", None)
+            return self._after("no longer known to Slurm", None, views)
         word = f"{line.word} ({line.reason})" if line.reason else line.word
         if line.state == "starting":
             return Observation("starting", word, {"started": None, "nodes": line.nodes})
         if line.state == "running":
-            names = self._names(job_id)
-            begun = not names or any((self.spool / name / "shim.json").exists() for name in names)
+            if not views or any(view.begun for view in views.values()):
+                self._begun.add(job_id)
+            begun = job_id in self._begun
             return Observation(
                 "running" if begun else "starting", word, {"started": begun or None, "nodes": line.nodes}
             )
         if line.state == "unknown":
             return Observation("unknown", word)
-        return self._after(job_id, word, line)
+        return self._after(word, line, views)
 
     def _ask_for(self, job_id: str) -> JobLine | None:
         """All about one job: the controller knows it for some minutes, the accounting, if there is one, for longer."""
@@ -235,39 +237,17 @@ class SlurmEngine:
         except HeadwayError:
             return None  # many clusters have no accounting
 
-    def _after(self, job_id: str, word: str, line: JobLine | None) -> Observation:
+    def _after(self, word: str, line: JobLine | None, views: Mapping[str, TaskView]) -> Observation:
         """Slurm is done with it. What its agents wrote tells the rest."""
-        names = self._names(job_id)
-        if not names:
+        if not views:
             return Observation("gone", word, {"started": None, **_end(line)})
-        seen = {name: self._look_in(self.spool / name, word) for name in names}
-        one = joined.join(seen)
+        one = joined.join({name: _task_seen(view, word) for name, view in views.items()})
         return replace(one, state_word=word, detail={**one.detail, **_end(line)})
 
-    def _look_in(self, folder: Path, word: str) -> Observation:
-        if not (folder / "shim.json").exists():
-            return Observation("gone", word, {"started": False})
-        ended = folders.has_end(folder)
-        if folders.lock_is_held(folder / "shipper.lock"):
-            return Observation("ended" if ended else "running", f"{word}, still sending", {"started": True})
-        if ended and not folders.unsent(folder):
-            return Observation("ended", word, {"started": True, "drained": True})
-        return Observation("gone", word, {"started": True, "salvage": True})
-
-    def _names(self, job_id: str) -> list[str]:
-        key = self._keys.get(job_id) or self._key_of(job_id)
-        try:
-            return sorted(n for n in os.listdir(self.spool) if key and n.startswith(f"{key}-") and _FOLDER.match(n))
-        except OSError:
-            return []
-
     def _key_of(self, job_id: str) -> str | None:
-        """After a restart: the files that `submit` left."""
-        for path in self.spool.glob("*.id"):
-            try:
-                self._keys.setdefault(path.read_text().strip(), path.stem)
-            except OSError:
-                continue
+        """After a restart: from the files that `submit` left."""
+        if job_id not in self._keys:
+            self._keys |= {number: key for key, number in self._shelf.ids().items()}
         return self._keys.get(job_id)
 
     # -- why it waits -------------------------------------------------------------------------------------------------
@@ -294,18 +274,14 @@ class SlurmEngine:
         self._nodes = (-NODES_KEPT_S, [])
         return self._known_nodes()
 
-    def attach(self, task: TaskKey) -> list[str] | None:
+    def attach(self, task: TaskKey, node: str | None = None) -> list[str] | None:
         """From what is known: nothing is asked, so it answers also while Slurm does not."""
         key = f"{task.uuid}-{task.attempt}"
-        try:
-            job_id = (self.spool / f"{key}.id").read_text().strip()
-        except OSError:
+        job_id = next((number for number, known in self._keys.items() if known == key), None)
+        if job_id is None:
             return None
-        line = self._lines.get(job_id)
-        hosts = answer.expand_hosts(line.nodes) if line else []
-        names = [name.removeprefix(f"{key}-") for name in self._names(job_id)]
-        where = ["-w", hosts[names.index(task.task)]] if task.task in names and len(hosts) == len(names) else []
-        return ["srun", f"--jobid={job_id}", "--overlap", *where, "--pty", "bash", "-i"]
+        where = ["-w", node] if node else []
+        return self._place.attach(["srun", f"--jobid={job_id}", "--overlap", *where, "--pty", "bash", "-i"])
 
     # -- ending -------------------------------------------------------------------------------------------------------
 
@@ -329,9 +305,9 @@ class SlurmEngine:
     def _ask_agents(self, job_id: str) -> bool:
         """SIGTERM to the shims alone. scancel would signal their ranks as well, and those would seem to die by
         themselves. False: it cannot be done this way."""
-        told = [folders.load_json(self.spool / name / "shim.json") for name in self._names(job_id)]
-        pids = [str(who["pid"]) for who in told if who and isinstance(who.get("pid"), int)]
-        if not pids or len(pids) != len(told):
+        views = self._look([job_id], whole=True).get(job_id, {})
+        pids = [str(view.pid) for view in views.values() if view.pid is not None]
+        if not pids or len(pids) != len(views):
             return False
         count = len(pids)
         step = [
@@ -350,34 +326,24 @@ class SlurmEngine:
         return True
 
     def _grace_s(self, job_id: str) -> float:
-        told = [folders.load_json(self.spool / name / "task.json") for name in self._names(job_id)]
-        return max((float(task["grace_s"]) for task in told if task and "grace_s" in task), default=0.0)
+        views = self._look([job_id], whole=True).get(job_id, {})
+        return max((view.grace_s for view in views.values()), default=0.0)
 
     def salvage(self, engine_id: EngineId) -> bool:
-        """The folders are shared, so what dead agents left can be sent from here."""
-        left = [name for name in self._names(engine_id) if self._look_in(self.spool / name, "").detail.get("salvage")]
-        self._salvagers = [child for child in self._salvagers if child.poll() is None]
+        """The folders are shared, so what dead agents left can be sent from where Slurm's commands run."""
+        views = self._look([engine_id], whole=True).get(engine_id, {})
+        left = [name for name, view in views.items() if _task_seen(view, "").detail.get("salvage")]
         try:
-            for name in left:
-                self._salvagers.append(self._adopt(self.spool / name))
+            return bool(left) and self._shelf.adopt(left, self._place.agent()) > 0
         except OSError as error:
             raise UnreachableError(f"no shipper could be started for {engine_id}: {error}") from error
-        return bool(left)
-
-    def _adopt(self, folder: Path) -> subprocess.Popen[bytes]:
-        with (folder / "agent").open("ab") as log:
-            return subprocess.Popen(
-                self._argv("shipper", folder, "--adopt"), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                stderr=log, cwd="/", start_new_session=True,
-            )  # fmt: skip
 
     def tasks(self) -> list[tuple[EngineId, TaskKey]]:
-        try:
-            found = [match for name in os.listdir(self.spool) if (match := _FOLDER.match(name))]
-        except OSError:
-            return []
         out = []
-        for match in found:
+        for name in self._shelf.tasks():
+            match = TASK_NAME.match(name)
+            if match is None:
+                continue
             job_id = self.find(match["key"])
             uuid, _, attempt = match["key"].rpartition("-")
             if job_id is not None:
@@ -388,20 +354,28 @@ class SlurmEngine:
         line = self._poll().get(engine_id)
         if line is not None and line.state in ("starting", "running"):
             return
-        key = self._keys.get(engine_id) or self._key_of(engine_id)
-        for name in self._names(engine_id):
-            seen = self._look_in(self.spool / name, "")
-            if seen.state == "gone" or seen.detail.get("drained"):
-                folders.remove(self.spool / name)
-        if key and not self._names(engine_id):
-            for suffix in (".id", ".slurm"):
-                (self.spool / f"{key}{suffix}").unlink(missing_ok=True)
+        key = self._key_of(engine_id)
+        views = self._look([engine_id], whole=True).get(engine_id, {})
+        seen = {name: _task_seen(view, "") for name, view in views.items()}
+        done = [name for name, one in seen.items() if one.state == "gone" or one.detail.get("drained")]
+        self._shelf.remove(done)
+        if key and len(done) == len(views):
+            self._shelf.forget(key)
 
     def close(self) -> None:
         """Nothing of a job runs here; shippers that send for dead agents go on."""
-        for child in self._salvagers:
-            child.returncode = child.returncode or 0
-        self._salvagers.clear()
+        self._place.close()
+
+
+def _task_seen(view: TaskView, word: str) -> Observation:
+    """A task of a job that Slurm is done with."""
+    if not view.begun:
+        return Observation("gone", word, {"started": False})
+    if view.sending:
+        return Observation("ended" if view.ended else "running", f"{word}, still sending", {"started": True})
+    if view.ended and not view.unsent:
+        return Observation("ended", word, {"started": True, "drained": True})
+    return Observation("gone", word, {"started": True, "salvage": True})
 
 
 def _end(line: JobLine | None) -> dict[str, Any]:

@@ -1,0 +1,190 @@
+"""The folder of a cluster: spools of tasks, numbers of batch jobs, code and outputs. Standard library only.
+
+The Slurm engine uses it where that folder is seen from here; where it lies behind ssh, the relay on the login node does
+(`agent/relay.py`), and the engine has the same words for both (`engines/slurm/place.py`). Arguments and answers are
+therefore plain values. Files there are written by other processes, of which some were killed.
+"""
+
+import os
+import re
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from headway.code import checkout
+from headway.code.depot import Depot
+from headway.engines import folder as folders
+
+TASK_NAME: Final = re.compile(
+    r"(?P<key>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}-[0-9]{1,9})-(?P<task>[a-z][a-z0-9-]{0,40})\Z"
+)
+_KEY: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}-[0-9]{1,9}\Z")
+
+
+class TaskView(NamedTuple):
+    """What a task's folder tells."""
+
+    begun: bool  # its agent has started
+    ended: bool  # an agent has written down its end
+    sending: bool  # an agent is at work
+    unsent: bool  # something of it is at no server yet
+    pid: int | None  # of the shim
+    grace_s: float
+
+
+class Shelf:
+    """`home` holds code, checkouts and outputs; `spool` the folders of tasks."""
+
+    def __init__(self, home: Path, spool: Path) -> None:
+        self._home, self._spool = home, spool
+        self._shippers: list[subprocess.Popen[bytes]] = []
+        folders.sweep(spool)
+
+    @property
+    def home(self) -> str:
+        return str(self._home)
+
+    @property
+    def spool(self) -> str:
+        return str(self._spool)
+
+    # -- tasks ---------------------------------------------------------------------------------------------------------
+
+    def make(self, name: str, task: Mapping[str, Any], env: Mapping[str, str]) -> None:
+        """A task's folder, made once. Raises OSError."""
+        folder = self._folder(name)
+        if folders.load_json(folder / "task.json") is None:
+            folders.make(folder, task, env)
+
+    def tasks(self) -> list[str]:
+        """Names of all task folders."""
+        try:
+            return sorted(name for name in os.listdir(self._spool) if TASK_NAME.match(name))
+        except OSError:
+            return []
+
+    def look(self, keys: Sequence[str], whole: bool) -> dict[str, dict[str, TaskView]]:
+        """By key and name of the folder; not `whole`: only whether it has begun is looked at."""
+        found: dict[str, dict[str, TaskView]] = {key: {} for key in keys}
+        for name in self.tasks():
+            match = TASK_NAME.match(name)
+            if match and match["key"] in found:
+                found[match["key"]][name] = _view(self._folder(name), whole)
+        return found
+
+    def adopt(self, names: Sequence[str], argv: Sequence[str]) -> int:
+        """Start shippers for what dead agents have left; how many. They outlive us. Raises OSError."""
+        self._shippers = [child for child in self._shippers if child.poll() is None]
+        for name in names:
+            folder = self._folder(name)
+            with (folder / "agent").open("ab") as log:
+                child = subprocess.Popen(
+                    [*argv, "shipper", str(folder), "--adopt"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                    stderr=log, cwd="/", start_new_session=True,
+                )  # fmt: skip
+            self._shippers.append(child)
+        return len(names)
+
+    def remove(self, names: Sequence[str]) -> None:
+        for name in names:
+            folders.remove(self._folder(name))
+
+    def close(self) -> None:
+        for child in self._shippers:
+            child.returncode = child.returncode or 0  # it is meant to outlive us, so its handle shall not complain
+        self._shippers.clear()
+
+    def _folder(self, name: str) -> Path:
+        if not TASK_NAME.match(name):
+            raise ValueError(f"{name[:80]!r} is not the name of a task's folder")
+        return self._spool / name
+
+    # -- numbers of batch jobs -----------------------------------------------------------------------------------------
+
+    def remember(self, key: str, job_id: str) -> None:
+        path = self._note(key, ".id")
+        draft = path.with_suffix(f".{os.getpid()}.tmp")
+        draft.write_text(job_id)
+        os.replace(draft, path)
+
+    def ids(self) -> dict[str, str]:
+        """Slurm's id by key."""
+        found = {}
+        for path in self._spool.glob("*.id"):
+            try:
+                found[path.stem] = path.read_text().strip()
+            except OSError:
+                continue
+        return {key: job_id for key, job_id in found.items() if _KEY.match(key) and job_id.isdigit()}
+
+    def id_of(self, key: str) -> str:
+        """Empty where none is written down."""
+        try:
+            job_id = self._note(key, ".id").read_text().strip()
+        except OSError:
+            return ""
+        return job_id if job_id.isdigit() else ""
+
+    def forget(self, key: str) -> None:
+        for suffix in (".id", ".slurm"):
+            self._note(key, suffix).unlink(missing_ok=True)
+
+    def _note(self, key: str, suffix: str) -> Path:
+        if not _KEY.match(key):
+            raise ValueError(f"{key[:80]!r} is not the key of an attempt")
+        return self._spool / f"{key}{suffix}"
+
+    # -- code and outputs ----------------------------------------------------------------------------------------------
+
+    def missing(self, digests: Iterable[str]) -> list[str]:
+        """Contents that have to come."""
+        depot = self._depot()
+        try:
+            return depot.missing(digests)
+        finally:
+            depot.close()
+
+    def has_code(self, digest: str) -> bool:
+        return self._depot().has(digest)
+
+    def take_code(self, pack: Path | None, manifest: bytes, digest: str) -> None:
+        """A snapshot whose missing contents are in `pack`; each is checked."""
+        depot = self._depot()
+        try:
+            if pack is not None:
+                depot.take_pack(pack)
+            depot.take_manifest(manifest, digest)
+            depot.collect(self._wanted() | {digest})
+        finally:
+            depot.close()
+
+    def _wanted(self) -> set[str]:
+        """Snapshots that tasks here may still be laid out from."""
+        told = [folders.load_json(self._spool / name / "task.json") for name in self.tasks()]
+        return {str(task["code"]) for task in told if task and task.get("code")}
+
+    def _depot(self) -> Depot:
+        return Depot(self._home / "code")
+
+    def finish(self, uuid: str) -> None:
+        """The job is over and all of it is sent: its code goes, where the job has not changed it."""
+        if _KEY.match(f"{uuid}-1"):
+            checkout.remove_unchanged(self._home, uuid)
+
+    def make_output(self, job: str) -> str:
+        path = self._home / "output" / os.path.basename(job)
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return str(path)
+
+
+def _view(folder: Path, whole: bool) -> TaskView:
+    begun = (folder / "shim.json").exists()
+    if not whole:
+        return TaskView(begun, False, False, False, None, 0.0)
+    pid = (folders.load_json(folder / "shim.json") or {}).get("pid")
+    grace_s = (folders.load_json(folder / "task.json") or {}).get("grace_s")
+    return TaskView(
+        begun, folders.has_end(folder), folders.lock_is_held(folder / "shipper.lock"), bool(folders.unsent(folder)),
+        pid if isinstance(pid, int) else None, float(grace_s) if isinstance(grace_s, int | float) else 0.0,
+    )  # fmt: skip

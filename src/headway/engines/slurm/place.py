@@ -1,0 +1,122 @@
+"""Where Slurm's commands run and files lie: here, or on a login node over ssh. Called by the engine alone.
+
+A place has `commands` (run one, with a time limit) and a `shelf` (the cluster's folder, `engines/shelf.py`), and knows
+how a task there reaches its home, its code and the server.
+"""
+
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from headway.code.depot import Depot
+from headway.engines.protocol import Plan
+from headway.engines.shelf import Shelf, TaskView
+from headway.engines.slurm.command import Commands
+from headway.settings.home import Paths, socket_path
+
+
+class AnyShelf(Protocol):
+    """`engines/shelf.py`, here or far away. Raises OSError; UnreachableError where nothing is known."""
+
+    @property
+    def home(self) -> str: ...
+    @property
+    def spool(self) -> str: ...
+    def make(self, name: str, task: Mapping[str, Any], env: Mapping[str, str]) -> None: ...
+    def tasks(self) -> list[str]: ...
+    def look(self, keys: Sequence[str], whole: bool) -> dict[str, dict[str, TaskView]]: ...
+    def adopt(self, names: Sequence[str], argv: Sequence[str]) -> int: ...
+    def remove(self, names: Sequence[str]) -> None: ...
+    def remember(self, key: str, job_id: str) -> None: ...
+    def ids(self) -> dict[str, str]: ...
+    def id_of(self, key: str) -> str: ...
+    def forget(self, key: str) -> None: ...
+
+
+class Place(Protocol):
+    @property
+    def commands(self) -> Commands: ...
+    @property
+    def shelf(self) -> AnyShelf: ...
+
+    def agent(self) -> list[str]:
+        """argv of the agent on a node, up to its verb."""
+
+    def carry(self, plan: Plan) -> None:
+        """Bring the snapshot that the job runs from; only content that is new travels. Raises OSError."""
+
+    def task_fields(self, plan: Plan) -> dict[str, Any]:
+        """`home`, `socket`, `output_dir` and what else a task file has otherwise there."""
+
+    def attach(self, argv: Sequence[str]) -> list[str]:
+        """What a person types here to run this there, in his terminal."""
+
+    def close(self) -> None: ...
+
+
+class Here:
+    """Slurm's commands are on this machine, and the folder is seen from it under the same path as from the nodes."""
+
+    def __init__(
+        self,
+        cluster: str,
+        paths: Paths,
+        options: Mapping[str, Any],
+        argv: Callable[..., list[str]],
+        commands: Commands | None,
+    ) -> None:
+        folder = options.get("folder")
+        self.commands = commands or Commands(options.get("host"))
+        home = Path(folder) if folder else paths.home
+        self.shelf = Shelf(home, Path(folder) / "spool" if folder else paths.home / "clusters" / cluster / "spool")
+        self._paths, self._python, self._argv = paths, options.get("python"), argv
+
+    def agent(self) -> list[str]:
+        argv = self._argv("shim", "")[:-2]
+        return [self._python, *argv[1:]] if self._python else argv
+
+    def carry(self, plan: Plan) -> None:
+        if plan.code is None or self.shelf.home == str(self._paths.home) or self.shelf.has_code(plan.code):
+            return
+        depot = Depot(self._paths.home / "code")
+        try:
+            lacking = self.shelf.missing(entry.digest for entry in depot.manifest(plan.code))
+            with tempfile.TemporaryDirectory(prefix="headway-") as folder:
+                pack = Path(folder) / "pack"
+                if lacking:
+                    depot.write_pack(lacking, pack)
+                self.shelf.take_code(pack if lacking else None, depot.manifest_bytes(plan.code), plan.code)
+        finally:
+            depot.close()
+
+    def task_fields(self, plan: Plan) -> dict[str, Any]:
+        return {
+            "home": self.shelf.home, "socket": str(socket_path(self._paths.home)), "output_dir": self._output(plan.job),
+        }  # fmt: skip
+
+    def _output(self, job: str) -> str:
+        """In the cluster's folder; a link in the home leads to it."""
+        path = self.shelf.make_output(job)
+        link = self._paths.output / job
+        if not os.path.lexists(link):
+            self._paths.output.mkdir(mode=0o700, parents=True, exist_ok=True)
+            os.symlink(path, link)
+        return path
+
+    def attach(self, argv: Sequence[str]) -> list[str]:
+        return list(argv)
+
+    def close(self) -> None:
+        self.shelf.close()
+
+
+def place_for(
+    cluster: str,
+    paths: Paths,
+    options: Mapping[str, Any],
+    argv: Callable[..., list[str]],
+    commands: Commands | None,
+) -> Place:
+    return Here(cluster, paths, options, argv, commands)
