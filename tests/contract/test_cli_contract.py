@@ -254,6 +254,23 @@ def test_ctrl_c_interrupts_the_job_and_waits_for_it(hw: Hw) -> None:
     assert (child.returncode, out) == (9, b"got 2\n")
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_job_ends_in_the_state_and_words_of_an_aborted_one(hw: Hw, number: int) -> None:
+    """A plain program, which ends by KeyboardInterrupt or by the signal; and one of several ranks."""
+    program = hw.script("import time\nprint('ready', flush=True)\ntime.sleep(600)\n", "plain.py")
+    for ranks in ("1", "2"):
+        child = hw.start("run", "-n", ranks, PYTHON, program)
+        assert child.stdout is not None and b"ready" in child.stdout.readline()
+        child.send_signal(number)
+        _, told = child.communicate(timeout=60)
+        job = hw.json("ls")[0]
+        assert (child.returncode, job["state"]) == (128 + number, "stopped")
+        cause = hw.json("q", job["id"])["attempts"][-1]["cause"]
+        assert (cause["cause"], cause["text"]) == ("cancelled", "stopped on request")
+        assert "was stopped after" in told.decode() and "stopped on request" in told.decode()
+        assert "failed" not in told.decode() and "first" not in told.decode()
+
+
 def test_a_second_ctrl_c_terminates_the_job(hw: Hw) -> None:
     child = started_run(hw)
     assert child.stdout is not None

@@ -211,11 +211,20 @@ async def test_a_waiting_poll_is_answered_as_soon_as_there_is_a_command(bench: B
     key = TaskKey(job.uuid, 1, "worker-0")
     poll = asyncio.create_task(bench.control.commands_for(key, 10, []))
     await asyncio.sleep(0)
-    await bench.control.signal(job.pk, 2)
+    await bench.control.signal(job.pk, 12)
     (command,) = await asyncio.wait_for(poll, 5)
-    assert (command["do"], command["signal"]) == ("signal", 2)
+    assert (command["do"], command["signal"]) == ("signal", 12)
     (again,) = await bench.control.commands_for(key, 0, [])  # not yet told as done
     assert again == command
+
+
+@in_loop
+async def test_an_interrupt_of_a_job_whose_processes_have_not_started_aborts_it(bench: Bench) -> None:
+    job = await bench.submit()
+    await bench.look()
+    await bench.control.signal(job.pk, 2)
+    found = bench.job(job.pk)
+    assert found.stop_requested_ns is not None and found.stop_signal is None
 
 
 @in_loop

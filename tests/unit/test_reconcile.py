@@ -101,6 +101,24 @@ def test_a_stop_that_loses_the_race_against_completion_changes_nothing() -> None
     assert only(decide([job], seen(state="ended"))).state is State.FAILED
 
 
+@pytest.mark.parametrize("result", [ended(0), ended(1), ended(None, 2)])
+def test_what_ends_after_a_person_s_signal_was_stopped_and_what_ended_before_was_not(result: dict[str, Any]) -> None:
+    asked: dict[str, Any] = {"state": State.STOPPING, "stop_signal": 2, "stop_requested_ns": T0 + 4 * S}
+    job = started(result=result, **asked)
+    job.attempts[0].tasks[0].processes[0].ended_ns = T0 + 5 * S
+    action = only(decide([job], seen(state="ended")))
+    assert (action.state, action.cause["text"]) == (State.STOPPED, "stopped on request")
+    job.attempts[0].tasks[0].processes[0].ended_ns = T0 + 3 * S
+    assert only(decide([job], seen(state="ended"))).state is not State.STOPPED
+
+
+def test_a_job_that_a_signal_shall_end_is_given_all_the_time_it_takes() -> None:
+    job = started(state=State.STOPPING, stop_requested_ns=T0, stop_signal=2)
+    assert decide([job], seen(1000)) == []
+    job.stop_signal = None
+    assert decide([job], seen(1000)) != []
+
+
 def test_the_exception_of_the_first_failing_rank_is_the_cause() -> None:
     job = started(processes=3, result=ended(1, first_rank=2))
     job.attempts[0].tasks[0].processes[2].exception = {"where": "main", "exc_type": "KeyError", "message": "'a'"}

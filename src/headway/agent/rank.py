@@ -14,7 +14,7 @@ from headway.model.errors import DamagedError, HeadwayError
 from headway.model.limits import ENV_BYTES_MAX
 from headway.model.value import Value
 from headway.spool.files import OS_FILES, Files
-from headway.spool.name import output_name
+from headway.spool.layout import open_output
 from headway.spool.reader import open_stream, read_exactly
 
 TYPE_CHECKING = False
@@ -38,6 +38,7 @@ class Start(Value):
     index: int
     pid: int
     pipe: int
+    copier: int | None = None  # pid of the process that copies what its terminals show
 
 
 def read_environment(task_dir: str, files: Files = OS_FILES) -> dict[str, str]:
@@ -77,13 +78,36 @@ def environment(
         given |= slurm_variables(task, index)
     if task.keep_env:
         env = {name: value for name, value in env.items() if not name.startswith(("SLURM_", "SLURMD_"))}
+    if task.pty and not env.get("TERM"):
+        out["TERM"] = "xterm-256color"
     return merge(env, given | out, task.env_set)
 
 
 def start_rank(
     task: "TaskFile", env: "Mapping[str, str]", index: int, task_dir: str, peers: "Sequence[Mapping[str, Any]]" = ()
 ) -> Start:
-    """Fork. Raises OSError when there can be no more processes."""
+    """Fork. Raises OSError when there can be no more processes, or terminals."""
+    if not task.pty:
+        return _fork(task, env, index, task_dir, peers)
+    from headway.agent import terminal
+
+    terminals = terminal.open_terminals()
+    try:
+        copier = terminal.start_copier(terminals, task_dir, task.first_rank + index)
+        start = _fork(task, env, index, task_dir, peers, terminals.far)
+    finally:
+        terminals.close()  # the copier ends by itself where there is no rank
+    return Start(index, start.pid, start.pipe, copier)
+
+
+def _fork(
+    task: "TaskFile",
+    env: "Mapping[str, str]",
+    index: int,
+    task_dir: str,
+    peers: "Sequence[Mapping[str, Any]]",
+    outputs: "Sequence[int]" = (),
+) -> Start:
     near, far = os.pipe()
     try:
         pid = os.fork()
@@ -92,7 +116,7 @@ def start_rank(
         os.close(far)
         raise
     if pid == 0:
-        _child(task, env, index, task_dir, far, peers)
+        _child(task, env, index, task_dir, far, peers, outputs)
     os.close(far)
     os.set_blocking(near, False)
     return Start(index, pid, near)
@@ -105,6 +129,7 @@ def _child(
     task_dir: str,
     pipe: int,
     peers: "Sequence[Mapping[str, Any]]",
+    outputs: "Sequence[int]",
 ) -> None:
     """Becomes the program; never returns."""
     code, message = CANNOT_RUN, "it could not be started"
@@ -112,7 +137,7 @@ def _child(
         os.setsid()
         _reset_signals()
         os.umask(0o077)
-        _redirect(task_dir, task.first_rank + index)
+        _redirect(task_dir, task.first_rank + index, outputs)
         os.umask(task.umask)
         code, message = _exec(task, environment(task, env, index, task_dir, peers))
     except BaseException as error:  # a forked child must end here, whatever happens
@@ -138,13 +163,15 @@ def _reset_signals() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
-def _redirect(task_dir: str, rank: int) -> None:
+def _redirect(task_dir: str, rank: int, outputs: "Sequence[int]") -> None:
+    """stdin is empty; stdout and stderr are files, or the terminals that are given."""
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
-    for target, role in ((1, "stdout"), (2, "stderr")):
-        path = os.path.join(task_dir, output_name(role, rank))
+    for target, fd in enumerate(outputs, 1):
+        os.dup2(fd, target)
+    for target, role in () if outputs else ((1, "stdout"), (2, "stderr")):
         try:
-            fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+            fd = open_output(task_dir, role, rank)
         except OSError:  # a full disk must not keep the program from running (F7); its output is lost, not the run
             fd = os.open(os.devnull, os.O_WRONLY)
         os.dup2(fd, target)

@@ -45,7 +45,7 @@ from headway.agent.rank import CANNOT_RUN, Start, read_environment, start_rank
 from headway.agent.record import ExitRecord
 from headway.agent.world import replaced
 from headway.model.errors import HeadwayError
-from headway.model.limits import PROCESSES_MAX
+from headway.model.limits import PROCESSES_MAX, PTY_DRAIN_S
 from headway.spool.files import OS_FILES, Files, replace_file
 from headway.spool.identity import boot_id, process_start
 from headway.spool.layout import TaskFile
@@ -78,6 +78,8 @@ class Shim:
         self._groups: set[int] = set()
         self._shippers: set[int] = set()  # all that were ever forked; each leads a session of its own
         self._shipper: int | None = None
+        self._copiers: set[int] = set()  # of terminals, that live; each leads a session of its own
+        self._drain_s: float | None = None  # until then the end waits for what terminals still hold
         self._leftovers: list[process.Status] = []
         self._seqs: dict[int, None] = {}
         self._reaper_s: float | None = None
@@ -226,7 +228,9 @@ class Shim:
             case RemoveEnvironment():
                 self._remove_environment()
             case LookForLeftovers():
-                self._leftovers = process.leftovers(os.getpid(), self._groups, self._shippers)
+                self._leftovers = process.leftovers(os.getpid(), self._groups, self._shippers | self._copiers)
+                if not self._leftovers and self._drains(now_s):
+                    return []
                 return [LeftoversSeen(tuple(s.pid for s in self._leftovers))]
             case SignalLeftovers():
                 for status in self._leftovers:
@@ -236,6 +240,11 @@ class Shim:
             case _:
                 pass
         return []
+
+    def _drains(self, now_s: float) -> bool:
+        """Nobody holds a terminal any more, so its copier is about to end; what it still writes belongs to the task."""
+        self._drain_s = self._drain_s or now_s + PTY_DRAIN_S
+        return bool(self._copiers) and now_s < self._drain_s
 
     def _write(self, facts: "list[dict[str, Any]]") -> None:
         if not facts:
@@ -269,6 +278,8 @@ class Shim:
         self._pids[start.pid] = index
         self._living[index] = start.pid
         self._groups.add(start.pid)
+        if start.copier is not None:
+            self._copiers.add(start.copier)
         self._reaper_s = now_s + REAPER_S
         return []
 
@@ -299,6 +310,7 @@ class Shim:
             if pid == 0:
                 break
             code = os.waitstatus_to_exitcode(status)
+            self._copiers.discard(pid)
             if pid == self._shipper:
                 self._shipper = None
                 events.append(ShipperExited(code in (EXIT_OK, EXIT_GAVE_UP)))

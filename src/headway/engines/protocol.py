@@ -60,6 +60,7 @@ class Plan:
     monitoring_interval_s: float = 0.0
     grace_s: float = 15.0
     hold_s: float = 0.0  # how long a task is kept after its command has failed
+    pty: bool = False  # stdout and stderr of its processes are terminals
     umask: int = 0o022
     rlimits: Mapping[str, Sequence[int]] = field(default_factory=dict)
     env_set: Sequence[str] = ()  # variables that the person set for this job: they win over ours where they may
@@ -90,6 +91,7 @@ class Plan:
         asked["max_duration_s"] = self.max_duration_s
         asked["monitoring_interval_s"] = self.monitoring_interval_s or None
         asked["hold_s"] = self.hold_s or None
+        asked["pty"] = self.pty or None
         named = {**asked, "code": self.code, "grace_s": self.grace_s, "umask": f"{self.umask:04o}"}
         lines.append(" ".join(f"{name}={value}" for name, value in named.items() if value is not None))
         return "\n".join(lines if self.script is None else [*lines, "", self.script.rstrip()])

@@ -129,6 +129,7 @@ class JobSpec:
     code_commit: str | None = None  # git's commit that the snapshot was made from; "+" at its end: with changes
     retry: Retry = field(default_factory=Retry)
     hold_s: float = 0.0  # how long a failed task is kept for a person to enter it
+    pty: bool = False  # stdout and stderr of its processes are terminals
     after: list[str] = field(default_factory=list)  # uuids of jobs that must have succeeded before
     smoke: bool = False
     array: str | None = None  # uuid shared by the jobs of one array or sweep
@@ -224,6 +225,7 @@ class Job:
     exit_code: int | None = None
     signal: int | None = None
     stop_requested_ns: int | None = None
+    stop_signal: int | None = None  # it is to end by this signal, however long that takes; None: by its engine
     tags: list[str] = field(default_factory=list)
     config: dict[str, Any] | None = None
     cause: dict[str, Any] | None = None  # of an end that no attempt had

@@ -54,6 +54,9 @@ SYNC_INTERVAL_S = 1.0  # the shipper syncs record streams this often
 
 # -- agent ------------------------------------------------------------------------------------------
 EXIT_RESERVE_BYTES = 256 * KIB  # allocated before the command starts, so that its exit always fits
+PTY_COLUMNS = 80  # of a terminal that a program is given (`--pty`)
+PTY_ROWS = 24
+PTY_DRAIN_S = 2.0  # how long the end of a task waits for what its terminals still hold
 SPOOL_BYTES_MAX = 20 * GIB  # per task; setting spool_bytes_max
 BATCH_BYTES_MAX = 8 * MIB  # one post of the shipper
 PART_BYTES_MAX = 4 * MIB  # one stream's share of a batch

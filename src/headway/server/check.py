@@ -134,8 +134,9 @@ def _check_words(spec: JobSpec) -> None:
             raise UsageError(f"{name} is too long")
     if spec.parent is not None:
         _text("parent", spec.parent)
-    if not isinstance(spec.attached, bool):
-        raise UsageError("attached is true or false")
+    for name in ("attached", "pty"):
+        if not isinstance(getattr(spec, name), bool):
+            raise UsageError(f"{name} is true or false")
     for name in ("monitor", "guest_of"):
         if getattr(spec, name) is not None:
             _text(name, getattr(spec, name))

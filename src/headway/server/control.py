@@ -162,7 +162,7 @@ class Control(Loop):
         return await self._calls.run("attach", engine.attach, key, at[0].node)
 
     async def signal(self, pk: int, signum: int) -> Job:
-        """Pass a signal to the processes of a running job, through its agents."""
+        """Pass a signal to the processes of a running job, through its agents. SIGINT and SIGTERM ask it to stop."""
         if not isinstance(signum, int) or isinstance(signum, bool) or signum not in {int(s) for s in signals.Signals}:
             raise UsageError(f"{signum!r:.40} is not the number of a signal")
         job = await self._calls.run("the store", self._load, pk)
@@ -171,12 +171,20 @@ class Control(Loop):
         if not job.attempts:
             raise RefusedError(f"{job.id} has not started", f"to take it out of the queue: hw abort {job.id}")
         attempt = job.attempts[-1]
+        stops = signum in (signals.SIGINT, signals.SIGTERM) and job.spec.guest_of is None
+        if stops and (job.state is State.HELD or not any(task.processes for task in attempt.tasks)):
+            return await self.abort(pk)  # nothing of it runs that could hear a signal
         keys = [TaskKey(job.uuid, attempt.number, task.name) for task in attempt.tasks]
         for key in keys if job.spec.guest_of is None else [mailbox_key(job.uuid)]:
             self._mailbox.put(key, {"do": "signal", "signal": signum})
-        await self._write(
-            lambda c: catalog.add_event(c, pk, "signal", {"signal": signum}, self._clock_ns(), attempt=attempt.number)
-        )
+
+        def work(c: Connection) -> None:
+            catalog.add_event(c, pk, "signal", {"signal": signum}, self._clock_ns(), attempt=attempt.number)
+            if stops:
+                catalog.request_stop(c, pk, self._clock_ns(), signum)
+
+        await self._write(work)
+        self.poke()
         return job
 
     async def resubmit(

@@ -217,7 +217,7 @@ def _watch(job: Job, attempt: Attempt, observation: Observation, seen: Seen) -> 
         state = State.RUNNING if again else State.HELD
     if state != job.state:
         actions.append(_hold(job, attempt, seen) if state is State.HELD else _live(job, attempt, state, seen))
-    if (stop or again) and _cancel_is_due(job, attempt, seen):
+    if ((stop and job.stop_signal is None) or again) and _cancel_is_due(job, attempt, seen):
         actions.append(Cancel(job.pk, attempt.number))
     return actions
 
@@ -335,9 +335,19 @@ def _exit_of(job: Job, attempt: Attempt) -> Exit:
     ranks = _processes_each(job, attempt)
     ends = {task.name: _task_exit(task, ranks.get(task.name, 1), job.spec.attached) for task in attempt.tasks}
     end = next(iter(ends.values())) if len(ends) == 1 else join.exit_of(job, attempt, ends)
+    if _was_interrupted(job, attempt, end):
+        return replace(end, reason="stop", rank=None)
     # Whoever asked the agent to stop, it was not us: the machine is wanted for something else (F32).
     outside = end.reason == "stop" and job.stop_requested_ns is None
     return replace(end, reason="preempted") if outside and not job.spec.attached else end
+
+
+def _was_interrupted(job: Job, attempt: Attempt, end: Exit) -> bool:
+    """A signal that a person sent was passed on, and it ended after that: its agents know nothing of a request."""
+    if job.stop_signal is None or job.stop_requested_ns is None or end.reason is not None or end.lost:
+        return False
+    ends = [p.ended_ns for task in attempt.tasks for p in task.processes if p.ended_ns is not None]
+    return min(ends, default=job.stop_requested_ns) >= job.stop_requested_ns
 
 
 def _processes_each(job: Job, attempt: Attempt) -> dict[str, int]:

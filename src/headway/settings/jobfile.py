@@ -21,7 +21,7 @@ _SAME: Final = {
     "name": "name", "experiment": "experiment", "tags": "tags", "cluster": "cluster", "priority": "priority",
     "nodes": "nodes", "gpu_per_node": "gpu_per_node", "multi_process": "multi_process", "cpus": "cpus",
     "image": "image", "options": "options", "command": "command", "after": "after", "memory": "memory_bytes",
-    "time": "max_duration_s", "grace": "grace_s", "hold": "hold_s",
+    "time": "max_duration_s", "grace": "grace_s", "hold": "hold_s", "pty": "pty",
 }  # fmt: skip
 _RETRY: Final = {"max": "max", "total": "total_max", "backoff": "backoff_s", "backoff_max": "backoff_max_s"}
 

@@ -186,6 +186,7 @@ JOB: Final = Section(
         Key("folders", MapOf(FOLDER, "folders", FOLDERS_MAX, _check_folder), "Data. No cluster takes them yet."),
         Key("retry", RETRY, "How often it is tried again."),
         Key("hold", duration(allow_zero=True), "How long a failed task is kept, for a person to enter it."),
+        Key("pty", Flag(), "true: stdout and stderr are terminals, for programs that draw only on one. Default false."),
         Key("smoke", SMOKE, "What `--smoke` changes for a small trial run."),
         Key("experiment", Text("a name", check_name), "The experiment, a named group of jobs."),
         Key("tags", ListOf(Text("a tag", _check_tag), TAGS_MAX), "Tags."),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "TASK_JSON", "Stream", "TaskFile", "facts_name", "index_name", "list_streams", "metrics_name", "new_rand",
-    "output_name", "parse_stream", "shipper_name",
+    "open_output", "output_name", "parse_stream", "shipper_name",
 ]  # fmt: skip
 
 TASK_JSON = "task.json"
@@ -105,6 +105,12 @@ def list_streams(task_dir: str | os.PathLike[str], files: Files = OS_FILES) -> l
     return sorted(found, key=lambda s: (s.role, s.rank or 0, s.pid or 0, s.rand or "", s.segment or 0, s.name))
 
 
+def open_output(task_dir: str, role: str, rank: int) -> int:
+    """The file that an output stream is appended to, made when it is not there. Raises OSError."""
+    path = os.path.join(task_dir, output_name(role, rank))
+    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+
+
 _NOTHING: "list[str]" = []  # defaults are shared, and nobody changes them
 _NO_LIMITS: "dict[str, list[int]]" = {}
 
@@ -132,6 +138,7 @@ class TaskFile(Value):
     grace_s: float = GRACE_S
     max_duration_s: float | None = None
     hold_s: float = 0.0  # how long the task is kept after its command has failed
+    pty: bool = False  # stdout and stderr of its processes are terminals
     spool_bytes_max: int = SPOOL_BYTES_MAX
     secret_names: "list[str]" = _NOTHING
     monitoring_interval_s: float = 0.0  # between two samples of usage; 0: none are taken

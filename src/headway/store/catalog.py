@@ -25,7 +25,7 @@ _OPEN_STATES = tuple(str(s) for s in State if s not in (State.SUCCEEDED, State.F
 _SPEC_FIELDS = {f.name for f in fields(JobSpec)}
 _TASK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z")  # also a folder's name
 _LIGHT = """pk, id, uuid, spec, state, state_since_ns, submitted_ns, started_ns, ended_ns, exit_code, signal,
-            stop_requested_ns, tags, NULL AS config, cause"""
+            stop_requested_ns, stop_signal, tags, NULL AS config, cause"""
 _MATCH_CHARS_MAX = 200
 _NESTED_REPEAT = re.compile(r"[+*}][^()]*\)[+*{]")  # (a+)+ and its kin take forever on a line that does not match
 
@@ -293,11 +293,14 @@ def story(c: sqlite3.Connection, pk: int) -> str:
     return " → ".join(str(json.loads(row["data"]).get("to")) for row in rows[-20:])
 
 
-def request_stop(c: sqlite3.Connection, pk: int, now_ns: int) -> bool:
-    """Note that a person wants the job to end; False when that is known already."""
+def request_stop(c: sqlite3.Connection, pk: int, now_ns: int, signum: int | None = None) -> bool:
+    """Note that a person wants the job to end; False when that is known already. `signum`: by that signal alone, which
+    a request without one takes the place of."""
+    if signum is None:
+        c.execute("UPDATE jobs SET stop_signal = NULL WHERE pk = :pk AND stop_signal IS NOT NULL", {"pk": pk})
     cursor = c.execute(
-        "UPDATE jobs SET stop_requested_ns = :now WHERE pk = :pk AND stop_requested_ns IS NULL",
-        {"pk": pk, "now": now_ns},
+        "UPDATE jobs SET stop_requested_ns = :now, stop_signal = :signal WHERE pk = :pk AND stop_requested_ns IS NULL",
+        {"pk": pk, "now": now_ns, "signal": signum},
     )
     if cursor.rowcount:
         add_event(c, pk, "stop_requested", {}, now_ns)
@@ -503,7 +506,8 @@ def _job(row: sqlite3.Row) -> Job:
         pk=row["pk"], id=row["id"], uuid=row["uuid"], spec=JobSpec.from_values(spec), state=State(row["state"]),
         state_since_ns=row["state_since_ns"], submitted_ns=row["submitted_ns"], started_ns=row["started_ns"],
         ended_ns=row["ended_ns"], exit_code=row["exit_code"], signal=row["signal"],
-        stop_requested_ns=row["stop_requested_ns"], tags=json.loads(row["tags"]), config=_json(row["config"]),
+        stop_requested_ns=row["stop_requested_ns"], stop_signal=row["stop_signal"],
+        tags=json.loads(row["tags"]), config=_json(row["config"]),
         cause=_json(row["cause"]),
     )  # fmt: skip
 

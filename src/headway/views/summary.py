@@ -260,6 +260,8 @@ def first_failure(job: Job, events: list[Event]) -> dict[str, Any] | None:
     mine = [e for e in events if e.get("attempt") in (None, number)]
     known = _with_exits(processes(job), mine)
     cause = last_attempt(job).get("cause") or {}
+    if job.get("state") == "stopped" and cause.get("cause") == "cancelled":
+        return None  # how its processes took the request is no failure
     rank = cause.get("rank")
     if rank is None:
         failed = [p for p in known if _failed_by_itself(p)]

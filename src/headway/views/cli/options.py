@@ -188,6 +188,7 @@ OPTIONS: Final = (
     Option(("--priority",), "priority", "N", "jobs of a higher priority start first; default 0", _whole),
     Option(("--retry",), "retry", "N", "try a failed job again, N times at most; default 0", _count_or_zero),
     Option(("--hold",), "hold_s", "TIME", "keep a failed task for this long, to enter it", _duration_or_zero),
+    Option(("--pty",), "pty", "", "give it a terminal, for programs that draw only on one"),
     Option(("--after",), "after", "ID", "start when that job has succeeded; may be repeated", None, many=True),
     Option(("--cpus",), "cpus", "N", "cores that the job needs", _count),
     Option(("--memory",), "memory_bytes", "SIZE", "memory that the job needs, such as 32GiB", _size),

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _TRIES: Final = 3
 _ASKED: Final = (
     "processes", "cpus", "memory_bytes", "max_duration_s", "monitoring_interval_s", "priority", "image", "hold_s",
+    "pty",
 )  # fmt: skip
 
 
