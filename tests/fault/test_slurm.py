@@ -56,10 +56,31 @@ def test_a_job_that_waits_says_why_and_one_that_never_fits_is_refused(hw: Hw) ->
     why = hw.json("why", waiting["id"])
     assert why["verdict"].startswith(("Resources: ", "Priority: "))
     assert len(why["waiting"]["free"]) == 4 and all(node["gpus"] == 0 for node in why["waiting"]["free"])
+    assert why["waiting"]["fit"] == "none of the 16 GPUs that it needs are free"
     refused = hw("-c", "lab", "-n", "20", "submit", "true")
     assert refused.returncode != 0 and "needs 5 nodes with 4 GPUs, and there are 4" in refused.stderr.decode()
     uneven = hw("-c", "lab", "-n", "6", "submit", "true")
     assert "use -n 4 or -n 8" in uneven.stderr.decode()
+
+
+def test_gpus_that_are_free_but_do_not_lie_together_are_told_with_what_would_start_now(
+    hw: Hw, slurm: SlurmCluster
+) -> None:
+    thin = ["sbatch", "--parsable", "-N4", "--gres=gpu:2", "-t", "9", "-o", "/dev/null", "--wrap", "sleep 300"]
+    holder = slurm.command(*thin).stdout.strip()
+    try:
+        wait_until(lambda: slurm.command("squeue", "-h", "-j", holder, "-o", "%T").stdout == "RUNNING\n", 60, "a start")
+        job = hw.submit("-c", "lab", "-n", "8", "--max-duration", "20m", "sleep", "1")
+        wait_until(lambda: hw.json("why", job)["verdict"].startswith("Resources: "), 60, "Slurm's reason")
+        told = hw("why", job).stdout.decode()
+        assert "needs    8 GPUs = 2 nodes × 4, " in told
+        assert "8 GPUs are free, but on four nodes two each; you ask for two nodes of four" in told
+        assert f"(Slurm {holder}) reaches its time limit" in told
+        assert "sooner   -n 8 --nodes 4  would start now on node[1-4] (sbatch --test-only)" in told
+        node = hw.json("clusters")[-1]["nodes"][0]
+        assert (node["gpus"], node["free_gpus"]) == (4, 2)
+    finally:
+        slurm.command("scancel", holder)
 
 
 def test_controller_and_server_killed_in_turn_leave_a_true_state_and_all_output(hw: Hw, slurm: SlurmCluster) -> None:

@@ -152,6 +152,11 @@ class Waiting:
     ahead: tuple[str, ...] = ()  # ids of jobs that go first
     free: tuple[Node, ...] = ()
     sooner: tuple[str, ...] = ()  # changes of the request that would start now
+    needs: str = ""  # what it asks for, as the engine understands it
+    fit: str = ""  # why what is free does not fit together
+    limits: tuple[str, ...] = ()  # with the value that is allowed, the one asked for, and where that is written
+    start: str = ""  # the forecast, and where it comes from
+    ahead_words: tuple[str, ...] = ()  # the same jobs as `ahead`, with what they ask for
 
 
 class Engine(Protocol):
@@ -188,6 +193,14 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """The server ends; what runs goes on."""
+
+
+@runtime_checkable
+class Queue(Protocol):
+    """An engine whose queue has other people's jobs, too."""
+
+    def queue_words(self) -> str:
+        """How many run and wait there, for `hw clusters`."""
 
 
 @runtime_checkable

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from headway.engines.protocol import Engine, Node
+from headway.engines.protocol import Engine, Node, Queue
 from headway.model.errors import HeadwayError
 from headway.model.job import Job, JobSpec, State
 from headway.server import queue
@@ -24,6 +24,7 @@ class Asked:
     spec: JobSpec
     engine: Engine | None = None
     nodes: Sequence[Node] = ()
+    queue: str | None = None  # where others have jobs there, too
     error: str | None = None
     refusal: str | None = None
 
@@ -35,6 +36,8 @@ async def ask(calls: Calls, asked: Asked, sketch: Job | None) -> None:
         return
     try:
         asked.nodes = await calls.run(f"survey of {asked.spec.place}", engine.capacity)
+        if isinstance(engine, Queue):
+            asked.queue = await calls.run(f"queue of {asked.spec.place}", engine.queue_words)
         if sketch is not None:
             await calls.run(f"trial plan for {asked.spec.place}", engine.plan, sketch)
     except HeadwayError as error:
@@ -75,6 +78,7 @@ def _row(asked: Asked, jobs: Sequence[Job], left: Mapping[str, Mapping[str, int 
         "fits_now": all((have := free.get(kind)) is None or not want or want <= have for kind, want in need.items()),
         "running": sum(1 for job in jobs if job.ended_ns is None and job.state not in (State.WAITING, State.UNKNOWN)),
         "waiting": len(waiting),
+        "queue": asked.queue,
         "nodes": [asdict(node) for node in asked.nodes],
     }
 

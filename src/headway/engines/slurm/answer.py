@@ -5,6 +5,7 @@ Words that are not known are kept as they are and mean `unknown`: nothing is gue
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
@@ -15,7 +16,12 @@ from headway.engines.protocol import ObservedState
 SQUEUE_FORMAT: Final = "%A|%T|%B|%N|%S|%K|%F|%k|%r"
 _SQUEUE_FIELDS: Final = 9
 
-WAITING: Final = frozenset({"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT"})
+WAITING: Final = frozenset(
+    {
+        "PENDING", "CONFIGURING", "REQUEUED", "REQUEUED_CRON", "REQUEUE_HOLD", "REQUEUE_FED",
+        "SPECIAL_EXIT", "RESV_DEL_HOLD", "POWER_UP_NODE", "EXPEDITING",
+    }
+)  # fmt: skip
 ALIVE: Final = frozenset({"RUNNING", "COMPLETING", "SUSPENDED", "SIGNALING", "STAGE_OUT", "STOPPED", "RESIZING"})
 OVER: Final = frozenset(
     {
@@ -25,6 +31,7 @@ OVER: Final = frozenset(
 )  # fmt: skip
 _FIELD: Final = re.compile(r"(?:^|\s)([A-Z][A-Za-z_/:]*)=")
 _GRES: Final = re.compile(r"gpu(?::[A-Za-z][\w.-]*)?[:=](\d+)")
+_DURATION: Final = re.compile(r"(?:(?P<days>\d+)-)?(?P<rest>\d+(?::\d+){0,2})\Z")
 _HOSTS: Final = re.compile(r"([^\[,]+)(?:\[([^\]]+)\])?([^,\[]*)")
 
 
@@ -72,6 +79,19 @@ class NodeLine:
         return not words & {"DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "MAINT", "NOT_RESPONDING"}
 
 
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A running job: what it has on each of its nodes, and when its time is over."""
+
+    id: str
+    name: str
+    end: str
+    nodes: tuple[str, ...]
+    gpus: int
+    cpus: int
+    memory_bytes: int
+
+
 def read_squeue(text: str) -> dict[str, JobLine]:
     """`squeue -h -t all -o SQUEUE_FORMAT`, by job id. Lines that are not what was asked for are left out."""
     found = {}
@@ -106,7 +126,7 @@ def read_job(text: str) -> JobLine | None:
         return JobLine(
             fields["JobId"], fields.get("JobState", ""), _plain(fields.get("Reason", "")), fields.get("NodeList", ""),
             _time(fields.get("StartTime", "")), _plain(fields.get("Comment", "")), code, signal,
-            _number(fields.get("Restarts", "")), None, fields,
+            number(fields.get("Restarts", "")), None, fields,
         )  # fmt: skip
     return None
 
@@ -146,8 +166,8 @@ def read_nodes(text: str) -> list[NodeLine]:
         found.append(
             NodeLine(
                 fields["NodeName"].split()[0], fields.get("State", "UNKNOWN").split()[0],
-                _number(fields.get("CPUTot", "")), _number(fields.get("CPUAlloc", "")),
-                _number(fields.get("RealMemory", "")), _number(fields.get("AllocMem", "")),
+                number(fields.get("CPUTot", "")), number(fields.get("CPUAlloc", "")),
+                number(fields.get("RealMemory", "")), number(fields.get("AllocMem", "")),
                 count_gpus(fields.get("Gres", "")), count_gpus(fields.get("GresUsed", "")),
                 _plain(fields.get("Reason", "")), tuple(filter(None, fields.get("Partitions", "").split(","))),
             )
@@ -191,6 +211,70 @@ def _time(text: str) -> str | None:
     return text.strip()
 
 
-def _number(text: str) -> int:
+def is_word(text: str) -> bool:
+    """Whether Slurm tells a value there."""
+    return bool(_plain(text)) and text not in ("Unknown", "ALL")
+
+
+def seconds(text: str) -> float | None:
+    """A duration of Slurm's: `30` (minutes), `30:00`, `01:00:00`, `1-02:00:00`; None for `UNLIMITED` and the like."""
+    match = _DURATION.match(text.strip())
+    if match is None:
+        return None
+    days, parts = int(match["days"] or 0), [int(part) for part in match["rest"].split(":")]
+    if match["days"]:  # days-hours[:minutes[:seconds]]
+        parts = [*parts, 0, 0][:3]
+    elif len(parts) == 1:
+        parts = [0, *parts, 0]
+    hours, minutes, rest = [0, *parts][-3:]
+    return float(days * 86_400 + hours * 3600 + minutes * 60 + rest)
+
+
+def mebibytes(text: str) -> int:
+    """`100M`, `4G`, `1.50T`, `200` (MiB)."""
+    match = re.match(r"(\d+(?:\.\d+)?)([KMGTP]?)", text)
+    if match is None:
+        return 0
+    return int(float(match[1]) * {"K": 1 / 1024, "": 1, "M": 1, "G": 1024, "T": 1024**2, "P": 1024**3}[match[2]])
+
+
+def read_tres(text: str) -> dict[str, float]:
+    """`cpu=2,mem=200M,node=2,gres/gpu=4`; memory in MiB."""
+    found = {}
+    for part in text.split(","):
+        name, equals, value = part.partition("=")
+        if equals and re.match(r"\d", value):
+            found[name] = float(mebibytes(value))
+    return found
+
+
+def gpus_of(tres: Mapping[str, float]) -> int:
+    return int(tres.get("gres/gpu") or sum(count for name, count in tres.items() if name.startswith("gres/gpu:")))
+
+
+HOLDER_WIDTHS: Final = (20, 24, 8, 160, 80, 80, 400)
+
+
+def read_holders(text: str) -> list[Holder]:
+    """`squeue -O` with these widths: id, end, nodes, allocation, what each node gives, name, names of nodes."""
+    found = []
+    for line in text.splitlines():
+        parts, place = [], 0
+        for width in HOLDER_WIDTHS:
+            parts.append(line[place : place + width].strip())
+            place += width
+        job_id, end, _, whole, each, name, hosts = parts
+        nodes = tuple(expand_hosts(hosts))
+        if not nodes or _time(end) is None or any("[" in node for node in nodes):
+            continue
+        tres, count = read_tres(whole), len(nodes)
+        gpus = count_gpus(each) or gpus_of(tres) // count
+        memory = int(tres.get("mem", 0)) // count * 1024 * 1024
+        found.append(Holder(job_id, name, end, nodes, gpus, int(tres.get("cpu", 0)) // count, memory))
+    return found
+
+
+def number(text: str) -> int:
+    """The number that a text begins with; 0: none."""
     match = re.match(r"\d+", text)
     return int(match[0]) if match else 0

@@ -17,7 +17,7 @@ from typing import Any, Final
 from headway.engines import joined
 from headway.engines.protocol import EngineId, Given, Node, Observation, Plan, PlannedTask, Waiting
 from headway.engines.shelf import TASK_NAME, TaskView
-from headway.engines.slurm import answer, reason, script, sooner
+from headway.engines.slurm import answer, script, sooner, waiting
 from headway.engines.slurm.answer import JobLine
 from headway.engines.slurm.command import Commands
 from headway.engines.slurm.place import Place, place_for
@@ -76,10 +76,14 @@ class SlurmEngine:
     # -- planning -----------------------------------------------------------------------------------------------------
 
     def capacity(self) -> list[Node]:
-        return [
-            Node(n.name, n.cpus, n.memory_mib * script.MIB, n.gpus, "slurm", n.state.lower())
-            for n in self._known_nodes()
-        ]
+        return [sooner.capacity_of(node) for node in self._known_nodes()]
+
+    def queue_words(self) -> str:
+        """The whole queue of the partition, whoever's jobs they are."""
+        partition = self._options.get("partition")
+        where = ["-p", str(partition)] if partition else []
+        said = self._commands.run(["squeue", "-h", "-t", "R,PD", *where, "-o", "%T"]).split()
+        return f"of all users {said.count('RUNNING')} run and {said.count('PENDING')} wait"
 
     def _known_nodes(self) -> list[answer.NodeLine]:
         """The nodes of the partition, asked for now and then."""
@@ -254,21 +258,10 @@ class SlurmEngine:
 
     def explain(self, engine_id: EngineId) -> Waiting:
         self._soon()
-        line = self._poll().get(engine_id) or self._ask_for(engine_id)
+        line = self._ask_for(engine_id) or self._poll().get(engine_id)
         if line is None:
             return Waiting("Slurm does not know it")
-        told = reason.explain(line.reason)
-        queue = answer.read_squeue(
-            self._commands.run(["squeue", "-h", "-t", "PD", "--sort=-p,i", "-o", answer.SQUEUE_FORMAT])
-        )
-        before = list(queue)[: list(queue).index(engine_id)] if engine_id in queue else []
-        nodes = self._fresh_nodes()
-        free = tuple(sooner.free_of(node) for node in nodes)
-        text = told.text + (f"; {told.hint}" if told.hint else "")
-        if line.start:
-            text += f"; Slurm expects it to start at {line.start} (its own clock)"
-        plan_of = self._ask_for(engine_id)
-        return Waiting(f"{told.word}: {text}", tuple(before), free, sooner.suggest(plan_of, nodes, self._commands))
+        return waiting.explain(line, self._fresh_nodes(), self._commands)
 
     def _fresh_nodes(self) -> list[answer.NodeLine]:
         self._nodes = (-NODES_KEPT_S, [])

@@ -77,11 +77,20 @@ _WORDS: Final[dict[str, tuple[str, str, bool]]] = {
     "MaxMemPerLimit": ("it asks for more memory than is allowed for each node or CPU", "ask for less memory", True),
     "JobNotReady": ("Slurm prepares it", "", False),
     "WaitingForScheduling": ("Slurm has not looked at it yet", "", False),
+    "NvidiaImexChannels": ("no channel between GPUs of several nodes (IMEX) is free", "", False),
+    "MaxPoweredUpNodes": ("as many nodes are powered up as may be", "wait until others have ended", False),
+    "MpiPortsBusy": ("the ports for MPI on its nodes are in use", "", False),
+    "ReservationInvalid": ("its reservation is not valid", "submit it with another reservation, or none", True),
+    "RaisedSignal": ("it was ended by a signal", "", True),
+    "BlockMaxError": ("its nodes of a Blue Gene have failed too often", _ASK_ADMIN, False),
+    "BlockFreeAction": ("nodes of a Blue Gene are being freed", "", False),
+    "InvalidReason": ("Slurm itself does not know why", _ASK_ADMIN, False),
+    "InvaildReason": ("Slurm itself does not know why", _ASK_ADMIN, False),  # its own spelling, up to 23.02
     "MaxRequeue": ("it was requeued too often", "find out why it fails, then resubmit", True),
     "Requeued": ("it was requeued", "", False),
 }  # fmt: skip
 
-_LIMIT: Final = re.compile(
+LIMIT: Final = re.compile(
     r"(?P<whose>Assoc|QOS|)(?P<kind>Grp|Max|Min)(?P<what>BB|Billing|Cpu|CPU|Energy|GRES|Jobs?|License|Memory|Mem|Node|"
     r"SubmitJobs?|Submit|Unknown|Wall|WallDuration)(?P<rest>[A-Za-z]*)\Z"
 )
@@ -103,7 +112,7 @@ def explain(told: str) -> Reason:
     if word in _WORDS:
         text, hint, never = _WORDS[word]
         return Reason(word, f"{text} ({more.strip()})" if more.strip() else text, hint, never)
-    limit = _LIMIT.match(word)
+    limit = LIMIT.match(word)
     if limit is not None:
         return _explain_limit(word, limit)
     return Reason(word, f"Slurm says: {told.strip()}")

@@ -4,17 +4,21 @@ The arithmetic is pure; whether Slurm agrees is asked with `sbatch --test-only`,
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Final
 
 from headway.engines.protocol import Node, Plan
-from headway.engines.slurm.answer import JobLine, NodeLine, count_gpus
+from headway.engines.slurm.answer import Holder, JobLine, NodeLine, is_word, number, seconds
 from headway.engines.slurm.command import Commands
-from headway.engines.slurm.script import MIB
+from headway.engines.slurm.fit import Need, fitting
+from headway.engines.slurm.script import MARGIN_S, MIB, duration
 from headway.model.errors import HeadwayError, RefusedError
 
-TRIES_MAX: Final = 4
-_NOW: Final = re.compile(r"to start at (\S+)")
+TRIES_MAX: Final = 6
+NOW_S: Final = 60.0  # a start within this time is one now
+_NOW: Final = re.compile(r"to start at (\d[\dT:-]+\d)(?: using .* on nodes (\S+))?")
 
 
 def check_ever(plan: Plan, nodes: Sequence[NodeLine]) -> None:
@@ -61,43 +65,118 @@ def free_of(node: NodeLine) -> Node:
     return Node(node.name, cpus, memory, gpus, "slurm", node.state.lower())
 
 
-def suggest(job: JobLine | None, nodes: Sequence[NodeLine], commands: Commands) -> tuple[str, ...]:
-    """Smaller requests that Slurm itself would start now."""
-    if job is None:
-        return ()
-    found = []
-    for words, options in list(_smaller(job, [free_of(node) for node in nodes]))[:TRIES_MAX]:
-        when = _starts(commands, options)
-        if when is not None and (job.start is None or when < job.start):
-            found.append(f"{words}: would start at {when}")
-    return tuple(found)
+def capacity_of(node: NodeLine) -> Node:
+    """What it has in all, and what is left of that."""
+    free = free_of(node)
+    return Node(
+        node.name, node.cpus, node.memory_mib * MIB, node.gpus, "slurm", free.state_word, free.cpus, free.memory_bytes,
+        free.gpus,
+    )  # fmt: skip
 
 
-def _smaller(job: JobLine, free: Sequence[Node]) -> Iterator[tuple[str, list[str]]]:
-    count = int(job.fields.get("NumNodes", "1").partition("-")[0] or 1)
-    gpus = count_gpus(job.fields.get("TresPerNode", "") or job.fields.get("Gres", ""))
-    best = max((node.gpus for node in free), default=0)
-    partition = job.fields.get("Partition")
-    base = ["-p", partition] if partition else []
-    if gpus:
-        ready = sum(1 for node in free if node.gpus >= gpus)
-        if 0 < ready < count:
-            yield f"{ready} nodes with {gpus} GPUs (-n {ready * gpus})", [*base, f"-N{ready}", f"--gres=gpu:{gpus}"]
-        if 0 < best < gpus:
-            yield f"1 node with {best} GPUs (-n {best})", [*base, "-N1", f"--gres=gpu:{best}"]
-    elif count > 1:
-        idle = sum(1 for node in free if node.cpus)
-        if 0 < idle < count:
-            yield f"{idle} nodes", [*base, f"-N{idle}"]
-    shape = [*base, f"-N{count}", *([f"--gres=gpu:{gpus}"] if gpus else [])]
-    yield "the same for 10 minutes (--max-duration 10m)", [*shape, "--time=10"]
+def given_back(node: Node, holder: Holder) -> Node:
+    """The node after a job has ended there."""
+    memory = (node.memory_bytes or 0) + holder.memory_bytes
+    return replace(node, cpus=(node.cpus or 0) + holder.cpus, memory_bytes=memory, gpus=node.gpus + holder.gpus)
 
 
-def _starts(commands: Commands, options: list[str]) -> str | None:
-    """When it would start; None when Slurm does not say. sbatch tells it on its error output, so a shell joins both."""
+def suggest(
+    job: JobLine, need: Need, free: Sequence[Node], commands: Commands, now: datetime | None, own_s: float
+) -> tuple[str, ...]:
+    """Smaller or shorter requests that Slurm itself would start sooner, each asked for with `--test-only`.
+
+    Slurm adds `own_s` for the job itself, which is in the queue: a smaller one would take its place.
+    """
+    found: dict[str, str] = {}
+    for words, asked in list(smaller(need, free))[:TRIES_MAX]:
+        told, where = _starts(commands, _options(job, asked))
+        if told is None:
+            continue
+        when = datetime.fromisoformat(told) - timedelta(seconds=own_s)
+        soon = now is not None and (when - now).total_seconds() < NOW_S
+        if not soon and job.start is not None and when >= datetime.fromisoformat(job.start):
+            continue
+        found[words] = f"would start {'now' if soon else f'at {when.isoformat()}'}{f' on {where}' if where else ''}"
+    width = max(map(len, found), default=0)
+    return tuple(f"{words:<{width}}  {what} (sbatch --test-only)" for words, what in found.items())
+
+
+def own_delay_s(need: Need, partition: Mapping[str, str]) -> float:
+    """By how much `--test-only` puts off another job because this one waits: Slurm spreads its whole time over all
+    CPUs of the partition."""
+    cpus, nodes = number(partition.get("TotalCPUs", "")), number(partition.get("TotalNodes", ""))
+    limit_s = need.time_s if need.time_s is not None else seconds(partition.get("MaxTime", ""))
+    if not cpus or not nodes or limit_s is None:
+        return 0.0
+    size = max(need.nodes * need.cpus, need.nodes * (cpus // nodes if cpus > nodes else 1))
+    return 60.0 * (size * int(limit_s // 60) // cpus)
+
+
+def smaller(need: Need, free: Sequence[Node]) -> Iterator[tuple[str, Need]]:
+    """Requests that what is free could do, the least change first; then the same for a shorter time."""
+    by_gpus = [node for node in free if node.gpus >= need.gpus]
+    if len(by_gpus) >= need.nodes and not len(fitting(need, free)) >= need.nodes:
+        yield from _less_of_each(need, by_gpus)
+    ready = len(fitting(need, free))
+    if 0 < ready < need.nodes:
+        asked = f"-n {ready * (need.gpus or 1)}" if need.gpus else f"--nodes {ready}"
+        yield asked, replace(need, nodes=ready)
+    if need.gpus:
+        yield from _fewer_gpus(need, free)
+    for limit_s, words in ((4 * 3600, "4h"), (3600, "1h"), (600, "10m")):
+        if need.time_s is None or need.time_s > limit_s + MARGIN_S:
+            yield f"--max-duration {words}", replace(need, time_s=limit_s + MARGIN_S)
+
+
+def _less_of_each(need: Need, nodes: Sequence[Node]) -> Iterator[tuple[str, Need]]:
+    """Enough GPUs are on enough nodes, and memory or CPUs are not: what the best of them have."""
+    best = sorted(nodes, key=lambda node: node.memory_bytes or 0, reverse=True)[: need.nodes]
+    memory, cpus = min(node.memory_bytes or 0 for node in best), min(node.cpus or 0 for node in best)
+    words, asked = [], need
+    if memory < need.memory_bytes:
+        words.append(f"--memory {memory * need.nodes // MIB}MiB")
+        asked = replace(asked, memory_bytes=memory)
+    if cpus < need.cpus:
+        words.append(f"--cpus {cpus * need.nodes}")
+        asked = replace(asked, cpus=cpus)
+    if words and asked.memory_bytes and asked.cpus:
+        yield " ".join(words), asked
+
+
+def _fewer_gpus(need: Need, free: Sequence[Node]) -> Iterator[tuple[str, Need]]:
+    """The same number on more nodes; or as many as one node has."""
+    shares = sorted({node.gpus for node in free if 0 < node.gpus < need.gpus}, reverse=True)
+    for share in shares:
+        total = need.nodes * need.gpus
+        wide = replace(need, nodes=total // share, gpus=share)
+        if total % share == 0 and len(fitting(wide, free)) >= wide.nodes:
+            yield f"-n {total} --nodes {wide.nodes}", wide
+            break
+    for share in shares[:1]:
+        one = replace(need, nodes=1, gpus=share)
+        if fitting(one, free):
+            yield f"-n {share}", one
+
+
+def _options(job: JobLine, need: Need) -> list[str]:
+    """What sbatch is asked with: the job's own place and rights, and another size."""
+    names = {
+        "Partition": "--partition", "Account": "--account", "QOS": "--qos", "Features": "--constraint",
+        "Reservation": "--reservation", "ReqNodeList": "--nodelist", "ExcNodeList": "--exclude",
+    }  # fmt: skip
+    found = [f"{flag}={job.fields[name]}" for name, flag in names.items() if is_word(job.fields.get(name, ""))]
+    found += [f"--nodes={need.nodes}", f"--ntasks={need.nodes}", "--ntasks-per-node=1", f"--cpus-per-task={need.cpus}"]
+    found += [f"--gres=gpu:{need.gpus}"] if need.gpus else []
+    found += [f"--mem={need.memory_bytes // MIB}M"] if need.memory_bytes else []
+    return found + ([f"--time={duration(need.time_s)}"] if need.time_s is not None else [])
+
+
+def _starts(commands: Commands, options: list[str]) -> tuple[str | None, str]:
+    """When it would start and where; None when Slurm does not say. sbatch tells it on its error output, so a shell
+    joins both."""
     try:
         said = commands.run(["sh", "-c", 'sbatch --test-only "$@" --wrap true 2>&1', "sh", *options])
     except HeadwayError:
-        return None
+        return None, ""
     told = _NOW.search(said)
-    return told[1] if told else None
+    return (told[1], told[2] or "") if told else (None, "")

@@ -1,5 +1,6 @@
 """`/api/jobs/{ref}/why`: why a job waits, or why its attempts ended, as `hw why --json` tells it."""
 
+import time
 from dataclasses import asdict
 from typing import Any
 
@@ -19,6 +20,8 @@ async def why(call: Call) -> Reply:
     return reply_json(
         {
             "id": job.id, "state": str(job.state), "since_ns": job.state_since_ns, "cluster": job.spec.cluster,
+            "engine": job.spec.definition.get("engine", job.spec.cluster),
+            "since_s": max(0.0, (time.time_ns() - job.state_since_ns) / 1e9),
             "verdict": waiting.reason if waiting else _verdict(job), "findings": _findings(job),
             "waiting": None if waiting is None else asdict(waiting), "needs": _needs(job),
         }

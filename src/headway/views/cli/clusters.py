@@ -5,6 +5,7 @@ hw clusters use NAME      the default from now on (capability 51)
 hw clusters check NAME    a tiny job there, end to end
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -65,11 +66,21 @@ def _cells(row: dict[str, Any]) -> list[str]:
 
 def _node_lines(row: dict[str, Any]) -> list[str]:
     lines = [f"{row['name']}: {_definition_words(row['definition'])}"]
+    if row["queue"]:
+        lines.append(f"    queue  {row['queue']}")
     for node in row["nodes"]:
-        words = [f"{node['cpus']} cores" if node["cpus"] else "", f"{node['gpus']} GPUs ({node['gpu_source']})"]
-        words.append(f"{fmt.size(node['memory_bytes'])} memory" if node["memory_bytes"] else "")
+        words = [_of(node, "cpus", "cores", str), f"{_of(node, 'gpus', 'GPUs', str)} ({node['gpu_source']})"]
+        words.append(_of(node, "memory_bytes", "memory", fmt.size))
         lines.append(f"    {node['name']}  {node['state_word']}  {', '.join(word for word in words if word)}")
     return lines
+
+
+def _of(node: dict[str, Any], kind: str, noun: str, text: Callable[[Any], str]) -> str:
+    """`3 of 4 cores` where the engine tells what is free, else `4 cores`."""
+    free, whole = node[f"free_{kind}"], node[kind]
+    if whole is None:
+        return ""
+    return f"{text(whole)} {noun}" if free is None else f"{text(free)} of {text(whole)} {noun} free"
 
 
 def _definition_words(definition: dict[str, Any]) -> str:

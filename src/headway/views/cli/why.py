@@ -1,6 +1,6 @@
 """`hw why ID`: why a job waits, or what its attempts ended of (capability 38)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from headway.views import format as fmt
@@ -8,7 +8,7 @@ from headway.views.cli.dispatch import Call, one_word
 from headway.views.source import job_route
 from headway.views.terminal import BOLD, DIM, Output
 
-AHEAD_MAX = 5
+AHEAD_MAX, NODES_MAX = 5, 16
 
 
 def command(call: Call) -> int:
@@ -25,7 +25,9 @@ def listing(found: dict[str, Any], out: Output) -> Iterator[str]:
     name, state = out.style(out.safe(found["id"]), BOLD), found["state"]
     waiting = found["waiting"]
     if waiting is not None:
-        yield f"… {name} waits on {out.safe(found['cluster'])}: {out.safe(found['verdict'])}"
+        where = f"{found['cluster']} ({found['engine']})" if found["engine"] != found["cluster"] else found["cluster"]
+        since = "" if found["since_s"] is None else f" for {fmt.duration(found['since_s'])}"
+        yield f"… {name} waits on {out.safe(where)}{since}: {out.safe(found['verdict'])}"
         yield from _waiting(found["needs"], waiting, out)
         return
     verdict = found["verdict"]
@@ -40,6 +42,28 @@ def listing(found: dict[str, Any], out: Output) -> Iterator[str]:
 
 
 def _waiting(needs: dict[str, Any], waiting: dict[str, Any], out: Output) -> Iterator[str]:
+    yield from _rows("needs", [waiting["needs"] or _asked(needs)], out)
+    nodes = [_node(node) for node in waiting["free"][:NODES_MAX]]
+    more = len(waiting["free"]) - len(nodes)
+    free = " · ".join(nodes) + (f" and {more} more" if more else "")
+    yield from _rows("free", [line for line in (free, waiting["fit"]) if line], out)
+    yield from _rows("limit", waiting["limits"], out)
+    if waiting["ahead"]:
+        ids = [fmt.suffix(one) if "-" in one else one for one in waiting["ahead"]]
+        names = list(waiting["ahead_words"] or ids)[:AHEAD_MAX]
+        more = len(waiting["ahead"]) - len(names)
+        yield from _rows("ahead", [", ".join(names) + (f" and {more} more" if more else "")], out)
+    yield from _rows("start", [waiting["start"]] if waiting["start"] else [], out)
+    yield from _rows("sooner", waiting["sooner"], out)
+
+
+def _rows(name: str, lines: Sequence[str], out: Output) -> Iterator[str]:
+    """The name stands before the first line."""
+    for number, line in enumerate(lines):
+        yield f"  {'' if number else name:<8} {out.safe(line)}"
+
+
+def _asked(needs: dict[str, Any]) -> str:
     asked = [f"{needs['gpus']} GPUs" if needs["gpus"] else f"{needs['processes']} processes"]
     if needs["nodes"] and needs["nodes"] > 1:
         asked.append(f"{needs['nodes']} nodes")
@@ -49,15 +73,7 @@ def _waiting(needs: dict[str, Any], waiting: dict[str, Any], out: Output) -> Ite
         asked.append(fmt.size(needs["memory_bytes"]))
     if needs["max_duration_s"]:
         asked.append(fmt.duration(needs["max_duration_s"]))
-    yield f"  needs    {', '.join(asked)}"
-    if waiting["free"]:
-        yield f"  free     {' · '.join(out.safe(_node(node)) for node in waiting['free'])}"
-    if waiting["ahead"]:
-        names = [fmt.suffix(one) if "-" in one else one for one in waiting["ahead"][:AHEAD_MAX]]
-        more = len(waiting["ahead"]) - len(names)
-        yield f"  ahead    {out.safe(', '.join(names))}{f' and {more} more' if more else ''}"
-    for number, words in enumerate(waiting["sooner"]):
-        yield f"  {'sooner' if not number else '      '}   {out.safe(words)}"
+    return ", ".join(asked)
 
 
 def _node(node: dict[str, Any]) -> str:

@@ -1,0 +1,265 @@
+"""Why a job waits on Slurm: what does not fit together, limits with their values, forecasts and smaller requests."""
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.engines.protocol import Node
+from headway.engines.slurm import answer, fit, limit, sooner, waiting
+from headway.engines.slurm.answer import JobLine
+from headway.engines.slurm.command import Commands
+from headway.engines.slurm.fit import Need
+from headway.model.errors import RefusedError
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "slurm"
+GIB = 1 << 30
+
+
+def node(name: str, gpus: int, memory_gib: int = 64, cpus: int = 8) -> Node:
+    return Node(name, cpus, memory_gib * GIB, gpus, "slurm", "mixed")
+
+
+def job(reason: str = "Resources", **fields: str) -> JobLine:
+    told = {
+        "NumNodes": "2-2", "NumCPUs": "2", "TresPerNode": "gres:gpu:4", "MinMemoryNode": "4G", "TimeLimit": "04:00:00",
+        "Partition": "main", "UserId": "root(0)", "Account": "ml", "QOS": "normal", "TRES": "cpu=2,mem=8G,node=2",
+    }  # fmt: skip
+    return JobLine("17", "PENDING", reason, start=None, fields={**told, **fields})
+
+
+# -- what does not fit together ---------------------------------------------------------------------------------------
+
+
+def test_gpus_that_are_spread_too_thin_are_told_with_how_they_lie() -> None:
+    free = [node(f"node{k}", 2) for k in range(1, 5)]
+    assert fit.explain(Need(2, 4, 1, GIB), free) == (
+        "8 GPUs are free, but on four nodes two each; you ask for two nodes of four"
+    )
+
+
+def test_uneven_gpus_are_told_node_by_node() -> None:
+    free = [node("node1", 3), node("node2", 4), node("node3", 0), node("node4", 1)]
+    assert fit.explain(Need(2, 4, 1, GIB), free) == (
+        "8 GPUs are free, but 3 on node1, 4 on node2 and 1 on node4; you ask for two nodes of four"
+    )
+
+
+def test_the_node_with_the_gpus_that_lacks_memory_is_named() -> None:
+    free = [node("node1", 3, 120), node("node2", 4, 12), node("node4", 4, 200)]
+    assert fit.explain(Need(2, 4, 1, 64 * GIB), free) == (
+        "11 GPUs are free, but not on two nodes with 4 GPUs and 1 CPU and 64.0 GiB together: "
+        "node1 lacks one GPU, node2 lacks 52.0 GiB of memory"
+    )
+
+
+def test_too_few_in_all_is_told_as_that() -> None:
+    assert fit.explain(Need(2, 4, 1, GIB), [node("node1", 3)]) == "three of the 8 GPUs that it needs are free"
+
+
+def test_cpus_are_told_where_no_gpu_is_asked_for() -> None:
+    free = [node(f"n{k}", 0, cpus=3) for k in range(1, 5)]
+    assert fit.explain(Need(1, 0, 4, GIB), free) == (
+        "12 CPUs are free, but on four nodes three each; you ask for one node of four"
+    )
+
+
+def test_a_job_that_would_fit_waits_for_something_else() -> None:
+    assert "it is not room that it waits for" in fit.explain(Need(1, 2, 1, GIB), [node("n1", 4)])
+
+
+def test_what_is_needed_is_read_from_slurms_own_record() -> None:
+    text = (GOLDEN / "22.05-completed.txt").read_text()
+    line = answer.read_job(text)
+    assert line is not None
+    assert Need.of(line).words() == "8 GPUs = 2 nodes × 4, 1 CPU and 100 MiB each, 1 h"
+    assert Need.of(job()).words() == "8 GPUs = 2 nodes × 4, 1 CPU and 4.0 GiB each, 4 h"
+    per_job = job(TresPerNode="", ReqTRES="cpu=2,mem=8G,node=2,gres/gpu=6,gres/gpu:a100=6")
+    assert Need.of(per_job).gpus == 3  # --gpus of Slurm 23 and later
+
+
+# -- limits -----------------------------------------------------------------------------------------------------------
+
+
+class Recorded:
+    """Answers of a real cluster with accounting; `silent`: programs that do not answer."""
+
+    def __init__(self, *silent: str) -> None:
+        self.silent = silent
+
+    def __call__(self, argv: Sequence[str]) -> str:
+        asked = shlex.join(argv)
+        if any(word in asked for word in self.silent):
+            return ""
+        for part, name in (
+            ("assoc_mgr qos=", "qos"), ("assoc_mgr accounts=", "associations"), ("show qos", "sacctmgr-qos"),
+            ("show assoc", "sacctmgr-associations"), ("show partition", "partition"), ("show reserv", "reservation"),
+        ):  # fmt: skip
+            if part in asked:
+                return (GOLDEN / f"22.05-{name}.txt").read_text()
+        raise AssertionError(asked)
+
+
+@pytest.mark.parametrize(
+    ("word", "fields", "said"),
+    [
+        (
+            "QOSMaxGRESPerUser",
+            {"NumNodes": "1", "TresPerNode": "gres:gpu:2"},
+            "QoS normal allows 4 GPUs for each user (MaxTRESPU gres/gpu); 3 GPUs in use, and it asks for 2 GPUs "
+            "(scontrol show assoc_mgr)",
+        ),
+        (
+            "QOSMaxWallDurationPerJobLimit",
+            {},
+            "QoS normal allows 30 min for one job (MaxWallPJ), and it asks for 4 h (scontrol show assoc_mgr)",
+        ),
+        (
+            "QOSGrpCpuLimit",
+            {"NumCPUs": "16"},
+            "QoS normal allows 10 CPUs together (GrpTRES cpu); 5 CPUs in use, and it asks for 16 CPUs "
+            "(scontrol show assoc_mgr)",
+        ),
+        (
+            "QOSMaxJobsPerUserLimit",
+            {},
+            "QoS normal allows 3 jobs for each user (MaxJobsPU); 2 jobs in use, and it asks for 1 job "
+            "(scontrol show assoc_mgr)",
+        ),
+        (
+            "AssocGrpGRES",
+            {},
+            "account ml allows 6 GPUs together (GrpTRES gres/gpu); 3 GPUs in use, and it asks for 8 GPUs "
+            "(scontrol show assoc_mgr)",
+        ),
+        (
+            "PartitionTimeLimit",
+            {},
+            "partition short allows 5 min (MaxTime), and it asks for 4 h (scontrol show partition)",
+        ),
+        (
+            "PartitionNodeLimit",
+            {},
+            "partition short has 1 node (TotalNodes), and it asks for 2 (scontrol show partition)",
+        ),
+    ],
+)
+def test_a_limit_is_told_with_the_value_allowed_and_the_value_asked(word: str, fields: Any, said: str) -> None:
+    assert limit.explain(word, job(**fields), Recorded())[0] == said
+
+
+def test_where_the_controller_does_not_tell_limits_the_accounting_does() -> None:
+    [said] = limit.explain("QOSMaxGRESPerUser", job(), Recorded("assoc_mgr"))
+    assert said == (
+        "QoS normal allows 4 GPUs for each user (MaxTRESPU gres/gpu), and it asks for 8 GPUs (sacctmgr show qos)"
+    )
+    assert "account ml allows 6 GPUs" in limit.explain("AssocGrpGRES", job(), Recorded("assoc_mgr"))[0]
+    assert limit.explain("QOSMaxGRESPerUser", job(), Recorded("assoc_mgr", "sacctmgr")) == ()
+
+
+def test_a_maintenance_that_begins_before_the_job_would_end_is_told() -> None:
+    now = datetime(2026, 11, 16, 4, 3, 56)
+    [said] = limit.explain("ReqNodeNotAvail", job(), Recorded(), now)
+    assert said == (
+        "the maintenance service takes node[1-4] from 2026-11-16T05:03:56 to 2026-11-16T07:03:56: in 1 h, and it asks "
+        "for 4 h (scontrol show reservation)"
+    )
+    assert limit.explain("Resources", job(TimeLimit="00:30:00"), Recorded(), now) == ()
+    [own] = limit.explain("Reservation", job(Reservation="service"), Recorded(), now)
+    assert own.startswith("its reservation service has node[1-4] from 2026-11-16T05:03:56")
+
+
+@pytest.mark.parametrize(
+    ("word", "field"),
+    [
+        ("AssocGrpCPUMinutesLimit", "GrpTRESMins"), ("AssocGrpMemRunMinutes", "GrpTRESRunMins"),
+        ("AssocGrpSubmitJobsLimit", "GrpSubmitJobs"), ("AssocMaxJobsLimit", "MaxJobs"),
+        ("AssocMaxCpuMinutesPerJobLimit", "MaxTRESMinsPJ"), ("AssocMaxGRESPerNode", "MaxTRESPN"),
+        ("QOSMaxSubmitJobPerUserLimit", "MaxSubmitJobsPU"), ("MaxMemoryPerAccount", "MaxTRESPA"),
+        ("MaxCpuRunMinsPerUser", "MaxTRESRunMinsPU"), ("QOSMinCpuNotSatisfied", "MinTRESPJ"),
+        ("QOSGrpWallLimit", "GrpWall"), ("AssocMaxWallDurationPerJobLimit", "MaxWallPJ"),
+    ],
+)  # fmt: skip
+def test_the_word_names_the_limit(word: str, field: str) -> None:
+    found = limit.LIMIT.match(word)
+    assert found is not None and limit.field_of(found) == field
+
+
+# -- smaller requests and the forecast --------------------------------------------------------------------------------
+
+
+class Scripted(Commands):
+    def __init__(self, **answers: str) -> None:
+        super().__init__()
+        self.answers = answers
+        self.asked: list[str] = []
+
+    def run(self, argv: Sequence[str], text: str | None = None, timeout_s: float = 30.0) -> str:
+        line = shlex.join(argv)
+        self.asked.append(line)
+        for part, said in self.answers.items():
+            if part in line:
+                return said
+        raise RefusedError("Slurm refuses it")
+
+
+def test_smaller_requests_are_those_that_what_is_free_could_do() -> None:
+    thin = [node(f"n{k}", 2) for k in range(1, 5)]
+    words = [words for words, _ in sooner.smaller(Need(2, 4, 1, GIB, 1380.0), thin)]
+    assert words == ["-n 8 --nodes 4", "-n 2", "--max-duration 10m"]
+    short = [node("n1", 4, 12), node("n2", 4, 64)]
+    found = dict(sooner.smaller(Need(2, 4, 1, 64 * GIB, 300.0), short))
+    assert list(found) == ["--memory 24576MiB", "-n 4"]
+    assert found["--memory 24576MiB"].memory_bytes == 12 * GIB
+
+
+def test_only_what_slurm_would_start_sooner_is_suggested_and_this_job_itself_is_not_counted() -> None:
+    need, free = Need(2, 4, 1, GIB, 1380.0), [node(f"n{k}", 2) for k in range(1, 5)]
+    said = "sbatch: Job 8 to start at 2026-11-16T04:21:09 using 4 processors on nodes node[1-4] in partition main"
+    commands = Scripted(gres=said)
+    now, own_s = datetime(2026, 11, 16, 4, 10, 9), sooner.own_delay_s(need, {"TotalCPUs": "16", "TotalNodes": "4"})
+    assert own_s == 660.0
+    found = sooner.suggest(job(), need, free, commands, now, own_s)
+    assert found[0] == "-n 8 --nodes 4      would start now on node[1-4] (sbatch --test-only)"
+    assert "--account=ml" in commands.asked[0] and "--gres=gpu:2" in commands.asked[0]
+    late = replace(job(), start="2026-11-16T04:10:00")
+    assert sooner.suggest(late, need, free, commands, datetime(2026, 11, 16, 4, 0, 0), own_s) == ()
+
+
+def test_the_whole_answer_names_its_sources_and_survives_questions_without_an_answer() -> None:
+    text = "".join(
+        f"NodeName=node{k} CPUAlloc=1 CPUTot=4 Gres=gpu:4 GresUsed=gpu:2 RealMemory=4000 AllocMem=100 State=MIXED\n"
+        for k in range(1, 5)
+    )
+    widths = dict(zip(("12", "2026-11-16T04:25:03", "4", "cpu=4,mem=400M,node=4", "gres:gpu:2", "wrap", "node[1-4]"),
+                      answer.HOLDER_WIDTHS, strict=True))  # fmt: skip
+    holders = "".join(value.ljust(width) for value, width in widths.items())
+    queue = "9|100|2|gres:gpu:4|2|other-7f3c2\n17|90|2|gres:gpu:4|2|me\n"
+    commands = Scripted(date="2026-11-16T04:10:03\n", JobID=holders, PD=queue)
+    told = waiting.explain(
+        replace(job(MinMemoryNode="100M"), start="2026-11-16T04:25:03"), answer.read_nodes(text), commands
+    )
+    assert told.reason.startswith("Resources: ")
+    assert told.fit == "8 GPUs are free, but on four nodes two each; you ask for two nodes of four"
+    assert told.start == (
+        "2026-11-16T04:25:03, in 15 min, by Slurm's own clock and its backfill scheduler; then wrap (Slurm 12) reaches "
+        "its time limit at the latest, and there is room if nobody goes first"
+    )
+    assert told.ahead == ("9",) and told.ahead_words == ("other-7f3c2 (Slurm 9, 8 GPUs, priority 100)",)
+    assert told.sooner == () and told.limits == ()
+    silent = waiting.explain(job(), [], Scripted())
+    assert silent.reason.startswith("Resources: ") and silent.ahead == () and silent.fit == ""
+    assert silent.start == "neither Slurm nor the time limits of running jobs tell when"
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("30", 1800.0), ("05:00", 300.0), ("01:00:00", 3600.0), ("1-02:00:00", 93600.0), ("2-12", 216000.0),
+     ("UNLIMITED", None), ("NONE", None), ("", None), ("Partition_Limit", None)],
+)  # fmt: skip
+def test_durations_of_slurm(text: str, value: float | None) -> None:
+    assert answer.seconds(text) == value
