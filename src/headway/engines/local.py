@@ -35,6 +35,7 @@ _ID = re.compile(
     r"(?P<uuid>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-(?P<attempt>[0-9]{1,9})-(?P<task>[a-z][a-z0-9-]{0,40})\Z"
 )
 _KEY = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}-[0-9]{1,9}\Z")
+RUNNING = Observation("running", "shim alive", {"started": True})
 _KEEP_ENV = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "TMPDIR", "USER", "XDG_RUNTIME_DIR")
 
 Argv = Callable[..., list[str]]  # settings.launch.agent_argv, or a test's own shim
@@ -221,6 +222,9 @@ class LocalEngine:
 
     def _look(self, name: str) -> Observation:
         folder = self._folder(name)
+        known = self._shims.get(name)
+        if known is not None and (folder / "shim.json").exists() and process.is_alive(known):
+            return RUNNING
         task = folders.load_json(folder / "task.json")
         if task is None and not (folder / "shim.json").exists():
             return Observation("gone", "no spool", {"started": None})
@@ -235,7 +239,7 @@ class LocalEngine:
         if shim is not None and name in self._held:
             self._shims[name] = shim
         if shim is not None and process.is_alive(shim):
-            return Observation("running", "shim alive", {"started": True})
+            return RUNNING
         return self._without_shim(folder, attached)
 
     def _before_start(self, name: str) -> Observation:
@@ -284,8 +288,12 @@ class LocalEngine:
         return name in self._shims and process.is_alive(self._shims[name])  # sent, or removed under a running task
 
     def _reap(self) -> None:
+        """Forget those that have ended; not one that never started, whose end is told while its folder lies there."""
         for name, child in list(self._children.items()):
-            if child.poll() is not None and (self._folder(name) / "shim.json").exists():
+            if child.poll() is None:
+                continue
+            folder = os.path.join(self.paths.spool, name)
+            if os.path.exists(os.path.join(folder, "shim.json")) or not os.path.exists(folder):
                 self._children.pop(name, None)
         self._salvagers = [child for child in self._salvagers if child.poll() is None]
 

@@ -20,8 +20,9 @@ from headway.model.job import ENDED, Job, JobSpec, State
 from headway.model.limits import POLL_WAIT_S, PROCESSES_MAX
 from headway.server import auth, check, envfile, program, survey, transaction, waiting
 from headway.server.drain import is_over
+from headway.server.errand import with_private
 from headway.server.guest import mailbox_key
-from headway.server.loop import Loop, with_private
+from headway.server.loop import Loop
 from headway.store import catalog
 from headway.wire.batch import TaskKey
 from headway.wire.redact import mask_argv, secret_values

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from headway.engines.protocol import Engine, EngineId, Salvager
+from headway.engines.protocol import Engine, EngineId, Observation, Salvager
 from headway.model.job import ENDED, Attempt, Job, JobSpec
 from headway.server.calls import Calls
 from headway.store import catalog
@@ -79,21 +79,28 @@ class Drain:
         if self._strays_s is None or now_s - self._strays_s >= STRAYS_S:
             self._strays_s = now_s
             drained += await self._find_strays(engines, engine_of)
-        for engine_id, left in list(self._left.items()):
-            if await self._is_drained(engine_id, left):
-                drained += left.tasks
-                del self._left[engine_id]
+        for engine_id, seen in (await self._look()).items():
+            if await self._is_drained(engine_id, seen):
+                drained += self._left.pop(engine_id).tasks
                 self._done.add(engine_id)
                 self._again.forget(engine_id)
         return drained
 
-    async def _is_drained(self, engine_id: EngineId, left: Left) -> bool:
-        found = await self._calls.run(f"cluster {left.engine.cluster}", left.engine.observe, [engine_id])
-        seen = found.get(engine_id)
-        if seen is None or seen.state not in ("ended", "gone"):
+    async def _look(self) -> dict[EngineId, Observation]:
+        """What the engines say of what is left, one call each."""
+        asked: dict[int, tuple[Engine, list[EngineId]]] = {}
+        for engine_id, left in self._left.items():
+            asked.setdefault(id(left.engine), (left.engine, []))[1].append(engine_id)
+        found: dict[EngineId, Observation] = {}
+        for engine, ids in asked.values():
+            found |= await self._calls.run(f"cluster {engine.cluster}", engine.observe, ids)
+        return found
+
+    async def _is_drained(self, engine_id: EngineId, seen: Observation) -> bool:
+        if seen.state not in ("ended", "gone"):
             return False
         if seen.detail.get("salvage"):
-            await self.salvage(left.engine, engine_id)
+            await self.salvage(self._left[engine_id].engine, engine_id)
             return False
         return seen.state == "gone" or bool(seen.detail.get("drained"))
 

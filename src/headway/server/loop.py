@@ -10,19 +10,19 @@ import logging
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from concurrent.futures import Future
 from functools import partial
 from sqlite3 import Connection
 from typing import Any, Protocol, TypeVar
 
 from headway.code import checkout
-from headway.engines.protocol import Engine, EngineId, Given, Observation, Plan
+from headway.engines.protocol import Engine, EngineId, Observation, Plan
 from headway.engines.registry import engine_for
-from headway.model.errors import HeadwayError, RefusedError, UnreachableError, UsageError
+from headway.model.errors import HeadwayError, UnreachableError, UsageError
 from headway.model.finding import Finding
 from headway.model.job import Attempt, Job, JobSpec, State
 from headway.model.limits import JOBS_OPEN_MAX, QUEUE_WINDOW
-from headway.server import auth, envfile, reconcile, transaction
+from headway.server import auth, envfile, errand, reconcile, transaction
 from headway.server.calls import Calls
 from headway.server.drain import Backoff, Drain, is_over
 from headway.server.join import Tell
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 INTERVAL_S = 1.0  # between two looks when nothing wakes the loop
 IDLE_INTERVAL_S = 5.0  # and when there is no open job
-PAUSE_S = 0.01  # after a look, or as long as it took, so that many commits are one look and others get their turn
+PAUSE_S = 0.01  # after a look, or as long as it read and thought: many commits are one look, others get their turn
 HEARD_FLUSH_S = 5.0
 TELL_AGAIN_S = 5.0
 RETRY_FIRST_S = 1.0  # after a start that failed for now; doubles
@@ -75,6 +75,7 @@ class Loop:
         self._task: asyncio.Task[None] | None = None
         self._started_s = clock_s()
         self._idle = False
+        self._thought_s = 0.0  # how long the last look read and thought; doing is mostly waiting
         self._window = QUEUE_WINDOW
         self._heard_s: dict[str, float] = {}  # attempt key -> when one of its agents last spoke
         self._heard_ns: dict[TaskKey, int] = {}  # not flushed yet
@@ -83,6 +84,7 @@ class Loop:
         self._cancelled_s: dict[str, float] = {}
         self._launches: dict[str, int] = {}
         self._told: dict[tuple[TaskKey, str], float] = {}  # commands that reconcile asked for
+        self._ids: list[tuple[Job, Future[None]]] = []  # engines' own, on their way to the store
         self._tokens: dict[str, dict[str, str]] = {}  # of attempts whose intent this server has stored
         self._retry = Backoff(RETRY_FIRST_S, RETRY_MAX_S)
         self._due_s: dict[str, float] = {}  # key of a failed attempt -> when the next one may start
@@ -137,7 +139,6 @@ class Loop:
     async def _run(self) -> None:
         while True:
             self._wake.clear()
-            begin_s = self._clock_s()
             try:
                 await self.look()
             except HeadwayError as error:
@@ -145,13 +146,13 @@ class Loop:
             # a mistake in one look must not end the loop: jobs would then wait for ever
             except Exception:
                 log.exception("a look failed")
-            took_s = self._clock_s() - begin_s
-            await asyncio.sleep(min(max(took_s, PAUSE_S), INTERVAL_S))
+            await asyncio.sleep(min(max(self._thought_s, PAUSE_S), INTERVAL_S))
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), IDLE_INTERVAL_S if self._idle else INTERVAL_S)
 
     async def look(self) -> None:
         """One round: read, observe, decide, execute."""
+        begin_s = self._clock_s()
         jobs = await self._calls.run("the store", self._open_jobs)
         self._idle = all(is_over(job) for job in jobs) and self._drain.idle
         observations = await self._observe(jobs)
@@ -163,8 +164,8 @@ class Loop:
         by_pk = {job.pk: job for job in jobs}
         actions = reconcile.decide(jobs, seen)
         self._widen(jobs, actions)
-        for action in await self._end_waiting(actions, by_pk):
-            await self._execute(action, by_pk[action.pk])
+        self._thought_s = self._clock_s() - begin_s
+        await self._act(await self._end_waiting(actions, by_pk), by_pk)
         await self._end_tokens(await self._drain.step(self._engines, self._engine_or_none))
         if self._clock_s() - self._flushed_s > HEARD_FLUSH_S:
             await self._flush()
@@ -218,7 +219,7 @@ class Loop:
             return {}
         attempts = [attempt for _, attempt in asked]
         try:
-            ids, found = await self._calls.run(f"cluster {cluster}", _look_at, engine, attempts)
+            ids, found = await self._calls.run(f"cluster {cluster}", errand.look_at, engine, attempts)
         # an engine may fail in any way; what it did not say is not known, and nothing follows from it (F22)
         except Exception as error:
             log.warning("cluster %s could not be observed: %r", cluster, error)
@@ -302,15 +303,17 @@ class Loop:
 
     # -- doing ----------------------------------------------------------------------------------------
 
+    async def _act(self, actions: Sequence[Action], jobs: Mapping[int, Job]) -> None:
+        """What is written down goes first, all of it to the writer at once: many jobs' changes are one commit."""
+        kept = [action for action in actions if isinstance(action, SetState | Again | NewAttempt)]
+        await self._store_all(kept, jobs)
+        for action in actions:
+            await self._execute(action, jobs[action.pk])
+        await self._store_ids()
+
     async def _execute(self, action: Action, job: Job) -> None:
         try:
             match action:
-                case SetState():
-                    await self._set_state(action, job)
-                case Again():
-                    await self._again(action, job)
-                case NewAttempt():
-                    await self._new_attempt(job, action.number)
                 case Launch():
                     await self._launch(job, action.number)
                 case Cancel():
@@ -321,20 +324,57 @@ class Loop:
                     self._tell(job, action)
         # one job's trouble must not keep the others from being looked at
         except Exception as error:
-            if isinstance(action, NewAttempt | Launch):
-                self._retry.again(job.uuid, self._clock_s())
-            ours = isinstance(error, HeadwayError)
-            log.warning("%s of %s: %s", type(action).__name__, job.id, error, exc_info=not ours)
+            self._failed(action, job, error)
+
+    def _failed(self, action: Action, job: Job, error: Exception) -> None:
+        if isinstance(action, NewAttempt | Launch):
+            self._retry.again(job.uuid, self._clock_s())
+        ours = isinstance(error, HeadwayError)
+        log.warning("%s of %s: %s", type(action).__name__, job.id, error, exc_info=None if ours else error)
 
     async def _write(self, work: Callable[[Connection], T]) -> T:
         return await asyncio.wrap_future(self._store.write(work))
 
-    async def _set_state(self, action: SetState, job: Job) -> None:
+    async def _store_all(self, actions: Sequence[SetState | Again | NewAttempt], jobs: Mapping[int, Job]) -> None:
+        """States and intents. Each stands alone: one that cannot be stored keeps no other from it."""
+        plans = await self._plans([(jobs[a.pk], a.number) for a in actions if isinstance(a, NewAttempt)])
+        begun = []
+        for action in actions:
+            try:
+                if isinstance(action, NewAttempt):  # jobs of an array have not been told of yet
+                    await self._admit(jobs[action.pk].uuid, jobs[action.pk].spec.monitor)
+                work, done = self._work_of(action, jobs[action.pk], plans)
+            # a plan may fail in any way that an engine can; the job waits, and is tried again
+            except Exception as error:
+                self._failed(action, jobs[action.pk], error)
+            else:
+                begun.append((action, done, self._store.write(work)))
+        over = []
+        for action, done, future in begun:
+            try:
+                await asyncio.wrap_future(future)
+            # the writer carries whatever went wrong with this one
+            except Exception as error:
+                self._failed(action, jobs[action.pk], error)
+                continue
+            done()
+            if isinstance(action, SetState) and action.ended_ns is not None:
+                over.append(jobs[action.pk])
+        await self._end(over)
+
+    def _work_of(
+        self, action: SetState | Again | NewAttempt, job: Job, plans: Mapping[int, Plan | Exception]
+    ) -> tuple[Callable[[Connection], None], Callable[[], None]]:
+        """What the writer shall do, and what we do once it has."""
+        if isinstance(action, NewAttempt):
+            return self._new_attempt(job, plans[job.pk])
         word = self._words.pop((action.pk, action.number or 0), None)
-        await self._write(partial(transaction.apply_state, action, word))
-        log.info("%s is %s", job.id, action.state)
-        if action.ended_ns is not None:
-            await self._end(job)
+        if isinstance(action, SetState):
+            return partial(transaction.apply_state, action, word), partial(log.info, "%s is %s", job.id, action.state)
+        return partial(transaction.apply_again, action, word), partial(self._again, action, job)
+
+    async def _set_state(self, action: SetState, job: Job) -> None:
+        await self._store_all([action], {job.pk: job})
 
     async def _end_waiting(self, actions: Sequence[Action], jobs: Mapping[int, Job]) -> list[Action]:
         """Jobs that end before they had an attempt, in one transaction: an aborted array has thousands. The rest."""
@@ -346,22 +386,24 @@ class Loop:
         over = [jobs[action.pk] for action in ends]
         for job in over:
             self._retry.forget(job.uuid)
-        for job in {job.spec.array or job.uuid: job for job in over}.values():  # an array's jobs share what goes
-            await self._end(job)
+        await self._end(list({job.spec.array or job.uuid: job for job in over}.values()))  # arrays share what goes
         return [action for action in actions if action not in ends]
 
-    async def _end(self, job: Job) -> None:
-        """The job is over: what belonged to its life goes. Its agents may still send for a while."""
+    async def _end(self, jobs: Sequence[Job]) -> None:
+        """These are over: what belonged to their lives goes. Their agents may still send for a while."""
+        if not jobs:
+            return
         try:
-            await self._calls.run("files", self._forget_private, job)
-        except (OSError, HeadwayError) as error:
-            log.error("the environment of %s could not be removed and stays until the next start: %s", job.id, error)
-        if job.spec.code is not None:
-            with contextlib.suppress(UnreachableError):  # a large one takes its time; gc finds it if we are killed
-                await self._calls.run(f"code of {job.id}", checkout.remove_unchanged, self._paths.home, job.uuid)
-        self._retry.forget(job.uuid)
-        for attempt in job.attempts:
-            self._let_go(job, attempt)
+            await self._calls.run("files", self._forget_private, jobs)
+        except UnreachableError as error:
+            log.error("environments of jobs that are over stay until the next start: %s", error)
+        for job in jobs:
+            if job.spec.code is not None:
+                with contextlib.suppress(UnreachableError):  # a large one takes its time; gc finds it if we are killed
+                    await self._calls.run(f"code of {job.id}", checkout.remove_unchanged, self._paths.home, job.uuid)
+            self._retry.forget(job.uuid)
+            for attempt in job.attempts:
+                self._let_go(job, attempt)
 
     def _let_go(self, job: Job, attempt: Attempt) -> None:
         """An attempt is over; its agents may still send for a while."""
@@ -369,14 +411,21 @@ class Loop:
             known.pop(attempt.key, None)
         self._drain.add(job, attempt, self._engine(job.spec))
 
-    async def _again(self, action: Again, job: Job) -> None:
-        word = self._words.pop((action.pk, action.number), None)
-        await self._write(partial(transaction.apply_again, action, word))
+    def _again(self, action: Again, job: Job) -> None:
         log.info("%s waits for attempt %d: %s", job.id, action.number + 1, action.retry["text"])
         self._let_go(job, job.attempts[-1])
 
-    def _forget_private(self, job: Job) -> None:
-        """Remove what may not outlive the job; of an array, with its last job."""
+    def _forget_private(self, jobs: Sequence[Job]) -> None:
+        """Remove what may not outlive these jobs; of an array, with its last job."""
+        for job in jobs:
+            try:
+                self._forget_files(job)
+            except (OSError, HeadwayError) as error:
+                log.error(
+                    "the environment of %s could not be removed, it stays until the next start: %s", job.id, error
+                )
+
+    def _forget_files(self, job: Job) -> None:
         array = job.spec.array
         if array is not None:
             with self._store.read() as c:
@@ -389,17 +438,31 @@ class Loop:
         if monitor is not None and self.outbox is not None:
             await self.outbox.admit(uuid, monitor)
 
-    async def _new_attempt(self, job: Job, number: int) -> None:
-        """Commit the intent: from here on the attempt exists, whether or not the engine will have heard of it."""
-        await self._admit(job.uuid, job.spec.monitor)  # jobs of an array have not been told of yet
-        engine = self._engine(job.spec)
-        key = f"{job.uuid}-{number}"
-        plan = await self._calls.run(f"plan of {job.id}", engine.plan, job, number)
+    async def _plans(self, starts: Sequence[tuple[Job, int]]) -> dict[int, Plan | Exception]:
+        """A plan for each job that shall start, by pk, or why there is none; one call for all of a cluster."""
+        found: dict[int, Plan | Exception] = {}
+        for place in {job.spec.place for job, _ in starts}:
+            mine = [(job, number) for job, number in starts if job.spec.place == place]
+            try:
+                engine = self._engine(mine[0][0].spec)
+                found |= await self._calls.run(f"plans of {place}", errand.plan_all, engine, mine)
+            except HeadwayError as error:
+                found |= {job.pk: error for job, _ in mine}
+        return found
+
+    def _new_attempt(self, job: Job, plan: Plan | Exception) -> tuple[Callable[[Connection], None], Callable[[], None]]:
+        """The intent: once it is committed the attempt exists, whether or not the engine will have heard of it."""
+        if isinstance(plan, Exception):
+            raise plan
+        key = f"{job.uuid}-{plan.attempt}"
         minted = {task.name: auth.mint() for task in plan.tasks}
         hashes = {name: (token_id, digest) for name, (token_id, _, digest) in minted.items()}
-        await self._write(partial(transaction.insert_attempt, job.pk, plan, key, hashes, self._clock_ns()))
-        self._tokens[key] = {name: token for name, (_, token, _) in minted.items()}
-        job.attempts.append(Attempt(number, State.WAITING, key))
+
+        def done() -> None:
+            self._tokens[key] = {name: token for name, (_, token, _) in minted.items()}
+            job.attempts.append(Attempt(plan.attempt, State.WAITING, key))
+
+        return partial(transaction.insert_attempt, job.pk, plan, key, hashes, self._clock_ns()), done
 
     async def _launch(self, job: Job, number: int) -> None:
         attempt = next((a for a in job.attempts if a.number == number), None)
@@ -420,15 +483,24 @@ class Loop:
         self._heard_s.setdefault(attempt.key, self._clock_s())
         self._retry.forget(job.uuid)
         attempt.engine_id = engine_id
-        await self._write(partial(transaction.set_engine_id, job.pk, number, engine_id))
+        work = partial(transaction.set_engine_id, job.pk, number, engine_id)
+        self._ids.append((job, self._store.write(work)))
+
+    async def _store_ids(self) -> None:
+        """Under which name each engine has what it was given. One that is lost is found again (`Engine.find`)."""
+        ids, self._ids = self._ids, []
+        for job, future in ids:
+            try:
+                await asyncio.wrap_future(future)
+            except HeadwayError as error:
+                log.warning("the engine's id of %s could not be stored: %s", job.id, error)
 
     async def _submit_to_engine(self, job: Job, attempt: Attempt) -> EngineId:
         engine = self._engine(job.spec)
-        private = await self._private(job)
-        job = replace(job, spec=with_private(job.spec, private))
-        plan = await self._calls.run(f"plan of {job.id}", engine.plan, job, attempt.number)
-        given = await self._given(job, attempt, plan, private)
-        return await self._calls.run(f"start of {job.id}", _start, engine, plan, attempt.key, given)
+        if attempt.key not in self._tokens:
+            await self._mint_again(engine, job, attempt)
+        given = (self._paths.env, self._tokens.get(attempt.key, {}), self._secret_names(job.spec))
+        return await self._calls.run(f"start of {job.id}", errand.start, engine, job, attempt, *given)
 
     async def _private(self, job: Job) -> envfile.Private | None:
         return await self._calls.run("files", envfile.of_job, self._paths.env, job.uuid, job.spec)
@@ -437,17 +509,16 @@ class Loop:
         """What the submitter and this server's own settings call secret, whatever it looks like."""
         return sorted({*spec.secret_names, *(self._settings.get("secret_names") or [])})
 
-    async def _given(self, job: Job, attempt: Attempt, plan: Plan, private: envfile.Private | None) -> Given | None:
-        """Environment and tokens. None: the environment is gone, so only what has been started can be adopted."""
-        if private is None:
-            return None
-        tokens = self._tokens.get(attempt.key)
-        if tokens is None:  # minted by a server that died; their secrets were in its memory only
-            minted = {task.name: auth.mint() for task in plan.tasks}
-            hashes = {name: (token_id, digest) for name, (token_id, _, digest) in minted.items()}
-            await self._write(partial(transaction.insert_tokens, plan, hashes, self._clock_ns()))
-            tokens = self._tokens[attempt.key] = {name: token for name, (_, token, _) in minted.items()}
-        return Given(private.env, tokens, self._secret_names(job.spec))
+    async def _mint_again(self, engine: Engine, job: Job, attempt: Attempt) -> None:
+        """Minted by a server that died; their secrets were in its memory only. Without its environment the job can
+        only be adopted, and whoever runs it has his token."""
+        if await self._private(job) is None:
+            return
+        plan = await self._calls.run(f"plan of {job.id}", engine.plan, job, attempt.number)
+        minted = {task.name: auth.mint() for task in plan.tasks}
+        hashes = {name: (token_id, digest) for name, (token_id, _, digest) in minted.items()}
+        await self._write(partial(transaction.insert_tokens, plan, hashes, self._clock_ns()))
+        self._tokens[attempt.key] = {name: token for name, (_, token, _) in minted.items()}
 
     async def _cancel(self, job: Job) -> None:
         """Through the engine; where it has nobody to ask, through the agent's own next question."""
@@ -493,37 +564,3 @@ class Loop:
     async def _note(self, job: Job, number: int | None, text: str) -> None:
         data = {"level": "warning", "text": text}
         await self._write(lambda c: catalog.add_event(c, job.pk, "note", data, self._clock_ns(), attempt=number))
-
-
-def with_private(spec: JobSpec, private: envfile.Private | None) -> JobSpec:
-    """With the commands as they were given, where they are still known."""
-    if private is None:
-        return spec
-    roles = [replace(role, command=private.roles.get(role.name, role.command)) for role in spec.roles]
-    return replace(spec, command=private.command, roles=roles)
-
-
-# -- inside a thread ----------------------------------------------------------------------------------
-
-
-def _look_at(engine: Engine, attempts: Sequence[Attempt]) -> tuple[dict[str, EngineId], dict[str, Observation]]:
-    """Ids by key, also of attempts whose submit was never answered, and what the engine says of each."""
-    ids: dict[str, EngineId] = {}
-    found: dict[str, Observation] = {}
-    for attempt in attempts:
-        engine_id = EngineId(attempt.engine_id) if attempt.engine_id is not None else engine.find(attempt.key)
-        if engine_id is None:
-            found[attempt.key] = Observation("gone", "not submitted")
-        else:
-            ids[attempt.key] = engine_id
-    seen = engine.observe(list(ids.values()))
-    return ids, found | {key: seen[engine_id] for key, engine_id in ids.items() if engine_id in seen}
-
-
-def _start(engine: Engine, plan: Plan, key: str, given: Given | None) -> EngineId:
-    if given is not None:
-        return engine.submit(plan, key, given)
-    engine_id = engine.find(key)
-    if engine_id is None:
-        raise RefusedError("the environment that it was submitted with is gone", "submit it again")
-    return engine_id

@@ -2,6 +2,7 @@
 
 import math
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -11,7 +12,15 @@ def iso(ns: int | None) -> str | None:
     """ISO 8601, UTC, microseconds, `Z`."""
     if ns is None:
         return None
-    return (_EPOCH + timedelta(microseconds=ns // 1000)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    seconds, us = divmod(ns // 1000, 1_000_000)
+    days, seconds = divmod(seconds, 86_400)
+    minutes, seconds = divmod(seconds, 60)
+    return f"{_day(days)}T{minutes // 60:02d}:{minutes % 60:02d}:{seconds:02d}.{us:06d}Z"
+
+
+@lru_cache(maxsize=1024)  # a list of ten thousand jobs has a handful of days and many times
+def _day(days: int) -> str:
+    return (_EPOCH + timedelta(days=days)).strftime("%Y-%m-%d")
 
 
 def number(value: float) -> float | str:

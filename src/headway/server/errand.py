@@ -1,0 +1,57 @@
+"""What the loop has done in a thread: asking an engine, planning, starting. Called by `loop.py` through `Calls`."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from headway.engines.protocol import Engine, EngineId, Given, Observation, Plan
+from headway.model.errors import RefusedError
+from headway.model.job import Attempt, Job, JobSpec
+from headway.server import envfile
+
+
+def with_private(spec: JobSpec, private: envfile.Private | None) -> JobSpec:
+    """With the commands as they were given, where they are still known."""
+    if private is None:
+        return spec
+    roles = [replace(role, command=private.roles.get(role.name, role.command)) for role in spec.roles]
+    return replace(spec, command=private.command, roles=roles)
+
+
+def look_at(engine: Engine, attempts: Sequence[Attempt]) -> tuple[dict[str, EngineId], dict[str, Observation]]:
+    """Ids by key, also of attempts whose submit was never answered, and what the engine says of each."""
+    ids: dict[str, EngineId] = {}
+    found: dict[str, Observation] = {}
+    for attempt in attempts:
+        engine_id = EngineId(attempt.engine_id) if attempt.engine_id is not None else engine.find(attempt.key)
+        if engine_id is None:
+            found[attempt.key] = Observation("gone", "not submitted")
+        else:
+            ids[attempt.key] = engine_id
+    seen = engine.observe(list(ids.values()))
+    return ids, found | {key: seen[engine_id] for key, engine_id in ids.items() if engine_id in seen}
+
+
+def plan_all(engine: Engine, starts: Sequence[tuple[Job, int]]) -> dict[int, Plan | Exception]:
+    found: dict[int, Plan | Exception] = {}
+    for job, number in starts:
+        try:
+            found[job.pk] = engine.plan(job, number)
+        # an engine may fail in any way, over one job and not over the next
+        except Exception as error:
+            found[job.pk] = error
+    return found
+
+
+def start(
+    engine: Engine, job: Job, attempt: Attempt, env: Path, tokens: Mapping[str, str], secret_names: list[str]
+) -> EngineId:
+    """Where its environment is gone, only what has been started can be adopted."""
+    private = envfile.of_job(env, job.uuid, job.spec)
+    if private is not None:
+        plan = engine.plan(replace(job, spec=with_private(job.spec, private)), attempt.number)
+        return engine.submit(plan, attempt.key, Given(private.env, dict(tokens), secret_names))
+    engine_id = engine.find(attempt.key)
+    if engine_id is None:
+        raise RefusedError("the environment that it was submitted with is gone", "submit it again")
+    return engine_id
