@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -105,21 +104,6 @@ def test_a_job_that_somebody_cancels_in_slurm_says_so_and_is_not_tried_again(hw:
     ended = hw.wait_ended(running, timeout_s=90)
     assert ended["state"] == "stopped" and len(ended["attempts"]) == 1
     assert "Slurm: CANCELLED" in ended["attempts"][0]["cause"]["text"]
-
-
-def test_a_killed_agent_leaves_slurms_word_for_the_end(hw: Hw, slurm: SlurmCluster) -> None:
-    job = hw.submit("-c", "lab", sys.executable, "-c", "import time; print('here', flush=True); time.sleep(100)")
-    hw.wait_state(job, "running")
-    wait_until(lambda: b"here" in hw("logs", job).stdout, 30, "its first line")
-    slurm.command("scancel", "--signal=KILL", hw.json("q", job)["engine_id"])
-    ended = wait_until(lambda: _over(hw, job), 90, "its end")
-    assert ended["state"] in ("failed", "stopped") and "Slurm: " in ended["attempts"][-1]["cause"]["text"]
-    assert b"here" in hw("logs", job).stdout
-
-
-def _over(hw: Hw, job: str) -> Any:
-    found = hw.json("q", job)
-    return found if found["ended_at"] else None
 
 
 def test_an_abort_reaches_the_agents_of_both_nodes_who_end_their_ranks(hw: Hw) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from headway.model.job import State
-from headway.server.reconcile import SetState, decide
+from headway.server.reconcile import Again, SetState, decide
 from tests.unit.test_reconcile import intended, seen, started
 
 QUEUES = {"queues": frozenset({"here"})}
@@ -47,3 +47,36 @@ def test_what_the_scheduler_ended_before_it_began_is_not_started_again() -> None
     [last] = decide([job], seen(state="gone", detail=told, **QUEUES))
     assert isinstance(last, SetState)
     assert last.state is State.FAILED and last.cause is not None and "JobLaunchFailure" in last.cause["text"]
+
+
+def test_a_node_lost_before_an_agent_had_started_there_is_tried_again_elsewhere() -> None:
+    job = intended(engine_id="17")
+    told = {**end("node_lost", "Slurm: NODE_FAIL on n1", "transient"), "started": False}
+    [again] = decide([job], seen(state="gone", detail=told, **QUEUES))
+    assert isinstance(again, Again)
+    assert (again.retry["do"], again.retry["nodes"]) == ("other_node", ["n1"])
+    assert again.end.cause is not None and again.end.cause["cause"] == "node_lost"
+    stopped = intended(engine_id="17", stop_requested_ns=5)
+    [last] = decide([stopped], seen(state="gone", detail=told, **QUEUES))
+    assert isinstance(last, SetState) and last.state is State.STOPPED
+
+
+def test_an_end_that_nobody_saw_waits_for_the_schedulers_word_but_not_for_ever() -> None:
+    job = started(result={"type": "task_ended", "lost": True})
+    assert decide([job], seen(state="running", **QUEUES)) == []
+    [last] = decide([job], seen(state="running", silent_s={job.attempts[-1].key: 99.0}, **QUEUES))
+    assert isinstance(last, SetState) and (last.state, last.ended_ns is None) == (State.UNKNOWN, False)
+
+
+def test_while_the_scheduler_is_away_an_end_that_nobody_saw_is_unknown_and_not_over() -> None:
+    job = started(result={"type": "task_ended", "lost": True})
+    [last] = decide([job], seen(state="unknown", silent_s={job.attempts[-1].key: 99.0}, **QUEUES))
+    assert isinstance(last, SetState) and (last.state, last.ended_ns) == (State.UNKNOWN, None)
+
+
+def test_a_scheduler_that_saw_only_the_agent_die_does_not_know_how_the_program_ended() -> None:
+    job = started(result={"type": "task_ended", "lost": True})
+    told = end("launch_failed", "Slurm: FAILED (NonZeroExitCode)", "system")
+    [last] = decide([job], seen(state="ended", detail=told, **QUEUES))
+    assert isinstance(last, SetState) and last.state is State.UNKNOWN and last.ended_ns is not None
+    assert last.cause is not None and last.cause["cause"] == "agent_lost" and "Slurm: FAILED" in last.cause["text"]

@@ -159,3 +159,60 @@ def test_nodes_that_failed_an_attempt_are_left_out_of_the_next(rig: Rig) -> None
 def test_what_could_never_fit_is_refused_and_named(rig: Rig, spec: dict[str, Any], what: str) -> None:
     with pytest.raises(RefusedError, match=what):
         rig.engine.plan(job(**spec))
+
+
+CONFIG = "SlurmctldPort = 6817\nMinJobAge               = 300 sec\n"
+
+
+def forgets(*nodes: str) -> Callable[[list[str], str | None], str]:
+    """A scontrol that knows nodes and settings, and no job."""
+
+    def scontrol(argv: list[str], _: str | None) -> str:
+        if argv[2] == "job":
+            raise RefusedError("Slurm refuses it: Invalid job id specified")
+        return CONFIG if argv[2] == "config" else "".join(nodes) or NODES
+
+    return scontrol
+
+
+def test_a_job_that_a_dying_controller_lost_is_submitted_again_and_one_that_may_be_cancelled_is_not(rig: Rig) -> None:
+    rig.commands.answers["scontrol"] = forgets()
+    rig.submit(job())
+    assert "lost" in rig.engine.observe([EngineId("17")])[EngineId("17")].state_word
+    rig.commands.answers["sbatch"] = "18"
+    assert rig.submit(job()) == "18" and rig.commands.count("sbatch") == 2
+    rig.now_s += 301.0  # by now a job that was cancelled is forgotten as well
+    seen = rig.engine.observe([EngineId("18")])[EngineId("18")]
+    assert seen.state == "gone" and "cancelled there, or lost" in seen.state_word
+    assert rig.submit(job()) == "18" and rig.commands.count("sbatch") == 2
+
+
+def test_a_number_that_slurm_gave_to_another_job_is_not_taken_for_ours(rig: Rig) -> None:
+    rig.submit(job())
+    rig.commands.answers["scontrol"] = forgets()
+    rig.commands.answers["squeue"] = line("17", "RUNNING", f"headway:{UUID}-2")
+    seen = rig.engine.observe([EngineId("17")])[EngineId("17")]
+    assert (seen.state, seen.detail["started"]) == ("gone", False)
+
+
+def test_nothing_is_submitted_a_second_time_while_the_list_of_jobs_cannot_be_read(rig: Rig) -> None:
+    rig.commands.answers["sbatch"] = UnreachableError("sbatch did not answer within 30 s")
+    with pytest.raises(UnreachableError):
+        rig.submit(job())
+    rig.commands.answers |= {"squeue": "slurm_load_jobs: <html>\n", "sbatch": "18"}
+    with pytest.raises(UnreachableError, match="cannot be read"):
+        rig.submit(job())
+    assert rig.commands.count("sbatch") == 1
+
+
+def test_of_two_nodes_only_the_one_that_is_down_failed_the_job(rig: Rig) -> None:
+    rig.submit(job(processes=8))
+    told = "JobId=17 JobState=NODE_FAIL Reason=NodeDown NodeList=n[1-2] ExitCode=0:0\n"
+    down = NODES.replace("NodeName=n2 ", "NodeName=n2 Reason=Not responding ").replace(
+        "RealMemory=64000 State=IDLE", "RealMemory=64000 State=DOWN*", 2
+    )
+    down = down.replace("State=DOWN*", "State=IDLE", 1)
+    rig.commands.answers["scontrol"] = lambda argv, _: told if argv[2] == "job" else down
+    rig.commands.answers["squeue"] = line("17", "NODE_FAIL", f"headway:{KEY}", "NodeDown")
+    end = rig.engine.observe([EngineId("17")])[EngineId("17")].detail["end"]
+    assert (end["cause"], end["nodes"]) == ("node_lost", ["n2"]) and "on n2" in end["text"]

@@ -31,6 +31,7 @@ class TaskView(NamedTuple):
     unsent: bool  # something of it is at no server yet
     pid: int | None  # of the shim
     grace_s: float
+    start: int | None = None  # when the shim started: its number alone may be another process by now (F29)
 
 
 class Shelf:
@@ -182,9 +183,11 @@ def _view(folder: Path, whole: bool) -> TaskView:
     begun = (folder / "shim.json").exists()
     if not whole:
         return TaskView(begun, False, False, False, None, 0.0)
-    pid = (folders.load_json(folder / "shim.json") or {}).get("pid")
+    shim = folders.load_json(folder / "shim.json") or {}
+    pid, start = shim.get("pid"), shim.get("start")
     grace_s = (folders.load_json(folder / "task.json") or {}).get("grace_s")
     return TaskView(
         begun, folders.has_end(folder), folders.lock_is_held(folder / "shipper.lock"), bool(folders.unsent(folder)),
         pid if isinstance(pid, int) else None, float(grace_s) if isinstance(grace_s, int | float) else 0.0,
+        start if isinstance(start, int) else None,
     )  # fmt: skip

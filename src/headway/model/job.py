@@ -238,5 +238,8 @@ class Job:
 
     def avoided(self) -> list[str]:
         """Nodes that its next attempt shall not run on, by what became of the earlier ones."""
-        bad = [a for a in self.attempts if a.retry is not None and a.retry.get("do") == "other_node"]
-        return sorted({task.node for attempt in bad for task in attempt.tasks if task.node})
+        found: set[str] = set()
+        for attempt in self.attempts:
+            if attempt.retry is not None and attempt.retry.get("do") == "other_node":
+                found.update(attempt.retry.get("nodes") or (task.node for task in attempt.tasks if task.node))
+        return sorted(found)

@@ -17,7 +17,7 @@ from headway.model.job import ENDED, Attempt, Job, Process, State, Task
 from headway.model.limits import SILENT_AFTER_S
 from headway.server import join, queue
 from headway.server.join import Tell
-from headway.server.retry import NO, Decision, decide_retry
+from headway.server.retry import NO, OTHER_NODE, Decision, decide_retry
 
 CANCEL_AGAIN_S = 5.0  # after the grace time: ask the engine once more
 LAUNCHES_MAX = 3  # starts of one attempt whose agent never came up
@@ -171,12 +171,26 @@ def _begin(job: Job, attempt: Attempt, observation: Observation, seen: Seen) -> 
         return [_stopped(job, attempt, seen, "stopped before it had started")]
     told = told_by_scheduler(observation)
     if told is not None:  # it is over for the scheduler, and would be as often as it is asked
-        state = State.STOPPED if told.cause == "cancelled" else State.FAILED
-        return [_ended(job, attempt, state, seen.now_ns, None, None, told)]
+        return _end_unstarted(job, attempt, told, seen)
     if seen.launches.get(attempt.key, 0) >= LAUNCHES_MAX:
         finding = Finding("agent_not_started", "system", f"its agent could not be started: {observation.state_word}")
         return [refuse(job, attempt, seen.now_ns, finding)]
     return [Launch(job.pk, attempt.number)]
+
+
+def _end_unstarted(job: Job, attempt: Attempt, told: Finding, seen: Seen) -> list[Action]:
+    """A node that was lost, or wanted for something else, before an agent had started there: worth a try, too."""
+    state = State.STOPPED if told.cause == "cancelled" else State.FAILED
+    last = _ended(job, attempt, state, seen.now_ns, None, None, told)
+    decision = _decide_on(job, attempt, told, seen)
+    return [last] if decision.do == NO else [_again(job, attempt, last, decision, seen)]
+
+
+def _again(job: Job, attempt: Attempt, last: SetState, decision: Decision, seen: Seen) -> Again:
+    """Where the scheduler says which nodes failed, those are left alone the next time, and not all that it ran on."""
+    end = seen.observations.get(attempt.key, UNSEEN).detail.get("end") or {}
+    nodes = {"nodes": list(end["nodes"])} if decision.do == OTHER_NODE and end.get("nodes") else {}
+    return Again(job.pk, attempt.number, last, {**decision.as_json(seen.now_ns), **nodes})
 
 
 def _complete(
@@ -269,13 +283,15 @@ def _cancel_is_due(job: Job, attempt: Attempt, seen: Seen) -> bool:
 
 def _finish(job: Job, attempt: Attempt, seen: Seen) -> list[Action]:
     """Every task has told its end: that is the truth, whatever was asked for meanwhile (F25)."""
+    if job.ended_ns is not None:
+        return []  # unknown for good, and told so already
     if _awaits_word(job, attempt, seen):
-        return []
+        return _wait_for_word(job, attempt, seen)
     end, finding = _verdict(job, attempt, seen)
     decision = _decide(job, attempt, seen)
     if decision.do != NO:
         last = _ended(job, attempt, State.FAILED, seen.now_ns, end.exit_code, end.signal, finding)
-        return [Again(job.pk, attempt.number, last, decision.as_json(seen.now_ns))]
+        return [_again(job, attempt, last, decision, seen)]
     if end.lost:
         state = State.UNKNOWN
     elif end.reason == "stop":
@@ -285,8 +301,6 @@ def _finish(job: Job, attempt: Attempt, seen: Seen) -> list[Action]:
     last = _ended(job, attempt, state, seen.now_ns, end.exit_code, end.signal, finding)
     if job.state is not state:
         return [last]
-    if job.ended_ns is not None:
-        return []  # unknown for good, and told so already
     heard = SetState(job.pk, attempt.number, State.RUNNING, last.since_ns, started_ns=last.started_ns)
     return [heard, last]  # it was not heard of, and now it is, to say that its end is not known
 
@@ -298,11 +312,17 @@ def told_by_scheduler(observation: Observation) -> Finding | None:
 
 
 def _verdict(job: Job, attempt: Attempt, seen: Seen) -> tuple[Exit, Finding | None]:
-    """What its agents told; where they could not, or were ended from outside, what the scheduler says (39)."""
+    """What its agents told; where they could not, or were ended from outside, what the scheduler says (39).
+
+    A scheduler that only says "failed" saw the agent end, not the program, which may have gone on and done its work.
+    """
     end = _exit_of(job, attempt)
     told = told_by_scheduler(seen.observations.get(attempt.key, UNSEEN))
-    if told is None or not (end.lost or (_from_outside(end) and told.cause != "launch_failed")):
-        return end, explain_exit(end)
+    finding = explain_exit(end)
+    if told is None or not (end.lost or _from_outside(end)):
+        return end, finding
+    if told.cause == "launch_failed":
+        return end, finding and replace(finding, text=f"{finding.text}; {told.text}")
     return replace(end, lost=False, reason="stop" if told.cause == "cancelled" else None), told
 
 
@@ -311,17 +331,34 @@ def _from_outside(end: Exit) -> bool:
 
 
 def _awaits_word(job: Job, attempt: Attempt, seen: Seen) -> bool:
-    """Ended from outside on a scheduler that is not done with it: only the scheduler knows who wanted that."""
-    if job.spec.place not in seen.queues or not _from_outside(_exit_of(job, attempt)):
+    """Ended from outside, or nobody saw how, on a scheduler that is not done with it: only the scheduler knows more."""
+    end = _exit_of(job, attempt)
+    if job.spec.place not in seen.queues or not (end.lost or _from_outside(end)):
         return False
-    return seen.observations.get(attempt.key, UNSEEN).state in ("starting", "running", "unknown")
+    state = seen.observations.get(attempt.key, UNSEEN).state
+    if state in ("starting", "running"):  # its own daemons may have died with the agents: it is not waited for for ever
+        return seen.silent_s.get(attempt.key, 0.0) <= SILENT_AFTER_S
+    return state == "unknown"
+
+
+def _wait_for_word(job: Job, attempt: Attempt, seen: Seen) -> list[Action]:
+    """Meanwhile it does not count as running where neither its agents nor the scheduler have said so of late (P8)."""
+    observation = seen.observations.get(attempt.key, UNSEEN)
+    silent = seen.silent_s.get(attempt.key, 0.0) > SILENT_AFTER_S
+    state = _live_state(job, attempt, observation, silent)
+    return [] if state == job.state else [_live(job, attempt, state, seen)]
 
 
 def _decide(job: Job, attempt: Attempt, seen: Seen) -> Decision:
     """Whether another attempt follows this one, whose end is known. Never where a person wants the job to stop."""
     end, finding = _verdict(job, attempt, seen)
-    final = end.lost or end.reason == "stop" or job.stop_requested_ns is not None or job.state is State.HELD
-    if finding is None or final or job.spec.attached:
+    if finding is None or end.lost or end.reason == "stop":
+        return Decision(NO)
+    return _decide_on(job, attempt, finding, seen)
+
+
+def _decide_on(job: Job, attempt: Attempt, finding: Finding, seen: Seen) -> Decision:
+    if job.stop_requested_ns is not None or job.state is State.HELD or job.spec.attached:
         return Decision(NO)
     here = {task.node for task in attempt.tasks if task.node} | set(job.avoided())
     nodes = seen.nodes.get(job.spec.place)

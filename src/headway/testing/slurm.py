@@ -170,6 +170,10 @@ class SlurmCluster:
         child.kill()
         child.wait()
 
+    def wait_idle(self) -> None:
+        """Until every node can be used again."""
+        _wait(self._is_up, "the nodes")
+
     def stop(self) -> None:
         if "slurmctld" in self._daemons:
             self.command("scancel", "--user", _user(), "--signal=KILL", "--full")

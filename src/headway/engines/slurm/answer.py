@@ -175,6 +175,12 @@ def read_nodes(text: str) -> list[NodeLine]:
     return found
 
 
+def read_min_age_s(text: str) -> float:
+    """`MinJobAge = 300 sec` of `scontrol show config`: how long an ended job is known. 0: not told."""
+    match = re.search(r"^MinJobAge\s*=\s*(\d+)", text, re.MULTILINE)
+    return float(match[1]) if match else 0.0
+
+
 def count_gpus(gres: str) -> int:
     """`gpu:a100:4(S:0-1),gpu:2` is 6; `gpu:tesla:2(IDX:0-1)` is 2."""
     return sum(int(count) for count in _GRES.findall(gres))

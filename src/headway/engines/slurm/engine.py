@@ -31,8 +31,20 @@ from headway.wire.batch import TaskKey
 POLL_FIRST_S: Final = 1.0
 POLL_MAX_S: Final = 15.0
 NODES_KEPT_S: Final = 30.0
+KNOWN_KEPT_S: Final = 3600.0
 KILL_AFTER_S: Final = 2.0  # beyond the grace time, in which the shim itself kills
 _KEEP: Final = ("SLURM_", "SLURMD_", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICES")
+# On each node: of all shims of the job, those that run there. Only a process that started when the shim did is the
+# shim (F29); field 22 of its stat, the 20th behind its name, says when.
+_TERMINATE: Final = """\
+start() { shift 19; echo "$1"; }
+found=1
+while [ $# -ge 2 ]; do
+  if read -r line < "/proc/$1/stat" && [ "$(start ${line##*) })" = "$2" ]; then kill -TERM "$1" && found=0; fi
+  shift 2
+done 2> /dev/null
+exit $found
+"""
 # Slurm's word for an end that the agent could not tell -> (cause, class)
 _CAUSES: Final = {
     "NODE_FAIL": ("node_lost", "transient"), "BOOT_FAIL": ("node_lost", "transient"), "REVOKED": ("cancelled", "user"),
@@ -40,6 +52,9 @@ _CAUSES: Final = {
     "OUT_OF_MEMORY": ("host_oom", "resource"), "CANCELLED": ("cancelled", "user"),
     "FAILED": ("launch_failed", "system"),
 }  # fmt: skip
+
+
+_NODE_LOST: Final = frozenset(word for word, (cause, _) in _CAUSES.items() if cause == "node_lost")
 
 
 class SlurmEngine:
@@ -62,11 +77,16 @@ class SlurmEngine:
         self._commands, self._shelf, self._clock_s = self._place.commands, self._place.shelf, clock_s
         self._lock, self._starting = threading.Lock(), threading.Lock()
         self._lines: dict[str, JobLine] = {}  # the last answer of squeue
+        self._garbled = False  # it had lines that cannot be read
         self._polled_s = -POLL_MAX_S
         self._poll_s = POLL_FIRST_S
         self._keys: dict[str, str] = {}  # Slurm's id -> key
         self._begun: set[str] = set()  # Slurm's ids of jobs of which an agent has started
         self._asked_s: dict[str, float] = {}  # when an id was asked to stop gently
+        self._known_s: dict[str, float] = {}  # Slurm's id -> when Slurm last knew it
+        self._lost: set[str] = set()  # keys of jobs that Slurm took and then lost
+        self._min_age_s: float | None = None  # how long Slurm remembers an ended job
+        self._down: dict[str, list[str]] = {}  # Slurm's id -> those of its nodes that failed it
         self._nodes: tuple[float, list[answer.NodeLine]] = (-NODES_KEPT_S, [])
 
     @property
@@ -114,7 +134,9 @@ class SlurmEngine:
 
     def submit(self, plan: Plan, key: str, given: Given) -> EngineId:
         with self._starting:  # never two of one key, should a call that hung be repeated
-            return self.find(key) or self._submit(plan, key, given)
+            if self._shelf.look([key], False)[key]:  # it was tried before; folders are made first
+                return self.find(key) or self._submit(plan, key, given)
+            return self._submit(plan, key, given)
 
     def _submit(self, plan: Plan, key: str, given: Given) -> EngineId:
         try:
@@ -129,6 +151,8 @@ class SlurmEngine:
         if not job_id.isdigit():
             raise UnreachableError(f"sbatch answered {said.strip()[:200]!r}, which is not the number of a job")
         self._remember(key, job_id)
+        self._known_s[job_id] = self._clock_s()
+        self._lost.discard(key)
         self._soon()
         return EngineId(job_id)
 
@@ -147,11 +171,13 @@ class SlurmEngine:
 
     def find(self, key: str) -> EngineId | None:
         """By the file that `submit` left, or else by the comment that Slurm keeps."""
-        job_id = self._shelf.id_of(key)
+        job_id = "" if key in self._lost else self._shelf.id_of(key)
         if not job_id:
             self._soon()
             mine = script.comment(key)
             job_id = next((line.id for line in self._poll().values() if line.comment == mine), "")
+            if not job_id and self._garbled:  # it may be in what cannot be read: never a second job (F24)
+                raise UnreachableError("squeue's answer cannot be read, so nothing is known of jobs that are not in it")
             if not job_id:
                 return None
             self._remember(key, job_id)
@@ -176,9 +202,12 @@ class SlurmEngine:
             except RefusedError:  # `--me` came with Slurm 20.02
                 said = self._commands.run([*argv[:4], "-u", str(os.getuid()), *argv[5:]])
             lines = answer.read_squeue(said)
+            self._garbled = len(lines) < sum(1 for text in said.splitlines() if text.strip())
             same = {i: line.word for i, line in lines.items()} == {i: line.word for i, line in self._lines.items()}
             self._poll_s = min(POLL_MAX_S, self._poll_s * 1.5) if same else POLL_FIRST_S
             self._lines, self._polled_s = lines, self._clock_s()
+            recent_s = {i: s for i, s in self._known_s.items() if self._polled_s - s < KNOWN_KEPT_S}
+            self._known_s = recent_s | dict.fromkeys(lines, self._polled_s)
             return lines
 
     def observe(self, ids: Sequence[EngineId]) -> dict[EngineId, Observation]:
@@ -199,7 +228,22 @@ class SlurmEngine:
                 line = self._ask_for(job_id) or line
             except UnreachableError as error:
                 return Observation("unknown", str(error))
-        return line
+        return None if line is not None and self._is_another(job_id, line) else line
+
+    def _is_another(self, job_id: str, line: JobLine) -> bool:
+        """A controller that lost its last seconds gives a number out again."""
+        key = self._key_of(job_id)
+        return bool(key) and line.comment.startswith(script.comment("")) and line.comment != script.comment(key or "")
+
+    def _is_lost(self, job_id: str) -> bool:
+        """Slurm took it, and lost it when its controller died before it had saved that: a job that ended, or that
+        somebody cancelled, would still be known. Where that is not sure, it may have been cancelled."""
+        known_s = self._known_s.get(job_id)
+        if known_s is None:
+            return False
+        if self._min_age_s is None:
+            self._min_age_s = answer.read_min_age_s(self._commands.run(["scontrol", "show", "config"]))
+        return self._clock_s() - known_s < self._min_age_s
 
     def _look(self, ids: Sequence[str], *, whole: bool) -> dict[str, dict[str, TaskView]]:
         """Their tasks' folders, by Slurm's id and the folder's name."""
@@ -208,7 +252,7 @@ class SlurmEngine:
 
     def _seen(self, job_id: str, line: JobLine | None, views: Mapping[str, TaskView]) -> Observation:
         if line is None:
-            return self._after("no longer known to Slurm", None, views)
+            return self._forgotten(job_id, views)
         word = f"{line.word} ({line.reason})" if line.reason else line.word
         if line.state == "starting":
             return Observation("starting", word, {"started": None, "nodes": line.nodes})
@@ -241,12 +285,40 @@ class SlurmEngine:
         except HeadwayError:
             return None  # many clusters have no accounting
 
+    def _forgotten(self, job_id: str, views: Mapping[str, TaskView]) -> Observation:
+        seen = self._after("no longer known to Slurm", None, views)
+        key = self._key_of(job_id)
+        if key is None or seen.detail.get("started") is not False:
+            return seen
+        try:
+            lost = key in self._lost or self._is_lost(job_id)
+        except HeadwayError as error:
+            return Observation("unknown", str(error))
+        if not lost:
+            return replace(seen, state_word="no longer known to Slurm: cancelled there, or lost by its controller")
+        self._lost.add(key)  # it will not run, so it can be submitted again
+        return replace(seen, state_word="lost by Slurm's controller")
+
     def _after(self, word: str, line: JobLine | None, views: Mapping[str, TaskView]) -> Observation:
         """Slurm is done with it. What its agents wrote tells the rest."""
+        end = {} if line is None else _end(line, self._failed_nodes(line))
         if not views:
-            return Observation("gone", word, {"started": None, **_end(line)})
+            return Observation("gone", word, {"started": None, **end})
         one = joined.join({name: _task_seen(view, word) for name, view in views.items()})
-        return replace(one, state_word=word, detail={**one.detail, **_end(line)})
+        return replace(one, state_word=word, detail={**one.detail, **end})
+
+    def _failed_nodes(self, line: JobLine) -> list[str]:
+        """Of a job that lost a node: those that are down, asked for once; all of its nodes where none is any more."""
+        names = answer.expand_hosts(line.nodes)
+        if line.word not in _NODE_LOST or len(names) < 2:
+            return names
+        if line.id not in self._down:
+            try:
+                down = {node.name for node in self._fresh_nodes() if not node.is_usable}
+            except HeadwayError:
+                return names
+            self._down[line.id] = [name for name in names if name in down] or names
+        return self._down[line.id]
 
     def _key_of(self, job_id: str) -> str | None:
         """After a restart: from the files that `submit` left."""
@@ -299,10 +371,10 @@ class SlurmEngine:
         """SIGTERM to the shims alone. scancel would signal their ranks as well, and those would seem to die by
         themselves. False: it cannot be done this way."""
         views = self._look([job_id], whole=True).get(job_id, {})
-        pids = [str(view.pid) for view in views.values() if view.pid is not None]
-        if not pids or len(pids) != len(views):
+        shims = [(str(view.pid), str(view.start)) for view in views.values() if view.pid and view.start]
+        if not shims or len(shims) != len(views):
             return False
-        count = len(pids)
+        count = len(shims)
         step = [
             "srun",
             f"--jobid={job_id}",
@@ -311,7 +383,8 @@ class SlurmEngine:
             f"--ntasks={count}",
             "--ntasks-per-node=1",
         ]
-        step += ["--mem=0", "sh", "-c", 'shift "$SLURM_PROCID"; kill -TERM "$1"', "headway", *pids]
+        words = [word for shim in shims for word in shim]
+        step += ["--mem=0", "sh", "-c", _TERMINATE, "headway", *words]
         try:
             self._commands.run(step)
         except HeadwayError:
@@ -371,12 +444,12 @@ def _task_seen(view: TaskView, word: str) -> Observation:
     return Observation("gone", word, {"started": True, "salvage": True})
 
 
-def _end(line: JobLine | None) -> dict[str, Any]:
-    """How Slurm says it ended, for an agent that could not say it any more."""
-    if line is None or line.word not in _CAUSES:
+def _end(line: JobLine, nodes: Sequence[str]) -> dict[str, Any]:
+    """How Slurm says it ended, for an agent that could not say it any more; `nodes` are those that it is about."""
+    if line.word not in _CAUSES:
         return {}
     cause, kind = _CAUSES[line.word]
     by = f" by uid {line.by_uid}" if line.by_uid is not None else ""
-    where = f" on {line.nodes}" if line.nodes else ""
+    where = f" on {', '.join(nodes) if line.word in _NODE_LOST else line.nodes}" if line.nodes else ""
     text = f"Slurm: {line.word}{by}{f' ({line.reason})' if line.reason else ''}{where}"
-    return {"end": {"cause": cause, "class": kind, "text": text, "nodes": answer.expand_hosts(line.nodes)}}
+    return {"end": {"cause": cause, "class": kind, "text": text, "nodes": list(nodes)}}

@@ -1,0 +1,133 @@
+"""Everything that runs for a job on a real Slurm is killed in turn: each job keeps a true state and all its output."""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.testing.slurm import SlurmCluster
+from tests.driver import Hw
+from tests.slurmed import processes_of
+from tests.waiting import wait_until
+
+TRAIN = """
+import os, time, headway as hw
+i = 0
+while not os.path.exists(os.environ["UNTIL"]):
+    hw.log({"loss": 1 / (i + 1)}, step=i)
+    print("step", i, flush=True)
+    time.sleep(0.1)
+    i += 1
+print("steps", i)
+"""
+
+
+@pytest.fixture
+def hw(home: Path, tmp_path: Path, slurm: SlurmCluster) -> Iterator[Hw]:
+    (tmp_path / "headway.yaml").write_text("clusters: {lab: {engine: slurm, partition: main}}\n")
+    (tmp_path / "train.py").write_text(TRAIN)
+    driver = Hw(home, tmp_path)
+    driver.env |= slurm.env
+    yield driver
+    driver("abort", "--state", "waiting,running", "--yes")
+    wait_until(lambda: not driver.json("ls", "--state", "waiting,running,stopping"), 60, "the end of all jobs")
+    driver("server", "stop")
+
+
+def submit(hw: Hw, until: str) -> str:
+    """A job that ends once there is a file of that name; the pause before it is tried again is short."""
+    path = hw.cwd / f"{until}.yaml"
+    env, command = {"UNTIL": str(hw.cwd / until)}, [sys.executable, "train.py"]
+    path.write_text(json.dumps({"name": until, "command": command, "env": env, "retry": {"backoff": "0.1s"}}))
+    return hw.submit("-c", "lab", path.name)
+
+
+def running(hw: Hw, *jobs: str) -> None:
+    wait_until(lambda: all(len(hw.points(job, "loss")) > 3 for job in jobs), 90, "the first points of all jobs")
+
+
+def over(hw: Hw, job: str) -> Any:
+    """Also where its end is not known, which is an end, too."""
+
+    def look() -> Any:
+        found = hw.json("q", job)
+        return found if found["ended_at"] else None
+
+    return wait_until(look, 90, f"the end of {job}")
+
+
+def steps(hw: Hw, job: str, attempt: int = 1) -> int:
+    """How many steps its output tells, each once and in order; whole: it says itself how many there were."""
+    said = hw("logs", job, "--stream", "stdout", "--attempt", str(attempt)).stdout.decode().splitlines()
+    whole = [line for line in said if line.startswith("steps ")]
+    count = len(said) - len(whole)
+    assert said == [*(f"step {i}" for i in range(count)), *whole] and whole in ([], [f"steps {count}"])
+    return count
+
+
+def kill(pids: list[int]) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass  # it went with one before it
+
+
+def test_each_process_of_a_job_killed_in_turn_leaves_the_truth_and_all_output(hw: Hw, slurm: SlurmCluster) -> None:
+    whom = ("program", "shipper", "shim", "agents", "all")
+    jobs = {who: submit(hw, "enough") for who in whom}
+    running(hw, *jobs.values())
+    for who, job in jobs.items():
+        found = processes_of(slurm, hw.json("q", job)["engine_id"])
+        found["agents"] = found["shim"] + found["shipper"]
+        found["all"] = [*found["agents"], *found["program"]]
+        kill(found[who])
+    (hw.cwd / "enough").touch()
+    ends = {who: over(hw, job) for who, job in jobs.items()}
+    told = {who: (end["state"], (end["attempts"][0]["cause"] or {}).get("cause")) for who, end in ends.items()}
+    assert told == {
+        "program": ("failed", "sigkill_unexplained"),
+        "shipper": ("succeeded", None),
+        "shim": ("unknown", "agent_lost"),  # the program went on; how it ended nobody saw
+        "agents": ("unknown", "agent_lost"),
+        "all": ("unknown", "agent_lost"),
+    }
+    assert "Slurm: FAILED" in ends["shim"]["attempts"][0]["cause"]["text"]
+    for job in jobs.values():
+        assert 0 <= len(hw.points(job, "loss")) - steps(hw, job) <= 1
+
+
+def test_a_node_daemon_killed_alone_ends_nothing_and_is_told_apart_from_a_lost_node(
+    hw: Hw, slurm: SlurmCluster
+) -> None:
+    """Slurm calls both NODE_FAIL. A program that goes on runs; one that died with its node is tried on another."""
+    here, there = submit(hw, "here"), submit(hw, "there")
+    running(hw, here, there)
+    [node] = {task["node"] for job in (here, there) for task in hw.json("q", job)["attempts"][0]["tasks"]}
+    slurm.kill(node)
+    found = processes_of(slurm, hw.json("q", there)["engine_id"])
+    kill([*found["step"], *found["batch"], *(pid for pids in found.values() for pid in pids)])
+    slurm.command("scontrol", "update", f"nodename={node}", "state=down", "reason=test")  # sooner than its timeout
+    (hw.cwd / "there").touch()
+    wait_until(lambda: len(hw.json("q", there)["attempts"]) == 2, 60, "the second attempt")
+    ended = over(hw, there)
+    assert ended["state"] == "succeeded" and ended["attempts"][1]["tasks"][0]["node"] != node
+    cause = ended["attempts"][0]["cause"]
+    assert cause["cause"] == "node_lost" and f"NODE_FAIL (NodeDown) on {node}" in cause["text"]
+    assert steps(hw, there) > 3
+    still = hw.json("q", here)
+    assert still["state"] == "running" and len(still["attempts"]) == 1
+    count = len(hw.points(here, "loss"))
+    wait_until(lambda: len(hw.points(here, "loss")) > count, 30, "more of the one that goes on")
+    slurm.start_node(node)  # it ends what the controller has given up
+    slurm.command("scontrol", "update", f"nodename={node}", "state=resume")
+    wait_until(lambda: len(hw.json("q", here)["attempts"]) == 2, 60, "its end by the node's daemon")
+    assert hw.json("q", here)["attempts"][0]["cause"]["cause"] == "node_lost"
+    (hw.cwd / "here").touch()
+    assert over(hw, here)["state"] == "succeeded"
+    slurm.wait_idle()
