@@ -21,38 +21,67 @@ PODMAN = ["--storage-driver", "overlay", "--cgroup-manager", "cgroupfs", "--runt
 PODMAN_OPTIONS = ["--ulimit=nofile=1024:1024", "--ulimit=nproc=1024:1024"]
 
 
+class Daemon:
+    """A Docker daemon of our own, which may be ended and started again with the same containers."""
+
+    def __init__(self, root: Path, *options: str) -> None:
+        self._root, self._options = root, options
+        self.client = [needs.tool("docker", "docker.io"), "-H", f"unix://{root}/sock"]
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        root = self._root
+        words = [needs.tool("dockerd", "docker.io"), "--data-root", f"{root}/data", "--exec-root", f"{root}/exec"]
+        words += ["-p", f"{root}/pid", "-H", f"unix://{root}/sock", "--bridge=none", "--iptables=false"]
+        words += ["--ip-forward=false", "--oom-score-adjust=0", *self._options]
+        plain = {"PATH": os.environ["PATH"]}  # nothing of the home of the test that happens to come first
+        with (root / "log").open("ab") as log:
+            child = subprocess.Popen(words, stdout=log, stderr=log, env=plain, start_new_session=True)
+        self._child = child
+        wait_until(lambda: child.poll() is not None or self._answers(), what="the Docker daemon")
+        if child.poll() is not None:
+            pytest.skip(f"this machine does not let a Docker daemon start: {(root / 'log').read_text()[-300:]}")
+
+    def _answers(self) -> bool:
+        return subprocess.run([*self.client, "info"], capture_output=True, check=False).returncode == 0
+
+    def clear(self) -> None:
+        """No container may outlive the daemon's last day."""
+        told = subprocess.run([*self.client, "ps", "-aq"], capture_output=True, text=True, check=False).stdout.split()
+        if told:
+            subprocess.run([*self.client, "rm", "-f", *told], capture_output=True, check=False)
+
+    def stop(self) -> None:
+        if self._child is not None:
+            self._child.terminate()
+            self._child.wait(30)
+            self._child = None
+
+
 @contextmanager
-def docker() -> Iterator[list[str]]:
-    """The words of a docker program whose daemon lives as long as this, with both images."""
-    program, daemon = needs.tool("docker", "docker.io"), needs.tool("dockerd", "docker.io")
+def daemon(*options: str) -> Iterator[Daemon]:
+    """One with both images."""
     busybox = needs.tool("busybox", "busybox-static")
     if os.getuid() != 0:
         pytest.skip("a Docker daemon of our own needs root")
     root = Path(tempfile.mkdtemp(prefix="hwd-"))
-    log = (root / "log").open("wb")
-    words = [daemon, "--data-root", f"{root}/data", "--exec-root", f"{root}/exec", "-p", f"{root}/pid"]
-    words += ["-H", f"unix://{root}/sock", "--bridge=none", "--iptables=false", "--ip-forward=false"]
-    plain = {"PATH": os.environ["PATH"]}  # nothing of the home of the test that happens to come first
-    child = subprocess.Popen(
-        [*words, "--oom-score-adjust=0"], stdout=log, stderr=log, env=plain, start_new_session=True
-    )
-    client = [program, "-H", f"unix://{root}/sock"]
+    made = Daemon(root, *options)
     try:
-        wait_until(lambda: child.poll() is not None or _answers(client), what="the Docker daemon")
-        if child.poll() is not None:
-            pytest.skip(f"this machine does not let a Docker daemon start: {(root / 'log').read_text()[-300:]}")
+        made.start()
         for tag in (container_image.BARE, container_image.PYTHON):
-            container_image.make(client, busybox, tag)
-        yield client
+            container_image.make(made.client, busybox, tag)
+        yield made
     finally:
-        child.terminate()
-        child.wait(30)
-        log.close()
+        made.clear()
+        made.stop()
         shutil.rmtree(root, ignore_errors=True)
 
 
-def _answers(client: list[str]) -> bool:
-    return subprocess.run([*client, "info"], capture_output=True, check=False).returncode == 0
+@contextmanager
+def docker() -> Iterator[list[str]]:
+    """The words of a docker program whose daemon lives as long as this, with both images."""
+    with daemon() as made:
+        yield made.client
 
 
 @contextmanager

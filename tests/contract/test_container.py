@@ -99,9 +99,10 @@ def test_the_output_of_a_killed_container_is_kept(hw: Hw, docker: list[str]) -> 
     hw.wait_state(job, "running")
     wait_until(lambda: b"said" in hw("logs", job).stdout, what="the output")
     subprocess.run([*docker, "kill", *_containers(docker)], check=True, capture_output=True)
-    found = hw.wait_state(job, "unknown")
-    assert found["attempts"][-1]["cause"]["cause"] == "agent_lost"
-    assert "137" in found["attempts"][-1]["engine_word"]
+    found = hw.wait_ended(job)
+    assert (found["state"], found["exit_code"]) == ("failed", None)
+    assert found["attempts"][-1]["cause"]["cause"] == "sigkill_unexplained"
+    assert "ended from outside: exited with 137" in found["attempts"][-1]["cause"]["text"]
 
 
 def test_clusters_are_listed_and_one_that_is_down_says_why(hw: Hw) -> None:

@@ -33,3 +33,15 @@ class Ports:
         for sock in self._kept:
             sock.close()
         self._kept.clear()
+
+
+def own_address(name: str, by_number: bool) -> str:
+    """This machine's name; its number where that is asked for and can be told to others."""
+    if by_number:
+        try:
+            found = _socket.gethostbyname(name)
+        except OSError:
+            return name
+        if not found.startswith("127."):
+            return str(found)
+    return name

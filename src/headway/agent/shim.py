@@ -40,7 +40,7 @@ from headway.agent.link import ShimLink, make_links
 from headway.agent.lock import take_lock
 from headway.agent.log import AgentLog
 from headway.agent.name import name_process
-from headway.agent.port import Ports
+from headway.agent.port import Ports, own_address
 from headway.agent.rank import CANNOT_RUN, Start, read_environment, start_rank
 from headway.agent.record import ExitRecord
 from headway.agent.world import replaced
@@ -150,7 +150,7 @@ class Shim:
 
     def _reserve(self) -> "dict[str, Any]":
         """This task's address, with a port for the program and one where rank 0 may listen for the others."""
-        address = self.task.address or os.uname().nodename
+        address = self.task.address or own_address(os.uname().nodename, self.task.by_number)
         here = {"address": address, "port": self._ports.take(address)}
         if self.task.first_rank == 0:
             here["master_port"] = self._ports.take(address)

@@ -2,17 +2,20 @@
 
 Called by `engines/docker.py`. The program and not the HTTP API: it is the same for both engines, it knows contexts,
 rootless sockets and `--gpus`, and Podman has no daemon that could be asked (`docs/decisions/008-containers.md`).
-Every call has a time limit, and its failures are told in words.
+Every call has a time limit, and its failures are told in words. An engine that once did not answer in time is asked in
+the background from then on, and every call fails at once until it answers: whoever asks shall not wait for it again.
 """
 
 import csv
 import io
 import subprocess
+import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headway.model.errors import RefusedError, UnreachableError
-from headway.model.limits import CONTAINER_CALL_S
+from headway.model.limits import CONTAINER_ASK_S, CONTAINER_CALL_S
 from headway.settings.nearest import did_you_mean
 
 _STATE = "{{.Name}}\t{{.State.Status}}\t{{.State.ExitCode}}\t{{.State.OOMKilled}}"
@@ -53,6 +56,12 @@ class Container:
 class Program:
     def __init__(self, words: Sequence[str]) -> None:
         self.words = list(words)
+        self._silent_s: float | None = None  # since when it does not answer
+        self._closed = threading.Event()
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        self._closed.set()
 
     def run(self, *args: str, timeout_s: float = CONTAINER_CALL_S) -> str:
         done = self.call(args, timeout_s)
@@ -61,20 +70,44 @@ class Program:
         return done.stdout
 
     def call(self, args: Sequence[str], timeout_s: float = CONTAINER_CALL_S) -> "subprocess.CompletedProcess[str]":
-        name = self.words[0]
+        name, since_s = self.words[0], self._silent_s
+        if since_s is not None:
+            raise UnreachableError(f"{name} has not answered for {time.monotonic() - since_s:.0f} s")
         try:
-            return subprocess.run(
-                [*self.words, *args], capture_output=True, text=True, errors="replace", timeout=timeout_s,
-                stdin=subprocess.DEVNULL, check=False, start_new_session=True,
-            )  # fmt: skip
+            return self._do(args, timeout_s)
         except FileNotFoundError:
             raise UnreachableError(
                 f"there is no program {name} here", f"install {name}, or name it: `command:`"
             ) from None
         except subprocess.TimeoutExpired:
+            self._await_answer()
             raise UnreachableError(f"{name} {args[0]} did not answer within {timeout_s:g} s") from None
         except OSError as error:
             raise UnreachableError(f"{name} cannot be run: {error.strerror}") from None
+
+    def _do(self, args: Sequence[str], timeout_s: float) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [*self.words, *args], capture_output=True, text=True, errors="replace", timeout=timeout_s,
+            stdin=subprocess.DEVNULL, check=False, start_new_session=True,
+        )  # fmt: skip
+
+    def _await_answer(self) -> None:
+        with self._lock:
+            if self._silent_s is None:
+                self._silent_s = time.monotonic()
+                threading.Thread(target=self._ask_until_answered, name="headway-containers", daemon=True).start()
+
+    def _ask_until_answered(self) -> None:
+        """Any answer will do, also a refusal."""
+        while not self._closed.wait(1.0):
+            try:
+                self._do(["version"], CONTAINER_CALL_S)
+            except subprocess.TimeoutExpired:
+                continue
+            except OSError:
+                break  # the next call tells what is wrong with it
+            break
+        self._silent_s = None
 
     def _failure(self, told: str) -> Failed | UnreachableError:
         lines = [line.strip() for line in told.splitlines() if line.strip()]
@@ -93,7 +126,7 @@ class Program:
         return found
 
     def _states(self, names: Sequence[str]) -> dict[str, Container | None]:
-        done = self.call(["inspect", "--type", "container", "--format", _STATE, *names])
+        done = self.call(["inspect", "--type", "container", "--format", _STATE, *names], CONTAINER_ASK_S)
         found: dict[str, Container | None] = {}
         for line in done.stdout.splitlines():
             name, status, code, oom = [*line.split("\t"), "", "", "", ""][:4]

@@ -3,44 +3,45 @@
 The agent runs inside the container, from one file (`settings/zipapp.py`), so output goes straight to the spool and
 nobody here needs to live. An image without Python 3.11 has the agent outside: an ordinary shim on this machine, whose
 processes are `docker run`. A container has the name of its task, so a key is started once, whatever was killed in
-between (F23). Called by `server/loop.py`, from threads.
+between (F23). Of a job with several tasks all folders are made before the first container, and a network for them
+(`engines/network.py`). Called by `server/loop.py`, from threads.
 """
 
 import os
-import re
 import socket
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from headway.code import checkout
 from headway.engines import folder as folders
-from headway.engines import process, slots
-from headway.engines.container import Container, Failed, Program, mount
+from headway.engines import group, joined, process, slots
+from headway.engines.container import Container, Failed, Program
+from headway.engines.network import HOME_LABEL, Networks
 from headway.engines.protocol import EngineId, Given, Node, Observation, Plan, PlannedTask, Waiting
+from headway.engines.recipe import Recipe
 from headway.engines.tasks import check_fits, on_node, plan_of, task_file, tasks_of
 from headway.model.errors import RefusedError, UnreachableError, UsageError
-from headway.model.job import Job
+from headway.model.job import Job, JobSpec
 from headway.settings import zipapp
 from headway.settings.home import Paths, agent_socket_path, socket_path
 from headway.settings.launch import agent_argv
 from headway.wire.batch import TaskKey
 
-ADDRESS = "127.0.0.1"  # a job is one container
 START_TIMEOUT_S = 20.0  # a container whose agent has not said that it runs by then is started again
 STATES_S = 0.5  # what the engine said is believed for so long: facts may come a hundred times a second
 CAPACITY_S = 5.0
-LABEL = "headway.task"
-_ID = re.compile(
-    r"(?P<uuid>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-(?P<attempt>[0-9]{1,9})-(?P<task>[a-z][a-z0-9-]{0,40})\Z"
-)
+STARTS_AT_ONCE = 4  # containers of one job
+DEATHS_MAX = 1_000  # ends of containers that are remembered for jobs which still wait for them
 _VERSION = "import sys; print(*sys.version_info[:2])"
 _KEEP_ENV = ("DOCKER_HOST", "DOCKER_CONTEXT", "HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "TMPDIR", "USER",
              "XDG_RUNTIME_DIR")  # fmt: skip
+_NOT_BEGUN = ("created", "configured", "initialized")
 
 Argv = Callable[..., list[str]]  # (verb, task folder) -> what runs behind the Python of the image
 
@@ -62,6 +63,9 @@ class ContainerEngine:
         self.name = str(definition["engine"])
         self.cluster, self.paths, self._get, self._options = cluster, paths, get, definition
         self.program = Program(definition["command"])
+        self._networks = Networks(self.program, str(paths.home), definition["network"])
+        self._recipe = Recipe(self.name, definition, paths, self._networks)
+        self._groups = group.Groups(paths.spool)
         self._argv = argv or self._agent_argv
         self._gpus = slots.GpuCount(definition["gpus"] if definition["gpus"] is not None else get("gpus"))
         self._lock = threading.Lock()
@@ -70,6 +74,9 @@ class ContainerEngine:
         self._pythons: dict[str, str | None] = {}  # image id -> its Python, None where it has none for us
         self._children: dict[str, subprocess.Popen[bytes]] = {}  # agents outside, and shippers for what was left
         self._seen_s: dict[str, float] = {}  # first sight of a task whose agent has not spoken
+        self._deaths: dict[str, dict[str, Any]] = {}  # task -> how the engine says that it ended, its agent with it
+        self._agent: Path | None = None
+        self._may_have_left = True  # containers or networks that a killed server did not remove
 
     # -- planning -------------------------------------------------------------------------------------
 
@@ -89,26 +96,42 @@ class ContainerEngine:
 
     def plan(self, job: Job, attempt: int = 1) -> Plan:
         spec, node = job.spec, self.capacity()[0]
-        tasks = tasks_of(spec, has_gpus=node.gpus > 0)
-        if len(tasks) > 1:
-            raise RefusedError(f"cluster {self.cluster}: a job has one container here, so no roles and one node")
-        image = tasks[0].image or spec.image or self._options["image"]
+        tasks = [self._with_image(task, spec) for task in tasks_of(spec, has_gpus=node.gpus > 0)]
+        self._check_images(tasks)
+        cpus, memory_bytes = spec.cpus, spec.memory_bytes
+        if spec.roles:
+            cpus = sum(task.cpus or 0 for task in tasks) or None
+            memory_bytes = sum(task.memory_bytes or 0 for task in tasks) or None
+        check_fits("GPUs", sum(task.gpus for task in tasks), node.gpus, f"use -n {node.gpus} or fewer")
+        check_fits("CPUs", cpus, node.cpus, "ask for fewer")
+        check_fits("memory", memory_bytes, node.memory_bytes, "ask for less")
+        images = {task.image for task in tasks}
+        return plan_of(
+            self.name, self.cluster, job, attempt, on_node(tasks, node.name), rlimits={}, cpus=cpus,
+            memory_bytes=memory_bytes, image=images.pop() if len(images) == 1 else None,
+        )  # fmt: skip
+
+    def _with_image(self, task: PlannedTask, spec: JobSpec) -> PlannedTask:
+        image = task.image or spec.image or self._options["image"]
         if not image:
             raise RefusedError(
                 f"cluster {self.cluster} runs containers, and the job names no image",
                 "give one: --image NAME, or `image:` of the cluster in headway.yaml",
             )
-        image_id = self.program.image_id(image)
-        if self._options["agent"] == "inside":
-            self._check_python(image, image_id)
-        check_fits("GPUs", tasks[0].gpus, node.gpus, f"use -n {node.gpus} or fewer")
-        check_fits("CPUs", spec.cpus, node.cpus, "ask for fewer")
-        check_fits("memory", spec.memory_bytes, node.memory_bytes, "ask for less")
-        return plan_of(
-            self.name, self.cluster, job, attempt, on_node(tasks, node.name), image=image, rlimits={},
-            cpus=tasks[0].cpus if spec.roles else spec.cpus,
-            memory_bytes=tasks[0].memory_bytes if spec.roles else spec.memory_bytes,
-        )  # fmt: skip
+        return replace(task, image=image)
+
+    def _check_images(self, tasks: Sequence[PlannedTask]) -> None:
+        for image in dict.fromkeys(str(task.image) for task in tasks):
+            image_id = self.program.image_id(image)
+            most = max(task.processes for task in tasks if task.image == image)
+            if self._options["agent"] == "inside":
+                self._check_python(image, image_id)
+            elif len(tasks) > 1 and most > 1 and not self._networks.is_shared and self._where(image) is None:
+                raise RefusedError(
+                    f"the image {image} has no Python 3.11 or newer, so each of its {most} processes would be a"
+                    " container with a network of its own, which the other tasks cannot find",
+                    "use an image with Python, one process per task, or `network: host`",
+                )
 
     def _check_python(self, image: str, image_id: str) -> None:
         if self._python(image_id) is None:
@@ -137,58 +160,77 @@ class ContainerEngine:
     # -- starting -------------------------------------------------------------------------------------
 
     def submit(self, plan: Plan, key: str, given: Given) -> EngineId:
-        task = plan.tasks[0]
-        name = str(plan.task_key(task.name))
-        if not name.startswith(f"{key}-"):
+        if key != f"{plan.uuid}-{plan.attempt}":
             raise UsageError(f"the key {key!r} is not this attempt's")
-        folder = self._folder(name)
-        python = self._where(plan)
+        names = [str(plan.task_key(task.name)) for task in plan.tasks]
         try:
-            if plan.code is not None:  # laid out here, so that the container has no business with the store of code
-                root = checkout.prepare(str(self.paths.home), plan.code, plan.uuid)
-                task = replace(task, cwd=os.path.normpath(os.path.join(root, plan.code_cwd)))
+            plan = self._lay_out(plan)
             with self._lock:
-                if not self._is_there(folder):
-                    folders.remove(folder)  # empty, or what a power cut left of it
-                    self._make(folder, plan, task, given, inside=python is not None)
-                if not (folder / "shim.json").exists():
-                    self._begin(name, plan, task, python)
+                self._make_all(names, plan, given)
+                self._begin_all(names, plan)
         except OSError as error:
             raise UnreachableError(f"the task could not be started: {error}", "it is tried again") from error
         except Failed as error:
             raise RefusedError(f"{self.name} does not start it: {error}") from None
-        return EngineId(name)
+        if len(names) == 1:
+            return EngineId(names[0])
+        self._groups.keep(key, names)
+        return EngineId(key)
 
-    def _where(self, plan: Plan) -> str | None:
+    def _lay_out(self, plan: Plan) -> Plan:
+        """Its code, here, so that a container has no business with the store of code."""
+        if plan.code is None:
+            return plan
+        root = checkout.prepare(str(self.paths.home), plan.code, plan.uuid)
+        cwd = os.path.normpath(os.path.join(root, plan.code_cwd))
+        return replace(plan, tasks=tuple(replace(task, cwd=cwd) for task in plan.tasks))
+
+    def _where(self, image: str) -> str | None:
         """The Python that runs the agent inside; None: the agent runs outside."""
-        return None if self._options["agent"] == "outside" else self._python(self.program.image_id(str(plan.image)))
+        return None if self._options["agent"] == "outside" else self._python(self.program.image_id(image))
 
-    def _make(self, folder: Path, plan: Plan, task: PlannedTask, given: Given, inside: bool) -> None:
-        if not os.path.isdir(task.cwd):
-            raise RefusedError(f"the folder {task.cwd} does not exist", "make it, or submit from another one")
-        if task.cwd == "/":
-            raise RefusedError("the folder / cannot be given to a container", "submit from the folder of your code")
-        gpus = slots.pick(self._gpus.get()[0], self._taken(), task.gpus)
+    def _make_all(self, names: Sequence[str], plan: Plan, given: Given) -> None:
+        """Every folder before the first start. So where one was started, the others were made: one of these that is
+        not there has ended and was sent, and must not begin again."""
+        if any((self._folder(name) / "shim.json").exists() for name in names):
+            return
+        pairs = zip(names, plan.tasks, strict=True)
+        missing = [(name, task) for name, task in pairs if not self._is_there(self._folder(name))]
+        for _, task in missing:
+            if not os.path.isdir(task.cwd):
+                raise RefusedError(f"the folder {task.cwd} does not exist", "make it, or submit from another one")
+            if task.cwd == "/":
+                raise RefusedError("the folder / cannot be given to a container", "submit from the folder of your code")
+        asked = sum(task.gpus for _, task in missing)
+        gpus = slots.pick(self._gpus.get()[0], self._taken(), asked)
         if gpus is None:
-            raise UnreachableError(f"no {task.gpus} GPUs are free yet", "it is tried again")
+            raise UnreachableError(f"no {asked} GPUs are free yet", "it is tried again")
         output = self.paths.output / plan.job
         output.mkdir(mode=0o700, parents=True, exist_ok=True)
-        values = self._task_file(plan, task, given, gpus, output)
-        env = dict(given.env)
-        if not inside:
-            values |= {"argv": self._run_words(folder.name, plan, task, gpus, given), "inherit_env": False, "cwd": "/"}
+        for name, task in missing:
+            mine, gpus = gpus[: task.gpus], gpus[task.gpus :]
+            folders.remove(self._folder(name))  # empty, or what a power cut left of it
+            self._make(self._folder(name), plan, task, given, mine)
+
+    def _make(self, folder: Path, plan: Plan, task: PlannedTask, given: Given, gpus: list[int]) -> None:
+        values, env = self._task_file(plan, task, given, gpus), dict(given.env)
+        if self._where(str(task.image)) is None:
+            argv = self._recipe.run(folder.name, plan, task, gpus, self._zip(), given)
+            values |= {"argv": [*self.program.words, *argv], "inherit_env": False, "cwd": "/", "by_number": False}
             values |= {"socket": str(socket_path(self.paths.home)), "gpus": None}
+            values |= {"address": self._networks.address(plan) or self._networks.name_of(plan, task)}
             env = {**{name: os.environ[name] for name in _KEEP_ENV if name in os.environ}, **env}
         folders.make(folder, values, env)
 
-    def _task_file(self, plan: Plan, task: PlannedTask, given: Given, gpus: list[int], output: Path) -> dict[str, Any]:
+    def _task_file(self, plan: Plan, task: PlannedTask, given: Given, gpus: list[int]) -> dict[str, Any]:
         """`task.json`. The cards that a container gets are numbered from 0 in it; `devices` are their real numbers.
         The engine lays the code out before the container is made, so the agent has none to lay out."""
+        address = self._networks.address(plan)
         return task_file(
             plan, task, given, home=str(self.paths.home), socket=str(agent_socket_path(self.paths.home)),
-            output_dir=str(output), spool_bytes_max=self._get("spool_bytes_max"), address=ADDRESS,
-            gpus=list(range(len(gpus))) if task.gpus else None, devices=gpus, inherit_env=True, container=self.name,
-            code=None, code_cwd="",
+            output_dir=str(self.paths.output / plan.job), spool_bytes_max=self._get("spool_bytes_max"),
+            address=address, by_number=not address, gpus=list(range(len(gpus))) if task.gpus else None, devices=gpus,
+            inherit_env=True, container=self.name, code=None, code_cwd="",
         )  # fmt: skip
 
     def _taken(self) -> list[int]:
@@ -201,9 +243,25 @@ class ContainerEngine:
                 taken += held
         return taken
 
-    def _begin(self, name: str, plan: Plan, task: PlannedTask, python: str | None) -> None:
+    def _begin_all(self, names: Sequence[str], plan: Plan) -> None:
+        pairs = zip(names, plan.tasks, strict=True)
+        fresh = [
+            (name, task)
+            for name, task in pairs
+            if self._is_there(self._folder(name)) and not (self._folder(name) / "shim.json").exists()
+        ]
+        if not fresh:
+            return
+        self._networks.make(plan)
+        if len(fresh) == 1:
+            self._begin(fresh[0][0], plan, fresh[0][1])
+            return
+        with ThreadPoolExecutor(STARTS_AT_ONCE) as pool:
+            list(pool.map(lambda pair: self._begin(pair[0], plan, pair[1]), fresh))
+
+    def _begin(self, name: str, plan: Plan, task: PlannedTask) -> None:
         """Make the container or find it made; a container that ended before its agent had begun makes room."""
-        folder = self._folder(name)
+        folder, python = self._folder(name), self._where(str(task.image))
         self._states.pop(name, None)
         self._seen_s[name] = time.monotonic()
         if python is None:
@@ -211,13 +269,13 @@ class ContainerEngine:
                 self._children[name] = self._spawn("shim", folder)
             return
         state = self.program.states([name]).get(name)
-        if state is not None and not state.runs and state.status not in ("created", "configured", "initialized"):
+        if state is not None and not state.runs and state.status not in _NOT_BEGUN:
             self.program.run("rm", name)
             state = None
         if state is None:
             devices = (folders.load_json(folder / "task.json") or {}).get("devices") or []
-            words = ["create", "--name", name, *self._create_words(name, plan, task, devices)]
-            words += ["--entrypoint", python, str(plan.image), *self._argv("shim", folder)]
+            words = ["create", "--name", name, *self._recipe.create(name, plan, task, devices, self._zip())]
+            words += ["--entrypoint", python, str(task.image), *self._argv("shim", folder)]
             try:
                 self.program.run(*words)
             except Failed as error:
@@ -229,52 +287,9 @@ class ContainerEngine:
         return ["-I", "-S", str(self._zip()), verb, str(folder)]
 
     def _zip(self) -> Path:
-        return zipapp.cached(self.paths.home / "agent")
-
-    def _create_words(self, name: str, plan: Plan, task: PlannedTask, devices: Sequence[int]) -> list[str]:
-        """Limits, folders, user and network: all but the program."""
-        options = self._options
-        output, folder = self.paths.output / plan.job, self._folder(name)
-        words = ["--pull=never", "--label", f"{LABEL}={name}", "--label", f"headway.job={plan.job}"]
-        words += ["--shm-size", str(options["shm"]), "--workdir", task.cwd]
-        code = self.paths.home / "checkouts" / plan.uuid if plan.code is not None else task.cwd
-        for path in dict.fromkeys((str(code), str(output), str(folder))):
-            words += mount(path, path)
-        here = str(agent_socket_path(self.paths.home).parent)
-        words += [*mount(here, here), *mount(str(self._zip()), str(self._zip()), read_only=True)]
-        for given in options["mounts"]:
-            source, target, *mode = given.split(":")
-            words += mount(source, target, read_only=bool(mode))
-        words += ["--cpus", str(plan.cpus)] if plan.cpus else []
-        if plan.memory_bytes:  # no swap on top: a job that needs more is told so at once
-            words += ["--memory", str(plan.memory_bytes), "--memory-swap", str(plan.memory_bytes)]
-        words += ["--network", options["network"]] if options["network"] else []
-        return [*words, *self._user_words(), *self._gpu_words(devices), *options["run_options"]]
-
-    def _user_words(self) -> list[str]:
-        user = self._options["user"]
-        if user == "image":
-            return []
-        if user != "submitter":
-            return ["--user", user]
-        keep = ["--userns=keep-id"] if self.name == "podman" and os.getuid() else []
-        home = ["--env", "HOME=/tmp"] if os.getuid() else []  # an account that the image does not know has no home
-        return [*keep, "--user", f"{os.getuid()}:{os.getgid()}", *home]
-
-    def _gpu_words(self, devices: Sequence[int]) -> list[str]:
-        if not devices:
-            return []
-        if self.name == "podman":
-            return [word for gpu in devices for word in ("--device", f"nvidia.com/gpu={gpu}")]
-        return ["--gpus", f'"device={",".join(map(str, devices))}"']
-
-    def _run_words(self, name: str, plan: Plan, task: PlannedTask, devices: Sequence[int], given: Given) -> list[str]:
-        """One rank for an agent outside. Variables go by name alone, so that no value stands on a command line."""
-        ranks = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK")
-        ours = tuple(f"HEADWAY_{word}" for word in ("JOB", "UUID", "ATTEMPT", "TASK", "OUTPUT_DIR"))
-        variables = [word for one in (*given.env, *ranks, *ours) for word in ("--env", one)]
-        words = [*self.program.words, "run", "--rm", "--init", *self._create_words(name, plan, task, devices)]
-        return [*words, *variables, "--entrypoint", task.argv[0], str(plan.image), *task.argv[1:]]
+        if self._agent is None or not self._agent.exists():
+            self._agent = zipapp.cached(self.paths.home / "agent")
+        return self._agent
 
     def _spawn(self, verb: str, folder: Path, *options: str) -> "subprocess.Popen[bytes]":
         """An agent on this machine: its own session, nothing of the server's descriptors or folder."""
@@ -290,8 +305,10 @@ class ContainerEngine:
             os.close(log)
 
     def find(self, key: str) -> EngineId | None:
-        found = [path for path in self.paths.spool.glob(f"{key}-*") if _ID.match(path.name) and self._is_there(path)]
-        return EngineId(found[0].name) if found else None
+        names = self._groups.members(key)
+        if not any(self._is_there(self._folder(name)) for name in names):
+            return None
+        return EngineId(key if len(names) > 1 or self._groups.is_group(names[0]) else names[0])
 
     def _is_there(self, folder: Path) -> bool:
         """Whether it holds a task. The folder itself stays when an agent inside has removed what was in it: it is
@@ -301,14 +318,31 @@ class ContainerEngine:
     # -- looking --------------------------------------------------------------------------------------
 
     def observe(self, ids: Sequence[EngineId]) -> dict[EngineId, Observation]:
-        states = self._look_at([name for name in ids if not self._is_outside(name)])
-        found = {}
-        for name in ids:
+        names = {engine_id: self._groups.names(engine_id) for engine_id in ids}
+        every = [name for members in names.values() for name in members]
+        states = self._look_at([name for name in every if not self._is_outside(name)])
+        seen = {}
+        for name in every:
             if name in states:
-                found[name] = self._inside(name, states[name])
+                seen[name] = self._inside(name, states[name])
             elif self._is_outside(name):
-                found[name] = self._outside(name)
-        self._tidy([name for name, seen in found.items() if seen.detail.get("drained") and states.get(name)])
+                seen[name] = self._outside(name)
+        self._tidy([name for name, one in seen.items() if one.detail.get("drained") and states.get(name)])
+        return {
+            engine_id: self._join(engine_id, {name: seen[name] for name in members})
+            for engine_id, members in names.items()
+            if all(name in seen for name in members)
+        }
+
+    def _join(self, engine_id: str, seen: Mapping[str, Observation]) -> Observation:
+        if not group.KEY.match(engine_id):
+            return seen[engine_id]
+        if not seen:
+            return Observation("gone", "no container", {"started": None})
+        found = joined.join({name.removeprefix(f"{engine_id}-"): one for name, one in seen.items()})
+        if found.detail.get("drained"):
+            self._networks.remove(engine_id)
+            self._groups.forget(engine_id)
         return found
 
     def _is_outside(self, name: str) -> bool:
@@ -330,15 +364,37 @@ class ContainerEngine:
             if begun or not there:
                 return Observation("running", state.word, {"started": True})
             return Observation("starting", state.word, {"started": None})
+        word = state.word if state else "no container"
         if not there:  # everything was sent, and the agent has removed it
-            return Observation("gone", state.word if state else "no container", {"started": None, "drained": True})
+            return Observation("gone", word, {"started": None, "drained": True, **self._death(name)})
         if not begun:
             return self._before_start(name, state)
-        return self._after(folder, state.word if state else "no container")
+        seen = self._after(folder, word)
+        if seen.detail.get("salvage") and not folders.has_end(folder):
+            self._note_death(name, state)
+            return replace(seen, detail={**seen.detail, **self._death(name)})
+        return seen
+
+    def _note_death(self, name: str, state: Container | None) -> None:
+        """The engine is sure that the container is over, and its agent could not say how."""
+        if state is not None and state.oom:
+            end = ("host_oom", "resource", "memory ran out, and its whole container was killed")
+        elif state is not None:
+            end = ("sigkill_unexplained", "system", f"its container ended from outside: {state.word}")
+        else:
+            end = ("sigkill_unexplained", "system", "its container was removed from outside")
+        if name not in self._deaths:
+            rank = (folders.load_json(self._folder(name) / "task.json") or {}).get("first_rank")
+            self._deaths[name] = {"cause": end[0], "class": end[1], "text": end[2], "rank": rank}
+        while len(self._deaths) > DEATHS_MAX:
+            del self._deaths[next(iter(self._deaths))]
+
+    def _death(self, name: str) -> dict[str, Any]:
+        return {"end": self._deaths[name]} if name in self._deaths else {}
 
     def _before_start(self, name: str, state: Container | None) -> Observation:
         waits = time.monotonic() - self._seen_s.setdefault(name, time.monotonic()) < START_TIMEOUT_S
-        if waits and (state is None or state.status in ("created", "configured", "initialized")):
+        if waits and (state is None or state.status in _NOT_BEGUN):
             return Observation("starting", state.word if state else "no container yet", {"started": None})
         word = state.word if state else "no container"
         return Observation("gone", f"{word}{self._last_words(name) if state else ''}", {"started": False})
@@ -401,42 +457,68 @@ class ContainerEngine:
     # -- ending ---------------------------------------------------------------------------------------
 
     def cancel(self, engine_id: EngineId) -> bool:
-        folder = self._folder(engine_id)
-        if self._is_outside(engine_id):
+        asked = [self._cancel(name) for name in self._groups.names(engine_id)]  # all of them, not up to the first
+        return any(asked)
+
+    def _cancel(self, name: str) -> bool:
+        folder = self._folder(name)
+        if self._is_outside(name):
             shim = process.Identity.load(folders.load_json(folder / "shim.json"))
             return shim is not None and process.send(shim, 15)
         if not (folder / "shim.json").exists() or folders.has_end(folder):
             return False
-        self._states.pop(engine_id, None)
+        self._states.pop(name, None)
         try:
-            self.program.run("kill", "--signal", "TERM", engine_id)
-        except Failed:
-            return False  # it runs no more, or not yet
+            self.program.run("kill", "--signal", "TERM", name)
+        except (Failed, UnreachableError):
+            return False  # it runs no more, or not yet; or its agent has to be told in another way
         return True
 
     def salvage(self, engine_id: EngineId) -> bool:
-        self._states.pop(engine_id, None)
-        if not self.observe([engine_id]).get(engine_id, Observation("unknown", "")).detail.get("salvage"):
+        begun = [self._salvage(name) for name in self._groups.names(engine_id)]
+        return any(begun)
+
+    def _salvage(self, name: str) -> bool:
+        self._states.pop(name, None)
+        if not self.observe([EngineId(name)]).get(EngineId(name), Observation("unknown", "")).detail.get("salvage"):
             return False
-        folder = self._folder(engine_id)
         try:
-            self._children[f"{engine_id} salvage"] = self._spawn("shipper", folder, "--adopt")
+            self._children[f"{name} salvage"] = self._spawn("shipper", self._folder(name), "--adopt")
         except OSError as error:
-            raise UnreachableError(f"no shipper could be started for {engine_id}: {error}") from error
+            raise UnreachableError(f"no shipper could be started for {name}: {error}") from error
         return True
 
     def tasks(self) -> list[tuple[EngineId, TaskKey]]:
-        found = [match for path in self.paths.spool.glob("*-*/task.json") if (match := _ID.match(path.parent.name))]
+        self._sweep()
+        spools = [path.parent.name for path in self.paths.spool.glob("*-*/task.json")]
+        found = [match for name in spools if (match := group.ID.match(name))]
         ours = [m for m in found if (folders.load_json(self._folder(m[0]) / "task.json") or {}).get("container")]
         return [(EngineId(m[0]), TaskKey(m["uuid"], int(m["attempt"]), m["task"])) for m in ours]
 
+    def _sweep(self) -> None:
+        """Once: what a server left that was killed before it had removed it."""
+        if not self._may_have_left:
+            return
+        try:
+            words = ("ps", "--all", "--filter", f"label={HOME_LABEL}={self.paths.home}", "--format", "{{.Names}}")
+            names = [name for name in self.program.run(*words).split() if group.ID.match(name)]
+            self._tidy([name for name in names if not self._is_there(self._folder(name))])
+            self._networks.sweep(lambda key: not self._groups.members(key))
+        except (Failed, UnreachableError):
+            return
+        self._may_have_left = False
+
     def discard(self, engine_id: EngineId) -> None:
-        self._states.pop(engine_id, None)
-        seen = self.observe([engine_id]).get(engine_id)
+        for name in self._groups.names(engine_id):
+            self._discard(name)
+
+    def _discard(self, name: str) -> None:
+        self._states.pop(name, None)
+        seen = self.observe([EngineId(name)]).get(EngineId(name))
         if seen is None or not (seen.state == "gone" or seen.detail.get("drained")):
             return  # something is still at work there
-        self._tidy([engine_id] if not self._is_outside(engine_id) else [])
-        folders.remove(self._folder(engine_id))
+        self._tidy([name] if not self._is_outside(name) else [])
+        folders.remove(self._folder(name))
 
     def close(self) -> None:
         """The server ends; containers go on, and so do agents outside."""
@@ -444,8 +526,9 @@ class ContainerEngine:
             if child.poll() is None:
                 child.returncode = 0  # it is meant to outlive us, so its handle shall not complain
         self._children.clear()
+        self.program.close()
 
     def _folder(self, name: str) -> Path:
-        if not _ID.match(name):
+        if not group.ID.match(name):
             raise UsageError(f"{name[:80]!r} is not the id of a task here")
         return self.paths.spool / name

@@ -22,6 +22,9 @@ def join(seen: Mapping[str, Observation]) -> Observation:
         detail["unstarted"] = never
     if any(one.detail.get("salvage") for one in seen.values()):
         detail["salvage"] = True
+    told = [(name, one.detail["end"]) for name, one in seen.items() if one.detail.get("end")]
+    if told:
+        detail["end"] = {**told[0][1], "text": f"{told[0][0]}: {told[0][1]['text']}"}
     if all(_is_sent(one) for one in seen.values()):
         detail["drained"] = True
     return Observation(state, _words(seen), {"started": True, **detail})

@@ -8,7 +8,6 @@ Called by `server/loop.py`, from threads.
 """
 
 import os
-import re
 import signal
 import socket
 import subprocess
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.engines import folder as folders
-from headway.engines import joined, process, slots, warm
+from headway.engines import group, joined, process, slots, warm
 from headway.engines.protocol import EngineId, Given, Node, Observation, Plan, PlannedTask, Waiting
 from headway.engines.tasks import check_fits, on_node, plan_of, task_file, tasks_of
 from headway.model.errors import RefusedError, UnreachableError, UsageError
@@ -31,10 +30,6 @@ from headway.wire.batch import TaskKey
 ADDRESS = "127.0.0.1"  # all tasks are on this machine
 WARM_AFTER_S = 5.0  # a second start within this time makes a warm launcher
 START_TIMEOUT_S = 10.0  # a shim that has not said that it runs by then never will
-_ID = re.compile(
-    r"(?P<uuid>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-(?P<attempt>[0-9]{1,9})-(?P<task>[a-z][a-z0-9-]{0,40})\Z"
-)
-_KEY = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}-[0-9]{1,9}\Z")
 RUNNING = Observation("running", "shim alive", {"started": True})
 _KEEP_ENV = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "TMPDIR", "USER", "XDG_RUNTIME_DIR")
 
@@ -65,7 +60,7 @@ class LocalEngine:
         self._held: dict[str, tuple[int, ...]] = {}  # GPUs of tasks that may still run
         self._shims: dict[str, process.Identity] = {}  # of those tasks, once they have been seen
         self._seen_s: dict[str, float] = {}  # first sight of a folder whose shim has not spoken
-        self._groups: dict[str, list[str]] = {}  # key -> folders of an attempt with several tasks
+        self._groups = group.Groups(paths.spool)
         folders.sweep(paths.spool)
 
     # -- planning -------------------------------------------------------------------------------------
@@ -105,7 +100,7 @@ class LocalEngine:
             raise UnreachableError(f"the task could not be started: {error}", "it is tried again") from error
         if len(names) == 1:
             return EngineId(names[0])
-        self._groups[key] = names
+        self._groups.keep(key, names)
         return EngineId(key)
 
     def _make_all(self, names: list[str], plan: Plan, given: Given) -> None:
@@ -181,26 +176,10 @@ class LocalEngine:
             os.close(log)
 
     def find(self, key: str) -> EngineId | None:
-        names = self._members(key)
+        names = self._groups.members(key)
         if not any(self._was_made(self._folder(name)) for name in names):
             return None
-        return EngineId(key if len(names) > 1 or self._is_group(names[0]) else names[0])
-
-    def _members(self, key: str) -> list[str]:
-        """The folders of an attempt: as this server made them, or as they are found."""
-        if key not in self._groups:
-            try:
-                found = sorted(n for n in os.listdir(self.paths.spool) if n.startswith(f"{key}-") and _ID.match(n))
-            except FileNotFoundError:
-                return []
-            if len(found) < 2 and not (found and self._is_group(found[0])):
-                return found
-            self._groups[key] = found
-        return self._groups[key]
-
-    def _is_group(self, name: str) -> bool:
-        task = folders.load_json(self._folder(name) / "task.json")
-        return task is not None and isinstance(task.get("tasks"), int) and task["tasks"] > 1
+        return EngineId(key if len(names) > 1 or self._groups.is_group(names[0]) else names[0])
 
     def _was_made(self, folder: Path) -> bool:
         return folders.load_json(folder / "task.json") is not None or (folder / "shim.json").exists()
@@ -212,11 +191,11 @@ class LocalEngine:
         return {engine_id: self._look_at(engine_id) for engine_id in ids}
 
     def _look_at(self, engine_id: str) -> Observation:
-        if not _KEY.match(engine_id):
+        if not group.KEY.match(engine_id):
             return self._look(engine_id)
-        names = self._members(engine_id)
+        names = self._groups.members(engine_id)
         if not any(self._folder(name).is_dir() for name in names):
-            self._groups.pop(engine_id, None)
+            self._groups.forget(engine_id)
             return Observation("gone", "no spool", {"started": None})
         return joined.join({name.removeprefix(f"{engine_id}-"): self._look(name) for name in names})
 
@@ -309,11 +288,8 @@ class LocalEngine:
 
     # -- ending ---------------------------------------------------------------------------------------
 
-    def _names(self, engine_id: str) -> list[str]:
-        return self._members(engine_id) if _KEY.match(engine_id) else [engine_id]
-
     def cancel(self, engine_id: EngineId) -> bool:
-        asked = [self._cancel(name) for name in self._names(engine_id)]  # all of them, not up to the first
+        asked = [self._cancel(name) for name in self._groups.names(engine_id)]  # all of them, not up to the first
         return any(asked)
 
     def _cancel(self, name: str) -> bool:
@@ -321,7 +297,7 @@ class LocalEngine:
         return shim is not None and process.send(shim, signal.SIGTERM)
 
     def salvage(self, engine_id: EngineId) -> bool:
-        left = [name for name in self._names(engine_id) if self._look(name).detail.get("salvage")]
+        left = [name for name in self._groups.names(engine_id) if self._look(name).detail.get("salvage")]
         try:
             self._salvagers += [self._spawn("shipper", self._folder(name), "--adopt") for name in left]
         except OSError as error:
@@ -331,13 +307,13 @@ class LocalEngine:
     def tasks(self) -> list[tuple[EngineId, TaskKey]]:
         self._reap()  # asked for now and then, also when no job is open
         try:
-            found = [match for name in os.listdir(self.paths.spool) if (match := _ID.match(name))]
+            found = [match for name in os.listdir(self.paths.spool) if (match := group.ID.match(name))]
         except FileNotFoundError:
             return []
         return [(EngineId(m[0]), TaskKey(m["uuid"], int(m["attempt"]), m["task"])) for m in found]
 
     def discard(self, engine_id: EngineId) -> None:
-        for name in self._names(engine_id):
+        for name in self._groups.names(engine_id):
             seen = self._look(name)
             if seen.state == "gone" or seen.detail.get("drained"):  # else a shipper is still at work there
                 folders.remove(self._folder(name))
@@ -354,6 +330,6 @@ class LocalEngine:
             self._launcher = None
 
     def _folder(self, name: str) -> Path:
-        if not _ID.match(name):
+        if not group.ID.match(name):
             raise UsageError(f"{name[:80]!r} is not the id of a task here")
         return self.paths.spool / name

@@ -84,7 +84,8 @@ class Plan:
         for task in self.tasks:
             ranks = f"rank {task.first_rank}" if task.processes == 1 else f"ranks {_ranks(task)}"
             world = f" of {self.world_size}" if task.first_rank < self.world_size else ", outside the world"
-            lines.append(f"{task.name}: {ranks}{world}, {task.gpus} GPUs, on {task.node or 'any node'}")
+            own = "" if len(self.tasks) == 1 else _own(task, self.image)
+            lines.append(f"{task.name}: {ranks}{world}, {task.gpus} GPUs{own}, on {task.node or 'any node'}")
             where = shlex.quote(task.cwd) if self.code is None else f"SNAPSHOT/{shlex.quote(self.code_cwd or '.')}"
             lines += [f"  cd {where}", f"  {shlex.join(task.argv)}"]
         asked: dict[str, object] = {"image": self.image, "cpus": self.cpus, "memory_bytes": self.memory_bytes}
@@ -95,6 +96,13 @@ class Plan:
         named = {**asked, "code": self.code, "grace_s": self.grace_s, "umask": f"{self.umask:04o}"}
         lines.append(" ".join(f"{name}={value}" for name, value in named.items() if value is not None))
         return "\n".join(lines if self.script is None else [*lines, "", self.script.rstrip()])
+
+
+def _own(task: PlannedTask, common: str | None) -> str:
+    """What this task has for itself."""
+    image = task.image if common is None else None
+    named = {"cpus": task.cpus, "memory_bytes": task.memory_bytes, "image": image}
+    return "".join(f", {name}={value}" for name, value in named.items() if value is not None)
 
 
 def _ranks(task: PlannedTask) -> str:
@@ -118,8 +126,8 @@ class Observation:
     that never began while others did: `submit` with the same key would start them), `salvage` (True: nobody
     sends what is left of it, `Salvager.salvage` would), `drained` (True: it has ended and all of it has been sent),
     `attached` (True: it was not started by us, so it may even be unknown to the store), `nodes` (where it runs, as the
-    engine writes it), `end` ({cause, class, text, nodes}: how the scheduler says it ended, for an agent that could
-    not)."""
+    engine writes it), `end` ({cause, class, text, nodes, rank}: how the scheduler says it ended, for an agent that
+    could not)."""
 
     state: ObservedState
     state_word: str  # the engine's own word, kept and shown

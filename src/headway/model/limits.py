@@ -207,6 +207,7 @@ HOLD_S_MAX = 7 * 86_400.0  # the longest time that a failed task is kept; settin
 ARGV_BYTES_MAX = 1 * MIB
 ENV_BYTES_MAX = 4 * MIB
 DURATION_S_MAX = 366 * 86_400.0
+CONTAINER_ASK_S = 5.0  # a question how containers are, which is asked again and again
 CONTAINER_CALL_S = 15.0  # one call of docker or podman; a longer one counts as not answered
 ARRAY_JOBS_MAX = 10_000  # of one array or sweep
 PARAMETERS_MAX = 256  # of one job file

@@ -308,7 +308,7 @@ def _finish(job: Job, attempt: Attempt, seen: Seen) -> list[Action]:
 def told_by_scheduler(observation: Observation) -> Finding | None:
     """How the scheduler says that it ended."""
     told = observation.detail.get("end")
-    return Finding(told["cause"], told["class"], told["text"]) if told else None
+    return Finding(told["cause"], told["class"], told["text"], told.get("rank")) if told else None
 
 
 def _verdict(job: Job, attempt: Attempt, seen: Seen) -> tuple[Exit, Finding | None]:

@@ -149,6 +149,7 @@ class TaskFile(Value):
     tasks: int = 1  # of the job
     barrier: bool = False  # the processes start when every task of the job is there
     address: str = ""  # where other tasks reach this one; empty: the name of the machine that it runs on
+    by_number: bool = False  # with an empty address: tell the number, for other containers may not know the name
     env_set: "list[str]" = _NOTHING  # variables that the person set for this job
     keep_env: "list[str]" = _NOTHING  # names, or beginnings with _ at their end, that the scheduler sets
     code: str | None = None  # digest of the snapshot that it runs from, in a folder of its own below the home

@@ -1,4 +1,4 @@
-"""Attempts with several tasks on the local engine: one id, each task started once whatever was killed in between."""
+"""Attempts with several tasks: one id, each task started once whatever was killed in between."""
 
 import os
 import signal
@@ -7,17 +7,24 @@ from pathlib import Path
 
 import pytest
 
-from headway.engines.local import LocalEngine
 from headway.engines.protocol import EngineId, Given
 from headway.model.errors import UnreachableError
 from headway.model.job import Job, Role
-from tests.contract.engine.harness import LocalHarness
+from tests.contract.engine.harness import DockerHarness, LocalHarness
 from tests.waiting import wait_until
 
 
 @pytest.fixture
 def harness(home: Path) -> Iterator[LocalHarness]:
     made = LocalHarness(home)
+    yield made
+    made.close()
+
+
+@pytest.fixture(params=["local", "docker"])
+def either(request: pytest.FixtureRequest, home: Path) -> Iterator[LocalHarness]:
+    docker = request.param == "docker"
+    made = DockerHarness(home, request.getfixturevalue("docker")) if docker else LocalHarness(home)
     yield made
     made.close()
 
@@ -34,7 +41,8 @@ def starts(harness: LocalHarness, job: Job) -> list[int]:
     return [harness.starts(EngineId(name)) for name in names(job)]
 
 
-def test_one_id_stands_for_all_tasks(harness: LocalHarness) -> None:
+def test_one_id_stands_for_all_tasks(either: LocalHarness) -> None:
+    harness = either
     job = job_of(harness, "sleep", "60")
     engine_id = harness.start(job)
     harness.wait_running(engine_id)
@@ -92,7 +100,8 @@ def test_a_task_that_never_began_is_told_by_name(harness: LocalHarness, monkeypa
     assert engine.observe([engine_id])[engine_id].detail["unstarted"] == ["b-1"]
 
 
-def test_a_task_that_ended_and_was_sent_is_not_started_again(harness: LocalHarness) -> None:
+def test_a_task_that_ended_and_was_sent_is_not_started_again(either: LocalHarness) -> None:
+    harness = either
     job = job_of(harness, "sleep", "60")
     engine_id = harness.start(job)
     wait_until(
@@ -102,7 +111,6 @@ def test_a_task_that_ended_and_was_sent_is_not_started_again(harness: LocalHarne
     wait_until(lambda: harness.state(EngineId(names(job)[1])) in ("ended", "gone"), what="the end of one")
     harness.engine.discard(EngineId(names(job)[1]))  # as its shipper does when everything was acknowledged
     engine = harness.restart()
-    assert isinstance(engine, LocalEngine)
     plan = engine.plan(job)
     engine.submit(plan, f"{job.uuid}-1", Given({}, {task.name: "t" for task in plan.tasks}))
     assert not (harness.paths.spool / names(job)[1]).exists()

@@ -1,0 +1,51 @@
+"""Attempts of several tasks on engines whose tasks are spool folders of this machine. Called by them.
+
+The id of an attempt with one task is that task's folder, `<uuid>-<attempt>-<task>`; of one with several it is the
+attempt's key, `<uuid>-<attempt>`. Which folders belong to a key is known from their start, or found in the spool.
+"""
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from headway.engines import folder as folders
+
+ID: Final = re.compile(
+    r"(?P<uuid>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-(?P<attempt>[0-9]{1,9})-(?P<task>[a-z][a-z0-9-]{0,40})\Z"
+)
+KEY: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}-[0-9]{1,9}\Z")
+
+
+class Groups:
+    def __init__(self, spool: Path) -> None:
+        self._spool = spool
+        self._known: dict[str, list[str]] = {}
+
+    def keep(self, key: str, names: Sequence[str]) -> None:
+        self._known[key] = list(names)
+
+    def forget(self, key: str) -> None:
+        self._known.pop(key, None)
+
+    def members(self, key: str) -> list[str]:
+        """The folders of an attempt: as this server made them, or as they are found."""
+        if key not in self._known:
+            try:
+                found = sorted(n for n in os.listdir(self._spool) if n.startswith(f"{key}-") and ID.match(n))
+            except FileNotFoundError:
+                return []
+            if len(found) < 2 and not (found and self.is_group(found[0])):
+                return found
+            self._known[key] = found
+        return self._known[key]
+
+    def names(self, engine_id: str) -> list[str]:
+        """The tasks that an id stands for."""
+        return self.members(engine_id) if KEY.match(engine_id) else [engine_id]
+
+    def is_group(self, name: str) -> bool:
+        """Whether a task has others beside it."""
+        task = folders.load_json(self._spool / name / "task.json")
+        return task is not None and isinstance(task.get("tasks"), int) and task["tasks"] > 1
