@@ -35,6 +35,12 @@ class FakeControl:
         self.store, self.calls = store, list[tuple[Any, ...]]()
         self.commands: dict[str, list[dict[str, Any]]] = {}
 
+    def distant(self) -> list[Any]:
+        return []
+
+    async def reach(self) -> None:
+        return None
+
     async def start(self) -> None: ...
 
     async def stop(self) -> None: ...

@@ -7,7 +7,7 @@ with the next poll. A server that restarts sends again what it was not told.
 import json
 
 from headway.agent.post import Answer, Channel, TaskName
-from headway.model.limits import BACKOFF_FIRST_S, BACKOFF_MAX_S, POLL_WAIT_S
+from headway.model.limits import BACKOFF_FIRST_S, BACKOFF_MAX_S
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,10 +31,11 @@ class Commands:
         self._told = list(self._done)
         body = {
             "task": {"uuid": task.uuid, "attempt": task.attempt, "task": task.task},
-            "wait_s": 0.0 if self._failures else POLL_WAIT_S,
-            "done": self._told, "now_ns": wall_ns, "lag_bytes": lag_bytes,
+            "wait_s": 0.0 if self._failures else self.channel.poll_wait_s,
+            "done": self._told, "now_ns": wall_ns, "lag_bytes": lag_bytes, "trouble": self.channel.trouble,
         }  # fmt: skip
-        answer = self.channel.start("/agent/poll", [json.dumps(body).encode()], now_s, POLL_WAIT_S + ANSWER_S)
+        limit_s = self.channel.poll_wait_s + ANSWER_S
+        answer = self.channel.start("/agent/poll", [json.dumps(body).encode()], now_s, limit_s)
         if answer is not None:
             self.take(answer, now_s, chance)
 

@@ -12,12 +12,15 @@ try:
 except ImportError:  # another Python
     import socket  # type: ignore[no-redef]
 
-from headway.model.limits import HEAD_BYTES_MAX, MIB
+from headway.model.limits import HEAD_BYTES_MAX, MIB, POLL_WAIT_S
 from headway.model.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+    from headway.spool.files import Files
+    from headway.spool.layout import TaskFile
 
 HOST = "headway"  # the only Host that the server's guard lets in on the unix socket
 ANSWER_BYTES_MAX = 8 * MIB
@@ -31,6 +34,9 @@ class TaskName(Value):
     uuid: str
     attempt: int
     task: str
+
+    def __str__(self) -> str:
+        return f"{self.uuid}-{self.attempt}-{self.task}"
 
 
 class Answer(Value):
@@ -48,11 +54,22 @@ class Channel:
         self.path, self.token = path, token
         self.busy = False
         self.deadline_s = 0.0
+        self.due_s = float("inf")  # when to look, for a channel that has no descriptor
+        self.poll_wait_s = POLL_WAIT_S  # how long the server may hold a question for commands
+        self.trouble = ""  # why a better way than this does not work
         self._socket: socket.socket | None = None
         self._request: list[bytes | memoryview] = []
         self._rest: list[bytes | memoryview] = []
         self._got = bytearray()
         self._kept = False  # the connection has carried a request before
+
+    def renew(self, task: "TaskFile") -> None:
+        """The task file was read again: path and token may be others now."""
+        self.path, self.token = task.socket, task.token
+
+    def is_due(self, now_s: float) -> bool:
+        """Whether to `step` although nothing is ready."""
+        return now_s >= min(self.deadline_s, self.due_s)
 
     def fileno(self) -> int:
         return -1 if self._socket is None else self._socket.fileno()
@@ -82,12 +99,19 @@ class Channel:
         self._got.clear()
         if self._socket is None:
             try:
-                self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-                self._socket.setblocking(False)
-                self._socket.connect(self.path)
+                self._open(now_s)
             except OSError as error:
-                return self._fail(f"no server can be reached at {self.path}: {error.strerror or error}")
+                return self._unopened(f"no server can be reached at {self.path}: {error.strerror or error}", now_s)
         return self.step(now_s)
+
+    def _unopened(self, reason: str, now_s: float) -> Answer | None:
+        """Nobody is there, or not whom we look for. A channel with several addresses goes on with the next one."""
+        return self._fail(reason)
+
+    def _open(self, now_s: float) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.setblocking(False)
+        self._socket.connect(self.path)
 
     def step(self, now_s: float) -> Answer | None:
         """Go on as far as possible. None: not done yet."""
@@ -188,3 +212,14 @@ class Channel:
     def close(self) -> None:
         self._drop()
         self._done()
+
+
+def open_channels(
+    task_dir: str, task: "TaskFile", say: "Callable[[str], None]", files: "Files"
+) -> tuple[Channel, Channel]:
+    """(for data, for commands). A task that has one way only pays for no other."""
+    if not task.tls and not task.tray:
+        return Channel(task.socket, task.token), Channel(task.socket, task.token)
+    from headway.agent.way import open_ways
+
+    return open_ways(task_dir, task, say, files)

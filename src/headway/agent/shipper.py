@@ -35,7 +35,7 @@ from headway.agent.message import (
 )
 from headway.agent.notebook import Notebook
 from headway.agent.pack import Batch, Packer
-from headway.agent.post import Answer, Channel, TaskName
+from headway.agent.post import Answer, TaskName, open_channels
 from headway.agent.progress import ProgressWatch
 from headway.agent.provenance import About, Collector
 from headway.agent.register import Registrar
@@ -101,8 +101,8 @@ class Shipper:
         self._keeper, self._notebook = Keeper(task_dir, files), Notebook(task_dir, files)
         self._mask: Mask | None = None
         self._secrets: list[bytes] | None = None
-        self._channel = Channel(task.socket, task.token)
-        self._commands = Commands(Channel(task.socket, task.token), self._do_command)
+        self._channel, asking = open_channels(task_dir, task, self.log.say, files)
+        self._commands = Commands(asking, self._do_command)
         self._key = None if task.attached else TaskName(task.uuid, task.attempt, task.task)
         self._registrar = Registrar(task_dir, task) if task.attached else None
         self._watch: AdoptedTask | AttachedTask | None = None
@@ -159,7 +159,7 @@ class Shipper:
         """Sleep until a descriptor is ready or something is due."""
         poll = select.poll()
         for channel in (self._channel, self._commands.channel):
-            if channel.busy:
+            if channel.busy and channel.fileno() >= 0:
                 poll.register(channel.fileno(), select.POLLIN | (select.POLLOUT if channel.wants_write else 0))
         for source in (self.link, self._collector, self._bell):
             if source is not None and source.fileno() >= 0:
@@ -172,10 +172,10 @@ class Shipper:
         if self._bell.fileno() in ready:
             self._bell.hear()
             self._look_s = now_s
-        if self._channel.busy and (self._channel.fileno() in ready or now_s >= self._channel.deadline_s):
+        if self._channel.busy and (self._channel.fileno() in ready or self._channel.is_due(now_s)):
             self._take_answer(self._channel.step(now_s), now_s)
         asked = self._commands.channel
-        if asked.busy and (asked.fileno() in ready or now_s >= asked.deadline_s):
+        if asked.busy and (asked.fileno() in ready or asked.is_due(now_s)):
             answer = asked.step(now_s)
             if answer is not None:
                 self._commands.take(answer, now_s, _chance())
@@ -441,11 +441,11 @@ class Shipper:
             fresh = TaskFile.load(self.task_dir, self.files)
         except (OSError, HeadwayError):
             return
-        self._use(fresh.socket, fresh.token)
+        self._use(fresh)
 
-    def _use(self, socket: str, token: str) -> None:
+    def _use(self, task: TaskFile) -> None:
         for channel in (self._channel, self._commands.channel):
-            channel.path, channel.token = socket, token
+            channel.renew(task)
 
     def _introduce(self, now_s: float) -> None:
         """An attached job that is not registered yet, or again."""
@@ -453,7 +453,8 @@ class Shipper:
             return
         job = self._registrar.step(now_s, _chance())
         if job is not None and (job.get("token") != self._channel.token or self._key is None):
-            self._use(str(job.get("socket") or self.task.socket), job["token"])
+            fresh = {**self.task.__dict__, "socket": str(job.get("socket") or self.task.socket), "token": job["token"]}
+            self._use(TaskFile(**fresh))
             self._key = TaskName(self.task.uuid, int(job.get("attempt") or 1), str(job.get("task") or self.task.task))
             self._feed(Retry(), now_s)
 

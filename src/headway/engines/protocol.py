@@ -7,6 +7,7 @@ repeated. An engine never guesses: what it cannot see is `unknown`, and its own 
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, NewType, Protocol, runtime_checkable
 
 from headway.model.job import Job
@@ -116,6 +117,7 @@ class Given:
     env: Mapping[str, str] = field(repr=False)
     tokens: Mapping[str, str] = field(repr=False)  # task name -> its ingest token
     secret_names: Sequence[str] = ()  # variables whose values are masked, whatever their names look like
+    tls: Mapping[str, Any] | None = None  # {addresses, pin}: where other machines reach the server; None: nowhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,3 +225,15 @@ class Salvager(Protocol):
 
     def discard(self, engine_id: EngineId) -> None:
         """Remove the spool of a task that has ended; does nothing while something still runs there."""
+
+
+@runtime_checkable
+class Distant(Protocol):
+    """An engine whose tasks may run on other machines, so that their agents get more than one way to the server."""
+
+    @property
+    def tray(self) -> Path | None:
+        """The folder for requests as files (`wire/tray.py`); None: there is none that is seen from here."""
+
+    def readdress(self, tls: Mapping[str, Any] | None) -> int:
+        """The server's address or certificate is another one now: write it into the task files; how many changed."""

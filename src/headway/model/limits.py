@@ -83,6 +83,13 @@ FREE_STEP_BYTES = 64 * MIB  # acknowledged output is given back to the disk in p
 DROP_STEP_BYTES_MAX = 64 * MIB  # dropped at once when the spool is full
 SHAPE_WAIT_S = 2.0  # output that may be the start of a known secret shape waits this long for the rest
 PROVENANCE_S = 30.0  # collecting it; then it is given up
+WAY_AGAIN_FIRST_S = 5.0  # a better way to the server that failed is tried again after this, then less often
+WAY_AGAIN_MAX_S = 60.0
+CONNECT_S = 5.0  # a network address that does not answer for so long is given up for a while
+TRAY_POLL_WAIT_S = 20.0  # long poll for commands where requests are files
+TRAY_ANSWER_S = 60.0  # beyond the time that the server may wait; then the request is taken back and sent again
+TRAY_ANSWER_LOOK_FIRST_S = 0.1  # an agent looks for an answer after this, then less often
+TRAY_ANSWER_LOOK_MAX_S = 2.0
 SECRET_BYTES_MIN = 8  # shorter values are not masked: they would mask ordinary text
 
 # -- usage (in the agent) ---------------------------------------------------------------------------
@@ -195,6 +202,15 @@ OUTBOX_BYTES_MAX = 20 * GIB  # of one home, waiting for a monitor; beyond it age
 OUTBOX_LOOK_S = 0.1  # at least this long between two looks at what is to be sent to a monitor
 CONNECTIONS_ENTERING_MAX = 256  # at their TLS handshake, an eighth of them from one address; further ones are closed
 GUEST_JOBS_MAX = 10_000  # jobs of one other machine in one question for commands
+
+# -- trays ------------------------------------------------------------------------------------------
+TRAY_LOOK_FIRST_S = 0.25  # between two looks of the server at a tray in which something has changed
+TRAY_LOOK_MAX_S = 3.0  # and at one in which nothing does
+TRAY_TASK_FILES_MAX = 8  # requests of one task that are answered at the same time; further ones wait
+TRAY_READ_MAX = 4  # requests with data of one tray that are in memory at the same time
+TRAY_HALF_S = 15.0  # a request that cannot be read for so long is not one that is only seen in part
+TRAY_SWEEP_S = 600.0  # what nobody has taken away in this time is removed
+TRAY_KNOWN_MAX = 10_000  # names that were answered, should a stale cache show them again
 
 # -- jobs -------------------------------------------------------------------------------------------
 ROLES_MAX = 32  # of one job

@@ -27,12 +27,13 @@ from headway.model.limits import (
 )
 from headway.server.arrays import Arrays
 from headway.server.auth import Auth, Caller, Role
-from headway.server.call import Call, Gone, Receive, Refusal, Reply, Scope, Send, reply_error, reply_failure
+from headway.server.call import Call, Gone, Message, Receive, Refusal, Reply, Scope, Send, reply_error, reply_failure
 from headway.server.guard import CALLER, METHODS, send_reply
 from headway.server.guest import Guests
 from headway.server.live import Live
 from headway.server.notifier import Notifier
 from headway.server.outbox import Outbox
+from headway.server.way import FOLDER, Ways
 from headway.settings.home import Paths
 from headway.settings.layers import Settings
 from headway.store import catalog
@@ -113,6 +114,7 @@ class Services:
     room: Room = field(default_factory=Room)
     outbox: Outbox = field(init=False)
     guests: Guests = field(init=False)
+    ways: Ways = field(default_factory=Ways)
 
     def __post_init__(self) -> None:
         self.outbox, self.guests = Outbox(self.paths, self.store), Guests(self.store)
@@ -194,6 +196,28 @@ class App:
         finally:
             held.release()
             self.active -= 1
+
+    async def post(self, task: str, path: str, body: bytes) -> Reply:
+        """A request that a task's agent left as a file (`tray.py`). Who could put it there is the login; it may do no
+        more than a token of that task, and nothing once nothing is expected of the task any more."""
+        try:
+            if not await self.services.query(catalog.may_send, task):
+                return reply_error(401, "login", "nothing is expected of this task any more")
+        except HeadwayError as error:
+            return reply_failure(error)
+        caller = Caller(Role.INGEST, task, way=FOLDER)
+        scope = {"method": "POST", "path": path, "headers": [], "query_string": b"", CALLER: caller, "type": "http"}
+        pieces = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def receive() -> Message:
+            return pieces.pop()
+
+        self.requests += 1
+        held = Held(self.services.room)
+        try:
+            return await self._reply(scope, receive, held)
+        finally:
+            held.release()
 
     async def _reply(self, scope: Scope, receive: Receive, held: "Held") -> Reply:
         try:

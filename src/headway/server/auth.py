@@ -49,6 +49,7 @@ class Caller:
     )
     unix: bool = False
     name: str = ""  # of another machine's token
+    way: str = ""  # how an agent came: "socket", "network" or "folder"
 
     def may(self, needed: Role) -> bool:
         if needed is Role.INGEST:  # a token that may only read must not be able to write

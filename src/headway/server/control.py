@@ -17,7 +17,7 @@ from headway.engines.protocol import Engine, EngineId, Plan, Salvager, Waiting
 from headway.model.errors import RefusedError, UnreachableError, UsageError
 from headway.model.ids import name_from_command
 from headway.model.job import ENDED, Job, JobSpec, State
-from headway.model.limits import POLL_WAIT_S, PROCESSES_MAX
+from headway.model.limits import PROCESSES_MAX, TRAY_POLL_WAIT_S
 from headway.server import auth, check, envfile, program, survey, transaction, waiting
 from headway.server.drain import is_over
 from headway.server.errand import with_private
@@ -321,7 +321,7 @@ class Control(Loop):
     async def commands_for(self, task: TaskKey, wait_s: float, done: Sequence[int]) -> list[dict[str, Any]]:
         """Commands for a task's agent; answers at once when there are some, else after `wait_s`."""
         self.heard(task)
-        commands = await self._mailbox.take(task, min(max(wait_s, 0.0), POLL_WAIT_S), done)
+        commands = await self._mailbox.take(task, min(max(wait_s, 0.0), TRAY_POLL_WAIT_S), done)
         self.heard(task)
         return commands
 

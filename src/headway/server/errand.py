@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from headway.engines.protocol import Engine, EngineId, Given, Observation, Plan
 from headway.model.errors import RefusedError
@@ -44,14 +45,25 @@ def plan_all(engine: Engine, starts: Sequence[tuple[Job, int]]) -> dict[int, Pla
 
 
 def start(
-    engine: Engine, job: Job, attempt: Attempt, env: Path, tokens: Mapping[str, str], secret_names: list[str]
+    engine: Engine,
+    job: Job,
+    attempt: Attempt,
+    env: Path,
+    tokens: Mapping[str, str],
+    secret_names: list[str],
+    tls: Mapping[str, Any] | None,
 ) -> EngineId:
     """Where its environment is gone, only what has been started can be adopted."""
     private = envfile.of_job(env, job.uuid, job.spec)
     if private is not None:
         plan = engine.plan(replace(job, spec=with_private(job.spec, private)), attempt.number)
-        return engine.submit(plan, attempt.key, Given(private.env, dict(tokens), secret_names))
+        return engine.submit(plan, attempt.key, Given(private.env, dict(tokens), secret_names, tls))
     engine_id = engine.find(attempt.key)
     if engine_id is None:
         raise RefusedError("the environment that it was submitted with is gone", "submit it again")
     return engine_id
+
+
+async def nowhere() -> dict[str, Any] | None:
+    """The address of a server that listens on its socket alone."""
+    return None

@@ -200,7 +200,7 @@ class Guard:
         if head.authorization is not None:
             row = await self.auth.tokens.check(bearer(head.authorization))
             if row is not None:
-                return Caller(row.role, row.task, peer.unix, row.name)
+                return Caller(row.role, row.task, peer.unix, row.name, "socket" if peer.unix else "network")
         elif peer.unix and not peer.token_only:
             return Caller(Role.ADMIN, unix=True)
         elif not peer.unix and not peer.tls:

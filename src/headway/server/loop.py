@@ -9,14 +9,14 @@ import contextlib
 import logging
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from sqlite3 import Connection
 from typing import Any, Protocol, TypeVar
 
 from headway.code import checkout
-from headway.engines.protocol import Engine, EngineId, Observation, Plan
+from headway.engines.protocol import Distant, Engine, EngineId, Observation, Plan
 from headway.engines.registry import engine_for
 from headway.model.errors import HeadwayError, UnreachableError, UsageError
 from headway.model.finding import Finding
@@ -90,6 +90,7 @@ class Loop:
         self._due_s: dict[str, float] = {}  # key of a failed attempt -> when the next one may start
         self._drain = Drain(store, self._calls, clock_s=clock_s)
         self.outbox: Outbox | None = None  # set by the server; without it no monitor is told of jobs
+        self.reach: Callable[[], Awaitable[dict[str, Any] | None]] = errand.nowhere  # set by the server: its address
 
     # -- life of the loop -----------------------------------------------------------------------------
 
@@ -199,6 +200,10 @@ class Loop:
             return self._engine(spec)
         except UsageError:
             return None  # this version has no such engine: its jobs are not seen, and nothing is done to them
+
+    def distant(self) -> list[Distant]:
+        """Engines in use whose tasks may be on other machines."""
+        return [engine for engine in self._engines.values() if isinstance(engine, Distant)]
 
     # -- seeing ---------------------------------------------------------------------------------------
 
@@ -499,7 +504,8 @@ class Loop:
         engine = self._engine(job.spec)
         if attempt.key not in self._tokens:
             await self._mint_again(engine, job, attempt)
-        given = (self._paths.env, self._tokens.get(attempt.key, {}), self._secret_names(job.spec))
+        tls = await self.reach() if isinstance(engine, Distant) else None
+        given = (self._paths.env, self._tokens.get(attempt.key, {}), self._secret_names(job.spec), tls)
         return await self._calls.run(f"start of {job.id}", errand.start, engine, job, attempt, *given)
 
     async def _private(self, job: Job) -> envfile.Private | None:

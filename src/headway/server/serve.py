@@ -37,6 +37,7 @@ from headway.server.network import Door, Network
 from headway.server.notifier import Notifier
 from headway.server.routes import ROUTES
 from headway.server.transport import bind_loopback, bind_unix, protocol_with, slots_for_descriptors
+from headway.server.tray import Trays
 from headway.settings import database, layers, monitor
 from headway.settings.home import Paths, agent_socket_path, home, socket_path
 from headway.store import catalog, outbox
@@ -189,7 +190,9 @@ class Process:
             log.info("version %s serves %s at %s and %s", __version__, self.paths.home, self.address, self._url(tcp))
             if self.network is not None:
                 log.info("a monitor for other machines at %s", self.network.listen.address)
-            beside = [asyncio.create_task(work) for work in (give_back_memory(app), app.services.guests.watch())]
+            trays = Trays(control.distant, app.post, control.reach)
+            works = (give_back_memory(app), app.services.guests.watch(), trays.run())
+            beside = [asyncio.create_task(work) for work in works]
             await self._wait(app, serving)
             for task in beside:
                 task.cancel()

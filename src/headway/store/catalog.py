@@ -486,6 +486,12 @@ def open_tokens(c: sqlite3.Connection) -> list[TaskKey]:
     return [TaskKey(name[:36], int(name[37:].split("-", 1)[0]), name[37:].split("-", 1)[1]) for name in names]
 
 
+def may_send(c: sqlite3.Connection, task: str) -> bool:
+    """Whether a task has a token that has not ended, so that more of it is expected."""
+    found = c.execute("SELECT 1 FROM tokens WHERE task = :task AND ended_ns IS NULL LIMIT 1", {"task": task})
+    return found.fetchone() is not None
+
+
 # -- rows to nouns ---------------------------------------------------------------------------------------------------
 
 

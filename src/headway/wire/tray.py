@@ -194,7 +194,10 @@ def read(tray: str, name: str, files: "Files" = OS) -> Request | None:
 
 
 def reply(tray: str, name: str, status: int, body: bytes | memoryview, files: "Files" = OS) -> None:
-    """Put the answer there, then take the request away. Raises OSError; then it can be answered again."""
+    """Put the answer there, then take the request away; nothing where the agent has taken it back. Raises OSError; then
+    it can be answered again."""
+    if not os.path.lexists(os.path.join(tray, OUT, name)):
+        return
     _put(os.path.join(tray, IN), name, {"status": status}, [body], files)
     _remove(os.path.join(tray, OUT, name), files)
 

@@ -93,6 +93,13 @@ class SlurmEngine:
     def spool(self) -> Path:
         return Path(self._shelf.spool)
 
+    @property
+    def tray(self) -> Path | None:
+        return self._place.tray
+
+    def readdress(self, tls: Mapping[str, Any] | None) -> int:
+        return self._place.readdress(tls)
+
     # -- planning -----------------------------------------------------------------------------------------------------
 
     def capacity(self) -> list[Node]:
@@ -166,7 +173,7 @@ class SlurmEngine:
     def _task_file(self, plan: Plan, task: PlannedTask, given: Given) -> dict[str, Any]:
         return task_file(
             plan, task, given, address="", spool_bytes_max=self._get("spool_bytes_max"), keep_env=list(_KEEP),
-            **self._place.task_fields(plan),
+            **{"tls": dict(given.tls) if given.tls else None, **self._place.task_fields(plan)},
         )  # fmt: skip
 
     def find(self, key: str) -> EngineId | None:

@@ -4,6 +4,8 @@ A place has `commands` (run one, with a time limit) and a `shelf` (the cluster's
 how a task there reaches its home, its code and the server.
 """
 
+import hashlib
+import json
 import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -11,10 +13,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from headway.code.depot import Depot
+from headway.engines import folder as folders
 from headway.engines.protocol import Plan
 from headway.engines.shelf import Shelf, TaskView
 from headway.engines.slurm.command import Commands
+from headway.model.errors import RefusedError
 from headway.settings.home import Paths, socket_path
+from headway.wire import tray
 
 
 class AnyShelf(Protocol):
@@ -50,6 +55,13 @@ class Place(Protocol):
     def task_fields(self, plan: Plan) -> dict[str, Any]:
         """`home`, `socket`, `output_dir` and what else a task file has otherwise there."""
 
+    @property
+    def tray(self) -> Path | None:
+        """The folder for requests as files, where this server sees it."""
+
+    def readdress(self, tls: Mapping[str, Any] | None) -> int:
+        """Write the server's present address and pin into the task files; how many were changed."""
+
     def attach(self, argv: Sequence[str]) -> list[str]:
         """What a person types here to run this there, in his terminal."""
 
@@ -72,6 +84,8 @@ class Here:
         home = Path(folder) if folder else paths.home
         self.shelf = Shelf(home, Path(folder) / "spool" if folder else paths.home / "clusters" / cluster / "spool")
         self._paths, self._python, self._argv = paths, options.get("python"), argv
+        own = hashlib.sha256(os.fsencode(paths.home)).hexdigest()[:16]  # a folder may be shared by several homes
+        self.tray: Path | None = Path(self.shelf.spool).parent / "trays" / own
 
     def agent(self) -> list[str]:
         argv = self._argv("shim", "")[:-2]
@@ -92,9 +106,31 @@ class Here:
             depot.close()
 
     def task_fields(self, plan: Plan) -> dict[str, Any]:
+        try:
+            tray.make(str(self.tray))
+        except tray.ForeignError as error:
+            raise RefusedError(error.message, f"make it yours alone: chmod 700 {self.tray}") from None
         return {
             "home": self.shelf.home, "socket": str(socket_path(self._paths.home)), "output_dir": self._output(plan.job),
+            "tray": str(self.tray),
         }  # fmt: skip
+
+    def readdress(self, tls: Mapping[str, Any] | None) -> int:
+        """Agents read their task file again when a way to the server fails."""
+        changed = 0
+        for path in Path(self.shelf.spool).glob("*-*/task.json"):
+            told = folders.load_json(path)
+            if told is None or told.get("tray") != str(self.tray) or told.get("tls") == tls:
+                continue
+            draft = path.with_name(f".task-{os.getpid()}.tmp")
+            try:
+                draft.touch(0o600)
+                draft.write_text(json.dumps({**told, "tls": dict(tls) if tls else None}))
+                os.replace(draft, path)
+                changed += 1
+            except OSError:
+                draft.unlink(missing_ok=True)  # its agent has other ways, and the next server tries again
+        return changed
 
     def _output(self, job: str) -> str:
         """In the cluster's folder; a link in the home leads to it."""

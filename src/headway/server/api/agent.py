@@ -26,6 +26,7 @@ class Poll(msgspec.Struct):
     done: list[int] = []
     now_ns: int | None = None
     lag_bytes: int | None = None
+    trouble: str = ""  # why a better way to us does not work
 
 
 async def ingest(call: Call) -> Reply:
@@ -38,6 +39,7 @@ async def ingest(call: Call) -> Reply:
     await call.services.outbox.keep(task, call.body, parts)
     result = await asyncio.wrap_future(call.services.store.ingest(task, parts))
     call.services.control.heard(task)
+    call.services.ways.note(task, call.caller.way)
     return reply_json({"acks": result.acks, "refused": result.refused, "now_ns": time.time_ns()})
 
 
@@ -45,6 +47,7 @@ async def poll(call: Call) -> Reply:
     """Commands for a task; waits for one, but not when the server stops."""
     asked = call.read(Poll)
     check_task(call, asked.task)
+    call.services.ways.note(asked.task, call.caller.way, asked.trouble)
     wait_s = min(max(asked.wait_s, 0.0), POLL_WAIT_S * 3)
     commands = await _unless_stopping(call, call.services.control.commands_for(asked.task, wait_s, asked.done))
     return reply_json({"commands": commands, "now_ns": time.time_ns()})

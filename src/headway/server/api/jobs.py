@@ -15,6 +15,7 @@ from headway.server.app import Route, Services
 from headway.server.auth import Role
 from headway.server.call import Call, Count, Reply, reply_json
 from headway.store import arrays, catalog, query
+from headway.wire.batch import TaskKey
 
 _SIGNAL_MAX = 64
 
@@ -64,6 +65,10 @@ async def show(services: Services, pk: int, status: int = 200) -> Reply:
     found = await services.query(query.job_object, pk, services.paths, time.time_ns())
     if found["state"] in ("running", "stopping", "held"):
         found["attach"] = services.control.attach_words(found)
+    for attempt in found["attempts"]:
+        for task in attempt["tasks"]:
+            key = TaskKey(found["uuid"], attempt["number"], task["name"])
+            task |= services.ways.of(key)
     return reply_json(found, status)
 
 

@@ -1,0 +1,89 @@
+"""Requests to the server as files in a folder that both see (`wire/tray.py`): the way for a node without a network.
+
+Driven by `way.py` as a connection is. There is at most one request in the folder at a time; one that is not answered in
+time is taken back, and what is sent then has another name, so that no late answer can be taken for the new one's.
+"""
+
+import os
+
+from headway.agent.post import Answer, Channel
+from headway.model.errors import HeadwayError
+from headway.model.limits import TRAY_ANSWER_LOOK_FIRST_S, TRAY_ANSWER_LOOK_MAX_S, TRAY_ANSWER_S, TRAY_POLL_WAIT_S
+from headway.wire import tray
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headway.agent.post import TaskName
+    from headway.spool.layout import TaskFile
+
+REFRESH_AFTER = 4  # looks in vain; a folder on a local disk has answered by then
+GROWTH = 1.4
+
+
+class TrayChannel(Channel):
+    def __init__(self, folder: str, task: "TaskName") -> None:
+        super().__init__(folder)
+        self.poll_wait_s = TRAY_POLL_WAIT_S
+        self._task = task
+        self._run, self._number = int.from_bytes(os.urandom(4), "little"), 0
+        self._name = ""
+        self._pause_s = TRAY_ANSWER_LOOK_FIRST_S
+        self._looks = 0
+
+    def renew(self, task: "TaskFile") -> None:
+        self.path = task.tray
+
+    def fileno(self) -> int:
+        return -1
+
+    @property
+    def wants_write(self) -> bool:
+        return False
+
+    def start(
+        self, path: str, body: "Sequence[bytes | memoryview]", now_s: float, timeout_s: float, kind: str = "json"
+    ) -> Answer | None:
+        assert not self.busy
+        self._number += 1
+        self._name = tray.name_of(self._task, self._run, self._number)
+        try:
+            tray.check(self.path)
+            tray.send(self.path, self._name, path, body)
+        except OSError as error:
+            return Answer(None, b"", f"no request can be put into {self.path}: {error.strerror or error}")
+        except HeadwayError as error:
+            return Answer(None, b"", error.message)
+        self.busy, self.deadline_s = True, now_s + max(timeout_s, TRAY_ANSWER_S)
+        self._pause_s, self._looks = TRAY_ANSWER_LOOK_FIRST_S, 0
+        self.due_s = now_s + self._pause_s
+        return None
+
+    def step(self, now_s: float) -> Answer | None:
+        if not self.busy or not self.is_due(now_s):
+            return None
+        self._looks += 1
+        if self._looks > REFRESH_AFTER:
+            tray.refresh(self.path)
+        found = self._look()
+        if found is not None:
+            self.close()
+            return Answer(found.status, found.body)
+        if now_s >= self.deadline_s:
+            self.close()
+            return Answer(None, b"", f"nobody has answered in {self.path}")
+        self._pause_s = min(TRAY_ANSWER_LOOK_MAX_S, self._pause_s * GROWTH)
+        self.due_s = now_s + self._pause_s
+        return None
+
+    def _look(self) -> tray.Answer | None:
+        try:
+            return tray.answer_to(self.path, self._name)
+        except (OSError, HeadwayError):
+            return None  # not all of it is seen yet, or the file server is away: the deadline decides
+
+    def close(self) -> None:
+        if self.busy:
+            tray.forget(self.path, self._name)
+        self.busy, self.due_s = False, float("inf")
