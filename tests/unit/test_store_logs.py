@@ -202,13 +202,38 @@ def test_a_line_that_is_not_finished_waits_unless_nobody_will_finish_it(b: Bench
     assert [line.text for line in late.lines] == ["two"]
 
 
-def test_a_line_without_an_end_comes_in_bounded_parts(b: Bench) -> None:
-    """F37"""
-    b.send("stdout-0", "raw", b"x" * (3 * LINE_BYTES_MAX + 5))
+@pytest.mark.parametrize("limit", [1, LINE_BYTES_MAX, 1 << 30])
+@pytest.mark.parametrize("final", [True, False])
+def test_of_an_overlong_line_the_beginning_is_shown_once_with_a_mark(b: Bench, limit: int, final: bool) -> None:
+    """F37: however little is read at a time, and while it is still being written."""
+    parts = [b"one\n" + b"x" * (3 * LINE_BYTES_MAX + 5), b"y" * LINE_BYTES_MAX, b"end\ntwo\n"]
+    texts: list[str] = []
+    at, sent = 0, 0
+    for part in parts:
+        b.send("stdout-0", "raw", part)
+        sent += len(part)
+        for _ in range(100):
+            found = b.read(lines.read_lines, b.paths, output(b), at, limit, final=final)
+            texts += [line.text for line in found.lines]
+            if found.cursor[output(b).pk] == at:
+                break
+            at = found.cursor[output(b).pk]
+    assert texts == ["one", "x" * LINE_BYTES_MAX + lines.CUT, "two"]
+    assert at == sent
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_line_of_just_the_limit_is_whole(b: Bench, more: int) -> None:
+    b.send("stdout-0", "raw", b"x" * (LINE_BYTES_MAX + more) + b"\nnext\n")
     found = b.read(lines.read_lines, b.paths, output(b), 0, 1 << 30, final=True)
-    assert [len(line.text) for line in found.lines] == [LINE_BYTES_MAX] * 3 + [5]
-    first = b.read(lines.read_lines, b.paths, output(b), 0, LINE_BYTES_MAX, final=False)
-    assert (len(first.lines), first.more) == (1, True)
+    assert [line.text for line in found.lines] == ["x" * LINE_BYTES_MAX + (lines.CUT if more else ""), "next"]
+
+
+def test_a_search_shows_an_overlong_line_once(b: Bench) -> None:
+    b.send("stdout-0", "raw", b"needle" + b" needle" * LINE_BYTES_MAX + b"\nneedle two\n")
+    first = _search(b, "needle", 1)
+    rest = _search(b, "needle", begun=first.cursor)
+    assert first.lines[0].text.endswith(lines.CUT) and [line.text for line in rest.lines] == ["needle two"]
 
 
 def test_a_bar_that_was_redrawn_very_often_is_cut_between_two_drawings(b: Bench) -> None:
@@ -323,6 +348,33 @@ def test_a_search_crosses_pieces_and_gaps(b: Bench, monkeypatch: pytest.MonkeyPa
     assert [line.text[:10] for line in _search(b, "^needle").lines] == ["needle 500", "needle \ufffd"]
 
 
+def _last(b: Bench, pattern: str, n: int) -> list[str]:
+    found = b.read(lambda c: grep.search_last(c, b.paths, lines.outputs(c, b.job.pk), pattern, n))
+    assert not found.timed_out
+    return [line.text for line in found.lines]
+
+
+def test_the_last_lines_that_match_are_found_from_the_end(b: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if all were searched and the last of them kept: across pieces, gaps and streams."""
+    monkeypatch.setattr(grep, "PIECE_BYTES", 1000)
+    b.send("stdout-0", "raw", b"".join(b"some line %d\n" % i for i in range(500)))
+    b.ingest(gap("stdout-0", b.sent[f"{b.key} stdout-0"], 5000))
+    b.sent[f"{b.key} stdout-0"] += 5000
+    b.send("stdout-0", "raw", b"".join(b"other line %d\n" % i for i in range(100)) + b"last line")
+    assert _last(b, "line", 3) == ["other line 98", "other line 99", "last line"]
+    assert _last(b, "^some", 2) == ["some line 498", "some line 499"]
+    assert _last(b, r"some line \d*77$", 100) == [f"some line {i}" for i in (77, 177, 277, 377, 477)]
+    assert len(_last(b, "line", 1000)) == 601
+    assert _last(b, "line", 0) == _last(b, "nothing", 5) == []
+
+
+def test_the_last_lines_that_match_are_the_last_of_all_streams_by_time(b: Bench) -> None:
+    _three_ranks(b)
+    every = [line.text for line in _search(b, "[abe]").lines]
+    for count in range(1, len(every) + 2):
+        assert _last(b, "[abe]", count) == every[-count:]
+
+
 def test_a_search_goes_on_where_it_was_cut_short(b: Bench) -> None:
     _three_ranks(b)
     found, begun = [], {}
@@ -369,6 +421,27 @@ def test_after_a_rollback_output_goes_to_its_own_file(tmp_path: Path) -> None:
         files.append(c, LogKey(7, "u", 1, "worker-0", "stderr-0"), 0, memoryview(b"kept"), direct=True)
         files.sync()
         assert (tmp_path / "logs/u/1/worker-0/stderr-0").read_bytes() == b"kept"
+    finally:
+        files.close()
+        c.close()
+
+
+def test_one_transaction_may_write_more_files_than_are_kept_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "_OPEN_FILES_MAX", 4)
+    files = LogFiles(tmp_path / "logs")
+    c = open_writer_with_streams(tmp_path)
+    before = len(os.listdir("/proc/self/fd"))
+    try:
+        for turn in range(2):
+            for rank in range(20):
+                key = LogKey(rank, "u", 1, "worker-0", f"stdout-{rank}")
+                files.append(c, key, turn * 2, memoryview(b"%02d" % rank), direct=True)
+            assert len(os.listdir("/proc/self/fd")) <= before + 4
+            files.sync()
+        for rank in range(20):
+            assert (tmp_path / f"logs/u/1/worker-0/stdout-{rank}").read_bytes() == b"%02d" % rank * 2
     finally:
         files.close()
         c.close()

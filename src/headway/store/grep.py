@@ -1,7 +1,7 @@
 """Searching output with a regular expression, in a process of its own: a pattern can take forever and is then killed.
 
-Called by the server's API (`search`). The child gets pieces of streams on stdin and answers with the places of lines
-that match; it has limits on time and memory and sees nothing but those bytes.
+Called by the server's API (`search`, `search_last`). The child gets pieces of streams on stdin and answers with the
+places of lines that match; it has limits on time and memory and sees nothing but those bytes.
 """
 
 import re
@@ -24,15 +24,19 @@ PIECE_BYTES = 4 * 1024 * 1024
 _HEAD = struct.Struct("<IQI")  # which stream, offset, length
 _FOUND = struct.Struct("<IQ")  # which stream, offset of a line
 
+_END = 0xFFFF_FFFF  # in place of a stream: the places of one piece are complete
+
 # Runs with the standard library only. Lines are looked for in a whole piece first, which is fast, then one by one.
+# With `last` it tells the last places of each piece and then that the piece is done; without, every place at once.
 _CHILD = r"""
 import re, resource, struct, sys
-seconds, line_max = int(sys.argv[1]), int(sys.argv[2])
+seconds, line_max, last = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
 resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
 read, write = sys.stdin.buffer.read, sys.stdout.buffer.write
 pattern = re.compile(read(struct.unpack("<I", read(4))[0]).decode())
 quick = re.compile(pattern.pattern, pattern.flags | re.M)
+anchored = re.search(r"\\[AZ]", pattern.pattern)
 while True:
     head = read(16)
     if len(head) < 16:
@@ -40,9 +44,9 @@ while True:
     stream, offset, length = struct.unpack("<IQI", head)
     data = read(length)
     text = data.decode("latin-1") if data.isascii() else None
-    at = 0
+    at, places = 0, []
     while at < len(data):
-        if text is not None and not re.search(r"\\[AZ]", pattern.pattern):
+        if text is not None and not anchored:
             hit = quick.search(text, at)
             if hit is None:
                 break
@@ -51,9 +55,15 @@ while True:
         end = len(data) if end < 0 else end
         line = data[at:min(end, at + line_max)].decode("utf-8", "replace").removesuffix("\r")
         if pattern.search(line):
-            write(struct.pack("<IQ", stream, offset + at))
-            sys.stdout.buffer.flush()
+            places.append(offset + at)
+            if not last:
+                write(struct.pack("<IQ", stream, places.pop()))
+                sys.stdout.buffer.flush()
         at = end + 1
+    if last:
+        write(b"".join(struct.pack("<IQ", stream, place) for place in places[-last:]))
+        write(struct.pack("<IQ", 0xFFFFFFFF, 0))
+        sys.stdout.buffer.flush()
 """
 
 
@@ -93,6 +103,69 @@ def search(
     return Found(sorted(found, key=lambda line: line.time_us or 0), more, timed_out, cursor)
 
 
+def search_last(
+    c: sqlite3.Connection, paths: Paths, chosen: list[Output], pattern: str, count: int,
+    timeout_s: float = GREP_TIMEOUT_S,
+) -> Found:  # fmt: skip
+    """The last `count` lines of all that match. Each stream is searched from its end back until it has given so many,
+    so this costs as little for a million lines as for a hundred."""
+    child = _start(pattern, timeout_s, max(1, count))
+    late = threading.Event()
+    watch = threading.Timer(timeout_s, _stop, (child, late))
+    watch.start()
+    found: list[Line] = []
+    try:
+        _tell_pattern(child, pattern)
+        for number, output in enumerate(chosen if count else ()):
+            found += lines_at(c, paths, output, _last_places(c, paths, output, number, child, count))
+    except BrokenPipeError:
+        pass  # out of time, as the code below says
+    finally:
+        child.kill()
+        watch.cancel()
+        code = child.wait()
+        _close(child)
+    timed_out = late.is_set() or code == -signal.SIGXCPU
+    starts = {one.pk: 0 for one in chosen}
+    cursor = _ends(c, paths, starts, chosen, found)
+    ordered = sorted(found, key=lambda line: line.time_us or 0)
+    return Found(ordered[-count:] if count else [], timed_out, timed_out, cursor)
+
+
+def _last_places(
+    c: sqlite3.Connection, paths: Paths, output: Output, number: int, child: "subprocess.Popen[bytes]", count: int
+) -> list[int]:
+    """Where the last lines of one stream begin that match, in order."""
+    assert child.stdin is not None and child.stdout is not None
+    found: list[int] = []
+    for offset, data in _back(c, paths, output):
+        child.stdin.write(_HEAD.pack(number, offset, len(data)))
+        child.stdin.write(data)
+        child.stdin.flush()
+        here: list[int] = []
+        while len(told := child.stdout.read(_FOUND.size)) == _FOUND.size and _FOUND.unpack(told)[0] != _END:
+            here.append(_FOUND.unpack(told)[1])
+        found = [*here, *found][-count:]
+        if len(found) >= count or len(told) < _FOUND.size:
+            break
+    return found
+
+
+def _back(c: sqlite3.Connection, paths: Paths, output: Output) -> Iterator[tuple[int, bytes]]:
+    """Pieces of a stream from its end to its beginning, that begin with a line, as far as a few megabytes allow it."""
+    end = output.position
+    while end > 0:
+        start = max(0, end - PIECE_BYTES)
+        found = [piece for piece in logs.pieces(c, paths, output.pk, start, end - start) if piece.data]
+        end = start
+        for piece in reversed(found):
+            data = piece.data
+            cut = data.find(b"\n") + 1 if piece.offset == start and start > 0 else 0
+            if 0 < cut < len(data):
+                data, end = data[cut:], start + cut
+            yield piece.offset + piece.length - len(data), data
+
+
 def places(
     pattern: str, texts: Iterable[tuple[int, bytes]], found_max: int, timeout_s: float = GREP_TIMEOUT_S
 ) -> tuple[list[int], bool, bool]:
@@ -105,12 +178,7 @@ def _search(
     pattern: str, pieces: Iterable[tuple[int, int, bytes]], lines_max: int, timeout_s: float
 ) -> tuple[list[tuple[int, int]], bool, bool]:
     """(stream, offset) of lines that match; whether it stopped early; whether time ran out."""
-    check_pattern(pattern)
-    seconds = max(1, int(timeout_s))
-    child = subprocess.Popen(
-        [sys.executable, "-I", "-S", "-c", _CHILD, str(seconds), str(LINE_BYTES_MAX)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, close_fds=True,
-    )  # fmt: skip
+    child = _start(pattern, timeout_s)
     late = threading.Event()
     watch = threading.Timer(timeout_s, _stop, (child, late))
     watch.start()
@@ -129,6 +197,15 @@ def _search(
         _close(child)
     timed_out = late.is_set() or code == -signal.SIGXCPU
     return found[:lines_max], len(found) >= lines_max or code != 0, timed_out
+
+
+def _start(pattern: str, timeout_s: float, last: int = 0) -> "subprocess.Popen[bytes]":
+    check_pattern(pattern)
+    seconds = max(1, int(timeout_s))
+    return subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", _CHILD, str(seconds), str(LINE_BYTES_MAX), str(last)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, close_fds=True,
+    )  # fmt: skip
 
 
 def _close(child: "subprocess.Popen[bytes]") -> None:
@@ -151,9 +228,8 @@ def _feed(
 ) -> bool:  # fmt: skip
     """Send everything; False when it was cut short because enough was found or the child is gone."""
     assert child.stdin is not None
-    text = pattern.encode("utf-8", "surrogatepass")
     try:
-        child.stdin.write(struct.pack("<I", len(text)) + text)
+        _tell_pattern(child, pattern)
         for number, offset, data in pieces:
             if len(found) >= lines_max:
                 return False
@@ -163,6 +239,12 @@ def _feed(
     except BrokenPipeError:
         return False
     return True
+
+
+def _tell_pattern(child: "subprocess.Popen[bytes]", pattern: str) -> None:
+    assert child.stdin is not None
+    text = pattern.encode("utf-8", "surrogatepass")
+    child.stdin.write(struct.pack("<I", len(text)) + text)
 
 
 def _whole_lines(c: sqlite3.Connection, paths: Paths, output: Output, offset: int) -> Iterator[tuple[int, bytes]]:

@@ -1,7 +1,8 @@
 """Output as lines: the last N, from an offset on, of one process or of many merged by time. Called by the server's API.
 
 Bytes stay what they are in the store; here they become text, invalid UTF-8 replaced (B8), and each line gets the time
-at which the agent saw it, from the `.index` stream beside it. What is missing is a line that says so.
+at which the agent saw it, from the `.index` stream beside it. What is missing is a line that says so. Of a line that is
+longer than LINE_BYTES_MAX the beginning is shown, with a mark where it was cut.
 """
 
 import sqlite3
@@ -17,6 +18,7 @@ from headway.model.record import RAW
 from headway.settings.home import Paths
 from headway.store import logs
 
+CUT = f" … (cut here: a line is shown up to {LINE_BYTES_MAX:,} bytes; whole: hw logs ID --rank N --stream NAME > FILE)"
 _TAIL_BLOCK = 256 * 1024
 _SHORT_LINE_BYTES = 1024
 _INDEX_BLOCK = 4096  # entries read at once
@@ -119,14 +121,20 @@ def read_lines(c: sqlite3.Connection, paths: Paths, output: Output, offset: int,
     """Whole lines from `offset` on, about `limit` bytes of them. `final`: nobody will write the end of the last one."""
     lines: list[Line] = []
     rest, at = b"", offset
-    for piece in logs.pieces(c, paths, output.pk, offset, limit):
+    skip = _is_cut_off(c, paths, output, offset)
+    for piece in logs.pieces(c, paths, output.pk, offset, max(limit, LINE_BYTES_MAX + 1)):
         if piece.missing is not None:
+            skip = False
             if rest:
                 lines += _split(output, rest, at)
             at, rest = piece.offset + piece.length, b""
             lines.append(Line(output, piece.offset, at, logs.mark(piece).decode()))
             continue
         data = rest + piece.data
+        if skip:
+            dropped = _drawn_end(data, 0)
+            skip = dropped == len(data) and not data.endswith((b"\n", b"\r"))
+            data, at = data[dropped:], at + dropped
         stop = data.rfind(b"\n") + 1
         lines += _split(output, data[:stop], at)
         at, rest = at + stop, data[stop:]
@@ -134,7 +142,7 @@ def read_lines(c: sqlite3.Connection, paths: Paths, output: Output, offset: int,
     if rest and final and reached >= output.position:
         lines += _split(output, rest, at)
         at = reached
-    elif len(rest) >= LINE_BYTES_MAX:
+    elif len(rest) > LINE_BYTES_MAX:
         stop = rest.rfind(b"\r") + 1 or len(rest)  # what was not drawn whole waits for its end
         lines += _split(output, rest[:stop], at)
         at += stop
@@ -143,16 +151,28 @@ def read_lines(c: sqlite3.Connection, paths: Paths, output: Output, offset: int,
 
 
 def lines_at(c: sqlite3.Connection, paths: Paths, output: Output, offsets: list[int]) -> list[Line]:
-    """The lines that begin at these places, in order; each is read alone, for they may lie far apart."""
-    found = [_first_line(c, paths, output, offset) for offset in offsets]
+    """The lines that begin at these places, in order. They may lie far apart, or side by side: then many are read at
+    once."""
+    found: list[Line] = []
+    block, begun = b"", 0
+    for number, offset in enumerate(offsets):
+        end = block.find(b"\n", offset - begun) + 1 if begun <= offset < begun + len(block) else 0
+        if not end:
+            near = number + 1 < len(offsets) and offsets[number + 1] - offset < LINE_BYTES_MAX
+            block, begun = _first_line(c, paths, output, offset, _TAIL_BLOCK if near else _SHORT_LINE_BYTES), offset
+            end = block.find(b"\n") + 1 or len(block)
+        line = _split(output, block[offset - begun : end], offset)[0]
+        if line.text.endswith(CUT):
+            line.end = _line_end(c, paths, output, line.end)
+        found.append(line)
     _set_times(c, paths, output, found)
     return found
 
 
-def _first_line(c: sqlite3.Connection, paths: Paths, output: Output, offset: int) -> Line:
-    """Most lines are short, so a little is read first."""
+def _first_line(c: sqlite3.Connection, paths: Paths, output: Output, offset: int, enough: int) -> bytes:
+    """Bytes from `offset` on, with a whole line if there is one. Most lines are short, so a little is read first."""
     data = b""
-    for size in (_SHORT_LINE_BYTES, LINE_BYTES_MAX):
+    for size in (enough, LINE_BYTES_MAX + 1):
         data = b""
         for piece in logs.pieces(c, paths, output.pk, offset, size):
             if piece.missing is not None:
@@ -160,16 +180,28 @@ def _first_line(c: sqlite3.Connection, paths: Paths, output: Output, offset: int
             data += piece.data
         if b"\n" in data:
             break
-    return _split(output, data[: data.find(b"\n") + 1] or data, offset)[0]
+    return data
+
+
+def _line_end(c: sqlite3.Connection, paths: Paths, output: Output, offset: int) -> int:
+    """Where the next line starts; the end of the stream if there is none."""
+    while offset < output.position:
+        data = _plain(c, paths, output.pk, offset - 1, offset - 1 + _TAIL_BLOCK)
+        if b"\n" in data:
+            return offset + data.find(b"\n")
+        offset += max(1, len(data) - 1)
+    return output.position
 
 
 def _split(output: Output, data: bytes, offset: int) -> list[Line]:
-    """Lines of `data`; one that is too long for a view comes in several."""
+    """Lines of `data`; of one that is too long for a view, the beginning."""
     lines = []
     for line in _split_at_newlines(data):
         for part in _parts(line):
-            text = part.decode("utf-8", "replace").removesuffix("\n").removesuffix("\r")
-            lines.append(Line(output, offset, offset + len(part), text))
+            shown = part.removesuffix(b"\n").removesuffix(b"\r")
+            text = shown[:LINE_BYTES_MAX].decode("utf-8", "replace")
+            cut = CUT if len(shown) > LINE_BYTES_MAX else ""
+            lines.append(Line(output, offset, offset + len(part), text + cut))
             offset += len(part)
     return lines
 
@@ -178,10 +210,25 @@ def _parts(line: bytes) -> Iterator[bytes]:
     """A progress bar that was redrawn very often is cut between two drawings: each part then ends with a whole one."""
     start = 0
     while len(line) - start > LINE_BYTES_MAX:
-        end = line.rfind(b"\r", start + 1, start + LINE_BYTES_MAX) + 1 or start + LINE_BYTES_MAX
+        end = line.rfind(b"\r", start + 1, start + LINE_BYTES_MAX) + 1 or _drawn_end(line, start + LINE_BYTES_MAX)
         yield line[start:end]
         start = end
-    yield line[start:]
+    if start < len(line):
+        yield line[start:]
+
+
+def _drawn_end(data: bytes, start: int) -> int:
+    """Where what is on the screen at `start` ends: behind the next newline or carriage return, or with the data."""
+    ends = [at + 1 for at in (data.find(b"\n", start), data.find(b"\r", start)) if at >= 0]
+    return min(ends, default=len(data))
+
+
+def _is_cut_off(c: sqlite3.Connection, paths: Paths, output: Output, offset: int) -> bool:
+    """Whether `offset` lies so deep in a line that it is shown no more: its beginning was, and the mark."""
+    if offset <= LINE_BYTES_MAX or _plain(c, paths, output.pk, offset - 1, offset) in (b"\n", b"\r"):
+        return False
+    before = _plain(c, paths, output.pk, offset - LINE_BYTES_MAX - 1, offset)
+    return b"\n" not in before and b"\r" not in before
 
 
 def _split_at_newlines(data: bytes) -> Iterator[bytes]:

@@ -21,7 +21,7 @@ from headway.settings.home import Paths
 from headway.store.connection import count_written
 from headway.store.query import log_path
 
-_OPEN_FILES_MAX = 64
+_OPEN_FILES_MAX = 256
 _PUNCH = 0x01 | 0x02  # FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE
 _CUT_SHARE = 16  # the middle of a stream that is too long goes in steps of this share of the limit
 _CUT_REASON = "log_bytes_max"
@@ -98,6 +98,7 @@ class LogFiles:
         fd = self._fd(key)
         if os.fstat(fd).st_size < end:
             os.ftruncate(fd, end)
+            self._dirty.add(key.place)
         self._moved(c, key, end)
 
     def touch(self, key: LogKey) -> None:
@@ -120,16 +121,23 @@ class LogFiles:
 
     def sync(self) -> None:
         """Before a commit: what its rows say about files has reached the disk. An error is the commit's (F6)."""
+        for place in list(self._dirty):
+            self._sync(place)
         try:
-            for place in self._dirty:
-                os.fdatasync(self._open[place])
             for folder in self._dirty_folders:
                 _sync_folder(folder)
         except OSError:
+            self.close()
+            raise
+        self._dirty_folders.clear()
+
+    def _sync(self, place: Place) -> None:
+        try:
+            os.fdatasync(self._open[place])
+        except OSError:
             self.close()  # nothing is trusted any more that the kernel may have dropped; it is all written again
             raise
-        self._dirty.clear()
-        self._dirty_folders.clear()
+        self._dirty.discard(place)
 
     def after_commit(self) -> None:
         """Free the middle of overlong streams, now that the database says that it is gone."""
@@ -174,13 +182,17 @@ class LogFiles:
         except FileNotFoundError:
             fd = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
             self._dirty_folders.add(path.parent)
+        self._make_room()  # before this one is among them: whoever asked for it is about to write
         self._open[key.place] = fd
-        self._drop_idle()
         return fd
 
-    def _drop_idle(self) -> None:
-        idle = [place for place in self._open if place not in self._dirty]
-        for place in idle[: max(0, len(self._open) - _OPEN_FILES_MAX)]:
+    def _make_room(self) -> None:
+        """Close what was used longest ago; where one transaction has more files than that, they are synced early."""
+        while len(self._open) >= _OPEN_FILES_MAX:
+            oldest = next(iter(self._open))
+            place = next((place for place in self._open if place not in self._dirty), oldest)
+            if place in self._dirty:
+                self._sync(place)
             os.close(self._open.pop(place))
 
     def _make_folder(self, folder: Path) -> None:

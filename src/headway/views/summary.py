@@ -204,7 +204,9 @@ def verdict(job: Job, first: dict[str, Any] | None) -> tuple[str, str]:
     known = [word for word in (_class_words(cause), cause.get("cause")) if word and word != "unknown"]
     if cause.get("cause") == "cancelled":  # somebody wanted it so: that is nobody's error
         known = []
-    ended = "" if job.get("started_at") is None and job.get("exit_code") is None else ended
+    code = job.get("exit_code")
+    if (job.get("started_at") is None and code is None) or text.endswith(f"code {code}"):
+        ended = ""  # there is none, or it is said already
     tail = " · ".join(str(word) for word in (ended if text else "", *known) if word)
     return text or ended or "no reason is known", tail
 
@@ -247,7 +249,7 @@ def _others_words(job: Job, first: dict[str, Any]) -> str:
     stopped = [
         int(p["rank"])
         for p in processes(job)
-        if p.get("rank") != first["rank"] and str(p.get("reason") or "").endswith("failed")
+        if p.get("rank") != first["rank"] and str(p.get("reason") or "").endswith("failed") and p.get("exit_code") != 0
     ]
     if not stopped:
         return ""

@@ -22,6 +22,7 @@ _ASCII: Final = str.maketrans(
 BOLD, DIM, RED, GREEN, YELLOW, CYAN = "1", "2", "31", "32", "33", "36"
 _COLUMNS_DEFAULT: Final = 80
 _COLUMNS_MIN: Final = 20
+_ROWS_DEFAULT: Final = 24
 
 
 class Output:
@@ -33,6 +34,7 @@ class Output:
         self.color = may_color(self.is_tty, color)
         self.ascii_only = _is_ascii() if ascii_only is None else ascii_only
         self.columns = _columns(fd) if self.is_tty else None  # None: no limit, a file or a pipe takes whole lines
+        self.rows = _rows(fd) if self.is_tty else None
 
     def write(self, text: str) -> None:
         self.write_bytes(self._marks(text).encode("ascii" if self.ascii_only else "utf-8", "backslashreplace"))
@@ -119,3 +121,10 @@ def _columns(fd: int) -> int:
         except OSError:
             given = 0
     return max(given or _COLUMNS_DEFAULT, _COLUMNS_MIN)
+
+
+def _rows(fd: int) -> int:
+    try:
+        return os.get_terminal_size(fd).lines or _ROWS_DEFAULT
+    except OSError:
+        return _ROWS_DEFAULT

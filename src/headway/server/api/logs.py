@@ -4,7 +4,6 @@ An answer is bounded. Raw bytes go on at the offset in `x-headway-next`, lines a
 """
 
 import sqlite3
-import time
 from typing import Literal
 
 import msgspec
@@ -12,7 +11,6 @@ import msgspec
 from headway.model.errors import UsageError
 from headway.model.limits import (
     FOLLOW_TAIL_LINES_MAX,
-    GREP_TIMEOUT_S,
     LOG_LINES_BYTES_MAX,
     LOG_LINES_FOUND_MAX,
     LOG_RAW_BYTES_MAX,
@@ -24,7 +22,7 @@ from headway.server.call import Call, Count, Reply, encode, reply_json
 from headway.server.lineform import LineForm
 from headway.settings.home import Paths
 from headway.store import grep, lines, logs, query
-from headway.store.lines import Line, Lines, Output
+from headway.store.lines import Lines, Output
 
 NEXT = b"x-headway-next"
 
@@ -106,23 +104,10 @@ def read_lines(c: sqlite3.Connection, paths: Paths, pk: int, asked: Asked) -> by
 
 def _search(c: sqlite3.Connection, paths: Paths, chosen: list[Output], pattern: str, asked: Asked) -> Answer:
     if asked.tail is not None and asked.cursor is None:
-        return _search_last(c, paths, chosen, pattern, asked.tail)
+        last = grep.search_last(c, paths, chosen, pattern, min(asked.tail, FOLLOW_TAIL_LINES_MAX))
+        return Answer(LineForm.of(last.lines), False, _as_text(last.cursor), last.timed_out)
     found = grep.search(c, paths, chosen, pattern, LOG_LINES_FOUND_MAX, begun=_cursor(asked.cursor or ""))
     return Answer(LineForm.of(found.lines), found.more, _as_text(found.cursor), found.timed_out)
-
-
-def _search_last(c: sqlite3.Connection, paths: Paths, chosen: list[Output], pattern: str, count: int) -> Answer:
-    """The last lines of all that match, or of those found in time."""
-    kept: list[Line] = []
-    begun: dict[int, int] = {}
-    until = time.monotonic() + GREP_TIMEOUT_S
-    while True:
-        found = grep.search(c, paths, chosen, pattern, LOG_LINES_FOUND_MAX, begun=begun)
-        kept = [*kept, *found.lines]
-        kept = kept[len(kept) - min(count, len(kept)) :]
-        if not found.more or found.cursor == begun or time.monotonic() > until:
-            return Answer(LineForm.of(kept), False, _as_text(found.cursor), found.more)
-        begun = found.cursor
 
 
 def _merged(c: sqlite3.Connection, paths: Paths, chosen: list[Output], asked: Asked) -> Lines:

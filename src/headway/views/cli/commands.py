@@ -73,8 +73,11 @@ _TABLE: Final = (
     ),
     Command(
         "query", LOOK, "all about one job: state, processes, exception, metrics, last lines", "hw q ID…",
-        ("assets", "monitor"), alias="q",
-        details="An id may be cut to any unique ending: digits-7f3c2, 7f3c2, c2.",
+        ("assets", "tail", "monitor"), alias="q",
+        details=(
+            "An id may be cut to any unique ending: digits-7f3c2, 7f3c2, c2.\n"
+            "On a terminal the page is about one screen: --tail N shows more of the log; a pipe gets 100 lines of it."
+        ),
         examples=(("hw q 7f3c2", ""), ("hw q 7f3c2 --json", "for scripts"), ("hw q 7f3c2 --assets", "fetch the logs")),
     ),
     Command(

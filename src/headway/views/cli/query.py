@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from headway.model.errors import HeadwayError, NotFoundError
-from headway.model.limits import QUERY_TAIL_LINES
+from headway.model.limits import QUERY_TAIL_LINES, QUERY_TAIL_LINES_MIN
 from headway.views import format as fmt
 from headway.views import summary, table
 from headway.views.cli import arrays
@@ -20,6 +20,8 @@ _LABEL_CELLS = 12
 _NOTES_MAX = 10
 _TRACKERS_MAX = 8
 _ATTEMPTS_MAX = 10
+_PROCESSES_MAX = 8  # a line each; of more, a line for all that are alike
+_AROUND_LOG = 4  # two rulers, and the prompt with a line to spare
 
 
 def command(call: Call) -> int:
@@ -32,7 +34,7 @@ def command(call: Call) -> int:
             job = source.get(job_route(ref))
             job["provenance"] = _provenance(source, job["id"])
             if not call.as_json:
-                _show(call, source, job, first=not found)
+                _show(call, source, job, first=not found, alone=len(refs) == 1)
             if call.get("assets"):
                 _fetch(call, source, job)
             found.append(job)
@@ -58,14 +60,25 @@ def _provenance(source: Source, job_id: str) -> dict[str, Any] | None:
     return found
 
 
-def _show(call: Call, source: Source, job: dict[str, Any], *, first: bool) -> None:
+def _show(call: Call, source: Source, job: dict[str, Any], *, first: bool, alone: bool) -> None:
     events = source.get(job_route(job["id"], "events"))
     out = call.terminal.out
     lines = [] if first else [""]
     lines += page(job, events, out, datetime.now(UTC))
-    lines += _log_lines(source, job, out)
-    lines += _path_lines(job, out)
+    paths = _path_lines(job, out)
+    tail = call.get("tail")
+    if tail is None:
+        tail = _lines_wanted(len(lines) + len(paths) + _AROUND_LOG, out, alone)
+    lines += [*_log_lines(source, job, out, tail), *paths]
     out.write("\n".join(lines) + "\n")
+
+
+def _lines_wanted(others: int, out: Output, alone: bool) -> int:
+    """Of the log: on a terminal what fits on the screen, with a few at least; the rest is a command away."""
+    if out.rows is None:
+        return QUERY_TAIL_LINES
+    room = out.rows - others if alone else 0
+    return min(max(room, QUERY_TAIL_LINES_MIN), QUERY_TAIL_LINES)
 
 
 def page(job: dict[str, Any], events: list[dict[str, Any]], out: Output, now: datetime) -> list[str]:
@@ -242,9 +255,24 @@ def _process_lines(job: dict[str, Any], out: Output, now: datetime) -> list[str]
         table.Column("node", factor=True), table.Column("pid", right=True), table.Column("started", factor=True),
         table.Column("took", right=True), table.Column("state", keep=table.ALWAYS), table.Column("end", keep=1),
     ]  # fmt: skip
-    rows = [[out.safe(cell) for cell in _process_cells(process, now)] for process in found]
+    cells = [_process_cells(process, now) for process in found]
+    if len(cells) > _PROCESSES_MAX and out.is_tty:
+        columns, cells = _alike(columns, found, cells)
+    rows = [[out.safe(cell) for cell in row] for row in cells]
     above, lines = table.layout(columns, rows, out.columns - 4 if out.columns else None)
     return [_fact("processes", above), *(f"    {line}" for line in lines)]
+
+
+def _alike(
+    columns: list[table.Column], found: list[dict[str, Any]], cells: list[list[str]]
+) -> tuple[list[table.Column], list[list[str]]]:
+    """A row for all processes of one task that are in one state and ended in one way; pids and times are left out."""
+    kept = [1, 2, 6, 7]  # task, node, state, end
+    groups: dict[tuple[str, ...], list[int]] = {}
+    for process, row in zip(found, cells, strict=True):
+        groups.setdefault(tuple(row[number] for number in kept), []).append(int(process["rank"]))
+    named = [table.Column("ranks", keep=table.ALWAYS), *(columns[number] for number in kept)]
+    return named, [[fmt.ranks(ranks).partition(" ")[2], *shared] for shared, ranks in groups.items()]
 
 
 def _process_cells(process: dict[str, Any], now: datetime) -> list[str]:
@@ -253,7 +281,7 @@ def _process_cells(process: dict[str, Any], now: datetime) -> list[str]:
     end = ""
     if process.get("exit_code") is not None or process.get("signal") is not None:
         end = fmt.exit_words(process.get("exit_code"), process.get("signal"))
-    if process.get("reason"):
+    if process.get("reason") and end != fmt.exit_words(0, None):
         end += f", because: {process['reason']}"
     return [
         str(process["rank"]), str(process.get("task") or ""), str(process.get("node") or ""),
@@ -262,7 +290,7 @@ def _process_cells(process: dict[str, Any], now: datetime) -> list[str]:
     ]  # fmt: skip
 
 
-def _log_lines(source: Source, job: dict[str, Any], out: Output) -> list[str]:
+def _log_lines(source: Source, job: dict[str, Any], out: Output, tail: int) -> list[str]:
     if not job.get("started_at") and job["state"] in fmt.ENDED:
         return [_fact("log", f"it never started; hw logs {fmt.suffix(job['id'])} --stream agent may say more")]
     if not job.get("started_at"):
@@ -270,25 +298,30 @@ def _log_lines(source: Source, job: dict[str, Any], out: Output) -> list[str]:
     if not summary.has_output(job):
         return [_fact("log", "not kept: the script was started without hw, and its output went where it was started")]
     try:
-        answer = source.get(job_route(job["id"], "logs"), [("rank", 0), ("tail", QUERY_TAIL_LINES)])
+        answer = source.get(job_route(job["id"], "logs"), [("rank", 0), ("tail", tail)])
     except HeadwayError as error:
         return [_fact("log", out.safe(error.message))]
     lines = answer.get("lines") or []
     if not lines:
-        return [_fact("log", "rank 0 has written nothing")]
+        return [_fact("log", "rank 0 has written nothing")] if tail else []
     merged = Merged(out, out, ranks=1)
     last = "the last line" if len(lines) == 1 else f"the last {len(lines)} lines"
-    ruler = out.style(f"─ log · rank 0 · {last} ".ljust(60, "─"), DIM)
+    ruler = out.style(f"─ log · rank 0 · {last} · all: hw logs {fmt.suffix(job['id'])} ".ljust(60, "─"), DIM)
     return [ruler, *(merged.line(line, out).rstrip("\n") for line in lines), out.style("─" * 60, DIM)]
 
 
 def _path_lines(job: dict[str, Any], out: Output) -> list[str]:
-    lines: list[str] = []
-    for process in summary.processes(job):
-        for name, path in (process.get("logs") or {}).items():
-            if path:
-                lines.append(out.safe(f"    {process['rank']:>4}  {name}  {path}"))
-    return [_fact("logs", ""), *lines] if lines else []
+    """Where every rank's log lies; on a terminal, of many ranks the folders only."""
+    found = [
+        (process["rank"], name, str(path))
+        for process in summary.processes(job)
+        for name, path in (process.get("logs") or {}).items()
+        if path
+    ]
+    lines = [f"{rank:>4}  {name}  {path}" for rank, name, path in found]
+    if len(lines) > 2 * _PROCESSES_MAX and out.is_tty:
+        lines = list(dict.fromkeys(path.rpartition("/")[0] + "/" for _, _, path in found))
+    return [_fact("logs", ""), *(f"    {out.safe(line)}" for line in lines)] if lines else []
 
 
 def _fetch(call: Call, source: Source, job: dict[str, Any]) -> None:
