@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NewType, Protocol, runtime_checkable
 
+from headway.model.errors import HeadwayError
 from headway.model.job import Job
 from headway.wire.batch import TaskKey
 
@@ -121,6 +122,17 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True)
+class Start:
+    """One attempt of many that are started together."""
+
+    plan: Plan
+    key: str
+    given: Given
+    array: str | None = None  # of its job
+    index: int | None = None  # which job of the array
+
+
+@dataclass(frozen=True, slots=True)
 class Observation:
     """What an engine says of one attempt, all tasks of it joined.
 
@@ -203,6 +215,19 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """The server ends; what runs goes on."""
+
+
+@runtime_checkable
+class Together(Protocol):
+    """An engine that starts or stops many attempts with fewer calls than one for each."""
+
+    def plan(self, job: Job, attempt: int = 1) -> Plan: ...
+
+    def submit_many(self, starts: Sequence[Start]) -> dict[str, EngineId | HeadwayError]:
+        """By key, what `submit` would have given or raised. None of them has been submitted before."""
+
+    def cancel_many(self, ids: Sequence[EngineId]) -> list[EngineId]:
+        """Those of them that could be told to stop in one go: nothing of them runs yet. `cancel` does the others."""
 
 
 @runtime_checkable

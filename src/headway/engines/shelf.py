@@ -5,6 +5,7 @@ The Slurm engine uses it where that folder is seen from here; where it lies behi
 therefore plain values. Files there are written by other processes, of which some were killed.
 """
 
+import json
 import os
 import re
 import subprocess
@@ -128,8 +129,21 @@ class Shelf:
         return job_id if job_id.isdigit() else ""
 
     def forget(self, key: str) -> None:
-        for suffix in (".id", ".slurm"):
+        for suffix in (".id", ".slurm", ".array"):
             self._note(key, suffix).unlink(missing_ok=True)
+
+    def note_array(self, key: str, members: Mapping[str, str]) -> None:
+        """Which attempt is which element of a batch job, before there is one. Raises OSError."""
+        path = self._note(key, ".array")
+        draft = path.with_suffix(f".{os.getpid()}.tmp")
+        draft.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        draft.write_text(json.dumps(dict(members)))
+        os.replace(draft, path)
+
+    def arrays(self) -> dict[str, dict[str, str]]:
+        """All that was noted: index -> key of the attempt, by the array's key."""
+        found = {path.stem: folders.load_json(path) for path in self._spool.glob("*.array")}
+        return {key: members for key, members in found.items() if members and _KEY.match(key)}
 
     def _note(self, key: str, suffix: str) -> Path:
         if not _KEY.match(key):

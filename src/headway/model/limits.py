@@ -232,6 +232,7 @@ NODES_MAX = 1_024  # of one job
 FOLDERS_MAX = 64  # of one job
 RETRIES_MAX = 1_000  # that a job file may ask for
 JOBS_OPEN_MAX = 1_000_000  # jobs that wait, of one home; those beyond it are looked at when others have started
+QUEUE_WINDOW_WIDE = 2_000  # of a cluster with a queue of its own, which gets all of them at once
 QUEUE_WINDOW = 64  # waiting jobs of a cluster that one look at the queue considers first; more when none can start
 
 # -- code -------------------------------------------------------------------------------------------

@@ -21,8 +21,8 @@ from headway.engines.registry import engine_for
 from headway.model.errors import HeadwayError, UnreachableError, UsageError
 from headway.model.finding import Finding
 from headway.model.job import Attempt, Job, JobSpec, State
-from headway.model.limits import JOBS_OPEN_MAX, QUEUE_WINDOW
-from headway.server import auth, envfile, errand, reconcile, transaction
+from headway.model.limits import JOBS_OPEN_MAX, QUEUE_WINDOW, QUEUE_WINDOW_WIDE
+from headway.server import auth, envfile, errand, reconcile, together, transaction
 from headway.server.calls import Calls
 from headway.server.drain import Backoff, Drain, is_over
 from headway.server.join import Tell
@@ -174,7 +174,9 @@ class Loop:
     def _open_jobs(self) -> list[Job]:
         """Those that are ours to run; what another machine runs is only shown here (`guest.py`)."""
         with self._store.read() as c:
-            return [job for job in catalog.open_jobs(c, self._window) if job.spec.guest_of is None]
+            wide = {engine.name for engine in self._engines.values() if engine.queues}
+            found = catalog.open_jobs(c, self._window, wide, QUEUE_WINDOW_WIDE)
+            return [job for job in found if job.spec.guest_of is None]
 
     def _widen(self, jobs: Sequence[Job], actions: Sequence[Action]) -> None:
         """Where nothing in the part of the queue that was read can start, read more of it the next time."""
@@ -312,8 +314,14 @@ class Loop:
         """What is written down goes first, all of it to the writer at once: many jobs' changes are one commit."""
         kept = [action for action in actions if isinstance(action, SetState | Again | NewAttempt)]
         await self._store_all(kept, jobs)
+        ones = together.starts(actions, jobs, self._tokens, self._secret_names)
+        done = await together.start(ones, self._calls, self._engine_or_none, self._paths.env, self._launched)
+        for job in await together.stop(actions, jobs, self._calls, self._engine_or_none):
+            self._cancelled_s[job.attempts[-1].key] = self._clock_s()
+            done.add(job.pk)
         for action in actions:
-            await self._execute(action, jobs[action.pk])
+            if action.pk not in done:
+                await self._execute(action, jobs[action.pk])
         await self._store_ids()
 
     async def _execute(self, action: Action, job: Job) -> None:
@@ -474,21 +482,26 @@ class Loop:
         if attempt is None:
             return  # the intent could not be stored
         try:
-            engine_id = await self._submit_to_engine(job, attempt)
-        except UnreachableError as error:
-            self._retry.again(job.uuid, self._clock_s())
-            log.warning("%s could not be started now: %s", job.id, error)
-            await self._note(job, number, f"could not be started now: {error}")
-            return
+            result: EngineId | HeadwayError = await self._submit_to_engine(job, attempt)
         except HeadwayError as error:
-            finding = Finding("launch_failed", "user", str(error))
+            result = error
+        await self._launched(job, attempt, result)
+
+    async def _launched(self, job: Job, attempt: Attempt, result: EngineId | HeadwayError) -> None:
+        if isinstance(result, UnreachableError):
+            self._retry.again(job.uuid, self._clock_s())
+            log.warning("%s could not be started now: %s", job.id, result)
+            await self._note(job, attempt.number, f"could not be started now: {result}")
+            return
+        if isinstance(result, HeadwayError):
+            finding = Finding("launch_failed", "user", str(result))
             await self._set_state(reconcile.refuse(job, attempt, self._clock_ns(), finding), job)
             return
         self._launches[attempt.key] = self._launches.get(attempt.key, 0) + 1
         self._heard_s.setdefault(attempt.key, self._clock_s())
         self._retry.forget(job.uuid)
-        attempt.engine_id = engine_id
-        work = partial(transaction.set_engine_id, job.pk, number, engine_id)
+        attempt.engine_id = result
+        work = partial(transaction.set_engine_id, job.pk, attempt.number, result)
         self._ids.append((job, self._store.write(work)))
 
     async def _store_ids(self) -> None:

@@ -7,7 +7,7 @@ only refuses a change that the transition table does not allow.
 import json
 import re
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import lru_cache
 from typing import Any
@@ -197,11 +197,13 @@ def where_of(f: JobFilter) -> tuple[str, dict[str, Any]]:
     return " AND ".join(terms), values
 
 
-def open_jobs(c: sqlite3.Connection, window: int | None = None) -> list[Job]:
+def open_jobs(
+    c: sqlite3.Connection, window: int | None = None, wide: Collection[str] = (), wide_window: int = 0
+) -> list[Job]:
     """Every job that has not ended, whole, by priority and then age: what reconcile looks at.
 
-    With `window`: of the jobs that only wait, no more than so many of each cluster, the first in the queue. Those that
-    wait on another machine are in that machine's queue.
+    With `window`: of the jobs that only wait, no more than so many of each cluster, the first in the queue; of clusters
+    of the engines `wide`, `wide_window`. Those that wait on another machine are in that machine's queue.
     """
     marks = ", ".join("?" * len(_OPEN_STATES))
     keys = [
@@ -216,15 +218,17 @@ def open_jobs(c: sqlite3.Connection, window: int | None = None) -> list[Job]:
         )
     ]
     for cluster in [row["cluster"] for row in c.execute(_CLUSTERS_WAITING)]:
-        keys += [
-            row["pk"] for row in c.execute(_QUEUE, {"cluster": cluster, "limit": -1 if window is None else window})
-        ]
+        limit = -1 if window is None else window
+        if wide and c.execute(_ENGINE, (cluster,)).fetchone()["engine"] in wide:
+            limit = max(limit, wide_window)
+        keys += [row["pk"] for row in c.execute(_QUEUE, {"cluster": cluster, "limit": limit})]
     jobs = {job.pk: job for job in sorted(_jobs(c, keys), key=lambda j: (-j.spec.priority, j.submitted_ns, j.pk))}
     _attach_attempts(c, jobs)
     return list(jobs.values())
 
 
 _CLUSTERS_WAITING = "SELECT DISTINCT cluster FROM jobs WHERE begun = 0 AND state = 'waiting'"
+_ENGINE = "SELECT engine FROM jobs WHERE begun = 0 AND state = 'waiting' AND cluster = ? LIMIT 1"
 _QUEUE = """SELECT pk FROM jobs WHERE begun = 0 AND state = 'waiting' AND cluster = :cluster AND deleted_ns IS NULL
               AND stop_requested_ns IS NULL AND engine <> 'guest'
             ORDER BY priority DESC, submitted_ns, pk LIMIT :limit"""

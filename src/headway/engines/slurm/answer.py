@@ -50,6 +50,7 @@ class JobLine:
     restarts: int = 0
     by_uid: int | None = None  # who cancelled it
     fields: dict[str, str] = field(default_factory=dict)
+    number: str = ""  # the batch job's own; of an element of an array it is not the id
 
     @property
     def state(self) -> ObservedState:
@@ -93,16 +94,18 @@ class Holder:
 
 
 def read_squeue(text: str) -> dict[str, JobLine]:
-    """`squeue -h -t all -o SQUEUE_FORMAT`, by job id. Lines that are not what was asked for are left out."""
+    """`squeue -h -r -t all -o SQUEUE_FORMAT`, by job id, which is `ARRAY_INDEX` for an element of an array. Lines that
+    are not what was asked for are left out."""
     found = {}
     for line in text.splitlines():
         parts = line.rstrip("\n").split("|", _SQUEUE_FIELDS - 1)
         if len(parts) != _SQUEUE_FIELDS or not parts[0].isdigit():
             continue
-        job_id, word, _, nodes, start, _, _, rest_comment, reason = parts
+        own, word, _, nodes, start, index, array, rest_comment, reason = parts
         if "|" in reason:  # a comment of somebody else's; the reason itself never has one
             reason = reason.rpartition("|")[2]
-        found[job_id] = JobLine(job_id, word, _plain(reason), nodes, _time(start), _plain(rest_comment))
+        job_id = f"{array}_{index}" if index.isdigit() else own
+        found[job_id] = JobLine(job_id, word, _plain(reason), nodes, _time(start), _plain(rest_comment), number=own)
     return found
 
 
@@ -118,25 +121,34 @@ def read_fields(line: str) -> dict[str, str]:
 
 def read_job(text: str) -> JobLine | None:
     """`scontrol show job -o ID`."""
+    return next(iter(read_jobs(text).values()), None)
+
+
+def read_jobs(text: str) -> dict[str, JobLine]:
+    """`scontrol show job -o`, by job id; an element of an array is `ARRAY_INDEX`."""
+    found = {}
     for line in text.splitlines():
         fields = read_fields(line)
-        if not fields.get("JobId", "").isdigit():
+        number = fields.get("JobId", "").split(" ")[0]
+        if not number.isdigit():
             continue
+        index = fields.get("ArrayTaskId", "")
+        job_id = f"{fields['ArrayJobId']}_{index}" if index.isdigit() and "ArrayJobId" in fields else number
         code, signal = read_exit(fields.get("ExitCode", ""))
-        return JobLine(
-            fields["JobId"], fields.get("JobState", ""), _plain(fields.get("Reason", "")), fields.get("NodeList", ""),
+        found[job_id] = JobLine(
+            job_id, fields.get("JobState", ""), _plain(fields.get("Reason", "")), fields.get("NodeList", ""),
             _time(fields.get("StartTime", "")), _plain(fields.get("Comment", "")), code, signal,
-            number(fields.get("Restarts", "")), None, fields,
+            number_of(fields.get("Restarts", "")), None, fields, number,
         )  # fmt: skip
-    return None
+    return found
 
 
 def read_sacct(text: str) -> dict[str, JobLine]:
-    """`sacct -n -P -X -o JobIDRaw,State,ExitCode,NodeList,Start,Reason,Comment`, by job id."""
+    """`sacct -n -P -X -o JobID,State,ExitCode,NodeList,Start,Reason,Comment`, by job id."""
     found = {}
     for line in text.splitlines():
         parts = line.split("|", 6)
-        if len(parts) != 7 or not parts[0].isdigit():
+        if len(parts) != 7 or not re.match(r"\d+(?:_\d+)?\Z", parts[0]):
             continue
         word, _, rest = parts[1].partition(" ")
         by = rest.removeprefix("by ") if rest.startswith("by ") else ""
@@ -166,8 +178,8 @@ def read_nodes(text: str) -> list[NodeLine]:
         found.append(
             NodeLine(
                 fields["NodeName"].split()[0], fields.get("State", "UNKNOWN").split()[0],
-                number(fields.get("CPUTot", "")), number(fields.get("CPUAlloc", "")),
-                number(fields.get("RealMemory", "")), number(fields.get("AllocMem", "")),
+                number_of(fields.get("CPUTot", "")), number_of(fields.get("CPUAlloc", "")),
+                number_of(fields.get("RealMemory", "")), number_of(fields.get("AllocMem", "")),
                 count_gpus(fields.get("Gres", "")), count_gpus(fields.get("GresUsed", "")),
                 _plain(fields.get("Reason", "")), tuple(filter(None, fields.get("Partitions", "").split(","))),
             )
@@ -280,7 +292,7 @@ def read_holders(text: str) -> list[Holder]:
     return found
 
 
-def number(text: str) -> int:
+def number_of(text: str) -> int:
     """The number that a text begins with; 0: none."""
     match = re.match(r"\d+", text)
     return int(match[0]) if match else 0

@@ -9,18 +9,20 @@ again (F24), and a shim refuses to start where one has started before.
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from headway.engines import joined
-from headway.engines.protocol import EngineId, Given, Node, Observation, Plan, PlannedTask, Waiting
+from headway.engines.protocol import EngineId, Given, Node, Observation, Plan, PlannedTask, Start, Waiting
 from headway.engines.shelf import TASK_NAME, TaskView
-from headway.engines.slurm import answer, script, sooner, waiting
+from headway.engines.slurm import answer, array, record, script, sooner, waiting
 from headway.engines.slurm.answer import JobLine
 from headway.engines.slurm.command import Commands
 from headway.engines.slurm.place import Place, place_for
+from headway.engines.slurm.record import Records
 from headway.engines.tasks import plan_of, task_file, tasks_of
 from headway.model.errors import HeadwayError, RefusedError, UnreachableError
 from headway.model.job import Job
@@ -32,6 +34,8 @@ POLL_FIRST_S: Final = 1.0
 POLL_MAX_S: Final = 15.0
 NODES_KEPT_S: Final = 30.0
 KNOWN_KEPT_S: Final = 3600.0
+SUBMITS_AT_ONCE: Final = 4
+CANCELS_AT_ONCE: Final = 500
 KILL_AFTER_S: Final = 2.0  # beyond the grace time, in which the shim itself kills
 _KEEP: Final = ("SLURM_", "SLURMD_", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICES")
 # On each node: of all shims of the job, those that run there. Only a process that started when the shim did is the
@@ -75,12 +79,14 @@ class SlurmEngine:
         self.cluster, self.paths, self._get, self._options = cluster, paths, get, dict(definition)
         self._place: Place = place_for(cluster, paths, self._options, argv, commands)
         self._commands, self._shelf, self._clock_s = self._place.commands, self._place.shelf, clock_s
+        self._records = Records(self._commands, clock_s)
         self._lock, self._starting = threading.Lock(), threading.Lock()
         self._lines: dict[str, JobLine] = {}  # the last answer of squeue
         self._garbled = False  # it had lines that cannot be read
         self._polled_s = -POLL_MAX_S
         self._poll_s = POLL_FIRST_S
         self._keys: dict[str, str] = {}  # Slurm's id -> key
+        self._members, self._arrays_read = array.Members(), False
         self._begun: set[str] = set()  # Slurm's ids of jobs of which an agent has started
         self._asked_s: dict[str, float] = {}  # when an id was asked to stop gently
         self._known_s: dict[str, float] = {}  # Slurm's id -> when Slurm last knew it
@@ -146,22 +152,76 @@ class SlurmEngine:
             return self._submit(plan, key, given)
 
     def _submit(self, plan: Plan, key: str, given: Given) -> EngineId:
+        self._make_folders([Start(plan, key, given)])
+        text = script.render(plan, key, plan.options, self.spool, self._place.agent())
+        job_id = self._sbatch(text)
+        self._remember(key, job_id)
+        self._taken({job_id: key})
+        return EngineId(job_id)
+
+    def _taken(self, ids: Mapping[str, str]) -> None:
+        """Slurm has them: by its id, the key."""
+        self._keys.update(ids)
+        self._known_s |= dict.fromkeys(ids, self._clock_s())
+        self._lost.difference_update(ids.values())
+        self._soon()
+
+    def _make_folders(self, starts: Iterable[Start]) -> None:
         try:
-            self._place.carry(plan)
-            for task in plan.tasks:
-                self._shelf.make(f"{key}-{task.name}", self._task_file(plan, task, given), given.env)
+            for one in starts:
+                self._place.carry(one.plan)
+                for task in one.plan.tasks:
+                    self._shelf.make(
+                        f"{one.key}-{task.name}", self._task_file(one.plan, task, one.given), one.given.env
+                    )
         except OSError as error:
             raise UnreachableError(f"the shared folder {self.spool} cannot be written: {error}") from error
-        text = script.render(plan, key, plan.options, self.spool, self._place.agent())
+
+    def _sbatch(self, text: str) -> str:
         said = self._commands.run(["sbatch", "--parsable"], text)
         job_id = said.strip().splitlines()[-1].partition(";")[0] if said.strip() else ""
         if not job_id.isdigit():
             raise UnreachableError(f"sbatch answered {said.strip()[:200]!r}, which is not the number of a job")
-        self._remember(key, job_id)
-        self._known_s[job_id] = self._clock_s()
-        self._lost.discard(key)
-        self._soon()
-        return EngineId(job_id)
+        return job_id
+
+    def submit_many(self, starts: Sequence[Start]) -> dict[str, EngineId | HeadwayError]:
+        """Jobs of one array that ask for the same are one sbatch; the others are submitted some at a time."""
+        groups, alone = array.groups_of(starts)
+        found: dict[str, EngineId | HeadwayError] = {}
+        with self._starting:
+            for group in groups:
+                try:
+                    found |= self._submit_array(group)
+                except RefusedError as error:
+                    if "array" in str(error).lower():  # this cluster takes none, or none so long
+                        alone += group.starts.values()
+                    else:
+                        found |= dict.fromkeys(group.keys.values(), error)
+                except UnreachableError as error:
+                    found |= dict.fromkeys(group.keys.values(), error)
+            with ThreadPoolExecutor(SUBMITS_AT_ONCE, thread_name_prefix="headway-sbatch") as pool:
+                found |= dict(zip([one.key for one in alone], pool.map(self._submit_one, alone), strict=True))
+        return found
+
+    def _submit_one(self, one: Start) -> EngineId | HeadwayError:
+        try:
+            return self._submit(one.plan, one.key, one.given)
+        except HeadwayError as error:
+            return error
+
+    def _submit_array(self, group: array.Group) -> dict[str, EngineId | HeadwayError]:
+        self._make_folders(group.starts.values())
+        try:
+            self._shelf.note_array(group.key, group.keys)
+        except OSError as error:
+            raise UnreachableError(f"the shared folder {self.spool} cannot be written: {error}") from error
+        self._members.add(group.key, group.keys)
+        plan = next(iter(group.starts.values())).plan
+        spec = array.indices(group.starts)
+        job_id = self._sbatch(script.render_array(plan, group.key, group.keys, spec, self.spool, self._place.agent()))
+        self._remember(group.key, job_id)
+        self._taken({f"{job_id}_{index}": key for index, key in group.keys.items()})
+        return {key: EngineId(f"{job_id}_{index}") for index, key in group.keys.items()}
 
     def _remember(self, key: str, job_id: str) -> None:
         self._keys[job_id] = key
@@ -177,19 +237,40 @@ class SlurmEngine:
         )  # fmt: skip
 
     def find(self, key: str) -> EngineId | None:
-        """By the file that `submit` left, or else by the comment that Slurm keeps."""
-        job_id = "" if key in self._lost else self._shelf.id_of(key)
-        if not job_id:
-            self._soon()
-            mine = script.comment(key)
-            job_id = next((line.id for line in self._poll().values() if line.comment == mine), "")
-            if not job_id and self._garbled:  # it may be in what cannot be read: never a second job (F24)
-                raise UnreachableError("squeue's answer cannot be read, so nothing is known of jobs that are not in it")
-            if not job_id:
-                return None
-            self._remember(key, job_id)
-        self._keys[job_id] = key
-        return EngineId(job_id)
+        """By the file that `submit` left, or else by the comment that Slurm keeps: alone, or as a part of an array."""
+        places = self._places(key)
+        found = None
+        if key not in self._lost:
+            found = next((_part(number, index) for own, index in places if (number := self._shelf.id_of(own))), None)
+        if found is None:
+            found = self._find_by_comment(places)
+        if found is not None:
+            self._keys[found] = key
+        return found
+
+    def _find_by_comment(self, places: Sequence[tuple[str, str]]) -> EngineId | None:
+        self._soon_again()
+        comments = {line.comment: line.id.partition("_")[0] for line in self._poll().values()}
+        for own, index in places:
+            number = comments.get(script.comment(own))
+            if number is not None:
+                self._remember(own, number)
+                return _part(number, index)
+        if self._garbled:  # it may be in what cannot be read: never a second job (F24)
+            raise UnreachableError("squeue's answer cannot be read, so nothing is known of jobs that are not in it")
+        return None
+
+    def _places(self, key: str) -> list[tuple[str, str]]:
+        """Where it may be: the key of a batch job, and which element of it; nothing: it is the batch job."""
+        return [(key, ""), *reversed(self._arrays().by_key.get(key, []))]
+
+    def _arrays(self) -> array.Members:
+        """Which attempts are elements of arrays. What this server has not submitted itself is read once."""
+        if not self._arrays_read:
+            for key, members in self._shelf.arrays().items():
+                self._members.add(key, members)
+            self._arrays_read = True
+        return self._members
 
     # -- looking ------------------------------------------------------------------------------------------------------
 
@@ -198,16 +279,20 @@ class SlurmEngine:
         self._poll_s = POLL_FIRST_S
         self._polled_s = -POLL_MAX_S
 
+    def _soon_again(self) -> None:
+        """As `_soon`, for questions that come in hundreds: what was asked in the last moment will do."""
+        self._poll_s = POLL_FIRST_S
+
     def _poll(self) -> dict[str, JobLine]:
         """One question for all jobs of this user; asked less often while its answer stays the same."""
         with self._lock:
             if self._clock_s() - self._polled_s < self._poll_s:
                 return self._lines
-            argv = ["squeue", "-h", "-t", "all", "--me", "-o", answer.SQUEUE_FORMAT]
+            argv = ["squeue", "-h", "-r", "-t", "all", "--me", "-o", answer.SQUEUE_FORMAT]
             try:
                 said = self._commands.run(argv)
             except RefusedError:  # `--me` came with Slurm 20.02
-                said = self._commands.run([*argv[:4], "-u", str(os.getuid()), *argv[5:]])
+                said = self._commands.run([*argv[:5], "-u", str(os.getuid()), *argv[6:]])
             lines = answer.read_squeue(said)
             self._garbled = len(lines) < sum(1 for text in said.splitlines() if text.strip())
             same = {i: line.word for i, line in lines.items()} == {i: line.word for i, line in self._lines.items()}
@@ -219,7 +304,7 @@ class SlurmEngine:
 
     def observe(self, ids: Sequence[EngineId]) -> dict[EngineId, Observation]:
         lines = self._poll()
-        told = {engine_id: self._line(engine_id, lines.get(engine_id)) for engine_id in ids}
+        told = self._asked_more(ids, lines)
         over = [i for i, line in told.items() if line is None or (isinstance(line, JobLine) and line.state == "ended")]
         fresh = [i for i, line in told.items() if isinstance(line, JobLine) and line.state == "running"]
         views = self._look([i for i in fresh if i not in self._begun], whole=False) | self._look(over, whole=True)
@@ -228,19 +313,39 @@ class SlurmEngine:
             for i, line in told.items()
         }
 
-    def _line(self, job_id: str, line: JobLine | None) -> JobLine | Observation | None:
-        """What Slurm says of it; None: it has forgotten the job."""
-        if line is None or line.state in ("ended", "unknown"):
+    def _asked_more(
+        self, ids: Sequence[EngineId], lines: Mapping[str, JobLine]
+    ) -> dict[EngineId, JobLine | Observation | None]:
+        """What Slurm says of each; of those that squeue does not tell enough of, others are asked, all at once."""
+        found: dict[EngineId, JobLine | Observation | None] = {i: lines.get(i) for i in ids}
+        unclear = [
+            i for i in ids if (line := lines.get(i)) is None or line.state == "unknown" or line.word in _NODE_LOST
+        ]
+        if unclear:
             try:
-                line = self._ask_for(job_id) or line
+                more = self._records.ask(unclear)
+                found |= {i: more.get(i) or found[i] or self._taken_out(i, lines) for i in unclear}
             except UnreachableError as error:
-                return Observation("unknown", str(error))
-        return None if line is not None and self._is_another(job_id, line) else line
+                found |= {i: Observation("unknown", str(error)) for i in unclear}
+        for i, told in found.items():
+            if isinstance(told, JobLine) and self._is_another(i, told):
+                found[i] = None
+            elif isinstance(told, JobLine) and told.word == "CANCELLED" and told.by_uid is None:
+                found[i] = replace(told, by_uid=self._records.who_cancelled(i))
+        return found
+
+    def _taken_out(self, job_id: str, lines: Mapping[str, JobLine]) -> JobLine | None:
+        """Slurm keeps nothing of an element that was cancelled while it waited, but for the array itself."""
+        whole, _, index = job_id.partition("_")
+        rest = index and any(known.partition("_")[0] == whole for known in lines)
+        return JobLine(job_id, "CANCELLED", "while it waited in its array") if rest else None
 
     def _is_another(self, job_id: str, line: JobLine) -> bool:
         """A controller that lost its last seconds gives a number out again."""
         key = self._key_of(job_id)
-        return bool(key) and line.comment.startswith(script.comment("")) and line.comment != script.comment(key or "")
+        if not key or not line.comment.startswith(script.comment("")):
+            return False
+        return line.comment not in [script.comment(own) for own, _ in self._places(key)]
 
     def _is_lost(self, job_id: str) -> bool:
         """Slurm took it, and lost it when its controller died before it had saved that: a job that ended, or that
@@ -273,24 +378,6 @@ class SlurmEngine:
         if line.state == "unknown":
             return Observation("unknown", word)
         return self._after(word, line, views)
-
-    def _ask_for(self, job_id: str) -> JobLine | None:
-        """All about one job: the controller knows it for some minutes, the accounting, if there is one, for longer."""
-        try:
-            said = self._commands.run(["scontrol", "show", "job", "-o", job_id])
-            found = answer.read_job(said)
-            if found is None:  # from what cannot be read nothing follows (F22)
-                raise UnreachableError(f"scontrol answered {said.strip()[:80]!r}")
-            return found
-        except RefusedError:
-            pass  # it has forgotten the job
-        fields = "JobIDRaw,State,ExitCode,NodeList,Start,Reason,Comment"
-        try:
-            return answer.read_sacct(self._commands.run(["sacct", "-n", "-P", "-X", "-j", job_id, "-o", fields])).get(
-                job_id
-            )
-        except HeadwayError:
-            return None  # many clusters have no accounting
 
     def _forgotten(self, job_id: str, views: Mapping[str, TaskView]) -> Observation:
         seen = self._after("no longer known to Slurm", None, views)
@@ -329,15 +416,20 @@ class SlurmEngine:
 
     def _key_of(self, job_id: str) -> str | None:
         """After a restart: from the files that `submit` left."""
-        if job_id not in self._keys:
+        whole, _, index = job_id.partition("_")
+        if job_id not in self._keys and whole not in self._keys:
             self._keys |= {number: key for key, number in self._shelf.ids().items()}
+        if index and job_id not in self._keys:
+            key = self._arrays().by_group.get(self._keys.get(whole, ""), {}).get(index)
+            if key is not None:
+                self._keys[job_id] = key
         return self._keys.get(job_id)
 
     # -- why it waits -------------------------------------------------------------------------------------------------
 
     def explain(self, engine_id: EngineId) -> Waiting:
         self._soon()
-        line = self._ask_for(engine_id) or self._poll().get(engine_id)
+        line = self._records.ask([engine_id]).get(engine_id) or self._poll().get(engine_id)
         if line is None:
             return Waiting("Slurm does not know it")
         return waiting.explain(line, self._fresh_nodes(), self._commands)
@@ -353,9 +445,32 @@ class SlurmEngine:
         if job_id is None:
             return None
         where = ["-w", node] if node else []
-        return self._place.attach(["srun", f"--jobid={job_id}", "--overlap", *where, "--pty", "bash", "-i"])
+        return self._place.attach(
+            ["srun", f"--jobid={self._number(job_id)}", "--overlap", *where, "--pty", "bash", "-i"]
+        )
+
+    def _number(self, job_id: str) -> str:
+        """What srun wants: an element of an array has a number of its own once it has started."""
+        line = self._lines.get(job_id)
+        return line.number if line is not None and line.number else job_id
 
     # -- ending -------------------------------------------------------------------------------------------------------
+
+    def cancel_many(self, ids: Sequence[EngineId]) -> list[EngineId]:
+        """Those that wait: one scancel for many."""
+        self._soon()
+        lines = self._poll()
+        waiting_ids = [i for i in ids if (line := lines.get(i)) is not None and line.word == "PENDING"]
+        asked: list[EngineId] = []
+        for at in range(0, len(waiting_ids), CANCELS_AT_ONCE):
+            some = waiting_ids[at : at + CANCELS_AT_ONCE]
+            try:
+                self._commands.run(["scancel", "--state=PENDING", *some])
+            except HeadwayError:
+                break  # the rest is told one by one
+            asked += some
+        self._soon()
+        return asked
 
     def cancel(self, engine_id: EngineId) -> bool:
         """First the shims are asked, who end their ranks in order; when their time is over, Slurm ends the job."""
@@ -384,7 +499,7 @@ class SlurmEngine:
         count = len(shims)
         step = [
             "srun",
-            f"--jobid={job_id}",
+            f"--jobid={self._number(job_id)}",
             "--overlap",
             f"--nodes={count}",
             f"--ntasks={count}",
@@ -434,10 +549,25 @@ class SlurmEngine:
         self._shelf.remove(done)
         if key and len(done) == len(views):
             self._shelf.forget(key)
+            self._forget_arrays(key)
+
+    def _forget_arrays(self, key: str) -> None:
+        """An array is forgotten with the last of its jobs."""
+        groups = [group for group, _ in self._arrays().by_key.get(key, [])]
+        named = [TASK_NAME.match(name) for name in self._shelf.tasks()] if groups else []
+        left = {match["key"] for match in named if match}
+        for group in groups:
+            if not left & set(self._members.by_group[group].values()):
+                self._shelf.forget(group)
+                self._members.drop(group)
 
     def close(self) -> None:
         """Nothing of a job runs here; shippers that send for dead agents go on."""
         self._place.close()
+
+
+def _part(number: str, index: str) -> EngineId:
+    return EngineId(f"{number}_{index}" if index else number)
 
 
 def _task_seen(view: TaskView, word: str) -> Observation:
@@ -456,7 +586,7 @@ def _end(line: JobLine, nodes: Sequence[str]) -> dict[str, Any]:
     if line.word not in _CAUSES:
         return {}
     cause, kind = _CAUSES[line.word]
-    by = f" by uid {line.by_uid}" if line.by_uid is not None else ""
+    by = f" by {record.user(line.by_uid)}" if line.by_uid is not None else ""
     where = f" on {', '.join(nodes) if line.word in _NODE_LOST else line.nodes}" if line.nodes else ""
     text = f"Slurm: {line.word}{by}{f' ({line.reason})' if line.reason else ''}{where}"
     return {"end": {"cause": cause, "class": kind, "text": text, "nodes": list(nodes)}}

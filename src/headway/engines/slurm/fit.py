@@ -32,11 +32,11 @@ class Need:
     @classmethod
     def of(cls, job: JobLine) -> "Need":
         told = job.fields
-        nodes = max(1, answer.number(told.get("NumNodes", "1")))
+        nodes = max(1, answer.number_of(told.get("NumNodes", "1")))
         whole = answer.read_tres(told.get("ReqTRES") or told.get("TRES", ""))
         per_node = answer.count_gpus(told.get("TresPerNode", "") or told.get("Gres", ""))
         gpus = per_node or -(-answer.gpus_of(whole) // nodes)
-        cpus = -(-answer.number(told.get("NumCPUs", "1")) // nodes)
+        cpus = -(-answer.number_of(told.get("NumCPUs", "1")) // nodes)
         memory = answer.mebibytes(told.get("MinMemoryNode", ""))
         if not memory:
             memory = answer.mebibytes(told.get("MinMemoryCPU", "")) * cpus

@@ -8,6 +8,7 @@ import math
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,21 +32,41 @@ def comment(key: str) -> str:
 
 
 def render(plan: Plan, key: str, options: Mapping[str, Any], spool: Path, agent: Sequence[str]) -> str:
-    lines = ["#!/bin/sh", *(f"#SBATCH {line}" for line in directives(plan, key, options, spool)), ""]
+    lines = ["#!/bin/sh", *(f"#SBATCH {line}" for line in directives(plan, key, options, spool)), "", "umask 077"]
+    return "\n".join([*lines, f"exec {_srun(plan, options, spool, agent)} {shlex.quote(key)} {_names(plan)}", ""])
+
+
+def render_array(plan: Plan, key: str, members: Mapping[str, str], spec: str, spool: Path, agent: Sequence[str]) -> str:
+    """One script for many attempts that ask for the same. `members`: index -> key; `spec`: the indices for sbatch."""
+    name = plan.job.rpartition("-")[0] or plan.job
+    own = directives(replace(plan, job=name), key, plan.options, spool)
+    lines = ["#!/bin/sh", *(f"#SBATCH {line}" for line in [*own, f"--array={spec}"]), "", "umask 077"]
+    lines += ['case "$SLURM_ARRAY_TASK_ID" in', *(f"{int(index)}) key={k};;" for index, k in members.items())]
+    lines += ["*) exit 64;;", "esac"]
+    return "\n".join([*lines, f'exec {_srun(plan, plan.options, spool, agent)} "$key" {_names(plan)}', ""])
+
+
+def shape(plan: Plan) -> tuple[str, ...]:
+    """What an attempt asks Slurm for, without what is its own: equal for those that can be one array."""
+    own = ("--job-name=", "--comment=", "--output=")
+    asked = directives(plan, "", plan.options, Path("/"))
+    return (_names(plan), *(line for line in asked if not line.startswith(own)))
+
+
+def _srun(plan: Plan, options: Mapping[str, Any], spool: Path, agent: Sequence[str]) -> str:
+    """One shim on each node; behind it stand the attempt's key and the names of its tasks."""
     count = len(plan.tasks)
-    start = " ".join([*map(shlex.quote, agent), "shim", f'{shlex.quote(str(spool / key))}-"$1"'])
-    step = f'shift "$SLURM_PROCID"; exec {start}'
-    names = [task.name for task in plan.tasks]
-    srun = ["srun", f"--nodes={count}", f"--ntasks={count}", "--ntasks-per-node=1", "--kill-on-bad-exit=0", "--wait=0"]
-    srun += ["--export=ALL", "--unbuffered"]
+    start = " ".join([*map(shlex.quote, agent), "shim", f'{shlex.quote(str(spool))}/"$key-$1"'])
+    step = f'key="$1"; shift; shift "$SLURM_PROCID"; exec {start}'
+    words = ["srun", f"--nodes={count}", f"--ntasks={count}", "--ntasks-per-node=1", "--kill-on-bad-exit=0", "--wait=0"]
+    words += ["--export=ALL", "--unbuffered"]
     if gres := _gres(plan, options):
-        srun.append(gres)
-    lines += [
-        "umask 077",
-        f"exec {shlex.join(srun)} sh -c {shlex.quote(step)} headway {shlex.join(names)}",
-        "",
-    ]
-    return "\n".join(lines)
+        words.append(gres)
+    return f"{shlex.join(words)} sh -c {shlex.quote(step)} headway"
+
+
+def _names(plan: Plan) -> str:
+    return shlex.join(task.name for task in plan.tasks)
 
 
 def directives(plan: Plan, key: str, options: Mapping[str, Any], spool: Path) -> list[str]:

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from headway.engines.protocol import Node, Plan
-from headway.engines.slurm.answer import Holder, JobLine, NodeLine, is_word, number, seconds
+from headway.engines.slurm.answer import Holder, JobLine, NodeLine, is_word, number_of, seconds
 from headway.engines.slurm.command import Commands
 from headway.engines.slurm.fit import Need, fitting
 from headway.engines.slurm.script import MARGIN_S, MIB, duration
@@ -104,7 +104,7 @@ def suggest(
 def own_delay_s(need: Need, partition: Mapping[str, str]) -> float:
     """By how much `--test-only` puts off another job because this one waits: Slurm spreads its whole time over all
     CPUs of the partition."""
-    cpus, nodes = number(partition.get("TotalCPUs", "")), number(partition.get("TotalNodes", ""))
+    cpus, nodes = number_of(partition.get("TotalCPUs", "")), number_of(partition.get("TotalNodes", ""))
     limit_s = need.time_s if need.time_s is not None else seconds(partition.get("MaxTime", ""))
     if not cpus or not nodes or limit_s is None:
         return 0.0

@@ -72,8 +72,8 @@ def _ahead(job: JobLine, commands: Commands) -> tuple[tuple[str, ...], tuple[str
         if parts[0] == job.id:
             break
         job_id, priority, count, gres, cpus, name = parts
-        gpus = answer.count_gpus(gres) * max(1, answer.number(count))
-        asked = fit.plural(gpus, "GPU") if gpus else fit.plural(answer.number(cpus), "CPU")
+        gpus = answer.count_gpus(gres) * max(1, answer.number_of(count))
+        asked = fit.plural(gpus, "GPU") if gpus else fit.plural(answer.number_of(cpus), "CPU")
         ids.append(job_id)
         words.append(f"{name} (Slurm {job_id}, {asked}, priority {priority})")
     else:
