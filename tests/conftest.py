@@ -19,6 +19,7 @@ import hypothesis
 import pytest
 
 from tests import container, needs, processes
+from tests.laptop import laptop as laptop  # a fixture
 from tests.slurmed import slurm as slurm  # a fixture
 from tests.waiting import wait_until
 

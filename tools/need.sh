@@ -2,12 +2,14 @@
 # Installs the programs that some tests use, when we are root; otherwise says in one line what will be skipped.
 #   tools/need.sh PROGRAM…
 set -euo pipefail
+PATH=$PATH:/usr/sbin:/sbin  # where daemons lie
 
 packages() {
     case $1 in
         gcc) echo gcc libc6-dev ;;
         unshare) echo util-linux ;;
         sbatch) echo slurm-wlm munge ;;
+        sshd) echo openssh-server openssh-client ;;
         mpirun) echo openmpi-bin ;;
         dockerd) echo docker.io ;;
         busybox) echo busybox-static ;;

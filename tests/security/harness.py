@@ -62,7 +62,7 @@ class FakeControl:
         self.calls.append(("release", pk))
         return await self._write(lambda c: catalog.load_job(c, pk))
 
-    async def attach(self, pk: int, rank: int | None = None) -> dict[str, Any]:
+    async def attach(self, pk: int, rank: int | None = None, task: str | None = None) -> dict[str, Any]:
         self.calls.append(("attach", pk))
         return {}
 

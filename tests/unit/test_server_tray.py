@@ -52,7 +52,11 @@ class Bench:
 @pytest.fixture
 def run(tmp_path: Path) -> Callable[[Callable[[Bench], Any]], None]:
     async def begin(work: Callable[[Bench], Any]) -> None:
-        await work(Bench(str(tmp_path / "tray")))
+        bench = Bench(str(tmp_path / "tray"))
+        try:
+            await work(bench)
+        finally:
+            bench.tray.close()
 
     return lambda work: asyncio.run(begin(work))
 

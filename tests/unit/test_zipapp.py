@@ -26,7 +26,11 @@ def test_it_holds_only_what_needs_a_standard_library() -> None:
 
     names = zipfile.ZipFile(io.BytesIO(zipapp.build())).namelist()
     parts = {name.split("/")[1] for name in names if name.count("/") > 1}
-    assert parts == set(zipapp.PARTS) and "headway/client/bootstrap/sitecustomize.py" in names
+    assert parts == {*zipapp.PARTS, "engines"} and set(zipapp.FILES) <= {
+        name.removeprefix("headway/") for name in names
+    }
+    assert sum(name.startswith("headway/engines/") for name in names) == len(zipapp.FILES)
+    assert "headway/client/bootstrap/sitecustomize.py" in names
 
 
 def test_a_task_runs_from_it_in_a_folder_without_headway(tmp_path: Path) -> None:

@@ -1,9 +1,10 @@
-"""Entry point of the agent: `shim`, `shipper`, `shell` or `warm`; `settings/launch.py` has the argv.
+"""Entry point of the agent: `shim`, `shipper`, `shell`, `warm` or `relay`; `settings/launch.py` has the argv.
 
     shim TASK_DIR               starts the task's processes and forks its shipper; once per task
     shipper TASK_DIR [--adopt]  adopts a task that has no shim: one whose shim was killed, or an attached one
     shell TASK_DIR [--rank=N]   a shell with a task's environment, for a person
     warm HOME                   forks a shim for each task that the engine names on its standard input
+    relay FOLDER --home=ID      the server's hands on a login node, over ssh
 
 Exit codes: 0 done · 1 cannot · 2 wrong usage · 3 another agent has this task, or it was started before · 4 gave up for
 now, the spool stays.
@@ -20,13 +21,16 @@ if TYPE_CHECKING:
 
     from headway.agent.link import ShimLink
 
-USAGE = "usage: shim TASK_DIR | shipper TASK_DIR [--adopt] | shell TASK_DIR [--rank=N] | warm HOME\n"
+USAGE = (
+    "usage: shim TASK_DIR | shipper TASK_DIR [--adopt] | shell TASK_DIR [--rank=N] | warm HOME | "
+    "relay FOLDER --home=ID\n"
+)
 
 
 def main() -> None:
     _open_stdio()
     words = [word for word in sys.argv[1:] if not word.startswith("--")]
-    if len(words) != 2 or words[0] not in ("shim", "shipper", "shell", "warm"):
+    if len(words) != 2 or words[0] not in ("shim", "shipper", "shell", "warm", "relay"):
         sys.stderr.write(USAGE)
         sys.exit(2)
     task_dir = os.path.abspath(words[1])
@@ -43,6 +47,11 @@ def main() -> None:
         from headway.agent.warm import Warm
 
         code = Warm(0).run()
+    elif words[0] == "relay":
+        from headway.agent.relay import Relay
+
+        homes = [word.removeprefix("--home=") for word in sys.argv[1:] if word.startswith("--home=")]
+        code = Relay(task_dir, homes[0] if homes else "").run()
     else:
         code = _adopt(task_dir)
     os._exit(code)  # nothing is buffered; the interpreter's own leaving takes longer than it is worth

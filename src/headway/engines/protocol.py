@@ -12,6 +12,7 @@ from typing import Any, Literal, NewType, Protocol, runtime_checkable
 
 from headway.model.errors import HeadwayError
 from headway.model.job import Job
+from headway.wire import tray
 from headway.wire.batch import TaskKey
 
 EngineId = NewType("EngineId", str)
@@ -252,13 +253,25 @@ class Salvager(Protocol):
         """Remove the spool of a task that has ended; does nothing while something still runs there."""
 
 
+class AnyBox(Protocol):
+    """A tray as the server uses it: `wire.tray.Box`, or the same behind ssh. UnreachableError: nothing is known now."""
+
+    name: str  # for people
+
+    def waiting(self) -> list[str]: ...
+    def read(self, name: str) -> tray.Request | None: ...
+    def reply(self, name: str, status: int, body: bytes) -> None: ...
+    def leftovers(self) -> list[str]: ...
+    def remove(self, path: str) -> None: ...
+
+
 @runtime_checkable
 class Distant(Protocol):
     """An engine whose tasks may run on other machines, so that their agents get more than one way to the server."""
 
     @property
-    def tray(self) -> Path | None:
-        """The folder for requests as files (`wire/tray.py`); None: there is none that is seen from here."""
+    def tray(self) -> Path | AnyBox | None:
+        """Where requests lie as files (`wire/tray.py`); None: nowhere that can be seen from here."""
 
     def readdress(self, tls: Mapping[str, Any] | None) -> int:
         """The server's address or certificate is another one now: write it into the task files; how many changed."""

@@ -8,6 +8,7 @@ therefore plain values. Files there are written by other processes, of which som
 import json
 import os
 import re
+import stat
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any, Final, NamedTuple
 from headway.code import checkout
 from headway.code.depot import Depot
 from headway.engines import folder as folders
+from headway.model.limits import OUTPUT_FILES_MAX
 
 TASK_NAME: Final = re.compile(
     r"(?P<key>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}-[0-9]{1,9})-(?P<task>[a-z][a-z0-9-]{0,40})\Z"
@@ -58,6 +60,16 @@ class Shelf:
         folder = self._folder(name)
         if folders.load_json(folder / "task.json") is None:
             folders.make(folder, task, env)
+
+    def make_all(
+        self, tasks: Iterable[tuple[str, Mapping[str, Any], Mapping[str, str]]], outputs: bool = False
+    ) -> None:
+        """Many, each with its name, task file and environment; with `outputs` also their output folders, which have to
+        come back. Raises OSError."""
+        for name, task, env in tasks:
+            if outputs:
+                self.make_output(str(task["id"]), str(task["uuid"]))
+            self.make(name, task, env)
 
     def tasks(self) -> list[str]:
         """Names of all task folders."""
@@ -105,9 +117,12 @@ class Shelf:
     # -- numbers of batch jobs -----------------------------------------------------------------------------------------
 
     def remember(self, key: str, job_id: str) -> None:
-        path = self._note(key, ".id")
-        draft = path.with_suffix(f".{os.getpid()}.tmp")
-        draft.write_text(job_id)
+        self._write(self._note(key, ".id"), job_id)
+
+    def _write(self, path: Path, text: str) -> None:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        draft.write_text(text)
         os.replace(draft, path)
 
     def ids(self) -> dict[str, str]:
@@ -134,11 +149,7 @@ class Shelf:
 
     def note_array(self, key: str, members: Mapping[str, str]) -> None:
         """Which attempt is which element of a batch job, before there is one. Raises OSError."""
-        path = self._note(key, ".array")
-        draft = path.with_suffix(f".{os.getpid()}.tmp")
-        draft.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        draft.write_text(json.dumps(dict(members)))
-        os.replace(draft, path)
+        self._write(self._note(key, ".array"), json.dumps(dict(members)))
 
     def arrays(self) -> dict[str, dict[str, str]]:
         """All that was noted: index -> key of the attempt, by the array's key."""
@@ -175,22 +186,68 @@ class Shelf:
             depot.close()
 
     def _wanted(self) -> set[str]:
-        """Snapshots that tasks here may still be laid out from."""
-        told = [folders.load_json(self._spool / name / "task.json") for name in self.tasks()]
+        """Snapshots that tasks of any home may still be laid out from."""
+        paths = [*self._home.glob("spool/*/task.json"), *self._home.glob("spool/*/*/task.json")]
+        told = [folders.load_json(path) for path in paths]
         return {str(task["code"]) for task in told if task and task.get("code")}
 
     def _depot(self) -> Depot:
         return Depot(self._home / "code")
 
-    def finish(self, uuid: str) -> None:
-        """The job is over and all of it is sent: its code goes, where the job has not changed it."""
-        if _KEY.match(f"{uuid}-1"):
-            checkout.remove_unchanged(self._home, uuid)
+    # -- the end of a job ----------------------------------------------------------------------------------------------
 
-    def make_output(self, job: str) -> str:
-        path = self._home / "output" / os.path.basename(job)
+    def make_output(self, job: str, uuid: str | None = None) -> str:
+        """Its output folder; with `uuid` also a note that it has to come back."""
+        path = self._outputs_of(job)
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if uuid is not None:
+            self._write(self._note(f"{uuid}-0", ".job"), job)
         return str(path)
+
+    def unfinished(self) -> dict[str, str]:
+        """Jobs whose outputs have not come back and of which no task is left here: their names by uuid."""
+        alive, found = {name[:36] for name in self.tasks()}, {}
+        for path in self._spool.glob("*-0.job"):
+            uuid = path.stem.removesuffix("-0")
+            if uuid not in alive and _KEY.match(path.stem):
+                found[uuid] = path.read_text().strip()
+        return found
+
+    def finish(self, uuid: str) -> bool:
+        """The job is over, and all of it is sent: its code goes, where the job has not changed it. False: another
+        attempt of it is here."""
+        if any(name.startswith(uuid) for name in self.tasks()):
+            return False
+        self._note(f"{uuid}-0", ".job").unlink(missing_ok=True)
+        checkout.remove_unchanged(self._home, uuid)
+        return True
+
+    def _outputs_of(self, job: str) -> Path:
+        if not job or job.startswith(".") or "/" in job or "\0" in job:
+            raise ValueError(f"{job[:80]!r} is not the name of a job")
+        return self._home / "output" / job
+
+    def outputs(self, job: str) -> list[tuple[str, int]]:
+        """Plain files that the job has put into its output folder, with their sizes; the first so many of them."""
+        root, found = self._outputs_of(job), []
+        for folder, folders_, names in os.walk(root):
+            folders_.sort()
+            for name in sorted(names):
+                status = os.lstat(os.path.join(folder, name))
+                if stat.S_ISREG(status.st_mode):
+                    found.append((os.path.relpath(os.path.join(folder, name), root), status.st_size))
+            if len(found) > OUTPUT_FILES_MAX:
+                break
+        return found
+
+    def read_output(self, job: str, path: str, offset: int, length: int) -> bytes:
+        if os.path.isabs(path) or ".." in path.split("/"):
+            raise ValueError(f"{path[:200]!r} is not a file of the output folder")
+        fd = os.open(self._outputs_of(job) / path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            return os.pread(fd, length, offset)
+        finally:
+            os.close(fd)
 
 
 def _view(folder: Path, whole: bool) -> TaskView:

@@ -130,6 +130,7 @@ class JobSpec:
     retry: Retry = field(default_factory=Retry)
     hold_s: float = 0.0  # how long a failed task is kept for a person to enter it
     pty: bool = False  # stdout and stderr of its processes are terminals
+    reserved: bool = False  # it only holds its nodes, for a person's shell (`hw submit ssh`)
     after: list[str] = field(default_factory=list)  # uuids of jobs that must have succeeded before
     smoke: bool = False
     array: str | None = None  # uuid shared by the jobs of one array or sweep

@@ -212,6 +212,24 @@ TRAY_HALF_S = 15.0  # a request that cannot be read for so long is not one that 
 TRAY_SWEEP_S = 600.0  # what nobody has taken away in this time is removed
 TRAY_KNOWN_MAX = 10_000  # names that were answered, should a stale cache show them again
 
+# -- relay on a login node --------------------------------------------------------------------------
+RELAY_HEAD_BYTES_MAX = 16 * MIB  # of one message, without its body
+RELAY_BODY_BYTES_MAX = 64 * MIB
+RELAY_BANNER_BYTES_MAX = 1 * MIB  # that a login shell may print before the relay speaks
+RELAY_PIECE_BYTES = 1 * MIB  # code and outputs travel in pieces
+RELAY_OUTPUT_BYTES_MAX = 32 * MIB  # that one command may print there
+RELAY_ERROR_BYTES_MAX = 64 * KIB
+RELAY_CALLS_MAX = 16  # questions that a relay works on at the same time
+RELAY_CONNECT_S = 15.0  # for ssh to reach the login node
+RELAY_READY_S = 60.0  # for the relay to be there; a first time has the program to carry
+RELAY_WAIT_S = 10.0  # that a question waits for a connection which is being made
+RELAY_ALIVE_S = 15  # between two signs of life of ssh; three that stay away end the connection
+RELAY_IDLE_S = 600.0  # a relay that is not asked for anything so long leaves
+RELAY_AGAIN_FIRST_S = 1.0  # a lost connection is made again after this, then less often
+RELAY_AGAIN_MAX_S = 30.0
+OUTPUT_FILES_MAX = 10_000  # of one job that come back over ssh
+OUTPUT_BYTES_MAX = 2 * GIB  # of one job that come back over ssh; what is beyond stays on the cluster, and is named
+
 # -- jobs -------------------------------------------------------------------------------------------
 ROLES_MAX = 32  # of one job
 ROLE_NAME_CHARS_MAX = 24  # part of a task's name, and so of a folder's
@@ -220,6 +238,8 @@ RETRIES_UNCOUNTED_MAX = 100  # of one cause that is not counted
 RETRIES_MAX = 1_000  # that a job may ask for, counted or in all
 AFTER_MAX = 1_000  # jobs that one job may wait for
 HOLD_S_MAX = 7 * 86_400.0  # the longest time that a failed task is kept; setting hold_max_s
+RESERVE_S = 4 * 3_600.0  # how long `hw submit ssh` holds a node unless --max-duration says otherwise
+RESERVE_MARGIN_S = 30.0
 ARGV_BYTES_MAX = 1 * MIB
 ENV_BYTES_MAX = 4 * MIB
 DURATION_S_MAX = 366 * 86_400.0

@@ -134,7 +134,7 @@ def _check_words(spec: JobSpec) -> None:
             raise UsageError(f"{name} is too long")
     if spec.parent is not None:
         _text("parent", spec.parent)
-    for name in ("attached", "pty"):
+    for name in ("attached", "pty", "reserved"):
         if not isinstance(getattr(spec, name), bool):
             raise UsageError(f"{name} is true or false")
     for name in ("monitor", "guest_of"):

@@ -140,9 +140,10 @@ class Control(Loop):
         return await self._calls.run("the store", self._load, pk)
 
     async def release(self, pk: int) -> Job:
-        """Free a task that is held after its command failed. Its exit code stays what it was."""
+        """Free a task that is held after its command failed, or nodes that are held for a shell. An exit code stays
+        what it was."""
         job = await self._calls.run("the store", self._load, pk)
-        if job.state is not State.HELD:
+        if job.state is not State.HELD and not (job.spec.reserved and not is_over(job)):
             raise RefusedError(
                 f"{job.id} is {job.state}, not held", "" if is_over(job) else f"to stop it: hw abort {job.id}"
             )

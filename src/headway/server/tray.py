@@ -11,10 +11,12 @@ import logging
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
 
-from headway.engines.protocol import Distant
-from headway.model.errors import DamagedError, HeadwayError
+from headway.engines.protocol import AnyBox, Distant
+from headway.model.errors import DamagedError, HeadwayError, UnreachableError
 from headway.model.limits import (
     TRAY_HALF_S,
     TRAY_KNOWN_MAX,
@@ -28,6 +30,7 @@ from headway.server.call import Reply, reply_error
 from headway.wire import tray
 
 log = logging.getLogger("headway.server")
+T = TypeVar("T")
 INGEST = "/agent/ingest"
 ROUTES = frozenset((INGEST, "/agent/poll"))
 NEW_ENGINES_S = 1.0  # between two looks for engines that have come
@@ -57,9 +60,10 @@ class Trays:
                 task.cancel()
 
     async def _meet(self, engine: Distant) -> None:
-        folder = str(engine.tray) if engine.tray is not None else ""
-        if folder and folder not in self._running:
-            self._running[folder] = asyncio.create_task(Tray(folder, self._answer).run())
+        box = engine.tray
+        name = "" if box is None else str(box) if isinstance(box, Path) else box.name
+        if box is not None and name not in self._running:
+            self._running[name] = asyncio.create_task(Tray(box, self._answer).run())
         try:
             changed = await asyncio.to_thread(engine.readdress, await self._reach())
         except (OSError, HeadwayError) as error:
@@ -70,10 +74,15 @@ class Trays:
 
 
 class Tray:
-    """One folder. Used in the event loop; files are read and written in threads."""
+    """One of them. Used in the event loop; files are read and written in threads of its own, so that one that hangs
+    costs nobody else."""
 
-    def __init__(self, folder: str, answer: Answer, clock_s: Callable[[], float] = time.monotonic) -> None:
-        self.folder, self._answer, self._clock_s = folder, answer, clock_s
+    def __init__(
+        self, box: "AnyBox | Path | str", answer: Answer, clock_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._box = tray.Box(str(box)) if isinstance(box, Path | str) else box
+        self.folder, self._answer, self._clock_s = self._box.name, answer, clock_s
+        self._threads = ThreadPoolExecutor(TRAY_READ_MAX + 2, thread_name_prefix="headway-tray")
         self._in_hand: dict[str, asyncio.Task[None]] = {}
         self._of_task: Counter[tray.Task] = Counter()
         self._known: OrderedDict[str, None] = OrderedDict()  # answered or refused; a stale cache may show them again
@@ -91,16 +100,26 @@ class Tray:
                 pause_s = TRAY_LOOK_FIRST_S if fresh else min(TRAY_LOOK_MAX_S, pause_s * 1.3)
                 await asyncio.sleep(pause_s)
         finally:
-            for task in self._in_hand.values():
-                task.cancel()
+            self.close()
+
+    def close(self) -> None:
+        for task in self._in_hand.values():
+            task.cancel()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _in_thread(self, work: Callable[..., T], *args: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *args)
 
     async def look(self) -> int:
         """Begin to answer what is new; how many."""
         try:
-            names = await asyncio.to_thread(tray.waiting, self.folder)
+            names = await self._in_thread(self._box.waiting)
             await self._sweep()
         except OSError as error:
             self._tell(f"the folder {self.folder} cannot be read: {error.strerror or error}")
+            return 0
+        except UnreachableError as error:
+            self._tell(f"{self.folder} is not reached: {error.message}")
             return 0
         self._tell("")
         self._half_s = {name: since_s for name, since_s in self._half_s.items() if name in set(names)}
@@ -129,7 +148,7 @@ class Tray:
     async def _handle(self, name: str) -> None:
         try:
             async with self._reading:
-                request = await asyncio.to_thread(tray.read, self.folder, name)
+                request = await self._in_thread(self._box.read, name)
                 if request is None:
                     return
                 if request.path == INGEST:  # its bytes are in memory: only so many at a time
@@ -141,8 +160,8 @@ class Tray:
             log.warning("%s: %s; it was not read", self.folder, error.message)
         except DamagedError as error:
             await self._damaged(name, error)
-        except OSError as error:
-            self._tell(f"a request in {self.folder} could not be answered: {error.strerror or error}")
+        except (OSError, UnreachableError) as error:
+            self._tell(f"a request in {self.folder} could not be answered: {error}")
 
     async def _answered(self, request: tray.Request) -> Reply:
         if request.path not in ROUTES:
@@ -150,7 +169,7 @@ class Tray:
         return await self._answer(str(request.task), request.path, request.body)
 
     async def _reply(self, request: tray.Request, reply: Reply) -> None:
-        await asyncio.to_thread(tray.reply, self.folder, request.name, reply.status, reply.body)
+        await self._in_thread(self._box.reply, request.name, reply.status, bytes(reply.body))
         self._remember(request.name)
 
     async def _damaged(self, name: str, error: DamagedError) -> None:
@@ -159,7 +178,7 @@ class Tray:
         if self._clock_s() - since_s < TRAY_HALF_S:
             return
         reply = reply_error(400, "damaged", error.message)
-        await asyncio.to_thread(tray.reply, self.folder, name, reply.status, reply.body)
+        await self._in_thread(self._box.reply, name, reply.status, bytes(reply.body))
         self._remember(name)
 
     async def _sweep(self) -> None:
@@ -167,9 +186,9 @@ class Tray:
         if self._clock_s() - self._swept_s < TRAY_SWEEP_S:
             return
         self._swept_s = self._clock_s()
-        found = set(await asyncio.to_thread(tray.leftovers, self.folder))
+        found = set(await self._in_thread(self._box.leftovers))
         for path in found & self._left:
-            await asyncio.to_thread(tray.remove, path)
+            await self._in_thread(self._box.remove, path)
         self._left = found - self._left
 
     def _remember(self, name: str) -> None:

@@ -85,10 +85,19 @@ def _names(value: Any, field: str) -> list[str]:
     return found
 
 
-def _folder(value: Any, field: str) -> str:
+def _shared(value: Any, field: str) -> str:
     text = _text(value, field)
-    if not text.startswith("/"):
-        raise UsageError(f'{field}: "{text[:80]}" is not an absolute path')
+    if not text.startswith(("/", "~/")):
+        raise UsageError(f'{field}: "{text[:80]}" is not an absolute path, or one that begins with ~/')
+    return text
+
+
+def _host(value: Any, field: str) -> str:
+    text = _text(value, field)
+    if text.startswith("-") or not text.isprintable() or " " in text:
+        raise UsageError(
+            f'{field}: "{text[:80]}" is not the name of a host', "as you give it to ssh: login.lab or me@lab"
+        )
     return text
 
 
@@ -134,9 +143,12 @@ _CONTAINER: Final = {
 }
 
 _SLURM: Final = {
-    "host": Option("a text", "Login node to reach Slurm by over ssh. Default: Slurm's commands are here.", _text),
-    "folder": Option("an absolute path", "Folder for spools that the nodes see too. Default: below the home.", _folder),
+    "host": Option("a text", "Login node: everything goes there over ssh. Default: Slurm's commands are here.", _host),
+    "folder": Option(
+        "a path", "Folder that the nodes see too. Default: below the home; with `host`: ~/.headway there.", _shared
+    ),
     "python": Option("a text", "The Python on the nodes for the agent. Default: the one that runs Headway.", _text),
+    "pass_env": Option("a list", "With `host`: variables of the submitter that jobs get too.", _names, ()),
     "gpu_per_node": Option("a whole number", "GPUs of each node. Default: what Slurm tells.", _gpus),
     "gpu_type": Option("a text", "Type of GPU to ask for, as in `gpu:a100:4`.", _text),
     "partition": Option("a text", "`--partition`.", _text),
@@ -231,4 +243,5 @@ def resolve(name: str, configured: Mapping[str, Definition]) -> Definition:
 
 
 def takes_environment(found: Mapping[str, Any]) -> bool:
-    return TABLES[found.get("engine", LOCAL)].takes_environment
+    """Whether jobs there get the submitter's environment. Behind ssh paths and homes are others."""
+    return TABLES[found.get("engine", LOCAL)].takes_environment and not found.get("host")

@@ -15,6 +15,7 @@ from typing import Final
 from headway.settings.launch import PACKAGE
 
 PARTS: Final = ("agent", "client", "code", "model", "settings", "spool", "wire")
+FILES: Final = ("engines/__init__.py", "engines/folder.py", "engines/shelf.py")  # that the relay needs besides
 PYTHON_MIN: Final = (3, 11)
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)  # the first moment that a zip file can tell
 _MAIN: Final = f"""import sys
@@ -32,7 +33,8 @@ def build() -> bytes:
     with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
         _add(archive, "__main__.py", _MAIN.encode())
         root = Path(PACKAGE)
-        files = [root / "__init__.py", *(path for part in PARTS for path in (root / part).rglob("*.py"))]
+        files = [root / "__init__.py", *(root / name for name in FILES)]
+        files += [path for part in PARTS for path in (root / part).rglob("*.py")]
         for path in sorted(files):
             _add(archive, str(Path("headway") / path.relative_to(root)), path.read_bytes())
     return out.getvalue()

@@ -46,6 +46,7 @@ def job_object(c: sqlite3.Connection, pk: int, paths: Paths, now_ns: int) -> dic
         "priority": job.spec.priority,
         "retries": _retries(job),
         "hold": _hold(job, now_ns),
+        "reserved": job.spec.reserved,
         "after": [{"id": id_, "state": state} for id_, state in catalog.states_of(c, job.spec.after).values()],
         "output_dir": str(paths.output.absolute() / job.id),
         "config": job.config,

@@ -302,3 +302,25 @@ def _parse(name: str, data: bytes) -> "tuple[dict[str, Any], bytes]":
     if declared != len(body) or crc != crc32(body):
         raise DamagedError(f"{name} is cut off or was changed")
     return head, body
+
+
+class Box:
+    """A tray that is seen from here, for the server. One that lies behind ssh has the same words (`slurm/far.py`)."""
+
+    def __init__(self, folder: str) -> None:
+        self.name = folder
+
+    def waiting(self) -> list[str]:
+        return waiting(self.name)
+
+    def read(self, name: str) -> Request | None:
+        return read(self.name, name)
+
+    def reply(self, name: str, status: int, body: bytes) -> None:
+        reply(self.name, name, status, body)
+
+    def leftovers(self) -> list[str]:
+        return leftovers(self.name)
+
+    def remove(self, path: str) -> None:
+        remove(path)

@@ -1,11 +1,10 @@
-"""Runs Slurm's commands, here or on a login node over ssh, with a time limit. Called by the engine alone.
+"""Runs Slurm's commands with a time limit, here; `far.py` has the same for a login node. Called by the engine alone.
 
 What a command prints is data; why it failed is told with Slurm's own last line. A controller that does not answer is
 `UnreachableError`, so nothing follows from it; a request that Slurm refuses is `RefusedError`.
 """
 
 import os
-import shlex
 import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -20,19 +19,17 @@ _AWAY: Final = (
     "connection closed", "connection reset", "kex_exchange", "permission denied (publickey",
     "establish a configuration source",
 )  # fmt: skip
-_SSH_FAILED: Final = 255
 
 
 class Commands:
-    def __init__(self, host: str | None = None, env: Mapping[str, str] | None = None) -> None:
-        self._host = host
+    def __init__(self, env: Mapping[str, str] | None = None) -> None:
         self._env = {**os.environ, **(env or {})}
 
     def run(self, argv: Sequence[str], text: str | None = None, timeout_s: float = TIMEOUT_S) -> str:
         """What the command prints. `text` is its standard input."""
         try:
             done = subprocess.run(
-                self._argv(argv), input=text or "", capture_output=True, text=True, errors="replace", timeout=timeout_s,
+                list(argv), input=text or "", capture_output=True, text=True, errors="replace", timeout=timeout_s,
                 env=self._env, check=False,
             )  # fmt: skip
         except FileNotFoundError:
@@ -45,20 +42,14 @@ class Commands:
             raise UnreachableError(f"{argv[0]} could not be run: {error}") from None
         if done.returncode == 0:
             return done.stdout
-        raise _failure(argv[0], done.returncode, done.stderr.strip() or done.stdout.strip(), self._host)
-
-    def _argv(self, argv: Sequence[str]) -> list[str]:
-        if self._host is None:
-            return list(argv)
-        options = ["-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=15"]
-        return ["ssh", *options, "--", self._host, shlex.join(argv)]
+        raise failure(argv[0], done.returncode, done.stderr.strip() or done.stdout.strip())
 
 
-def _failure(program: str, code: int, said: str, host: str | None) -> UnreachableError | RefusedError:
+def failure(program: str, code: int, said: str) -> UnreachableError | RefusedError:
     """The last line is the reason; the ones before are about environment and plugins."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     last = lines[-1] if lines else f"exit code {code}"
     words = last.removeprefix(f"{program}: ").removeprefix("error: ")
-    if any(word in said.lower() for word in _AWAY) or (host is not None and code == _SSH_FAILED):
+    if any(word in said.lower() for word in _AWAY):
         return UnreachableError(f"{program}: {words}", "it is tried again")
     return RefusedError(f"Slurm refuses it: {words}")

@@ -6,19 +6,18 @@ believed first. Same key, same job: the key is the batch job's comment, so an an
 again (F24), and a shim refuses to start where one has started before.
 """
 
-import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from headway.engines import joined
-from headway.engines.protocol import EngineId, Given, Node, Observation, Plan, PlannedTask, Start, Waiting
+from headway.engines.protocol import AnyBox, EngineId, Given, Node, Observation, Plan, PlannedTask, Start, Waiting
 from headway.engines.shelf import TASK_NAME, TaskView
-from headway.engines.slurm import answer, array, record, script, sooner, waiting
+from headway.engines.slurm import answer, array, ending, script, sooner, waiting
 from headway.engines.slurm.answer import JobLine
 from headway.engines.slurm.command import Commands
 from headway.engines.slurm.place import Place, place_for
@@ -49,16 +48,6 @@ while [ $# -ge 2 ]; do
 done 2> /dev/null
 exit $found
 """
-# Slurm's word for an end that the agent could not tell -> (cause, class)
-_CAUSES: Final = {
-    "NODE_FAIL": ("node_lost", "transient"), "BOOT_FAIL": ("node_lost", "transient"), "REVOKED": ("cancelled", "user"),
-    "PREEMPTED": ("preempted", "transient"), "TIMEOUT": ("walltime", "resource"), "DEADLINE": ("walltime", "resource"),
-    "OUT_OF_MEMORY": ("host_oom", "resource"), "CANCELLED": ("cancelled", "user"),
-    "FAILED": ("launch_failed", "system"),
-}  # fmt: skip
-
-
-_NODE_LOST: Final = frozenset(word for word, (cause, _) in _CAUSES.items() if cause == "node_lost")
 
 
 class SlurmEngine:
@@ -100,7 +89,7 @@ class SlurmEngine:
         return Path(self._shelf.spool)
 
     @property
-    def tray(self) -> Path | None:
+    def tray(self) -> Path | AnyBox | None:
         return self._place.tray
 
     def readdress(self, tls: Mapping[str, Any] | None) -> int:
@@ -109,6 +98,7 @@ class SlurmEngine:
     # -- planning -----------------------------------------------------------------------------------------------------
 
     def capacity(self) -> list[Node]:
+        self._place.check()
         return [sooner.capacity_of(node) for node in self._known_nodes()]
 
     def queue_words(self) -> str:
@@ -166,14 +156,15 @@ class SlurmEngine:
         self._lost.difference_update(ids.values())
         self._soon()
 
-    def _make_folders(self, starts: Iterable[Start]) -> None:
+    def _make_folders(self, starts: Collection[Start]) -> None:
         try:
             for one in starts:
                 self._place.carry(one.plan)
-                for task in one.plan.tasks:
-                    self._shelf.make(
-                        f"{one.key}-{task.name}", self._task_file(one.plan, task, one.given), one.given.env
-                    )
+            self._shelf.make_all(
+                (f"{one.key}-{task.name}", self._task_file(one.plan, task, one.given), one.given.env)
+                for one in starts
+                for task in one.plan.tasks
+            )
         except OSError as error:
             raise UnreachableError(f"the shared folder {self.spool} cannot be written: {error}") from error
 
@@ -292,7 +283,7 @@ class SlurmEngine:
             try:
                 said = self._commands.run(argv)
             except RefusedError:  # `--me` came with Slurm 20.02
-                said = self._commands.run([*argv[:5], "-u", str(os.getuid()), *argv[6:]])
+                said = self._commands.run([*argv[:5], "-u", str(self._place.uid), *argv[6:]])
             lines = answer.read_squeue(said)
             self._garbled = len(lines) < sum(1 for text in said.splitlines() if text.strip())
             same = {i: line.word for i, line in lines.items()} == {i: line.word for i, line in self._lines.items()}
@@ -303,6 +294,11 @@ class SlurmEngine:
             return lines
 
     def observe(self, ids: Sequence[EngineId]) -> dict[EngineId, Observation]:
+        if self._place.trouble():
+            try:
+                self._place.check()
+            except UnreachableError as error:  # nothing follows from it, but it is shown
+                return dict.fromkeys(ids, Observation("unknown", str(error)))
         lines = self._poll()
         told = self._asked_more(ids, lines)
         over = [i for i, line in told.items() if line is None or (isinstance(line, JobLine) and line.state == "ended")]
@@ -319,7 +315,7 @@ class SlurmEngine:
         """What Slurm says of each; of those that squeue does not tell enough of, others are asked, all at once."""
         found: dict[EngineId, JobLine | Observation | None] = {i: lines.get(i) for i in ids}
         unclear = [
-            i for i in ids if (line := lines.get(i)) is None or line.state == "unknown" or line.word in _NODE_LOST
+            i for i in ids if (line := lines.get(i)) is None or line.state == "unknown" or line.word in ending.NODE_LOST
         ]
         if unclear:
             try:
@@ -377,10 +373,10 @@ class SlurmEngine:
             )
         if line.state == "unknown":
             return Observation("unknown", word)
-        return self._after(word, line, views)
+        return self._after(job_id, word, line, views)
 
     def _forgotten(self, job_id: str, views: Mapping[str, TaskView]) -> Observation:
-        seen = self._after("no longer known to Slurm", None, views)
+        seen = self._after(job_id, "no longer known to Slurm", None, views)
         key = self._key_of(job_id)
         if key is None or seen.detail.get("started") is not False:
             return seen
@@ -393,18 +389,21 @@ class SlurmEngine:
         self._lost.add(key)  # it will not run, so it can be submitted again
         return replace(seen, state_word="lost by Slurm's controller")
 
-    def _after(self, word: str, line: JobLine | None, views: Mapping[str, TaskView]) -> Observation:
+    def _after(self, job_id: str, word: str, line: JobLine | None, views: Mapping[str, TaskView]) -> Observation:
         """Slurm is done with it. What its agents wrote tells the rest."""
-        end = {} if line is None else _end(line, self._failed_nodes(line))
-        if not views:
-            return Observation("gone", word, {"started": None, **end})
-        one = joined.join({name: _task_seen(view, word) for name, view in views.items()})
+        end = {} if line is None else ending.told(line, self._failed_nodes(line), self._place.user)
+        one = Observation("gone", word, {"started": None})
+        if views:
+            one = joined.join({name: ending.of_task(view, word) for name, view in views.items()})
+        key = self._keys.get(job_id)
+        if key and (not views or one.detail.get("drained")):
+            self._place.finish(key.rpartition("-")[0])
         return replace(one, state_word=word, detail={**one.detail, **end})
 
     def _failed_nodes(self, line: JobLine) -> list[str]:
         """Of a job that lost a node: those that are down, asked for once; all of its nodes where none is any more."""
         names = answer.expand_hosts(line.nodes)
-        if line.word not in _NODE_LOST or len(names) < 2:
+        if line.word not in ending.NODE_LOST or len(names) < 2:
             return names
         if line.id not in self._down:
             try:
@@ -520,7 +519,7 @@ class SlurmEngine:
     def salvage(self, engine_id: EngineId) -> bool:
         """The folders are shared, so what dead agents left can be sent from where Slurm's commands run."""
         views = self._look([engine_id], whole=True).get(engine_id, {})
-        left = [name for name, view in views.items() if _task_seen(view, "").detail.get("salvage")]
+        left = [name for name, view in views.items() if ending.of_task(view, "").detail.get("salvage")]
         try:
             return bool(left) and self._shelf.adopt(left, self._place.agent()) > 0
         except OSError as error:
@@ -544,7 +543,7 @@ class SlurmEngine:
             return
         key = self._key_of(engine_id)
         views = self._look([engine_id], whole=True).get(engine_id, {})
-        seen = {name: _task_seen(view, "") for name, view in views.items()}
+        seen = {name: ending.of_task(view, "") for name, view in views.items()}
         done = [name for name, one in seen.items() if one.state == "gone" or one.detail.get("drained")]
         self._shelf.remove(done)
         if key and len(done) == len(views):
@@ -568,25 +567,3 @@ class SlurmEngine:
 
 def _part(number: str, index: str) -> EngineId:
     return EngineId(f"{number}_{index}" if index else number)
-
-
-def _task_seen(view: TaskView, word: str) -> Observation:
-    """A task of a job that Slurm is done with."""
-    if not view.begun:
-        return Observation("gone", word, {"started": False})
-    if view.sending:
-        return Observation("ended" if view.ended else "running", f"{word}, still sending", {"started": True})
-    if view.ended and not view.unsent:
-        return Observation("ended", word, {"started": True, "drained": True})
-    return Observation("gone", word, {"started": True, "salvage": True})
-
-
-def _end(line: JobLine, nodes: Sequence[str]) -> dict[str, Any]:
-    """How Slurm says it ended, for an agent that could not say it any more; `nodes` are those that it is about."""
-    if line.word not in _CAUSES:
-        return {}
-    cause, kind = _CAUSES[line.word]
-    by = f" by {record.user(line.by_uid)}" if line.by_uid is not None else ""
-    where = f" on {', '.join(nodes) if line.word in _NODE_LOST else line.nodes}" if line.nodes else ""
-    text = f"Slurm: {line.word}{by}{f' ({line.reason})' if line.reason else ''}{where}"
-    return {"end": {"cause": cause, "class": kind, "text": text, "nodes": list(nodes)}}

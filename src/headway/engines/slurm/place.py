@@ -8,15 +8,17 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from headway.code.depot import Depot
 from headway.engines import folder as folders
-from headway.engines.protocol import Plan
+from headway.engines.protocol import AnyBox, Plan
 from headway.engines.shelf import Shelf, TaskView
+from headway.engines.slurm import record
 from headway.engines.slurm.command import Commands
+from headway.engines.slurm.far import Far
 from headway.model.errors import RefusedError
 from headway.settings.home import Paths, socket_path
 from headway.wire import tray
@@ -29,7 +31,7 @@ class AnyShelf(Protocol):
     def home(self) -> str: ...
     @property
     def spool(self) -> str: ...
-    def make(self, name: str, task: Mapping[str, Any], env: Mapping[str, str]) -> None: ...
+    def make_all(self, tasks: Iterable[tuple[str, Mapping[str, Any], Mapping[str, str]]]) -> None: ...
     def tasks(self) -> list[str]: ...
     def look(self, keys: Sequence[str], whole: bool) -> dict[str, dict[str, TaskView]]: ...
     def adopt(self, names: Sequence[str], argv: Sequence[str]) -> int: ...
@@ -58,14 +60,30 @@ class Place(Protocol):
         """`home`, `socket`, `output_dir` and what else a task file has otherwise there."""
 
     @property
-    def tray(self) -> Path | None:
-        """The folder for requests as files, where this server sees it."""
+    def tray(self) -> Path | AnyBox | None:
+        """Where requests lie as files."""
 
     def readdress(self, tls: Mapping[str, Any] | None) -> int:
         """Write the server's present address and pin into the task files; how many were changed."""
 
     def attach(self, argv: Sequence[str]) -> list[str]:
         """What a person types here to run this there, in his terminal."""
+
+    @property
+    def uid(self) -> int:
+        """Ours there."""
+
+    def user(self, uid: int) -> str:
+        """Who that is."""
+
+    def check(self) -> None:
+        """UnreachableError when it is known that nothing is reached now."""
+
+    def trouble(self) -> str:
+        """Why and since when it is not reached, in words; empty while it is."""
+
+    def finish(self, uuid: str) -> None:
+        """The job is over and all of it is sent: outputs come back, its code goes. Does not wait for that."""
 
     def close(self) -> None: ...
 
@@ -81,8 +99,8 @@ class Here:
         argv: Callable[..., list[str]],
         commands: Commands | None,
     ) -> None:
-        folder = options.get("folder")
-        self.commands = commands or Commands(options.get("host"))
+        folder = os.path.expanduser(options["folder"]) if options.get("folder") else None
+        self.commands = commands or Commands()
         home = Path(folder) if folder else paths.home
         self.shelf = Shelf(home, Path(folder) / "spool" if folder else paths.home / "clusters" / cluster / "spool")
         self._paths, self._python, self._argv = paths, options.get("python"), argv
@@ -113,7 +131,7 @@ class Here:
         except tray.ForeignError as error:
             raise RefusedError(error.message, f"make it yours alone: chmod 700 {self.tray}") from None
         return {
-            "home": self.shelf.home, "socket": str(socket_path(self._paths.home)), "output_dir": self._output(plan.job),
+            "home": self.shelf.home, "socket": str(socket_path(self._paths.home)), "output_dir": self._output(plan),
             "tray": str(self.tray),
         }  # fmt: skip
 
@@ -134,10 +152,10 @@ class Here:
                 draft.unlink(missing_ok=True)  # its agent has other ways, and the next server tries again
         return changed
 
-    def _output(self, job: str) -> str:
+    def _output(self, plan: Plan) -> str:
         """In the cluster's folder; a link in the home leads to it."""
-        path = self.shelf.make_output(job)
-        link = self._paths.output / job
+        path = self.shelf.make_output(plan.job)
+        link = self._paths.output / plan.job
         if not os.path.lexists(link):
             self._paths.output.mkdir(mode=0o700, parents=True, exist_ok=True)
             os.symlink(path, link)
@@ -145,6 +163,24 @@ class Here:
 
     def attach(self, argv: Sequence[str]) -> list[str]:
         return list(argv)
+
+    @property
+    def uid(self) -> int:
+        return os.getuid()
+
+    def user(self, uid: int) -> str:
+        return record.user(uid)
+
+    def check(self) -> None:
+        return
+
+    def trouble(self) -> str:
+        return ""
+
+    def finish(self, uuid: str) -> None:
+        """Outputs are here already. Code in the home goes by the server's own hand."""
+        if self.shelf.home != str(self._paths.home):
+            self.shelf.finish(uuid)
 
     def close(self) -> None:
         self.shelf.close()
@@ -157,4 +193,6 @@ def place_for(
     argv: Callable[..., list[str]],
     commands: Commands | None,
 ) -> Place:
+    if options.get("host"):
+        return Far(paths, options)
     return Here(cluster, paths, options, argv, commands)

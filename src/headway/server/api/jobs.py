@@ -44,6 +44,7 @@ class Signal(msgspec.Struct, forbid_unknown_fields=True):
 
 class Attach(msgspec.Struct, forbid_unknown_fields=True):
     rank: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    task: Annotated[str, msgspec.Meta(max_length=64)] | None = None
 
 
 class Filter(msgspec.Struct, forbid_unknown_fields=True):
@@ -124,7 +125,8 @@ async def release(call: Call) -> Reply:
 
 async def attach(call: Call) -> Reply:
     asked = call.query(Attach)
-    return reply_json({"argv": await call.services.control.attach(await call.services.find(call), asked.rank)})
+    pk = await call.services.find(call)
+    return reply_json({"argv": await call.services.control.attach(pk, asked.rank, asked.task)})
 
 
 async def signal(call: Call) -> Reply:

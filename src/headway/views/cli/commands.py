@@ -36,14 +36,16 @@ _TABLE: Final = (
         ),
     ),
     Command(
-        "submit", RUN, "put a command in the queue and return", "hw submit [options] COMMAND… | JOB.yaml",
+        "submit", RUN, "put a command in the queue and return", "hw submit [options] COMMAND… | JOB.yaml | ssh",
         (*_JOB, *_FILE, "snapshot", "wait"), takes_command=True,
         details=(
             "Prints the job's id and how to follow, abort and resubmit it. With --wait: like hw run.\n"
             "A sole word that ends in .yaml and exists is a job file; options stand above what it says.\n"
-            "Without any word: the section `job` of the project's headway.yaml."
+            "Without any word: the section `job` of the project's headway.yaml.\n"
+            "The sole word `ssh` holds a node for a shell: hw ssh ID enters it, hw release ID frees it."
         ),
         examples=(
+            ("hw -c lab -n 4 submit --max-duration 2h ssh", "four GPUs and a shell, for two hours"),
             ("hw submit --set lr=0.01 job.yaml", "a job file, with another parameter"),
             ("hw submit --dry-run job.yaml", "what the engine would get"),
             ("hw submit --array 100 python train.py --seed '{{ index }}'", "a hundred jobs as one"),
@@ -174,9 +176,9 @@ _TABLE: Final = (
         ),
     ),
     Command(
-        "release", CHANGE, "free jobs that --hold keeps after they failed", "hw release ID… | SELECTION",
-        (*_SELECT, "yes", "dry_run"),
-        details="The job ends as it failed: its exit code stays.",
+        "release", CHANGE, "free jobs that --hold keeps after they failed, or nodes of hw submit ssh",
+        "hw release ID… | SELECTION", (*_SELECT, "yes", "dry_run"),
+        details="A failed job ends as it failed: its exit code stays.",
         examples=(("hw release 7f3c2", ""),),
     ),
     Command(
@@ -186,6 +188,18 @@ _TABLE: Final = (
             "With --json: the command that opens it."
         ),
         examples=(("hw shell 7f3c2", ""), ("hw shell 7f3c2 --rank 3", "as rank 3 sees it")),
+    ),
+    Command(
+        "ssh", LOOK, "a shell on a job's node, by the engine's own way", "hw ssh ID [--task NAME] [--print]",
+        ("task", "rank", "print_only"),
+        details=(
+            "Slurm: srun --overlap, over ssh where the cluster has a host; containers: exec; here: like hw shell.\n"
+            "Prints the command and runs it in this terminal. To hold a node for that: hw submit ssh."
+        ),
+        examples=(
+            ("hw ssh 7f3c2", "the first task"), ("hw ssh 7f3c2 --task worker-1", ""),
+            ("hw ssh 7f3c2 --print", "for another terminal or an editor"),
+        ),
     ),
     Command(
         "bundle", LOOK, "all about a job in one file, for somebody who helps", "hw bundle ID [-o FILE]", ("output",),

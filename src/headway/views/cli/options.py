@@ -211,6 +211,7 @@ OPTIONS: Final = (
     Option(("-y", "--yes"), "yes", "", "do it without asking"),
     Option(("--rank",), "rank", "N", "one rank only", _count_or_zero),
     Option(("--task",), "task", "NAME", "one task only, such as worker-0", _name),
+    Option(("--print",), "print_only", "", "only print the command"),
     Option(("--stream",), "stream", "NAME", "stdout, stderr, agent, or log: the records of logging", _one_of(*STREAMS)),
     Option(("--level",), "level", "LEVEL", "records from this level on, such as WARNING or 25"),
     Option(("--attempt",), "attempt", "K", "that attempt; default: the last", _count),

@@ -167,12 +167,13 @@ def _engine_words(job: dict[str, Any]) -> str:
 
 
 def _attach_words(job: dict[str, Any]) -> str:
-    """The way in; and, where an engine has one of its own, that too (capability 60)."""
-    words = job.get("attach")
+    """The way in; where an engine has one of its own, that one (capability 60)."""
+    words, short = job.get("attach"), fmt.suffix(job["id"])
     if not words:
         return ""
-    own = "" if job.get("engine") == "local" else f"   or: {fmt.shell_words(words)}"
-    return f"hw shell {fmt.suffix(job['id'])}{own}"
+    if job.get("engine") == "local":
+        return f"hw shell {short}"
+    return f"hw ssh {short}   runs: {fmt.shell_words(words)}"
 
 
 def _code_words(provenance: dict[str, Any], snapshot: str | None) -> str:

@@ -1,24 +1,18 @@
 """`hw shell ID [--rank N]`: enter a job that runs or is held: the engine's own way in, in this terminal."""
 
 import os
+from typing import Any
 
 from headway.model.errors import RefusedError
 from headway.views import format as fmt
 from headway.views.cli.dispatch import Call, one_word
-from headway.views.source import job_route
+from headway.views.source import Source, job_route
 
 
 def command(call: Call) -> int:
     ref = one_word(call, "id of a job")
-    source, rank = call.source(), call.get("rank")
-    job = source.get(job_route(ref))
-    argv = source.get(job_route(job["id"], "attach"), [("rank", rank)])["argv"]
-    if not argv:
-        what = f"no rank {rank} that can be entered" if rank is not None else "nothing that can be entered"
-        hint = f"to keep a failed job for that: hw resubmit {fmt.suffix(job['id'])} --hold 1h"
-        raise RefusedError(f"{job['id']} is {job['state']}: there is {what}", hint)
-    if job["engine"] == "local" and rank is not None:
-        argv = [*argv, f"--rank={rank}"]
+    source = call.source()
+    job, argv = way_in(source, ref, call.get("rank"))
     if call.as_json:
         call.terminal.put_json({"argv": argv})
         return 0
@@ -26,3 +20,19 @@ def command(call: Call) -> int:
     source.close()
     os.execvp(argv[0], argv)  # noqa: S606  (the engine's own command, in place of this one)
     return 0
+
+
+def way_in(
+    source: Source, ref: str, rank: int | None = None, task: str | None = None
+) -> tuple[dict[str, Any], list[str]]:
+    """The job, and argv of a shell beside it; what to type instead where it has none."""
+    job = source.get(job_route(ref))
+    argv = source.get(job_route(job["id"], "attach"), [("rank", rank), ("task", task)])["argv"]
+    if not argv:
+        which = f"rank {rank}" if rank is not None else f"task {task}" if task is not None else ""
+        what = f"no {which} that can be entered" if which else "nothing that can be entered"
+        hint = f"to keep a failed job for that: hw resubmit {fmt.suffix(job['id'])} --hold 1h"
+        if job["state"] == "waiting":
+            hint = f"why it waits: hw why {fmt.suffix(job['id'])}"
+        raise RefusedError(f"{job['id']} is {job['state']}: there is {what}", hint)
+    return job, [*argv, f"--rank={rank}"] if job["engine"] == "local" and rank is not None else argv

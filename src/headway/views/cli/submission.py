@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headway.model.errors import UnreachableError, UsageError
 from headway.model.ids import check_name, name_from_command, new_uuid
-from headway.model.limits import ARGV_BYTES_MAX, ENV_BYTES_MAX, TAGS_MAX
+from headway.model.limits import ARGV_BYTES_MAX, ENV_BYTES_MAX, RESERVE_MARGIN_S, RESERVE_S, TAGS_MAX
 from headway.settings.layers import BUILT_IN
 from headway.views.cli import place
 from headway.views.cli.dispatch import Call
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from headway.settings.layers import Settings
 
+RESERVE: Final = "ssh"
 _TRIES: Final = 3
 _ASKED: Final = (
     "processes", "cpus", "memory_bytes", "max_duration_s", "monitoring_interval_s", "priority", "image", "hold_s",
@@ -126,12 +127,30 @@ def wanted(source: Source, call: Call) -> Wanted:
         if call.get(key):
             raise UsageError(f"{name} is for a job file", f"for example: hw {call.command.name} {name} … job.yaml")
     settings = _settings()
-    command = checked_command(call.words)
+    reserved = is_reservation(call)
+    command = [RESERVE] if reserved else checked_command(call.words)
     spec = {"command": command, "cwd": _folder(), **_common(call, settings, {}), **changes(call)}
     spec.setdefault("name", check_name(name_from_command(command)))
     spec |= place.choose(source, call, settings, spec["cluster"], spec)
-    _pin(call, settings, spec, None)
+    if reserved:
+        spec |= _reservation(spec)
+    else:
+        _pin(call, settings, spec, None)
     return Wanted(spec, environment(call, settings, spec["definition"]), _numbered(call, command))
+
+
+def is_reservation(call: Call) -> bool:
+    """`hw submit ssh`: only as the sole word, so that a command line of ssh stays one."""
+    return call.command.name == "submit" and call.words == [RESERVE]
+
+
+def _reservation(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """A job that holds its nodes for a shell: one process on each, which ends well when its time is over."""
+    held_s = spec.get("max_duration_s") or RESERVE_S
+    longest_s = held_s + RESERVE_MARGIN_S  # its own end comes first
+    return {
+        "command": ["sleep", f"{held_s:g}"], "max_duration_s": longest_s, "reserved": True, "multi_process": False,
+    }  # fmt: skip
 
 
 def _from_file(source: Source, call: Call, path: "Path") -> Wanted:

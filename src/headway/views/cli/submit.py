@@ -1,5 +1,8 @@
 """`hw submit COMMAND… | JOB.yaml`: put it in the queue and print the way back (capability 14)."""
 
+from typing import Any
+
+from headway.model.limits import RESERVE_S
 from headway.views import format as fmt
 from headway.views.cli import submission
 from headway.views.cli.dispatch import Call
@@ -25,9 +28,20 @@ def command(call: Call) -> int:
         return arrays.submitted(call, source, job)
     if call.as_json:
         call.terminal.put_json(job)
+    elif submission.is_reservation(call):
+        _tell_reservation(call, job)
     else:
         tell_way_back(call, job["id"])
     return 0
+
+
+def _tell_reservation(call: Call, job: dict[str, Any]) -> None:
+    short, err = fmt.suffix(job["id"]), call.terminal.err
+    call.terminal.put(job["id"])
+    held = fmt.duration(call.get("max_duration_s") or RESERVE_S)
+    call.terminal.say(f"hw: from its start on, a node of {err.safe(str(job['cluster']))} is held for {held}")
+    ways = " · ".join(f"hw {words} {err.safe(short)}" for words in ("ssh", "q", "release"))
+    call.terminal.say(f"  {err.style(ways, DIM)}")
 
 
 def tell_way_back(call: Call, job_id: str) -> None:

@@ -1,0 +1,100 @@
+"""A Slurm cluster from a laptop that sees only ssh: real sshd, real daemons; each part of the way killed in turn."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.driver import HW
+from tests.laptop import Laptop
+from tests.waiting import wait_until
+
+TRAIN = """
+import os, pathlib, time, headway as hw
+for i in range(int(os.environ.get("STEPS", "3"))):
+    hw.log({"loss": 1 / (i + 1)}, step=i)
+    print("rank", os.environ["RANK"], "of", os.environ["WORLD_SIZE"], "step", i, flush=True)
+    time.sleep(float(os.environ.get("PAUSE", "0.5")))
+(pathlib.Path(os.environ["HEADWAY_OUTPUT_DIR"]) / f"model-{os.environ['RANK']}").write_text("weights")
+"""
+
+
+@pytest.fixture
+def hw(laptop: Laptop) -> Laptop:
+    laptop.script(TRAIN)
+    return laptop
+
+
+@pytest.mark.cap(43)
+def test_eight_ranks_on_two_nodes_with_logs_metrics_usage_and_outputs_over_ssh_alone(hw: Laptop) -> None:
+    assert "lab" in hw("clusters").stdout.decode() and hw.json("clusters")[1]["total"]["gpus"] == 16
+    job = hw.submit("-c", "lab", "-n", "8", "--env", "STEPS=20", "python3", "train.py")
+    live = hw.wait_state(job, "running", timeout_s=90)
+    wait_until(lambda: hw.points(job, "loss", rank=7), 60, "points of the last rank while it runs")
+    live = hw.json("q", job)
+    assert live["state"] == "running" and live["attach"][:4] == ["ssh", "-t", "--", "login"]
+    assert "--overlap -w node" in live["attach"][4] and live["engine_id"].isdigit()
+    other = hw("ssh", job, "--task", "worker-1", "--print").stdout.decode()
+    assert "ssh -t -- login" in other and "-w node2" in other
+    ended = hw.wait_ended(job, timeout_s=90)
+    assert ended["state"] == "succeeded", ended
+    assert [task["node"] for task in ended["attempts"][0]["tasks"]] == ["node1", "node2"]
+    lines = hw("logs", job).stdout.decode().splitlines()
+    for rank in range(8):
+        assert [f"rank {rank} of 8 step {i}" in "\n".join(lines) for i in range(20)] == [True] * 20
+    series = hw.json("metrics", job, "-m", "loss")[job]["loss"]
+    assert sorted(one["rank"] for one in series) == list(range(8))
+    assert all(one["step"] == list(range(20)) for one in series) and ended["usage"]["cpu_percent"] is not None
+    outputs = Path(ended["output_dir"])
+    wait_until(lambda: len(list(outputs.glob("model-*"))) == 8, 30, "the outputs")
+    assert (outputs / "model-3").read_text() == "weights"
+
+
+def test_ssh_relay_and_server_killed_in_turn_leave_a_true_state_and_complete_logs(hw: Laptop) -> None:
+    job = hw.submit("-c", "lab", "-n", "2", "--env", "STEPS=60", "--env", "PAUSE=0.25", "python3", "train.py")
+    hw.wait_state(job, "running", timeout_s=90)
+    for name in ("ssh", "relay"):
+        known = wait_until(lambda: hw.points(job, "loss"), 60, "points")
+        before = set(hw.processes(name))
+        hw.kill(name)
+        wait_until(lambda b=before: set(hw.processes("relay")) - b, 60, "another relay")
+        wait_until(lambda k=known: len(hw.points(job, "loss")) > len(k), 60, "more points")
+    hw.kill_server()
+    wait_until(lambda: not hw.processes("relay"), 30, "the end of the relay with its server")
+    hw.start_server()
+    ended = hw.wait_ended(job, timeout_s=90)
+    assert ended["state"] == "succeeded" and len(ended["attempts"]) == 1 and ended["attempts"][0]["cause"] is None
+    lines = hw("logs", job).stdout.decode().splitlines()
+    for rank in range(2):
+        assert sum(f"rank {rank} of 2 step" in line for line in lines) == 60
+
+
+def test_a_host_that_is_away_is_told_in_words_and_the_job_is_found_again(hw: Laptop) -> None:
+    job = hw.submit("-c", "lab", "--env", "STEPS=30", "python3", "train.py")
+    hw.wait_state(job, "running", timeout_s=90)
+    hw.sshd.stop()
+    hw.kill("ssh")
+    wait_until(lambda: b"is not reached over ssh" in hw("q", job).stdout, 60, "words in hw q")
+    [row] = [row for row in hw.json("clusters") if row["name"] == "lab"]
+    assert "login is not reached over ssh" in row["error"] and "since" in row["error"]
+    assert hw.json("q", job)["state"] in ("running", "unknown")
+    hw.sshd.start()
+    assert hw.wait_ended(job, timeout_s=90)["state"] == "succeeded"
+    assert sum("step" in line for line in hw("logs", job).stdout.decode().splitlines()) == 30
+
+
+@pytest.mark.cap(43)
+def test_a_node_is_held_for_a_shell_entered_and_freed(hw: Laptop) -> None:
+    job = hw.submit("-c", "lab", "-n", "2", "--max-duration", "10m", "ssh")
+    hw.wait_state(job, "running", timeout_s=90)
+    words = hw.json("ssh", job)["argv"]
+    script = " ".join([*words[:-1], f"'{words[-1]}'"])
+    typed = subprocess.run(  # a terminal, as a person has
+        ["script", "-qec", script, "/dev/null"], cwd=hw.cwd, env=hw.env | {"PATH": f"{hw.env['PATH']}:/usr/bin:/bin"},
+        input=b"echo on $SLURMD_NODENAME with $CUDA_VISIBLE_DEVICES; exit\n", capture_output=True, timeout=60,
+    )  # fmt: skip
+    assert b"on node1 with 0,1" in typed.stdout, typed
+    assert hw("release", job).returncode == 0
+    assert hw.wait_ended(job, timeout_s=60)["state"] == "stopped"
+    refused = subprocess.run([*HW, "ssh", job], cwd=hw.cwd, env=hw.env, capture_output=True, timeout=30)
+    assert refused.returncode == 1 and b"nothing that can be entered" in refused.stderr
