@@ -21,6 +21,7 @@ from headway.agent.machine import (
     ShimInstruction,
     ShimMachine,
     ShimPlan,
+    ShipHere,
     ShipperExited,
     SignalAsked,
     SignalLeftovers,
@@ -99,6 +100,38 @@ def test_a_run_that_goes_well_ends_with_zero() -> None:
     assert story.fact("task_ended") == ended()
     story(ShipperExited(final=True))
     assert story.left
+
+
+def test_a_task_that_ends_soon_is_sent_by_its_own_process() -> None:
+    story = Story(ships_after_s=0.05)
+    assert StartShipper() not in story.said
+    said = story(RankExited(0, 0, None), after_s=0.01)
+    assert said[-2:] == [Write(story.fact("task_ended")), ShipHere()]
+    assert story(ShipperExited(final=True)) == [Leave()]
+    assert StartShipper() not in story.said
+
+
+def test_a_task_that_lasts_gets_a_shipper_of_its_own_and_keeps_it() -> None:
+    story = Story(ships_after_s=0.05)
+    assert story.tick_until(0.06) == [StartShipper()]
+    story(RankExited(0, 0, None))
+    assert ShipHere() not in story.said and story.said.count(StartShipper()) == 1
+
+
+def test_where_the_task_s_own_process_sends_in_vain_a_shipper_follows() -> None:
+    story = Story(ships_after_s=0.05)
+    story(RankExited(0, 0, None))
+    story(ShipperExited(final=False))
+    assert story.tick_until(SHIPPER_RESTART_FIRST_S) == [StartShipper()] and not story.left
+
+
+def test_a_task_that_leaves_children_gets_its_shipper_while_they_are_waited_for() -> None:
+    story = Story(ships_after_s=0.05)
+    story.leftovers = (77,)
+    story(RankExited(0, 0, None))
+    assert StartShipper() in story.tick_until(0.06)
+    story.leftovers = ()
+    assert ShipHere() not in story.tick_until(1.0) and story.fact("task_ended") == ended()
 
 
 @pytest.mark.parametrize(("code", "signum"), [(1, None), (127, None), (None, 9), (None, 11)])

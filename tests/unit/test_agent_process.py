@@ -92,6 +92,32 @@ def test_descendants_are_found_through_any_number_of_generations() -> None:
         parent.stdout.close()
 
 
+BELOW = """
+import os, subprocess, sys
+from headway.agent import process
+assert process.become_subreaper()
+child = subprocess.Popen(["sh", "-c", "sleep 60 & setsid sleep 60 & exit 0"])
+spared = subprocess.Popen(["sleep", "60"], start_new_session=True)
+child.wait()
+found = process.leftovers_below(os.getpid(), {spared.pid})
+every = process.leftovers(os.getpid(), {child.pid}, {spared.pid})
+print(len(found), sorted(s.pid for s in found) == sorted(s.pid for s in every))
+for status in found:
+    os.kill(status.pid, 9)
+spared.kill()
+spared.wait()
+for status in found:
+    os.waitpid(status.pid, 0)
+print(process.leftovers_below(os.getpid(), set()))
+"""
+
+
+def test_what_a_rank_leaves_behind_is_found_below_its_subreaper_without_reading_every_process() -> None:
+    """Orphans in its group and in a session of their own; not the shipper, and nobody who has ended."""
+    told = subprocess.run([sys.executable, "-c", BELOW], capture_output=True, text=True, check=True)
+    assert told.stdout.split("\n")[:2] == ["2 True", "[]"]
+
+
 def test_a_program_name_with_brackets_is_parsed(tmp_path: Path) -> None:
     odd = tmp_path / "a) R 1 (b"
     odd.symlink_to("/bin/sleep")

@@ -35,6 +35,7 @@ class ShimPlan(Value):
     max_duration_s: float | None = None
     barrier: bool = False  # the ranks wait for `GoAhead`, which comes when every task of the job is there
     hold_s: float = 0.0  # how long the task is kept after its command has failed
+    ships_after_s: float = 0.0  # a shipper is started so long after the ranks; a task that ends before needs none
 
 
 class Begun(Value):
@@ -124,6 +125,10 @@ class StartShipper(Value):
     pass
 
 
+class ShipHere(Value):
+    """The task is over before it had a shipper: its own process sends what there is. Answer with ShipperExited."""
+
+
 class Write(Value):
     """Write down a fact, synced before anything else is done. The driver adds the time."""
 
@@ -154,7 +159,15 @@ class Leave(Value):
 
 
 ShimInstruction = (
-    StartRank | StartShipper | Write | SignalRank | RemoveEnvironment | LookForLeftovers | SignalLeftovers | Leave
+    StartRank
+    | StartShipper
+    | ShipHere
+    | Write
+    | SignalRank
+    | RemoveEnvironment
+    | LookForLeftovers
+    | SignalLeftovers
+    | Leave
 )
 
 
@@ -194,6 +207,7 @@ class ShimMachine:
         self._settle_s = self._sweep_s = self._flush_s = self._hold_s = 0.0
         self._told: set[int] = set()
         self._shipper_alive = False
+        self._ships_late = False  # no shipper was started yet, and none will be if the task is short
         self._shipper_since_s = 0.0
         self._restart_s: float | None = None
         self._restart_pause_s = SHIPPER_RESTART_FIRST_S
@@ -239,7 +253,9 @@ class ShimMachine:
 
     def _begin(self, now_s: float) -> list[ShimInstruction]:
         out: list[ShimInstruction] = []
-        if self._ships:
+        if self._ships and self.plan.ships_after_s > 0 and not self._at_barrier:
+            self._restart_s, self._ships_late = now_s + self.plan.ships_after_s, True
+        elif self._ships:
             out += self._start_shipper(now_s)
         return out if self._at_barrier else out + self._start_ranks(now_s)
 
@@ -419,6 +435,10 @@ class ShimMachine:
         out: list[ShimInstruction] = [Write(self._result())]
         if not self._ships:
             return [*out, *self._leave()]
+        if self._ships_late:
+            self._restart_s, self._ships_late = None, False
+            self._shipper_alive, self._shipper_since_s = True, now_s
+            return [*out, ShipHere()]
         if not self._shipper_alive:
             out += self._start_shipper(now_s)
         return out
@@ -448,6 +468,7 @@ class ShimMachine:
 
     def _start_shipper(self, now_s: float) -> list[ShimInstruction]:
         self._restart_s, self._shipper_alive, self._shipper_since_s = None, True, now_s
+        self._ships_late = False
         return [StartShipper()]
 
     def _shipper_exited(self, final: bool, now_s: float) -> list[ShimInstruction]:

@@ -25,6 +25,7 @@ from headway.agent.life import (
     ShimInstruction,
     ShimMachine,
     ShimPlan,
+    ShipHere,
     ShipperExited,
     SignalAsked,
     SignalLeftovers,
@@ -66,7 +67,7 @@ __all__ = [
     "Acked", "Adopted", "Begun", "Busy", "Closed", "Drop", "Dropped", "Entry", "Failed", "Finish", "Forget", "Free",
     "Gap", "Grown", "Held", "Leave", "LeftoversSeen", "Log", "LookForLeftovers", "Pack", "Packed", "Piece",
     "RankExited", "RankRefused", "RankStarted", "Refused", "Reload", "Remove", "RemoveEnvironment", "Retry", "Seen",
-    "ShimEvent", "ShimInstruction", "ShimMachine", "ShimPlan", "ShipperEvent", "ShipperExited",
+    "ShimEvent", "ShimInstruction", "ShimMachine", "ShimPlan", "ShipHere", "ShipperEvent", "ShipperExited",
     "ShipperInstruction", "ShipperMachine", "ShipperPlan", "SignalAsked", "SignalLeftovers", "SignalRank", "Span",
     "StartRank", "StartShipper", "StopAsked", "TaskEnded", "Tick", "Write",
 ]  # fmt: skip

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from headway.agent.link import ShimLink
+    from headway.spool.layout import TaskFile
 
 USAGE = (
     "usage: shim TASK_DIR | shipper TASK_DIR [--adopt] | shell TASK_DIR [--rank=N] | warm HOME | "
@@ -99,6 +100,22 @@ def run_shipper(task_dir: str, link: "ShimLink | None", env: "Mapping[str, str] 
         os.close(guard)
     _raise_descriptor_limit(task.processes)
     return shipper.Shipper(task_dir, task, link, env).run()
+
+
+def ship_here(task_dir: str, task: "TaskFile", env: "Mapping[str, str]", limit_s: float) -> int:
+    """Ship a task that is over, in the process that ran it; not longer than `limit_s`."""
+    from headway.agent import shipper
+    from headway.agent.lock import take_lock
+    from headway.agent.name import name_process
+
+    lock = take_lock(os.path.join(task_dir, "shipper.lock"))
+    if lock is None:
+        return shipper.EXIT_LOCKED
+    try:
+        name_process("hw-shipper")
+        return shipper.Shipper(task_dir, task, None, env, over=True).run(limit_s)
+    finally:
+        os.close(lock)
 
 
 def _raise_descriptor_limit(processes: int) -> None:

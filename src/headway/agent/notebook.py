@@ -21,15 +21,17 @@ class Notebook:
     def __init__(self, task_dir: str, files: Files = OS_FILES) -> None:
         self._task_dir, self._files = task_dir, files
         self._stream: StreamWriter | None = None
+        self._named = False  # its name is durable
 
-    def write(self, fact: "dict[str, Any]") -> tuple[str, int]:
+    def write(self, fact: "dict[str, Any]", *, sync: bool = True) -> tuple[str, int]:
         """Append and sync. Returns the stream and where in it the fact starts. Raises OSError when nothing helps."""
         for attempt in range(TRIES):
             try:
                 stream = self._open()
                 offset = stream.size() or 0
                 stream.append_fact(fact)
-                stream.sync()
+                if sync:
+                    self._sync(stream)
                 return stream.name, offset
             except OSError:
                 self.close()
@@ -41,8 +43,14 @@ class Notebook:
         if self._stream is None:
             opening = {"kind": "shipper", "rank": None, "pid": os.getpid(), "start": process_start(), "segment": None}
             self._stream = StreamWriter(self._task_dir, shipper_name(os.getpid(), new_rand()), opening, self._files)
-            sync_dir(self._files, self._task_dir)
+            self._named = False
         return self._stream
+
+    def _sync(self, stream: StreamWriter) -> None:
+        if not self._named:
+            sync_dir(self._files, self._task_dir)
+            self._named = True
+        stream.sync()
 
     def close(self) -> None:
         if self._stream is not None:

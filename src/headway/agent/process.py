@@ -130,6 +130,42 @@ def leftovers(parent: int, groups: set[int], spared_sessions: set[int]) -> list[
     return [s for s in everyone if s.pid in below or s.group in groups]
 
 
+def leftovers_below(parent: int, spared_sessions: set[int]) -> list[Status] | None:
+    """As `leftovers`, for a parent that is a subreaper since before its first child: then everything is below it.
+
+    None where the kernel does not tell who a process's children are. Nobody but the parent reaps its children, so none
+    of them is missed; where a child lives, what it may hide below it is found by the next look.
+    """
+    found: list[Status] = []
+    seen, left = {parent}, [parent]
+    while left:
+        children = _children_of(left.pop())
+        if children is None:
+            return None
+        fresh = [status for pid in children if pid not in seen and (status := status_of(pid)) is not None]
+        seen.update(status.pid for status in fresh)
+        left += [status.pid for status in fresh]
+        found += [s for s in fresh if s.state not in "ZX" and s.session not in spared_sessions]
+    return found
+
+
+def _children_of(pid: int) -> list[int] | None:
+    """[] for a process that is gone; None where there is no such file."""
+    try:
+        threads = os.listdir(f"{_PROC}/{pid}/task")
+    except OSError:
+        return []
+    found: list[int] = []
+    for thread in threads:
+        try:
+            with open(f"{_PROC}/{pid}/task/{thread}/children", "rb") as file:
+                found += [int(word) for word in file.read().split()]
+        except OSError:
+            if not os.path.exists(f"{_PROC}/self/task/{os.getpid()}/children"):
+                return None
+    return found
+
+
 def members_of(task_dir: str) -> list[Status]:
     """Living processes that were started inside a task, by their own environment.
 

@@ -1,7 +1,8 @@
 """What a job was: commit, branch, uncommitted diff, Python, packages, user, host (capability 30).
 
 Called by the shipper after its first successful send. It runs in a forked child of low priority that hands its result
-back through a pipe, so neither the start of the job nor the memory of the shipper pays for it.
+back through a pipe, so neither the start of the job nor the memory of the shipper pays for it; but where there is
+neither git nor Python to be looked at, in the shipper itself, for a child would cost more than it finds out.
 """
 
 import json
@@ -75,6 +76,11 @@ class Collector:
             return
 
 
+def is_plain(about: "About") -> bool:
+    """Whether nothing has to be run or listed: no repository, and no Python."""
+    return about.hello is None and find_python(about.argv, about.cwd, about.path) is None and not _in_git(about.cwd)
+
+
 def _child(fd: int, about: "About") -> None:  # never returns
     try:
         os.closerange(3, fd)  # locks and sockets are the shipper's alone
@@ -117,8 +123,21 @@ def _shorten(words: list[str]) -> list[str]:
 # -- git --------------------------------------------------------------------------------------------------------------
 
 
+def _in_git(cwd: str) -> bool:
+    """Whether git could find a working tree: by `.git` in a folder above, the only thing it goes by itself."""
+    folder = os.path.realpath(cwd)
+    while not os.path.lexists(os.path.join(folder, ".git")):
+        above = os.path.dirname(folder)
+        if above == folder:
+            return False
+        folder = above
+    return True
+
+
 def git_state(cwd: str) -> "dict[str, Any] | None":
     """None where there is no git, or no repository."""
+    if not _in_git(cwd):
+        return None
     status = _git(cwd, "status", "--porcelain=v2", "--branch", "--untracked-files=no", "--no-renames")
     if status is None:
         return None
@@ -138,12 +157,13 @@ def git_state(cwd: str) -> "dict[str, Any] | None":
 def _pinned(about: About) -> "dict[str, Any]":
     """The working tree may have changed since the snapshot, so it is not asked: the snapshot has what ran."""
     commit = about.commit or ""
+    remote = _remote(about.cwd) if _in_git(about.cwd) else None
     return {
         "commit": commit.rstrip("+") or None,
         "branch": None,
         "dirty": commit.endswith("+"),
         "diff": "",
-        "remote": _remote(about.cwd),
+        "remote": remote,
     }
 
 

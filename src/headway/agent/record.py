@@ -1,7 +1,7 @@
 """The shim's record stream, `shim`: allocated before the command starts, so that its exit always fits (F7, P7).
 
-Facts are written at a position that is kept here, and synced before anything else happens. When the disk fails a sync,
-the file is abandoned and the same bytes are written to a new one under the same name (F6).
+Facts are written at a position that is kept here; ends are synced before anything else happens. When the disk fails a
+sync, the file is abandoned and the same bytes are written to a new one under the same name (F6).
 """
 
 import os
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 STREAM = "shim"
+_STARTS = ("task_started", "process_started")
 _RANK_BYTES = 512  # what starting and ending one rank takes
 
 
@@ -40,21 +41,26 @@ class ExitRecord:
             self.trouble = f"no room could be reserved for the exit record: {error.strerror}"
 
     def append(self, facts: "list[dict[str, Any]]") -> bool:
-        """Write down and sync. Facts that could not be written are kept and tried again with the next ones."""
+        """Write down and sync. Facts that could not be written are kept and tried again with the next ones.
+
+        What only tells of a start is not synced: it is for whoever finds the task without its shim, and a power cut
+        leaves nobody to be found.
+        """
         self._bytes += b"".join(encode_json(FACT, fact) for fact in facts)
         try:
-            self._write()
+            self._write(sync=any(fact.get("type") not in _STARTS for fact in facts))
         except OSError as error:
             self.trouble = f"the exit record could not be synced: {error.strerror}"
             return self._renew()
         return True
 
-    def _write(self) -> None:
+    def _write(self, *, sync: bool = True) -> None:
         view, pos = memoryview(self._bytes)[self._written :], self._written
         while view:
             done = self._files.pwrite(self._fd, view, pos)
             view, pos = view[done:], pos + done
-        self._files.fsync(self._fd)
+        if sync:
+            self._files.fsync(self._fd)
         self._written = len(self._bytes)
 
     def _renew(self) -> bool:

@@ -36,6 +36,8 @@ def find(
     names: "Iterable[str]",
     token: str,
     files: Files = OS_FILES,
+    *,
+    keep: bool = True,
 ) -> list[bytes]:
     """The values for this task: of the environment if it is at hand, else as kept, else of a process that lives."""
     kept = load(task_dir, files) if env is None else None
@@ -43,11 +45,16 @@ def find(
         return kept
     found = env or next((e for pid in pids if (e := environment_of(pid))), None) or os.environ
     values = values_of(found, names, token)
+    if keep:
+        try_save(task_dir, values, files)
+    return values
+
+
+def try_save(task_dir: str, values: list[bytes], files: Files = OS_FILES) -> None:
     try:
         save(task_dir, values, files)
     except OSError:
-        pass  # a full or vanished disk; a shipper after this one knows the shapes and no more
-    return values
+        return  # a full or vanished disk; a shipper after this one knows the shapes and no more
 
 
 def save(task_dir: str, values: list[bytes], files: Files = OS_FILES) -> None:

@@ -26,6 +26,7 @@ from headway.agent.life import (
     RemoveEnvironment,
     ShimMachine,
     ShimPlan,
+    ShipHere,
     ShipperExited,
     SignalAsked,
     SignalLeftovers,
@@ -58,6 +59,8 @@ if TYPE_CHECKING:
 
 EXIT_OK, EXIT_ERROR, EXIT_LOCKED, EXIT_GAVE_UP = 0, 1, 3, 4
 SHIM_JSON = "shim.json"
+SHIPS_AFTER_S = 0.05  # a task that is over by then never has a shipper of its own
+SHIP_HERE_S = 5.0  # so long the shim itself tries to send a short task; then a shipper of its own does
 REAPER_S = 0.03  # adopting orphans is arranged when the ranks are under way: it costs some milliseconds
 SEQS_MAX = 1024
 REASON_CHARS_MAX = 200
@@ -66,8 +69,11 @@ _PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2)
 
 
 class Shim:
-    def __init__(self, task_dir: str, files: Files = OS_FILES) -> None:
-        self.task_dir, self.files = task_dir, files
+    """`warm`: forked by the warm launcher, so that all code is loaded and nothing is started ahead of its use."""
+
+    def __init__(self, task_dir: str, files: Files = OS_FILES, *, warm: bool = False) -> None:
+        self.task_dir, self.files, self._warm = task_dir, files, warm
+        self._adopts = False  # whatever the ranks leave behind becomes our child
         self.clock, self.log = Clock(), AgentLog(task_dir, "shim")
         self._lock: int | None = None
         self._link: ShimLink | None = None
@@ -99,6 +105,7 @@ class Shim:
             os.write(2, f"headway: {refusal}\n".encode(errors="replace"))
             return EXIT_LOCKED if self._lock is None or self._was_started() else EXIT_ERROR
         self._catch_signals()
+        self._adopts = self._warm and process.become_subreaper()
         if self.task.barrier:
             self._tell_started()
         self._handle([Begun()])
@@ -132,7 +139,7 @@ class Shim:
         except HeadwayError as error:
             return f"the task cannot be started: {error.message}"
         task = self.task
-        limits = (task.grace_s, task.max_duration_s, task.barrier, task.hold_s)
+        limits = (task.grace_s, task.max_duration_s, task.barrier, task.hold_s, SHIPS_AFTER_S if self._warm else 0.0)
         plan = ShimPlan(task.processes, task.first_rank, *limits)
         self._machine = ShimMachine(plan)
         self._oom_file = process.oom_file()
@@ -211,7 +218,7 @@ class Shim:
                 if isinstance(instruction, Write):
                     facts.append({"time_ns": self.clock.wall_ns(), **instruction.fact})
                     continue
-                if not isinstance(instruction, LookForLeftovers):
+                if not isinstance(instruction, LookForLeftovers | RemoveEnvironment):
                     self._write(facts)
                     facts = []
                 queue += self._obey(instruction, now_s)
@@ -221,6 +228,8 @@ class Shim:
         match instruction:
             case StartShipper():
                 self._start_shipper()
+            case ShipHere():
+                return [ShipperExited(self._ship_here() in (EXIT_OK, EXIT_GAVE_UP))]
             case StartRank():
                 return self._start_rank(instruction.index, now_s)
             case SignalRank():
@@ -228,7 +237,7 @@ class Shim:
             case RemoveEnvironment():
                 self._remove_environment()
             case LookForLeftovers():
-                self._leftovers = process.leftovers(os.getpid(), self._groups, self._shippers | self._copiers)
+                self._leftovers = self._look_for_leftovers()
                 if not self._leftovers and self._drains(now_s):
                     return []
                 return [LeftoversSeen(tuple(s.pid for s in self._leftovers))]
@@ -245,6 +254,11 @@ class Shim:
         """Nobody holds a terminal any more, so its copier is about to end; what it still writes belongs to the task."""
         self._drain_s = self._drain_s or now_s + PTY_DRAIN_S
         return bool(self._copiers) and now_s < self._drain_s
+
+    def _look_for_leftovers(self) -> list[process.Status]:
+        ours = self._shippers | self._copiers
+        found = process.leftovers_below(os.getpid(), ours) if self._adopts else None
+        return process.leftovers(os.getpid(), self._groups, ours) if found is None else found
 
     def _write(self, facts: "list[dict[str, Any]]") -> None:
         if not facts:
@@ -280,7 +294,7 @@ class Shim:
         self._groups.add(start.pid)
         if start.copier is not None:
             self._copiers.add(start.copier)
-        self._reaper_s = now_s + REAPER_S
+        self._reaper_s = None if self._adopts else now_s + REAPER_S
         return []
 
     def _learn_start(self, pipe: int) -> "list[ShimEvent]":
@@ -418,6 +432,19 @@ class Shim:
         theirs.close()
         self._link, self._shipper = ours, pid
         self._shippers.add(pid)
+
+    def _ship_here(self) -> int:
+        """The task was so short that it has no shipper: this process sends what there is. One that comes to nothing is
+        as one that was killed, and the next is a process of its own."""
+        from headway.agent.main import ship_here
+
+        try:
+            return ship_here(self.task_dir, self.task, self.env, SHIP_HERE_S)
+        except Exception as error:  # the exit is written down; whatever it was, another shipper may do better
+            self.log.say(f"the shipper failed: {type(error).__name__}: {error}")
+            return EXIT_ERROR
+        finally:
+            name_process("hw-shim")
 
     def _become_shipper(self, ours: ShimLink, theirs: ShimLink) -> None:
         """In the forked child; never returns. What belongs to the shim is let go first."""

@@ -37,7 +37,7 @@ from headway.agent.notebook import Notebook
 from headway.agent.pack import Batch, Packer
 from headway.agent.post import Answer, TaskName, open_channels
 from headway.agent.progress import ProgressWatch
-from headway.agent.provenance import About, Collector
+from headway.agent.provenance import About, Collector, collect, is_plain
 from headway.agent.register import Registrar
 from headway.agent.room import Room
 from headway.agent.sending import ShipperMachine, ShipperPlan
@@ -77,7 +77,8 @@ HELLO_WAIT_S = 2.0  # a Python command has so long to say which Python it is
 
 
 class Shipper:
-    """`link` is the way to the shim that forked us; without it the task is adopted."""
+    """`link` is the way to the shim that forked us; without it the task is adopted. `over`: the task has ended, and
+    this is the process that ran it."""
 
     def __init__(
         self,
@@ -86,11 +87,13 @@ class Shipper:
         link: "ShimLink | None" = None,
         env: "Mapping[str, str] | None" = None,
         files: Files = OS_FILES,
+        *,
+        over: bool = False,
     ) -> None:
         self.task_dir, self.task, self.link, self.files = task_dir, task, link, files
         self.clock, self.log = Clock(), AgentLog(task_dir, "shipper")
         self.exit_code: int | None = None
-        self._env = env
+        self._env, self._over = env, over
         sweep_drafts(task_dir, files)
         self._cursor = cursor.load(task_dir, files)
         self.tail = Tail(task_dir, self.clock, self._cursor, files)
@@ -126,17 +129,20 @@ class Shipper:
 
     # -- the loop -----------------------------------------------------------------------------------------------------
 
-    def run(self) -> int:
+    def run(self, limit_s: float | None = None) -> int:
+        """Until everything is sent, or given up; with a limit, EXIT_ERROR after so long: another shipper goes on."""
         now_s = self.clock.steady_s()
+        if self._over:
+            self._explain(now_s)  # so that it goes with all the rest
         self._look(now_s, names=True)
         self._read_earlier(now_s)
         self._feed(Busy(not self._told_provenance), now_s)
         if self.link is None:
             self._adopt(now_s)
-        while self.exit_code is None:
+        while self.exit_code is None and (limit_s is None or self.clock.steady_s() < now_s + limit_s):
             self._turn()
         self._close()
-        return self.exit_code
+        return EXIT_ERROR if self.exit_code is None else self.exit_code
 
     def _turn(self) -> None:
         ready = self._wait(self.clock.steady_s())
@@ -218,9 +224,8 @@ class Shipper:
     # -- looking ------------------------------------------------------------------------------------------------------
 
     def _look(self, now_s: float, *, names: bool = False) -> None:
-        armed = (
-            now_s >= self._active_s + ACTIVE_S and self._bell.arm()
-        )  # before the look: a write between would be missed
+        # armed before the look: a write between would be missed
+        armed = now_s >= self._active_s + ACTIVE_S and self._bell.arm()
         self._progress.look(now_s)
         grown = self.tail.look(now_s, names=names)
         events: list[ShipperEvent] = list(grown)
@@ -351,7 +356,8 @@ class Shipper:
     def _write_fact(self, fact: "Fact") -> None:
         now_s = self.clock.steady_s()
         try:
-            stream, offset = self._notebook.write({"time_ns": self.clock.wall_ns(), **fact})
+            sync = fact.get("type") != "provenance"  # a lost one is collected again
+            stream, offset = self._notebook.write({"time_ns": self.clock.wall_ns(), **fact}, sync=sync)
         except OSError as error:
             self.log.say(f"a fact could not be written: {fact.get('type')}: {error.strerror}")
             return
@@ -465,6 +471,8 @@ class Shipper:
             from headway.agent.mask import Mask
 
             self._mask = Mask(self._get_secrets())
+            if self._over:
+                secret.try_save(self.task_dir, self._get_secrets(), self.files)
         return self._mask
 
     def _get_secrets(self) -> list[bytes]:
@@ -472,7 +480,9 @@ class Shipper:
         if self._secrets is None:
             pids = [fact["pid"] for fact in self._shim_facts if fact.get("type") == "process_started"]
             names, token = self.task.secret_names, self.task.token
-            self._secrets = secret.find(self.task_dir, self._env, pids, names, token, self.files)
+            # of a task that is over they are kept with the first output that is masked, and most have none
+            keep = not self._over
+            self._secrets = secret.find(self.task_dir, self._env, pids, names, token, self.files, keep=keep)
         return self._secrets
 
     def _keep(self, now_s: float) -> None:
@@ -510,18 +520,23 @@ class Shipper:
                     self._write_fact(fact)
                 self._feed(Busy(False), now_s)
             return
-        if self._told_provenance or self._first_ack_s is None:
+        if self._told_provenance or (self._first_ack_s is None and not self._over):
             return
-        python = os.path.basename((self.task.argv or [""])[0]).startswith("python")
-        waits = python and self._hello is None and not self._ended
-        if waits and now_s < self._first_ack_s + HELLO_WAIT_S:
+        path, secrets, task = (self._env or os.environ).get("PATH", ""), tuple(self._get_secrets()), self.task
+        about = About(task.argv, task.cwd, self._hello, path, secrets, task.code, task.code_commit)
+        plain = is_plain(about)
+        if not plain and (self._first_ack_s is None or self._awaits_hello(now_s - self._first_ack_s)):
             return
         self._told_provenance = True
-        path = (self._env or os.environ).get("PATH", "")
-        secrets = tuple(self._get_secrets())
-        task = self.task
-        about = About(task.argv, task.cwd, self._hello, path, secrets, task.code, task.code_commit)
-        self._collector = Collector(about, now_s)
+        if plain:
+            self._write_fact(collect(about))
+            self._feed(Busy(False), now_s)
+        else:
+            self._collector = Collector(about, now_s)
+
+    def _awaits_hello(self, waited_s: float) -> bool:
+        python = os.path.basename((self.task.argv or [""])[0]).startswith("python")
+        return python and self._hello is None and not self._ended and waited_s < HELLO_WAIT_S
 
     def _finish(self, end: Finish) -> None:
         self._keeper.settle()

@@ -86,7 +86,7 @@ class Warm:
                 os.dup2(fd, target)
             for fd in (null, log):
                 os.close(fd)
-            code = Shim(folder).run()
+            code = Shim(folder, warm=True).run()
         finally:
             os._exit(code)
 

@@ -22,6 +22,7 @@ from headway.store.connection import count_written
 from headway.store.query import log_path
 
 _OPEN_FILES_MAX = 256
+_NAMED_MAX = 4096  # folders known to be durable; forgetting them costs a sync
 _PUNCH = 0x01 | 0x02  # FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE
 _CUT_SHARE = 16  # the middle of a stream that is too long goes in steps of this share of the limit
 _CUT_REASON = "log_bytes_max"
@@ -76,6 +77,7 @@ class LogFiles:
         self._open: OrderedDict[Place, int] = OrderedDict()
         self._dirty: set[Place] = set()
         self._dirty_folders: set[Path] = set()
+        self._named: set[Path] = set()  # folders whose own names are durable
         self._to_cut: dict[Place, tuple[int, int]] = {}  # middles that go once this transaction is committed
 
     def append(self, c: sqlite3.Connection, key: LogKey, offset: int, data: memoryview, *, direct: bool) -> None:
@@ -96,13 +98,15 @@ class LogFiles:
         """Bytes up to `end` will never come: they are a hole in the file."""
         self.spill(c, key)
         fd = self._fd(key)
+        self._keep_name(key)
         if os.fstat(fd).st_size < end:
             os.ftruncate(fd, end)
             self._dirty.add(key.place)
         self._moved(c, key, end)
 
     def touch(self, key: LogKey) -> None:
-        """Make the file, empty, so that a person can follow it from the start."""
+        """Make the file, empty, so that a person can follow it from the start. Its name is made durable with its first
+        bytes: until then there is nothing to lose, and a short job that prints nothing costs no sync."""
         self._fd(key)
 
     def spill(self, c: sqlite3.Connection, key: LogKey) -> int:
@@ -129,6 +133,7 @@ class LogFiles:
         except OSError:
             self.close()
             raise
+        self._named = self._named | self._dirty_folders if len(self._named) < _NAMED_MAX else set()
         self._dirty_folders.clear()
 
     def _sync(self, place: Place) -> None:
@@ -166,6 +171,8 @@ class LogFiles:
     def _write(self, key: LogKey, offset: int, data: bytes | memoryview) -> None:
         fd, view = self._fd(key), memoryview(data)
         self._dirty.add(key.place)
+        if offset == 0:  # the first bytes, or the same ones again after a commit that failed
+            self._keep_name(key)
         while view:
             done = os.pwrite(fd, view, offset)
             view, offset = view[done:], offset + done
@@ -174,14 +181,13 @@ class LogFiles:
         if key.place in self._open:
             self._open.move_to_end(key.place)
             return self._open[key.place]
-        path = Path(log_path(str(self._root), key.uuid, key.attempt, key.task, key.name))
+        path = self._path(key)
         self._make_folder(path.parent)
         flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
             fd = os.open(path, flags)
         except FileNotFoundError:
             fd = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
-            self._dirty_folders.add(path.parent)
         self._make_room()  # before this one is among them: whoever asked for it is about to write
         self._open[key.place] = fd
         return fd
@@ -201,7 +207,19 @@ class LogFiles:
         if folder != self._root:
             self._make_folder(folder.parent)
         os.mkdir(folder, 0o700)
-        self._dirty_folders.add(folder.parent)
+        if folder == self._root:
+            self._dirty_folders.add(folder.parent)
+
+    def _path(self, key: LogKey) -> Path:
+        return Path(log_path(str(self._root), key.uuid, key.attempt, key.task, key.name))
+
+    def _keep_name(self, key: LogKey) -> None:
+        """The file's name, and those of the folders that it lies in, shall be durable with this commit."""
+        folder = self._path(key).parent
+        self._dirty_folders.add(folder)
+        while folder != self._root and folder not in self._named:
+            folder = folder.parent
+            self._dirty_folders.add(folder)
 
     # -- rows ------------------------------------------------------------------------------------------------------
 

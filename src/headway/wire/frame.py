@@ -115,7 +115,7 @@ def scan(data: bytes, *, final: bool = False) -> Scan:
         frames += found
         if pos >= size:
             break
-        if data[pos] == 0 and not data[pos:].strip(b"\0"):
+        if data[pos] == 0 and data[pos:] == bytes(size - pos):  # many times as fast as to strip them
             break  # a preallocated or zero-filled tail
         resume = _next_frame(data, view, pos + 1)
         if resume is None:
