@@ -1,6 +1,5 @@
 """The warm launcher: shims that are forked are as those that are executed, and its death costs warmth only."""
 
-import json
 import os
 import signal
 from pathlib import Path
@@ -73,48 +72,6 @@ def test_the_death_of_the_launcher_ends_nothing_and_the_next_task_starts_without
     assert hw.json("q", job)["state"] == "running"
     assert hw("abort", job).returncode == 0
     assert hw.wait_ended(job)["state"] == "stopped"
-
-
-def after_the_server(hw: Hw) -> str:
-    """A short job that ends when there is no server any more, so that its own process has to keep what it knows."""
-    warm_up(hw)
-    kill = f"kill -9 {hw.server_pid()}"
-    job = submit(hw, {"command": ["sh", "-c", f"{kill}; echo said; exit 5"]})
-    wait_until(lambda: short_shims(hw), what="a shim that sends its short task by itself")
-    return job
-
-
-def short_shims(hw: Hw) -> list[int]:
-    pids = [json.loads(path.read_bytes())["pid"] for path in hw.home.glob("spool/*/shim.json")]
-    return [pid for pid in pids if alive(pid) and Path(f"/proc/{pid}/comm").read_text() == "hw-shipper\n"]
-
-
-def test_a_short_task_without_a_server_is_sent_when_there_is_one_again(hw: Hw) -> None:
-    job = after_the_server(hw)
-    assert hw.wait_ended(job)["exit_code"] == 5
-    assert lines(hw, job, 0) == ["said"]
-
-
-def test_a_short_task_whose_own_process_is_killed_over_sending_is_salvaged(hw: Hw) -> None:
-    job = after_the_server(hw)
-    for pid in short_shims(hw):
-        os.kill(pid, signal.SIGKILL)
-        wait_until(lambda pid=pid: not alive(pid), what="its death")  # type: ignore[misc]
-    assert hw.wait_ended(job)["exit_code"] == 5
-    assert lines(hw, job, 0) == ["said"]
-
-
-def test_a_shipper_of_its_own_follows_where_a_short_task_is_not_sent_in_time(hw: Hw) -> None:
-    job = after_the_server(hw)
-    (shim,) = short_shims(hw)
-    wait_until(lambda: not short_shims(hw) and alive(shim), what="the shim's own work again", timeout_s=30)
-    wait_until(lambda: children_of(shim), what="a shipper of its own")
-    assert hw.wait_ended(job)["exit_code"] == 5
-    assert lines(hw, job, 0) == ["said"]
-
-
-def children_of(pid: int) -> list[str]:
-    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
 
 
 def test_forked_tasks_outlive_server_and_launcher(hw: Hw) -> None:

@@ -194,15 +194,20 @@ def _row(
 
 
 def _waiting(c: sqlite3.Connection, job: Job, row: sqlite3.Row | None) -> dict[str, Any] | None:
-    """What keeps a job from the queue: the time of its next try, or jobs that have not succeeded yet."""
+    known = catalog.states_of(c, job.spec.after).values() if job.spec.after else ()
+    return waiting_words(row, known)
+
+
+def waiting_words(row: sqlite3.Row | None, needed: Iterable[tuple[str, State | None]]) -> dict[str, Any] | None:
+    """What keeps a job from the queue: the time of its next try, by its last attempt's `number` and `retry`, or jobs
+    that have not succeeded yet."""
     if row is not None and row["retry"]:
         return {
             "attempt": row["number"] + 1,
             "next_at": iso(json.loads(row["retry"]).get("not_before_ns")),
             "after": [],
         }
-    known = catalog.states_of(c, job.spec.after).values()
-    left = [id_ for id_, state in known if state is not State.SUCCEEDED]
+    left = [id_ for id_, state in needed if state is not State.SUCCEEDED]
     return {"attempt": 1, "next_at": None, "after": left} if left else None
 
 

@@ -1,7 +1,9 @@
 """Numbers, times and states as people read them. Pure functions, called by every view."""
 
 import math
+import re
 from datetime import UTC, datetime, tzinfo
+from functools import lru_cache
 from typing import Any, Final
 
 # One mark per state; each is also told in words, so nothing rests on the mark or its colour.
@@ -13,6 +15,7 @@ STATE_COLOURS: Final = {
     "waiting": "33", "running": "36", "stopping": "33", "succeeded": "32", "failed": "31", "stopped": "33",
     "held": "31", "unknown": "35",
 }  # fmt: skip
+_CONTRACT: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}[.0-9]*Z\Z")
 ENDED: Final = ("succeeded", "failed", "stopped")
 _SIGNALS: Final = {
     1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 4: "SIGILL", 5: "SIGTRAP", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE",
@@ -120,6 +123,14 @@ def moment(text: str | None) -> datetime | None:
 
 def local_time(text: str | None, now: datetime, zone: tzinfo | None = None) -> str:
     """`12:04:31` today, `2026-11-14 12:04:31` otherwise, in the reader's own time zone."""
+    if not text or not _CONTRACT.match(text):
+        return _local(text or "", now, zone)
+    minute = _local(f"{text[:16]}:00Z", now, zone)
+    return minute if minute == "—" else minute[:-2] + text[17:19]
+
+
+@lru_cache(maxsize=4096)  # a list of ten thousand jobs has far fewer minutes
+def _local(text: str, now: datetime, zone: tzinfo | None) -> str:
     found = moment(text)
     if found is None:
         return "—"

@@ -31,6 +31,7 @@ class Column:
 Cells = Sequence[str]
 Paint = Callable[[str], str]
 _CELLS_MIN: Final = 4
+_EMPTIES: Final = frozenset(("", EMPTY))
 _LAST_CELLS_MIN: Final = 12
 
 
@@ -64,23 +65,36 @@ def layout(
 
     `paint` colours the cells of a column, by title, once the widths are settled.
     """
-    used = [i for i, _ in enumerate(columns) if any(row[i] not in ("", EMPTY) for row in rows)]
-    equal = [i for i in used if columns[i].factor and len(rows) > 1 and len({row[i] for row in rows}) == 1]
+    every = [list(cells) for cells in zip(*rows, strict=True)] if rows else [[] for _ in columns]
+    used = [i for i, cells in enumerate(every) if not _EMPTIES.issuperset(cells)]
+    equal = [i for i in used if columns[i].factor and len(rows) > 1 and len(set(every[i])) == 1]
     shown = [i for i in used if i not in equal]
-    cells = [[fit(row[i] or (EMPTY if columns[i].right else ""), columns[i].limit) for i in shown] for row in rows]
+    cells = [
+        _fit_all([cell or (EMPTY if columns[i].right else "") for cell in every[i]], columns[i].limit) for i in shown
+    ]
     table = _Table([columns[i] for i in shown], cells)
     if columns_max is not None:
         table.narrow(columns_max)
     above = " · ".join((columns[i].said or f"{columns[i].title} {{}}").format(rows[0][i]) for i in equal)
-    return above, table.lines(paint or {})
+    return above, table.lines(paint or {}) or [""] * (len(rows) + 1)
+
+
+def _widest(cells: list[str]) -> int:
+    """The cells that the widest of them takes. Ten thousand rows are one look at them, where all of it is ASCII."""
+    joined = "".join(cells).isascii()
+    return max(map(len if joined else width, cells), default=0)
+
+
+def _fit_all(cells: list[str], limit: int) -> list[str]:
+    return cells if _widest(cells) <= limit else [fit(cell, limit) for cell in cells]
 
 
 class _Table:
+    """`cells` are columns, not rows."""
+
     def __init__(self, columns: list[Column], cells: list[list[str]]) -> None:
         self.columns, self.cells = columns, cells
-        self.widths = [
-            max([width(column.title), *(width(row[i]) for row in cells)]) for i, column in enumerate(columns)
-        ]
+        self.widths = [max(width(column.title), _widest(cells[i])) for i, column in enumerate(columns)]
 
     def narrow(self, columns_max: int) -> None:
         """Drop what may go, from the right, until the rest fits; then cut the last column, then the others."""
@@ -89,9 +103,7 @@ class _Table:
             if min(keeps, default=ALWAYS) >= ALWAYS:
                 break
             gone = max(i for i, keep in enumerate(keeps) if keep == min(keeps))
-            del self.columns[gone], self.widths[gone]
-            for row in self.cells:
-                del row[gone]
+            del self.columns[gone], self.widths[gone], self.cells[gone]
         over = self._total() - columns_max
         for i in reversed(range(len(self.columns))):
             cut = min(max(over, 0), max(self.widths[i] - _CELLS_MIN, 0))
@@ -108,18 +120,17 @@ class _Table:
         return max(self.widths[-1] - _LAST_CELLS_MIN, 0)
 
     def lines(self, paint: Mapping[str, Paint]) -> list[str]:
-        table = [[column.title for column in self.columns], *self.cells]
-        lines = []
-        for number, row in enumerate(table):
-            parts = []
-            for i, text in enumerate(row):
-                padded = _pad(fit(text, self.widths[i]), self.widths[i], self.columns[i].right)
-                painter = paint.get(self.columns[i].title) if number else None
-                parts.append(painter(padded) if painter else padded)
-            lines.append(GAP.join(parts).rstrip())
-        return lines
+        laid = []
+        for column, cells, cells_max in zip(self.columns, self.cells, self.widths, strict=True):
+            head = _pad_all([fit(column.title, cells_max)], cells_max, column.right)
+            body = _pad_all(_fit_all(cells, cells_max), cells_max, column.right)
+            painter = paint.get(column.title)
+            laid.append(head + ([painter(cell) for cell in body] if painter else body))
+        return [GAP.join(row).rstrip() for row in zip(*laid, strict=True)]
 
 
-def _pad(text: str, cells: int, right: bool) -> str:
-    space = " " * (cells - width(text))
-    return space + text if right else text + space
+def _pad_all(cells: list[str], cells_max: int, right: bool) -> list[str]:
+    if "".join(cells).isascii():
+        return [cell.rjust(cells_max) if right else cell.ljust(cells_max) for cell in cells]
+    spaces = [" " * (cells_max - width(cell)) for cell in cells]
+    return [space + cell if right else cell + space for cell, space in zip(cells, spaces, strict=True)]

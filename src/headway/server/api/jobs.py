@@ -14,7 +14,7 @@ from headway.model.limits import DURATION_S_MAX, JOBS_LISTED_MAX
 from headway.server.app import Route, Services
 from headway.server.auth import Role
 from headway.server.call import Call, Count, Reply, reply_json
-from headway.store import arrays, catalog, query
+from headway.store import arrays, catalog, listing, query
 from headway.wire.batch import TaskKey
 
 _SIGNAL_MAX = 64
@@ -56,6 +56,7 @@ class Filter(msgspec.Struct, forbid_unknown_fields=True):
     limit: Count = JOBS_LISTED_MAX
     array: str | None = None
     fold: bool = False
+    brief: bool = False
 
 
 class Nothing(msgspec.Struct, forbid_unknown_fields=True):
@@ -83,7 +84,11 @@ async def list_jobs(call: Call) -> Reply:
     chosen = catalog.JobFilter(asked.state, asked.cluster, asked.experiment, since_ns, asked.match, asked.limit)
     if asked.array is not None:
         chosen.array = await call.services.query(arrays.find, asked.array[:128])
-    rows = query.folded_rows if asked.fold and asked.array is None else query.job_rows
+    folds = asked.fold and asked.array is None
+    if asked.brief:
+        rows = listing.folded if folds else listing.rows
+    else:
+        rows = query.folded_rows if folds else query.job_rows
     return reply_json(await call.services.query(rows, chosen, now_ns))
 
 

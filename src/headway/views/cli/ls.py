@@ -21,7 +21,7 @@ def command(call: Call) -> int:
         raise UsageError("hw ls takes options only", f"to see one job: hw q {call.words[0] if call.words else 'ID'}")
     source, out = call.source(), call.terminal.out
     limit = call.get("limit") or (_LIMIT if out.is_tty and not call.as_json else None)
-    jobs = selection.find(call, source, limit=limit, fold=not call.as_json)
+    jobs = selection.find(call, source, limit=limit, fold=not call.as_json, brief=not call.as_json)
     if call.as_json:
         call.terminal.put_json(jobs)
         return 0
@@ -51,31 +51,42 @@ def listing(jobs: list[Job], out: Output, now: datetime) -> list[str]:
         table.Column("GPUs", right=True, factor=True, said="{} GPUs"), table.Column("tags", factor=True),
         table.Column("note", keep=1),
     ]  # fmt: skip
-    rows = [[out.safe(cell) for cell in _cells(job, metrics, now, short)] for job in jobs]
+    cells = [_safe(column, out) for column in _cells(jobs, metrics, now, short)]
+    rows = list(zip(*cells, strict=True))
     above, lines = table.layout(columns, rows, out.columns, {"state": lambda text: _painted(text, out)})
     head = out.style(lines[0], BOLD)
     return [*([out.style(above, DIM)] if above else []), head, *lines[1:]]
 
 
-def _cells(job: Job, metrics: list[str], now: datetime, short: bool) -> list[str]:
-    found = job.get("metrics") or {}
+def _safe(cells: list[str], out: Output) -> list[str]:
+    """A column for the terminal. Most have few words in many rows, and each is looked at once."""
+    seen = {cell: out.safe(cell) for cell in dict.fromkeys(cells)}
+    return [seen[cell] for cell in cells]
+
+
+def _cells(jobs: list[Job], metrics: list[str], now: datetime, short: bool) -> list[list[str]]:
+    """By column, in their order."""
     return [
-        (fmt.suffix(str(job["id"])) if short else str(job["id"]))
-        + (f" [{job['jobs']}]" if job.get("is_array") else ""),
-        str(job.get("name") or "") if short else "",
-        "" if job.get("array_index") is None else str(job["array_index"]),
-        str(job["state"]),
-        fmt.clock(job.get("elapsed_s")),
-        fmt.local_time(job.get("submitted_at"), now),
-        *(fmt.number(found[name]) if name in found else "" for name in metrics),
-        " ".join(f"{name}={value}" for name, value in (job.get("parameters") or {}).items()),
-        str(job.get("experiment") or ""),
-        str(job.get("cluster") or ""),
-        str(job.get("host") or job["guest_of"]) if job.get("guest_of") else "",
-        str(job.get("gpus") or ""),
-        ", ".join(str(tag) for tag in job.get("tags") or []),
-        note(job, now),
+        [_shown_id(job, short) for job in jobs],
+        [str(job.get("name") or "") if short else "" for job in jobs],
+        ["" if job.get("array_index") is None else str(job["array_index"]) for job in jobs],
+        [str(job["state"]) for job in jobs],
+        [fmt.clock(job.get("elapsed_s")) for job in jobs],
+        [fmt.local_time(job.get("submitted_at"), now) for job in jobs],
+        *([_metric(job, name) for job in jobs] for name in metrics),
+        [" ".join(f"{name}={value}" for name, value in (job.get("parameters") or {}).items()) for job in jobs],
+        [str(job.get("experiment") or "") for job in jobs],
+        [str(job.get("cluster") or "") for job in jobs],
+        [str(job.get("host") or job["guest_of"]) if job.get("guest_of") else "" for job in jobs],
+        [str(job.get("gpus") or "") for job in jobs],
+        [", ".join(str(tag) for tag in job.get("tags") or []) for job in jobs],
+        [note(job, now) for job in jobs],
     ]
+
+
+def _metric(job: Job, name: str) -> str:
+    found = job.get("metrics") or {}
+    return fmt.number(found[name]) if name in found else ""
 
 
 def _shown_id(job: Job, short: bool) -> str:

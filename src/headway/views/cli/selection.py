@@ -23,17 +23,18 @@ def states_of(call: Call) -> list[str]:
 
 
 def find(
-    call: Call, source: Source, *, states: list[str] | None = None, limit: int | None = None, fold: bool = False
-) -> list[Job]:
+    call: Call, source: Source, *, states: list[str] | None = None, limit: int | None = None, fold: bool = False,
+    brief: bool = False,
+) -> list[Job]:  # fmt: skip
     """The jobs that the call selects, newest first. `states` counts where the call names none.
 
-    `fold`: an array of jobs is one row.
+    `fold`: an array of jobs is one row. `brief`: only what a table shows, and nothing that is empty.
     """
     wanted = states_of(call) or states or []
     query = [
         ("state", wanted), ("cluster", call.get("cluster")), ("experiment", call.get("experiment")),
         ("since", call.get("since_s")), ("match", call.get("match")), ("limit", limit),
-        ("array", call.get("array")), ("fold", "true" if fold else None),
+        ("array", call.get("array")), ("fold", "true" if fold else None), ("brief", "true" if brief else None),
     ]  # fmt: skip
     jobs: list[Job] = source.get("/api/jobs", query)
     oldest_s = call.get("older_than_s")
