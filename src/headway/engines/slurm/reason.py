@@ -90,6 +90,10 @@ _WORDS: Final[dict[str, tuple[str, str, bool]]] = {
     "Requeued": ("it was requeued", "", False),
 }  # fmt: skip
 
+# The one reason that is a sentence in Slurm itself.
+_SENTENCE: Final = "Nodes required for job are DOWN"
+_AWAY: Final = "the nodes that it could have are down, drained, or kept for jobs of a partition with a higher priority"
+
 LIMIT: Final = re.compile(
     r"(?P<whose>Assoc|QOS|)(?P<kind>Grp|Max|Min)(?P<what>BB|Billing|Cpu|CPU|Energy|GRES|Jobs?|License|Memory|Mem|Node|"
     r"SubmitJobs?|Submit|Unknown|Wall|WallDuration)(?P<rest>[A-Za-z]*)\Z"
@@ -106,9 +110,11 @@ _FOR: Final = {
 
 
 def explain(told: str) -> Reason:
-    """`told` as squeue gives it: a word, and for some words more behind a comma."""
+    """`told` as squeue gives it: a word, and for some words more behind a comma. scontrol writes `_` for a blank."""
+    if told.startswith(_SENTENCE) or told.replace("_", " ").startswith(_SENTENCE):
+        return Reason("Resources", _AWAY, "hw clusters -v shows which nodes are away, and why")
     word, _, more = told.strip().partition(",")
-    word = word.strip("() ") or "None"
+    word, more = word.strip("() ") or "None", more.lstrip("_ ")
     if word in _WORDS:
         text, hint, never = _WORDS[word]
         return Reason(word, f"{text} ({more.strip()})" if more.strip() else text, hint, never)

@@ -18,7 +18,7 @@ from headway.model.errors import HeadwayError, RefusedError
 
 TRIES_MAX: Final = 6
 NOW_S: Final = 60.0  # a start within this time is one now
-_NOW: Final = re.compile(r"to start at (\d[\dT:-]+\d)(?: using .* on nodes (\S+))?")
+NOW: Final = re.compile(r"to start at (\d[\dT:-]+\d)(?:.*? on nodes (\S+))?")  # some have a word between
 
 
 def check_ever(plan: Plan, nodes: Sequence[NodeLine]) -> None:
@@ -178,5 +178,5 @@ def _starts(commands: Commands, options: list[str]) -> tuple[str | None, str]:
         said = commands.run(["sh", "-c", 'sbatch --test-only "$@" --wrap true 2>&1', "sh", *options])
     except HeadwayError:
         return None, ""
-    told = _NOW.search(said)
+    told = NOW.search(said)
     return (told[1], told[2] or "") if told else (None, "")
