@@ -216,3 +216,23 @@ def test_of_two_nodes_only_the_one_that_is_down_failed_the_job(rig: Rig) -> None
     rig.commands.answers["squeue"] = line("17", "NODE_FAIL", f"headway:{KEY}", "NodeDown")
     end = rig.engine.observe([EngineId("17")])[EngineId("17")].detail["end"]
     assert (end["cause"], end["nodes"]) == ("node_lost", ["n2"]) and "on n2" in end["text"]
+
+
+def test_a_job_that_made_room_by_itself_was_preempted_whatever_slurm_calls_its_end(rig: Rig) -> None:
+    rig.submit(job())
+    rig.commands.answers["squeue"] = line("17", "COMPLETED", f"headway:{KEY}")
+    told = "JobId=17 JobState=COMPLETED Reason=None NodeList=n1 ExitCode=0:0 PreemptTime=2026-11-16T04:32:41\n"
+    rig.commands.answers["scontrol"] = told
+    end = rig.engine.observe([EngineId("17")])[EngineId("17")].detail["end"]
+    assert (end["cause"], end["class"], end["text"]) == ("preempted", "transient", "Slurm: PREEMPTED on n1")
+    rig.engine.observe([EngineId("17")])
+    assert sum(argv[:3] == ["scontrol", "show", "job"] for argv in rig.commands.asked) == 1  # once is enough
+
+
+def test_who_cancelled_a_job_is_told_where_the_accounting_knows(rig: Rig) -> None:
+    rig.submit(job())
+    rig.commands.answers["squeue"] = line("17", "CANCELLED", f"headway:{KEY}")
+    rig.commands.answers["scontrol"] = "JobId=17 JobState=CANCELLED Reason=None NodeList=n1 ExitCode=0:15\n"
+    rig.commands.answers["sacct"] = "17|CANCELLED by 4242|0:15|n1|2026-11-16T01:00:00|None|\n"
+    end = rig.engine.observe([EngineId("17")])[EngineId("17")].detail["end"]
+    assert (end["cause"], end["text"]) == ("cancelled", "Slurm: CANCELLED by uid 4242 on n1")

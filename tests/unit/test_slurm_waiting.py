@@ -263,3 +263,8 @@ def test_the_whole_answer_names_its_sources_and_survives_questions_without_an_an
 )  # fmt: skip
 def test_durations_of_slurm(text: str, value: float | None) -> None:
     assert answer.seconds(text) == value
+
+
+def test_a_job_that_slurm_has_just_started_waits_for_its_agents() -> None:
+    told = waiting.explain(replace(job("None"), word="RUNNING", nodes="node1"), [], Scripted())
+    assert told.reason == "RUNNING: Slurm has started it on node1, and its agents have not spoken yet"

@@ -60,6 +60,11 @@ class JobLine:
             return "running"
         return "ended" if self.word in OVER else "unknown"
 
+    @property
+    def was_preempted(self) -> bool:
+        """Also one that ended by itself when it was told to make room: Slurm's word is COMPLETED then."""
+        return self.word == "PREEMPTED" or _time(self.fields.get("PreemptTime", "")) is not None
+
 
 @dataclass(frozen=True, slots=True)
 class NodeLine:

@@ -30,10 +30,11 @@ def of_task(view: TaskView, word: str) -> Observation:
 
 def told(line: JobLine, nodes: Sequence[str], user: Callable[[int], str]) -> dict[str, Any]:
     """How Slurm says it ended, for an agent that could not say it any more; `nodes` are those that it is about."""
-    if line.word not in _CAUSES:
+    word = "PREEMPTED" if line.was_preempted else line.word
+    if word not in _CAUSES:
         return {}
-    cause, kind = _CAUSES[line.word]
+    cause, kind = _CAUSES[word]
     by = f" by {user(line.by_uid)}" if line.by_uid is not None else ""
     where = f" on {', '.join(nodes) if line.word in NODE_LOST else line.nodes}" if line.nodes else ""
-    text = f"Slurm: {line.word}{by}{f' ({line.reason})' if line.reason else ''}{where}"
+    text = f"Slurm: {word}{by}{f' ({line.reason})' if line.reason else ''}{where}"
     return {"end": {"cause": cause, "class": kind, "text": text, "nodes": list(nodes)}}

@@ -20,6 +20,7 @@ from headway.engines.shelf import TASK_NAME, TaskView
 from headway.engines.slurm import answer, array, ending, script, sooner, waiting
 from headway.engines.slurm.answer import JobLine
 from headway.engines.slurm.command import Commands
+from headway.engines.slurm.ledger import Ledger
 from headway.engines.slurm.place import Place, place_for
 from headway.engines.slurm.record import Records
 from headway.engines.tasks import plan_of, task_file, tasks_of
@@ -74,9 +75,9 @@ class SlurmEngine:
         self._garbled = False  # it had lines that cannot be read
         self._polled_s = -POLL_MAX_S
         self._poll_s = POLL_FIRST_S
-        self._keys: dict[str, str] = {}  # Slurm's id -> key
-        self._members, self._arrays_read = array.Members(), False
+        self._ledger = Ledger(self._shelf)
         self._begun: set[str] = set()  # Slurm's ids of jobs of which an agent has started
+        self._ended: dict[str, JobLine] = {}  # what Slurm has told of those that are over; asked for once
         self._asked_s: dict[str, float] = {}  # when an id was asked to stop gently
         self._known_s: dict[str, float] = {}  # Slurm's id -> when Slurm last knew it
         self._lost: set[str] = set()  # keys of jobs that Slurm took and then lost
@@ -145,13 +146,13 @@ class SlurmEngine:
         self._make_folders([Start(plan, key, given)])
         text = script.render(plan, key, plan.options, self.spool, self._place.agent())
         job_id = self._sbatch(text)
-        self._remember(key, job_id)
+        self._ledger.note(key, job_id)
         self._taken({job_id: key})
         return EngineId(job_id)
 
     def _taken(self, ids: Mapping[str, str]) -> None:
         """Slurm has them: by its id, the key."""
-        self._keys.update(ids)
+        self._ledger.learn(ids)
         self._known_s |= dict.fromkeys(ids, self._clock_s())
         self._lost.difference_update(ids.values())
         self._soon()
@@ -203,23 +204,15 @@ class SlurmEngine:
     def _submit_array(self, group: array.Group) -> dict[str, EngineId | HeadwayError]:
         self._make_folders(group.starts.values())
         try:
-            self._shelf.note_array(group.key, group.keys)
+            self._ledger.note_array(group)
         except OSError as error:
             raise UnreachableError(f"the shared folder {self.spool} cannot be written: {error}") from error
-        self._members.add(group.key, group.keys)
         plan = next(iter(group.starts.values())).plan
         spec = array.indices(group.starts)
         job_id = self._sbatch(script.render_array(plan, group.key, group.keys, spec, self.spool, self._place.agent()))
-        self._remember(group.key, job_id)
+        self._ledger.note(group.key, job_id)
         self._taken({f"{job_id}_{index}": key for index, key in group.keys.items()})
         return {key: EngineId(f"{job_id}_{index}") for index, key in group.keys.items()}
-
-    def _remember(self, key: str, job_id: str) -> None:
-        self._keys[job_id] = key
-        try:
-            self._shelf.remember(key, job_id)
-        except (OSError, UnreachableError):
-            pass  # Slurm itself knows it by its comment
 
     def _task_file(self, plan: Plan, task: PlannedTask, given: Given) -> dict[str, Any]:
         return task_file(
@@ -229,39 +222,14 @@ class SlurmEngine:
 
     def find(self, key: str) -> EngineId | None:
         """By the file that `submit` left, or else by the comment that Slurm keeps: alone, or as a part of an array."""
-        places = self._places(key)
-        found = None
-        if key not in self._lost:
-            found = next((_part(number, index) for own, index in places if (number := self._shelf.id_of(own))), None)
+        found = None if key in self._lost else self._ledger.find(key)
         if found is None:
-            found = self._find_by_comment(places)
-        if found is not None:
-            self._keys[found] = key
+            self._soon_again()
+            numbers = {line.comment: line.id.partition("_")[0] for line in self._poll().values()}
+            found = self._ledger.find_among(key, numbers)
+            if found is None and self._garbled:  # it may be in what cannot be read: never a second job (F24)
+                raise UnreachableError("squeue's answer cannot be read, so nothing is known of jobs that are not in it")
         return found
-
-    def _find_by_comment(self, places: Sequence[tuple[str, str]]) -> EngineId | None:
-        self._soon_again()
-        comments = {line.comment: line.id.partition("_")[0] for line in self._poll().values()}
-        for own, index in places:
-            number = comments.get(script.comment(own))
-            if number is not None:
-                self._remember(own, number)
-                return _part(number, index)
-        if self._garbled:  # it may be in what cannot be read: never a second job (F24)
-            raise UnreachableError("squeue's answer cannot be read, so nothing is known of jobs that are not in it")
-        return None
-
-    def _places(self, key: str) -> list[tuple[str, str]]:
-        """Where it may be: the key of a batch job, and which element of it; nothing: it is the batch job."""
-        return [(key, ""), *reversed(self._arrays().by_key.get(key, []))]
-
-    def _arrays(self) -> array.Members:
-        """Which attempts are elements of arrays. What this server has not submitted itself is read once."""
-        if not self._arrays_read:
-            for key, members in self._shelf.arrays().items():
-                self._members.add(key, members)
-            self._arrays_read = True
-        return self._members
 
     # -- looking ------------------------------------------------------------------------------------------------------
 
@@ -314,12 +282,13 @@ class SlurmEngine:
     ) -> dict[EngineId, JobLine | Observation | None]:
         """What Slurm says of each; of those that squeue does not tell enough of, others are asked, all at once."""
         found: dict[EngineId, JobLine | Observation | None] = {i: lines.get(i) for i in ids}
-        unclear = [
-            i for i in ids if (line := lines.get(i)) is None or line.state == "unknown" or line.word in ending.NODE_LOST
-        ]
+        found |= {i: self._ended[i] for i in ids if i in self._ended}
+        unclear = [i for i, line in found.items() if line is None or line.state in ("unknown", "ended")]
+        unclear = [i for i in unclear if i not in self._ended]
         if unclear:
             try:
                 more = self._records.ask(unclear)
+                self._ended |= {i: line for i in unclear if (line := more.get(i)) and line.state == "ended"}
                 found |= {i: more.get(i) or found[i] or self._taken_out(i, lines) for i in unclear}
             except UnreachableError as error:
                 found |= {i: Observation("unknown", str(error)) for i in unclear}
@@ -338,10 +307,10 @@ class SlurmEngine:
 
     def _is_another(self, job_id: str, line: JobLine) -> bool:
         """A controller that lost its last seconds gives a number out again."""
-        key = self._key_of(job_id)
+        key = self._ledger.key_of(job_id)
         if not key or not line.comment.startswith(script.comment("")):
             return False
-        return line.comment not in [script.comment(own) for own, _ in self._places(key)]
+        return line.comment not in self._ledger.comments(key)
 
     def _is_lost(self, job_id: str) -> bool:
         """Slurm took it, and lost it when its controller died before it had saved that: a job that ended, or that
@@ -355,7 +324,7 @@ class SlurmEngine:
 
     def _look(self, ids: Sequence[str], *, whole: bool) -> dict[str, dict[str, TaskView]]:
         """Their tasks' folders, by Slurm's id and the folder's name."""
-        keys = {key: job_id for job_id in ids if (key := self._key_of(job_id))}
+        keys = {key: job_id for job_id in ids if (key := self._ledger.key_of(job_id))}
         return {keys[key]: found for key, found in self._shelf.look(list(keys), whole).items()} if keys else {}
 
     def _seen(self, job_id: str, line: JobLine | None, views: Mapping[str, TaskView]) -> Observation:
@@ -377,7 +346,7 @@ class SlurmEngine:
 
     def _forgotten(self, job_id: str, views: Mapping[str, TaskView]) -> Observation:
         seen = self._after(job_id, "no longer known to Slurm", None, views)
-        key = self._key_of(job_id)
+        key = self._ledger.key_of(job_id)
         if key is None or seen.detail.get("started") is not False:
             return seen
         try:
@@ -395,7 +364,7 @@ class SlurmEngine:
         one = Observation("gone", word, {"started": None})
         if views:
             one = joined.join({name: ending.of_task(view, word) for name, view in views.items()})
-        key = self._keys.get(job_id)
+        key = self._ledger.key_of(job_id)
         if key and (not views or one.detail.get("drained")):
             self._place.finish(key.rpartition("-")[0])
         return replace(one, state_word=word, detail={**one.detail, **end})
@@ -413,17 +382,6 @@ class SlurmEngine:
             self._down[line.id] = [name for name in names if name in down] or names
         return self._down[line.id]
 
-    def _key_of(self, job_id: str) -> str | None:
-        """After a restart: from the files that `submit` left."""
-        whole, _, index = job_id.partition("_")
-        if job_id not in self._keys and whole not in self._keys:
-            self._keys |= {number: key for key, number in self._shelf.ids().items()}
-        if index and job_id not in self._keys:
-            key = self._arrays().by_group.get(self._keys.get(whole, ""), {}).get(index)
-            if key is not None:
-                self._keys[job_id] = key
-        return self._keys.get(job_id)
-
     # -- why it waits -------------------------------------------------------------------------------------------------
 
     def explain(self, engine_id: EngineId) -> Waiting:
@@ -440,7 +398,7 @@ class SlurmEngine:
     def attach(self, task: TaskKey, node: str | None = None) -> list[str] | None:
         """From what is known: nothing is asked, so it answers also while Slurm does not."""
         key = f"{task.uuid}-{task.attempt}"
-        job_id = next((number for number, known in self._keys.items() if known == key), None)
+        job_id = self._ledger.known_id(key)
         if job_id is None:
             return None
         where = ["-w", node] if node else []
@@ -541,29 +499,15 @@ class SlurmEngine:
         line = self._poll().get(engine_id)
         if line is not None and line.state in ("starting", "running"):
             return
-        key = self._key_of(engine_id)
+        key = self._ledger.key_of(engine_id)
+        self._ended.pop(engine_id, None)
         views = self._look([engine_id], whole=True).get(engine_id, {})
         seen = {name: ending.of_task(view, "") for name, view in views.items()}
         done = [name for name, one in seen.items() if one.state == "gone" or one.detail.get("drained")]
         self._shelf.remove(done)
         if key and len(done) == len(views):
-            self._shelf.forget(key)
-            self._forget_arrays(key)
-
-    def _forget_arrays(self, key: str) -> None:
-        """An array is forgotten with the last of its jobs."""
-        groups = [group for group, _ in self._arrays().by_key.get(key, [])]
-        named = [TASK_NAME.match(name) for name in self._shelf.tasks()] if groups else []
-        left = {match["key"] for match in named if match}
-        for group in groups:
-            if not left & set(self._members.by_group[group].values()):
-                self._shelf.forget(group)
-                self._members.drop(group)
+            self._ledger.forget(key)
 
     def close(self) -> None:
         """Nothing of a job runs here; shippers that send for dead agents go on."""
         self._place.close()
-
-
-def _part(number: str, index: str) -> EngineId:
-    return EngineId(f"{number}_{index}" if index else number)

@@ -22,6 +22,8 @@ _HOLDERS: Final = "JobID:20,EndTime:24,NumNodes:8,tres-alloc:160,tres-per-node:8
 
 def explain(job: JobLine, nodes: Sequence[NodeLine], commands: Commands) -> Waiting:
     """`job`: as `scontrol show job` tells it; `nodes`: of its partition, as they are now."""
+    if job.state == "running":
+        return Waiting(f"{job.word}: Slurm has started it on {job.nodes}, and its agents have not spoken yet")
     told, need = reason.explain(job.reason), Need.of(job)
     free = tuple(sooner.free_of(node) for node in nodes)
     now = _now(commands)
@@ -35,7 +37,7 @@ def explain(job: JobLine, nodes: Sequence[NodeLine], commands: Commands) -> Wait
         f"{told.word}: {text}",
         ahead,
         free,
-        sooner.suggest(job, need, free, commands, now, own_s) if is_room or told.never else (),
+        sooner.suggest(job, need, free, commands, now, own_s) if is_room or (told.never and limits) else (),
         needs=need.words(),
         fit=fit.explain(need, free) if is_room else "",
         limits=limits,
