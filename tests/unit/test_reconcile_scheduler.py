@@ -80,3 +80,9 @@ def test_a_scheduler_that_saw_only_the_agent_die_does_not_know_how_the_program_e
     [last] = decide([job], seen(state="ended", detail=told, **QUEUES))
     assert isinstance(last, SetState) and last.state is State.UNKNOWN and last.ended_ns is not None
     assert last.cause is not None and last.cause["cause"] == "agent_lost" and "Slurm: FAILED" in last.cause["text"]
+
+
+def test_ranks_that_the_scheduler_ended_because_a_person_asked_for_it_are_stopped_and_need_no_other_word() -> None:
+    job = started(result={"type": "task_ended", "exit_code": None, "signal": 15, "first_rank": 0}, stop_requested_ns=5)
+    [last] = decide([job], seen(state="unknown", **QUEUES))
+    assert isinstance(last, SetState) and last.state is State.STOPPED

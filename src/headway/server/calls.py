@@ -1,7 +1,8 @@
 """Calls that may hang, made from the event loop: each in a thread, none waited for longer than a limit.
 
 Used by `control.py` for engines and files. A call that hangs keeps its name taken, so that the same question is not
-asked again and again of something that does not answer.
+asked again and again of something that does not answer. Where the caller is in a hurry, the answer that came too late
+is kept for the next time that it asks.
 """
 
 import asyncio
@@ -17,31 +18,49 @@ THREADS = 16
 T = TypeVar("T")
 
 
+class LateError(UnreachableError):
+    """No answer yet; the call goes on."""
+
+
 class Calls:
     def __init__(self, on_late: Callable[[], None], timeout_s: float = CALL_TIMEOUT_S) -> None:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="headway-engine")
         self._hanging: dict[str, asyncio.Future[Any]] = {}
+        self._answers: dict[str, asyncio.Future[Any]] = {}  # came late, to callers in a hurry
         self._on_late, self._timeout_s = on_late, timeout_s
 
     def hangs(self, name: str) -> bool:
         return name in self._hanging
 
-    async def run(self, name: str, call: Callable[..., T], *args: Any) -> T:
-        """The call's result; UnreachableError when it hangs, or when an earlier one of that name still does."""
+    async def run(self, name: str, call: Callable[..., T], *args: Any, patience_s: float | None = None) -> T:
+        """The call's result; LateError when it takes too long, or when an earlier one of that name still does.
+
+        With `patience_s`, an answer that comes later than that is kept, and is the next one's under this name.
+        """
+        if name in self._answers:
+            late: asyncio.Future[T] = self._answers.pop(name)
+            return late.result()
         if name in self._hanging:
-            raise UnreachableError(f"{name} still waits for an earlier answer")
+            raise LateError(f"{name} still waits for an earlier answer")
         future = asyncio.get_running_loop().run_in_executor(self._threads, call, *args)
-        await asyncio.wait({future}, timeout=self._timeout_s)
+        limit_s = self._timeout_s if patience_s is None else min(patience_s, self._timeout_s)
+        await asyncio.wait({future}, timeout=limit_s)
         if future.done():
             return future.result()
         self._hanging[name] = future
-        future.add_done_callback(lambda late: self._late(name, late))
-        raise UnreachableError(f"{name} did not answer within {self._timeout_s:g} s")
+        future.add_done_callback(lambda late: self._late(name, late, keep=patience_s is not None))
+        raise LateError(f"{name} did not answer within {limit_s:g} s")
 
-    def _late(self, name: str, future: "asyncio.Future[Any]") -> None:
+    def forget(self, name: str) -> None:
+        """Nobody will ask under this name any more."""
+        self._answers.pop(name, None)
+
+    def _late(self, name: str, future: "asyncio.Future[Any]", keep: bool) -> None:
         self._hanging.pop(name, None)
         if not future.cancelled():
-            future.exception()  # looked at, so that asyncio does not warn; the caller was told long ago
+            future.exception()  # looked at, so that asyncio does not warn
+            if keep:
+                self._answers[name] = future
         self._on_late()
 
     def close(self) -> None:

@@ -4,12 +4,15 @@
 (F21), and then ends their tokens. Called by `control.py`.
 """
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from headway.engines.protocol import Engine, EngineId, Observation, Salvager
+from headway.model.errors import HeadwayError
 from headway.model.job import ENDED, Attempt, Job, JobSpec
 from headway.server.calls import Calls
 from headway.store import catalog
@@ -17,10 +20,13 @@ from headway.store.database import Store
 from headway.wire.batch import TaskKey
 
 log = logging.getLogger("headway.control")
+T = TypeVar("T")
 
 STRAYS_S = 60.0  # between two looks for spools that nobody sends
 SALVAGE_FIRST_S = 2.0
 SALVAGE_MAX_S = 120.0
+PATIENCE_S = 2.0  # with an engine beyond this machine: jobs of others do not wait for one that is slow or away (F22)
+LINGER_S = 60.0  # a scheduler that keeps a place for a job whose agents have told its end so long ago is told to end it
 
 
 class Backoff:
@@ -47,6 +53,8 @@ class Left:
 
     engine: Engine
     tasks: tuple[TaskKey, ...]
+    since_s: float
+    told: bool  # every task has told its end: nothing of it runs
 
 
 class Drain:
@@ -66,7 +74,8 @@ class Drain:
     def add(self, job: Job, attempt: Attempt, engine: Engine) -> None:
         if attempt.engine_id is not None:
             tasks = tuple(TaskKey(job.uuid, attempt.number, task.name) for task in attempt.tasks)
-            self._left[EngineId(attempt.engine_id)] = Left(engine, tasks)
+            told = bool(tasks) and all(task.result is not None for task in attempt.tasks)
+            self._left[EngineId(attempt.engine_id)] = Left(engine, tasks, self._clock_s(), told)
 
     @property
     def idle(self) -> bool:
@@ -93,23 +102,39 @@ class Drain:
             asked.setdefault(id(left.engine), (left.engine, []))[1].append(engine_id)
         found: dict[EngineId, Observation] = {}
         for engine, ids in asked.values():
-            found |= await self._calls.run(f"cluster {engine.cluster}", engine.observe, ids)
-        return found
+            with contextlib.suppress(HeadwayError):  # of one that is away nothing is known, the others are looked at
+                found |= await self._ask(engine, f"rest of {engine.cluster}", engine.observe, ids)
+        return {engine_id: seen for engine_id, seen in found.items() if engine_id in self._left}
+
+    async def _ask(self, engine: Engine, name: str, call: Callable[..., T], *args: Any) -> T:
+        return await self._calls.run(name, call, *args, patience_s=patience_s(engine))
 
     async def _is_drained(self, engine_id: EngineId, seen: Observation) -> bool:
         if seen.state not in ("ended", "gone"):
+            await self._end_lingering(engine_id, seen)
             return False
         if seen.detail.get("salvage"):
             await self.salvage(self._left[engine_id].engine, engine_id)
             return False
         return seen.state == "gone" or bool(seen.detail.get("drained"))
 
+    async def _end_lingering(self, engine_id: EngineId, seen: Observation) -> None:
+        """The scheduler's own daemons may have died with the job: it would keep its place to the end of its time."""
+        left, now_s = self._left[engine_id], self._clock_s()
+        due = left.told and left.engine.queues and seen.state == "running" and now_s - left.since_s >= LINGER_S
+        if not due or not self._again.is_due(engine_id, now_s):
+            return
+        self._again.again(engine_id, now_s)
+        log.warning("%s is over, and %s still keeps a place for it: ending that", engine_id, left.engine.cluster)
+        with contextlib.suppress(HeadwayError):
+            await self._ask(left.engine, f"end of {engine_id}", left.engine.cancel, engine_id)
+
     async def salvage(self, engine: Engine, engine_id: EngineId) -> None:
         """Start a shipper for a task that has none, now and then."""
         if not isinstance(engine, Salvager) or not self._again.is_due(engine_id, self._clock_s()):
             return
         self._again.again(engine_id, self._clock_s())
-        if await self._calls.run(f"salvage of {engine_id}", engine.salvage, engine_id):
+        if await self._ask(engine, f"salvage of {engine_id}", engine.salvage, engine_id):
             log.info("a shipper was started for what was left of %s", engine_id)
 
     async def _find_strays(
@@ -120,10 +145,8 @@ class Drain:
         keys = set(await self._calls.run("the store", self._open_tokens))
         for engine in list(engines.values()):
             if isinstance(engine, Salvager):
-                found = await self._calls.run(f"spools of {engine.cluster}", engine.tasks)
-                fresh = {engine_id: key for engine_id, key in found if engine_id not in self._done}
-                keys.update(fresh.values())
-                await self._register_strays(engine, fresh)
+                with contextlib.suppress(HeadwayError):
+                    keys |= await self._strays_of(engine)
         unheard = []
         for key in sorted(keys, key=str):
             job = await self._calls.run("the store", self._find, key)
@@ -136,10 +159,17 @@ class Drain:
                 self.add(job, attempt, its)
         return unheard
 
+    async def _strays_of(self, engine: Engine) -> set[TaskKey]:
+        assert isinstance(engine, Salvager)
+        found = await self._ask(engine, f"spools of {engine.cluster}", engine.tasks)
+        fresh = {engine_id: key for engine_id, key in found if engine_id not in self._done}
+        await self._register_strays(engine, fresh)
+        return set(fresh.values())
+
     async def _register_strays(self, engine: Engine, tasks: Mapping[EngineId, TaskKey]) -> None:
         """Scripts that were started without us and whose shipper died before it had told the server of them."""
         unknown = [i for i, key in tasks.items() if not await self._calls.run("the store", self._is_known, key)]
-        seen = await self._calls.run(f"cluster {engine.cluster}", engine.observe, unknown)
+        seen = await self._ask(engine, f"strays of {engine.cluster}", engine.observe, unknown)
         for engine_id, observation in seen.items():
             if observation.detail.get("salvage") and observation.detail.get("attached"):
                 await self.salvage(engine, engine_id)
@@ -156,6 +186,11 @@ class Drain:
         with self._store.read() as c:
             found = catalog.find_jobs(c, key.uuid)
             return catalog.load_job(c, found[0][0]) if len(found) == 1 else None
+
+
+def patience_s(engine: Engine) -> float | None:
+    """How long the loop waits for an answer; None: as long as calls may take. A later one is kept."""
+    return None if engine.name == "local" else PATIENCE_S
 
 
 def is_over(job: Job) -> bool:

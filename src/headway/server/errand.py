@@ -9,6 +9,8 @@ from headway.engines.protocol import Engine, EngineId, Given, Observation, Plan
 from headway.model.errors import RefusedError
 from headway.model.job import Attempt, Job, JobSpec
 from headway.server import envfile
+from headway.store import arrays
+from headway.store.database import Store
 
 
 def with_private(spec: JobSpec, private: envfile.Private | None) -> JobSpec:
@@ -33,14 +35,15 @@ def look_at(engine: Engine, attempts: Sequence[Attempt]) -> tuple[dict[str, Engi
     return ids, found | {key: seen[engine_id] for key, engine_id in ids.items() if engine_id in seen}
 
 
-def plan_all(engine: Engine, starts: Sequence[tuple[Job, int]]) -> dict[int, Plan | Exception]:
-    found: dict[int, Plan | Exception] = {}
+def plan_all(engine: Engine, starts: Sequence[tuple[Job, int]]) -> dict[tuple[int, int], Plan | Exception]:
+    """By the job's pk and the number of the attempt."""
+    found: dict[tuple[int, int], Plan | Exception] = {}
     for job, number in starts:
         try:
-            found[job.pk] = engine.plan(job, number)
+            found[job.pk, number] = engine.plan(job, number)
         # an engine may fail in any way, over one job and not over the next
         except Exception as error:
-            found[job.pk] = error
+            found[job.pk, number] = error
     return found
 
 
@@ -67,3 +70,12 @@ def start(
 async def nowhere() -> dict[str, Any] | None:
     """The address of a server that listens on its socket alone."""
     return None
+
+
+def forget_private(store: Store, env: Path, job: Job) -> None:
+    """The environment that a job came with; of an array, with its last job."""
+    if job.spec.array is not None:
+        with store.read() as c:
+            if arrays.has_open_jobs(c, job.spec.array):
+                return
+    envfile.remove(env, job.spec.array or job.uuid)

@@ -23,15 +23,15 @@ from headway.model.finding import Finding
 from headway.model.job import Attempt, Job, JobSpec, State
 from headway.model.limits import JOBS_OPEN_MAX, QUEUE_WINDOW, QUEUE_WINDOW_WIDE
 from headway.server import auth, envfile, errand, reconcile, together, transaction
-from headway.server.calls import Calls
-from headway.server.drain import Backoff, Drain, is_over
+from headway.server.calls import Calls, LateError
+from headway.server.drain import Backoff, Drain, is_over, patience_s
 from headway.server.join import Tell
 from headway.server.mailbox import Mailbox
 from headway.server.outbox import Outbox
 from headway.server.reconcile import Action, Again, Cancel, Launch, NewAttempt, Salvage, Seen, SetState
 from headway.settings.clusters import HERE
 from headway.settings.home import Paths
-from headway.store import arrays, catalog
+from headway.store import catalog
 from headway.store.database import Store
 from headway.wire.batch import TaskKey
 
@@ -84,6 +84,7 @@ class Loop:
         self._cancelled_s: dict[str, float] = {}
         self._launches: dict[str, int] = {}
         self._told: dict[tuple[TaskKey, str], float] = {}  # commands that reconcile asked for
+        self._late_start: dict[str, str] = {}  # place -> the name of a start there that takes long
         self._ids: list[tuple[Job, Future[None]]] = []  # engines' own, on their way to the store
         self._tokens: dict[str, dict[str, str]] = {}  # of attempts whose intent this server has stored
         self._retry = Backoff(RETRY_FIRST_S, RETRY_MAX_S)
@@ -220,13 +221,17 @@ class Loop:
         found = await asyncio.gather(*(self._observe_cluster(specs[place], pairs) for place, pairs in asked.items()))
         return {key: observation for answer in found for key, observation in answer.items()}
 
+    async def _ask(self, engine: Engine, name: str, call: Callable[..., T], *args: Any) -> T:
+        """One that is slow answers later; until then nothing is known of it."""
+        return await self._calls.run(name, call, *args, patience_s=patience_s(engine))
+
     async def _observe_cluster(self, spec: JobSpec, asked: list[tuple[int, Attempt]]) -> dict[str, Observation]:
         engine, cluster = self._engine_or_none(spec), spec.place
         if engine is None:
             return {}
         attempts = [attempt for _, attempt in asked]
         try:
-            ids, found = await self._calls.run(f"cluster {cluster}", errand.look_at, engine, attempts)
+            ids, found = await self._ask(engine, f"cluster {cluster}", errand.look_at, engine, attempts)
         # an engine may fail in any way; what it did not say is not known, and nothing follows from it (F22)
         except Exception as error:
             log.warning("cluster %s could not be observed: %r", cluster, error)
@@ -247,7 +252,7 @@ class Loop:
             if engine is None:
                 continue
             with contextlib.suppress(HeadwayError):
-                nodes[cluster] = await self._calls.run(f"capacity of {cluster}", engine.capacity)
+                nodes[cluster] = await self._ask(engine, f"room of {cluster}", engine.capacity)
             if engine.queues:
                 queues.add(cluster)
         keys = [job.attempts[-1].key for job in jobs if job.attempts]
@@ -291,7 +296,7 @@ class Loop:
 
     def _is_busy(self, job: Job, now_s: float) -> bool:
         """A start under way, or one that failed for now and shall wait; a job that was found or shall stop does not."""
-        if self._calls.hangs(f"start of {job.id}"):
+        if job.attempts and self._calls.hangs(_start_of(job.attempts[-1])):
             return True
         reached = bool(job.attempts) and job.attempts[-1].engine_id is not None and not job.between_tries
         return not reached and job.stop_requested_ns is None and not self._retry.is_due(job.uuid, now_s)
@@ -380,7 +385,7 @@ class Loop:
     ) -> tuple[Callable[[Connection], None], Callable[[], None]]:
         """What the writer shall do, and what we do once it has."""
         if isinstance(action, NewAttempt):
-            return self._new_attempt(job, plans[job.pk])
+            return self._new_attempt(job, plans.get(job.pk) or LateError(f"the plan of {job.id} takes long"))
         word = self._words.pop((action.pk, action.number or 0), None)
         if isinstance(action, SetState):
             return partial(transaction.apply_state, action, word), partial(log.info, "%s is %s", job.id, action.state)
@@ -422,6 +427,7 @@ class Loop:
         """An attempt is over; its agents may still send for a while."""
         for known in (self._cancelled_s, self._launches, self._tokens):
             known.pop(attempt.key, None)
+        self._calls.forget(_start_of(attempt))
         self._drain.add(job, attempt, self._engine(job.spec))
 
     def _again(self, action: Again, job: Job) -> None:
@@ -432,19 +438,11 @@ class Loop:
         """Remove what may not outlive these jobs; of an array, with its last job."""
         for job in jobs:
             try:
-                self._forget_files(job)
+                errand.forget_private(self._store, self._paths.env, job)
             except (OSError, HeadwayError) as error:
                 log.error(
                     "the environment of %s could not be removed, it stays until the next start: %s", job.id, error
                 )
-
-    def _forget_files(self, job: Job) -> None:
-        array = job.spec.array
-        if array is not None:
-            with self._store.read() as c:
-                if arrays.has_open_jobs(c, array):
-                    return
-        envfile.remove(self._paths.env, array or job.uuid)
 
     async def _admit(self, uuid: str, monitor: str | None) -> None:
         """A monitor shall have the job, from its first byte on."""
@@ -458,7 +456,8 @@ class Loop:
             mine = [(job, number) for job, number in starts if job.spec.place == place]
             try:
                 engine = self._engine(mine[0][0].spec)
-                found |= await self._calls.run(f"plans of {place}", errand.plan_all, engine, mine)
+                plans = await self._ask(engine, f"plans of {place}", errand.plan_all, engine, mine)
+                found |= {job.pk: plans[job.pk, number] for job, number in mine if (job.pk, number) in plans}
             except HeadwayError as error:
                 found |= {job.pk: error for job, _ in mine}
         return found
@@ -481,8 +480,14 @@ class Loop:
         attempt = next((a for a in job.attempts if a.number == number), None)
         if attempt is None:
             return  # the intent could not be stored
+        place = job.spec.place
+        if any(self._calls.hangs(name) for name in (f"starts on {place}", self._late_start.get(place, ""))):
+            return  # one start after the other; this one's turn comes
         try:
             result: EngineId | HeadwayError = await self._submit_to_engine(job, attempt)
+        except LateError:
+            self._late_start[place] = _start_of(attempt)
+            return
         except HeadwayError as error:
             result = error
         await self._launched(job, attempt, result)
@@ -519,7 +524,7 @@ class Loop:
             await self._mint_again(engine, job, attempt)
         tls = await self.reach() if isinstance(engine, Distant) else None
         given = (self._paths.env, self._tokens.get(attempt.key, {}), self._secret_names(job.spec), tls)
-        return await self._calls.run(f"start of {job.id}", errand.start, engine, job, attempt, *given)
+        return await self._ask(engine, _start_of(attempt), errand.start, engine, job, attempt, *given)
 
     async def _private(self, job: Job) -> envfile.Private | None:
         return await self._calls.run("files", envfile.of_job, self._paths.env, job.uuid, job.spec)
@@ -546,11 +551,13 @@ class Loop:
         asked = False
         if attempt.engine_id is not None:
             engine = self._engine(job.spec)
-            asked = await self._calls.run(f"stop of {job.id}", engine.cancel, EngineId(attempt.engine_id))
-        if not asked:
+            with contextlib.suppress(UnreachableError):  # a scheduler that is away keeps nobody from stopping
+                asked = await self._ask(engine, f"stop of {attempt.key}", engine.cancel, EngineId(attempt.engine_id))
+        if not asked or attempt.key in self._cancelled_s:  # asked before in vain: it may say yes to everything
             for task in attempt.tasks:
                 key = TaskKey(job.uuid, attempt.number, task.name)
                 self._mailbox.put_once(key, {"do": "stop", "grace_s": job.spec.grace_s})
+        if not asked:
             now_s -= job.spec.grace_s + reconcile.CANCEL_AGAIN_S - INTERVAL_S  # look for the engine's again soon
         self._cancelled_s[attempt.key] = now_s
 
@@ -583,3 +590,8 @@ class Loop:
     async def _note(self, job: Job, number: int | None, text: str) -> None:
         data = {"level": "warning", "text": text}
         await self._write(lambda c: catalog.add_event(c, job.pk, "note", data, self._clock_ns(), attempt=number))
+
+
+def _start_of(attempt: Attempt) -> str:
+    """The name of the call that starts it."""
+    return f"start of {attempt.key}"

@@ -316,7 +316,7 @@ def _verdict(job: Job, attempt: Attempt, seen: Seen) -> tuple[Exit, Finding | No
 
     A scheduler that only says "failed" saw the agent end, not the program, which may have gone on and done its work.
     """
-    end = _exit_of(job, attempt)
+    end = _exit_at(job, attempt, seen)
     told = told_by_scheduler(seen.observations.get(attempt.key, UNSEEN))
     finding = explain_exit(end)
     if told is None or not (end.lost or _from_outside(end)):
@@ -326,13 +326,20 @@ def _verdict(job: Job, attempt: Attempt, seen: Seen) -> tuple[Exit, Finding | No
     return replace(end, lost=False, reason="stop" if told.cause == "cancelled" else None), told
 
 
+def _exit_at(job: Job, attempt: Attempt, seen: Seen) -> Exit:
+    """A scheduler that is asked to end a job signals the ranks too, which then seem to die by themselves."""
+    end = _exit_of(job, attempt)
+    asked = job.stop_requested_ns is not None and job.spec.place in seen.queues and not end.oom
+    return replace(end, reason="stop") if asked and end.reason is None and _from_outside(end) else end
+
+
 def _from_outside(end: Exit) -> bool:
     return end.reason == "preempted" or (end.reason is None and end.signal in (signals.SIGTERM, signals.SIGKILL))
 
 
 def _awaits_word(job: Job, attempt: Attempt, seen: Seen) -> bool:
     """Ended from outside, or nobody saw how, on a scheduler that is not done with it: only the scheduler knows more."""
-    end = _exit_of(job, attempt)
+    end = _exit_at(job, attempt, seen)
     if job.spec.place not in seen.queues or not (end.lost or _from_outside(end)):
         return False
     state = seen.observations.get(attempt.key, UNSEEN).state

@@ -38,17 +38,6 @@ SUBMITS_AT_ONCE: Final = 4
 CANCELS_AT_ONCE: Final = 500
 KILL_AFTER_S: Final = 2.0  # beyond the grace time, in which the shim itself kills
 _KEEP: Final = ("SLURM_", "SLURMD_", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICES")
-# On each node: of all shims of the job, those that run there. Only a process that started when the shim did is the
-# shim (F29); field 22 of its stat, the 20th behind its name, says when.
-_TERMINATE: Final = """\
-start() { shift 19; echo "$1"; }
-found=1
-while [ $# -ge 2 ]; do
-  if read -r line < "/proc/$1/stat" && [ "$(start ${line##*) })" = "$2" ]; then kill -TERM "$1" && found=0; fi
-  shift 2
-done 2> /dev/null
-exit $found
-"""
 
 
 class SlurmEngine:
@@ -139,13 +128,14 @@ class SlurmEngine:
     def submit(self, plan: Plan, key: str, given: Given) -> EngineId:
         with self._starting:  # never two of one key, should a call that hung be repeated
             if self._shelf.look([key], False)[key]:  # it was tried before; folders are made first
+                self._soon()
                 return self.find(key) or self._submit(plan, key, given)
             return self._submit(plan, key, given)
 
     def _submit(self, plan: Plan, key: str, given: Given) -> EngineId:
         self._make_folders([Start(plan, key, given)])
         text = script.render(plan, key, plan.options, self.spool, self._place.agent())
-        job_id = self._sbatch(text)
+        job_id = self._sbatch(text, key)
         self._ledger.note(key, job_id)
         self._taken({job_id: key})
         return EngineId(job_id)
@@ -169,8 +159,16 @@ class SlurmEngine:
         except OSError as error:
             raise UnreachableError(f"the shared folder {self.spool} cannot be written: {error}") from error
 
-    def _sbatch(self, text: str) -> str:
-        said = self._commands.run(["sbatch", "--parsable"], text)
+    def _sbatch(self, text: str, key: str) -> str:
+        try:
+            said = self._commands.run(["sbatch", "--parsable"], text)
+        except RefusedError:
+            self._soon()
+            mine = script.comment(key)
+            found = next((line.id.partition("_")[0] for line in self._poll().values() if line.comment == mine), None)
+            if found is None:
+                raise
+            return found  # whatever it said: Slurm has it
         job_id = said.strip().splitlines()[-1].partition(";")[0] if said.strip() else ""
         if not job_id.isdigit():
             raise UnreachableError(f"sbatch answered {said.strip()[:200]!r}, which is not the number of a job")
@@ -209,7 +207,8 @@ class SlurmEngine:
             raise UnreachableError(f"the shared folder {self.spool} cannot be written: {error}") from error
         plan = next(iter(group.starts.values())).plan
         spec = array.indices(group.starts)
-        job_id = self._sbatch(script.render_array(plan, group.key, group.keys, spec, self.spool, self._place.agent()))
+        text = script.render_array(plan, group.key, group.keys, spec, self.spool, self._place.agent())
+        job_id = self._sbatch(text, group.key)
         self._ledger.note(group.key, job_id)
         self._taken({f"{job_id}_{index}": key for index, key in group.keys.items()})
         return {key: EngineId(f"{job_id}_{index}") for index, key in group.keys.items()}
@@ -247,11 +246,7 @@ class SlurmEngine:
         with self._lock:
             if self._clock_s() - self._polled_s < self._poll_s:
                 return self._lines
-            argv = ["squeue", "-h", "-r", "-t", "all", "--me", "-o", answer.SQUEUE_FORMAT]
-            try:
-                said = self._commands.run(argv)
-            except RefusedError:  # `--me` came with Slurm 20.02
-                said = self._commands.run([*argv[:5], "-u", str(self._place.uid), *argv[6:]])
+            said = self._list_jobs()
             lines = answer.read_squeue(said)
             self._garbled = len(lines) < sum(1 for text in said.splitlines() if text.strip())
             same = {i: line.word for i, line in lines.items()} == {i: line.word for i, line in self._lines.items()}
@@ -260,6 +255,16 @@ class SlurmEngine:
             recent_s = {i: s for i, s in self._known_s.items() if self._polled_s - s < KNOWN_KEPT_S}
             self._known_s = recent_s | dict.fromkeys(lines, self._polled_s)
             return lines
+
+    def _list_jobs(self) -> str:
+        argv = ["squeue", "-h", "-r", "-t", "all", "--me", "-o", answer.SQUEUE_FORMAT]
+        try:
+            try:
+                return self._commands.run(argv)
+            except RefusedError:  # `--me` came with Slurm 20.02
+                return self._commands.run([*argv[:5], "-u", str(self._place.uid), *argv[6:]])
+        except RefusedError as error:  # a question is not a request: why it fails does not matter, nothing is known
+            raise UnreachableError(f"which jobs there are is not known: {error}") from None
 
     def observe(self, ids: Sequence[EngineId]) -> dict[EngineId, Observation]:
         if self._place.trouble():
@@ -436,7 +441,7 @@ class SlurmEngine:
         if line is not None and line.state == "ended":
             return False
         asked_s = self._asked_s.setdefault(engine_id, self._clock_s())
-        running = line is not None and line.state == "running"
+        running = engine_id in self._begun if line is None else line.state == "running"
         gently = running and self._clock_s() - asked_s < self._grace_s(engine_id) + KILL_AFTER_S
         try:
             if not (gently and self._ask_agents(engine_id)):
@@ -453,17 +458,7 @@ class SlurmEngine:
         shims = [(str(view.pid), str(view.start)) for view in views.values() if view.pid and view.start]
         if not shims or len(shims) != len(views):
             return False
-        count = len(shims)
-        step = [
-            "srun",
-            f"--jobid={self._number(job_id)}",
-            "--overlap",
-            f"--nodes={count}",
-            f"--ntasks={count}",
-            "--ntasks-per-node=1",
-        ]
-        words = [word for shim in shims for word in shim]
-        step += ["--mem=0", "sh", "-c", _TERMINATE, "headway", *words]
+        step = script.terminate(job_id, shims)
         try:
             self._commands.run(step)
         except HeadwayError:

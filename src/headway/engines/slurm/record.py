@@ -16,6 +16,7 @@ from headway.model.errors import HeadwayError, RefusedError, UnreachableError
 ONE_BY_ONE_MAX: Final = 3  # more jobs are asked for with one question for all
 SACCT_AGAIN_S: Final = 60.0
 _FIELDS: Final = "JobID,State,ExitCode,NodeList,Start,Reason,Comment"
+_NO_SUCH_JOB: Final = ("invalid job id", "not found")
 _NONE: Final = "No jobs in the system"
 
 
@@ -36,8 +37,10 @@ class Records:
         for job_id in ids:
             try:
                 said = self._commands.run(["scontrol", "show", "job", "-o", job_id])
-            except RefusedError:
-                continue  # it has forgotten the job
+            except RefusedError as error:
+                if not any(words in str(error).lower() for words in _NO_SUCH_JOB):
+                    raise UnreachableError(str(error)) from None
+                continue  # only this says that it has forgotten the job
             told = answer.read_job(said)
             if told is None:  # from what cannot be read nothing follows (F22)
                 raise UnreachableError(f"scontrol answered {said.strip()[:80]!r}")

@@ -25,6 +25,18 @@ DIRECTIVES: Final[Mapping[str, str]] = {
 _VALUE: Final = re.compile(r"[\w.,:@%+=&|!*()\[\]/~-]{1,256}\Z", re.ASCII)
 _EXTRA: Final = re.compile(r"--[a-z][a-z-]*(?:=[\w.,:@%+=&|!*()\[\]/~-]*)?\Z", re.ASCII)
 
+# On each node: of all shims of the job, those that run there. Only a process that started when the shim did is the
+# shim (F29); field 22 of its stat, the 20th behind its name, says when.
+_TERMINATE: Final = """\
+start() { shift 19; echo "$1"; }
+found=1
+while [ $# -ge 2 ]; do
+  if read -r line < "/proc/$1/stat" && [ "$(start ${line##*) })" = "$2" ]; then kill -TERM "$1" && found=0; fi
+  shift 2
+done 2> /dev/null
+exit $found
+"""
+
 
 def comment(key: str) -> str:
     """By this an attempt is found again, also when sbatch's answer was lost."""
@@ -137,3 +149,10 @@ def _extra(line: Any) -> str:
     if not isinstance(line, str) or not _EXTRA.match(line):
         raise UsageError(f"extra: {line!r:.80} is not an option of sbatch", "for example: --exclusive or --nice=100")
     return line
+
+
+def terminate(job_id: str, shims: Sequence[tuple[str, str]]) -> list[str]:
+    """argv that asks the shims of a job, by pid and start, to end their ranks in order."""
+    count = len(shims)
+    step = ["srun", f"--jobid={job_id}", "--overlap", f"--nodes={count}", f"--ntasks={count}", "--ntasks-per-node=1"]
+    return [*step, "--mem=0", "sh", "-c", _TERMINATE, "headway", *(word for shim in shims for word in shim)]
