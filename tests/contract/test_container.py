@@ -74,11 +74,19 @@ def test_an_image_that_is_not_there_is_refused_with_the_nearest(hw: Hw) -> None:
 def test_a_running_job_tells_its_container_and_how_to_enter_it(hw: Hw, docker: list[str]) -> None:
     job = hw.submit("-c", "box", "sleep", "100")
     found = hw.wait_state(job, "running")
-    assert found["attach"][-4:-2] == ["exec", "-it"] and found["engine_id"] == found["attach"][-2]
-    inside = [word for word in found["attach"] if word != "-it"]
-    done = subprocess.run([*inside, "-c", "pwd"], capture_output=True, text=True, check=True)
-    assert done.stdout == f"{hw.cwd}\n"
-    assert "docker exec" in hw("q", job).stdout.decode().replace(docker[0], "docker").replace(f"-H {docker[2]} ", "")
+    words = found["attach"]
+    at = words.index("exec")
+    assert words[at : at + 3] == ["exec", "-it", found["engine_id"]]
+    done = subprocess.run(
+        [*words[:at], "exec", "-i", *words[at + 2 :]],
+        input="pwd; echo $RANK\n",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == f"{hw.cwd}\n0\n"
+    page = hw("q", job).stdout.decode().replace(docker[0], "docker").replace(f"-H {docker[2]} ", "")
+    assert f"docker exec -it {found['engine_id']} sh" in page
 
 
 def test_a_killed_server_finds_its_containers_again(hw: Hw) -> None:

@@ -1,5 +1,6 @@
 """Job files: what they may say, what is told when they are wrong, and what becomes of them."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -265,6 +266,29 @@ def test_a_secret_is_taken_from_the_environment_the_private_file_or_a_keyring(
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     found = secret.find(["A", "B", "RING"], {"A": "env"}, {"A": "file", "B": "file"})
     assert found == {"A": "env", "B": "file", "RING": "from-the-ring"}
+
+
+@pytest.mark.cap(52)
+def test_the_keyring_package_of_this_python_is_asked_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = """
+def get_password(service, name):
+    if name == "LOCKED":
+        raise RuntimeError("it is locked")
+    return {("headway", "RING"): "from-the-package"}.get((service, name))
+"""
+    (tmp_path / "keyring.py").write_text(text)
+    program = tmp_path / "keyring"
+    program.write_text("#!/bin/sh\necho from-the-command\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "keyring", raising=False)
+    assert secret.find(["RING"], {}, {}) == {"RING": "from-the-package"}
+    with pytest.raises(UsageError, match="the secret MISSING was found nowhere"):
+        secret.find(["MISSING"], {}, {})
+    with pytest.raises(UsageError, match="did not give the secret LOCKED: it is locked"):
+        secret.find(["LOCKED"], {}, {})
+    monkeypatch.delitem(sys.modules, "keyring")
 
 
 @pytest.mark.cap(52)

@@ -310,7 +310,9 @@ class ShimMachine:
         return out
 
     def _all_up(self) -> list[ShimInstruction]:
-        return [] if any(rank.state == "waiting" for rank in self.ranks) else [RemoveEnvironment()]
+        """A task that may be held keeps its environment until its end: a person who enters it shall have the same."""
+        waits = any(rank.state == "waiting" for rank in self.ranks)
+        return [] if waits or self.plan.hold_s > 0 else [RemoveEnvironment()]
 
     def _refused(self, event: RankRefused, now_s: float) -> list[ShimInstruction]:
         number = self._rank(event.index)
@@ -433,6 +435,8 @@ class ShimMachine:
     def _end(self, now_s: float) -> list[ShimInstruction]:
         self.phase, self._flush_s = "flushing", now_s + FLUSH_AT_END_S
         out: list[ShimInstruction] = [Write(self._result())]
+        if self.plan.hold_s > 0:
+            out.append(RemoveEnvironment())
         if not self._ships:
             return [*out, *self._leave()]
         if self._ships_late:

@@ -8,13 +8,14 @@ import json
 import os
 import sys
 
-from headway.agent.rank import environment
+from headway.agent.rank import environment, working_folder
 from headway.model.errors import HeadwayError
 from headway.spool.layout import TaskFile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Any
 
 EXIT_CANNOT = 1
 _SHELL = "/bin/sh"
@@ -27,15 +28,14 @@ def run_shell(task_dir: str, rank: int | None) -> int:
         index = 0 if rank is None else rank - task.first_rank
         if not 0 <= index < max(1, task.processes):
             return _complain(f"rank {rank} is not one of this task's")
-        given = _given(task)
-        env = environment(task, given, index, task_dir)
+        env = _of_rank(task_dir, index) or environment(task, _given(task, task_dir), index, task_dir)
         env |= {name: os.environ[name] for name in ("TERM", "COLORTERM", "COLUMNS", "LINES") if name in os.environ}
-        os.chdir(task.cwd)
+        os.chdir(working_folder(task))
     except HeadwayError as error:
         return _complain(error.message)
     except OSError as error:
         return _complain(f"{error.filename or task_dir}: {error.strerror}")
-    shell = given.get("SHELL") or _SHELL
+    shell = env.get("SHELL") or _SHELL
     for path in (shell, _SHELL):
         try:
             os.execve(path, [path], env)  # noqa: S606  (the person's own shell)
@@ -44,16 +44,42 @@ def run_shell(task_dir: str, rank: int | None) -> int:
     return EXIT_CANNOT
 
 
-def _given(task: TaskFile) -> "Mapping[str, str]":
-    """As the job was submitted with; the server keeps it until the job's end."""
-    with open(os.path.join(task.home, "env", f"{task.uuid}.json"), "rb") as file:
+def _of_rank(task_dir: str, index: int) -> dict[str, str]:
+    """The environment that a living rank of this task was started with; empty where there is none, or none to read."""
+    marks = {f"HEADWAY_SPOOL={task_dir}".encode(), b"LOCAL_RANK=%d" % index}
+    try:
+        pids = sorted(int(name) for name in os.listdir("/proc") if name.isdigit())
+    except OSError:
+        return {}  # no Linux
+    for pid in pids:
         try:
-            env = json.load(file)["env"]
-        except (ValueError, KeyError, TypeError, RecursionError):
-            env = None
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                entries = file.read().split(b"\0")
+        except OSError:
+            continue
+        if pid != os.getpid() and marks.issubset(entries):
+            return dict(os.fsdecode(entry).split("=", 1) for entry in entries if b"=" in entry)
+    return {}
+
+
+def _given(task: TaskFile, task_dir: str) -> "Mapping[str, str]":
+    """As the job was submitted with: a task that may be held keeps it in its spool, the server until the job's end."""
+    env = _load(os.path.join(task_dir, "env.json"))
+    if env is None:
+        env = (_load(os.path.join(task.home, "env", f"{task.uuid}.json")) or {}).get("env")
     if not isinstance(env, dict):
         raise HeadwayError("the job's environment cannot be read")
-    return {str(name): str(value) for name, value in env.items()}
+    around = dict(os.environ) if task.inherit_env else {}
+    return {**around, **{str(name): str(value) for name, value in env.items()}}
+
+
+def _load(path: str) -> "dict[str, Any] | None":
+    try:
+        with open(path, "rb") as file:
+            found = json.load(file)
+    except (OSError, ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def _complain(text: str) -> int:

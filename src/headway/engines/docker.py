@@ -214,7 +214,10 @@ class ContainerEngine:
 
     def _make(self, folder: Path, plan: Plan, task: PlannedTask, given: Given, gpus: list[int]) -> None:
         values, env = self._task_file(plan, task, given, gpus), dict(given.env)
-        if self._where(str(task.image)) is None:
+        python = self._where(str(task.image))
+        if python is not None:
+            values["shell"] = [python, *self._argv("shell", folder)]
+        else:
             argv = self._recipe.run(folder.name, plan, task, gpus, self._zip(), given)
             values |= {"argv": [*self.program.words, *argv], "inherit_env": False, "cwd": "/", "by_number": False}
             values |= {"socket": str(socket_path(self.paths.home)), "gpus": None}
@@ -452,7 +455,11 @@ class ContainerEngine:
         return Waiting(seen.state_word, free=tuple(self.capacity()))
 
     def attach(self, task: TaskKey, node: str | None = None) -> list[str] | None:
-        return None if self._is_outside(str(task)) else [*self.program.words, "exec", "-it", str(task), "sh"]
+        """With the environment of the job, by the agent's own file: the one that this container was made with."""
+        if self._is_outside(str(task)):
+            return None
+        shell = (folders.load_json(self._folder(str(task)) / "task.json") or {}).get("shell") or ["sh"]
+        return [*self.program.words, "exec", "-it", str(task), *shell]
 
     # -- ending ---------------------------------------------------------------------------------------
 

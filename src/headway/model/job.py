@@ -90,7 +90,7 @@ class Retry:
 
 @dataclass(slots=True)
 class JobSpec:
-    """What a person asked for. Stored as JSON with the job; never holds the environment."""
+    """What a person asked for. Stored as JSON with the job; never holds the environment but for `env_kept`."""
 
     command: list[str]  # as it may be shown: secrets in it are masked
     cwd: str
@@ -107,7 +107,8 @@ class JobSpec:
     monitoring_interval_s: float = 0.0  # between two samples of usage; 0: none
     priority: int = 0
     tags: list[str] = field(default_factory=list)
-    env_set: list[str] = field(default_factory=list)  # names given by --env, for `hw q`; values stay out
+    env_set: list[str] = field(default_factory=list)  # names given by --env or the job file
+    env_kept: dict[str, str] = field(default_factory=dict)  # their values, but for secrets: a resubmission has them too
     secret_names: list[str] = field(default_factory=list)  # variables whose values are secret, whatever their names
     umask: int = 0o022
     rlimits: dict[str, list[int]] = field(default_factory=dict)

@@ -242,6 +242,7 @@ RESERVE_S = 4 * 3_600.0  # how long `hw submit ssh` holds a node unless --max-du
 RESERVE_MARGIN_S = 30.0
 ARGV_BYTES_MAX = 1 * MIB
 ENV_BYTES_MAX = 4 * MIB
+ENV_KEPT_BYTES_MAX = 4096  # of one variable that was set for a job and is kept for its resubmission
 DURATION_S_MAX = 366 * 86_400.0
 CONTAINER_ASK_S = 5.0  # a question how containers are, which is asked again and again
 CONTAINER_CALL_S = 15.0  # one call of docker or podman; a longer one counts as not answered

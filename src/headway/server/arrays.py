@@ -44,7 +44,7 @@ class Arrays(Control):
         variables = check.environment(env, shared)
         first = self._element(shared, jobs[0])
         engine, plan = await self._planned(uuid, first, {**variables, **jobs[0].env}, find_program=find_program)
-        shared = as_planned(shared, plan)
+        shared = replace(as_planned(shared, plan), env_kept=envfile.kept(shared, variables, self._secret_names(shared)))
         rows, private = await self._calls.run("jobs", self._rows, shared, variables, jobs)
         await self._keep(uuid, private)
         common = {
@@ -108,8 +108,10 @@ class Arrays(Control):
                 f"commands of {parent} held a secret, which is not kept",
                 "submit them again; better keep secrets in the environment",
             )
-        fixed = {"gpus": 0, "masked": False, "array": None}
+        first = JobSpec.from_values(found[0][2])
+        fixed = {"gpus": 0, "masked": False, "array": None, "env_kept": {}, **check.joined_env(first, changes)}
         base = {**found[0][2], **changes, **fixed}
+        env = {**env, **check.env_again(first, changes)}
         own = await self._calls.run("files", envfile.own, self._paths.env, old)
         elements = [
             Element(index, _changed(base, {**spec, **changes, **fixed}), own.get(str(index), {}))

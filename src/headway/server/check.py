@@ -78,6 +78,16 @@ def job_spec(given: JobSpec | Mapping[str, Any]) -> JobSpec:
     return spec
 
 
+def joined_env(old: JobSpec, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a job that is submitted again: what was set for the old one is set for it too."""
+    return {"env_set": list(dict.fromkeys([*old.env_set, *(changes.get("env_set") or ())]))}
+
+
+def env_again(old: JobSpec, changes: Mapping[str, Any]) -> dict[str, str]:
+    """The values that it has again: all that were kept, but for those that are given anew."""
+    return {name: value for name, value in old.env_kept.items() if name not in (changes.get("env_set") or ())}
+
+
 def _check_size(spec: JobSpec) -> None:
     """Nodes and processes of them. An engine may have its own `gpu_per_node`, and checks again in its plan."""
     _whole("nodes", spec.nodes, 1, NODES_MAX)

@@ -92,7 +92,9 @@ class Control(Loop):
         values = secret_values(variables, names)
         roles = [replace(role, command=mask_argv(role.command, values, names)) for role in spec.roles]
         shown = mask_argv(spec.command, values, names)
-        return replace(spec, command=shown, roles=roles, masked=shown != spec.command or roles != spec.roles)
+        masked = shown != spec.command or roles != spec.roles
+        kept = envfile.kept(spec, variables, names)
+        return replace(spec, command=shown, roles=roles, masked=masked, env_kept=kept)
 
     async def _keep(self, uuid: str, private: envfile.Private) -> None:
         try:
@@ -197,7 +199,7 @@ class Control(Loop):
         if old.spec.guest_of is not None:
             raise RefusedError(f"{old.id} runs on {old.spec.host or old.spec.guest_of}", "resubmit it there")
         uuid = check.job_uuid(uuid)
-        fixed = {"parent": old.id, "attached": False, "masked": False, "gpus": 0, "array": None}
+        fixed = {"parent": old.id, "attached": False, "masked": False, "gpus": 0, "array": None, "env_kept": {}}
         job = await self._calls.run("the store", self._find_uuid, uuid)
         if job is None:
             private = await self._private(old)
@@ -208,12 +210,17 @@ class Control(Loop):
                     "submit it again with the whole command; better keep secrets in the environment",
                 )
             after = {"after": await self._calls.run("the store", self._still_open, old.spec.after)}
-            spec = check.job_spec({**asdict(given), **after, **changes, **fixed})
+            spec = check.job_spec({**asdict(given), **after, **changes, **fixed, **check.joined_env(old.spec, changes)})
             if env is None:
                 env = private.env if private else None
             if env is None:
                 raise UsageError(f"the environment of {old.id} is not kept", "send the one that it shall have")
+            env = {**env, **check.env_again(old.spec, changes)}
             job = await self._insert(uuid, spec, env)
+            gone = [name for name in spec.env_set if name not in env]
+            if gone:
+                text = f"{', '.join(gone)} of {old.id} is not kept: a secret, or too long; give it again with --env"
+                await self._note(job, None, text)
         if job.spec.parent == old.id and not is_over(old):
             await self._write(lambda c: catalog.request_stop(c, pk, self._clock_ns()))
             self.poke()

@@ -6,13 +6,15 @@ One file a job, or one for all jobs of an array, 0600, from the submission to th
 import json
 import os
 import secrets
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from headway.model.job import JobSpec
+from headway.model.limits import ENV_KEPT_BYTES_MAX
+from headway.wire import redact
 
 ARRAY_INDEX = "HEADWAY_ARRAY_INDEX"
 
@@ -23,6 +25,14 @@ class Private:
     command: list[str] = field(repr=False)  # as it was given
     roles: dict[str, list[str]] = field(default_factory=dict, repr=False)  # commands of roles, likewise
     jobs: dict[str, dict[str, Any]] = field(default_factory=dict, repr=False)  # of an array: by number, its own
+
+
+def kept(spec: JobSpec, env: Mapping[str, str], secret: Collection[str]) -> dict[str, str]:
+    """What a person has set for this job and is no secret, by name or by its look: it may rest in the database."""
+    values = redact.secret_values(env, secret)
+    plain = {name: env[name] for name in spec.env_set if name in env and not redact.is_secret_name(name, secret)}
+    short = {name: value for name, value in plain.items() if len(value.encode(errors="replace")) <= ENV_KEPT_BYTES_MAX}
+    return {name: value for name, value in short.items() if redact.mask_text(value, values) == value}
 
 
 def save(folder: Path, uuid: str, private: Private) -> None:

@@ -96,7 +96,7 @@ def _head(job: Job, engine: str, engine_id: str | None, now_ns: int) -> dict[str
         "ended_at": iso(job.ended_ns), "elapsed_s": _elapsed_s(job, now_ns), "exit_code": job.exit_code,
         "signal": job.signal, "parent": spec.parent, "tags": job.tags, "host": spec.host or None,
         "guest_of": spec.guest_of, "monitor": spec.monitor,
-        "array": spec.array, "array_index": spec.array_index, "parameters": spec.parameters,
+        "array": spec.array, "array_index": spec.array_index, "parameters": spec.parameters, "smoke": spec.smoke,
     }  # fmt: skip
 
 

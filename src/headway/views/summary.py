@@ -80,6 +80,8 @@ def _place(job: Job) -> Iterator[str]:
     yield fmt.plural(count_processes(job), "process")
     if gpus:
         yield fmt.plural(int(gpus), "GPU")
+    if job.get("smoke"):
+        yield "smoke"
     if job.get("page"):
         yield str(job["page"])
 

@@ -54,11 +54,12 @@ _TABLE: Final = (
         ),
     ),
     Command(
-        "init", RUN, "take a snapshot of the code ahead of time, and say what is in it", "hw init",
+        "init", RUN, "take a snapshot of the code ahead of time, and say what is in it", "hw init", ("cluster",),
         details=(
             "What git tracks or does not ignore, with your changes; elsewhere what .gitignore does not name.\n"
             ".hwignore leaves out more. Secrets, large files and links that leave the tree are left out, and named.\n"
-            "Only content that is new is stored. hw submit --snapshot does the same by itself."
+            "Only content that is new is stored. hw submit --snapshot does the same by itself, and so do clusters on\n"
+            "other machines. One snapshot serves every cluster; -c only says how to go on."
         ),
         examples=(("hw init", "in the folder of your code"), ("hw submit --snapshot python train.py", "pin it")),
     ),
@@ -163,15 +164,17 @@ _TABLE: Final = (
     Command(
         "resubmit", CHANGE, "run jobs again, with changes if you like",
         "hw resubmit ID… [options] [-- COMMAND…] | SELECTION",
-        (*_JOB, *(name for name in _SELECT if name not in _JOB), "failed", "yes", "dry_run"),
+        (*_JOB, *(name for name in _SELECT if name not in _JOB), "snapshot", "failed", "yes", "dry_run"),
         details=(
             "The new job is submitted first; only then is the old one stopped, if it still runs.\n"
-            "The new one names its parent. It runs in the old folder, with your environment of now.\n"
+            "The new one names its parent. It runs in the old folder, or from the old snapshot, or (--snapshot) from\n"
+            "a new one; with your environment of now, and the variables that were set for the old job.\n"
             "Without ids, -e and -c choose jobs, as --state and --match do; you are asked first, --yes for scripts."
         ),
         examples=(
             ("hw resubmit 7f3c2 -n 8", ""),
             ("hw resubmit 7f3c2 -- python train.py --lr 0.01", "another command"),
+            ("hw resubmit 7f3c2 -c lab --snapshot", "elsewhere, with the code of now"),
             ("hw resubmit -e digits --state failed", "all of them; asks first"),
         ),
     ),

@@ -25,12 +25,22 @@ def command(call: Call) -> int:
     if call.words or call.after:
         raise UsageError("hw init takes no words", "it takes the code around the current folder; cd there first")
     cwd = os.getcwd()
-    made = _make(load(Path(cwd)), cwd, {})
+    settings = load(Path(cwd))
+    name = call.get("cluster")
+    always = bool(name) and _always_pins(settings, name)
+    made = _make(settings, cwd, {})
     if call.as_json:
         call.terminal.put_json(_as_json(made))
         return 0
-    _show(call.terminal, made)
+    _show(call.terminal, made, f"hw {f'-c {name} ' if name else ''}submit {'' if always else '--snapshot '}COMMAND…")
     return 0
+
+
+def _always_pins(settings: "Settings", name: str) -> bool:
+    """Whether jobs of that cluster run from a snapshot in any case. UsageError for a name that is no cluster."""
+    from headway.settings.clusters import AUTO, resolve
+
+    return name != AUTO and resolve(name, settings.get("clusters")).get("engine") == "slurm"
 
 
 def pin(terminal: Terminal, settings: "Settings", cwd: str, more: Mapping[str, list[str]]) -> dict[str, Any]:
@@ -77,7 +87,7 @@ def _as_json(made: "Snapshot") -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _show(terminal: Terminal, made: "Snapshot") -> None:
+def _show(terminal: Terminal, made: "Snapshot", next_words: str) -> None:
     from headway.code import tree
 
     out = terminal.out
@@ -92,7 +102,7 @@ def _show(terminal: Terminal, made: "Snapshot") -> None:
         names = ", ".join(out.safe(name) for name in ignored[:_IGNORED_MAX])
         terminal.put(f"  {out.style('ignored by git:', DIM)} {names}{more}")
     _tell_left_out(terminal, made)
-    terminal.say(f"  {terminal.err.style('hw submit --snapshot COMMAND… runs from it', DIM)}")
+    terminal.say(f"  {terminal.err.style(f'{next_words} runs from it', DIM)}")
 
 
 def _tell_left_out(terminal: Terminal, made: "Snapshot") -> None:

@@ -95,9 +95,14 @@ def _shown_id(job: Job, short: bool) -> str:
 
 
 def note(job: Job, now: datetime) -> str:
-    """Why it stands as it does; an unknown state always with its age (P8)."""
+    """Why it stands as it does; of a trial run, that it is one."""
     if job.get("is_array"):
         return arrays.counts(job)
+    return " · ".join(words for words in ("smoke" if job.get("smoke") else "", _reason(job, now)) if words)
+
+
+def _reason(job: Job, now: datetime) -> str:
+    """An unknown state always has its age (P8)."""
     if job["state"] == "unknown":
         return f"last heard {fmt.duration(fmt.age_s(job.get('state_since'), now))} ago"
     if job["state"] in ("failed", "stopped", "held"):

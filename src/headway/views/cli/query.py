@@ -162,7 +162,10 @@ def _engine_words(job: dict[str, Any]) -> str:
     if job.get("engine") in (None, "local"):
         return ""
     last = (job.get("attempts") or [{}])[-1]
-    words = [job.get("engine"), job.get("engine_id"), job.get("image"), last.get("engine_word"), job.get("engine_url")]
+    word = last.get("engine_word")
+    if word == "running" and job["state"] in fmt.ENDED:
+        word = None  # the last that it said, before its agent told the end
+    words = [job.get("engine"), job.get("engine_id"), job.get("image"), word, job.get("engine_url")]
     return " · ".join(str(word) for word in words if word)
 
 
@@ -173,6 +176,8 @@ def _attach_words(job: dict[str, Any]) -> str:
         return ""
     if job.get("engine") == "local":
         return f"hw shell {short}"
+    if job.get("engine") in ("docker", "podman") and "exec" in words:  # a plain shell is easier to type
+        return f"hw shell {short}   or: {fmt.shell_words([*words[: words.index('exec') + 3], 'sh'])}"
     return f"hw ssh {short}   runs: {fmt.shell_words(words)}"
 
 

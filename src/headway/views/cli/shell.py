@@ -35,4 +35,5 @@ def way_in(
         if job["state"] == "waiting":
             hint = f"why it waits: hw why {fmt.suffix(job['id'])}"
         raise RefusedError(f"{job['id']} is {job['state']}: there is {what}", hint)
-    return job, [*argv, f"--rank={rank}"] if job["engine"] == "local" and rank is not None else argv
+    ours = argv[-2:-1] == ["shell"]  # the agent's own, here or in a container
+    return job, [*argv, f"--rank={rank}"] if ours and rank is not None else argv

@@ -67,15 +67,36 @@ def resubmit(source: Source, call: Call, old: Mapping[str, Any], *, moved: bool 
     spec = {**changes(call), **{key: call.get(key) for key in names if call.get(key)}}
     spec |= _monitor(call.get("monitor"))
     if call.after:
-        spec["command"] = checked_command(call.after)
+        spec["command"] = _new_command(call.after, old)
     around = surroundings()
     spec |= {"umask": around["umask"], "rlimits": around["rlimits"]}
     settings = _settings()
     if call.get("cluster") and moved:
         spec |= place.choose(source, call, settings, call.get("cluster"), {**_needs(old), **spec})
     definition = spec.get("definition", old.get("definition") or {})
+    _pin_again(call, settings, spec, old)
     body = {"uuid": new_uuid(), "spec": spec, "env": environment(call, settings, definition)}
     return _send(source, job_route(old["id"], "resubmit"), body)
+
+
+def _pin_again(call: Call, settings: "Settings", spec: dict[str, Any], old: Mapping[str, Any]) -> None:
+    """A snapshot of the old folder as it is now: where it is asked for, or where the job goes needs one and it has
+    none."""
+    definition = spec.get("definition", old.get("definition") or {})
+    if call.get("snapshot") or (definition.get("engine") == "slurm" and not old.get("code")):
+        from headway.views.cli import init
+
+        spec |= init.pin(call.terminal, settings, old["cwd"], {})
+
+
+def _new_command(words: list[str], old: Mapping[str, Any]) -> list[str]:
+    """It takes the place of the old one, whole: an argument alone is no command."""
+    if words[0].startswith("-"):
+        import shlex
+
+        whole = shlex.join([*old["command"], *words])
+        raise UsageError(f"{words[0]!r:.60} is no command", f"give the whole one: hw resubmit {old['id']} -- {whole}")
+    return checked_command(words)
 
 
 def _needs(job: Mapping[str, Any]) -> dict[str, Any]:
@@ -101,6 +122,7 @@ def resubmit_array(source: Source, call: Call, ref: str, states: list[str]) -> d
     old = source.get(job_route(some["id"]))
     if call.get("cluster"):
         spec |= place.choose(source, call, settings, call.get("cluster"), {**_needs(old), **spec})
+    _pin_again(call, settings, spec, old)
     env = environment(call, settings, spec.get("definition", old.get("definition") or {}))
     body = {"uuid": new_uuid(), "spec": spec, "env": env, "states": states}
     return _send(source, array_route(ref, "resubmit"), body)
