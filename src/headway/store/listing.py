@@ -17,8 +17,8 @@ from headway.store.form import iso
 
 _ROWS = """SELECT pk, id, name, state, state_since_ns, submitted_ns, started_ns, ended_ns, exit_code, signal,
              experiment, cluster, array_index, cause, tags, iif(json_valid(spec), NULL, spec) AS odd,
-             iif(json_valid(spec), json_extract(spec, '$.gpus', '$.guest_of', '$.host', '$.parameters', '$.after'),
-                 NULL) AS asked
+             iif(json_valid(spec), json_extract(spec, '$.gpus', '$.guest_of', '$.host', '$.parameters', '$.after',
+                 '$.smoke'), NULL) AS asked
            FROM jobs WHERE """
 
 
@@ -44,8 +44,8 @@ class _Row(NamedTuple):
     asked: str | None
 
 
-_ASKED = ("gpus", "guest_of", "host", "parameters", "after")  # of the spec, in that order
-_NOTHING = '[0,null,"",{},[]]'
+_ASKED = ("gpus", "guest_of", "host", "parameters", "after", "smoke")  # of the spec, in that order
+_NOTHING = '[0,null,"",{},[],false]'
 _EXPLAINED = ("failed", "stopped", "held")
 _SOME = 1000
 
@@ -84,7 +84,7 @@ def _row(c: sqlite3.Connection, row: _Row, last: sqlite3.Row | None, has_metrics
     if row.tags != "[]":
         found["tags"] = json.loads(row.tags)
     asked = _asked(row)
-    found |= {name: value for name, value in asked.items() if value and name in ("gpus", "parameters")}
+    found |= {name: value for name, value in asked.items() if value and name in ("gpus", "parameters", "smoke")}
     if asked.get("guest_of") is not None:
         found |= {"guest_of": asked["guest_of"], "host": asked["host"]}
     if has_metrics:
