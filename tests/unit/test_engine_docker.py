@@ -69,6 +69,19 @@ def test_limits_user_gpus_and_folders_are_passed_on_and_no_secret(tmp_path: Path
     assert "hunter22" not in stub.log.read_text() and "id.secret" not in stub.log.read_text()
 
 
+def test_podman_takes_gpus_as_cdi_devices_and_keeps_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getgroups", lambda: [os.getgid(), 4242])
+    docker = Stub(tmp_path)
+    docker.start(docker.job(gpus=1))
+    assert ("--group-add", "4242") in itertools.pairwise(docker.words("create"))
+    (tmp_path / "other").mkdir()
+    podman = Stub(tmp_path / "other", engine="podman")
+    monkeypatch.setattr(os, "getuid", lambda: 1000)
+    monkeypatch.setattr(os, "getgid", lambda: 1000)
+    assert podman.engine._recipe._gpus([2, 3]) == ["--device", "nvidia.com/gpu=2", "--device", "nvidia.com/gpu=3"]
+    assert podman.engine._recipe._user() == ["--userns=keep-id", "--user", "1000:1000", "--env", "HOME=/tmp"]
+
+
 def test_gpus_of_containers_and_of_processes_are_never_the_same(tmp_path: Path) -> None:
     stub = Stub(tmp_path)
     stub.start(stub.job(gpus=2, processes=2))

@@ -64,7 +64,15 @@ class Recipe:
             return ["--user", user]
         keep = ["--userns=keep-id"] if self._engine == "podman" and os.getuid() else []
         home = ["--env", "HOME=/tmp"] if os.getuid() else []  # an account that the image does not know has no home
-        return [*keep, "--user", f"{os.getuid()}:{os.getgid()}", *home]
+        return [*keep, "--user", f"{os.getuid()}:{os.getgid()}", *self._groups(), *home]
+
+    def _groups(self) -> list[str]:
+        """Folders that a group shares are open to its members in a container, too. Podman without root knows only the
+        groups of its own small world."""
+        if self._engine == "podman" and os.getuid():
+            return []
+        others = sorted(set(os.getgroups()) - {os.getgid()})
+        return [word for number in others for word in ("--group-add", str(number))]
 
     def _gpus(self, devices: Sequence[int]) -> list[str]:
         if not devices:
