@@ -24,7 +24,8 @@ case "$1" in
     info) echo "1 1000000000" ;;
     image) [ "$2" = inspect ] && [ "$5" = gone:1 ] && echo "Error: No such image: gone:1" >&2 && exit 1
            [ "$2" = ls ] && echo here:1 || echo sha256:1 ;;
-    run) echo 3 11 ;;
+    run) {run} ;;
+    start) {start} ;;
     inspect) {inspect} ;;
 esac
 """
@@ -32,10 +33,15 @@ esac
 
 class Stub:
     def __init__(
-        self, folder: Path, inspect: str = 'echo "Error: No such object: x" >&2; exit 1', **options: Any
+        self,
+        folder: Path,
+        inspect: str = 'echo "Error: No such object: x" >&2; exit 1',
+        start: str = "true",
+        run: str = "echo 3 11",
+        **options: Any,
     ) -> None:
         self.log, program = folder / "log", folder / "docker"
-        program.write_text(PROGRAM.format(log=self.log, inspect=inspect))
+        program.write_text(PROGRAM.format(log=self.log, inspect=inspect, start=start, run=run))
         program.chmod(0o755)
         self.paths = Paths(folder / "home")
         self.paths.home.mkdir()
@@ -49,7 +55,8 @@ class Stub:
 
     def start(self, job: Job) -> EngineId:
         plan = self.engine.plan(job)
-        return self.engine.submit(plan, f"{job.uuid}-1", Given({"KEY": "hunter22"}, {"worker-0": "id.secret"}))
+        tokens = {task.name: "id.secret" for task in plan.tasks}
+        return self.engine.submit(plan, f"{job.uuid}-1", Given({"KEY": "hunter22"}, tokens))
 
     def words(self, verb: str) -> list[str]:
         calls = [call.split("\n") for call in self.log.read_text().split("END\n") if call]
@@ -104,6 +111,31 @@ def test_a_job_without_an_image_is_told_how_to_name_one(tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match="names no image"):
         stub = Stub(tmp_path, image=None)
         stub.engine.plan(stub.job())
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_of_a_job_that_the_engine_refuses_nothing_stays(tmp_path: Path, nodes: int) -> None:
+    """Not its environment, and no container that waits for the others."""
+    broken = "docker: no such device\n\nRun 'docker start --help' for more information"
+    stub = Stub(tmp_path, start=f'case $2 in *-0) printf "{broken}" >&2; exit 1;; esac')
+    with pytest.raises(RefusedError, match="no such device"):
+        stub.start(stub.job(nodes=nodes))
+    assert list(stub.paths.spool.iterdir()) == []
+    assert stub.words("rm")[:2] == ["rm", "--force"] and len(stub.words("rm")) == 2 + nodes
+    told = stub.log.read_text()
+    assert ("network\ncreate\n" in told) == ("network\nrm\n" in told) == (nodes > 1)
+
+
+def test_an_image_that_cannot_be_run_is_refused_at_submit(tmp_path: Path) -> None:
+    stub = Stub(tmp_path, run='echo "docker: no such device" >&2; exit 125')
+    with pytest.raises(RefusedError, match="docker cannot run the image: docker: no such device"):
+        stub.engine.plan(stub.job())
+
+
+def test_an_image_without_python_is_none_that_cannot_be_run(tmp_path: Path) -> None:
+    missing = 'exec: "python3": executable file not found; exec: "python": likewise'
+    stub = Stub(tmp_path, run=f"echo '{missing}' >&2; exit 127")
+    assert stub.engine.plan(stub.job()).image == "here:1" and stub.engine._where("here:1") is None
 
 
 @pytest.mark.parametrize("inspect", ["echo nonsense", "exit 0", "echo 'a\tb\tc\td'"])

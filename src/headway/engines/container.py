@@ -110,7 +110,7 @@ class Program:
         self._silent_s = None
 
     def _failure(self, told: str) -> Failed | UnreachableError:
-        lines = [line.strip() for line in told.splitlines() if line.strip()]
+        lines = [line.strip() for line in told.splitlines() if line.strip() and not line.startswith(("Run '", "See '"))]
         text = (lines[-1] if lines else "it gave no reason")[:500]
         if any(word in told.lower() for word in _UNREACHABLE):
             return UnreachableError(

@@ -7,6 +7,7 @@ between (F23). Of a job with several tasks all folders are made before the first
 (`engines/network.py`). Called by `server/loop.py`, from threads.
 """
 
+import contextlib
 import os
 import socket
 import subprocess
@@ -126,7 +127,7 @@ class ContainerEngine:
             most = max(task.processes for task in tasks if task.image == image)
             if self._options["agent"] == "inside":
                 self._check_python(image, image_id)
-            elif len(tasks) > 1 and most > 1 and not self._networks.is_shared and self._where(image) is None:
+            elif self._where(image) is None and len(tasks) > 1 and most > 1 and not self._networks.is_shared:
                 raise RefusedError(
                     f"the image {image} has no Python 3.11 or newer, so each of its {most} processes would be a"
                     " container with a network of its own, which the other tasks cannot find",
@@ -149,7 +150,11 @@ class ContainerEngine:
                     words = ("run", "--rm", "--pull=never", "--network=none", *self._options["run_options"])
                     told = self.program.run(*words, "--entrypoint", name, image_id, "-I", "-S", "-c", _VERSION)
                     version = tuple(int(word) for word in told.split())
-                except (Failed, ValueError):
+                except ValueError:
+                    continue
+                except Failed as error:
+                    if name not in str(error):  # it is not the Python that is missing
+                        raise RefusedError(f"{self.name} cannot run the image: {error}") from None
                     continue
                 if version >= zipapp.PYTHON_MIN:
                     found = name
@@ -171,11 +176,25 @@ class ContainerEngine:
         except OSError as error:
             raise UnreachableError(f"the task could not be started: {error}", "it is tried again") from error
         except Failed as error:
+            self._abandon(names, key)
             raise RefusedError(f"{self.name} does not start it: {error}") from None
         if len(names) == 1:
             return EngineId(names[0])
         self._groups.keep(key, names)
         return EngineId(key)
+
+    def _abandon(self, names: Sequence[str], key: str) -> None:
+        """It will never start: nothing of it stays, neither what it was given nor containers that wait for the rest.
+        No process of it has begun, since all of them wait for the last agent."""
+        for name in names:
+            if self._is_outside(name):
+                self._cancel(name)
+        with contextlib.suppress(UnreachableError):  # then `_sweep` of the next server finds them
+            self.program.call(["rm", "--force", *names])
+        for name in names:
+            folders.remove(self._folder(name))
+        if len(names) > 1:
+            self._networks.remove(key)
 
     def _lay_out(self, plan: Plan) -> Plan:
         """Its code, here, so that a container has no business with the store of code."""

@@ -116,7 +116,16 @@ class Drain:
         if seen.detail.get("salvage"):
             await self.salvage(self._left[engine_id].engine, engine_id)
             return False
+        if seen.detail.get("started") is False:
+            await self._discard(engine_id)
         return seen.state == "gone" or bool(seen.detail.get("drained"))
+
+    async def _discard(self, engine_id: EngineId) -> None:
+        """It never began, and never will: what it was given does not stay."""
+        engine = self._left[engine_id].engine
+        if isinstance(engine, Salvager):
+            with contextlib.suppress(HeadwayError):
+                await self._ask(engine, f"rest of {engine_id}", engine.discard, engine_id)
 
     async def _end_lingering(self, engine_id: EngineId, seen: Observation) -> None:
         """The scheduler's own daemons may have died with the job: it would keep its place to the end of its time."""

@@ -10,6 +10,7 @@ import pytest
 from headway.engines.protocol import EngineId, Given
 from headway.model.errors import UnreachableError
 from headway.model.job import Job, Role
+from tests import container_image
 from tests.contract.engine.harness import DockerHarness, LocalHarness
 from tests.waiting import wait_until
 
@@ -98,6 +99,20 @@ def test_a_task_that_never_began_is_told_by_name(harness: LocalHarness, monkeypa
     monkeypatch.setattr("headway.engines.local.START_TIMEOUT_S", 0.0)
     engine = harness.restart()
     assert engine.observe([engine_id])[engine_id].detail["unstarted"] == ["b-1"]
+
+
+def test_what_a_killed_server_left_of_containers_is_removed_by_the_next(home: Path, docker: list[str]) -> None:
+    harness = DockerHarness(home, docker)
+    job = job_of(harness, "sleep", "60")
+    harness.engine._networks.make(harness.engine.plan(job))
+    harness.engine.program.run(
+        "create", "--name", names(job)[0], "--label", f"headway.home={home}", container_image.PYTHON, "true"
+    )
+    harness.restart()
+    assert harness.engine.tasks() == []
+    assert f"{job.uuid}-1" not in harness.engine.program.run("network", "ls")
+    assert harness.engine.program.states(names(job)[:1]) == {names(job)[0]: None}
+    harness.close()
 
 
 def test_a_task_that_ended_and_was_sent_is_not_started_again(either: LocalHarness) -> None:
