@@ -29,6 +29,7 @@ from headway.model.limits import (
     RELAY_CONNECT_S,
     RELAY_IDLE_S,
     RELAY_READY_S,
+    RELAY_SILENT_S,
     RELAY_WAIT_S,
 )
 from headway.settings import zipapp
@@ -62,6 +63,7 @@ class Link:
         self._numbers = itertools.count(1)
         self._waiting: dict[int, Future[Answer]] = {}
         self._told = bytearray()
+        self._heard_s = time.monotonic()
         self._writing = threading.Lock()
         self._child = subprocess.Popen(
             argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0,
@@ -117,6 +119,7 @@ class Link:
         with self._out:
             try:
                 while (message := relay.receive(self._read)) is not None:
+                    self._heard_s = time.monotonic()
                     head, body = message
                     future = self._waiting.pop(head.get("id", -1), None)
                     if future is not None:
@@ -141,6 +144,9 @@ class Link:
                 raise UnreachableError(self.lost)
             return future.result(timeout_s)
         except LateError:
+            silent_s = time.monotonic() - self._heard_s
+            if silent_s > RELAY_SILENT_S:  # ssh should have noticed by itself
+                self.end(f"{self.host} is not reached over ssh: it has not answered anything for {silent_s:.0f} s")
             raise UnreachableError(f"{self.host} did not answer within {timeout_s:g} s") from None
         finally:
             self._waiting.pop(number, None)
@@ -313,9 +319,12 @@ class Relay:
 
     def _missing(self) -> HeadwayError:
         if self._error is None:
-            return UnreachableError(f"{self.host} is not reached over ssh yet", "it is tried again")
+            return UnreachableError(f"{self.host} is not reached over ssh yet", self._hint())
         words = f"{self._error.message} (since {self._since:%H:%M:%S} UTC)"
-        return type(self._error)(words, self._error.hint or "it is tried again")
+        return type(self._error)(words, self._error.hint or self._hint())
+
+    def _hint(self) -> str:
+        return f"the connection is made again by itself; to look at it: ssh {self.host} true"
 
     def trouble(self) -> str:
         """Why and since when it is not reached; empty while it is, or was never needed."""

@@ -5,6 +5,7 @@ The Slurm engine uses it where that folder is seen from here; where it lies behi
 therefore plain values. Files there are written by other processes, of which some were killed.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -218,7 +219,10 @@ class Shelf:
         attempt of it is here."""
         if any(name.startswith(uuid) for name in self.tasks()):
             return False
-        self._note(f"{uuid}-0", ".job").unlink(missing_ok=True)
+        note = self._note(f"{uuid}-0", ".job")
+        with contextlib.suppress(OSError, ValueError):
+            self._outputs_of(note.read_text().strip()).rmdir()  # only where it has put nothing there
+        note.unlink(missing_ok=True)
         checkout.remove_unchanged(self._home, uuid)
         return True
 

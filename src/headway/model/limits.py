@@ -224,6 +224,7 @@ RELAY_CONNECT_S = 15.0  # for ssh to reach the login node
 RELAY_READY_S = 60.0  # for the relay to be there; a first time has the program to carry
 RELAY_WAIT_S = 10.0  # that a question waits for a connection which is being made
 RELAY_ALIVE_S = 15  # between two signs of life of ssh; three that stay away end the connection
+RELAY_SILENT_S = 60.0  # a relay that answers nothing for so long is given up
 RELAY_IDLE_S = 600.0  # a relay that is not asked for anything so long leaves
 RELAY_AGAIN_FIRST_S = 1.0  # a lost connection is made again after this, then less often
 RELAY_AGAIN_MAX_S = 30.0

@@ -116,7 +116,7 @@ class Tray:
             names = await self._in_thread(self._box.waiting)
             await self._sweep()
         except OSError as error:
-            self._tell(f"the folder {self.folder} cannot be read: {error.strerror or error}")
+            self._tell(f"{self.folder} cannot be read: {error.strerror or error}")
             return 0
         except UnreachableError as error:
             self._tell(f"{self.folder} is not reached: {error.message}")

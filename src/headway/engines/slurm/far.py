@@ -142,7 +142,10 @@ class FarTray:
         return str(self._ask("make")[0])
 
     def waiting(self) -> list[str]:
-        return list(self._ask("waiting")[0]) if self._relay.is_used else []
+        try:
+            return list(self._ask("waiting")[0]) if self._relay.is_used else []
+        except FileNotFoundError:
+            return []  # no job has needed it yet
 
     def read(self, name: str) -> tray.Request | None:
         told, body = self._ask("read", file=name)

@@ -113,6 +113,7 @@ def _fact_lines(job: dict[str, Any], out: Output, now: datetime) -> list[str]:
         ("after", " · ".join(f"{one['id']} ({one['state'] or 'gone'})" for one in job.get("after") or [])),
         ("engine", _engine_words(job)),
         ("attach", _attach_words(job)),
+        ("reserved", _reserved_words(job)),
         ("code", _code_words(job.get("provenance") or {}, job.get("code"))),
         ("on", _surroundings_words(job.get("provenance") or {})),
         ("config", _config_words(job)),
@@ -179,6 +180,12 @@ def _attach_words(job: dict[str, Any]) -> str:
     if job.get("engine") in ("docker", "podman") and "exec" in words:  # a plain shell is easier to type
         return f"hw shell {short}   or: {fmt.shell_words([*words[: words.index('exec') + 3], 'sh'])}"
     return f"hw ssh {short}   runs: {fmt.shell_words(words)}"
+
+
+def _reserved_words(job: dict[str, Any]) -> str:
+    if not job.get("reserved") or job["state"] in fmt.ENDED:
+        return ""
+    return f"it only holds its nodes, for a shell; to free them: hw release {fmt.suffix(job['id'])}"
 
 
 def _code_words(provenance: dict[str, Any], snapshot: str | None) -> str:
