@@ -337,3 +337,28 @@ def test_a_kill_at_any_sync_or_rename_leaves_the_store_whole(tree: Path, tmp_pat
                 break
             kills += 1
     assert kills >= 6
+
+
+def test_what_was_taken_is_judged_anew_when_a_rule_has_changed(tmp_path: Path, depot: Depot) -> None:
+    """Unchanged files are taken over without a look at the rules only while those are the same."""
+    root = tmp_path / "repo"
+    write(root, {"a.py": "1", "sub/b.txt": "2", "sub/c.txt": "3", ".env.example": "x"})
+    git(root, "init", "-q")
+    settle(root)
+
+    def found(**rules: list[str]) -> list[str]:
+        made = snapshot.make(str(root), depot, CodeRules(**rules))
+        return [path for path in paths(depot, made.digest) if ".hwignore" not in path and ".env" not in path]
+
+    assert found() == found() == ["a.py", "sub/b.txt", "sub/c.txt"]
+    write(root, {".hwignore": "b.txt\n"})
+    assert found() == found() == ["a.py", "sub/c.txt"]
+    (root / ".hwignore").unlink()
+    write(root, {"sub/.hwignore": "c.txt\n"})
+    assert found() == found() == ["a.py", "sub/b.txt"]
+    assert found(exclude=["sub/"]) == found(exclude=["sub/"]) == ["a.py"]
+    assert found(include=["sub/c.txt"]) == found(include=["sub/c.txt"]) == ["a.py", "sub/b.txt", "sub/c.txt"]
+    (root / "sub/.hwignore").unlink()
+    (root / "sub/b.txt").unlink()
+    write(root, {"sub/d.txt": "4"})
+    assert found() == found() == ["a.py", "sub/c.txt", "sub/d.txt"]

@@ -25,6 +25,7 @@ Known = tuple[int, int, int, int, int, bytes]
 class Index:
     files: dict[str, Known] = field(default_factory=dict)
     digest: str = ""  # of the snapshot that it was written with
+    rules: str = ""  # what was left out then and what not, as `Tree.rules` says it
 
     @classmethod
     def load(cls, path: str) -> "Index":
@@ -40,12 +41,15 @@ class Index:
                 return cls()
             records = rest[: head["count"] * _RECORD.size]
             names = rest[len(records) :].decode("utf-8", "surrogateescape").split("\0")
-            return cls(dict(zip(names, _RECORD.iter_unpack(records), strict=False)), head["digest"])
+            files = dict(zip(names, _RECORD.iter_unpack(records), strict=False))
+            return cls(files, head["digest"], str(head.get("rules") or ""))
         except (OSError, ValueError, KeyError, TypeError):
             return cls()
 
     def save(self, path: str) -> None:
-        head = json.dumps({"format": _HEAD, "count": len(self.files), "digest": self.digest}).encode() + b"\n"
+        self.files = dict(sorted(self.files.items()))  # as git lists them: then a look is a walk through both
+        about = {"format": _HEAD, "count": len(self.files), "digest": self.digest, "rules": self.rules}
+        head = json.dumps(about).encode() + b"\n"
         records = b"".join(_RECORD.pack(*known) for known in self.files.values())
         body = head + records + "\0".join(self.files).encode("utf-8", "surrogateescape")
         draft = f"{path}.{secrets.token_hex(4)}.tmp"

@@ -5,18 +5,20 @@ nested repositories are asked one by one. Elsewhere `.gitignore` files are read 
 `.hwignore` (the same syntax), what tools leave behind, and the patterns of the setting `code`.
 """
 
+import hashlib
 import os
 import stat
 import subprocess
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import astuple, dataclass
 
 from headway.code.ignore import Ignored, Rules
-from headway.code.name import LEFT_BEHIND
+from headway.code.name import LEFT_BEHIND, SECRETS
 from headway.model.errors import RefusedError
-from headway.model.limits import CODE_GIT_S, CODE_IGNORE_BYTES_MAX, CODE_WALKED_MAX
+from headway.model.limits import CODE_FILE_BYTES_MAX, CODE_GIT_S, CODE_IGNORE_BYTES_MAX, CODE_WALKED_MAX
 
 HWIGNORE, GITIGNORE = ".hwignore", ".gitignore"
+RULES_VERSION = f"1 {SECRETS!r} {CODE_FILE_BYTES_MAX}"  # what `snapshot.py` leaves out by itself is among the rules
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +44,28 @@ class Tree:
 
     def __init__(self, root: str, rules: CodeRules, *, skip: Iterable[str] = ()) -> None:
         self.root, self._rules = root, rules
+        self._listing: _Listing | None = None
         inside = [os.path.relpath(folder, root) for folder in skip]
         self._skipped = {path for path in inside if not path.startswith("..")}
         self.left_out: list[tuple[str, str]] = []  # (path, reason)
+        self.rules = ""  # what `paths` went by: where it says the same again, what was taken then is taken now
 
-    def paths(self) -> list[str]:
-        """Relative, with slashes. A submodule, or a repository inside this one, comes as its folder: see `inside`."""
-        found = _git_files(self.root)
+    def ask(self) -> None:
+        """Let git begin: it works while we do something else."""
+        self._listing = _Listing(self.root)
+
+    def paths(self, taken: Collection[str] = (), rules: str = "") -> list[str]:
+        """Relative, with slashes. A submodule, or a repository inside this one, comes as its folder: see `inside`.
+
+        `taken`: paths of an earlier look by `rules`, which are not judged anew where the rules are the same.
+        """
+        found = (self._listing or _Listing(self.root)).take()
         if found is None:
             found = list(_walk(self.root, _Layers(self.root, (GITIGNORE, HWIGNORE)), self._skipped))
         else:
-            found = self._kept(found)
+            found = self._kept(found, taken, rules)
+        if not (self._rules.include or self._rules.exclude or self._skipped):
+            return found
         chosen = set(found)
         if self._rules.include:
             chosen |= _included(self.root, self._rules.include, self._skipped)
@@ -66,12 +79,15 @@ class Tree:
             return []
         return self._without_excluded(set(self._kept(_git_files(self.root, below) or [])))
 
-    def _kept(self, paths: list[str]) -> list[str]:
+    def _kept(self, paths: list[str], taken: Collection[str] = (), rules: str = "") -> list[str]:
         """What git has listed, without what `.hwignore` and we ourselves leave out."""
         ours = _Layers(self.root, (HWIGNORE,))
         folders = {path.rpartition("/")[0] for path in paths if path.endswith(HWIGNORE)}
         for folder in sorted({"", *folders}):
             ours.enter(folder)
+        self.rules = ours.rules(RULES_VERSION, *(repr(list(words)) for words in astuple(self._rules)))
+        if rules == self.rules:
+            return paths if paths == list(taken) else [p for p in paths if p in taken or not ours.ignores(p)]
         return [path for path in paths if not ours.ignores(path)]
 
     def _without_excluded(self, chosen: set[str]) -> list[str]:
@@ -88,27 +104,59 @@ class Tree:
 
 def git(cwd: str, *words: str) -> bytes | None:
     """Output of a git command that changes nothing; None when there is no git, no repository, or it refuses."""
-    env = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
-    for name in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"):  # set inside hooks; they name another tree
-        env.pop(name, None)
-    argv = ["git", "-c", "core.fsmonitor=false", "-c", "core.quotePath=false", *words]
-    try:
-        done = subprocess.run(
-            argv, cwd=cwd, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=CODE_GIT_S, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout if done.returncode == 0 else None
+    return _Git(cwd, *words).output()
+
+
+class _Git:
+    """A git command that is under way."""
+
+    def __init__(self, cwd: str, *words: str) -> None:
+        env = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+        for name in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"):  # set inside hooks; they name another tree
+            env.pop(name, None)
+        argv = ["git", "-c", "core.fsmonitor=false", "-c", "core.quotePath=false", *words]
+        self._child: subprocess.Popen[bytes] | None = None
+        try:
+            self._child = subprocess.Popen(
+                argv, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            )
+        except OSError:
+            return
+
+    def output(self) -> bytes | None:
+        if self._child is None:
+            return None
+        try:
+            data, _ = self._child.communicate(timeout=CODE_GIT_S)
+        except subprocess.TimeoutExpired:
+            self._child.kill()
+            self._child.communicate()
+            return None
+        return data if self._child.returncode == 0 else None
 
 
 def _git_files(root: str, below: str = "") -> list[str] | None:
     """Tracked files and untracked ones that are not ignored; None where this is no git work tree."""
-    data = git(os.path.join(root, below), "ls-files", "-co", "--exclude-standard", "-z")
-    if data is None:
-        return None
-    names = set(data.decode("utf-8", "surrogateescape").split("\0"))  # a set: in a merge a file stands there thrice
-    names.discard("")
-    return [below + name for name in names] if below else list(names)
+    return _Listing(root, below).take()
+
+
+def _names(data: bytes, below: str) -> list[str]:
+    """In order: their files lie beside each other on the disk, and can be compared with a list of last time."""
+    names = dict.fromkeys(data.decode("utf-8", "surrogateescape").split("\0"))  # in a merge a file stands there thrice
+    names.pop("", None)
+    return sorted(below + name for name in names) if below else sorted(names)
+
+
+class _Listing:
+    """What git lists, asked for at once and taken later."""
+
+    def __init__(self, root: str, below: str = "") -> None:
+        self._below = below
+        self._asked = _Git(os.path.join(root, below), "ls-files", "-co", "--exclude-standard", "-z")
+
+    def take(self) -> list[str] | None:
+        data = self._asked.output()
+        return None if data is None else _names(data, self._below)
 
 
 def ignored_by_git(root: str) -> list[str]:
@@ -126,13 +174,19 @@ class _Layers:
     def __init__(self, root: str, names: Sequence[str]) -> None:
         self._root, self._names = root, names
         self._ignored = Ignored()
+        self._lines: list[str] = []
 
     def enter(self, folder: str) -> None:
         base = f"{folder}/" if folder else ""
         lines = list(LEFT_BEHIND) if not folder else []
         for name in self._names:
             lines += read_lines(os.path.join(self._root, base + name))
+        self._lines += [base, *lines]
         self._ignored.add(Rules(lines, base))
+
+    def rules(self, *more: str) -> str:
+        """The same words for the same rules."""
+        return hashlib.sha256("\0".join([*more, *self._lines]).encode("utf-8", "surrogateescape")).hexdigest()
 
     def ignores(self, path: str, is_folder: bool = False) -> bool:
         if path[-1] == "/":  # a nested repository, as git names it

@@ -3,7 +3,10 @@
 `hw --version` is answered before anything else is imported: how fast `hw` starts is how it feels.
 """
 
+import gc
 import sys
+
+_OBJECTS_MANY = 100_000  # a command is short: what it reads, ten thousand jobs or files, is in use and no garbage
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -13,6 +16,7 @@ def main(argv: list[str] | None = None) -> int:
 
         sys.stdout.write(f"hw {__version__}\n")
         return 0
+    gc.set_threshold(_OBJECTS_MANY, 50)
     from headway.views.cli.dispatch import dispatch
 
     return dispatch(words)
