@@ -60,6 +60,22 @@ def test_an_array_of_a_plain_command_survives_the_server_and_is_aborted_as_one(h
     assert set(states) <= {"stopped", "succeeded"} and states["stopped"] >= 198
 
 
+def test_the_metrics_of_an_array_are_those_of_its_jobs_and_its_name_leads_to_them(hw: Hw) -> None:
+    hw.script("import headway, os, sys\nheadway.log({'loss': int(os.environ['HEADWAY_ARRAY_INDEX']) + 0.5}, step=7)\n")
+    sweep = hw("submit", "--wait", "sweep.yaml").stdout.decode().strip()
+    told = hw("metrics", sweep).stdout.decode().splitlines()
+    assert told[0].split() == ["index", "id", "state", "parameters", "loss"]
+    assert [(line.split()[0], line.split()[-1]) for line in told[1:]] == [(str(i), f"{i}.5") for i in range(4)]
+    ids = [job["id"] for job in sorted(hw.json("ls", "--array", sweep), key=lambda job: job["array_index"])]
+    points = hw.json("metrics", sweep[-5:], "-m", "loss")
+    assert [points[job]["loss"][0]["value"] for job in ids] == [[i + 0.5] for i in range(4)]
+    assert hw("metrics", sweep, "-m", "nothing").stdout == b""
+    logs = hw("logs", sweep)
+    assert logs.returncode == 3 and ids[0].encode() in logs.stderr
+    named = hw("metrics", "sweep")
+    assert named.returncode == 3 and sweep.encode() in named.stderr
+
+
 def test_what_is_no_array_is_told(hw: Hw) -> None:
     assert b"is not a range" in hw("submit", "--array", "a-b", "true").stderr
     assert b"cannot be followed" in hw("run", "sweep.yaml").stderr

@@ -138,7 +138,9 @@ async def test_an_array_is_found_by_its_ending_and_is_no_job(b: Bench) -> None:
         assert [arrays.find(c, ref) for ref in (name, name[-5:], name[-3:], uuid)] == [uuid] * 4
         with pytest.raises(NotFoundError, match="is an array of jobs") as told:
             catalog.resolve(c, uuid)
-        assert told.value.hint == f"hw ls --array {name[-5:]} lists them"
+        first = min(b.jobs(), key=lambda job: job.pk)
+        way = f"hw ls --array {name[-5:]} lists them; one of them is {first.id} (waiting)"
+        assert told.value.hint == way
         with pytest.raises(NotFoundError, match="no job or array"):
             arrays.find(c, "zzzzzzz")
 

@@ -161,3 +161,14 @@ def test_tokens_end_with_their_task(b: Bench) -> None:
 
 def test_the_alphabet_of_ids_has_no_letters_to_misread() -> None:
     assert not set("ilou") & set(ALPHABET)
+
+
+def test_a_name_is_no_id_and_the_jobs_that_have_it_are_told(b: Bench) -> None:
+    ids = [new_job(b.store, "digits")[0].id for _ in range(2)]
+    with pytest.raises(NotFoundError, match='"digits" is the name of 2 jobs, not an id') as told:
+        b.read(catalog.resolve, "digits")
+    assert sorted(told.value.candidates) == sorted(ids) and "last five" in told.value.hint
+    with pytest.raises(NotFoundError, match=rf'"train" is the name of {b.job.id} \(waiting\)'):
+        b.read(catalog.resolve, "train")
+    with pytest.raises(NotFoundError, match='no job ends in "digit"'):
+        b.read(catalog.resolve, "digit")

@@ -19,7 +19,7 @@ from headway.model.errors import NotFoundError, RefusedError, UsageError
 from headway.model.ids import check_name, new_suffix
 from headway.model.job import Attempt, Job, JobSpec, Process, State, Task, may_follow
 from headway.model.limits import JOBS_LISTED_MAX, TAG_CHARS_MAX, TAGS_MAX
-from headway.store import outbox
+from headway.store import outbox, reference
 from headway.store.connection import touch
 from headway.wire.batch import TaskKey
 
@@ -126,11 +126,7 @@ def resolve(c: sqlite3.Connection, ref: str) -> int:
         return found[0][0]
     shown = ref[:80]
     if not found:
-        plain = {"ref": ref if ref.isascii() else ""}
-        array = c.execute("SELECT id, suffix FROM arrays WHERE :ref IN (id, suffix, uuid)", plain).fetchone()
-        if array is not None:
-            raise NotFoundError(f"{array['id']} is an array of jobs", f"hw ls --array {array['suffix']} lists them")
-        raise NotFoundError(f'no job ends in "{shown}"', "`hw ls` lists the jobs")
+        raise reference.not_found(c, ref if ref.isascii() else "", shown)
     listed = ", ".join(f"{job_id} ({state})" for _, job_id, state in found[:CANDIDATES_SHOWN])
     more = f" and {len(found) - CANDIDATES_SHOWN} more" if len(found) > CANDIDATES_SHOWN else ""
     raise NotFoundError(

@@ -1,15 +1,20 @@
-"""`hw metrics ID…`: what jobs logged: JSON with every point, or a table with the last value and the range of each."""
+"""`hw metrics ID…`: what jobs logged: JSON with every point, or a table with the last value and the range of each. An
+array stands for its jobs: all of them in JSON, a line each with the last values in a table."""
 
 import math
 from collections.abc import Iterator
 from typing import Any
 
+from headway.model.errors import NotFoundError
+from headway.model.limits import JOBS_LISTED_MAX
 from headway.views import format as fmt
 from headway.views import table
+from headway.views.cli import arrays
 from headway.views.cli.dispatch import Call, several_words
 from headway.views.source import Source, job_route
 
 Series = dict[str, list[dict[str, Any]]]
+Job = dict[str, Any]
 _SPECIAL = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
@@ -19,20 +24,41 @@ def command(call: Call) -> int:
     if call.as_json and not out.is_tty:
         _pass_on(call, source, refs)
         return 0
-    found: dict[str, Series] = {}
+    found: dict[str, Series | list[Job]] = {}
     for ref in refs:
-        found |= source.get(job_route(ref, "metrics"), _query(call))
+        try:
+            found |= source.get(job_route(ref, "metrics"), _query(call))
+        except NotFoundError as error:
+            array, jobs = _of_array(source, ref, error)
+            found |= _all_of(call, source, jobs) if call.as_json else {array: jobs}
     if call.as_json:
         call.terminal.put_json(found)
         return 0
-    for number, (job_id, series) in enumerate(found.items()):
+    for number, (name, what) in enumerate(found.items()):
         if len(found) > 1:
-            call.terminal.put(("\n" if number else "") + out.safe(job_id))
-        if not series:
-            call.terminal.say(f"{call.terminal.err.safe(job_id)} has logged no metrics" + _narrowed(call))
+            call.terminal.put(("\n" if number else "") + out.safe(name))
+        lines = array_listing(what, call) if isinstance(what, list) else listing(what, call) if what else []
+        if not lines:
+            call.terminal.say(f"{call.terminal.err.safe(name)} has logged no metrics" + _narrowed(call))
             continue
-        out.write("\n".join(listing(series, call)) + "\n")
+        out.write("\n".join(lines) + "\n")
     return 0
+
+
+def _of_array(source: Source, ref: str, error: NotFoundError) -> tuple[str, list[Job]]:
+    """The array that `ref` means, and its jobs in order; `error` where it means none."""
+    array = arrays.found(source, ref)
+    if array is None:
+        raise error
+    jobs: list[Job] = source.get("/api/jobs", [("array", array["uuid"]), ("limit", JOBS_LISTED_MAX)])
+    return str(array["id"]), sorted(jobs, key=lambda job: job.get("array_index") or 0)
+
+
+def _all_of(call: Call, source: Source, jobs: list[Job]) -> dict[str, Series]:
+    found: dict[str, Series] = {}
+    for job in jobs:
+        found |= source.get(job_route(job["id"], "metrics"), _query(call))
+    return found
 
 
 def _query(call: Call) -> list[tuple[str, Any]]:
@@ -46,8 +72,14 @@ def _narrowed(call: Call) -> str:
 def _pass_on(call: Call, source: Source, refs: list[str]) -> None:
     """Millions of points are not parsed on their way through: the server's objects are joined as they are."""
     parts = []
-    for ref in refs:
-        body = source.raw(job_route(ref, "metrics"), _query(call)).body.strip()
+    waiting = list(reversed(refs))
+    while waiting:
+        ref = waiting.pop()
+        try:
+            body = source.raw(job_route(ref, "metrics"), _query(call)).body.strip()
+        except NotFoundError as error:
+            waiting += [job["id"] for job in reversed(_of_array(source, ref, error)[1])]
+            continue
         inner = body.removeprefix(b"{").removesuffix(b"}").strip()
         if inner and inner not in parts:
             parts.append(inner)
@@ -65,6 +97,28 @@ def listing(series: Series, call: Call) -> list[str]:
     rows = [[out.safe(cell) for cell in row] for row in _rows(series)]
     above, lines = table.layout(columns, rows, out.columns)
     return [*([above] if above else []), *lines]
+
+
+def array_listing(jobs: list[Job], call: Call) -> list[str]:
+    """A line for each job that has logged something: where it stands and its last values."""
+    out, asked = call.terminal.out, call.get("metrics")
+    logged = [job for job in jobs if any(not asked or name in asked for name in job.get("metrics") or {})]
+    names = asked or list(dict.fromkeys(name for job in logged for name in job["metrics"]))
+    columns = [
+        table.Column("index", right=True, keep=table.ALWAYS), table.Column("id", keep=table.ALWAYS),
+        table.Column("state", keep=1), table.Column("parameters"),
+        *(table.Column(out.safe(name), right=True, limit=16, keep=1) for name in names),
+    ]  # fmt: skip
+    rows = [
+        [
+            str(job.get("array_index")), fmt.suffix(job["id"]) if out.is_tty else str(job["id"]), str(job["state"]),
+            " ".join(f"{name}={value}" for name, value in (job.get("parameters") or {}).items()),
+            *(fmt.number(job["metrics"][name]) if name in job["metrics"] else "" for name in names),
+        ]
+        for job in logged
+    ]  # fmt: skip
+    lines = table.layout(columns, [[out.safe(cell) for cell in row] for row in rows], out.columns)[1]
+    return lines if logged else []
 
 
 def _rows(series: Series) -> Iterator[list[str]]:
