@@ -41,7 +41,7 @@ check: $(STAMP)  ## ruff, mypy --strict, import-linter, tidy
 	$(BIN)/python -m pytest -q tests/unit/test_tidy.py tests/unit/test_docs.py
 
 test: check  ## check, then all tests (WHAT=tests/unit for a part)
-	@tools/need.sh strace gcc openssl ip mpirun busybox dockerd podman runc sbatch sshd moto_server azurite-blob
+	@tools/need.sh strace gcc openssl ip mpirun busybox dockerd podman runc sbatch sshd moto_server azurite-blob rclone
 	@if [ "$$CI" = true ]; then tools/torch.sh; fi
 	HEADWAY_SIM_SECONDS=$(SIM_S) $(BIN)/python -m pytest $(WHAT) -n $(TEST_WORKERS) --dist worksteal --timeout $(TEST_TIMEOUT_S)
 

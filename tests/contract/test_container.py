@@ -168,3 +168,22 @@ def test_podman_runs_the_same_job(home: Path, tmp_path: Path, podman: list[str])
     done = hw("-c", "pod", "run", "sh", "-c", "echo hello; exit 4")
     assert (done.returncode, done.stdout) == (4, b"hello\n"), done.stderr.decode()
     wait_until(lambda: not _containers(podman), what="the removal of the container")
+
+
+@pytest.mark.cap(48)
+@pytest.mark.parametrize("cluster", ["box", "bare"])
+def test_folders_are_brought_into_a_container_and_sent_from_it(hw: Hw, tmp_path: Path, cluster: str) -> None:
+    source, copied, target = (tmp_path / name for name in ("there", "copied", "kept"))
+    for folder in (source, copied):
+        folder.mkdir()
+        (folder / "a").write_text(folder.name)
+    folders = {
+        "data": {"from": str(source), "mode": "ro"},
+        "work": {"from": str(copied), "to": str(target)},
+    }
+    program = "cat data/a $HEADWAY_FOLDER_WORK/a; echo new > work/b; echo x > data/a"
+    (hw.cwd / "job.yaml").write_text(json.dumps({"command": ["sh", "-c", program], "folders": folders}))
+    done = hw("-c", cluster, "run", "job.yaml")
+    assert done.stdout.decode() == "therecopied" and b"Read-only" in done.stderr, done.stderr.decode()
+    assert done.returncode != 0 and (source / "a").read_text() == "there"
+    assert [path.name for path in target.iterdir()] == ["b"]

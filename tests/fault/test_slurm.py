@@ -1,5 +1,6 @@
 """Jobs on a real Slurm, through the real `hw`: ranks on two nodes, why one waits, and every daemon killed in turn."""
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -119,3 +120,22 @@ def test_an_abort_reaches_the_agents_of_both_nodes_who_end_their_ranks(hw: Hw) -
     assert ended["state"] == "stopped" and ended["attempts"][0]["cause"]["cause"] == "cancelled"
     ends = [process["state"] for task in ended["attempts"][0]["tasks"] for process in task["processes"]]
     assert ends == ["exited"] * 8
+
+
+@pytest.mark.cap(48)
+def test_folders_are_there_on_each_node_and_sent_when_the_job_is_aborted(hw: Hw, tmp_path: Path) -> None:
+    source, target = tmp_path / "there", tmp_path / "kept"
+    source.mkdir()
+    (source / "a").write_text("data")
+    program = "cat data/a; echo $RANK > output/$RANK; touch $HEADWAY_FOLDER_OUTPUT/begun-$RANK; sleep 100"
+    folders = {"data": {"from": str(source)}, "output": {"to": str(target)}}
+    job = {"name": "carry", "command": ["sh", "-c", program], "nodes": 2, "processes": 2, "folders": folders}
+    (tmp_path / "job.yaml").write_text(json.dumps(job))
+    name = hw.submit("-c", "lab", "job.yaml")
+    begun = hw.home / "checkouts"
+    wait_until(lambda: len(list(begun.glob("*/output/begun-*"))) == 2, 60, "both ranks")
+    hw("abort", name)
+    found = hw.wait_ended(name, timeout_s=90)
+    assert found["state"] == "stopped"
+    assert {"0", "1"} <= {path.name for path in target.iterdir()}
+    assert hw("logs", name, "--rank", "1", "--stream", "stdout").stdout == b"data"

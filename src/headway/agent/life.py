@@ -36,6 +36,8 @@ class ShimPlan(Value):
     barrier: bool = False  # the ranks wait for `GoAhead`, which comes when every task of the job is there
     hold_s: float = 0.0  # how long the task is kept after its command has failed
     ships_after_s: float = 0.0  # a shipper is started so long after the ranks; a task that ends before needs none
+    fetches: bool = False  # the ranks wait until a carrier has brought the folders
+    sends: bool = False  # the task ends when the carrier has sent them
 
 
 class Begun(Value):
@@ -53,6 +55,14 @@ class Adopted(Value):
     exited: tuple["RankExited", ...] = ()  # as the old shim wrote it down
     reason: str | None = None  # of a stop that the old shim had begun
     elapsed_s: float = 0.0  # since the ranks were started
+
+
+class FoldersSeen(Value):
+    """What the carrier says: its folders are there, or sent; or they cannot be."""
+
+    ok: bool
+    cause: "Mapping[str, Any] | None" = None
+    notes: tuple[str, ...] = ()  # for a person
 
 
 class RankStarted(Value):
@@ -106,6 +116,7 @@ ShimEvent = (
     Begun
     | GoAhead
     | Adopted
+    | FoldersSeen
     | RankStarted
     | RankRefused
     | RankExited
@@ -127,6 +138,10 @@ class StartShipper(Value):
 
 class ShipHere(Value):
     """The task is over before it had a shipper: its own process sends what there is. Answer with ShipperExited."""
+
+
+class TellCarrier(Value):
+    do: str  # "start": bring the folders; "stop": no longer; "end": send what is left, and say when it is done
 
 
 class Write(Value):
@@ -162,6 +177,7 @@ ShimInstruction = (
     StartRank
     | StartShipper
     | ShipHere
+    | TellCarrier
     | Write
     | SignalRank
     | RemoveEnvironment
@@ -196,8 +212,11 @@ class ShimMachine:
         self.ranks = [_Rank() for _ in range(plan.processes)]
         self.reason: str | None = None  # why the living ranks are being ended
         self.first: int | None = None  # local rank that failed first by itself
-        self.phase = "running"  # "running" | "settling" | "holding" | "flushing" | "left"
+        self.phase = "running"  # "running" | "settling" | "holding" | "sending" | "flushing" | "left"
+        self.cause: Mapping[str, Any] | None = None  # why folders could not be brought or sent
         self._at_barrier = plan.barrier
+        self._fetching = plan.fetches
+        self._brought = False  # the folders are there, and may have to be sent
         self._ships = ships  # False: the shipper itself drives this machine
         self._oom = False
         self._notice_s: float | None = None  # when it was told last that the machine will be wanted
@@ -220,6 +239,8 @@ class ShimMachine:
                 return self._pass_barrier(now_s)
             case Adopted():
                 return self._adopt(event, now_s)
+            case FoldersSeen():
+                return self._hear_carrier(event, now_s)
             case RankStarted():
                 return self._started(event, now_s)
             case RankRefused():
@@ -257,6 +278,24 @@ class ShimMachine:
             self._restart_s, self._ships_late = now_s + self.plan.ships_after_s, True
         elif self._ships:
             out += self._start_shipper(now_s)
+        if self._fetching:
+            return [*out, TellCarrier("start")]
+        return out if self._at_barrier else out + self._start_ranks(now_s)
+
+    def _hear_carrier(self, event: FoldersSeen, now_s: float) -> list[ShimInstruction]:
+        """Once before the ranks start, and once when they are over."""
+        out: list[ShimInstruction] = [Write({"type": "note", "level": "warning", "text": t}) for t in event.notes]
+        if self.phase == "sending":
+            self.cause = None if event.ok else event.cause
+            return [*out, *self._end(now_s)]
+        if not self._fetching or self.phase != "running":
+            return out
+        self._fetching = False
+        if not event.ok:
+            self.cause = event.cause
+            return out + self._skip_ranks(now_s)
+        self._brought = True
+        out.append(Write({"type": "folders_ready"}))
         return out if self._at_barrier else out + self._start_ranks(now_s)
 
     def _start_ranks(self, now_s: float) -> list[ShimInstruction]:
@@ -268,7 +307,7 @@ class ShimMachine:
         if not self._at_barrier or self.phase != "running":
             return []
         self._at_barrier = False
-        return self._start_ranks(now_s)
+        return [] if self._fetching else self._start_ranks(now_s)
 
     def _limit_time(self, elapsed_s: float, now_s: float) -> None:
         if self.plan.max_duration_s is not None:
@@ -285,6 +324,7 @@ class ShimMachine:
         for rank in self.ranks:
             if rank.state == "waiting":
                 rank.state = "ended"  # never started, or its start was not written down
+        self._brought = bool(event.running or event.exited)
         self._limit_time(event.elapsed_s, now_s)
         self.reason = event.reason
         if event.reason is not None:
@@ -355,7 +395,7 @@ class ShimMachine:
     def _stop(self, by: str, reason: str, signum: int, grace_s: float | None, now_s: float) -> list[ShimInstruction]:
         """Signal what lives, and kill it after the grace time. A second request may only shorten it."""
         if self.phase == "holding":
-            return self._end(now_s)
+            return self._finish(now_s)
         if self.phase != "running":
             return []
         out: list[ShimInstruction] = []
@@ -365,6 +405,8 @@ class ShimMachine:
         kill_s = now_s + (self.plan.grace_s if grace_s is None else max(0.0, grace_s))
         self._kill_s = kill_s if self._kill_s is None else min(self._kill_s, kill_s)
         self._walltime_s = None
+        if self._fetching:
+            return [*out, TellCarrier("stop"), *self._skip_ranks(now_s)]
         if self._at_barrier:
             return out + self._skip_ranks(now_s)
         for index in self._living():
@@ -372,8 +414,8 @@ class ShimMachine:
         return out
 
     def _skip_ranks(self, now_s: float) -> list[ShimInstruction]:
-        """Stopped before the other tasks were there: nothing of this one runs, or ever will."""
-        self._at_barrier = False
+        """Stopped before the other tasks or the folders were there: nothing of this one runs, or ever will."""
+        self._at_barrier = self._fetching = False
         for rank in self.ranks:
             rank.state, rank.skipped = "ended", True
         return [RemoveEnvironment(), *self._check_end(now_s)]
@@ -390,7 +432,7 @@ class ShimMachine:
         if self.phase == "settling":
             out.append(LookForLeftovers())
         if self.phase == "holding" and now_s >= self._hold_s:
-            out += self._end(now_s)
+            out += self._finish(now_s)
         if self.phase == "flushing" and now_s >= self._flush_s:
             out += self._leave()
         return out
@@ -409,7 +451,7 @@ class ShimMachine:
         if self.phase != "settling":
             return []
         if not pids or (self._sweep_s and now_s >= self._sweep_s + LEFTOVER_GIVE_UP_S):
-            return self._hold(now_s) if self._is_to_hold() else self._end(now_s)
+            return self._hold(now_s) if self._is_to_hold() else self._finish(now_s)
         if now_s < self._settle_s + SETTLE_S:
             return []
         out: list[ShimInstruction] = []
@@ -432,6 +474,13 @@ class ShimMachine:
         self.phase, self._hold_s = "holding", now_s + self.plan.hold_s
         return [Write({**self._result(), "type": "task_held", "hold_s": self.plan.hold_s})]
 
+    def _finish(self, now_s: float) -> list[ShimInstruction]:
+        """The task ends when its folders are sent."""
+        if not self.plan.sends or not self._brought:
+            return self._end(now_s)
+        self.phase = "sending"
+        return [TellCarrier("end")]
+
     def _end(self, now_s: float) -> list[ShimInstruction]:
         self.phase, self._flush_s = "flushing", now_s + FLUSH_AT_END_S
         out: list[ShimInstruction] = [Write(self._result())]
@@ -452,8 +501,9 @@ class ShimMachine:
         if chosen is None and self.reason is not None:
             chosen = next((rank for rank in self.ranks if rank.failed()), None)
         lost = chosen is None and any(rank.unknown() for rank in self.ranks)
-        code = None if lost or all(rank.skipped for rank in self.ranks) else 0
         reason = self.reason if self.first is None else None
+        cause = self.cause if chosen is None and reason is None and not lost else None
+        code = None if lost or cause is not None or all(rank.skipped for rank in self.ranks) else 0
         return {
             "type": "task_ended",
             "exit_code": code if chosen is None else chosen.exit_code,
@@ -462,6 +512,7 @@ class ShimMachine:
             "reason": "preempted" if self._noticed else reason,
             "oom": self._oom,
             "lost": lost,
+            **({} if cause is None else {"cause": dict(cause)}),
         }
 
     def _leave(self) -> list[ShimInstruction]:

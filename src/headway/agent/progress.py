@@ -8,6 +8,7 @@ once the server has it: of a bar that moves for a month only the last state is o
 import os
 from math import inf
 
+from headway.agent.carried import CarriedWatch
 from headway.agent.rate import Pace, eta_s, rate_of
 from headway.model.limits import KIB, MIB, PROGRESS_INTERVAL_S, PROGRESS_SLOT_BYTES, PROGRESS_SLOTS_MAX
 from headway.model.record import RAW
@@ -81,6 +82,7 @@ class ProgressWatch:
         self._say = say
         self._task_dir, self._tail, self._clock, self._secrets, self._files = task_dir, tail, clock, secrets, files
         self._slots: dict[str, SlotFile] = {}
+        self._carried = CarriedWatch(task_dir)
         self._outputs: dict[str, Output] = {}
         self._shared: set[tuple[object, ...]] = set()  # words and totals of trackers that several processes have
         self._folder_ns, self._folder_s, self._dead_s = -1, -inf, -inf
@@ -109,6 +111,8 @@ class ProgressWatch:
             if tailed.stream.kind == RAW and tailed.stream.rank is not None:
                 size = self._size_of(tailed.fd) if last else tailed.size
                 self._read_output(name, tailed.fd, size, tailed.stream.rank, now_s, last)
+        for fact in self._carried.facts(now_s, last):
+            self._write(fact)
         if last:
             self._close_bars()
         if now_s >= self._dead_s + DEAD_INTERVAL_S:

@@ -67,6 +67,10 @@ def environment(
         "PYTHONPATH": f"{BOOTSTRAP}{os.pathsep}{path}" if path else BOOTSTRAP,
         **world_variables(task, index, peers),
     }  # fmt: skip
+    if task.folders:
+        from headway.agent.carrier import variables
+
+        out |= variables(task_dir)
     given = kept(task, os.environ)
     gpus: list[Any] | None = task.gpus
     if "CUDA_VISIBLE_DEVICES" in given:

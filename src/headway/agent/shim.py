@@ -34,6 +34,7 @@ from headway.agent.life import (
     StartRank,
     StartShipper,
     StopAsked,
+    TellCarrier,
     Tick,
     Write,
 )
@@ -55,6 +56,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from headway.agent.carrier import Carrier
     from headway.agent.life import ShimEvent, ShimInstruction
 
 EXIT_OK, EXIT_ERROR, EXIT_LOCKED, EXIT_GAVE_UP = 0, 1, 3, 4
@@ -92,6 +94,7 @@ class Shim:
         self._started: dict[str, Any] | None = None  # the task_started fact, until it is written
         self._left = False
         self._ports = Ports()
+        self._carrier: Carrier | None = None  # of a task with folders
         self._peers: list[dict[str, Any]] = []  # tasks of the job with their addresses, once they are known
 
     # -- starting -----------------------------------------------------------------------------------------------------
@@ -106,8 +109,8 @@ class Shim:
             return EXIT_LOCKED if self._lock is None or self._was_started() else EXIT_ERROR
         self._catch_signals()
         self._adopts = self._warm and process.become_subreaper()
-        if self.task.barrier:
-            self._tell_started()
+        if self.task.barrier and self._carrier is None:
+            self._tell_started()  # with folders: when they are there
         self._handle([Begun()])
         while not self._left:
             self._turn()
@@ -139,8 +142,13 @@ class Shim:
         except HeadwayError as error:
             return f"the task cannot be started: {error.message}"
         task = self.task
-        limits = (task.grace_s, task.max_duration_s, task.barrier, task.hold_s, SHIPS_AFTER_S if self._warm else 0.0)
-        plan = ShimPlan(task.processes, task.first_rank, *limits)
+        if task.folders:
+            from headway.agent.carrier import Carrier
+
+            self._carrier = Carrier(self.task_dir, task.folders_outside, task.folders_sent, self.log.say)
+        ships_after_s = SHIPS_AFTER_S if self._warm and not task.folders else 0.0
+        limits = (task.grace_s, task.max_duration_s, task.barrier, task.hold_s, ships_after_s)
+        plan = ShimPlan(task.processes, task.first_rank, *limits, bool(task.folders), task.folders_sent)
         self._machine = ShimMachine(plan)
         self._oom_file = process.oom_file()
         self._oom_kills = process.oom_kills(self._oom_file)
@@ -190,6 +198,8 @@ class Shim:
         if self._link is not None and self._link.fileno() in ready:
             events += self._take_orders()
         events += self._reap()
+        seen = None if self._carrier is None else self._carrier.look(time.monotonic())
+        events += [] if seen is None else [seen]
         if self._reaper_s is not None and time.monotonic() >= self._reaper_s:
             self._reaper_s = None
             process.become_subreaper()
@@ -200,7 +210,8 @@ class Shim:
         poll = select.poll()
         for fd in [self._wake, *self._starting, *([self._link.fileno()] if self._link is not None else [])]:
             poll.register(fd, select.POLLIN)
-        times = [t for t in (self._machine.wake_s(now_s), self._reaper_s) if t is not None]
+        carrier_s = None if self._carrier is None else self._carrier.due_s()
+        times = [t for t in (self._machine.wake_s(now_s), self._reaper_s, carrier_s) if t is not None]
         timeout_ms = None if not times else max(0.0, (min(times) - now_s) * 1000)
         return {fd for fd, _ in poll.poll(timeout_ms)}
 
@@ -230,6 +241,8 @@ class Shim:
                 self._start_shipper()
             case ShipHere():
                 return [ShipperExited(self._ship_here() in (EXIT_OK, EXIT_GAVE_UP))]
+            case TellCarrier() if self._carrier is not None:
+                self._carrier.tell(instruction.do, now_s)
             case StartRank():
                 return self._start_rank(instruction.index, now_s)
             case SignalRank():
@@ -257,6 +270,7 @@ class Shim:
 
     def _look_for_leftovers(self) -> list[process.Status]:
         ours = self._shippers | self._copiers
+        ours |= set() if self._carrier is None else self._carrier.sessions
         found = process.leftovers_below(os.getpid(), ours) if self._adopts else None
         return process.leftovers(os.getpid(), self._groups, ours) if found is None else found
 

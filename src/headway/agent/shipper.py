@@ -323,7 +323,7 @@ class Shipper:
         self.log.say(
             "the shim is gone; its processes are watched without it, and exit codes that it did not see are lost"
         )
-        self._watch = AdoptedTask(self.task_dir, self.task, self._shim_facts, self._write_fact, now_s)
+        self._watch = AdoptedTask(self.task_dir, self.task, self._shim_facts, self._write_fact, now_s, self.log.say)
         for seq, command in list(self._pending.items()):
             self._command_watch(command, now_s)
             self._commands.finish(seq)

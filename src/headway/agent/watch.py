@@ -19,6 +19,7 @@ from headway.agent.life import (
     SignalLeftovers,
     SignalRank,
     StopAsked,
+    TellCarrier,
     Tick,
     Write,
 )
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from typing import Any
 
+    from headway.agent.carrier import Carrier
     from headway.agent.life import ShimEvent
     from headway.spool.layout import TaskFile
 
@@ -44,10 +46,19 @@ class AdoptedTask:
     """Drives a ShimMachine over processes that somebody else started."""
 
     def __init__(
-        self, task_dir: str, task: "TaskFile", facts: "Iterable[Fact]", write: "WriteFact", now_s: float
+        self,
+        task_dir: str,
+        task: "TaskFile",
+        facts: "Iterable[Fact]",
+        write: "WriteFact",
+        now_s: float,
+        say: "Callable[[str], None]" = lambda text: None,
     ) -> None:
         self._task_dir = task_dir
-        plan = ShimPlan(max(1, task.processes), task.first_rank, task.grace_s, task.max_duration_s)
+        plan = ShimPlan(
+            max(1, task.processes), task.first_rank, task.grace_s, task.max_duration_s, sends=task.folders_sent
+        )
+        self._carrier = _carrier(task_dir, task, say)
         self._machine, self._write, self._boot = ShimMachine(plan, ships=False), write, boot_id()
         self._ranks: dict[int, Identity] = {}  # local rank -> process that may live
         self._leftovers: list[process.Status] = []
@@ -87,6 +98,9 @@ class AdoptedTask:
             if not process.is_alive(who, self._boot):
                 del self._ranks[index]
                 self._do(RankExited(index, None, None), now_s)
+        seen = None if self._carrier is None else self._carrier.look(now_s)
+        if seen is not None:
+            self._do(seen, now_s)
         self._do(Tick(), now_s)
 
     def stop(self, grace_s: float | None, now_s: float) -> None:
@@ -100,6 +114,8 @@ class AdoptedTask:
             match instruction:
                 case Write():
                     self._write(instruction.fact)
+                case TellCarrier() if self._carrier is not None:
+                    self._carrier.tell(instruction.do, now_s)
                 case SignalRank():
                     who = self._ranks.get(instruction.index)
                     if who is not None:
@@ -112,6 +128,17 @@ class AdoptedTask:
                         process.send(Identity(status.pid, status.start), instruction.signum)
                 case _:
                     pass  # nothing is started here
+
+
+def _carrier(task_dir: str, task: "TaskFile", say: "Callable[[str], None]") -> "Carrier | None":
+    """Of a task that has folders to send: where the old carrier is gone, another one goes on. What is left of a
+    container is sent from outside."""
+    if not task.folders_sent:
+        return None
+    from headway.agent.carrier import Carrier
+    from headway.settings.launch import IS_ZIP
+
+    return Carrier(task_dir, task.folders_outside and IS_ZIP, sends=True, say=say)
 
 
 def _reason_of(by: str) -> str:

@@ -7,7 +7,7 @@ not ignored is told by name, with the reason.
 import os
 import stat
 import time
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from heapq import nlargest
 from operator import itemgetter
@@ -55,13 +55,19 @@ class _Work:
         return self.tree.root
 
 
-def make(root: str, depot: Depot, rules: tree.CodeRules | None = None, *, skip: Iterable[str] = ()) -> Snapshot:
+def _unfollowed(path: str) -> str:
+    """The place itself, where it is a link to somewhere else."""
+    return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
+
+
+def make(root: str, depot: Depot, rules: tree.CodeRules | None = None, *, skip: Sequence[str] = ()) -> Snapshot:
     """Raises RefusedError when the tree is not one that can be taken."""
     rules = rules or tree.CodeRules()
     root = os.path.realpath(root)
     depot.make()
     place = str(depot.trees / content_digest(os.fsencode(root)).hex()[:32])
-    look = tree.Tree(root, rules, skip=[*map(os.path.realpath, skip), os.path.realpath(depot.folder)])
+    skipped = [*map(os.path.realpath, skip), *map(_unfollowed, skip), os.path.realpath(depot.folder)]
+    look = tree.Tree(root, rules, skip=skipped)
     with depot.locked():
         look.ask()
         work = _Work(look, frozenset(path.strip("/") for path in rules.allow), depot, index.Index.load(place))

@@ -96,7 +96,10 @@ class Tree:
             excluded.add(Rules(self._rules.exclude))
             chosen = {path for path in chosen if not excluded.ignores(path)}
         below = tuple(f"{path}/" for path in self._skipped)
-        return [path for path in chosen if not path.startswith(below)] if below else list(chosen)
+        skipped = self._skipped
+        return (
+            [path for path in chosen if path not in skipped and not path.startswith(below)] if below else list(chosen)
+        )
 
 
 # -- git ---------------------------------------------------------------------------------------------------------------

@@ -53,6 +53,7 @@ class Exit:
     attached: bool = False  # started by somebody else; we only watched
     exception: Mapping[str, Any] | None = None
     message: str | None = None  # why it could not be started
+    told: Mapping[str, Any] | None = None  # {cause, class, text}: its folders could not be brought or sent
 
 
 def explain_exit(end: Exit) -> Finding | None:
@@ -67,6 +68,9 @@ def explain_exit(end: Exit) -> Finding | None:
         return Finding("preempted", "transient", "its machine was wanted for something else", end.rank)
     if end.reason == "stop":
         return Finding("cancelled", "user", "stopped on request", end.rank)
+    if end.told is not None:
+        cause, kind, text = (str(end.told.get(key) or "unknown") for key in ("cause", "class", "text"))
+        return Finding(cause, kind, text[:TEXT_CHARS_MAX], end.rank)
     if end.exit_code == 0 and end.signal is None:
         return None
     if end.oom:

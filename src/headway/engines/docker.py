@@ -20,14 +20,15 @@ from pathlib import Path
 from typing import Any
 
 from headway.code import checkout
+from headway.engines import carry, group, joined, process, slots
 from headway.engines import folder as folders
-from headway.engines import group, joined, process, slots
 from headway.engines.container import Container, Failed, Program
 from headway.engines.network import HOME_LABEL, Networks
 from headway.engines.protocol import EngineId, Given, Node, Observation, Plan, PlannedTask, Waiting
 from headway.engines.recipe import Recipe
-from headway.engines.tasks import check_fits, on_node, plan_of, task_file, tasks_of
+from headway.engines.tasks import check_fits, folders_file, on_node, plan_of, task_file, tasks_of
 from headway.model.errors import RefusedError, UnreachableError, UsageError
+from headway.model.folder import PRIVATE
 from headway.model.job import Job, JobSpec
 from headway.settings import zipapp
 from headway.settings.home import Paths, agent_socket_path, socket_path
@@ -77,6 +78,7 @@ class ContainerEngine:
         self._seen_s: dict[str, float] = {}  # first sight of a task whose agent has not spoken
         self._deaths: dict[str, dict[str, Any]] = {}  # task -> how the engine says that it ended, its agent with it
         self._agent: Path | None = None
+        self._carriers = carry.Carriers()
         self._may_have_left = True  # containers or networks that a killed server did not remove
 
     # -- planning -------------------------------------------------------------------------------------
@@ -233,16 +235,20 @@ class ContainerEngine:
 
     def _make(self, folder: Path, plan: Plan, task: PlannedTask, given: Given, gpus: list[int]) -> None:
         values, env = self._task_file(plan, task, given, gpus), dict(given.env)
+        carried = folders_file(plan, given, self.paths.home / "folders", self._get)
+        links = carry.mounted(carried) if carried is not None else []
+        carried = carried and {**carried, "root": task.cwd, "links": links}
         python = self._where(str(task.image))
         if python is not None:
             values["shell"] = [python, *self._argv("shell", folder)]
         else:
-            argv = self._recipe.run(folder.name, plan, task, gpus, self._zip(), given)
+            argv = self._recipe.run(folder.name, plan, task, gpus, self._zip(), given, links)
+            values |= {"folders_outside": False}
             values |= {"argv": [*self.program.words, *argv], "inherit_env": False, "cwd": "/", "by_number": False}
             values |= {"socket": str(socket_path(self.paths.home)), "gpus": None}
             values |= {"address": self._networks.address(plan) or self._networks.name_of(plan, task)}
             env = {**{name: os.environ[name] for name in _KEEP_ENV if name in os.environ}, **env}
-        folders.make(folder, values, env)
+        folders.make(folder, {**values, "carried": carried}, env)
 
     def _task_file(self, plan: Plan, task: PlannedTask, given: Given, gpus: list[int]) -> dict[str, Any]:
         """`task.json`. The cards that a container gets are numbered from 0 in it; `devices` are their real numbers.
@@ -252,7 +258,7 @@ class ContainerEngine:
             plan, task, given, home=str(self.paths.home), socket=str(agent_socket_path(self.paths.home)),
             output_dir=str(self.paths.output / plan.job), spool_bytes_max=self._get("spool_bytes_max"),
             address=address, by_number=not address, gpus=list(range(len(gpus))) if task.gpus else None, devices=gpus,
-            inherit_env=True, container=self.name, code=None, code_cwd="",
+            inherit_env=True, container=self.name, code=None, code_cwd="", folders_outside=True,
         )  # fmt: skip
 
     def _taken(self) -> list[int]:
@@ -296,7 +302,8 @@ class ContainerEngine:
             state = None
         if state is None:
             devices = (folders.load_json(folder / "task.json") or {}).get("devices") or []
-            words = ["create", "--name", name, *self._recipe.create(name, plan, task, devices, self._zip())]
+            links = (folders.load_json(folder / PRIVATE) or {}).get("links") or []
+            words = ["create", "--name", name, *self._recipe.create(name, plan, task, devices, self._zip(), links)]
             words += ["--entrypoint", python, str(task.image), *self._argv("shim", folder)]
             try:
                 self.program.run(*words)
@@ -304,6 +311,7 @@ class ContainerEngine:
                 if "already in use" not in str(error):  # another thread, or a submit whose answer was lost
                     raise
         self.program.run("start", name)
+        self._carriers.keep(folder)
 
     def _agent_argv(self, verb: str, folder: Path) -> list[str]:
         return ["-I", "-S", str(self._zip()), verb, str(folder)]
@@ -383,6 +391,7 @@ class ContainerEngine:
         folder = self._folder(name)
         begun, there = (folder / "shim.json").exists(), self._is_there(folder)
         if state is not None and state.runs:
+            self._carriers.keep(folder)
             if begun or not there:
                 return Observation("running", state.word, {"started": True})
             return Observation("starting", state.word, {"started": None})
@@ -552,6 +561,7 @@ class ContainerEngine:
             if child.poll() is None:
                 child.returncode = 0  # it is meant to outlive us, so its handle shall not complain
         self._children.clear()
+        self._carriers.close()
         self.program.close()
 
     def _folder(self, name: str) -> Path:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from headway.model.folder import PRIVATE
 from headway.model.record import FACT
 from headway.wire import frame
 
@@ -31,7 +32,8 @@ def load_json(path: Path) -> dict[str, Any] | None:
 
 
 def make(folder: Path, task: Mapping[str, Any], env: Mapping[str, str]) -> bool:
-    """Make the folder with its two files in one step; False when it is already there.
+    """Make the folder with its files in one step; False when it is already there. What `task` has as `carried` goes
+    into a file of its own, for the carrier alone.
 
     It is filled under another name and renamed, so nobody ever sees half of it (F23).
     """
@@ -39,8 +41,11 @@ def make(folder: Path, task: Mapping[str, Any], env: Mapping[str, str]) -> bool:
     fresh = folder.parent / f".new-{folder.name}-{secrets.token_hex(4)}"
     fresh.mkdir(mode=0o700)
     try:
-        _write_private(fresh / "task.json", task)
+        carried = task.get("carried")
+        _write_private(fresh / "task.json", {name: value for name, value in task.items() if name != "carried"})
         _write_private(fresh / "env.json", env)
+        if carried is not None:
+            _write_private(fresh / PRIVATE, carried)
         os.rename(fresh, folder)
     except OSError:
         shutil.rmtree(fresh, ignore_errors=True)

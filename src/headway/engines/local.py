@@ -20,7 +20,7 @@ from typing import Any
 from headway.engines import folder as folders
 from headway.engines import group, joined, process, slots, warm
 from headway.engines.protocol import EngineId, Given, Node, Observation, Plan, PlannedTask, Waiting
-from headway.engines.tasks import check_fits, on_node, plan_of, task_file, tasks_of
+from headway.engines.tasks import check_fits, folders_file, on_node, plan_of, task_file, tasks_of
 from headway.model.errors import RefusedError, UnreachableError, UsageError
 from headway.model.job import Job
 from headway.settings.home import Paths, socket_path
@@ -137,6 +137,7 @@ class LocalEngine:
         return task_file(
             plan, task, given, home=str(self.paths.home), socket=str(socket_path(self.paths.home)),
             output_dir=str(output), spool_bytes_max=self._get("spool_bytes_max"), address=ADDRESS, gpus=gpus,
+            carried=folders_file(plan, given, self.paths.home / "folders", self._get),
         )  # fmt: skip
 
     def _start_shim(self, folder: Path) -> warm.Child:

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, Literal, NewType, Protocol, runtime_checkable
 
 from headway.model.errors import HeadwayError
-from headway.model.job import Job
+from headway.model.folder import variable
+from headway.model.job import Folder, Job
 from headway.wire import tray
 from headway.wire.batch import TaskKey
 
@@ -71,6 +72,7 @@ class Plan:
     code_cwd: str = ""  # the working folder inside it
     code_commit: str | None = None
     image: str | None = None  # for engines with containers
+    folders: Sequence[Folder] = ()  # that each task finds below its working folder
     options: Mapping[str, Any] = field(default_factory=dict)  # of the engine: partition, account, …
     script: str | None = None  # what the scheduler gets, where it gets a script
 
@@ -91,6 +93,7 @@ class Plan:
             lines.append(f"{task.name}: {ranks}{world}, {task.gpus} GPUs{own}, on {task.node or 'any node'}")
             where = shlex.quote(task.cwd) if self.code is None else f"SNAPSHOT/{shlex.quote(self.code_cwd or '.')}"
             lines += [f"  cd {where}", f"  {shlex.join(task.argv)}"]
+        lines += [_folder_words(folder) for folder in self.folders]
         asked: dict[str, object] = {"image": self.image, "cpus": self.cpus, "memory_bytes": self.memory_bytes}
         asked["max_duration_s"] = self.max_duration_s
         asked["monitoring_interval_s"] = self.monitoring_interval_s or None
@@ -108,6 +111,17 @@ def _own(task: PlannedTask, common: str | None) -> str:
     return "".join(f", {name}={value}" for name, value in named.items() if value is not None)
 
 
+def _folder_words(folder: Folder) -> str:
+    """`folder ./data from az://datasets/voc20 (account eastblob), read only, as HEADWAY_FOLDER_DATA`."""
+    words = [f"folder ./{folder.name}"]
+    words += [f"from {folder.source}"] if folder.source else []
+    words += [f"to {folder.target}"] if folder.target else []
+    words += [f"(account {folder.account})"] if folder.account else []
+    ways = ["read only"] if folder.mode == "ro" else []
+    ways += [f"mounted with {shlex.join([folder.mount, *folder.options])}"] if folder.mount else []
+    return ", ".join([" ".join(words), *ways, f"as {variable(folder.name)}"])
+
+
 def _ranks(task: PlannedTask) -> str:
     return f"{task.first_rank}-{task.first_rank + task.processes - 1}"
 
@@ -120,6 +134,7 @@ class Given:
     tokens: Mapping[str, str] = field(repr=False)  # task name -> its ingest token
     secret_names: Sequence[str] = ()  # variables whose values are masked, whatever their names look like
     tls: Mapping[str, Any] | None = None  # {addresses, pin}: where other machines reach the server; None: nowhere
+    accounts: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)  # of its folders, with keys
 
 
 @dataclass(frozen=True, slots=True)

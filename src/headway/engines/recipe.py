@@ -11,6 +11,7 @@ from typing import Any
 from headway.engines.container import mount
 from headway.engines.network import HOME_LABEL, Networks
 from headway.engines.protocol import Given, Plan, PlannedTask
+from headway.model.folder import variable
 from headway.settings.home import Paths, agent_socket_path
 
 LABEL = "headway.task"
@@ -27,8 +28,17 @@ class Recipe:
     def __init__(self, engine: str, options: Mapping[str, Any], paths: Paths, networks: Networks) -> None:
         self._engine, self._options, self._paths, self._networks = engine, options, paths, networks
 
-    def create(self, name: str, plan: Plan, task: PlannedTask, devices: Sequence[int], agent: Path) -> list[str]:
-        """All but the program. `agent`: the file that it is in, which the container may read."""
+    def create(
+        self,
+        name: str,
+        plan: Plan,
+        task: PlannedTask,
+        devices: Sequence[int],
+        agent: Path,
+        links: Sequence[str] = (),
+    ) -> list[str]:
+        """All but the program. `agent`: the file that it is in, which the container may read. `links`: what links in
+        the working folder lead to."""
         options = self._options
         output, folder = self._paths.output / plan.job, self._paths.spool / name
         words = ["--pull=never", "--label", f"{LABEL}={name}", "--label", f"headway.job={plan.job}"]
@@ -37,6 +47,8 @@ class Recipe:
         code = self._paths.home / "checkouts" / plan.uuid if plan.code is not None else task.cwd
         for path in dict.fromkeys((str(code), str(output), str(folder))):
             words += mount(path, path)
+        for path in dict.fromkeys(links):
+            words += mount(path, path, read_only=True)
         here = str(agent_socket_path(self._paths.home).parent)
         words += [*mount(here, here), *mount(str(agent), str(agent), read_only=True)]
         for given in options["mounts"]:
@@ -46,14 +58,22 @@ class Recipe:
         return [*words, *self._user(), *self._gpus(devices), *options["run_options"]]
 
     def run(
-        self, name: str, plan: Plan, task: PlannedTask, devices: Sequence[int], agent: Path, given: Given
+        self,
+        name: str,
+        plan: Plan,
+        task: PlannedTask,
+        devices: Sequence[int],
+        agent: Path,
+        given: Given,
+        links: Sequence[str] = (),
     ) -> list[str]:
         """One rank for an agent outside. Variables go by name alone, so that no value stands on a command line."""
         roles = {other.role.upper().replace("-", "_") for other in plan.tasks} if len(plan.tasks) > 1 else set()
         ours = [f"HEADWAY_{word}" for word in _OURS]
         ours += [f"HEADWAY_{role}_{word}" for role in sorted(roles) for word in ("HOSTS", "ADDRESSES")]
+        ours += [variable(folder.name) for folder in plan.folders]
         variables = [word for one in (*given.env, *_RANK, *ours) for word in ("--env", one)]
-        words = ["run", "--rm", "--init", *self.create(name, plan, task, devices, agent)]
+        words = ["run", "--rm", "--init", *self.create(name, plan, task, devices, agent, links)]
         return [*words, *variables, "--entrypoint", task.argv[0], str(task.image), *task.argv[1:]]
 
     def _user(self) -> list[str]:

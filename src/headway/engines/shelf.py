@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 from headway.code import checkout
 from headway.code.depot import Depot
 from headway.engines import folder as folders
+from headway.model.folder import END
 from headway.model.limits import OUTPUT_FILES_MAX
 
 TASK_NAME: Final = re.compile(
@@ -36,6 +37,7 @@ class TaskView(NamedTuple):
     pid: int | None  # of the shim
     grace_s: float
     start: int | None = None  # when the shim started: its number alone may be another process by now (F29)
+    finishing: bool = False  # its processes are over, and its folders are being sent
 
 
 class Shelf:
@@ -264,5 +266,5 @@ def _view(folder: Path, whole: bool) -> TaskView:
     return TaskView(
         begun, folders.has_end(folder), folders.lock_is_held(folder / "shipper.lock"), bool(folders.unsent(folder)),
         pid if isinstance(pid, int) else None, float(grace_s) if isinstance(grace_s, int | float) else 0.0,
-        start if isinstance(start, int) else None,
+        start if isinstance(start, int) else None, (folder / END).exists(),
     )  # fmt: skip

@@ -3,9 +3,10 @@
 Called by every engine's `plan`, so that a job has the same tasks and ranks wherever it runs (capabilities 2 and 3).
 """
 
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, Final
 
 from headway.engines.protocol import Given, Plan, PlannedTask
 from headway.model.errors import RefusedError, UsageError
@@ -15,6 +16,8 @@ from headway.model.spread import count_of, spread
 from headway.settings.quantity import size_text
 
 WORKER = "worker"
+_CARRIED: Final = frozenset({"HOME", "PATH", "TMPDIR", "no_proxy", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR"})
+_CARRIED_OF: Final = ("AWS_", "AZURE_", "http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 
 
 def tasks_of(spec: JobSpec, *, gpu_per_node: int | None = None, has_gpus: bool = False) -> list[PlannedTask]:
@@ -89,7 +92,7 @@ def plan_of(engine: str, cluster: str, job: Job, attempt: int, tasks: Sequence[P
         "cpus": spec.cpus, "memory_bytes": spec.memory_bytes, "max_duration_s": spec.max_duration_s,
         "monitoring_interval_s": spec.monitoring_interval_s, "grace_s": spec.grace_s, "hold_s": spec.hold_s,
         "pty": spec.pty, "umask": spec.umask, "rlimits": spec.rlimits, "env_set": spec.env_set, "code": spec.code,
-        "code_cwd": spec.code_cwd, "code_commit": spec.code_commit, **own,
+        "code_cwd": spec.code_cwd, "code_commit": spec.code_commit, "folders": tuple(spec.folders), **own,
     }  # fmt: skip
     size = world_size(spec, list(tasks))
     return Plan(engine, cluster, job.id, job.uuid, attempt, tuple(tasks), size, **values)
@@ -108,7 +111,21 @@ def task_file(plan: Plan, task: PlannedTask, given: Given, **own: Any) -> dict[s
         "role": task.role, "role_first_rank": task.role_first_rank, "role_processes": task.role_processes,
         "node_rank": task.node_rank, "tasks": len(plan.tasks), "barrier": len(plan.tasks) > 1,
         "env_set": list(plan.env_set), "code": plan.code, "code_cwd": plan.code_cwd, "code_commit": plan.code_commit,
+        "folders": [folder.name for folder in plan.folders],
+        "folders_sent": any(folder.target or folder.mount for folder in plan.folders),
         "attached": False, **own,
+    }  # fmt: skip
+
+
+def folders_file(plan: Plan, given: Given, base: Path, get: Callable[[str], Any]) -> dict[str, Any] | None:
+    """`folders.json`, for the carrier; None where there is nothing to carry. `base`: where folders lie on a node.
+    The cloud's own variables and proxies of the submission count for the carrier too."""
+    if not plan.folders:
+        return None
+    env = {name: value for name, value in given.env.items() if name in _CARRIED or name.startswith(_CARRIED_OF)}
+    return {
+        "folders": [asdict(folder) for folder in plan.folders], "accounts": dict(given.accounts), "base": str(base),
+        "interval_s": get("send_interval_s"), "env": env,
     }  # fmt: skip
 
 

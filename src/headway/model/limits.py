@@ -288,6 +288,15 @@ STORAGE_THREADS = 8  # files of one transfer at the same time
 STORAGE_CHUNK_BYTES = 8 * MIB  # a larger file is sent in parts
 STORAGE_LISTED_MAX = 1_000_000  # objects of one transfer
 STORAGE_RETRY_S = 60.0  # a request that fails is repeated for this long at most
+FOLDER_QUIET_S = 5.0  # a file of a job's folder that was written within this time is sent later
+FOLDER_TRIES = 6  # to send what is left at a job's end, without that anything got through
+FOLDER_PAUSE_MAX_S = 30.0  # between two of them; the first pause is 1 s, and it doubles
+FOLDER_STARTS_MAX = 5  # of the process that carries a task's folders, should it die
+FOLDER_MOUNT_S = 30.0  # a mount tool must have mounted by then
+FOLDER_MISSING_SHOWN = 5  # names of files that could not be sent, in a message
+FOLDER_END_S = 1_800.0  # a scheduler's time limit leaves so much for sending, where a job has folders to send
+FOLDER_CACHE_S = 7 * 86_400.0  # data that no open job has and nobody asked for within this time, `hw gc` removes
+STORAGE_LOOK_S = 5.0  # a submission looks for this long whether a folder's source is there
 STORAGE_URL_S = 3_600.0  # an address made by `hw storage url` works this long
 
 # -- settings files ---------------------------------------------------------------------------------

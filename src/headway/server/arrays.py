@@ -12,7 +12,7 @@ from typing import Any
 from headway.model.errors import RefusedError, UsageError
 from headway.model.job import JobSpec
 from headway.model.limits import ARRAY_JOBS_MAX
-from headway.server import check, envfile
+from headway.server import check, envfile, folders
 from headway.server.control import Control, as_planned
 from headway.store import arrays
 
@@ -46,6 +46,7 @@ class Arrays(Control):
         engine, plan = await self._planned(uuid, first, {**variables, **jobs[0].env}, find_program=find_program)
         shared = replace(as_planned(shared, plan), env_kept=envfile.kept(shared, variables, self._secret_names(shared)))
         rows, private = await self._calls.run("jobs", self._rows, shared, variables, jobs)
+        await self._calls.run("files", self._check_folders, shared, variables, jobs, engine.name)
         await self._keep(uuid, private)
         common = {
             "name": shared.name, "experiment": shared.experiment, "cluster": shared.cluster, "tags": shared.tags,
@@ -67,6 +68,18 @@ class Arrays(Control):
                 check.command(job.spec["command"])
             return replace(shared, **changes)
         return check.job_spec({**asdict(shared), **changes})
+
+    def _check_folders(
+        self, shared: JobSpec, variables: Mapping[str, str], jobs: Sequence[Element], engine: str
+    ) -> None:
+        """Those that jobs have of their own. Jobs that run in one folder would send each other's output."""
+        specs = [self._element(shared, job) for job in jobs if "folders" in job.spec]
+        sent = next((f.name for spec in [shared, *specs] for f in spec.folders if f.target and not f.mount), None)
+        if sent is not None and shared.code is None and len(jobs) > 1:
+            raise UsageError(f"the jobs of this array run in one folder, and would all send the same ./{sent}",
+                             "submit it with --snapshot: each job then has a folder of its own")  # fmt: skip
+        for spec in specs:
+            folders.check(spec, variables, engine, self._paths.home)
 
     def _rows(
         self, shared: JobSpec, variables: Mapping[str, str], jobs: Sequence[Element]

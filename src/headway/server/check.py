@@ -18,13 +18,12 @@ from headway.code.depot import Depot
 from headway.code.manifest import is_digest
 from headway.model.errors import UsageError
 from headway.model.ids import check_name
-from headway.model.job import Folder, JobSpec, Retry, Role
+from headway.model.job import JobSpec, Retry, Role
 from headway.model.limits import (
     AFTER_MAX,
     ARGV_BYTES_MAX,
     DURATION_S_MAX,
     ENV_BYTES_MAX,
-    FOLDERS_MAX,
     HOLD_S_MAX,
     NODES_MAX,
     PROCESSES_MAX,
@@ -100,19 +99,6 @@ def _check_size(spec: JobSpec) -> None:
         count, per_node=spec.gpu_per_node, nodes=spec.nodes, multi_process=spec.multi_process,
         cluster=spec.cluster,
     )  # fmt: skip
-    if len(spec.folders) > FOLDERS_MAX:
-        raise UsageError(f"{len(spec.folders)} folders are too many", f"at most {FOLDERS_MAX}")
-    for one in spec.folders:
-        _check_source(one)
-    if spec.folders:
-        raise UsageError("no cluster of this version fetches or sends `folders`", "leave them out; copy in the command")
-
-
-def _check_source(folder: Folder) -> None:
-    """A folder of this machine that it shall be filled from is there."""
-    source = folder.source
-    if source and "://" not in source and not os.path.exists(os.path.expanduser(source)):
-        raise UsageError(f"the folder {folder.name} comes from {source[:200]}, which does not exist", "correct `from`")
 
 
 def _check_life(spec: JobSpec) -> None:
@@ -296,16 +282,6 @@ def folder(cwd: Any) -> str:
     if not os.path.isdir(path):
         raise UsageError(f"the folder {path[:200]} does not exist", "submit from a folder that exists")
     return path
-
-
-def folders(spec: JobSpec) -> None:
-    """No engine carries folders yet, so a job that relies on one is told now, and not by its failure."""
-    if spec.folders:
-        names = ", ".join(folder.name for folder in spec.folders)
-        raise UsageError(
-            f"this version does not bring folders to a job: {names[:200]}",
-            "fetch and send in the command itself: hw storage download PLACE FOLDER, hw storage upload FOLDER PLACE",
-        )
 
 
 def carried(spec: JobSpec, planned: str | None, engine: str) -> None:

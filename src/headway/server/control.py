@@ -18,7 +18,7 @@ from headway.model.errors import RefusedError, UnreachableError, UsageError
 from headway.model.ids import name_from_command
 from headway.model.job import ENDED, Job, JobSpec, State
 from headway.model.limits import PROCESSES_MAX, TRAY_POLL_WAIT_S
-from headway.server import auth, check, envfile, program, survey, transaction, waiting
+from headway.server import auth, check, envfile, folders, program, survey, transaction, waiting
 from headway.server.drain import is_over
 from headway.server.errand import with_private
 from headway.server.guest import mailbox_key
@@ -60,9 +60,10 @@ class Control(Loop):
     ) -> tuple[Engine, Plan]:
         """The engine and its plan, after everything that can be known now was checked."""
         check.folder(spec.cwd)
-        check.folders(spec)
         await self._calls.run(f"code of {uuid}", check.code, spec, self._paths.home)
         engine = self._engine(spec)
+        if spec.folders:
+            await self._calls.run("files", folders.check, spec, variables, engine.name, self._paths.home)
         if spec.options and engine.name in WITHOUT_OPTIONS:
             raise UsageError(f"the cluster {spec.cluster} ({engine.name}) takes no `options`", "leave them out")
         if engine.name == "local" and find_program and not (spec.after or spec.code):

@@ -8,7 +8,7 @@ from typing import Any
 from headway.engines.protocol import Engine, EngineId, Given, Observation, Plan
 from headway.model.errors import RefusedError
 from headway.model.job import Attempt, Job, JobSpec
-from headway.server import envfile
+from headway.server import envfile, folders
 from headway.store import arrays
 from headway.store.database import Store
 
@@ -60,7 +60,9 @@ def start(
     private = envfile.of_job(env, job.uuid, job.spec)
     if private is not None:
         plan = engine.plan(replace(job, spec=with_private(job.spec, private)), attempt.number)
-        return engine.submit(plan, attempt.key, Given(private.env, dict(tokens), secret_names, tls))
+        variables = dict(private.env)
+        accounts = folders.take_keys(variables)
+        return engine.submit(plan, attempt.key, Given(variables, dict(tokens), secret_names, tls, accounts))
     engine_id = engine.find(attempt.key)
     if engine_id is None:
         raise RefusedError("the environment that it was submitted with is gone", "submit it again")

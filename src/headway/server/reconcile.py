@@ -418,6 +418,7 @@ def _task_exit(task: Task, ranks: int, attached: bool) -> Exit:
         oom=bool(result.get("oom")),
         exception=failing.exception if failing else None,
         message=_start_message(failing),
+        told=result.get("cause") if isinstance(result.get("cause"), dict) else None,
     )
 
 

@@ -87,6 +87,8 @@ POLICIES: Final[dict[str, Policy]] = {
     # ours: the start was tried several times already, or the end is not known, from which nothing follows
     "agent_not_started": NEVER,
     "launch_failed": NEVER,
+    # the program is done, and would be run for nothing: what is missing can be sent without it
+    "output_not_sent": NEVER,
     "agent_lost": NEVER,
     "unknown": AS_ASKED,
 }

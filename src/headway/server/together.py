@@ -12,7 +12,7 @@ from typing import NamedTuple
 from headway.engines.protocol import Engine, EngineId, Given, Start, Together
 from headway.model.errors import HeadwayError, RefusedError, UnreachableError
 from headway.model.job import Attempt, Job, JobSpec
-from headway.server import envfile
+from headway.server import envfile, folders
 from headway.server.calls import Calls
 from headway.server.errand import with_private
 from headway.server.reconcile import Action, Cancel, Launch, NewAttempt
@@ -93,7 +93,9 @@ def start_all(engine: Together, ones: Sequence[One], env: Path) -> dict[str, Eng
         except HeadwayError as error:
             found[one.attempt.key] = error
             continue
-        given = Given(private.env, dict(one.tokens), one.secret_names)
+        variables = dict(private.env)
+        accounts = folders.take_keys(variables)
+        given = Given(variables, dict(one.tokens), one.secret_names, accounts=accounts)
         ready.append(Start(plan, one.attempt.key, given, spec.array, spec.array_index))
     return found | engine.submit_many(ready)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from headway.model.errors import UsageError
-from headway.settings import sweep, template, yamlfile
+from headway.settings import folder, sweep, template, yamlfile
 from headway.settings.jobschema import INDEX, JOB, MATRIX_WORDS
 from headway.settings.nearest import did_you_mean
 from headway.settings.yamlfile import Node
@@ -106,7 +106,7 @@ def prepare(
     prepared = _prepared(file, template.fill({k: v for k, v in values.items() if k in _FILLED}, first), values, first)
     prepared.spec |= {"smoke": True} if smoke else {}
     if rows[0][0] is not None:
-        prepared.elements = _elements(values, parameters, rows)
+        prepared.elements = _elements(file.path.parent.absolute(), values, parameters, rows)
     return prepared
 
 
@@ -229,7 +229,8 @@ def _prepared(
         spec["roles"] = [_role(name, role, whole) for name, role in whole["roles"].items()]
         spec.setdefault("command", spec["roles"][0]["command"])
     if "folders" in whole:
-        spec["folders"] = [_named_folder(name, folder) for name, folder in whole["folders"].items()]
+        base = file.path.parent.absolute()
+        spec["folders"] = [folder.fields(name, given, base) for name, given in whole["folders"].items()]
     if "retry" in whole:
         spec["retry"] = {_RETRY[key]: value for key, value in whole["retry"].items()}
     env = whole.get("env", {})
@@ -250,12 +251,8 @@ def _role(name: str, role: Mapping[str, Any], job: Mapping[str, Any]) -> dict[st
     return {"name": name, "command": job.get("command"), **fields}
 
 
-def _named_folder(name: str, folder: Mapping[str, Any]) -> dict[str, Any]:
-    names = {"from": "source", "to": "target"}
-    return {"name": name, **{names.get(key, key): value for key, value in folder.items()}}
-
-
 def _elements(
+    base: Path,
     values: Mapping[str, Any],
     parameters: Mapping[str, Any],
     rows: Sequence[tuple[int | None, sweep.Row]],
@@ -271,7 +268,7 @@ def _elements(
             roles = {**values, **filled}["roles"]
             spec["roles"] = [_role(name, role, {**values, **filled}) for name, role in roles.items()]
         if "folders" in filled:
-            spec["folders"] = [_named_folder(name, folder) for name, folder in filled["folders"].items()]
+            spec["folders"] = [folder.fields(name, given, base) for name, given in filled["folders"].items()]
         if own.keys() - {INDEX}:
             spec["parameters"] = {name: value for name, value in own.items() if name != INDEX}
         assert index is not None  # rows of an array are numbered

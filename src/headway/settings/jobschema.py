@@ -59,7 +59,7 @@ def _check_role(name: str) -> None:
         raise UsageError(f"{name[:60]!r} cannot be a role's name", "use small letters, digits and '-', such as worker")
 
 
-def _check_folder(name: str) -> None:
+def check_folder(name: str) -> None:
     parts = name.split("/")
     if not name or name.startswith("/") or "\\" in name or "\0" in name or any(p in ("", ".", "..") for p in parts):
         raise UsageError(f"{name[:60]!r} is not a folder below the job's own", "for example: data, or out/models")
@@ -106,14 +106,15 @@ ROLE: Final = Section(
 )
 FOLDER: Final = Section(
     (
-        Key("from", Text(), "Address or path that it is fetched from before the start."),
-        Key("to", Text(), "Address or path that it is sent to while the job runs and at its end."),
-        Key("account", NAME, "Name of the storage account in the settings."),
+        Key("from", Text(), "Address, or path from this file, that it is fetched from before the start."),
+        Key("to", Text(), "Address, or path from this file, that it is sent to while the job runs and at its end."),
+        Key("account", NAME, "Name of the storage account in the settings. Default: the only one of its kind."),
         Key("mode", Choice(("ro", "rw")), "ro: the job cannot change it. Default rw."),
         Key("mount", Choice(("blobfuse2", "rclone", "s3fs")), "Mount it with this tool in place of copying."),
         Key("options", WORDS, "For the mount tool."),
     )
 )
+FOLDERS: Final = MapOf(FOLDER, "folders", FOLDERS_MAX, check_folder)
 RETRY: Final = Section(
     (
         Key("max", count(0, RETRIES_MAX), "Tries beyond the first that a failure of the program may cost."),
@@ -183,7 +184,7 @@ JOB: Final = Section(
         Key("secrets", VARIABLES, "Variables whose values come from the private file, the environment or a keyring."),
         Key("image", Text(), "Container image, for engines with containers."),
         Key("code", CODE, "Which files belong to a snapshot of the code."),
-        Key("folders", MapOf(FOLDER, "folders", FOLDERS_MAX, _check_folder), "Data. No cluster takes them yet."),
+        Key("folders", FOLDERS, "Data that it finds as `./NAME`."),
         Key("retry", RETRY, "How often it is tried again."),
         Key("hold", duration(allow_zero=True), "How long a failed task is kept, for a person to enter it."),
         Key("pty", Flag(), "true: stdout and stderr are terminals, for programs that draw only on one. Default false."),

@@ -12,12 +12,19 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))  # …/headway
+_CARRIER = "import os, sys; os.chdir('/'); sys.path[0] = sys.argv.pop(1); from headway.carrier.main import main; main()"
+IS_ZIP = os.path.isfile(os.path.dirname(PACKAGE))  # the agent as one file, for containers and other machines
 _AGENT = "import sys; sys.path.insert(0, sys.argv.pop(1)); from headway.agent.main import main; main()"
 
 
 def agent_argv(verb: str, task_dir: "Path | str", *options: str) -> list[str]:
     """argv of `shim TASK_DIR` or `shipper TASK_DIR [--adopt]`."""
     return [python(), "-I", "-S", "-c", _AGENT, os.path.dirname(PACKAGE), verb, str(task_dir), *options]
+
+
+def carrier_argv(task_dir: "Path | str") -> list[str]:
+    """argv of the carrier of a task's folders, with the packages of this Python."""
+    return [python(), "-c", _CARRIER, os.path.dirname(PACKAGE), str(task_dir)]
 
 
 def server_argv() -> list[str]:

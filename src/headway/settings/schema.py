@@ -11,7 +11,7 @@ from typing import Any, Final
 from headway.model import limits
 from headway.model.errors import UsageError
 from headway.model.ids import check_name
-from headway.settings import account, clusters, notify, quantity
+from headway.settings import account, clusters, folder, notify, quantity
 from headway.settings.nearest import did_you_mean
 
 # Who reads a setting, and when a change of it takes effect.
@@ -428,9 +428,25 @@ _TABLE: Final = (
         "accounts",
         "a mapping of names to accounts",
         {},
-        "Accounts of `hw storage`: kind, endpoint, and the names of the variables that hold keys.",
+        "Accounts of `hw storage` and of `folders`: kind, endpoint, and the names of the variables that hold keys.",
         "command",
         account.accounts,
+    ),
+    Setting(
+        "folders",
+        "a mapping of names to folders",
+        {},
+        "Data that every job gets, as `folders` of a job file; the job's own of the same name stand above.",
+        "command",
+        folder.folders,
+    ),
+    Setting(
+        "send_interval_s",
+        "a duration",
+        30.0,
+        "How often the folders of a running job are looked at for files to send.",
+        "server",
+        _duration,
     ),
     Setting(
         "color",

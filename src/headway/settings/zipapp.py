@@ -14,7 +14,7 @@ from typing import Final
 
 from headway.settings.launch import PACKAGE
 
-PARTS: Final = ("agent", "client", "code", "model", "settings", "spool", "wire")
+PARTS: Final = ("agent", "carrier", "client", "code", "model", "settings", "spool", "storage", "wire")
 FILES: Final = ("engines/__init__.py", "engines/folder.py", "engines/shelf.py")  # that the relay needs besides
 PYTHON_MIN: Final = (3, 11)
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)  # the first moment that a zip file can tell

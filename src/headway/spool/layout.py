@@ -157,6 +157,9 @@ class TaskFile(Value):
     code: str | None = None  # digest of the snapshot that it runs from, in a folder of its own below the home
     code_cwd: str = ""  # the working folder inside the snapshot
     code_commit: str | None = None  # that the snapshot was made from; "+" at its end: with changes
+    folders: "list[str]" = _NOTHING  # names of those that a carrier brings before the processes start
+    folders_sent: bool = False  # one of them is sent, or unmounted, when they are over
+    folders_outside: bool = False  # the engine starts the carrier: this agent cannot, it is in a container
     inherit_env: bool = False  # what the agent finds in its environment comes below the task's: an image has its own
     attached: bool = False
     # Only for attached jobs: {name, experiment, tags, user, started_ns, pid, start, boot_id}. pid and start are those

@@ -1,4 +1,5 @@
-"""From a place and the settings to an open store. The only file that imports obstore. Called by `transfer.py`."""
+"""From a place and the settings to an open store. The only file that imports obstore. Called by `transfer.py`, and
+by the carrier of a job's folders."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -6,12 +7,17 @@ from typing import TYPE_CHECKING, Any
 from headway.model.errors import HeadwayError, NotFoundError, RefusedError, UnreachableError, UsageError
 from headway.model.limits import STORAGE_RETRY_S
 from headway.settings.account import NAMES_OF_SECRETS
+from headway.settings.nearest import did_you_mean
 from headway.storage.place import AZURE, LOCAL, Place
 
 if TYPE_CHECKING:
     from obstore.store import AzureStore, LocalStore, S3Store
 
     Store = AzureStore | LocalStore | S3Store
+
+
+class CredentialsError(RefusedError):
+    """The storage does not let this account in."""
 
 
 def library() -> Any:
@@ -27,21 +33,26 @@ def library() -> Any:
 
 def choose(place: Place, accounts: Mapping[str, Mapping[str, str]], name: str | None) -> dict[str, str]:
     """The account for a place: the one that is named, else the only one of its kind, else none."""
+    chosen = choose_name(place, accounts, name)
+    return {} if chosen is None else dict(accounts[chosen])
+
+
+def choose_name(place: Place, accounts: Mapping[str, Mapping[str, str]], name: str | None) -> str | None:
     if place.kind == LOCAL:
-        return {}
+        return None
     if name is not None:
         if name not in accounts:
             raise UsageError(
-                f'there is no account "{name[:60]}"', f"known: {', '.join(accounts) or 'none'}; hw config accounts"
+                f'there is no account "{name[:60]}"{did_you_mean(name, accounts)}',
+                f"known: {', '.join(accounts) or 'none'}; hw config accounts",
             )
         if accounts[name]["kind"] != place.kind:
             raise UsageError(f"the account {name} is for {accounts[name]['kind']}, and {place} is not")
-        return dict(accounts[name])
-    fitting = [found for found in accounts.values() if found["kind"] == place.kind]
+        return name
+    fitting = [known for known, found in accounts.items() if found["kind"] == place.kind]
     if len(fitting) > 1:
-        names = ", ".join(known for known, found in accounts.items() if found["kind"] == place.kind)
-        raise UsageError(f"several accounts could open {place}", f"say which with --account: {names}")
-    return dict(fitting[0]) if fitting else {}
+        raise UsageError(f"several accounts could open {place}", f"say which with --account: {', '.join(fitting)}")
+    return fitting[0] if fitting else None
 
 
 def with_keys(account: Mapping[str, str], variables: Mapping[str, str]) -> dict[str, str]:
@@ -59,12 +70,12 @@ def with_keys(account: Mapping[str, str], variables: Mapping[str, str]) -> dict[
     return found
 
 
-def open_store(place: Place, account: Mapping[str, str]) -> "Store":
+def open_store(place: Place, account: Mapping[str, str], retry_s: float = STORAGE_RETRY_S) -> "Store":
     """`account` with its keys. Nothing is asked of the storage yet."""
     library()
     from obstore.store import AzureStore, LocalStore, S3Store
 
-    common: dict[str, Any] = {"retry_config": {"max_retries": 4, "retry_timeout": _seconds(STORAGE_RETRY_S)}}
+    common: dict[str, Any] = {"retry_config": {"max_retries": 4, "retry_timeout": _seconds(retry_s)}}
     endpoint = account.get("endpoint")
     if endpoint is not None:
         common |= {"endpoint": endpoint, "client_options": {"allow_http": endpoint.startswith("http://")}}
@@ -112,5 +123,5 @@ def explain(error: Exception, place: Place, keys: Mapping[str, str] | None = Non
     if kind in ("NotFoundError", "FileNotFoundError") or "404 Not Found" in text:
         return NotFoundError(f"there is no {place}", "does the container exist? hw storage ls shows what there is")
     if kind in ("PermissionDeniedError", "UnauthenticatedError"):
-        return RefusedError(f"{place}: the storage refuses this account", "is the key right, and not expired?")
+        return CredentialsError(f"{place}: the storage refuses this account", "is the key right, and not expired?")
     return UnreachableError(f"{place}: {text}", "is the address right, and does the container exist?")

@@ -1,4 +1,4 @@
-"""Listing, sending, fetching and removing. Called by `hw storage`.
+"""Listing, sending, fetching and removing. Called by `hw storage`, and by the carrier of a job's folders.
 
 A transfer that was cut off goes on when it is repeated: files that are there already are passed over, and a file that
 was half fetched goes on where it stopped. An object appears in storage whole or not at all.
@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from headway.model.errors import HeadwayError, RefusedError
-from headway.model.limits import MIB, STORAGE_CHUNK_BYTES, STORAGE_LISTED_MAX, STORAGE_THREADS
+from headway.model.limits import MIB, STORAGE_CHUNK_BYTES, STORAGE_LISTED_MAX, STORAGE_RETRY_S, STORAGE_THREADS
 from headway.storage import account as accounts
 from headway.storage.place import LOCAL, Place, safe_name
 
@@ -41,10 +41,10 @@ class Outcome:
 class Storage:
     """One place, opened. `account` holds its keys."""
 
-    def __init__(self, place: Place, account: Mapping[str, str]) -> None:
-        self.place, self._account = place, account
+    def __init__(self, place: Place, account: Mapping[str, str], retry_s: float = STORAGE_RETRY_S) -> None:
+        self.place, self.account = place, account
         self._lib = accounts.library()
-        self._store = accounts.open_store(place, account)
+        self._store = accounts.open_store(place, account, retry_s)
 
     def _ask(self, call: Callable[[], Any]) -> Any:
         try:
@@ -53,7 +53,7 @@ class Storage:
             raise
         # whatever the library raises is told in words, with the keys taken out
         except Exception as error:
-            raise accounts.explain(error, self.place, self._account) from None
+            raise accounts.explain(error, self.place, self.account) from None
 
     # -- looking -------------------------------------------------------------------------------------------------------
 
@@ -65,7 +65,7 @@ class Storage:
             meta = self._lib.head(self._store, path)
         # a missing object, and a folder on a local disk, come in several classes
         except Exception as error:
-            found = accounts.explain(error, self.place, self._account)
+            found = accounts.explain(error, self.place, self.account)
             if found.code == "not_found" or self.place.kind == LOCAL:
                 return None
             raise found from None
@@ -82,6 +82,12 @@ class Storage:
             single = self.one(self.place.path)
             return [single] if single is not None else []
         return sorted(folders, key=lambda t: t.name) + sorted(things, key=lambda t: t.name)
+
+    def has_something(self) -> bool:
+        """One look, whatever lies there."""
+        prefix = self.place.path.rstrip("/")
+        found = self._ask(lambda: next(iter(self._lib.list(self._store, prefix or None, chunk_size=1)), None))
+        return bool(found) or self.one(self.place.path) is not None
 
     def everything(self) -> dict[str, Thing]:
         """Every object below, by its name; or the one object of that name, under the name ""."""
@@ -119,12 +125,13 @@ class Storage:
                 report(1, status.st_size)
             else:
                 todo.append((name, path))
-        for size in self._each(todo, lambda pair: self._send(pair[0], pair[1], report)):
+        for size in self._each(todo, lambda pair: self.send(pair[0], pair[1], report)):
             outcome.files += 1
             outcome.bytes += size
         return outcome
 
-    def _send(self, name: str, path: str, report: Report) -> int:
+    def send(self, name: str, path: str, report: Report) -> int:
+        """One file, whole; its size."""
         target = self.place.below(name).path if name else self.place.path
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size

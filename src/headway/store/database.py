@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from headway.carrier.collect import collect
 from headway.code.depot import Collected, Depot
 from headway.model.errors import DamagedError, RefusedError, UnreachableError
 from headway.model.limits import CHECK_BYTES_MAX, LINGER_S, LOG_BYTES_MAX
@@ -193,6 +194,13 @@ class Store(Hooks):
         if not dry_run:
             retention.remove_checkouts(self.paths, uuids)
         return Depot(self.paths.home / "code").collect(digests, dry_run=dry_run)
+
+    def gc_folders(self, *, dry_run: bool = False) -> int:
+        """Remove data of folders that no job needs; how many bytes."""
+        with self.read() as c:
+            rows = c.execute("SELECT uuid, ended_ns FROM jobs").fetchall()
+        known, left = {row["uuid"] for row in rows}, {row["uuid"] for row in rows if row["ended_ns"] is None}
+        return collect(self.paths.home / "folders", known, left, dry_run=dry_run)
 
     def _delete_some(self, c: sqlite3.Connection, pk: int, now_ns: int) -> bool:
         done = retention.delete_some(c, pk, now_ns)

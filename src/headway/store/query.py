@@ -8,7 +8,7 @@ import json
 import sqlite3
 import struct
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -55,6 +55,7 @@ def job_object(c: sqlite3.Connection, pk: int, paths: Paths, now_ns: int) -> dic
         "metrics": latest_metrics(c, pk),
         "page": None,
         "image": job.spec.image or job.spec.definition.get("image"),
+        "folders": [asdict(folder) for folder in job.spec.folders],
         "definition": job.spec.definition,
         "attempts": _attempts(job, {(s["attempt"], s["task"], s["name"]): s["path"] for s in streams(c, pk, paths)}),
     }

@@ -61,7 +61,7 @@ def put_progress(c: sqlite3.Connection, o: Origin, fact: Fact) -> bool:
         return False
     key = {
         "task": o.task, "pid": pid, "tracker": tracker,
-        "source": "output" if fact.get("source") == "output" else "api",
+        "source": str(fact["source"]) if fact.get("source") in ("output", "folder") else "api",
     }  # fmt: skip
     row = c.execute(
         "SELECT 1 FROM progress WHERE task = :task AND pid = :pid AND tracker = :tracker AND source = :source", key

@@ -85,6 +85,19 @@ def size(count: float | None) -> str:
     return f"{count:.1f} {unit}"
 
 
+def carried(progress: Any) -> str:
+    """`fetching folder data: 3.1 GiB of 10.0 GiB`, of the trackers of a job; nothing when no folder is on its way."""
+    for tracker in progress or []:
+        if tracker.get("source") == "folder" and tracker.get("state") == "running":
+            return carried_words(tracker)
+    return ""
+
+
+def carried_words(tracker: dict[str, Any]) -> str:
+    words = " ".join(str(word) for word in tracker.get("msg") or [])
+    return f"{words}: {size(tracker.get('completed'))} of {size(tracker.get('total'))}"
+
+
 def number(value: Any) -> str:
     """A metric's value. JSON cannot hold NaN and infinities: they come as strings and are shown short."""
     if value is None:

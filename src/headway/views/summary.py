@@ -23,7 +23,7 @@ def state_line(job: Job, out: Output, now: datetime) -> str:
     """`● digits-7f3c2  running 00:41   here · 4 processes`. An unknown state always has its age."""
     state = str(job["state"])
     head = f"{_mark(state, out)} {out.style(out.safe(str(job['id'])), BOLD)}"
-    return f"{head}  {_state_words(job, now)}   {out.safe(' · '.join(_place(job)))}"
+    return f"{head}  {out.safe(_state_words(job, now))}   {out.safe(' · '.join(_place(job)))}"
 
 
 def _mark(state: str, out: Output) -> str:
@@ -43,7 +43,9 @@ def _state_words(job: Job, now: datetime) -> str:
         return f"held until {fmt.local_time(job['hold']['until'], now)}"
     if state in fmt.ENDED:
         return f"{state} after {fmt.duration(job.get('elapsed_s'))}" if job.get("started_at") else state
-    return f"{state} {fmt.clock(job['elapsed_s'])}" if job.get("elapsed_s") else state
+    words = f"{state} {fmt.clock(job['elapsed_s'])}" if job.get("elapsed_s") else state
+    carried = fmt.carried(job.get("progress"))
+    return f"{words}, {carried}" if carried else words
 
 
 def waiting_words(waiting: dict[str, Any], now: datetime) -> str:

@@ -6,6 +6,7 @@ believed first. Same key, same job: the key is the batch job's comment, so an an
 again (F24), and a shim refuses to start where one has started before.
 """
 
+import math
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -23,7 +24,7 @@ from headway.engines.slurm.command import Commands
 from headway.engines.slurm.ledger import Ledger
 from headway.engines.slurm.place import Place, place_for
 from headway.engines.slurm.record import Records
-from headway.engines.tasks import plan_of, task_file, tasks_of
+from headway.engines.tasks import folders_file, plan_of, task_file, tasks_of
 from headway.model.errors import HeadwayError, RefusedError, UnreachableError
 from headway.model.job import Job
 from headway.settings.home import Paths
@@ -216,6 +217,7 @@ class SlurmEngine:
     def _task_file(self, plan: Plan, task: PlannedTask, given: Given) -> dict[str, Any]:
         return task_file(
             plan, task, given, address="", spool_bytes_max=self._get("spool_bytes_max"), keep_env=list(_KEEP),
+            carried=folders_file(plan, given, Path(self._shelf.home) / "folders", self._get),
             **{"tls": dict(given.tls) if given.tls else None, **self._place.task_fields(plan)},
         )  # fmt: skip
 
@@ -466,7 +468,10 @@ class SlurmEngine:
         return True
 
     def _grace_s(self, job_id: str) -> float:
+        """Without end while an agent sends what is left of its folders: it gives up by itself."""
         views = self._look([job_id], whole=True).get(job_id, {})
+        if any(view.finishing for view in views.values()):
+            return math.inf
         return max((view.grace_s for view in views.values()), default=0.0)
 
     def salvage(self, engine_id: EngineId) -> bool:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from headway.engines.protocol import Plan
 from headway.model.errors import UsageError
+from headway.model.limits import FOLDER_END_S
 
 MIB: Final = 1024 * 1024
 MARGIN_S: Final = 120.0  # the shim ends the job at its time; Slurm's own limit comes later, and only if that failed
@@ -99,7 +100,8 @@ def directives(plan: Plan, key: str, options: Mapping[str, Any], spool: Path) ->
     if memory is not None:
         found.append(f"--mem={math.ceil(memory / MIB)}M")
     if plan.max_duration_s is not None:
-        found.append(f"--time={duration(plan.max_duration_s + plan.grace_s + MARGIN_S)}")
+        sending_s = FOLDER_END_S if any(folder.target for folder in plan.folders) else 0.0
+        found.append(f"--time={duration(plan.max_duration_s + plan.grace_s + MARGIN_S + sending_s)}")
     found += [
         f"{flag}={_value(name, options[name])}" for name, flag in DIRECTIVES.items() if flag and options.get(name)
     ]

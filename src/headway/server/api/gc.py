@@ -27,10 +27,11 @@ async def gc(call: Call) -> Reply:
     services = call.services
     removed = await services.slow_readers.run(partial(services.store.gc, days, dry_run=asked.dry_run))
     code = await services.slow_readers.run(partial(services.store.gc_code, dry_run=asked.dry_run))
+    brought = await services.slow_readers.run(partial(services.store.gc_folders, dry_run=asked.dry_run))
     return reply_json(
         {
             "jobs": len(removed.jobs),
-            "bytes": removed.bytes + code.bytes,
+            "bytes": removed.bytes + code.bytes + brought,
             "ids": removed.jobs,
             "snapshots": code.snapshots,
         }

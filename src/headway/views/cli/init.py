@@ -1,7 +1,7 @@
 """`hw init`: a snapshot of the code ahead of time, and what is in it (capability 47). `--snapshot` calls `pin`."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from headway.model.errors import UsageError
@@ -43,13 +43,15 @@ def _always_pins(settings: "Settings", name: str) -> bool:
     return name != AUTO and resolve(name, settings.get("clusters")).get("engine") == "slurm"
 
 
-def pin(terminal: Terminal, settings: "Settings", cwd: str, more: Mapping[str, list[str]]) -> dict[str, Any]:
+def pin(
+    terminal: Terminal, settings: "Settings", cwd: str, more: Mapping[str, list[str]], skip: Sequence[str] = ()
+) -> dict[str, Any]:
     """Fields of a JobSpec that make it run from the code as it is now; what is left out is told.
 
-    `more`: patterns of the job file, beside those of the settings."""
+    `more`: patterns of the job file, beside those of the settings. `skip`: folders that are no code."""
     from headway.code import tree
 
-    made = _make(settings, cwd, more)
+    made = _make(settings, cwd, more, skip)
     _tell_left_out(terminal, made)
     inside = os.path.relpath(os.path.realpath(cwd), made.root)
     found = tree.git(made.root, "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty=+")
@@ -57,7 +59,7 @@ def pin(terminal: Terminal, settings: "Settings", cwd: str, more: Mapping[str, l
     return {"code": made.digest, "code_cwd": "" if inside == "." else inside, "code_commit": commit}
 
 
-def _make(settings: "Settings", cwd: str, more: Mapping[str, list[str]]) -> "Snapshot":
+def _make(settings: "Settings", cwd: str, more: Mapping[str, list[str]], skip: Sequence[str] = ()) -> "Snapshot":
     from pathlib import Path
 
     from headway.code import snapshot, tree
@@ -72,7 +74,7 @@ def _make(settings: "Settings", cwd: str, more: Mapping[str, list[str]]) -> "Sna
     folder = home.home()
     depot = Depot(folder / "code")
     try:
-        return snapshot.make(root, depot, rules, skip=[str(folder)])
+        return snapshot.make(root, depot, rules, skip=[str(folder), *skip])
     finally:
         depot.close()
 

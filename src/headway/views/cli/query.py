@@ -219,11 +219,14 @@ def _tracker_words(tracker: dict[str, Any]) -> str:
     """`epoch 40/100 (rank 0) · 2/s · 30 s left`."""
     name = " ".join(str(word) for word in tracker.get("msg") or []) or "progress"
     total, rank = tracker.get("total"), tracker.get("rank")
+    is_folder = tracker.get("source") == "folder"
     words = [f"{name} {fmt.number(tracker.get('completed'))}" + (f"/{fmt.number(total)}" if total is not None else "")]
+    words = [fmt.carried_words(tracker)] if is_folder else words
     words[0] += f" (rank {rank})" if rank is not None else ""
     if tracker.get("state") != "running":
         return " · ".join([*words, str(tracker.get("state"))])
-    words += [f"{fmt.number(tracker['rate'])}/s"] if tracker.get("rate") is not None else []
+    show = fmt.size if is_folder else fmt.number
+    words += [f"{show(tracker['rate'])}/s"] if tracker.get("rate") is not None else []
     return " · ".join(
         [*words, *([f"{fmt.duration(tracker['eta_s'])} left"] if tracker.get("eta_s") is not None else [])]
     )

@@ -75,8 +75,17 @@ def resubmit(source: Source, call: Call, old: Mapping[str, Any], *, moved: bool 
         spec |= place.choose(source, call, settings, call.get("cluster"), {**_needs(old), **spec})
     definition = spec.get("definition", old.get("definition") or {})
     _pin_again(call, settings, spec, old)
-    body = {"uuid": new_uuid(), "spec": spec, "env": environment(call, settings, definition)}
-    return _send(source, job_route(old["id"], "resubmit"), body)
+    env = {**environment(call, settings, definition), **_keys_again(settings, old)}
+    return _send(source, job_route(old["id"], "resubmit"), {"uuid": new_uuid(), "spec": spec, "env": env})
+
+
+def _keys_again(settings: "Settings", old: Mapping[str, Any]) -> dict[str, str]:
+    """The keys of its folders, which are not kept after a job's end."""
+    if not old.get("folders"):
+        return {}
+    from headway.views.cli import folders
+
+    return folders.keys(settings, os.environ, old["folders"])
 
 
 def _pin_again(call: Call, settings: "Settings", spec: dict[str, Any], old: Mapping[str, Any]) -> None:
@@ -86,7 +95,7 @@ def _pin_again(call: Call, settings: "Settings", spec: dict[str, Any], old: Mapp
     if call.get("snapshot") or (definition.get("engine") == "slurm" and not old.get("code")):
         from headway.views.cli import init
 
-        spec |= init.pin(call.terminal, settings, old["cwd"], {})
+        spec |= init.pin(call.terminal, settings, old["cwd"], {}, _brought(old))
 
 
 def _new_command(words: list[str], old: Mapping[str, Any]) -> list[str]:
@@ -124,6 +133,7 @@ def resubmit_array(source: Source, call: Call, ref: str, states: list[str]) -> d
         spec |= place.choose(source, call, settings, call.get("cluster"), {**_needs(old), **spec})
     _pin_again(call, settings, spec, old)
     env = environment(call, settings, spec.get("definition", old.get("definition") or {}))
+    env |= _keys_again(settings, old)
     body = {"uuid": new_uuid(), "spec": spec, "env": env, "states": states}
     return _send(source, array_route(ref, "resubmit"), body)
 
@@ -154,11 +164,34 @@ def wanted(source: Source, call: Call) -> Wanted:
     spec = {"command": command, "cwd": _folder(), **_common(call, settings, {}), **changes(call)}
     spec.setdefault("name", check_name(name_from_command(command)))
     spec |= place.choose(source, call, settings, spec["cluster"], spec)
+    env = environment(call, settings, spec["definition"])
+    warnings: list[str] = []
     if reserved:
         spec |= _reservation(spec)
     else:
+        warnings = _carry(call, settings, _folder(), spec, env, [])
         _pin(call, settings, spec, None)
-    return Wanted(spec, environment(call, settings, spec["definition"]), _numbered(call, command))
+    return Wanted(spec, env, _numbered(call, command), warnings)
+
+
+def _carry(
+    call: Call, settings: "Settings", near: str, spec: dict[str, Any], env: dict[str, str], jobs: list[dict[str, Any]]
+) -> list[str]:
+    """Its folders with their accounts, and the keys into its environment. `near`: where its project is looked for."""
+    own = [one for one in (spec, *(job["spec"] for job in jobs)) if one.get("folders")]
+    if not own and not settings.get("folders"):
+        return []
+    from pathlib import Path
+
+    from headway.settings.project import project_file
+    from headway.views.cli import folders
+
+    project = project_file(Path(near))
+    for one in own if spec in own else [spec, *own]:
+        one["folders"] = folders.settled(settings, project, one.get("folders") or [])
+    every = [folder for one in (spec, *own) for folder in one["folders"]]
+    env |= folders.keys(settings, {**os.environ, **env}, every)
+    return folders.look(every, env)
 
 
 def is_reservation(call: Call) -> bool:
@@ -190,13 +223,14 @@ def _from_file(source: Source, call: Call, path: "Path") -> Wanted:
     spec["secret_names"] = list(dict.fromkeys([*spec["secret_names"], *secrets]))
     spec |= place.choose(source, call, settings, spec["cluster"], spec)
     env = environment(call, settings, spec["definition"], {**found.env, **secrets})
-    _pin(call, settings, spec, found.code)
     typed = dict(call.get("env", []))
     jobs = [
         {"index": e.index, "spec": _named(call, e.spec), "env": {k: v for k, v in e.env.items() if k not in typed}}
         for e in found.elements
     ]
-    return Wanted(spec, env, jobs, _short_secrets(secrets))
+    warnings = _carry(call, settings, str(path.parent.absolute()), spec, env, jobs)
+    _pin(call, settings, spec, found.code)
+    return Wanted(spec, env, jobs, [*_short_secrets(secrets), *warnings])
 
 
 def _pin(call: Call, settings: "Settings", spec: dict[str, Any], code: Mapping[str, list[str]] | None) -> None:
@@ -205,7 +239,12 @@ def _pin(call: Call, settings: "Settings", spec: dict[str, Any], code: Mapping[s
     if call.get("snapshot") or spec["definition"].get("engine") == "slurm":
         from headway.views.cli import init
 
-        spec |= init.pin(call.terminal, settings, spec["cwd"], code or {})
+        spec |= init.pin(call.terminal, settings, spec["cwd"], code or {}, _brought(spec))
+
+
+def _brought(job: Mapping[str, Any]) -> list[str]:
+    """Its folders are no code."""
+    return [os.path.join(job["cwd"], folder["name"]) for folder in job.get("folders") or []]
 
 
 def _named(call: Call, spec: dict[str, Any]) -> dict[str, Any]:

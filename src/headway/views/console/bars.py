@@ -1,6 +1,7 @@
 """Progress: a bar per tracker, with rate and time left. The same tracker on several ranks is one bar, the slowest's."""
 
 import math
+from collections.abc import Callable
 from typing import Any, Final
 
 from headway.views import format as fmt
@@ -90,14 +91,22 @@ def _percent(tracker: Tracker, counts: bool) -> str:
     if share is None:
         return f"{fmt.number(completed)} done"
     words = f"{int(share * 100):>3} %"
-    return f"{words}  {fmt.number(completed)}/{fmt.number(tracker.get('total'))}" if counts else words
+    show = _shown(tracker)
+    return f"{words}  {show(completed)}/{show(tracker.get('total'))}" if counts else words
+
+
+def _shown(tracker: Tracker) -> Callable[[Any], str]:
+    return fmt.size if tracker.get("source") == "folder" else fmt.number
 
 
 def _pace(tracker: Tracker, state: str) -> str:
     if state in ("failed", "completed", "closed"):
         return f"  {'done' if state == 'completed' else state}"
     rate, left_s = real(tracker.get("rate")), real(tracker.get("eta_s"))
-    words = f"  {rate:.3g} it/s" if rate is not None and math.isfinite(rate) else ""
+    pace = "" if rate is None or not math.isfinite(rate) else f"{rate:.3g} it/s"
+    if pace and tracker.get("source") == "folder":
+        pace = f"{fmt.size(rate)}/s"
+    words = f"  {pace}" if pace else ""
     return words + (f"  left {fmt.clock(left_s)}" if left_s is not None and math.isfinite(left_s) else "")
 
 

@@ -147,6 +147,8 @@ def _progress(job: Job) -> str:
     """That of the first tracker with a known total: `37 %  left 1:12`."""
     for tracker in job.get("progress") or []:
         completed, total = real(tracker.get("completed")), real(tracker.get("total"))
+        if tracker.get("source") == "folder" and tracker.get("state") != "running":
+            continue  # it is there; what counts is how far the program is
         if completed is not None and total is not None and total > 0:
             left_s = real(tracker.get("eta_s"))
             left = f"  left {fmt.clock(left_s)}" if left_s is not None else ""
@@ -163,7 +165,7 @@ def _note(job: Job, now: datetime) -> str:
     if state == "failed":
         cause = job.get("cause") or summary.last_attempt(job).get("cause") or {}
         return str(cause.get("text") or fmt.exit_words(job.get("exit_code"), job.get("signal")))
-    return ""
+    return fmt.carried(job.get("progress"))
 
 
 def _metric_names(jobs: list[Job]) -> list[str]:

@@ -1,0 +1,237 @@
+"""One carrier: fetches or mounts the folders of a task, sends while its processes run, and finishes when they are over.
+
+Started by the shim, by a shipper in its place, or by the container engine, as `carrier TASK_DIR`; never two for one
+task. It may be killed at any time and started again. What it does stands in `folders.state`; it is told by the files
+`folders.end` and `folders.stop` what else to do.
+"""
+
+import fcntl
+import json
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import PurePath
+from typing import Any, Final
+
+from headway.carrier import fetch, mount, place
+from headway.carrier.send import Busy, Left, Sender
+from headway.carrier.state import State, Stopped, cause_of
+from headway.code import checkout
+from headway.model import folder as names
+from headway.model.errors import HeadwayError, UsageError
+from headway.model.limits import FOLDER_MISSING_SHOWN
+from headway.storage import account
+from headway.storage.place import Place, parse
+from headway.storage.transfer import Storage
+
+EXIT_OK, EXIT_FAILED, EXIT_LOCKED = 0, 1, 3
+_LOOK_S: Final = 0.2
+
+
+class Carrier:
+    def __init__(self, task_dir: str) -> None:
+        with open(os.path.join(task_dir, "task.json"), encoding="utf-8") as file:
+            self._task: dict[str, Any] = json.load(file)
+        with open(os.path.join(task_dir, names.PRIVATE), encoding="utf-8") as file:
+            given: dict[str, Any] = json.load(file)
+        os.umask(int(self._task.get("umask", 0o077)))  # what is fetched into the working folder is the job's own
+        os.environ.update(given["env"])
+        self._folders: list[dict[str, Any]] = given["folders"]
+        self._accounts: dict[str, dict[str, str]] = given["accounts"]
+        self._base: str = given["base"]
+        self._given_root: str | None = given.get("root")  # of a container, whose agent may be elsewhere
+        self._interval_s = float(given["interval_s"])
+        self._uuid, self._task_dir = str(self._task["uuid"]), task_dir
+        self.state = State(task_dir)
+        self._senders: list[Sender] = []
+        self._mounted: dict[str, str] = {}  # point -> the link to it
+
+    def run(self) -> int:
+        self.state.save()
+        try:
+            for folder in self._folders:
+                self._bring(folder)
+        except Stopped:
+            self._unmount()
+            return EXIT_OK
+        self.state.tell(names.READY)
+        if not self._senders and not self._mounted:
+            return EXIT_OK
+        self._serve()
+        return self._finish()
+
+    # -- bringing -----------------------------------------------------------------------------------------------------
+
+    def _root(self) -> str:
+        """The working folder of the processes."""
+        if self._given_root is not None:
+            return self._given_root
+        if self._task.get("code") is None:
+            return str(self._task["cwd"])
+        root = checkout.prepare(self._task["home"], self._task["code"], self._uuid)
+        return os.path.normpath(os.path.join(root, self._task["code_cwd"]))
+
+    def _bring(self, folder: Mapping[str, Any]) -> None:
+        name = str(folder["name"])
+        try:
+            path = os.path.join(self._root(), *PurePath(name).parts)
+            if not self.state.is_ready:
+                place.check_free(self._base, folder, path)
+            self.state.values["paths"][name] = self._placed(folder, path)
+            self.state.save()
+        except (HeadwayError, OSError) as error:
+            raise Failed(cause_of(error, f"the folder {name} could not be {_verb(folder)}")) from error
+
+    def _placed(self, folder: Mapping[str, Any], path: str) -> str:
+        """Where it lies now."""
+        source = parse(folder["source"]) if folder["source"] else None
+        if folder["mount"]:
+            return self._mount(folder, source or parse(folder["target"]), path)
+        if source is not None and not self.state.is_ready:
+            path = self._fetched(folder, source, path)
+        elif source is not None:
+            path = self.state.values["paths"].get(folder["name"], path)
+        if folder["target"]:
+            self._senders.append(
+                Sender(folder, self._open(parse(folder["target"]), folder), self._base, self._uuid, path, self.state)
+            )
+            self._senders[-1].begin()
+        return path
+
+    def _fetched(self, folder: Mapping[str, Any], source: Place, path: str) -> str:
+        if place.is_link_only(folder, source):
+            return fetch.link_local(folder, source, path)
+        return fetch.fetch(folder, self._open(source, folder), self._base, self._uuid, path, self.state)
+
+    def _open(self, where: Place, folder: Mapping[str, Any]) -> Storage:
+        try:
+            account.library()
+        except HeadwayError as error:
+            told = f"{error.message}: {sys.executable} on {os.uname().nodename}"
+            raise UsageError(told, error.hint) from None
+        return Storage(where, self._accounts.get(folder["account"] or "", {}))
+
+    def _mount(self, folder: Mapping[str, Any], source: Place, path: str) -> str:
+        key = f"{self._uuid}-{self._task['attempt']}-{self._task['task']}"
+        point = os.path.join(self._base, "mounts", key, place.digest(folder["name"]))
+        self._mounted[point] = path
+        mount.check(folder, source, None)
+        cache = f"{point}.cache"
+        os.makedirs(cache, mode=0o700, exist_ok=True)
+        found = mount.words(folder, source, self._accounts.get(folder["account"] or "", {}), point, cache)
+        mount.mount(found, point, 2, self.state)
+        place.link(path, point)
+        return point
+
+    # -- sending ------------------------------------------------------------------------------------------------------
+
+    def _serve(self) -> None:
+        """Until the processes are over."""
+        due_s = time.monotonic() + self._interval_s
+        while not self.state.is_over:
+            time.sleep(_LOOK_S)
+            if time.monotonic() >= due_s:
+                self._step()
+                due_s = time.monotonic() + self._interval_s
+
+    def _step(self) -> None:
+        for sender in self._senders:
+            try:
+                sender.step()
+            except Busy:
+                continue
+            except (HeadwayError, OSError) as error:  # the next time, or the end, tries again
+                say(f"the folder {sender.name} could not be sent now: {error}")
+
+    def _finish(self) -> int:
+        self.state.tell(names.FINISHING)
+        texts: list[str] = []
+        for sender in self._senders:
+            try:
+                left = sender.finish()
+            except OSError as error:
+                left = Left(["all of it"], HeadwayError(str(error)))
+            if left.names:
+                texts.append(self._missing(sender, left))
+        texts += self._unmount()
+        for text in texts:
+            self.state.note(text)
+        cause = {"cause": "output_not_sent", "class": "system", "text": texts[0]} if texts else None
+        self.state.tell(names.FAILED if texts else names.DONE, cause)
+        return EXIT_FAILED if texts else EXIT_OK
+
+    def _missing(self, sender: Sender, left: Left) -> str:
+        folder = next(one for one in self._folders if one["name"] == sender.name)
+        shown = ", ".join(left.names[:FOLDER_MISSING_SHOWN])
+        more = len(left.names) - FOLDER_MISSING_SHOWN
+        shown += f" and {more} more" if more > 0 else ""
+        why = left.error.message if left.error else "they changed all the time"
+        option = f"--account {folder['account']} " if folder["account"] else ""
+        command = f"hw storage upload {option}{sender.path} {sender.storage.place}"
+        return (f"of the folder {sender.name} on {os.uname().nodename} was not sent: {shown}: {why}; "
+                f"to send it: {command}")  # fmt: skip
+
+    def _unmount(self) -> list[str]:
+        """Why something is left: still mounted, or in the cache of a mount tool."""
+        told = []
+        for point, link in self._mounted.items():
+            cache = f"{point}.cache"
+            left = mount.wait_sent(cache)
+            why = mount.unmount(point)
+            if left:
+                told.append(f"the mount tool has not sent: {', '.join(left[:FOLDER_MISSING_SHOWN])}; it is in {cache}")
+            elif why is not None:
+                told.append(f"{point} could not be unmounted: {why}")
+            else:
+                shutil.rmtree(cache, ignore_errors=True)
+                place.forget_mount(point, link)
+        return told
+
+
+class Failed(Exception):
+    """A folder cannot be had. Holds the cause."""
+
+    def __init__(self, cause: dict[str, str]) -> None:
+        super().__init__(cause["text"])
+        self.cause = cause
+
+
+def _verb(folder: Mapping[str, Any]) -> str:
+    return "mounted" if folder["mount"] else "fetched" if folder["source"] else "prepared"
+
+
+def say(text: str) -> None:
+    """Into the agent's log, which is our standard error."""
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    sys.stderr.write(f"{stamp} carrier: {text}\n")
+    sys.stderr.flush()
+
+
+def run(task_dir: str) -> int:
+    fd = os.open(os.path.join(task_dir, names.LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return EXIT_LOCKED
+    carrier = Carrier(task_dir)
+    try:
+        return carrier.run()
+    except Failed as failed:
+        carrier._unmount()
+        say(str(failed))
+        carrier.state.tell(names.FAILED, failed.cause)
+        return EXIT_FAILED
+    except FileNotFoundError as error:
+        if os.path.exists(os.path.join(task_dir, "task.json")):
+            raise
+        say(f"the task is gone: {error}")  # what was sent stays sent; nobody waits for the rest
+        return EXIT_OK
+
+
+def main() -> None:
+    os.umask(0o077)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    sys.exit(run(os.path.abspath(sys.argv[-1])))

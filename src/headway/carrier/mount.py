@@ -1,0 +1,187 @@
+"""`mount:` of a folder: the command line of a mount tool, its start and its end. Called by `main.py`.
+
+Keys reach the tool by its environment alone. The tools run in the foreground, as children of the carrier; they
+outlive it, so that a carrier that is started again finds what is mounted.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from headway.carrier.state import State
+from headway.model.errors import UnreachableError, UsageError
+from headway.model.limits import FOLDER_END_S, FOLDER_MOUNT_S
+from headway.storage.place import AZURE, LOCAL, S3, Place
+
+TOOLS: Final[Mapping[str, tuple[str, ...]]] = {"blobfuse2": (AZURE,), "s3fs": (S3,), "rclone": (AZURE, S3)}
+_FUSE: Final = "/dev/fuse"
+_UNMOUNTS: Final = (("fusermount3", "-u"), ("fusermount", "-u"), ("umount",))
+_REMOTE: Final = "headway"  # rclone's name for the account, of which its environment tells the rest
+_AWS: Final = {"key_id": "ACCESS_KEY_ID", "secret": "SECRET_ACCESS_KEY", "token": "SESSION_TOKEN"}
+_STEP_S: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    argv: list[str]
+    env: dict[str, str] = field(default_factory=dict, repr=False)
+    alone: bool = False  # what the environment says of the cloud is of somebody else
+
+
+def check(folder: Mapping[str, Any], source: Place, path: str | None, *, here: bool = True) -> None:
+    """UsageError in words for what cannot be mounted. `here`: on this machine; else only what holds everywhere."""
+    tool, name = str(folder["mount"]), folder["name"]
+    if tool not in TOOLS:
+        raise UsageError(f"folders.{name}.mount is {tool[:40]!r}", f"one of {', '.join(TOOLS)}")
+    if source.kind == LOCAL:
+        raise UsageError(f"the folder {name} is on this machine already: nothing is to mount", "leave `mount` out")
+    if source.kind not in TOOLS[tool]:
+        fitting = ", ".join(known for known, kinds in TOOLS.items() if source.kind in kinds)
+        raise UsageError(f"{tool} cannot mount {source}", f"use {fitting}")
+    if here and shutil.which(tool, path=path) is None:
+        raise UsageError(f"the folder {name} is to be mounted with {tool}, which is not installed here",
+                         f"install {tool}, or leave `mount` out: the folder is then copied")  # fmt: skip
+    if here and not os.access(_FUSE, os.R_OK | os.W_OK):
+        raise UsageError(f"the folder {name} cannot be mounted: {_FUSE} is not there or not open to this account",
+                         "leave `mount` out: the folder is then copied")  # fmt: skip
+
+
+def words(folder: Mapping[str, Any], source: Place, account: Mapping[str, str], point: str, cache: str) -> Words:
+    """What is run. The person's own options come last, so that they win."""
+    made = {"rclone": _rclone, "s3fs": _s3fs, "blobfuse2": _blobfuse2}[str(folder["mount"])]
+    found = made(source, account, point, cache, folder["mode"] == "ro")
+    return Words([*found.argv, *folder["options"]], found.env, alone=bool(account))
+
+
+def _rclone(source: Place, account: Mapping[str, str], point: str, cache: str, ro: bool) -> Words:
+    prefix = f"RCLONE_CONFIG_{_REMOTE.upper()}_"
+    env = {"TYPE": "azureblob" if source.kind == AZURE else "s3"}
+    if source.kind == S3:
+        env |= {"PROVIDER": "Other" if "endpoint" in account else "AWS"}
+        env |= {theirs: account[ours] for ours, theirs in _AWS.items() if ours in account}
+        env |= {name.upper(): account[name] for name in ("endpoint", "region") if name in account}
+        env |= {} if "secret" in account else {"ENV_AUTH": "true"}
+    else:
+        env |= {"ACCOUNT": account["account"]} if "account" in account else {}
+        env |= {"KEY": account["key"]} if "key" in account else {}
+        env |= {"ENDPOINT": account["endpoint"]} if "endpoint" in account and "sas" not in account else {}
+        env |= {"SAS_URL": _sas_url(source, account)} if "sas" in account else {}
+    argv = ["rclone", "mount", f"{_REMOTE}:{source.container}/{source.path}", point, "--cache-dir", cache]
+    argv += ["--read-only"] if ro else ["--vfs-cache-mode", "writes", "--vfs-write-back", "0s"]
+    return Words(argv, {**{prefix + name: value for name, value in env.items()}, "RCLONE_CONFIG": "/notfound"})
+
+
+def _sas_url(source: Place, account: Mapping[str, str]) -> str:
+    """A token of one container (`sr=c`) is for an address that names it."""
+    base = account.get("endpoint") or f"https://{account.get('account', '')}.blob.core.windows.net"
+    token = account["sas"].removeprefix("?")
+    inside = source.container if "sr=c" in token.split("&") else ""
+    return f"{base.rstrip('/')}/{inside}?{token}"
+
+
+def _s3fs(source: Place, account: Mapping[str, str], point: str, cache: str, ro: bool) -> Words:
+    bucket = source.container + (f":/{source.path.strip('/')}" if source.path.strip("/") else "")
+    argv = ["s3fs", bucket, point, "-f", "-o", f"tmpdir={cache}"]
+    if "endpoint" in account:
+        argv += ["-o", f"url={account['endpoint']}"]
+        argv += [] if account.get("virtual_hosted") == "True" else ["-o", "use_path_request_style"]
+    argv += ["-o", f"endpoint={account['region']}"] if "region" in account else []
+    argv += ["-o", "ro"] if ro else []
+    env = {"AWS" + theirs.replace("_", ""): account[ours] for ours, theirs in _AWS.items() if ours in account}
+    return Words(argv, env)
+
+
+def _blobfuse2(source: Place, account: Mapping[str, str], point: str, cache: str, ro: bool) -> Words:
+    argv = ["blobfuse2", "mount", point, f"--container-name={source.container}", f"--tmp-path={cache}", "--foreground"]
+    argv += [f"--subdirectory={source.path.strip('/')}"] if source.path.strip("/") else []
+    argv += ["--read-only"] if ro else []
+    names = {"account": "AZURE_STORAGE_ACCOUNT", "key": "AZURE_STORAGE_ACCESS_KEY",
+             "sas": "AZURE_STORAGE_SAS_TOKEN", "endpoint": "AZURE_STORAGE_BLOB_ENDPOINT"}  # fmt: skip
+    env = {theirs: account[ours] for ours, theirs in names.items() if ours in account}
+    kind = "key" if "key" in account else "sas" if "sas" in account else None
+    return Words(argv, env | ({"AZURE_STORAGE_AUTH_TYPE": kind} if kind else {}))
+
+
+# -- doing ------------------------------------------------------------------------------------------------------------
+
+
+def mount(found: Words, point: str, log: int, state: State) -> None:
+    """Start the tool, unless it is mounted there already, and wait until it is."""
+    if is_mounted(point):
+        return
+    os.makedirs(point, mode=0o700, exist_ok=True)
+    cloud = ("AWS_", "AZURE_") if found.alone else ()
+    env = {**{name: value for name, value in os.environ.items() if not name.startswith(cloud)}, **found.env}
+    try:
+        child = subprocess.Popen(found.argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env)
+    except FileNotFoundError:
+        node = os.uname().nodename
+        raise UsageError(f"the mount tool {found.argv[0]} is not installed on {node}", "leave `mount` out") from None
+    deadline_s = time.monotonic() + FOLDER_MOUNT_S
+    while not is_mounted(point):
+        code = child.poll()
+        if code is not None:
+            raise UnreachableError(f"{found.argv[0]} ended with {code} before it had mounted",
+                                   "its words are in the agent's log: hw logs --stream agent ID")  # fmt: skip
+        if time.monotonic() >= deadline_s:
+            child.kill()
+            raise UnreachableError(f"{found.argv[0]} has not mounted within {FOLDER_MOUNT_S:g} s")
+        state.check_stop()
+        time.sleep(_STEP_S)
+
+
+def is_mounted(point: str) -> bool:
+    """By the kernel's own list: a mount whose tool was killed cannot be looked into, but is there."""
+    try:
+        with open("/proc/self/mounts", encoding="utf-8", errors="surrogateescape") as file:
+            points = {line.split(" ")[1] for line in file}
+    except OSError:
+        return os.path.ismount(point)
+    return os.path.realpath(point).replace(" ", "\\040") in points
+
+
+def unsent(cache: str) -> list[str]:
+    """Files that rclone still has to send, by what it notes of each in its cache. The other tools send on close."""
+    found = []
+    for folder, _, names in os.walk(os.path.join(cache, "vfsMeta")):
+        for name in names:
+            try:
+                with open(os.path.join(folder, name), encoding="utf-8") as file:
+                    dirty = json.load(file).get("Dirty") is True
+            except (OSError, ValueError):
+                continue  # it is being replaced, and looked at again
+            found += [name] if dirty else []
+    return sorted(found)
+
+
+def wait_sent(cache: str) -> list[str]:
+    """What is not sent after all, when a long time is over."""
+    deadline_s = time.monotonic() + FOLDER_END_S
+    while (left := unsent(cache)) and time.monotonic() < deadline_s:
+        time.sleep(_STEP_S)
+    return left
+
+
+def unmount(point: str, programs: Sequence[tuple[str, ...]] = _UNMOUNTS) -> str | None:
+    """None, or why it is still mounted. The tools send what they hold before they let go."""
+    told = ""
+    for program in programs:
+        if not is_mounted(point):
+            break
+        try:
+            done = subprocess.run(
+                [*program, point], capture_output=True, text=True, check=False, timeout=FOLDER_MOUNT_S
+            )
+            told = done.stderr.strip() or told
+        except (OSError, subprocess.TimeoutExpired) as error:
+            told = told or str(error)
+    if is_mounted(point):
+        return told or "it is busy"
+    if os.path.isdir(point):
+        os.rmdir(point)
+    return None

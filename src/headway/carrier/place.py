@@ -1,0 +1,120 @@
+"""Where the folders of a job lie on a node. Called by `main.py`, and by engines that mount them into containers.
+
+Below `base` (HOME/folders, or `folders` in a cluster's own folder):
+
+    cache/<place>/<version>/   what was fetched of one place, read only, shared by all tasks and jobs of the node
+    jobs/<uuid>/               what is known of one job: what was fetched once, what was there before, what was sent
+    mounts/<task>/<name>/      where mount tools mount
+    placed/<path>.json         folders that were fetched into a person's own working folder
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from headway.model.errors import UsageError
+from headway.storage.place import LOCAL, Place
+
+
+def digest(*words: str) -> str:
+    return hashlib.sha256("\0".join(words).encode(errors="surrogateescape")).hexdigest()[:16]
+
+
+def cache_folder(base: str, source: Place, account: Mapping[str, str]) -> str:
+    """One for each place, whoever fetches it: another account may not read what this one could."""
+    return os.path.join(base, "cache", digest(str(source), account.get("endpoint", ""), account.get("account", "")))
+
+
+def job_file(base: str, uuid: str, name: str, kind: str) -> str:
+    return os.path.join(base, "jobs", uuid, f"{digest(name)}.{kind}")
+
+
+def is_link_only(folder: Mapping[str, Any], source: Place | None) -> bool:
+    """A folder of this machine that the job may only read is not copied."""
+    return source is not None and source.kind == LOCAL and folder["mode"] == "ro"
+
+
+def placed_file(base: str, path: str) -> str:
+    return os.path.join(base, "placed", f"{digest(os.path.realpath(path))}.json")
+
+
+def check_free(base: str, folder: Mapping[str, Any], path: str) -> None:
+    """Nothing of a person's own is written over: neither by a link, nor by files that are fetched."""
+    if folder.get("source") is None and not folder.get("mount"):
+        if os.path.lexists(path) and not os.path.isdir(path):
+            raise UsageError(f"{path} is not a folder", "move it away, or name the folder otherwise")
+        return
+    source = str(folder.get("source") or "")
+    if not os.path.lexists(path) or os.path.islink(path) or os.path.realpath(path) == os.path.realpath(source):
+        return
+    if os.path.isdir(path) and (not os.listdir(path) or read_json(placed_file(base, path))):
+        return
+    raise UsageError(
+        f"{path} is there already, and the folder {folder['name']} would take its place",
+        "move it away, or name the folder otherwise",
+    )
+
+
+def link(path: str, target: str) -> None:
+    """`path` leads to `target` from now on. Only a link, or an empty folder, makes room for it."""
+    if os.path.realpath(path) == os.path.realpath(target):
+        return
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    if os.path.isdir(path) and not os.path.islink(path):
+        os.rmdir(path)
+    draft = f"{path}.{os.getpid()}.tmp"
+    os.symlink(target, draft)
+    os.replace(draft, path)
+
+
+def forget_mount(point: str, path: str) -> None:
+    """The link to what was mounted, and the folder around it: neither is of use any more."""
+    with suppress(OSError):
+        if os.readlink(path) == point:
+            os.unlink(path)
+    with suppress(OSError):
+        os.rmdir(os.path.dirname(point))
+
+
+@contextmanager
+def locked(path: str, waiting: Callable[[], None]) -> Iterator[None]:
+    """One at a time, among all tasks that see this file; `waiting` is called now and then, and may raise."""
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        while not _try_lock(fd):
+            waiting()
+            time.sleep(0.2)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _try_lock(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def read_json(path: str) -> dict[str, Any]:
+    try:
+        with open(path, encoding="utf-8") as file:
+            found = json.load(file)
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def write_json(path: str, values: Mapping[str, Any]) -> None:
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    draft = f"{path}.{os.getpid()}.tmp"
+    with open(draft, "w", encoding="utf-8") as file:
+        json.dump(values, file)
+    os.replace(draft, path)

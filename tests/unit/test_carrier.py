@@ -1,0 +1,215 @@
+"""The parts of the carrier: command lines of mount tools, tries to send, causes, and what a cache keeps."""
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.carrier import mount, place
+from headway.carrier.collect import collect
+from headway.carrier.send import Sender, open_for_writing
+from headway.carrier.state import State, Stopped, cause_of
+from headway.model import folder as names
+from headway.model.errors import NotFoundError, UnreachableError, UsageError
+from headway.model.limits import FOLDER_CACHE_S, FOLDER_TRIES
+from headway.storage.account import CredentialsError
+from headway.storage.place import parse
+
+pytestmark = pytest.mark.cap(48)
+S3 = {"kind": "s3", "endpoint": "http://lab:9000", "key_id": "my-id", "secret": "my-secret", "token": "my-token"}
+KEY = {"kind": "azure", "account": "vig", "key": "my-key"}
+SAS = {"kind": "azure", "account": "vig", "sas": "?sr=c&sig=my-sig"}
+
+
+@pytest.mark.parametrize(
+    ("tool", "source", "account", "argv", "env"),
+    [
+        (
+            "rclone", "s3://b/x/y", S3, "rclone mount headway:b/x/y /p --cache-dir /c --read-only --extra 1",
+            {
+                "RCLONE_CONFIG_HEADWAY_TYPE": "s3", "RCLONE_CONFIG_HEADWAY_ACCESS_KEY_ID": "my-id",
+                "RCLONE_CONFIG_HEADWAY_SECRET_ACCESS_KEY": "my-secret",
+                "RCLONE_CONFIG_HEADWAY_ENDPOINT": "http://lab:9000", "RCLONE_CONFIG_HEADWAY_SESSION_TOKEN": "my-token",
+            },
+        ),
+        (
+            "rclone", "az://c/x", SAS, "rclone mount headway:c/x /p --cache-dir /c --read-only --extra 1",
+            {"RCLONE_CONFIG_HEADWAY_SAS_URL": "https://vig.blob.core.windows.net/c?sr=c&sig=my-sig"},
+        ),
+        (
+            "s3fs", "s3://b/x/", S3,
+            "s3fs b:/x /p -f -o tmpdir=/c -o url=http://lab:9000 -o use_path_request_style -o ro --extra 1",
+            {"AWSACCESSKEYID": "my-id", "AWSSECRETACCESSKEY": "my-secret", "AWSSESSIONTOKEN": "my-token"},
+        ),
+        (
+            "blobfuse2", "az://c/x", KEY,
+            "blobfuse2 mount /p --container-name=c --tmp-path=/c --foreground --subdirectory=x --read-only --extra 1",
+            {"AZURE_STORAGE_ACCOUNT": "vig", "AZURE_STORAGE_ACCESS_KEY": "my-key", "AZURE_STORAGE_AUTH_TYPE": "key"},
+        ),
+    ],
+)  # fmt: skip
+def test_a_mount_tool_gets_keys_by_its_environment_alone(
+    tool: str, source: str, account: dict[str, str], argv: str, env: dict[str, str]
+) -> None:
+    folder = {"name": "data", "mount": tool, "mode": "ro", "options": ["--extra", "1"]}
+    found = mount.words(folder, parse(source), account, "/p", "/c")
+    assert " ".join(found.argv) == argv and "my-" not in argv
+    assert env.items() <= found.env.items()
+
+
+def test_a_mount_tool_that_is_not_installed_is_refused_in_words() -> None:
+    with pytest.raises(UsageError, match="s3fs, which is not installed here"):
+        mount.check({"name": "data", "mount": "s3fs"}, parse("s3://b/x"), "/nowhere")
+
+
+def test_what_rclone_has_not_sent_is_known_from_its_cache(tmp_path: Path) -> None:
+    notes = tmp_path / "vfsMeta" / "headway" / "b"
+    notes.mkdir(parents=True)
+    (notes / "sent").write_text('{"Dirty": false}')
+    (notes / "model.pt").write_text('{"Dirty": true}')
+    assert mount.unsent(str(tmp_path)) == ["model.pt"]
+
+
+class FakeStorage:
+    """Refuses as often as it is told to."""
+
+    def __init__(self, failures: int, error: Exception) -> None:
+        self.failures, self.error, self.sent = failures, error, list[str]()
+        self.place = parse("s3://b/out")
+        self.during: Callable[[str], None] = lambda path: None
+
+    def send(self, name: str, path: str, report: Any) -> int:
+        if self.failures:
+            self.failures -= 1
+            raise self.error
+        self.sent.append(name)
+        self.during(path)
+        return 1
+
+
+def sender(tmp_path: Path, storage: FakeStorage) -> Sender:
+    task = tmp_path / "task"
+    task.mkdir(exist_ok=True)
+    (task / "task.json").touch()
+    folder: Mapping[str, Any] = {"name": "output"}
+    found = Sender(folder, storage, str(tmp_path / "base"), "u", str(tmp_path / "out"), State(str(task)))  # type: ignore[arg-type]
+    found.begin()
+    return found
+
+
+def test_sending_is_tried_again_a_limited_number_of_times(tmp_path: Path) -> None:
+    storage = FakeStorage(10**6, UnreachableError("it is down"))
+    work = sender(tmp_path, storage)
+    (tmp_path / "out" / "model.pt").write_text("x")
+    pauses: list[float] = []
+    left = work.finish(pauses.append)
+    assert left.names == ["model.pt"] and left.error is storage.error and len(pauses) == FOLDER_TRIES - 1
+    storage.failures = 1
+    assert work.finish(pauses.append).names == [] and storage.sent == ["model.pt"]
+    assert sender(tmp_path, storage).finish().names == [] and storage.sent == ["model.pt"]  # it is remembered
+
+
+def test_what_would_never_get_through_is_not_tried_again(tmp_path: Path) -> None:
+    work = sender(tmp_path, FakeStorage(10**6, NotFoundError("no bucket")))
+    (tmp_path / "out" / "a").write_text("x")
+    pauses: list[float] = []
+    assert work.finish(pauses.append).names == ["a"] and pauses == []
+
+
+def test_a_file_that_changes_while_it_is_sent_is_sent_again(tmp_path: Path) -> None:
+    storage = FakeStorage(0, UnreachableError(""))
+    work = sender(tmp_path, storage)
+    (tmp_path / "out" / "a").write_text("x")
+
+    def change(path: str) -> None:
+        storage.during = lambda path: None
+        Path(path).write_text("longer")
+
+    storage.during = change
+    assert work.finish().names == [] and storage.sent == ["a", "a"]
+
+
+def test_a_file_that_was_changed_just_now_waits(tmp_path: Path) -> None:
+    storage = FakeStorage(0, UnreachableError(""))
+    work = sender(tmp_path, storage)
+    for name in ("new", "old"):
+        (tmp_path / "out" / name).write_text("x")
+    os.utime(tmp_path / "out" / "old", (1, 1))
+    work.step()
+    assert storage.sent == ["old"]
+
+
+def test_files_that_are_open_for_writing_are_known(tmp_path: Path) -> None:
+    for name in ("read", "written"):
+        (tmp_path / name).touch()
+    with (tmp_path / "read").open(), (tmp_path / "written").open("a"):
+        assert open_for_writing(str(tmp_path)) == {str(tmp_path / "written")}
+
+
+@pytest.mark.parametrize(
+    ("error", "cause", "kind"),
+    [
+        (UnreachableError("down"), "storage_io", "transient"),
+        (NotFoundError("none"), "missing_file", "user"),
+        (CredentialsError("no"), "permission_or_credentials", "user"),
+        (UsageError("no obstore"), "config_error", "user"),
+        (OSError(28, "No space left on device", "/data/x"), "disk_full", "resource"),
+        (OSError(5, "Input/output error"), "storage_io", "transient"),
+    ],
+)
+def test_a_failure_has_a_cause_that_the_table_of_retries_knows(error: Any, cause: str, kind: str) -> None:
+    found = cause_of(error, "the folder data could not be fetched")
+    assert (found["cause"], found["class"]) == (cause, kind) and found["text"].startswith("the folder data")
+
+
+def test_a_fetch_stops_when_it_is_told_or_when_the_task_is_gone(tmp_path: Path) -> None:
+    (tmp_path / "task.json").touch()
+    state = State(str(tmp_path))
+    state.check_stop()
+    (tmp_path / names.STOP).touch()
+    with pytest.raises(Stopped):
+        state.check_stop()
+    (tmp_path / names.STOP).unlink()
+    (tmp_path / "task.json").unlink()
+    with pytest.raises(Stopped):
+        state.check_stop()
+
+
+def test_a_folder_of_a_person_is_never_written_over(tmp_path: Path) -> None:
+    mine = tmp_path / "data"
+    mine.mkdir()
+    folder = {"name": "data", "source": "s3://b/x", "mount": None}
+    place.check_free(str(tmp_path), folder, str(mine))  # it is empty
+    (mine / "work").touch()
+    with pytest.raises(UsageError, match="is there already"):
+        place.check_free(str(tmp_path), folder, str(mine))
+    with pytest.raises(OSError, match="not empty"):
+        place.link(str(mine), "/somewhere")
+    place.write_json(place.placed_file(str(tmp_path), str(mine)), {"path": str(mine)})  # an earlier job brought it
+    place.check_free(str(tmp_path), folder, str(mine))
+
+
+def test_gc_removes_old_data_that_no_open_job_has(tmp_path: Path) -> None:
+    versions = []
+    for name in ("used", "old", "fresh"):
+        version = tmp_path / "cache" / "p" / name
+        version.mkdir(parents=True)
+        (version / "f").write_text("data")
+        (version / "f").chmod(0o400)
+        version.chmod(0o500)
+        place.write_json(f"{version}.json", {})
+        if name != "fresh":
+            os.utime(f"{version}.json", (0, time.time() - FOLDER_CACHE_S - 1))
+        versions.append(version)
+    place.write_json(place.job_file(str(tmp_path), "open", "data", "cached"), {"version": str(versions[0])})
+    place.write_json(place.job_file(str(tmp_path), "gone", "data", "cached"), {"version": str(versions[1])})
+    assert collect(tmp_path, {"open"}, {"open"}, dry_run=True) == 4 and versions[1].is_dir()
+    assert collect(tmp_path, {"open"}, {"open"}) == 4
+    assert [version.is_dir() for version in versions] == [True, False, True]
+    assert [path.name for path in (tmp_path / "jobs").iterdir()] == ["open"]
+    for version in versions:
+        shutil.rmtree(version, ignore_errors=True)
