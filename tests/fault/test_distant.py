@@ -3,16 +3,23 @@
 A node is a mount namespace in which the folder of sockets is empty, and a network namespace, around the agent's Python.
 """
 
+import json
+import os
+import sqlite3
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from headway.server.auth import mint
 from headway.testing.slurm import SlurmCluster
 from tests import needs
 from tests.driver import Hw
+from tests.machines import free_port
 from tests.waiting import wait_until
 
 TRAIN = """
@@ -56,6 +63,33 @@ class Lab(Hw):
     def end(self, job: str, state: str = "succeeded") -> None:
         wait_until(lambda: self.state(job) == state, 60, f"{job} {state}")
 
+    def key(self, job: str) -> str:
+        return f"{self.json('q', job)['uuid']}-1"
+
+    def change_token(self) -> str:
+        """End the token of the one task, and make another that its agent does not know. No server runs meanwhile."""
+        token_id, token, hashed = mint()
+        with closing(sqlite3.connect(self.home / "headway.db")) as c, c:
+            [(task,)] = c.execute("SELECT task FROM tokens WHERE task IS NOT NULL AND ended_ns IS NULL").fetchall()
+            c.execute("UPDATE tokens SET ended_ns = 1 WHERE task = ?", (task,))
+            row = (token_id, hashed, "ingest", task, 1)
+            c.execute("INSERT INTO tokens (id, hash, role, task, created_ns) VALUES (?, ?, ?, ?, ?)", row)
+        return token
+
+    def said(self, job: str) -> str:
+        """The agent's own log."""
+        return self("logs", job, "--stream", "agent").stdout.decode()
+
+    def way(self, job: str) -> str:
+        return str(self.task(job)["way"])
+
+    def check_whole(self, job: str) -> None:
+        """End it; each line of it is there once, whichever way it went."""
+        self("abort", job)
+        self.end(job, "stopped")
+        steps = [int(line.split()[-1]) for line in self("logs", job).stdout.decode().splitlines() if "step" in line]
+        assert steps == list(range(len(steps)))
+
     def leave(self) -> None:
         self("abort", "--state", "waiting,running", "--yes")
         wait_until(lambda: not self.json("ls", "--state", "waiting,running,stopping"), 60, "the end of all jobs")
@@ -72,8 +106,9 @@ def lab(home: Path, tmp_path: Path, slurm: SlurmCluster) -> Iterator[Callable[..
     needs.allowed("mount namespaces are", "unshare", "--mount", "--net", "true")
     made: list[Lab] = []
 
-    def make(enter: str = "unshare --net") -> Lab:
+    def make(enter: str = "unshare --net", **env: str) -> Lab:
         made.append(Lab(home, tmp_path, slurm, enter))
+        made[-1].env |= env
         return made[-1]
 
     yield make
@@ -102,3 +137,93 @@ def test_a_server_killed_meanwhile_loses_nothing_of_what_comes_through_the_folde
     hw.end(job)
     assert hw.steps(job) == 240
     assert [len(one["step"]) for one in hw.json("metrics", job, "-m", "loss")[job]["loss"]] == [60] * 4
+
+
+class Cable:
+    """A network namespace with one cable to here."""
+
+    HERE, THERE = "10.199.9.1", "10.199.9.2"
+
+    def __init__(self) -> None:
+        mark = f"{os.getpid() % 100_000}"
+        self.name, self.end, self.far = f"hwn{mark}", f"hwc{mark}", f"hwf{mark}"
+
+    def ip(self, *words: str) -> None:
+        done = subprocess.run(["ip", *words], capture_output=True, text=True)
+        assert done.returncode == 0, (words, done.stderr)
+
+    def up(self) -> None:
+        self.ip("netns", "add", self.name)
+        self.ip("link", "add", self.end, "type", "veth", "peer", "name", self.far, "netns", self.name)
+        self.ip("addr", "add", f"{self.HERE}/24", "dev", self.end)
+        self.ip("-n", self.name, "addr", "add", f"{self.THERE}/24", "dev", self.far)
+        self.ip("-n", self.name, "link", "set", self.far, "up")
+        self.ip("-n", self.name, "link", "set", "lo", "up")
+        self.mend()
+
+    def cut(self) -> None:
+        self.ip("link", "set", self.end, "down")
+
+    def mend(self) -> None:
+        self.ip("link", "set", self.end, "up")
+
+    def down(self) -> None:
+        for words in (["netns", "del", self.name], ["link", "del", self.end]):
+            subprocess.run(["ip", *words], capture_output=True, check=False)
+
+
+@pytest.fixture
+def cable() -> Iterator[Cable]:
+    needs.tool("ip", "iproute2")
+    needs.tool("openssl", "openssl")
+    name = f"hwq{os.getpid() % 100_000}"
+    needs.allowed("network namespaces are", "sh", "-c", f"ip netns add {name} && ip netns del {name}")
+    found = Cable()
+    try:
+        found.up()
+        yield found
+    finally:
+        found.down()
+
+
+def test_nodes_with_a_route_use_tls_and_the_folder_while_the_cable_is_out(
+    lab: Callable[..., Lab], cable: Cable
+) -> None:
+    hw = lab(f"ip netns exec {cable.name}", HEADWAY_AGENT_ADDRESS=f"{cable.HERE}:{free_port()}")
+    job = hw.submit("-c", "lab", "--env", "STEPS=1000", sys.executable, "train.py")
+    wait_until(lambda: hw.way(job) == "network" and hw.steps(job) > 3, 60, "output over the network")
+    argv = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
+    token = json.loads(next(hw.shared.glob("spool/*/task.json")).read_text())["token"]
+    assert token.partition(".")[2] not in argv + (hw.shared / f"spool/{hw.key(job)}.slurm").read_text()
+    cable.cut()
+    wait_until(lambda: hw.way(job) == "folder", 90, "the folder to be used")
+    before = hw.steps(job)
+    wait_until(lambda: hw.steps(job) > before, 60, "output through the folder")
+    wait_until(lambda: f"through a folder now: no server can be reached at {cable.HERE}" in hw.said(job), 60, "why")
+    hw.check_whole(job)
+
+
+def test_a_new_certificate_costs_nothing(lab: Callable[..., Lab], cable: Cable) -> None:
+    hw = lab(f"ip netns exec {cable.name}", HEADWAY_AGENT_ADDRESS=f"{cable.HERE}:{free_port()}")
+    job = hw.submit("-c", "lab", "--env", "STEPS=1000", sys.executable, "train.py")
+    wait_until(lambda: hw.way(job) == "network" and hw.steps(job) > 3, 60, "output over the network")
+    pin = hw.json("server", "status")["agents"]["pin"]
+    hw("server", "stop")
+    for name in ("key.pem", "cert.pem"):
+        (hw.home / "tls" / name).unlink()
+    before = hw.steps(job)  # starts a server, which makes a new certificate
+    wait_until(lambda: hw.steps(job) > before and hw.way(job) == "network", 120, "the network with the new one")
+    assert hw.json("server", "status")["agents"]["pin"] != pin
+    hw.check_whole(job)
+
+
+def test_a_revoked_token_costs_nothing_and_is_told(lab: Callable[..., Lab], cable: Cable) -> None:
+    hw = lab(f"ip netns exec {cable.name}", HEADWAY_AGENT_ADDRESS=f"{cable.HERE}:{free_port()}")
+    job = hw.submit("-c", "lab", "--env", "STEPS=1000", sys.executable, "train.py")
+    wait_until(lambda: hw.way(job) == "network" and hw.steps(job) > 3, 60, "output over the network")
+    hw("server", "stop")
+    hw.change_token()
+    before = hw.steps(job)
+    wait_until(lambda: hw.steps(job) > before and hw.way(job) == "folder", 120, "the folder")
+    wait_until(lambda: "the server does not accept this task's token (401)" in hw.said(job), 60, "the reason")
+    hw.check_whole(job)

@@ -28,14 +28,13 @@ class Commands:
         self._failures = 0
 
     def start(self, task: TaskName, lag_bytes: int, wall_ns: int, now_s: float, chance: float) -> None:
-        self._told = list(self._done)
+        self._told, wait_s = list(self._done), self.channel.poll_wait_s(now_s)
         body = {
             "task": {"uuid": task.uuid, "attempt": task.attempt, "task": task.task},
-            "wait_s": 0.0 if self._failures else self.channel.poll_wait_s,
+            "wait_s": 0.0 if self._failures else wait_s,
             "done": self._told, "now_ns": wall_ns, "lag_bytes": lag_bytes, "trouble": self.channel.trouble,
         }  # fmt: skip
-        limit_s = self.channel.poll_wait_s + ANSWER_S
-        answer = self.channel.start("/agent/poll", [json.dumps(body).encode()], now_s, limit_s)
+        answer = self.channel.start("/agent/poll", [json.dumps(body).encode()], now_s, wait_s + ANSWER_S)
         if answer is not None:
             self.take(answer, now_s, chance)
 

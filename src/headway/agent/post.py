@@ -55,7 +55,6 @@ class Channel:
         self.busy = False
         self.deadline_s = 0.0
         self.due_s = float("inf")  # when to look, for a channel that has no descriptor
-        self.poll_wait_s = POLL_WAIT_S  # how long the server may hold a question for commands
         self.trouble = ""  # why a better way than this does not work
         self._socket: socket.socket | None = None
         self._request: list[bytes | memoryview] = []
@@ -66,6 +65,10 @@ class Channel:
     def renew(self, task: "TaskFile") -> None:
         """The task file was read again: path and token may be others now."""
         self.path, self.token = task.socket, task.token
+
+    def poll_wait_s(self, now_s: float) -> float:
+        """How long the server may hold a question for commands."""
+        return POLL_WAIT_S
 
     def is_due(self, now_s: float) -> bool:
         """Whether to `step` although nothing is ready."""

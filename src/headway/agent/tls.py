@@ -14,7 +14,7 @@ import socket
 import ssl
 
 from headway.agent.post import Answer, Channel
-from headway.model.limits import CONNECT_S
+from headway.model.limits import CONNECT_S, SILENCE_S
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -78,9 +78,18 @@ class TlsChannel(Channel):
         self._stage, self._connect_s = CONNECTING, now_s + CONNECT_S
         self._socket = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
         self._socket.setblocking(False)
+        self._notice_silence()
         number = self._socket.connect_ex((host, port))
         if number not in _UNDER_WAY:
             raise OSError(number, os.strerror(number))
+
+    def _notice_silence(self) -> None:
+        """A cable that is out says nothing. Have the system tell us soon, also while we only wait for an answer."""
+        options = {"TCP_USER_TIMEOUT": int(SILENCE_S * 1000), "TCP_KEEPIDLE": int(SILENCE_S / 2), "TCP_KEEPINTVL": 2}
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in options.items():
+            if hasattr(socket, name):
+                self._socket.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
     def _unopened(self, reason: str, now_s: float) -> Answer | None:
         """Before anything was said, another address of the same server may do."""

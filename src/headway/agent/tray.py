@@ -25,7 +25,6 @@ GROWTH = 1.4
 class TrayChannel(Channel):
     def __init__(self, folder: str, task: "TaskName") -> None:
         super().__init__(folder)
-        self.poll_wait_s = TRAY_POLL_WAIT_S
         self._task = task
         self._run, self._number = int.from_bytes(os.urandom(4), "little"), 0
         self._name = ""
@@ -34,6 +33,9 @@ class TrayChannel(Channel):
 
     def renew(self, task: "TaskFile") -> None:
         self.path = task.tray
+
+    def poll_wait_s(self, now_s: float) -> float:
+        return TRAY_POLL_WAIT_S
 
     def fileno(self) -> int:
         return -1

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from headway.spool.files import Files
 
 SOCKET, NETWORK, FOLDER = "its socket", "the network", "a folder"
-NOT_OURS = (401, 403, 404)  # another server answers there, or this one does not know us any more
+NOT_OURS = (401, 403, 404, 429)  # another server answers there, or this one does not know us any more
 NEVER_S = float("inf")
+POLL_WAIT_MIN_S = 2.0
 
 
 class _Way:
@@ -57,6 +58,8 @@ class Ways:
 
     def failed(self, index: int, reason: str, now_s: float) -> None:
         way = self.all[index]
+        if index < self.at and reason != way.trouble:
+            self._say(f"{way.name} does not lead to the server: {reason}")
         way.trouble, way.again_s = reason, now_s + way.pause_s
         way.pause_s = min(WAY_AGAIN_MAX_S, 2 * way.pause_s)
 
@@ -64,6 +67,10 @@ class Ways:
     def trouble(self) -> str:
         """Why no better way than the one in use works."""
         return "; ".join(way.trouble for way in self.all[: self.at] if way.trouble)
+
+    def again_s(self) -> float:
+        """When a better way than the one in use may be tried."""
+        return min((way.again_s for way in self.all[: self.at]), default=NEVER_S)
 
     def reload(self) -> bool:
         """Read the task file again; whether it says anything else than before."""
@@ -115,6 +122,12 @@ class Post(Channel):
     @property
     def wants_write(self) -> bool:
         return self._current is not None and self._current.wants_write
+
+    def poll_wait_s(self, now_s: float) -> float:
+        """Not so long that a better way would have to wait for its next try."""
+        using = self._channels.get(self._ways.all[self._ways.at].name)
+        longest_s = super().poll_wait_s(now_s) if using is None else using.poll_wait_s(now_s)
+        return min(longest_s, max(POLL_WAIT_MIN_S, self._ways.again_s() - now_s))
 
     def is_due(self, now_s: float) -> bool:
         return self._current is not None and self._current.is_due(now_s)
@@ -186,8 +199,6 @@ class Post(Channel):
     def _end(self) -> None:
         self.busy, self._current, self._asked, self._left = False, None, None, []
         self.trouble = self._ways.trouble
-        using = self._channels.get(self._ways.all[self._ways.at].name) if self._ways.all else None
-        self.poll_wait_s = using.poll_wait_s if using is not None else self.poll_wait_s
 
     def _channel(self, name: str) -> Channel:
         if self._version != self._ways.version:
@@ -202,8 +213,8 @@ class Post(Channel):
 
 def _words(name: str, status: int | None) -> str:
     if status == 404:
-        return f"through {name}: the server there does not know this task"
-    return f"through {name}: the server does not accept this task's token ({status})"
+        return f"the server at the other end of {name} does not know this task (404)"
+    return f"the server does not accept this task's token ({status})"
 
 
 def _open(name: str, task: TaskFile) -> Channel:

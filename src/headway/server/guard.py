@@ -20,6 +20,7 @@ CALLER = "headway.caller"  # where the routes find a `Caller` in the scope
 SAFE_METHODS = frozenset({"GET"})
 METHODS = SAFE_METHODS | {"POST", "DELETE"}
 LOGIN = ("POST", "/login")
+AGENT_PATHS = frozenset(("/agent/ingest", "/agent/poll"))  # all that a task needs of us
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _HOST = re.compile(r"(?:[a-z0-9](?:[a-z0-9.-]{0,252}[a-z0-9])?|\[[0-9a-f:.]{2,45}\])(?::[0-9]{1,5})?\Z")
@@ -176,7 +177,7 @@ class Guard:
         if not isinstance(peer, Peer):
             raise Refusal(403, "forbidden", "a connection of an unknown kind")
         head = read_head(scope["headers"])
-        if head.host not in ({HOST} if peer.unix else self.tls_hosts if peer.tls else self.tcp_hosts):
+        if head.host not in ({HOST} if peer.unix or peer.agents else self.tls_hosts if peer.tls else self.tcp_hosts):
             hint = (
                 "it is not a name that this monitor knows; there: hw monitor --address … --host NAME"
                 if peer.tls
@@ -190,6 +191,8 @@ class Guard:
         check_origin(method, head, peer.unix, "https" if peer.tls else "http")
         local = not peer.unix and not peer.tls  # on the network nothing is done without a token, not even a login
         caller = NOBODY if (method, scope["path"]) == LOGIN and local else await self._login(peer, head)
+        if peer.agents and scope["path"] not in AGENT_PATHS:
+            raise Refusal(403, "forbidden", "this is not reached through the address for agents")
         if head.content_length > (INGEST_BYTES_MAX if caller.role else REQUEST_BYTES_ANONYMOUS_MAX):
             raise Refusal(413, "too_large", "the request is too large")
         return caller
@@ -199,7 +202,7 @@ class Guard:
             raise Refusal(403, "forbidden", "this server belongs to another user")
         if head.authorization is not None:
             row = await self.auth.tokens.check(bearer(head.authorization))
-            if row is not None:
+            if row is not None and (not peer.agents or (row.role is Role.INGEST and row.task is not None)):
                 return Caller(row.role, row.task, peer.unix, row.name, "socket" if peer.unix else "network")
         elif peer.unix and not peer.token_only:
             return Caller(Role.ADMIN, unix=True)
@@ -213,6 +216,8 @@ class Guard:
         """What a missing or wrong secret gets. A unix peer is the owner already and has nothing to guess."""
         if guessed and not peer.unix and self.auth.failures.too_many():
             return Refusal(429, "slow_down", "too many wrong tokens")
+        if peer.agents:
+            return Refusal(401, "login", "only the token of a task counts here, and this one is none, or has ended")
         if peer.tls:
             words = "the token is not known here, or was revoked" if guessed else "a token is needed"
             return Refusal(401, "login", words, "on the monitor's machine: hw token create; here: hw monitor join")

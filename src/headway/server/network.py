@@ -17,6 +17,7 @@ from typing import Any
 from headway.model.limits import CONNECTIONS_ENTERING_MAX, HEADER_TIMEOUT_S
 from headway.settings import monitor
 from headway.settings.home import Paths
+from headway.settings.remote import Address
 
 log = logging.getLogger("headway.server")
 _HANDSHAKE = b"\x16"  # how every TLS connection begins
@@ -48,6 +49,14 @@ class Network:
             return None
         pin = monitor.ensure_certificate(paths, listen)
         return cls(listen, monitor.bind(listen.address), monitor.server_context(paths), pin)
+
+    @classmethod
+    def at(cls, paths: Paths, address: Address) -> "Network":
+        """With this home's certificate at an address of which the port may be any (0)."""
+        pin = monitor.ensure_certificate(paths, monitor.Listen(address))
+        sock = monitor.bind(address)
+        listen = monitor.Listen(Address(address.host, int(sock.getsockname()[1])))
+        return cls(listen, sock, monitor.server_context(paths), pin)
 
     def about(self) -> dict[str, Any]:
         return {

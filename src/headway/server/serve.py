@@ -35,10 +35,12 @@ from headway.server.guard import Guard, hosts_for
 from headway.server.live import Live
 from headway.server.network import Door, Network
 from headway.server.notifier import Notifier
+from headway.server.reach import Reach
 from headway.server.routes import ROUTES
-from headway.server.transport import bind_loopback, bind_unix, protocol_with, slots_for_descriptors
+from headway.server.transport import bind_loopback, bind_unix, for_agents, protocol_with, slots_for_descriptors
 from headway.server.tray import Trays
 from headway.settings import database, layers, monitor
+from headway.settings.connect import HOST
 from headway.settings.home import Paths, agent_socket_path, home, socket_path
 from headway.store import catalog, outbox
 from headway.store.database import Store
@@ -134,20 +136,26 @@ class Listener(uvicorn.Server):
 
     def __init__(self, config: uvicorn.Config, network: Network | None = None) -> None:
         super().__init__(config)
-        self.ended = asyncio.Event()
+        self.opened, self.ended = asyncio.Event(), asyncio.Event()
         self.network = network
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        if self.network is None:
-            return
+        if self.network is not None:
+            self.open_door(self.network)
+        self.opened.set()
+
+    def open_door(self, network: Network, agents: bool = False) -> None:
+        """Listen there as well, from now on. `agents`: for nobody but tasks' agents."""
+        kind = self.config.http_protocol_class
+        made = for_agents(kind) if agents else kind
 
         def protocol() -> asyncio.Protocol:
-            return self.config.http_protocol_class(  # type: ignore[call-arg]  # as uvicorn calls it
+            return made(  # type: ignore[call-arg]  # as uvicorn calls it
                 config=self.config, server_state=self.server_state, app_state=self.lifespan.state
             )
 
-        self.servers.append(Door(self.network, protocol))  # type: ignore[arg-type]  # all that uvicorn does is end it
+        self.servers.append(Door(network, protocol))  # type: ignore[arg-type]  # all that uvicorn does is end it
 
     async def main_loop(self) -> None:
         await self.ended.wait()
@@ -182,6 +190,8 @@ class Process:
         try:
             self.app = app = self._app(control, notifier, tcp)
             listener = Listener(self._config(app, tcp), self.network)
+            reach = Reach(self.paths, self.settings.get("agent_address"), self.network, listener, app.services.about)
+            control.reach = reach.open
             await control.start()
             await notifier.start()
             await app.services.outbox.start(control)
@@ -190,7 +200,7 @@ class Process:
             log.info("version %s serves %s at %s and %s", __version__, self.paths.home, self.address, self._url(tcp))
             if self.network is not None:
                 log.info("a monitor for other machines at %s", self.network.listen.address)
-            trays = Trays(control.distant, app.post, control.reach)
+            trays = Trays(control.distant, app.post, reach.open)
             works = (give_back_memory(app), app.services.guests.watch(), trays.run())
             beside = [asyncio.create_task(work) for work in works]
             await self._wait(app, serving)
@@ -243,6 +253,7 @@ class Process:
             "home": str(self.paths.home),
             "started_ns": time.time_ns(),
             "monitor": self._about_network(),
+            "agents": None,
         }
         self.store.listen(live.notify)
         services = Services(self.store, self.paths, self.settings, control, auth, live, notifier, about, self.stopping)
@@ -270,7 +281,7 @@ class Process:
 
     def _config(self, app: App, tcp: socket.socket | None) -> uvicorn.Config:
         hosts = hosts_for(tcp.getsockname()[1]) if tcp else frozenset[str]()
-        tls_hosts = monitor.hosts(self.network.listen) if self.network else frozenset[str]()
+        tls_hosts = monitor.hosts(self.network.listen) | {HOST} if self.network else frozenset[str]()  # agents say HOST
         return uvicorn.Config(
             Guard(app, app.services.auth, hosts, tls_hosts),
             http=protocol_with(self.slots),

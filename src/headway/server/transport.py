@@ -20,6 +20,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from headway.model.errors import UsageError
 from headway.model.limits import (
     BODY_TIMEOUT_S,
+    CONNECTIONS_AGENTS_MAX,
     CONNECTIONS_TCP_MAX,
     CONNECTIONS_UNIX_MAX,
     HEAD_BYTES_MAX,
@@ -44,6 +45,7 @@ class Peer:
     uid: int | None  # None on TCP: a port is not an identity
     tls: bool = False  # from the network
     token_only: bool = False  # the socket for containers: whoever is there may be our uid and yet not be us
+    agents: bool = False  # the network address for agents alone: only a task's token counts there
 
 
 class HasOptions(Shape):
@@ -59,20 +61,30 @@ def peer_uid(sock: HasOptions) -> int | None:
 
 @dataclass(slots=True)
 class Slots:
-    """How many connections there are and may be, for TCP and unix apart, so that one cannot starve the other."""
+    """How many connections there are and may be, for TCP, unix and agents apart, so that none can starve another."""
 
     tcp_max: int = CONNECTIONS_TCP_MAX
     unix_max: int = CONNECTIONS_UNIX_MAX
-    used: dict[bool, int] = field(default_factory=lambda: {False: 0, True: 0})
+    agents_max: int = CONNECTIONS_AGENTS_MAX
+    used: dict[bool, int] = field(default_factory=lambda: {False: 0, True: 0})  # TCP and unix
+    used_by_agents: int = 0
 
-    def take(self, unix: bool) -> bool:
-        if self.used[unix] >= (self.unix_max if unix else self.tcp_max):
+    def take(self, peer: Peer) -> bool:
+        if peer.agents:
+            if self.used_by_agents >= self.agents_max:
+                return False
+            self.used_by_agents += 1
+            return True
+        if self.used[peer.unix] >= (self.unix_max if peer.unix else self.tcp_max):
             return False
-        self.used[unix] += 1
+        self.used[peer.unix] += 1
         return True
 
-    def free(self, unix: bool) -> None:
-        self.used[unix] -= 1
+    def free(self, peer: Peer) -> None:
+        if peer.agents:
+            self.used_by_agents -= 1
+        else:
+            self.used[peer.unix] -= 1
 
 
 def slots_for_descriptors() -> Slots:
@@ -82,7 +94,8 @@ def slots_for_descriptors() -> Slots:
     if soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
         soft = wanted
-    return Slots(min(CONNECTIONS_TCP_MAX, soft // 8), min(CONNECTIONS_UNIX_MAX, soft // 2))
+    agents = min(CONNECTIONS_AGENTS_MAX, soft // 4)
+    return Slots(min(CONNECTIONS_TCP_MAX, soft // 8), min(CONNECTIONS_UNIX_MAX, soft // 2), agents)
 
 
 def bind_unix(path: Path) -> socket.socket:
@@ -135,22 +148,23 @@ _LIMIT_S = {_HEAD: HEADER_TIMEOUT_S, _BODY: BODY_TIMEOUT_S}
 
 
 class Protocol(HttpToolsProtocol):
-    """One connection. `slots` are set by `protocol_with`."""
+    """One connection. `slots` are set by `protocol_with`, `agents` by the door that it came through."""
 
     slots: Slots
+    agents = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvicorn's own choice
         sock = transport.get_extra_info("socket")
         unix = sock.family == socket.AF_UNIX
         tls = transport.get_extra_info("sslcontext") is not None
         token_only = unix and os.path.basename(sock.getsockname()) == AGENT_SOCKET
-        self.peer = Peer(unix, peer_uid(sock) if unix else None, tls, token_only)
-        self.timeout_keep_alive = KEEP_ALIVE_UNIX_S if unix else KEEP_ALIVE_TCP_S  # type: ignore[assignment]
+        self.peer = Peer(unix, peer_uid(sock) if unix else None, tls, token_only, self.agents)
+        self.timeout_keep_alive = KEEP_ALIVE_UNIX_S if unix or self.agents else KEEP_ALIVE_TCP_S  # type: ignore[assignment]
         self.stage, self.head_bytes, self.chunk_bytes, self.refusal = _HEAD, 0, 0, 400
         self.timer: asyncio.TimerHandle | None = None
         self.write_timer: asyncio.TimerHandle | None = None
         self.timed_stage = ""
-        self.counted = self.slots.take(unix)
+        self.counted = self.slots.take(self.peer)
         super().connection_made(transport)
         if not self.counted:
             self._refuse(503, "too many connections")
@@ -159,7 +173,7 @@ class Protocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self.counted:
-            self.slots.free(self.peer.unix)
+            self.slots.free(self.peer)
             self.counted = False
         for timer in (self.timer, self.write_timer):
             if timer is not None:
@@ -259,3 +273,8 @@ class Protocol(HttpToolsProtocol):
 
 def protocol_with(slots: Slots) -> type[Protocol]:
     return type("BoundProtocol", (Protocol,), {"slots": slots})
+
+
+def for_agents(protocol: type[asyncio.Protocol]) -> type[asyncio.Protocol]:
+    """The same protocol behind the door for agents on other machines."""
+    return type("AgentProtocol", (protocol,), {"agents": True})

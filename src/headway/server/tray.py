@@ -27,12 +27,12 @@ from headway.model.limits import (
     TRAY_TASK_FILES_MAX,
 )
 from headway.server.call import Reply, reply_error
+from headway.server.guard import AGENT_PATHS
 from headway.wire import tray
 
 log = logging.getLogger("headway.server")
 T = TypeVar("T")
 INGEST = "/agent/ingest"
-ROUTES = frozenset((INGEST, "/agent/poll"))
 NEW_ENGINES_S = 1.0  # between two looks for engines that have come
 Reach = Callable[[], Awaitable[dict[str, Any] | None]]
 Answer = Callable[[str, str, bytes], Awaitable[Reply]]  # task, route, body
@@ -164,7 +164,7 @@ class Tray:
             self._tell(f"a request in {self.folder} could not be answered: {error}")
 
     async def _answered(self, request: tray.Request) -> Reply:
-        if request.path not in ROUTES:
+        if request.path not in AGENT_PATHS:
             return reply_error(403, "forbidden", "this is not reached through a folder")
         return await self._answer(str(request.task), request.path, request.body)
 

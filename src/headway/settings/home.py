@@ -70,6 +70,10 @@ class Paths:
         return self.home / "monitor.json"
 
     @property
+    def agents_json(self) -> Path:
+        return self.home / "agents.json"
+
+    @property
     def tls(self) -> Path:
         return self.home / "tls"
 

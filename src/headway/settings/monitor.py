@@ -63,9 +63,10 @@ def _put(path: Path, data: bytes) -> None:
 # -- addresses ---------------------------------------------------------------------------------------------------------
 
 
-def interfaces() -> list[str]:
-    """Addresses of this machine that others may reach, IPv4 first; loopback and link-local ones are left out."""
-    found = [*_interfaces_v4(), *_interfaces_v6()]
+def interfaces(bridges: bool = True) -> list[str]:
+    """Addresses of this machine that others may reach, IPv4 first; loopback and link-local ones are left out. Without
+    `bridges`, also those of networks that lie inside this machine, for containers."""
+    found = [*_interfaces_v4(bridges), *_interfaces_v6()]
     if not found:  # not Linux
         try:
             rows = socket.getaddrinfo(socket.gethostname(), None, type=socket.SOCK_STREAM)
@@ -76,10 +77,12 @@ def interfaces() -> list[str]:
     return list(dict.fromkeys(usable))
 
 
-def _interfaces_v4() -> list[str]:
+def _interfaces_v4(bridges: bool) -> list[str]:
     found = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         for _, name in socket.if_nameindex():
+            if not bridges and os.path.exists(f"/sys/class/net/{name}/bridge"):
+                continue
             try:
                 answer = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
             except OSError:

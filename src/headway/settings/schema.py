@@ -162,6 +162,18 @@ def _address(value: Any, field: str) -> str:
     return str(remote.parse(value, field))
 
 
+def _agent_address(value: Any, field: str) -> str:
+    if value in ("auto", "off"):
+        return str(value)
+    if value is False:
+        return "off"  # as YAML reads the word
+    from headway.settings import remote  # here: it imports ssl
+
+    if not isinstance(value, str):
+        raise UsageError(f"{field}: {value!r:.60} is not an address", "auto, off, :PORT or HOST:PORT")
+    return str(remote.parse(value, field, listening=True))
+
+
 def _clusters(value: Any, field: str) -> dict[str, clusters.Definition]:
     if isinstance(value, str):
         import json
@@ -222,6 +234,15 @@ _TABLE: Final = (
         "Port of the loopback address for browsers; 0 takes any free one.",
         "server",
         _count(0, 65_535),
+    ),
+    Setting(
+        "agent_address",
+        "auto, off, :PORT or HOST:PORT",
+        "auto",
+        "Where agents on other machines (nodes of a Slurm cluster) reach this server, with TLS and their task's token. "
+        "`auto`: any free port, opened when the first such job starts; `off`: nowhere, they use the cluster's folder.",
+        "server",
+        _agent_address,
     ),
     Setting(
         "idle_exit_s",
