@@ -290,3 +290,9 @@ class Distant(Protocol):
 
     def readdress(self, tls: Mapping[str, Any] | None) -> int:
         """The server's address or certificate is another one now: write it into the task files; how many changed."""
+
+
+def has_route(engine: Engine) -> bool:
+    """Whether its tasks may reach this server over the network. Those of a cluster behind ssh are not asked to: whoever
+    comes from a laptop opens no port."""
+    return isinstance(engine, Distant) and isinstance(engine.tray, Path)

@@ -16,7 +16,7 @@ from sqlite3 import Connection
 from typing import Any, Protocol, TypeVar
 
 from headway.code import checkout
-from headway.engines.protocol import Distant, Engine, EngineId, Observation, Plan
+from headway.engines.protocol import Distant, Engine, EngineId, Observation, Plan, has_route
 from headway.engines.registry import engine_for
 from headway.model.errors import HeadwayError, UnreachableError, UsageError
 from headway.model.finding import Finding
@@ -522,7 +522,7 @@ class Loop:
         engine = self._engine(job.spec)
         if attempt.key not in self._tokens:
             await self._mint_again(engine, job, attempt)
-        tls = await self.reach() if isinstance(engine, Distant) else None
+        tls = await self.reach() if has_route(engine) else None
         given = (self._paths.env, self._tokens.get(attempt.key, {}), self._secret_names(job.spec), tls)
         return await self._ask(engine, _start_of(attempt), errand.start, engine, job, attempt, *given)
 

@@ -6,9 +6,10 @@ Each cluster is asked in a thread of its own and given up after a time, so one t
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
-from headway.engines.protocol import Engine, Node, Queue
+from headway.engines.protocol import Distant, Engine, Node, Queue
 from headway.model.errors import HeadwayError
 from headway.model.job import Job, JobSpec, State
 from headway.server import queue
@@ -80,7 +81,13 @@ def _row(asked: Asked, jobs: Sequence[Job], left: Mapping[str, Mapping[str, int 
         "waiting": len(waiting),
         "queue": asked.queue,
         "nodes": [asdict(node) for node in asked.nodes],
+        "tray": _tray(asked.engine),
     }
+
+
+def _tray(engine: Engine | None) -> str | None:
+    """The folder for requests of agents on other machines, where there may be such."""
+    return str(engine.tray) if isinstance(engine, Distant) and isinstance(engine.tray, Path) else None
 
 
 def _own_free(nodes: Sequence[Node]) -> dict[str, int | None] | None:

@@ -64,6 +64,8 @@ class Trays:
         name = "" if box is None else str(box) if isinstance(box, Path) else box.name
         if box is not None and name not in self._running:
             self._running[name] = asyncio.create_task(Tray(box, self._answer).run())
+        if not isinstance(box, Path):
+            return  # nobody there comes over the network (`protocol.has_route`)
         try:
             changed = await asyncio.to_thread(engine.readdress, await self._reach())
         except (OSError, HeadwayError) as error:

@@ -17,6 +17,12 @@ Event = dict[str, Any]
 _SOURCE_LINE_CHARS_MAX: Final = 200
 _AFTER_SHOWN: Final = 5
 _REASON_STOPPED: Final = ("stop", "walltime")
+# how an agent reaches the server -> in words
+WAYS: Final = {
+    "socket": "over the server's socket",
+    "network": "over the network (TLS)",
+    "folder": "through the cluster's folder",
+}
 
 
 def state_line(job: Job, out: Output, now: datetime) -> str:

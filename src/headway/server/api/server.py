@@ -29,7 +29,8 @@ async def show(call: Call) -> Reply:
     about = dict(call.services.about)
     about["started_at"] = form.iso(about.pop("started_ns"))
     jobs = await call.services.query(query.count_jobs)
-    return reply_json(about | {"jobs": jobs, "monitors": call.services.outbox.status()})
+    ways = {"ways": call.services.ways.count(), "way_troubles": call.services.ways.troubles()}
+    return reply_json(about | ways | {"jobs": jobs, "monitors": call.services.outbox.status()})
 
 
 async def stop(call: Call) -> Reply:

@@ -15,6 +15,7 @@ from headway.views import format as fmt
 from headway.views import table
 from headway.views.cli import place
 from headway.views.cli.dispatch import Call
+from headway.views.source import Source
 from headway.views.terminal import DIM, RED
 
 _CHECK = ["sh", "-c", "echo headway-check $RANK of $WORLD_SIZE"]
@@ -34,7 +35,8 @@ def command(call: Call) -> int:
 
 
 def _list(call: Call, settings: Settings) -> int:
-    found = place.survey(call.source(), settings.get("clusters"))
+    source = call.source()
+    found = place.survey(source, settings.get("clusters"))
     default = settings.get("default_cluster")
     for row in found:
         row["default"] = row["name"] == default
@@ -52,7 +54,7 @@ def _list(call: Call, settings: Settings) -> int:
         if row["error"] is not None:
             call.terminal.put(out.style(out.safe(f"{row['name']}: {row['error']}"), RED))
         elif call.get("verbose"):
-            for line in _node_lines(row):
+            for line in [*_node_lines(row), *_agent_lines(row, source)]:
                 call.terminal.put(out.safe(line))
     call.terminal.say(call.terminal.err.style("  * is the default; another one: hw clusters use NAME", DIM))
     return 0
@@ -73,6 +75,17 @@ def _node_lines(row: dict[str, Any]) -> list[str]:
         words.append(_of(node, "memory_bytes", "memory", fmt.size))
         lines.append(f"    {node['name']}  {node['state_word']}  {', '.join(word for word in words if word)}")
     return lines
+
+
+def _agent_lines(row: dict[str, Any], source: Source) -> list[str]:
+    """How the agents on its nodes reach the server, where these are other machines."""
+    if not row.get("tray"):
+        return []
+    agents = source.get("/api/server").get("agents")
+    told = ", ".join((agents or {}).get("addresses") or []) or (
+        "nowhere" if agents else "an address opened when needed"
+    )
+    return [f"    agents  the server's socket, then TLS ({told}), then the folder {row['tray']}"]
 
 
 def _of(node: dict[str, Any], kind: str, noun: str, text: Callable[[Any], str]) -> str:

@@ -67,7 +67,7 @@ def report(findings: list[Finding], out: Output) -> list[str]:
 def examine() -> Iterator[Finding]:
     """All findings, in an order in which the first problem is the one to mend first."""
     checks: list[Callable[[], Iterator[Finding]]] = [
-        _python, _path, _clock, _home, _socket, _settings, _database, _server, _git, _gpu,
+        _python, _path, _clock, _home, _socket, _settings, _database, _server, _agents, _git, _gpu,
     ]  # fmt: skip
     for check in checks:
         name = check.__name__.removeprefix("_")
@@ -209,6 +209,24 @@ def _server() -> Iterator[Finding]:
         yield Finding("server", WARNING, f"{text}; this is version {__version__}", advice)
         return
     yield Finding("server", OK, text)
+
+
+def _agents() -> Iterator[Finding]:
+    """How agents reach the server: only worth a word where some are on other machines."""
+    from headway.views.cli.server import agent_words
+    from headway.views.source import Source
+
+    source = Source.connect()
+    try:
+        found = source.get("/api/server")
+    finally:
+        source.close()
+    if words := agent_words(found):
+        troubles = found.get("way_troubles") or []
+        text = f"{words}; {troubles[0]}" if troubles else words
+        level = WARNING if troubles or found["agents"].get("error") else OK
+        advice = "hw config set agent_address HOST:PORT, where the nodes can reach it; the folder works meanwhile"
+        yield Finding("agents", level, text, advice if level is WARNING else "")
 
 
 def _git() -> Iterator[Finding]:

@@ -114,6 +114,7 @@ def _fact_lines(job: dict[str, Any], out: Output, now: datetime) -> list[str]:
         ("engine", _engine_words(job)),
         ("attach", _attach_words(job)),
         ("reserved", _reserved_words(job)),
+        ("sent", _way_words(job)),
         ("code", _code_words(job.get("provenance") or {}, job.get("code"))),
         ("on", _surroundings_words(job.get("provenance") or {})),
         ("config", _config_words(job)),
@@ -123,6 +124,16 @@ def _fact_lines(job: dict[str, Any], out: Output, now: datetime) -> list[str]:
     lines = [_fact(label, out.safe(str(text))) for label, text in facts if text]
     metrics = summary.metrics_words(job, out)
     return [*lines, _fact("metrics", metrics)] if metrics else lines
+
+
+def _way_words(job: dict[str, Any]) -> str:
+    """How the agents of the last attempt reach the server, where it is not simply its socket."""
+    tasks = (job.get("attempts") or [{}])[-1].get("tasks") or []
+    ways = sorted({str(task["way"]) for task in tasks if task.get("way")})
+    if not ways or ways == ["socket"]:
+        return ""
+    troubles = sorted({str(task["way_trouble"]) for task in tasks if task.get("way_trouble")})
+    return " and ".join(summary.WAYS.get(way, way) for way in ways) + (f"; {troubles[0]}" if troubles else "")
 
 
 def _attempt_lines(job: dict[str, Any], now: datetime) -> list[str]:

@@ -10,6 +10,7 @@ from headway.model.errors import HeadwayError, UnreachableError, UsageError
 from headway.settings import home as homes
 from headway.views.cli.dispatch import Call
 from headway.views.source import Source
+from headway.views.summary import WAYS
 from headway.wire import display
 
 _STOP_TIMEOUT_S: Final = 30.0
@@ -61,8 +62,19 @@ def _tell(call: Call, found: dict[str, Any]) -> None:
     jobs = found.get("jobs")
     if isinstance(jobs, dict):
         facts.append(("jobs", ", ".join(f"{count} {state}" for state, count in jobs.items()) or "none yet"))
+    if words := agent_words(found):
+        facts.append(("agents", words))
     for label, text in facts:
         call.terminal.put(f"{label:<9}{out.safe(text)}")
+
+
+def agent_words(found: dict[str, Any]) -> str:
+    """Where agents on other machines come in, and how many came which way."""
+    agents, ways = found.get("agents") or {}, found.get("ways") or {}
+    parts = [f"over TLS at {', '.join(agents['addresses'])}"] if agents.get("addresses") else []
+    parts += [f"not over the network: {agents['error']}"] if agents.get("error") else []
+    count = ", ".join(f"{number} {WAYS.get(way, way)}" for way, number in ways.items())
+    return "; ".join([*parts, f"tasks: {count}"] if parts and count else parts)
 
 
 def _stop(call: Call) -> int:
