@@ -14,7 +14,7 @@ from headway.agent import way
 from headway.agent.post import Answer, Channel, TaskName, open_channels
 from headway.agent.tray import TrayChannel
 from headway.agent.way import FOLDER, NETWORK, SOCKET, Post, Ways
-from headway.model.limits import TRAY_ANSWER_S, WAY_AGAIN_FIRST_S
+from headway.model.limits import TRAY_ANSWER_S, TRAY_SMALL_BYTES, WAY_AGAIN_FIRST_S
 from headway.spool.files import OS_FILES
 from headway.spool.layout import TaskFile
 from headway.wire import tray
@@ -204,6 +204,27 @@ def test_the_agent_looks_less_often_for_an_answer_that_does_not_come(channel: Tr
     pauses = [round(b - a, 6) for a, b in itertools.pairwise(times)]
     assert pauses == sorted(pauses)
     assert pauses[-1] == pytest.approx(2.0)
+
+
+def test_a_small_batch_waits_for_more_the_longer_the_slower_the_server_answers(channel: TrayChannel) -> None:
+    assert channel.start("/agent/ingest", [b"first"], 100.0, 30.0, "batch") is None
+    [name] = tray.waiting(channel.path)
+    tray.reply(channel.path, name, 200, b"")
+    assert channel.step(101.0) == Answer(200, b"")
+    assert channel.start("/agent/ingest", [b"second"], 101.0, 30.0, "batch") is None
+    assert tray.waiting(channel.path) == []
+    assert channel.due_s == 103.0
+    assert channel.step(103.0) is None
+    [name] = tray.waiting(channel.path)
+    request = tray.read(channel.path, name)
+    assert request is not None
+    assert request.body == b"second"
+    channel.close()
+    assert channel.start("/agent/ingest", [bytes(TRAY_SMALL_BYTES)], 101.0, 30.0, "batch") is None
+    assert len(tray.waiting(channel.path)) == 1  # a large one does not wait
+    channel.close()
+    assert channel.start("/agent/poll", [b"{}"], 101.0, 30.0) is None
+    assert len(tray.waiting(channel.path)) == 1  # nor does a question for commands
 
 
 def test_no_token_is_in_a_request_as_a_file(tmp_path: Path) -> None:

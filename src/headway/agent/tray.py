@@ -8,7 +8,14 @@ import os
 
 from headway.agent.post import Answer, Channel
 from headway.model.errors import HeadwayError
-from headway.model.limits import TRAY_ANSWER_LOOK_FIRST_S, TRAY_ANSWER_LOOK_MAX_S, TRAY_ANSWER_S, TRAY_POLL_WAIT_S
+from headway.model.limits import (
+    TRAY_ANSWER_LOOK_FIRST_S,
+    TRAY_ANSWER_LOOK_MAX_S,
+    TRAY_ANSWER_S,
+    TRAY_POLL_WAIT_S,
+    TRAY_SEND_MAX_S,
+    TRAY_SMALL_BYTES,
+)
 from headway.wire import tray
 
 TYPE_CHECKING = False
@@ -20,6 +27,7 @@ if TYPE_CHECKING:
 
 REFRESH_AFTER = 4  # looks in vain; a folder on a local disk has answered by then
 GROWTH = 1.4
+ROUND_TRIPS = 3  # a small batch waits so many of the last one's, so that a server with many tasks is asked less often
 
 
 class TrayChannel(Channel):
@@ -27,7 +35,10 @@ class TrayChannel(Channel):
         super().__init__(folder)
         self._task = task
         self._run, self._number = int.from_bytes(os.urandom(4), "little"), 0
-        self._name = ""
+        self._name = ""  # of the request that lies there
+        self._asked: tuple[str, list[bytes | memoryview]] = ("", [])  # until it is put there
+        self._is_data = False
+        self._put_s = self._next_s = 0.0  # when the last one was put there, and when a small one may be next
         self._pause_s = TRAY_ANSWER_LOOK_FIRST_S
         self._looks = 0
 
@@ -48,16 +59,28 @@ class TrayChannel(Channel):
         self, path: str, body: "Sequence[bytes | memoryview]", now_s: float, timeout_s: float, kind: str = "json"
     ) -> Answer | None:
         assert not self.busy
+        self._asked = (path, list(body))
+        self._is_data = kind == "batch"
+        self.busy, self.deadline_s, self._name = True, now_s + max(timeout_s, TRAY_ANSWER_S), ""
+        if self._is_data and now_s < self._next_s and sum(map(len, body)) < TRAY_SMALL_BYTES:
+            self.due_s = self._next_s
+            return None
+        return self._put(now_s)
+
+    def _put(self, now_s: float) -> Answer | None:
+        path, body = self._asked
         self._number += 1
-        self._name = tray.name_of(self._task, self._run, self._number)
+        name = tray.name_of(self._task, self._run, self._number)
         try:
             tray.check(self.path)
-            tray.send(self.path, self._name, path, body)
+            tray.send(self.path, name, path, body)
         except OSError as error:
+            self.close()
             return Answer(None, b"", f"no request can be put into {self.path}: {error.strerror or error}")
         except HeadwayError as error:
+            self.close()
             return Answer(None, b"", error.message)
-        self.busy, self.deadline_s = True, now_s + max(timeout_s, TRAY_ANSWER_S)
+        self._name, self._put_s, self._asked = name, now_s, ("", [])  # the pieces are large
         self._pause_s, self._looks = TRAY_ANSWER_LOOK_FIRST_S, 0
         self.due_s = now_s + self._pause_s
         return None
@@ -65,11 +88,15 @@ class TrayChannel(Channel):
     def step(self, now_s: float) -> Answer | None:
         if not self.busy or not self.is_due(now_s):
             return None
+        if not self._name:
+            return self._put(now_s)
         self._looks += 1
         if self._looks > REFRESH_AFTER:
             tray.refresh(self.path)
         found = self._look()
         if found is not None:
+            if self._is_data:
+                self._next_s = self._put_s + min(TRAY_SEND_MAX_S, ROUND_TRIPS * (now_s - self._put_s))
             self.close()
             return Answer(found.status, found.body)
         if now_s >= self.deadline_s:
@@ -86,6 +113,6 @@ class TrayChannel(Channel):
             return None  # not all of it is seen yet, or the file server is away: the deadline decides
 
     def close(self) -> None:
-        if self.busy:
+        if self._name:
             tray.forget(self.path, self._name)
-        self.busy, self.due_s = False, float("inf")
+        self.busy, self.due_s, self._name, self._asked = False, float("inf"), "", ("", [])

@@ -98,8 +98,11 @@ class Tray:
         pause_s = TRAY_LOOK_FIRST_S
         try:
             while True:
+                begun_s = self._clock_s()
                 fresh = await self.look()
-                pause_s = TRAY_LOOK_FIRST_S if fresh else min(TRAY_LOOK_MAX_S, pause_s * 1.3)
+                took_s = self._clock_s() - begun_s  # a large or slow folder is looked at less often
+                pause_s = TRAY_LOOK_FIRST_S if fresh else pause_s * 1.3
+                pause_s = min(TRAY_LOOK_MAX_S, max(pause_s, 10 * took_s))
                 await asyncio.sleep(pause_s)
         finally:
             self.close()
@@ -124,13 +127,15 @@ class Tray:
             self._tell(f"{self.folder} is not reached: {error.message}")
             return 0
         self._tell("")
-        self._half_s = {name: since_s for name, since_s in self._half_s.items() if name in set(names)}
+        if self._half_s:
+            there = set(names)
+            self._half_s = {name: since_s for name, since_s in self._half_s.items() if name in there}
         fresh = 0
         for name in names:
-            task = tray.task_of(name)
-            if name in self._in_hand or name in self._known or task is None:
+            if name in self._in_hand or name in self._known:
                 continue
-            if self._of_task[task] < TRAY_TASK_FILES_MAX:
+            task = tray.task_of(name)
+            if task is not None and self._of_task[task] < TRAY_TASK_FILES_MAX:
                 fresh += 1
                 self._begin(name, task)
         return fresh

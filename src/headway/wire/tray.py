@@ -52,6 +52,7 @@ _DASHES = (8, 13, 18, 23)
 _NONCE_CHARS = 16
 _ESTALE, _ELOOP = errno.ESTALE, errno.ELOOP
 _TASK_CHARS_MAX = 64
+_TASKS_MAX = 8_192  # names whose task is remembered
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 
@@ -107,7 +108,15 @@ def name_of(task: object, run: int, number: int) -> str:
 
 
 def task_of(name: str) -> Task | None:
-    """None for a name that is none of ours: a draft, or somebody else's file."""
+    """None for a name that is none of ours: a draft, or somebody else's file. Each name is asked for at every look."""
+    if name not in _tasks:
+        if len(_tasks) >= _TASKS_MAX:
+            _tasks.clear()
+        _tasks[name] = _parse_name(name)
+    return _tasks[name]
+
+
+def _parse_name(name: str) -> Task | None:
     key, _, nonce = name.rpartition(".")
     uuid, (attempt, _, task) = key[:36], key[37:].partition("-")
     ours = (
@@ -117,6 +126,9 @@ def task_of(name: str) -> Task | None:
         and 0 < len(task) <= _TASK_CHARS_MAX and _NAME.issuperset(task)
     )  # fmt: skip
     return Task(uuid, int(attempt), task) if ours else None
+
+
+_tasks: dict[str, Task | None] = {}
 
 
 # -- the folders -------------------------------------------------------------------------------------------------------
