@@ -122,6 +122,12 @@ def test_nodes_without_a_route_send_through_the_folder_and_take_commands_there(l
     wait_until(lambda: len(hw.points(job, "loss")) >= 10, 60, "its metrics")
     assert {task["way"] for task in hw.json("q", job)["attempts"][0]["tasks"]} == {"folder"}
     assert hw.task(job)["node"] == "node1"
+    assert "sent        through the cluster's folder" in hw("q", job).stdout.decode()
+    assert f"then the folder {hw.shared}/trays/" in hw("clusters", "-v").stdout.decode()
+    assert "2 through the cluster's folder" in hw("server", "status").stdout.decode()
+    [agents] = [found for found in hw.json("doctor") if found["check"] == "agents"]
+    assert agents["level"] == "warning"
+    assert "no server can be reached at" in agents["text"]
     hw("abort", job)  # that they have started at all was a command: each waited for the other
     hw.end(job, "stopped")
     wait_until(lambda: hw.files() == [], 60, "an empty tray")

@@ -224,7 +224,7 @@ def _agents() -> Iterator[Finding]:
     if words := agent_words(found):
         troubles = found.get("way_troubles") or []
         text = f"{words}; {troubles[0]}" if troubles else words
-        level = WARNING if troubles or found["agents"].get("error") else OK
+        level = WARNING if troubles or (found.get("agents") or {}).get("error") else OK
         advice = "hw config set agent_address HOST:PORT, where the nodes can reach it; the folder works meanwhile"
         yield Finding("agents", level, text, advice if level is WARNING else "")
 

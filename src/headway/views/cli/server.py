@@ -74,7 +74,7 @@ def agent_words(found: dict[str, Any]) -> str:
     parts = [f"over TLS at {', '.join(agents['addresses'])}"] if agents.get("addresses") else []
     parts += [f"not over the network: {agents['error']}"] if agents.get("error") else []
     count = ", ".join(f"{number} {WAYS.get(way, way)}" for way, number in ways.items())
-    return "; ".join([*parts, f"tasks: {count}"] if parts and count else parts)
+    return "; ".join([*parts, f"tasks: {count}"] if count and (parts or set(ways) - {"socket"}) else parts)
 
 
 def _stop(call: Call) -> int:
