@@ -416,6 +416,32 @@ async def test_resubmit_without_an_environment_needs_the_old_one(bench: Bench) -
 
 
 @in_loop
+async def test_what_was_set_for_a_job_is_set_for_the_next_one_too_but_for_secrets(bench: Bench) -> None:
+    secret = {"MY_TOKEN": "hunter22hunter22", "HIDES": "x hunter22hunter22", "MY_KEY": "k", "LONG": "y" * 5000}
+    given = {"A": "1", "B": "2", "C": "0", **secret}
+    old = await bench.submit(env=given, env_set=["A", "B", *secret])
+    assert old.spec.env_kept == {"A": "1", "B": "2"}
+    await bench.look()
+    await bench.run_to_end(old)
+    changes = {"env_set": ["B"], "env_kept": {"A": "forged"}}
+    new = await bench.control.resubmit(old.pk, new_uuid(), changes, {"A": "shell", "B": "3"})
+    assert new.spec.env_kept == {"A": "1", "B": "3"} and new.spec.env_set == old.spec.env_set
+    await bench.look()
+    assert bench.engine.started[f"{new.uuid}-1"].env == {"A": "1", "B": "3"}
+
+
+@in_loop
+async def test_of_a_task_that_never_began_nothing_is_left(bench: Bench) -> None:
+    job = await bench.submit()
+    await bench.look()
+    name = f"{job.uuid}-1-worker-0"
+    bench.engine.states[name] = Observation("gone", "exited with 137", {"started": False})
+    await bench.look(6)
+    assert bench.job(job.pk).state == "failed"
+    assert name in bench.engine.discarded
+
+
+@in_loop
 async def test_only_what_is_over_can_be_deleted(bench: Bench) -> None:
     job = await bench.submit()
     await bench.look()

@@ -56,7 +56,7 @@ class Networks:
         except Failed as error:
             if "already" in str(error):
                 return
-            if "non-overlapping" in str(error) or "subnet" in str(error):
+            if "address pool" in str(error) or "subnet" in str(error):
                 raise UnreachableError(
                     f"no further network can be made now: {error}", "it is tried again when others have ended"
                 ) from None

@@ -17,6 +17,7 @@ from headway.model.limits import ENV_KEPT_BYTES_MAX
 from headway.wire import redact
 
 ARRAY_INDEX = "HEADWAY_ARRAY_INDEX"
+_DOUBTFUL = frozenset(("key", "keys", "pass", "cred", "creds", "dsn"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +29,11 @@ class Private:
 
 
 def kept(spec: JobSpec, env: Mapping[str, str], secret: Collection[str]) -> dict[str, str]:
-    """What a person has set for this job and is no secret, by name or by its look: it may rest in the database."""
+    """What a person has set for this job and is no secret, by name or by its look: it may rest in the database. A name
+    in doubt, such as MY_KEY, counts as one."""
     values = redact.secret_values(env, secret)
-    plain = {name: env[name] for name in spec.env_set if name in env and not redact.is_secret_name(name, secret)}
+    named = [name for name in spec.env_set if name in env and not redact.is_secret_name(name, secret)]
+    plain = {name: env[name] for name in named if not _DOUBTFUL.intersection(name.lower().split("_"))}
     short = {name: value for name, value in plain.items() if len(value.encode(errors="replace")) <= ENV_KEPT_BYTES_MAX}
     return {name: value for name, value in short.items() if redact.mask_text(value, values) == value}
 
