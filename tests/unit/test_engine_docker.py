@@ -27,6 +27,11 @@ case "$1" in
     run) {run} ;;
     start) {start} ;;
     inspect) {inspect} ;;
+    network) if [ "$2" = inspect ]; then
+                 echo "Error response from daemon: network $5 not found" >&2
+                 echo "Error: see above" >&2
+                 exit 1
+             fi ;;
 esac
 """
 
@@ -40,14 +45,18 @@ class Stub:
         run: str = "echo 3 11",
         **options: Any,
     ) -> None:
-        self.log, program = folder / "log", folder / "docker"
-        program.write_text(PROGRAM.format(log=self.log, inspect=inspect, start=start, run=run))
-        program.chmod(0o755)
+        self.log, self._program, self._answers = folder / "log", folder / "docker", {"start": start, "run": run}
+        self.tell(inspect)
+        self._program.chmod(0o755)
         self.paths = Paths(folder / "home")
         self.paths.home.mkdir()
-        given = {"engine": "docker", "command": [str(program)], "image": "here:1", **options}
+        given = {"engine": "docker", "command": [str(self._program)], "image": "here:1", **options}
         self.engine = ContainerEngine("box", self.paths, SETTINGS.__getitem__, clusters.definition(given, "test"))
         self.cwd = folder
+
+    def tell(self, inspect: str) -> None:
+        """What `inspect` does from now on."""
+        self._program.write_text(PROGRAM.format(log=self.log, inspect=inspect, **self._answers))
 
     def job(self, **changes: Any) -> Job:
         spec = JobSpec(**{"command": ["true"], "cwd": str(self.cwd), "name": "job", **changes})
@@ -111,6 +120,30 @@ def test_a_job_without_an_image_is_told_how_to_name_one(tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match="names no image"):
         stub = Stub(tmp_path, image=None)
         stub.engine.plan(stub.job())
+
+
+def test_a_network_that_is_not_there_is_told_at_submit_in_the_engines_words(tmp_path: Path) -> None:
+    stub = Stub(tmp_path, network="lab")
+    with pytest.raises(RefusedError, match=r"the network lab cannot be used: .* network lab not found$"):
+        stub.engine.plan(stub.job())
+
+
+@pytest.mark.parametrize("oom", ["true", "false"])
+def test_a_container_that_took_its_agent_along_is_told(tmp_path: Path, oom: str) -> None:
+    stub = Stub(tmp_path)
+    engine_id = stub.start(stub.job())
+    folder = stub.paths.spool / engine_id
+    (folder / "shim.json").write_text("{}")
+    (folder / "stdout-0").write_text("said")
+    stub.tell(f"printf '/{engine_id}\\texited\\t137\\t{oom}\\n'")
+    seen = stub.engine.observe([engine_id])[engine_id]
+    assert seen.detail["end"]["cause"] == ("host_oom" if oom == "true" else "sigkill_unexplained")
+    assert seen.detail["salvage"] and seen.detail["end"]["rank"] == 0
+    for path in folder.iterdir():  # all of it was sent
+        path.unlink()
+    stub.engine._states.clear()
+    again = stub.engine.observe([engine_id])[engine_id]
+    assert again.detail["drained"] and again.detail["end"] == seen.detail["end"]
 
 
 @pytest.mark.parametrize("nodes", [1, 2])

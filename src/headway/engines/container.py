@@ -111,7 +111,8 @@ class Program:
 
     def _failure(self, told: str) -> Failed | UnreachableError:
         lines = [line.strip() for line in told.splitlines() if line.strip() and not line.startswith(("Run '", "See '"))]
-        text = (lines[-1] if lines else "it gave no reason")[:500]
+        told_by_engine = [line for line in lines if "response from daemon" in line]
+        text = ([*lines, *told_by_engine][-1] if lines else "it gave no reason")[:500]
         if any(word in told.lower() for word in _UNREACHABLE):
             return UnreachableError(
                 f"{self.words[0]} does not reach its engine: {text}", "start it, or see DOCKER_HOST"

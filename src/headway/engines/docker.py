@@ -101,6 +101,7 @@ class ContainerEngine:
         spec, node = job.spec, self.capacity()[0]
         tasks = [self._with_image(task, spec) for task in tasks_of(spec, has_gpus=node.gpus > 0)]
         self._check_images(tasks)
+        self._networks.check()
         cpus, memory_bytes = spec.cpus, spec.memory_bytes
         if spec.roles:
             cpus = sum(task.cpus or 0 for task in tasks) or None

@@ -11,7 +11,7 @@ from typing import Final
 
 from headway.engines.container import Failed, Program
 from headway.engines.protocol import Plan, PlannedTask
-from headway.model.errors import UnreachableError
+from headway.model.errors import RefusedError, UnreachableError
 
 HOME_LABEL: Final = "headway.home"
 SAME: Final = "127.0.0.1"
@@ -28,6 +28,19 @@ class Networks:
         kind = (configured or "").partition(":")[0]
         self.is_shared = kind in _SHARED
         self._is_own = kind in _OWN
+        self._is_known = False  # that the network which the settings name is there
+
+    def check(self) -> None:
+        """RefusedError where the settings name a network that is not there."""
+        if self._is_known or not self._configured or self._is_own or self.is_shared:
+            return
+        name = self._configured.partition(":")[0]
+        try:
+            self._program.run("network", "inspect", "--format", "{{.Name}}", name)
+        except Failed as error:
+            hint = "correct `network` of the cluster, or make it: network create"
+            raise RefusedError(f"the network {name[:80]} cannot be used: {error}", hint) from None
+        self._is_known = True
 
     def words(self, plan: Plan, task: PlannedTask) -> list[str]:
         """For `create`."""
