@@ -37,7 +37,7 @@ from headway.wire.batch import TaskKey
 
 START_TIMEOUT_S = 20.0  # a container whose agent has not said that it runs by then is started again
 STATES_S = 0.5  # what the engine said is believed for so long: facts may come a hundred times a second
-CAPACITY_S = 5.0
+CAPACITY_S = 5.0  # and what the machine and its images are
 STARTS_AT_ONCE = 4  # containers of one job
 DEATHS_MAX = 1_000  # ends of containers that are remembered for jobs which still wait for them
 _VERSION = "import sys; print(*sys.version_info[:2])"
@@ -73,6 +73,7 @@ class ContainerEngine:
         self._lock = threading.Lock()
         self._states: dict[str, tuple[float, Container | None]] = {}
         self._capacity: tuple[float, Node] | None = None
+        self._image_ids: dict[str, tuple[float, str]] = {}
         self._pythons: dict[str, str | None] = {}  # image id -> its Python, None where it has none for us
         self._children: dict[str, subprocess.Popen[bytes]] = {}  # agents outside, and shippers for what was left
         self._seen_s: dict[str, float] = {}  # first sight of a task whose agent has not spoken
@@ -126,7 +127,7 @@ class ContainerEngine:
 
     def _check_images(self, tasks: Sequence[PlannedTask]) -> None:
         for image in dict.fromkeys(str(task.image) for task in tasks):
-            image_id = self.program.image_id(image)
+            image_id = self._image_id(image)
             most = max(task.processes for task in tasks if task.image == image)
             if self._options["agent"] == "inside":
                 self._check_python(image, image_id)
@@ -209,7 +210,14 @@ class ContainerEngine:
 
     def _where(self, image: str) -> str | None:
         """The Python that runs the agent inside; None: the agent runs outside."""
-        return None if self._options["agent"] == "outside" else self._python(self.program.image_id(image))
+        return None if self._options["agent"] == "outside" else self._python(self._image_id(image))
+
+    def _image_id(self, image: str) -> str:
+        """Asked several times for one job, and answered once: a name seldom gets another image."""
+        known = self._image_ids.get(image)
+        if known is None or time.monotonic() - known[0] > CAPACITY_S:
+            known = self._image_ids[image] = (time.monotonic(), self.program.image_id(image))
+        return known[1]
 
     def _make_all(self, names: Sequence[str], plan: Plan, given: Given) -> None:
         """Every folder before the first start. So where one was started, the others were made: one of these that is
