@@ -11,6 +11,7 @@ import pytest
 
 from headway.code.depot import Depot, content_digest
 from headway.code.manifest import FILE, Entry, encode
+from headway.engines import relay
 from headway.engines.relay import Relay
 from headway.engines.slurm.far import Far
 from headway.model.errors import DamagedError, HeadwayError, RefusedError, UnreachableError
@@ -125,6 +126,18 @@ def _trouble(rig: Rig) -> str:
     except UnreachableError as error:
         return str(error)
     return ""
+
+
+def test_a_relay_that_answers_nothing_is_given_up_and_replaced(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    pid = rig.pid()
+    os.kill(pid, signal.SIGSTOP)
+    monkeypatch.setattr(relay, "RELAY_SILENT_S", 0.0)
+    with pytest.raises(UnreachableError, match=r"did not answer within 0\.2 s"):
+        rig.relay.call("run", argv=["true"], limit_s=5, timeout_s=0.2)
+    wait_until(lambda: gone(pid), what="the end of the old one")
+    rig.now_s += 60
+    wait_until(lambda: not _trouble(rig), what="a new connection")
+    assert rig.pid() != pid
 
 
 def test_a_host_without_a_python_says_which_it_needs(tmp_path: Path) -> None:

@@ -236,3 +236,13 @@ def test_who_cancelled_a_job_is_told_where_the_accounting_knows(rig: Rig) -> Non
     rig.commands.answers["sacct"] = "17|CANCELLED by 4242|0:15|n1|2026-11-16T01:00:00|None|\n"
     end = rig.engine.observe([EngineId("17")])[EngineId("17")].detail["end"]
     assert (end["cause"], end["text"]) == ("cancelled", "Slurm: CANCELLED by uid 4242 on n1")
+
+
+def test_an_agent_that_never_started_leaves_the_last_words_of_the_batch_script(rig: Rig) -> None:
+    rig.submit(job())
+    said = "sh: /opt/python3: not found\nsrun: error: n1: task 0: Exited with exit code 127\n"
+    (rig.engine.spool / f"{KEY}.slurm").write_text(said)
+    rig.commands.answers["squeue"] = line("17", "FAILED", f"headway:{KEY}", "NonZeroExitCode")
+    rig.commands.answers["scontrol"] = "JobId=17 JobState=FAILED Reason=NonZeroExitCode NodeList=n1 ExitCode=127:0\n"
+    seen = rig.engine.observe([EngineId("17")])[EngineId("17")]
+    assert seen.detail["end"]["text"] == "Slurm: FAILED (NonZeroExitCode) on n1: sh: /opt/python3: not found"

@@ -34,8 +34,8 @@ FOREIGN = "foreign"
 # What may be asked of the shelf, by name; nothing else is reached.
 SHELF = frozenset(
     (
-        "make_all", "tasks", "look", "adopt", "remove", "remember", "ids", "id_of", "forget", "note_array", "arrays",
-        "missing", "has_code", "finish", "outputs", "unfinished",
+        "make_all", "tasks", "look", "adopt", "remove", "remember", "ids", "id_of", "forget", "said", "note_array",
+        "arrays", "missing", "has_code", "finish", "outputs", "unfinished",
     )
 )  # fmt: skip
 

@@ -25,6 +25,7 @@ from headway.model.errors import DamagedError, HeadwayError, RefusedError, Unrea
 from headway.model.limits import (
     RELAY_AGAIN_FIRST_S,
     RELAY_AGAIN_MAX_S,
+    RELAY_AGAIN_WAIT_S,
     RELAY_ALIVE_S,
     RELAY_CONNECT_S,
     RELAY_IDLE_S,
@@ -254,17 +255,19 @@ class Relay:
     # -- connecting ----------------------------------------------------------------------------------------------------
 
     def _connected(self) -> Link:
-        """The connection. A first one is waited for; one that is known to be missing is not."""
+        """The connection. A first one is waited for; one that is known to be missing only by whom it is tried for."""
         with self._changed:
             if self._link is not None and self._link.lost:
                 self._drop(self._link)
             if self._link is not None:
                 return self._link
-            if not self._connecting and not self._closed and self._clock_s() >= self._next_s:
+            is_due = not self._connecting and not self._closed and self._clock_s() >= self._next_s
+            if is_due:
                 self._connecting = True
                 threading.Thread(target=self._connect, name="headway-ssh", daemon=True).start()
-            if self._error is None:
-                self._changed.wait_for(lambda: not self._connecting, RELAY_WAIT_S)
+            if self._error is None or is_due:
+                patience_s = RELAY_WAIT_S if self._error is None else RELAY_AGAIN_WAIT_S
+                self._changed.wait_for(lambda: not self._connecting, patience_s)
             if self._link is not None:
                 return self._link
             raise self._missing()

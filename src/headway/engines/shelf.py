@@ -24,6 +24,7 @@ from headway.model.limits import OUTPUT_FILES_MAX
 TASK_NAME: Final = re.compile(
     r"(?P<key>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}-[0-9]{1,9})-(?P<task>[a-z][a-z0-9-]{0,40})\Z"
 )
+_SAID_BYTES: Final = 2000
 _KEY: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}-[0-9]{1,9}\Z")
 
 
@@ -149,6 +150,18 @@ class Shelf:
     def forget(self, key: str) -> None:
         for suffix in (".id", ".slurm", ".array"):
             self._note(key, suffix).unlink(missing_ok=True)
+
+    def said(self, key: str) -> str:
+        """The last line that the batch script itself has printed, but for srun's "Exited with exit code 1". What a
+        task prints goes elsewhere."""
+        try:
+            with self._note(key, ".slurm").open("rb") as file:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - _SAID_BYTES))
+                lines = file.read(_SAID_BYTES).decode(errors="replace").splitlines()
+        except OSError:
+            return ""
+        told = [line.strip() for line in lines if line.strip() and "Exited with exit code" not in line]
+        return told[-1] if told else ""
 
     def note_array(self, key: str, members: Mapping[str, str]) -> None:
         """Which attempt is which element of a batch job, before there is one. Raises OSError."""

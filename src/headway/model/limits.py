@@ -232,6 +232,7 @@ RELAY_SILENT_S = 60.0  # a relay that answers nothing for so long is given up
 RELAY_IDLE_S = 600.0  # a relay that is not asked for anything so long leaves
 RELAY_AGAIN_FIRST_S = 1.0  # a lost connection is made again after this, then less often
 RELAY_AGAIN_MAX_S = 30.0
+RELAY_AGAIN_WAIT_S = 2.0  # that the question waits for it; the others do not
 OUTPUT_FILES_MAX = 10_000  # of one job that come back over ssh
 OUTPUT_BYTES_MAX = 2 * GIB  # of one job that come back over ssh; what is beyond stays on the cluster, and is named
 

@@ -7,6 +7,7 @@ from headway.engines.protocol import Observation
 from headway.engines.shelf import TaskView
 from headway.engines.slurm.answer import JobLine
 
+SAID_CHARS_MAX: Final = 300
 # Slurm's word for an end that the agent could not tell -> (cause, class)
 _CAUSES: Final = {
     "NODE_FAIL": ("node_lost", "transient"), "BOOT_FAIL": ("node_lost", "transient"), "REVOKED": ("cancelled", "user"),
@@ -38,3 +39,10 @@ def told(line: JobLine, nodes: Sequence[str], user: Callable[[int], str]) -> dic
     where = f" on {', '.join(nodes) if line.word in NODE_LOST else line.nodes}" if line.nodes else ""
     text = f"Slurm: {word}{by}{f' ({line.reason})' if line.reason else ''}{where}"
     return {"end": {"cause": cause, "class": kind, "text": text, "nodes": list(nodes)}}
+
+
+def with_words(end: dict[str, Any], said: str) -> dict[str, Any]:
+    """With the last line of the batch script, for an agent that never started."""
+    if not said or "end" not in end:
+        return end
+    return {"end": {**end["end"], "text": f"{end['end']['text']}: {said[:SAID_CHARS_MAX]}"}}

@@ -374,6 +374,8 @@ class SlurmEngine:
         key = self._ledger.key_of(job_id)
         if key and (not views or one.detail.get("drained")):
             self._place.finish(key.rpartition("-")[0])
+        if key and one.detail.get("started") is False:  # no agent could tell why
+            end = ending.with_words(end, self._shelf.said(key))
         return replace(one, state_word=word, detail={**one.detail, **end})
 
     def _failed_nodes(self, line: JobLine) -> list[str]:

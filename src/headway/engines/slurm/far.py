@@ -112,6 +112,9 @@ class FarShelf:
     def has_code(self, digest: str) -> bool:
         return bool(self._ask("has_code", digest=digest))
 
+    def said(self, key: str) -> str:
+        return str(self._ask("said", key=key))
+
     def note_array(self, key: str, members: Mapping[str, str]) -> None:
         self._ask("note_array", key=key, members=dict(members))
 
@@ -133,7 +136,7 @@ class FarTray:
 
     def __init__(self, relay: Relay) -> None:
         self._relay = relay
-        self.name = f"the tray on {relay.host}"
+        self.name = f"the tray in {relay.folder} on {relay.host}"
 
     def _ask(self, method: str, body: bytes = b"", /, **args: Any) -> tuple[Any, bytes]:
         return self._relay.call("tray", body, timeout_s=_TRAY_S, in_passing=True, method=method, **args)
