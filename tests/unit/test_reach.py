@@ -78,7 +78,7 @@ def test_an_address_that_a_person_names_is_used_as_it_is_or_the_error_is_told(pa
         assert found is None
         assert f"cannot listen at 127.0.0.1:{port}" in about["error"]
     found, about, listener = opened(paths, f"127.0.0.1:{port}")
-    assert found == {"addresses": [f"127.0.0.1:{port}"], "pin": monitor.pin(paths)}
+    assert found == {"addresses": [f"127.0.0.1:{port}"], "pin": monitor.pin(paths), "host": "headway"}
     assert close(listener) == port
 
 

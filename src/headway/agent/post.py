@@ -51,7 +51,7 @@ class Channel:
     """`start` a request, then `step` whenever the socket is ready or the deadline has passed, until an Answer comes."""
 
     def __init__(self, path: str, token: str = "") -> None:
-        self.path, self.token = path, token
+        self.path, self.token, self.host = path, token, HOST
         self.busy = False
         self.deadline_s = 0.0
         self.due_s = float("inf")  # when to look, for a channel that has no descriptor
@@ -90,7 +90,7 @@ class Channel:
         content = "application/json" if kind == "json" else "application/octet-stream"
         login = f"Authorization: Bearer {self.token}\r\n" if self.token else ""
         head = (
-            f"POST {path} HTTP/1.1\r\nHost: {HOST}\r\n{login}"
+            f"POST {path} HTTP/1.1\r\nHost: {self.host}\r\n{login}"
             f"Content-Type: {content}\r\nContent-Length: {length}\r\n\r\n"
         )
         self._request = [head.encode(), *body]

@@ -13,7 +13,7 @@ import select
 import socket
 import ssl
 
-from headway.agent.post import Answer, Channel
+from headway.agent.post import HOST, Answer, Channel
 from headway.model.limits import CONNECT_S, SILENCE_S
 
 TYPE_CHECKING = False
@@ -30,13 +30,15 @@ _UNDER_WAY = (0, errno.EINPROGRESS, errno.EAGAIN)
 
 
 class TlsChannel(Channel):
-    """`given`: `{addresses: [HOST:PORT, …], pin}` of the task file; every address is one of the same server's."""
+    """`given`: `{addresses: [HOST:PORT, …], pin, host}` of the task file; each address is one of the same server, and
+    `host` is what it wants to be called."""
 
     _socket: "Any"
 
     def __init__(self, given: "dict[str, Any]", token: str) -> None:
         super().__init__("", token)
         self._pin = str(given.get("pin") or "")
+        self.host = str(given.get("host") or HOST)
         found = [_parse(text) for text in given.get("addresses") or ()]
         self._addresses = [address for address in found if address is not None][:ADDRESSES_MAX]
         self._at = self._tried = 0

@@ -133,7 +133,7 @@ class Given:
     env: Mapping[str, str] = field(repr=False)
     tokens: Mapping[str, str] = field(repr=False)  # task name -> its ingest token
     secret_names: Sequence[str] = ()  # variables whose values are masked, whatever their names look like
-    tls: Mapping[str, Any] | None = None  # {addresses, pin}: where other machines reach the server; None: nowhere
+    tls: Mapping[str, Any] | None = None  # {addresses, pin, host}: where other machines reach the server; None: nowhere
     accounts: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)  # of its folders, with keys
 
 

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from headway.model.errors import HeadwayError
 from headway.server.network import Network
 from headway.settings import monitor
+from headway.settings.connect import HOST
 from headway.settings.home import Paths
 from headway.settings.remote import Address, parse
 
@@ -41,7 +42,7 @@ class Reach:
         self._lock = asyncio.Lock()
 
     async def open(self) -> dict[str, Any] | None:
-        """`{addresses, pin}`, the same each time; None where this server cannot or shall not be reached so."""
+        """`{addresses, pin, host}`, the same each time; None where this server cannot or shall not be reached so."""
         async with self._lock:
             if not self._tried:
                 self._tried = True
@@ -54,13 +55,18 @@ class Reach:
             try:
                 network = await self._listen()
                 addresses = await asyncio.to_thread(_numbers, network.listen)
-                self._found = {"addresses": addresses, "pin": network.pin} if addresses else None
+                self._found = {"addresses": addresses, "pin": network.pin, "host": self._host()} if addresses else None
                 log.info("agents on other machines reach this server at %s", ", ".join(addresses) or "no address")
             except (HeadwayError, OSError) as failure:
                 error = str(failure)
                 log.error("agents on other machines cannot reach this server over the network: %s", error)
-        found = self._found or {"addresses": [], "pin": None}
-        self._about["agents"] = {**found, "setting": self._wanted, "error": error}
+        found = self._found or {}
+        told = {"addresses": found.get("addresses", []), "pin": found.get("pin")}
+        self._about["agents"] = {**told, "setting": self._wanted, "error": error}
+
+    def _host(self) -> str:
+        """What requests must call us there: a monitor knows its own names only."""
+        return HOST if self._network is None else monitor.addresses(self._network.listen)[0]
 
     async def _listen(self) -> Network:
         if self._network is not None:

@@ -40,7 +40,6 @@ from headway.server.routes import ROUTES
 from headway.server.transport import bind_loopback, bind_unix, for_agents, protocol_with, slots_for_descriptors
 from headway.server.tray import Trays
 from headway.settings import database, layers, monitor
-from headway.settings.connect import HOST
 from headway.settings.home import Paths, agent_socket_path, home, socket_path
 from headway.store import catalog, outbox
 from headway.store.database import Store
@@ -281,7 +280,7 @@ class Process:
 
     def _config(self, app: App, tcp: socket.socket | None) -> uvicorn.Config:
         hosts = hosts_for(tcp.getsockname()[1]) if tcp else frozenset[str]()
-        tls_hosts = monitor.hosts(self.network.listen) | {HOST} if self.network else frozenset[str]()  # agents say HOST
+        tls_hosts = monitor.hosts(self.network.listen) if self.network else frozenset[str]()
         return uvicorn.Config(
             Guard(app, app.services.auth, hosts, tls_hosts),
             http=protocol_with(self.slots),

@@ -126,7 +126,7 @@ class TaskFile(Value):
     id: str = ""  # of the job, for people; an attached job gets it when it is registered
     node: str = ""
     token: str = ""  # a secret: never in a log line or a traceback
-    tls: "dict[str, Any] | None" = None  # {addresses: [HOST:PORT], pin}: the server on the network
+    tls: "dict[str, Any] | None" = None  # {addresses: [HOST:PORT], pin, host}: the server on the network
     tray: str = ""  # folder for requests as files (`wire/tray.py`), where no network leads to the server
     argv: "list[str]" = _NOTHING
     cwd: str = "/"
