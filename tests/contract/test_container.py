@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -187,3 +188,21 @@ def test_folders_are_brought_into_a_container_and_sent_from_it(hw: Hw, tmp_path:
     assert done.stdout.decode() == "therecopied" and b"Read-only" in done.stderr, done.stderr.decode()
     assert done.returncode != 0 and (source / "a").read_text() == "there"
     assert [path.name for path in target.iterdir()] == ["b"]
+
+
+@pytest.mark.cap(48)
+def test_data_from_storage_is_fetched_beside_the_container_that_has_no_network(hw: Hw, s3: int) -> None:
+    address, bucket = f"http://127.0.0.1:{s3}", f"c{os.urandom(4).hex()}"
+    urllib.request.urlopen(urllib.request.Request(f"{address}/{bucket}", method="PUT")).close()
+    settings = json.loads((hw.cwd / "headway.yaml").read_text())
+    account = {"kind": "s3", "endpoint": address, "key_id": "LAB_ID", "secret": "LAB_SECRET"}
+    (hw.cwd / "headway.yaml").write_text(json.dumps({**settings, "accounts": {"lab": account}}))
+    hw.env |= {"LAB_ID": "testing", "LAB_SECRET": "testing-secret"}
+    (hw.cwd / "a.txt").write_text("data")
+    assert hw("storage", "upload", "a.txt", f"s3://{bucket}/data/").returncode == 0
+    folders = {"data": {"from": f"s3://{bucket}/data", "mode": "ro"}, "out": {"to": f"s3://{bucket}/out"}}
+    program = "cat data/a.txt; echo made > out/b; env | grep -c testing-secret"
+    (hw.cwd / "job.yaml").write_text(json.dumps({"command": ["sh", "-c", program], "folders": folders}))
+    done = hw("-c", "box", "run", "job.yaml")
+    assert done.stdout.decode() == "data0\n", done.stderr.decode()
+    assert [row["name"] for row in hw.json("storage", "ls", f"s3://{bucket}/out")] == ["b"]

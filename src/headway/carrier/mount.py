@@ -24,6 +24,7 @@ _UNMOUNTS: Final = (("fusermount3", "-u"), ("fusermount", "-u"), ("umount",))
 _REMOTE: Final = "headway"  # rclone's name for the account, of which its environment tells the rest
 _AWS: Final = {"key_id": "ACCESS_KEY_ID", "secret": "SECRET_ACCESS_KEY", "token": "SESSION_TOKEN"}
 _STEP_S: Final = 0.05
+_WORDS: Final = "its words are in the agent's log: hw logs --stream agent ID"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +127,10 @@ def mount(found: Words, point: str, log: int, state: State) -> None:
     while not is_mounted(point):
         code = child.poll()
         if code is not None:
-            raise UnreachableError(f"{found.argv[0]} ended with {code} before it had mounted",
-                                   "its words are in the agent's log: hw logs --stream agent ID")  # fmt: skip
+            raise UnreachableError(f"{found.argv[0]} ended with {code} before it had mounted", _WORDS)
         if time.monotonic() >= deadline_s:
             child.kill()
-            raise UnreachableError(f"{found.argv[0]} has not mounted within {FOLDER_MOUNT_S:g} s")
+            raise UnreachableError(f"{found.argv[0]} has not mounted within {FOLDER_MOUNT_S:g} s", _WORDS)
         state.check_stop()
         time.sleep(_STEP_S)
 

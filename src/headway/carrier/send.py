@@ -20,6 +20,7 @@ from headway.storage.transfer import Storage, local_files
 
 Stamp = list[int]  # size and time of change: a file with the same two is the same file
 _WRITES: Final = os.O_WRONLY | os.O_RDWR
+_NOTED_AT_ONCE: Final = 16 * STORAGE_THREADS
 
 
 @dataclass(slots=True)
@@ -101,12 +102,18 @@ class Sender:
             except HeadwayError as error:
                 errors[name] = error
 
+        order = list(files)
         with ThreadPoolExecutor(STORAGE_THREADS) as pool:
-            list(pool.map(work, files))
-        known = place.read_json(self._sent).get("files", {})
-        place.write_json(self._sent, {"files": {**known, **sent}})
+            for first in range(0, len(order), _NOTED_AT_ONCE):
+                list(pool.map(work, order[first : first + _NOTED_AT_ONCE]))
+                self._note(sent)
         meter.close("failed" if errors else "completed")
         return errors
+
+    def _note(self, sent: Mapping[str, Stamp]) -> None:
+        """Now and then: who is killed in the middle of many files has not sent them for nothing."""
+        known = place.read_json(self._sent).get("files", {})
+        place.write_json(self._sent, {"files": {**known, **sent}})
 
     def _send_one(self, name: str, stamp: Stamp, meter: Meter) -> Stamp | None:
         """None: it is gone, or has changed meanwhile, and is looked at again."""

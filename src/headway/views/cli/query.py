@@ -103,6 +103,7 @@ def _fact_lines(job: dict[str, Any], out: Output, now: datetime) -> list[str]:
     facts = [
         ("command", fmt.shell_words([str(w) for w in job.get("command") or []])),
         ("folder", job.get("cwd")),
+        *(("" if number else "folders", _folder_words(one)) for number, one in enumerate(job.get("folders") or [])),
         ("experiment", job.get("experiment")),
         ("tags", ", ".join(str(tag) for tag in job.get("tags") or [])),
         ("parent", job.get("parent")),
@@ -134,6 +135,15 @@ def _way_words(job: dict[str, Any]) -> str:
         return ""
     troubles = sorted({str(task["way_trouble"]) for task in tasks if task.get("way_trouble")})
     return " and ".join(summary.WAYS.get(way, way) for way in ways) + (f"; {troubles[0]}" if troubles else "")
+
+
+def _folder_words(folder: dict[str, Any]) -> str:
+    """`./data from az://datasets/voc20, read only`."""
+    words = f"./{folder['name']}"
+    words += f" from {folder['source']}" if folder.get("source") else ""
+    words += f" to {folder['target']}" if folder.get("target") else ""
+    words += ", read only" if folder.get("mode") == "ro" else ""
+    return words + (f", mounted with {folder['mount']}" if folder.get("mount") else "")
 
 
 def _attempt_lines(job: dict[str, Any], now: datetime) -> list[str]:
