@@ -18,6 +18,7 @@ CASES = {
     "flood": "a process that prints as fast as it can",
     "lines": "a process that prints 100,000 lines a second",
     "array": "1,000 jobs submitted as one; hw ls with 10,000",
+    "slurm": "500 jobs submitted to a real Slurm, alone and as one array; 1,000 watched; the end of one seen",
     "rest": "memory and CPU of agent and server at rest",
     "sampler": "sampling the usage of 16 processes each second, beside psutil and wandb",
     "see": "from print() to hw logs -f and to the live view, and what that costs",

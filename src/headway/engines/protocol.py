@@ -247,6 +247,14 @@ class Together(Protocol):
 
 
 @runtime_checkable
+class Unhurried(Protocol):
+    """An engine that is not worth a look more often than it asks its scheduler."""
+
+    def due_s(self) -> float:
+        """How long until it asks again."""
+
+
+@runtime_checkable
 class Queue(Protocol):
     """An engine whose queue has other people's jobs, too."""
 

@@ -65,6 +65,18 @@ class Role:
     min_succeeded: int | None = None  # so many succeeded ones are enough; None: all: every one, any: 1
 
 
+_PLACES_MAX = 256
+_places: dict[str, str] = {}  # asked for every job in every look
+
+
+def _place(cluster: str, definition: Mapping[str, Any]) -> str:
+    import hashlib
+    import json
+
+    text = json.dumps(definition, sort_keys=True, separators=(",", ":"))
+    return f"{cluster}@{hashlib.sha256(text.encode(errors='surrogatepass')).hexdigest()[:8]}"
+
+
 @dataclass(slots=True)
 class Folder:
     """A folder that the job finds below its working folder: fetched before the start, or sent while it runs."""
@@ -144,11 +156,13 @@ class JobSpec:
         """Where it runs, apart from another cluster of the same name: two projects may define one name differently."""
         if not self.definition:
             return self.cluster
-        import hashlib
-        import json
-
-        text = json.dumps(self.definition, sort_keys=True, separators=(",", ":"))
-        return f"{self.cluster}@{hashlib.sha256(text.encode(errors='surrogatepass')).hexdigest()[:8]}"
+        key = f"{self.cluster} {self.definition!r}"
+        found = _places.get(key)
+        if found is None:
+            if len(_places) >= _PLACES_MAX:
+                _places.clear()
+            found = _places[key] = _place(self.cluster, self.definition)
+        return found
 
     @classmethod
     def from_values(cls, values: Mapping[str, Any]) -> "JobSpec":

@@ -60,7 +60,8 @@ class Control(Loop):
     ) -> tuple[Engine, Plan]:
         """The engine and its plan, after everything that can be known now was checked."""
         check.folder(spec.cwd)
-        await self._calls.run(f"code of {uuid}", check.code, spec, self._paths.home)
+        if spec.code is not None:
+            await self._calls.run(f"code of {uuid}", check.code, spec, self._paths.home)
         engine = self._engine(spec)
         if spec.folders:
             await self._calls.run("files", folders.check, spec, variables, engine.name, self._paths.home)
@@ -109,6 +110,8 @@ class Control(Loop):
         if longest_s is not None and spec.hold_s > longest_s:
             told = f"a failed task is kept for {longest_s:g} s at most here, not {spec.hold_s:g} s"
             raise RefusedError(told, "hold less")
+        if not spec.after:
+            return spec
         return replace(spec, after=await self._calls.run("the store", self._resolve_after, spec.after))
 
     def _resolve_after(self, refs: Sequence[str]) -> list[str]:

@@ -28,6 +28,7 @@ from headway.server.drain import Backoff, Drain, is_over, patience_s
 from headway.server.join import Tell
 from headway.server.mailbox import Mailbox
 from headway.server.outbox import Outbox
+from headway.server.pace import IDLE_INTERVAL_S, INTERVAL_S, pause_s
 from headway.server.reconcile import Action, Again, Cancel, Launch, NewAttempt, Salvage, Seen, SetState
 from headway.settings.clusters import HERE
 from headway.settings.home import Paths
@@ -38,8 +39,6 @@ from headway.wire.batch import TaskKey
 log = logging.getLogger("headway.control")
 T = TypeVar("T")
 
-INTERVAL_S = 1.0  # between two looks when nothing wakes the loop
-IDLE_INTERVAL_S = 5.0  # and when there is no open job
 PAUSE_S = 0.01  # after a look, or as long as it read and thought: many commits are one look, others get their turn
 HEARD_FLUSH_S = 5.0
 TELL_AGAIN_S = 5.0
@@ -74,7 +73,7 @@ class Loop:
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._started_s = clock_s()
-        self._idle = False
+        self._idle, self._rest_for_s = False, INTERVAL_S
         self._thought_s = 0.0  # how long the last look read and thought; doing is mostly waiting
         self._window = QUEUE_WINDOW
         self._heard_s: dict[str, float] = {}  # attempt key -> when one of its agents last spoke
@@ -150,7 +149,7 @@ class Loop:
                 log.exception("a look failed")
             await asyncio.sleep(min(max(self._thought_s, PAUSE_S), INTERVAL_S))
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), IDLE_INTERVAL_S if self._idle else INTERVAL_S)
+                await asyncio.wait_for(self._wake.wait(), IDLE_INTERVAL_S if self._idle else self._rest_for_s)
 
     async def look(self) -> None:
         """One round: read, observe, decide, execute."""
@@ -166,6 +165,7 @@ class Loop:
         by_pk = {job.pk: job for job in jobs}
         actions = reconcile.decide(jobs, seen)
         self._widen(jobs, actions)
+        self._rest_for_s = pause_s(jobs, actions, self._engine_or_none) if self._drain.idle else INTERVAL_S
         self._thought_s = self._clock_s() - begin_s
         await self._act(await self._end_waiting(actions, by_pk), by_pk)
         await self._end_tokens(await self._drain.step(self._engines, self._engine_or_none))

@@ -243,6 +243,9 @@ class SlurmEngine:
         """As `_soon`, for questions that come in hundreds: what was asked in the last moment will do."""
         self._poll_s = POLL_FIRST_S
 
+    def due_s(self) -> float:
+        return max(0.0, self._polled_s + self._poll_s - self._clock_s())
+
     def _poll(self) -> dict[str, JobLine]:
         """One question for all jobs of this user; asked less often while its answer stays the same."""
         with self._lock:

@@ -1,0 +1,47 @@
+"""How long the server's loop rests (server/pace.py)."""
+
+from typing import Any
+
+import pytest
+
+from headway.engines.protocol import Engine
+from headway.model.job import Attempt, Job, JobSpec, State
+from headway.server.pace import IDLE_INTERVAL_S, INTERVAL_S, pause_s
+from headway.server.reconcile import Cancel
+
+
+class Scheduler:
+    def __init__(self, due_s: float) -> None:
+        self._due_s = due_s
+
+    def due_s(self) -> float:
+        return self._due_s
+
+
+def job(state: State = State.WAITING, engine_id: str | None = "17", **values: Any) -> Job:
+    made = Job(1, "job-00001", "u1", JobSpec(["true"], "/", "job"), state, 0, 0, **values)
+    made.attempts.append(Attempt(1, state, "u1-1", engine_id=engine_id))
+    return made
+
+
+def pause(engine: Any, *jobs: Job, actions: Any = ()) -> float:
+    found: Engine | None = engine
+    return pause_s(jobs, actions, lambda _: found)
+
+
+@pytest.mark.parametrize(
+    ("due_s", "rests_s"), [(0.0, INTERVAL_S), (0.4, INTERVAL_S), (3.0, 3.0), (15.0, IDLE_INTERVAL_S)]
+)
+def test_jobs_of_a_scheduler_are_looked_at_as_often_as_it_is_asked(due_s: float, rests_s: float) -> None:
+    assert pause(Scheduler(due_s), job(), job(State.RUNNING)) == rests_s
+
+
+def test_something_that_is_about_to_happen_is_looked_for_each_second() -> None:
+    slow = Scheduler(15.0)
+    assert pause(slow, job(), job(engine_id=None)) == INTERVAL_S
+    assert pause(slow, job(), job(stop_requested_ns=5)) == INTERVAL_S
+    assert pause(slow, job(), job(State.STOPPING)) == INTERVAL_S
+    assert pause(slow, job(), job(State.UNKNOWN)) == INTERVAL_S
+    assert pause(slow, job(), actions=[Cancel(1, 1)]) == INTERVAL_S
+    assert pause(object(), job()) == INTERVAL_S  # an engine without a queue of its own
+    assert pause(slow, Job(1, "job-00001", "u1", JobSpec(["true"], "/", "job"), State.WAITING, 0, 0)) == INTERVAL_S
