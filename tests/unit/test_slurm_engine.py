@@ -154,6 +154,7 @@ def test_nodes_that_failed_an_attempt_are_left_out_of_the_next(rig: Rig) -> None
         ({"processes": 20}, "needs 5 nodes with 4 GPUs, and there are 4"),
         ({"memory_bytes": 1 << 50}, "of memory"),
         ({"cpus": 500}, "CPUs"),
+        ({"processes": 8, "memory_bytes": 140_000 << 20}, "of memory"),
     ],
 )
 def test_what_could_never_fit_is_refused_and_named(rig: Rig, spec: dict[str, Any], what: str) -> None:
@@ -246,3 +247,11 @@ def test_an_agent_that_never_started_leaves_the_last_words_of_the_batch_script(r
     rig.commands.answers["scontrol"] = "JobId=17 JobState=FAILED Reason=NonZeroExitCode NodeList=n1 ExitCode=127:0\n"
     seen = rig.engine.observe([EngineId("17")])[EngineId("17")]
     assert seen.detail["end"]["text"] == "Slurm: FAILED (NonZeroExitCode) on n1: sh: /opt/python3: not found"
+
+
+def test_what_is_there_but_never_together_on_enough_nodes_is_refused(rig: Rig) -> None:
+    """GPUs on one node and memory on another do not help."""
+    nodes = NODES.replace("RealMemory=64000", "RealMemory=8000").replace("RealMemory=8000", "RealMemory=64000", 1)
+    rig.commands.answers["scontrol"] = nodes
+    with pytest.raises(RefusedError, match=r"needs 2 nodes with 4 GPUs and 31\.2 GiB each, and there are 1"):
+        rig.engine.plan(job(processes=8, memory_bytes=64_000 << 20))

@@ -98,6 +98,7 @@ class SignalAsked(Value):
 
     signum: int
     notice: bool = False
+    heard: bool = False  # the processes have got it, too
 
 
 class LeftoversSeen(Value):
@@ -386,7 +387,7 @@ class ShimMachine:
         return self._stop(f"rank {number}", f"rank {number} failed", SIGTERM, None, now_s)
 
     def _pass_on(self, event: SignalAsked, now_s: float) -> list[ShimInstruction]:
-        out: list[ShimInstruction] = [SignalRank(i, event.signum) for i in self._living()]
+        out: list[ShimInstruction] = [SignalRank(i, event.signum) for i in self._living() if not event.heard]
         if event.notice and self.phase == "running":
             self._notice_s = now_s
             out.insert(0, Write({"type": "preempt_notice", "by": f"signal {event.signum}"}))

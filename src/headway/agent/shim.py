@@ -390,7 +390,8 @@ class Shim:
         except BlockingIOError:
             return []
         events: list[ShimEvent] = [StopAsked(f"signal {n}", n) for n in dict.fromkeys(numbers) if n in _STOPS]
-        return events + [SignalAsked(n, notice=n == signal.SIGUSR1) for n in numbers if n in _PASSED_ON]
+        heard = self.task.signals_all
+        return events + [SignalAsked(n, n == signal.SIGUSR1, heard) for n in numbers if n in _PASSED_ON]
 
     def _take_orders(self) -> "list[ShimEvent]":
         assert self._link is not None

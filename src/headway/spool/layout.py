@@ -154,6 +154,7 @@ class TaskFile(Value):
     by_number: bool = False  # with an empty address: tell the number, for other containers may not know the name
     env_set: "list[str]" = _NOTHING  # variables that the person set for this job
     keep_env: "list[str]" = _NOTHING  # names, or beginnings with _ at their end, that the scheduler sets
+    signals_all: bool = False  # whoever signals the agent has signalled its processes as well
     code: str | None = None  # digest of the snapshot that it runs from, in a folder of its own below the home
     code_cwd: str = ""  # the working folder inside the snapshot
     code_commit: str | None = None  # that the snapshot was made from; "+" at its end: with changes

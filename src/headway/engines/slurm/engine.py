@@ -218,6 +218,7 @@ class SlurmEngine:
         return task_file(
             plan, task, given, address="", spool_bytes_max=self._get("spool_bytes_max"), keep_env=list(_KEEP),
             carried=folders_file(plan, given, Path(self._shelf.home) / "folders", self._get),
+            signals_all=True,
             **{"tls": dict(given.tls) if given.tls else None, **self._place.task_fields(plan)},
         )  # fmt: skip
 

@@ -15,6 +15,7 @@ from headway.engines.slurm.command import Commands
 from headway.engines.slurm.fit import Need, fitting
 from headway.engines.slurm.script import MARGIN_S, MIB, duration
 from headway.model.errors import HeadwayError, RefusedError
+from headway.settings.quantity import size_text
 
 TRIES_MAX: Final = 6
 NOW_S: Final = 60.0  # a start within this time is one now
@@ -31,28 +32,36 @@ def check_ever(plan: Plan, nodes: Sequence[NodeLine]) -> None:
         raise RefusedError(
             f"a task asks for {need} GPUs, and no node has more than {most}", f"use at most {most} a node"
         )
-    fitting = [node for node in nodes if node.gpus >= need]
-    if len(plan.tasks) > len(fitting):
+    able = [node for node in nodes if node.gpus >= need]
+    if len(plan.tasks) > len(able):
         what = f"nodes with {need} GPUs" if need else "nodes"
         total = sum(node.gpus for node in nodes)
         raise RefusedError(
-            f"the job needs {len(plan.tasks)} {what}, and there are {len(fitting)}",
-            f"the cluster has {total} GPUs in all; ask for fewer" if need else f"use at most {len(fitting)}",
+            f"the job needs {len(plan.tasks)} {what}, and there are {len(able)}",
+            f"the cluster has {total} GPUs in all; ask for fewer" if need else f"use at most {len(able)}",
         )
     memory = max((task.memory_bytes or 0 for task in plan.tasks), default=0) or (plan.memory_bytes or 0) // len(
         plan.tasks
     )
-    if memory > max(node.memory_mib for node in fitting) * MIB:
+    if memory > max(node.memory_mib for node in able) * MIB:
         raise RefusedError(
             f"a task asks for {memory / MIB:.0f} MiB of memory, and no node has more than "
-            f"{max(node.memory_mib for node in fitting)} MiB",
+            f"{max(node.memory_mib for node in able)} MiB",
             "ask for less",
         )
-    cpus = max((task.cpus or 0 for task in plan.tasks), default=0)
-    if cpus > max(node.cpus for node in fitting):
+    cpus = max((task.cpus or 0 for task in plan.tasks), default=0) or -(-(plan.cpus or 0) // len(plan.tasks))
+    if cpus > max(node.cpus for node in able):
         raise RefusedError(
-            f"a task asks for {cpus} CPUs, and no node has more than {max(node.cpus for node in fitting)}",
+            f"a task asks for {cpus} CPUs, and no node has more than {max(node.cpus for node in able)}",
             "ask for fewer",
+        )
+    ready = [node for node in able if node.memory_mib * MIB >= memory and node.cpus >= cpus]
+    if len(plan.tasks) > len(ready):
+        parts = [f"{need} GPUs"] * bool(need) + [f"{cpus} CPUs"] * bool(cpus) + [size_text(memory)] * bool(memory)
+        what = " and ".join(parts)
+        raise RefusedError(
+            f"the job needs {len(plan.tasks)} nodes with {what} each, and there are {len(ready)}",
+            "ask for fewer nodes, or for less on each",
         )
 
 
