@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from headway.spool.identity import parent_of
 from headway.testing.slurm import SlurmCluster, missing
+from headway.wire.identity import parent_of
 from tests import needs
 
 

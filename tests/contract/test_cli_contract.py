@@ -228,6 +228,11 @@ def test_several_processes_come_with_their_rank(hw: Hw) -> None:
     assert all(f"{rank} │ err {rank}" in done.stderr.decode() for rank in range(3))
 
 
+def test_a_metric_that_is_refused_is_told_once(hw: Hw) -> None:
+    done = hw("run", PYTHON, hw.script("import headway as hw\nhw.log({'name': 'x'})\n"))
+    assert done.stderr.decode().count("is not a number") == 1
+
+
 # -- signals ----------------------------------------------------------------------------------------------------------
 
 PATIENT = """

@@ -13,9 +13,9 @@ import pytest
 
 from headway.model.record import FACT, METRICS, OPEN
 from headway.settings.launch import agent_argv
-from headway.spool.identity import boot_id, process_start
 from headway.testing.proxy import FaultProxy
 from headway.wire import frame
+from headway.wire.identity import boot_id, process_start
 from tests import needs
 from tests.driver import alive
 from tests.fault.agent_rig import Rig, Task, children, script

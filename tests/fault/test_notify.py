@@ -131,7 +131,9 @@ def test_a_start_after_waiting_is_told(hw: Hw) -> None:
 
 
 def test_a_test_tells_what_happened_by_each_way(hw: Hw) -> None:
-    assert hw("notify", "test").returncode == 1
+    nobody = hw("notify", "test")
+    assert nobody.returncode == 1
+    assert f"{hw.env['XDG_CONFIG_HOME']}/headway/config.yaml   (does not exist yet)" in nobody.stderr.decode()
     with Hook() as hook:
         told = Told(hw, **{"notify.webhook_url": hook.url})  # read anew: no restart is needed
         done = hw("notify", "test")

@@ -14,7 +14,7 @@ import pytest
 from headway.agent.fact import FactTail
 from headway.agent.probes.sampler import Sampler
 from headway.agent.probes.stream import UsageStream
-from headway.spool.identity import process_start
+from headway.wire.identity import process_start
 from tests.waiting import wait_until
 
 MIB = 1 << 20

@@ -11,12 +11,14 @@ import pytest
 
 from headway.agent import process
 from headway.agent.process import Identity
-from headway.spool.identity import boot_id, process_start
+from headway.wire.identity import boot_id, process_start
+
+SPOOL = f"/spool/x{os.getpid()}"  # others may run this at the same time, and all processes of the machine are looked at
 
 
 @pytest.fixture
 def child() -> Iterator[subprocess.Popen[bytes]]:
-    started = subprocess.Popen(["sleep", "60"], start_new_session=True, env={"HEADWAY_SPOOL": "/spool/x"})
+    started = subprocess.Popen(["sleep", "60"], start_new_session=True, env={"HEADWAY_SPOOL": SPOOL})
     try:
         yield started
     finally:
@@ -72,8 +74,8 @@ def test_a_group_is_signalled_only_through_its_leader() -> None:
 
 
 def test_members_of_a_task_are_found_by_their_environment(child: subprocess.Popen[bytes]) -> None:
-    assert [status.pid for status in process.members_of("/spool/x")] == [child.pid]
-    assert process.members_of("/spool/") == [] and process.members_of("/spool/xy") == []
+    assert [status.pid for status in process.members_of(SPOOL)] == [child.pid]
+    assert process.members_of("/spool/") == [] and process.members_of(SPOOL + "y") == []
 
 
 def test_descendants_are_found_through_any_number_of_generations() -> None:

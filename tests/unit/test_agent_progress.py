@@ -257,3 +257,29 @@ def test_what_a_killed_program_had_reached_arrives(home: Path) -> None:
         ("api", "done"): (20, "completed"), ("api", "left"): (7, "closed"), ("output", ""): (5, "closed"),
     }  # fmt: skip
     assert [f["text"] for f in facts if f["type"] == "log"] == ["hello from 0"]
+
+
+@pytest.mark.cap(24)
+def test_a_loss_that_is_only_printed_becomes_a_metric(tmp_path: Path) -> None:
+    w = Watch(folder := tmp_path / "task")
+    out = folder / "stdout-3"
+    for text in ("iter: 10 loss: 0.5 eta: 1:00\n", "iter: 20 loss: nan eta: 0:50\n", "iter: 5 loss: 0.25 eta: 1:00\n"):
+        with open(out, "a") as file:
+            file.write(text)
+        w.look()
+    w.look(last=True)
+    (stream,) = streams.streams(folder, "metrics")
+    found = [(point.name, point.step, repr(point.value)) for point in streams.points(folder)]
+    assert stream.rank == 3
+    assert found == [("loss", 10, "0.5"), ("loss", 20, "nan"), ("loss", 25, "0.25")]
+
+
+def test_what_a_program_prints_is_no_metric_where_it_logs_its_own(tmp_path: Path) -> None:
+    w = Watch(folder := tmp_path / "task")
+    w.bench.log({"loss": 1.0})
+    (own,) = streams.streams(folder, "metrics")
+    (folder / own.name).rename(folder / own.name.replace(str(os.getpid()), str(NOBODY)))
+    (folder / "stdout-0").write_text("iter: 10 loss: 0.5 eta: 1:00\n")
+    w.look()
+    w.look(last=True)
+    assert [stream.pid for stream in streams.streams(folder, "metrics")] == [NOBODY]

@@ -76,3 +76,23 @@ def test_a_hostile_line_is_read_once() -> None:
 )  # fmt: skip
 def test_spans_of_time(text: str, seconds: float | None) -> None:
     assert span_s(text) == seconds
+
+
+@pytest.mark.cap(24)
+@pytest.mark.parametrize(
+    ("line", "values"),
+    [
+        ("iter: 42800 loss: 0.31 speed: 16.1 images/sec eta: 13:02:24", {"loss": 0.31}),
+        ("step 1200 loss 0.318", {"loss": 0.318}),
+        ("Epoch [3][50/1000] lr: 1e-3, loss=1.5e-2, val_loss=nan", {"loss": 0.015, "val_loss": float("nan")}),
+        ("Epoch: [0][ 10/100] Time 0.5 (0.6) Loss 6.91 (7.02) Acc@1 0.10", {"loss": 6.91}),
+        (" 37%|███▋      | 37/100 [00:10<00:17, 3.5it/s, loss=0.25]", {"loss": 0.25}),
+        ("10/100 [==>...] - ETA: 3s - loss: 0.5 - accuracy: 0.9", {"loss": 0.5}),
+        ("step 3/10 train loss: tensor(0.25)", {"train_loss": 0.25}),
+        ("step 3/10 weight loss programme, 42 lossless files", {}),
+        ("step 3/10 packet loss 3%", {}),
+    ],
+)
+def test_a_loss_beside_a_count_is_read_with_its_name(line: str, values: dict[str, float]) -> None:
+    reading = read_line(line)
+    assert reading is not None and repr(dict(reading.values)) == repr(values)

@@ -15,8 +15,8 @@ from headway.agent.tail import SUCCESSOR_S, Tail
 from headway.model.limits import FRAME_BYTES_MAX, SHAPE_WAIT_S
 from headway.model.record import FACT, GAP, INDEX, METRICS, OPEN, RAW, RECORDS
 from headway.spool.files import OS_FILES
-from headway.spool.identity import process_start
 from headway.wire import frame
+from headway.wire.identity import process_start
 
 
 def opening(name: str, pid: int | None = None, start: int | None = None) -> bytes:

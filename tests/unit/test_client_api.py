@@ -41,7 +41,7 @@ def test_the_first_log_loads_nothing_slow(tmp_path: Path) -> None:
         "headway.client", "headway.client.api", "headway.client.backoff", "headway.client.config",
         "headway.client.hooks", "headway.client.interrupt", "headway.client.metric", "headway.client.place",
         "headway.client.rank", "headway.client.run", "headway.client.value", "headway.model", "headway.model.limits",
-        "headway.model.record", "headway.model.value", "headway.spool", "headway.spool.files", "headway.spool.identity",
+        "headway.model.record", "headway.model.value", "headway.spool", "headway.spool.files", "headway.wire.identity",
         "headway.spool.name", "headway.spool.writer", "headway.wire", "headway.wire.frame", "headway.wire.plain",
         "headway.wire.redact",
     }  # fmt: skip

@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from headway.engines import folder as folders
-from headway.engines import local, process, registry, slots
+from headway.engines import local, registry, slots
 from headway.engines.protocol import EngineId, Given, Salvager
 from headway.model.errors import RefusedError, UnreachableError, UsageError
 from headway.settings.home import Paths
+from headway.wire import identity
 from tests.contract.engine.harness import SETTINGS, LocalHarness
 from tests.waiting import wait_until
 
@@ -265,9 +266,9 @@ def test_a_reused_pid_is_not_our_process_and_is_never_signalled(harness: LocalHa
     code = "import time; print(1, flush=True); time.sleep(60)"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as other:
         assert other.stdout is not None and other.stdout.readline()
-        start = process.start_of(other.pid)
+        start = identity.start_of(other.pid)
         assert start is not None
-        wrong = {"pid": other.pid, "start": start - 1, "boot_id": process.boot_id()}
+        wrong = {"pid": other.pid, "start": start - 1, "boot_id": identity.boot_id()}
         (harness.folder(engine_id) / "shim.json").write_text(json.dumps(wrong))
         assert harness.state(engine_id) != "running"
         assert harness.engine.cancel(engine_id) is False
@@ -280,9 +281,9 @@ def test_a_reused_pid_is_not_our_process_and_is_never_signalled(harness: LocalHa
 
 def test_a_zombie_is_not_alive() -> None:
     child = subprocess.Popen(["true"])
-    start = wait_until(lambda: process.start_of(child.pid) or "gone", what="a start")
-    wait_until(lambda: process.start_of(child.pid) is None, what="the zombie")
-    assert not process.is_alive(process.Identity(child.pid, start if isinstance(start, int) else 1))
+    start = wait_until(lambda: identity.start_of(child.pid) or "gone", what="a start")
+    wait_until(lambda: identity.start_of(child.pid) is None, what="the zombie")
+    assert not identity.is_alive(identity.Identity(child.pid, start if isinstance(start, int) else 1))
     child.wait()
 
 

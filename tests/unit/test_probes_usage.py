@@ -13,10 +13,10 @@ from headway.agent.probes.stream import UsageStream
 from headway.agent.probes.usage import Usage
 from headway.agent.shipper import Shipper
 from headway.agent.tail import Tail
-from headway.spool.identity import process_start
 from headway.spool.layout import TaskFile, parse_stream
 from headway.spool.name import facts_name, usage_name
 from headway.spool.writer import StreamWriter
+from headway.wire.identity import process_start
 
 TASK = TaskFile("00000000-0000-4000-8000-000000000000", 1, "worker-0", "/h", monitoring_interval_s=1.0)
 

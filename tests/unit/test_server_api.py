@@ -76,7 +76,8 @@ def test_a_job_is_submitted_shown_listed_and_found_by_its_suffix(served: Served)
     assert [row["id"] for row in served.unix("GET", "/api/jobs").json()] == [job["id"]]
     assert served.unix("GET", "/api/jobs?state=running&state=failed").json() == []
     assert served.unix("GET", "/api/jobs?since=3600&match=dig&limit=5&state=waiting").json()[0]["id"] == job["id"]
-    assert served.unix("GET", "/api/server").json()["jobs"] == {"waiting": 1}
+    about = served.unix("GET", "/api/server").json()
+    assert (about["jobs"], about["role"]) == ({"waiting": 1}, "admin")
 
 
 def test_a_reference_that_fits_several_jobs_lists_them(served: Served) -> None:

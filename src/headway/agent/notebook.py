@@ -6,9 +6,9 @@ Opened with its first fact. A stream whose write or sync fails is abandoned and 
 import os
 
 from headway.spool.files import OS_FILES, Files, sync_dir
-from headway.spool.identity import process_start
 from headway.spool.name import new_rand, shipper_name
 from headway.spool.writer import StreamWriter
+from headway.wire.identity import process_start
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,95 +1,13 @@
-"""Processes of this machine: known by pid *and* start time, found as children or members of a group (F29, F30).
+"""Processes of this machine beyond single ones (`wire/identity.py`): groups, children, members of a task (F29, F30).
 
-Called by shim and shipper. Where there is no /proc, a living pid is all that can be said.
+Called by shim and shipper.
 """
 
 import os
-import signal
 
-from headway.model.value import Value
-from headway.spool.identity import boot_id
+from headway.wire.identity import HAS_PROC, PROC, Identity, Status, is_alive, send, status_of
 
-_PROC = "/proc"
-HAS_PROC = os.path.exists(f"{_PROC}/self/stat")
-
-
-class Identity(Value):
-    """One process of one boot."""
-
-    pid: int
-    start: int | None = None  # field 22 of /proc/<pid>/stat
-    boot_id: str | None = None
-
-
-class Status(Value):
-    """What /proc/<pid>/stat says."""
-
-    pid: int
-    state: str
-    parent: int
-    group: int
-    session: int
-    start: int
-
-
-def status_of(pid: int | str) -> Status | None:
-    try:
-        fd = os.open(f"{_PROC}/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        text = os.read(fd, 4096)
-    except OSError:  # it went while we looked
-        return None
-    finally:
-        os.close(fd)
-    fields = text[text.rfind(b")") + 2 :].split()  # the name may hold anything, also blanks and brackets
-    if len(fields) < 20:
-        return None
-    state = fields[0].decode()
-    return Status(int(text.split(b" ", 1)[0]), state, int(fields[1]), int(fields[2]), int(fields[3]), int(fields[19]))
-
-
-def is_alive(who: Identity, this_boot: str | None = None) -> bool:
-    """True only for that very process; a zombie is dead. `this_boot` saves reading it again and again."""
-    if who.pid <= 0:
-        return False
-    if who.boot_id is not None and (this_boot or boot_id()) not in (None, who.boot_id):
-        return False
-    if HAS_PROC:
-        found = status_of(who.pid)
-        return found is not None and found.state not in "ZX" and who.start in (None, found.start)
-    try:
-        os.kill(who.pid, 0)
-    except OSError:  # gone, or somebody else's: not our process
-        return False
-    return True
-
-
-def send(who: Identity, signum: int) -> bool:
-    """Signal that very process. The descriptor is taken first and checked after, so the pid cannot change hands.
-
-    Numbers come from files that may be damaged: 0 and -1 would mean many processes.
-    """
-    if who.pid <= 0:
-        return False
-    try:
-        fd = os.pidfd_open(who.pid) if hasattr(os, "pidfd_open") else -1
-    except OSError:
-        return False
-    try:
-        if not is_alive(who):
-            return False
-        if fd < 0:
-            os.kill(who.pid, signum)
-        else:
-            signal.pidfd_send_signal(fd, signum)
-        return True
-    except (ProcessLookupError, PermissionError):
-        return False
-    finally:
-        if fd >= 0:
-            os.close(fd)
+__all__ = ["Identity", "Status", "is_alive", "send", "status_of"]
 
 
 def send_group(leader: Identity, signum: int) -> bool:
@@ -112,7 +30,7 @@ def send_group(leader: Identity, signum: int) -> bool:
 def everybody() -> list[Status]:
     """All processes that can be seen; empty where there is no /proc."""
     try:
-        names = [name for name in os.listdir(_PROC) if name.isdigit()]
+        names = [name for name in os.listdir(PROC) if name.isdigit()]
     except OSError:
         return []
     return [found for name in names if (found := status_of(name)) is not None]
@@ -152,16 +70,16 @@ def leftovers_below(parent: int, spared_sessions: set[int]) -> list[Status] | No
 def _children_of(pid: int) -> list[int] | None:
     """[] for a process that is gone; None where there is no such file."""
     try:
-        threads = os.listdir(f"{_PROC}/{pid}/task")
+        threads = os.listdir(f"{PROC}/{pid}/task")
     except OSError:
         return []
     found: list[int] = []
     for thread in threads:
         try:
-            with open(f"{_PROC}/{pid}/task/{thread}/children", "rb") as file:
+            with open(f"{PROC}/{pid}/task/{thread}/children", "rb") as file:
                 found += [int(word) for word in file.read().split()]
         except OSError:
-            if not os.path.exists(f"{_PROC}/self/task/{os.getpid()}/children"):
+            if not os.path.exists(f"{PROC}/self/task/{os.getpid()}/children"):
                 return None
     return found
 
@@ -178,7 +96,7 @@ def members_of(task_dir: str) -> list[Status]:
 
 def _environ(pid: int) -> bytes:
     try:
-        with open(f"{_PROC}/{pid}/environ", "rb") as file:
+        with open(f"{PROC}/{pid}/environ", "rb") as file:
             return file.read()
     except OSError:  # somebody else's, or gone
         return b""
@@ -208,7 +126,7 @@ def give_back_memory() -> None:
 def oom_file() -> str | None:
     """The file in which the kernel counts processes of our cgroup that were killed for want of memory."""
     try:
-        with open(f"{_PROC}/self/cgroup") as file:
+        with open(f"{PROC}/self/cgroup") as file:
             rows = [line.rstrip("\n").split(":", 2) for line in file]
     except OSError:
         return None

@@ -9,15 +9,17 @@ import os
 from math import inf
 
 from headway.agent.carried import CarriedWatch
+from headway.agent.printed import PrintedValues
 from headway.agent.rate import Pace, eta_s, rate_of
+from headway.agent.tail import Names
 from headway.model.limits import KIB, MIB, PROGRESS_INTERVAL_S, PROGRESS_SLOT_BYTES, PROGRESS_SLOTS_MAX
 from headway.model.record import RAW
 from headway.spool.files import OS_FILES, Files
-from headway.spool.identity import process_start
 from headway.spool.layout import parse_slots
 from headway.spool.name import new_rand, tracks_name
 from headway.spool.slot import Slot, decode
 from headway.spool.writer import StreamWriter
+from headway.wire.identity import process_start
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,7 +34,6 @@ if TYPE_CHECKING:
 FILES_MAX = 1024  # processes of one task that have trackers at the same time
 FACTS_PER_S = 200  # of a task with many trackers, all together
 SEGMENT_BYTES = 1 * MIB
-FOLDER_INTERVAL_S = 1.0
 DEAD_INTERVAL_S = 5.0
 READ_BYTES = 4 * KIB  # of the end of an output stream
 LABELS_MAX = 16  # bars of one output stream
@@ -85,10 +86,11 @@ class ProgressWatch:
         self._carried = CarriedWatch(task_dir)
         self._outputs: dict[str, Output] = {}
         self._shared: set[tuple[object, ...]] = set()  # words and totals of trackers that several processes have
-        self._folder_ns, self._folder_s, self._dead_s = -1, -inf, -inf
+        self._names, self._dead_s = Names(task_dir), -inf
         self._stream: StreamWriter | None = None
         self._rand, self._segment, self._size = new_rand(), -1, 0
         self._stopped = False
+        self._printed = PrintedValues(task_dir, tail, clock, files)
 
     def look(self, now_s: float, *, last: bool = False) -> None:
         """Tell what has changed. `last`: the processes are gone, and everything is told as it was left."""
@@ -103,7 +105,7 @@ class ProgressWatch:
             self.close()
 
     def _look(self, now_s: float, last: bool) -> None:
-        if last or self._folder_changed(now_s):
+        if last or self._names.may_have_changed(now_s):
             self._find()
         for file in list(self._slots.values()):
             self._read(file, now_s, last)
@@ -130,21 +132,12 @@ class ProgressWatch:
         for file in self._slots.values():
             self._files.close(file.fd)
         self._slots.clear()
+        self._printed.close()
         if self._stream is not None:
             self._stream.close()
             self._stream = None
 
     # -- slots ------------------------------------------------------------------------------------------
-
-    def _folder_changed(self, now_s: float) -> bool:
-        try:
-            changed_ns = os.stat(self._task_dir).st_mtime_ns
-        except OSError:
-            return False
-        if changed_ns == self._folder_ns and now_s < self._folder_s + FOLDER_INTERVAL_S:
-            return False
-        self._folder_ns, self._folder_s = changed_ns, now_s
-        return True
 
     def _find(self) -> None:
         try:
@@ -269,6 +262,7 @@ class ProgressWatch:
         if said == tracker.told:
             return
         tracker.pace.add(now_s, reading.completed)
+        self._printed.take(rank, reading)
         rate = reading.rate if reading.rate is not None else rate_of(tracker.pace.samples, now_s)
         done = reading.total is not None and reading.completed >= reading.total
         is_told = reading.eta_s is not None and not done  # rich shows the time taken, once it is done

@@ -46,6 +46,11 @@ _ETA = re.compile(
     rf"\b(?:eta|remaining|time left)\b\s*[:=]?\s*(?P<eta>{_SPAN}|(?:\d+(?:\.\d+)?\s*[dhms]\s*)+(?![A-Za-z]))",
     re.IGNORECASE,
 )
+_LOSS = re.compile(
+    r"(?<![\w.])(?P<name>(?:(?:train|training|val|valid|validation|test|eval)[_ /-])?loss)[\"']?\s*[:=(]?\s*"
+    r"(?:tensor\()?(?P<value>[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|nan|inf(?:inity)?))(?![\w%])",
+    re.IGNORECASE,
+)
 _UNIT_S = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6}
 _RANKED = {"step": 0, "iter": 1, "batch": 2, "update": 3, "epoch": 4}  # which count of a line is the one that moves
 
@@ -56,6 +61,7 @@ class Reading(NamedTuple):
     total: float | None
     rate: float | None = None  # as the program says it, in its own unit
     eta_s: float | None = None
+    values: tuple[tuple[str, float], ...] = ()  # losses that stand beside it
 
 
 def readings(text: str) -> list[Reading]:
@@ -76,8 +82,19 @@ def read_line(line: str) -> Reading | None:
     for reader in (_tqdm, _keras, _rich, _tqdm_open, _counted):
         reading = reader(line)
         if reading is not None:
-            return reading
+            return reading._replace(values=_losses(line))
     return None
+
+
+def _losses(line: str) -> tuple[tuple[str, float], ...]:
+    """`loss: 0.31`, `train_loss=0.5`, `val loss 0.4`; the first of each name."""
+    if "loss" not in line.lower():
+        return ()
+    found: dict[str, float] = {}
+    for match in _LOSS.finditer(line):
+        name = match["name"].lower().replace(" ", "_").replace("-", "_").replace("/", "_")
+        found.setdefault(name, float(match["value"]))
+    return tuple(found.items())
 
 
 def _tqdm(line: str) -> Reading | None:
@@ -125,7 +142,8 @@ def _counted(line: str) -> Reading | None:
     done, total = _whole(best["done"]), _whole(best["total"])
     if bracket is not None:
         done, total = float(bracket[1]), float(bracket[2])
-    if done is None or (total is None and speed is None and eta is None) or (total is not None and done > total):
+    told = total is not None or speed is not None or eta is not None or _LOSS.search(line) is not None
+    if done is None or not told or (total is not None and done > total):
         return None
     return Reading(
         _label(best["word"].lower()), done, total or None, _speed(speed), span_s(eta["eta"]) if eta else None

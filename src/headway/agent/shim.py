@@ -49,8 +49,8 @@ from headway.agent.world import replaced
 from headway.model.errors import HeadwayError
 from headway.model.limits import PROCESSES_MAX, PTY_DRAIN_S
 from headway.spool.files import OS_FILES, Files, replace_file
-from headway.spool.identity import boot_id, process_start
 from headway.spool.layout import TaskFile
+from headway.wire.identity import boot_id, process_start
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

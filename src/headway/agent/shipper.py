@@ -70,7 +70,7 @@ if TYPE_CHECKING:
 
 EXIT_DONE, EXIT_ERROR, EXIT_LOCKED, EXIT_GAVE_UP = 0, 1, 3, 4
 ACTIVE_S = 2.0  # after growth, streams are looked at more often for so long
-CURSOR_INTERVAL_S = 0.5
+CURSOR_S, CURSOR_QUIET_S = 0.5, 10.0  # the second while only samples of usage move: a save costs more than a sample
 POLL_FIRST_S = 0.2  # the first question for commands may wait: a short task never asks
 USAGE_FIRST_S = 0.2
 HELLO_WAIT_S = 2.0  # a Python command has so long to say which Python it is
@@ -492,7 +492,8 @@ class Shipper:
         if self._keeper.busy:
             return
         dirty = self.tail.unsynced() if now_s >= self._sync_s + SYNC_INTERVAL_S else []
-        positions = self._fresh_positions() if now_s >= self._cursor_s + CURSOR_INTERVAL_S else None
+        save_s = self._cursor_s + (CURSOR_S if now_s < self._active_s + 2 * ACTIVE_S else CURSOR_QUIET_S)
+        positions = self._fresh_positions() if now_s >= save_s else None
         if not dirty and positions is None:
             return
         self._sync_s = now_s if dirty else self._sync_s

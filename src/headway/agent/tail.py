@@ -15,9 +15,9 @@ from headway.model.errors import HeadwayError
 from headway.model.limits import STREAMS_MAX
 from headway.model.record import RECORDS
 from headway.spool.files import OS_FILES, Files, write_all
-from headway.spool.identity import boot_id
 from headway.spool.layout import Stream, index_name, parse_stream
 from headway.spool.reader import open_stream, read_opening
+from headway.wire.identity import boot_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,6 +36,25 @@ WRITERS_INTERVAL_S = 1.0
 SUCCESSOR_S = 2.0  # a thread may still be in its last write to the segment before
 _OUTPUT = ("stdout", "stderr")
 _SEGMENTED = ("metrics", "logs", "tracks")  # streams that roll; a segment goes as a whole once the server has it
+
+
+class Names:
+    """Whether a folder may hold other names than at the last look, without listing it."""
+
+    __slots__ = ("_at_s", "_changed_ns", "_folder")
+
+    def __init__(self, folder: str) -> None:
+        self._folder, self._changed_ns, self._at_s = folder, -1, float("-inf")
+
+    def may_have_changed(self, now_s: float) -> bool:
+        try:
+            changed_ns = os.stat(self._folder).st_mtime_ns
+        except OSError:
+            return False
+        if changed_ns == self._changed_ns and now_s < self._at_s + FOLDER_INTERVAL_S:
+            return False
+        self._changed_ns, self._at_s = changed_ns, now_s
+        return True
 
 
 def _is_ours(stream: Stream) -> bool:
@@ -109,8 +128,8 @@ class Tail:
         self.drops: dict[str, list[Gap]] = {}  # dropped by an earlier shipper and not yet told
         self._clock, self._cursor = clock, cursor
         self._known: set[str] = set()  # names that were looked at, good or bad
-        self._folder_ns = -1
-        self._folder_s = self._writers_s = float("-inf")
+        self._names = Names(task_dir)
+        self._writers_s = float("-inf")
         self._newest: dict[tuple[object, ...], Tailed] = {}  # writer -> its newest segment
         self._boot = boot_id()
 
@@ -119,7 +138,7 @@ class Tail:
     def look(self, now_s: float, *, names: bool = False) -> "list[Event]":
         """Everything that changed. `names`: read the folder in any case."""
         events: list[Event] = []
-        if names or self._folder_changed(now_s):
+        if names or self._names.may_have_changed(now_s):
             events += self._find(now_s)
         for tailed in list(self.streams.values()):
             events += self._measure(tailed, now_s)
@@ -127,16 +146,6 @@ class Tail:
             self._writers_s = now_s
             events += self._close_orphans(now_s)
         return events
-
-    def _folder_changed(self, now_s: float) -> bool:
-        try:
-            changed_ns = os.stat(self.task_dir).st_mtime_ns
-        except OSError:
-            return False
-        if changed_ns == self._folder_ns and now_s < self._folder_s + FOLDER_INTERVAL_S:
-            return False
-        self._folder_ns, self._folder_s = changed_ns, now_s
-        return True
 
     def _find(self, now_s: float) -> "list[Event]":
         try:

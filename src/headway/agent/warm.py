@@ -16,7 +16,7 @@ import signal
 from headway.agent.name import name_process
 from headway.agent.shim import Shim
 from headway.model.limits import WARM_IDLE_S
-from headway.spool.identity import process_start
+from headway.wire.identity import process_start
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

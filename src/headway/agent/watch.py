@@ -24,7 +24,7 @@ from headway.agent.life import (
     Write,
 )
 from headway.agent.process import Identity
-from headway.spool.identity import boot_id
+from headway.wire.identity import boot_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

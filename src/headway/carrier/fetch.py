@@ -53,7 +53,7 @@ def _download(folder: Mapping[str, Any], storage: Storage, path: str, found: dic
     meter = Meter(state, str(folder["name"]), "fetching", total, stops=True)
     try:
         storage.download(path, meter.add, found)
-    except BaseException:
+    except BaseException:  # whatever it was, the bar says that it failed
         meter.close("failed")
         raise
     meter.close()

@@ -11,8 +11,8 @@ import time
 from headway.client.place import Place
 from headway.client.rank import launch_key, node_rank
 from headway.spool.files import OS_FILES, Files, write_all
-from headway.spool.identity import boot_id, process_start, umask
 from headway.wire import plain
+from headway.wire.identity import boot_id, process_start, umask
 
 TYPE_CHECKING = False  # `typing` itself costs the client's cold start some milliseconds
 if TYPE_CHECKING:

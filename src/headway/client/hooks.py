@@ -14,7 +14,6 @@ from headway.client.run import is_interactive
 
 TYPE_CHECKING = False  # `typing` itself costs the client's cold start some milliseconds
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from types import TracebackType
     from typing import Any
 
@@ -138,39 +137,9 @@ def _watch_logging(run: "Run") -> None:
     if "logging" in sys.modules:
         install()
     else:
-        sys.meta_path.insert(0, Lookout("logging", install))
+        from headway.client.bootstrap.sitecustomize import Lookout
 
-
-class Lookout:
-    """A finder that finds nothing by itself, but says when one module has been imported."""
-
-    def __init__(self, name: str, then: "Callable[[], None]") -> None:
-        self.name, self.then = name, then
-
-    def find_spec(self, name: str, path: "Any" = None, target: "Any" = None) -> "Any":
-        if name != self.name:
-            return None
-        sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self]
-        external: Any = sys.modules["_frozen_importlib_external"]
-        spec = external.PathFinder.find_spec(name, path, target)
-        loader = getattr(spec, "loader", None)
-        if loader is None:
-            return None
-        run = loader.exec_module
-
-        def exec_module(module: "Any") -> None:
-            del loader.exec_module
-            run(module)
-            try:
-                self.then()
-            except Exception:  # P1: the program's import must not fail because of us
-                return
-
-        try:
-            loader.exec_module = exec_module
-        except AttributeError:
-            return None  # a loader of another make; the import goes its way without us
-        return spec
+        sys.meta_path.insert(0, Lookout("logging", lambda _: install()))
 
 
 def _watch_exit() -> None:

@@ -6,7 +6,7 @@ torchrun's children, Slurm's tasks and MPI's ranks know themselves by variables 
 import os
 import sys
 
-from headway.spool.identity import boot_id, environment_names, parent_of, process_start
+from headway.wire.identity import boot_id, environment_names, parent_of, process_start
 
 TYPE_CHECKING = False  # `typing` itself costs the client's cold start some milliseconds
 if TYPE_CHECKING:

@@ -28,10 +28,10 @@ from headway.model.limits import (
 )
 from headway.model.record import FACT
 from headway.spool.files import OS_FILES, Files
-from headway.spool.identity import process_start
 from headway.spool.name import facts_name, logs_name, metrics_name, new_rand
 from headway.spool.writer import MetricSegment, StreamWriter
 from headway.wire.frame import encode_json
+from headway.wire.identity import process_start
 
 TYPE_CHECKING = False  # `typing` itself costs the client's cold start some milliseconds
 if TYPE_CHECKING:

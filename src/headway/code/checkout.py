@@ -38,7 +38,7 @@ def restore(depot: Depot, digest: str, target: str, *, force: bool = False) -> i
             os.mkdir(draft)
             _lay(depot, entries, draft)
             os.rename(draft, target)
-        except BaseException:
+        except BaseException:  # also when we are interrupted: half a checkout must not look like one
             shutil.rmtree(draft, ignore_errors=True)
             raise
     return len(entries)

@@ -26,6 +26,7 @@ from headway.code.manifest import Entry
 from headway.code.pack import Pack, PackWriter
 from headway.model.errors import DamagedError, NotFoundError, UnreachableError
 from headway.model.limits import CODE_KEEP_S, CODE_LOCK_S, CODE_PACKS_MAX
+from headway.settings.home import sync_folder
 
 _PACK: Final = ".pack"
 _DRAFT: Final = ".tmp"
@@ -282,8 +283,4 @@ def _create(path: Path) -> BinaryIO:
 
 def _settle(draft: Path, target: Path) -> None:
     os.rename(draft, target)
-    fd = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+    sync_folder(target.parent)

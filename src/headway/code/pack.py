@@ -72,7 +72,7 @@ class Pack:
         self._fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             self.entries = self._load()
-        except BaseException:
+        except BaseException:  # whatever it was, the descriptor must not leak
             os.close(self._fd)
             raise
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.code import checkout
-from headway.engines import carry, group, joined, process, slots
+from headway.engines import carry, group, joined, slots
 from headway.engines import folder as folders
 from headway.engines.container import Container, Failed, Program
 from headway.engines.network import HOME_LABEL, Networks
@@ -33,6 +33,7 @@ from headway.model.job import Job, JobSpec
 from headway.settings import zipapp
 from headway.settings.home import Paths, agent_socket_path, socket_path
 from headway.settings.launch import agent_argv
+from headway.wire import identity
 from headway.wire.batch import TaskKey
 
 START_TIMEOUT_S = 20.0  # a container whose agent has not said that it runs by then is started again
@@ -456,8 +457,8 @@ class ContainerEngine:
             if alive or time.monotonic() - self._seen_s.setdefault(name, time.monotonic()) < START_TIMEOUT_S:
                 return Observation("starting", "agent starting", {"started": None})
             return Observation("gone", "the agent did not start", {"started": False})
-        shim = process.Identity.load(folders.load_json(folder / "shim.json"))
-        if shim is not None and process.is_alive(shim):
+        shim = identity.Identity.load(folders.load_json(folder / "shim.json"))
+        if shim is not None and identity.is_alive(shim):
             return Observation("running", "agent alive", {"started": True})
         return self._after(folder, "agent gone")
 
@@ -507,8 +508,8 @@ class ContainerEngine:
     def _cancel(self, name: str) -> bool:
         folder = self._folder(name)
         if self._is_outside(name):
-            shim = process.Identity.load(folders.load_json(folder / "shim.json"))
-            return shim is not None and process.send(shim, 15)
+            shim = identity.Identity.load(folders.load_json(folder / "shim.json"))
+            return shim is not None and identity.send(shim, 15)
         if not (folder / "shim.json").exists() or folders.has_end(folder):
             return False
         self._states.pop(name, None)

@@ -18,13 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from headway.engines import folder as folders
-from headway.engines import group, joined, process, slots, warm
+from headway.engines import group, joined, slots, warm
 from headway.engines.protocol import EngineId, Given, Node, Observation, Plan, PlannedTask, Waiting
 from headway.engines.tasks import check_fits, folders_file, on_node, plan_of, task_file, tasks_of
 from headway.model.errors import RefusedError, UnreachableError, UsageError
 from headway.model.job import Job
 from headway.settings.home import Paths, socket_path
 from headway.settings.launch import agent_argv
+from headway.wire import identity
 from headway.wire.batch import TaskKey
 
 ADDRESS = "127.0.0.1"  # all tasks are on this machine
@@ -58,7 +59,7 @@ class LocalEngine:
         self._launcher: warm.Launcher | None = None
         self._starts_s = -WARM_AFTER_S  # when a shim was started last
         self._held: dict[str, tuple[int, ...]] = {}  # GPUs of tasks that may still run
-        self._shims: dict[str, process.Identity] = {}  # of those tasks, once they have been seen
+        self._shims: dict[str, identity.Identity] = {}  # of those tasks, once they have been seen
         self._seen_s: dict[str, float] = {}  # first sight of a folder whose shim has not spoken
         self._groups = group.Groups(paths.spool)
         folders.sweep(paths.spool)
@@ -203,7 +204,7 @@ class LocalEngine:
     def _look(self, name: str) -> Observation:
         folder = self._folder(name)
         known = self._shims.get(name)
-        if known is not None and (folder / "shim.json").exists() and process.is_alive(known):
+        if known is not None and (folder / "shim.json").exists() and identity.is_alive(known):
             return RUNNING
         task = folders.load_json(folder / "task.json")
         if task is None and not (folder / "shim.json").exists():
@@ -215,10 +216,10 @@ class LocalEngine:
             seen = self._before_start(name)
             if seen.state != "gone" or not (folder / "shim.json").exists():  # else it began and ended in between
                 return seen
-        shim = None if attached else process.Identity.load(folders.load_json(folder / "shim.json"))
+        shim = None if attached else identity.Identity.load(folders.load_json(folder / "shim.json"))
         if shim is not None and name in self._held:
             self._shims[name] = shim
-        if shim is not None and process.is_alive(shim):
+        if shim is not None and identity.is_alive(shim):
             return RUNNING
         return self._without_shim(folder, attached)
 
@@ -265,7 +266,7 @@ class LocalEngine:
         seen = self._look(name)
         if (self._folder(name)).is_dir():
             return seen.state != "ended" and seen.detail.get("started") is not False
-        return name in self._shims and process.is_alive(self._shims[name])  # sent, or removed under a running task
+        return name in self._shims and identity.is_alive(self._shims[name])  # sent, or removed under a running task
 
     def _reap(self) -> None:
         """Forget those that have ended; not one that never started, whose end is told while its folder lies there."""
@@ -294,8 +295,8 @@ class LocalEngine:
         return any(asked)
 
     def _cancel(self, name: str) -> bool:
-        shim = process.Identity.load(folders.load_json(self._folder(name) / "shim.json"))
-        return shim is not None and process.send(shim, signal.SIGTERM)
+        shim = identity.Identity.load(folders.load_json(self._folder(name) / "shim.json"))
+        return shim is not None and identity.send(shim, signal.SIGTERM)
 
     def salvage(self, engine_id: EngineId) -> bool:
         left = [name for name in self._groups.names(engine_id) if self._look(name).detail.get("salvage")]

@@ -300,7 +300,7 @@ class Relay:
         link = Link(self.host, [*self._argv(self.host), words])
         try:
             link.greet(mark, program)
-        except BaseException:
+        except BaseException:  # whatever it was, ssh must not stay behind
             link.give_up()
             raise
         return link

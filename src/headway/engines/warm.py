@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from headway.engines import process
+from headway.wire import identity
 
 ANSWER_S = 2.0  # a fork takes a millisecond; a launcher that takes longer is given up
 
@@ -31,7 +31,7 @@ class Child(Protocol):
 class WarmChild:
     """A shim that the launcher forked. After the launcher's death its end is seen, its exit code is not known."""
 
-    def __init__(self, launcher: "Launcher", who: process.Identity) -> None:
+    def __init__(self, launcher: "Launcher", who: identity.Identity) -> None:
         self._launcher, self._who = launcher, who
         self.returncode: int | None = None
 
@@ -39,7 +39,7 @@ class WarmChild:
         if self.returncode is None:
             self._launcher.hear()
             self.returncode = self._launcher.codes.pop(self._who.pid, None)
-        if self.returncode is None and self._launcher.ended and not process.is_alive(self._who):
+        if self.returncode is None and self._launcher.ended and not identity.is_alive(self._who):
             self.returncode = -1
         return self.returncode
 
@@ -79,7 +79,7 @@ class Launcher:
             select.select([self._link], [], [], max(0.0, deadline_s - time.monotonic()))
             self.hear()
         answer = self._answers.pop() if self._answers else {}
-        who = process.Identity.load(answer)
+        who = identity.Identity.load(answer)
         if who is None:
             self.close()
             return None

@@ -26,7 +26,7 @@ def check_name(name: str) -> str:
     if len(name) > JOB_NAME_CHARS_MAX or not _NAME.match(name) or ".." in name:
         raise UsageError(
             f"the name {name[:80]!r} is not allowed",
-            f"use letters, digits, '_', '-' and '.', at most {JOB_NAME_CHARS_MAX}, starting with a letter or digit",
+            f"use a-z, A-Z, digits, '_', '-' and '.', at most {JOB_NAME_CHARS_MAX}, starting with a letter or digit",
         )
     return name
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from headway.model.job import JobSpec
 from headway.model.limits import ENV_KEPT_BYTES_MAX
+from headway.settings.home import sync_folder
 from headway.wire import redact
 
 ARRAY_INDEX = "HEADWAY_ARRAY_INDEX"
@@ -49,8 +50,8 @@ def save(folder: Path, uuid: str, private: Private) -> None:
             file.flush()
             os.fsync(fd)
         os.rename(fresh, _path(folder, uuid))
-        _sync_folder(folder)
-    except BaseException:
+        sync_folder(folder)
+    except BaseException:  # also when we are interrupted: a half file with secrets must not stay
         fresh.unlink(missing_ok=True)
         raise
 
@@ -113,11 +114,3 @@ def sweep(folder: Path, keep: Collection[str]) -> None:
 
 def _path(folder: Path, uuid: str) -> Path:
     return folder / f"{uuid}.json"
-
-
-def _sync_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

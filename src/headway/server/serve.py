@@ -25,7 +25,6 @@ import uvicorn
 import uvloop
 
 from headway import __version__
-from headway.engines.process import start_of
 from headway.model.errors import HeadwayError
 from headway.model.limits import SERVER_LOG_BYTES_MAX, SHUTDOWN_S
 from headway.server.app import App, Readers, Services, Table
@@ -43,6 +42,7 @@ from headway.settings import database, layers, monitor
 from headway.settings.home import Paths, agent_socket_path, home, socket_path
 from headway.store import catalog, outbox
 from headway.store.database import Store
+from headway.wire.identity import start_of
 
 log = logging.getLogger("headway.server")
 TRIM_INTERVAL_S = 10.0
@@ -399,6 +399,6 @@ def write_private(path: Path, text: str) -> None:
         with os.fdopen(fd, "w") as file:
             file.write(text)
         os.replace(partial, path)
-    except BaseException:
+    except BaseException:  # also when we are interrupted: no half file stays
         partial.unlink(missing_ok=True)
         raise

@@ -39,7 +39,7 @@ def _reasons(
 ) -> Iterable[str]:
     spec = job.spec
     if len(running) >= max_running:
-        yield f"{len(running)} jobs run, and at most {max_running} may (max_running)"
+        yield f"{_jobs(len(running), 'runs', 'run')}, and at most {max_running} may (max_running)"
     pairs = [
         ("GPUs", spec.gpus, sum(node.gpus for node in free)),
         ("CPUs", spec.cpus or 0, sum(node.cpus or 0 for node in free)),
@@ -50,6 +50,10 @@ def _reasons(
         short.append(f"it asks for {size_text(spec.memory_bytes or 0)} of memory, and {size_text(memory)} are free")
     yield from short
     if ahead and not short:
-        yield f"{len(ahead)} jobs are ahead of it in the queue"
+        yield f"{_jobs(len(ahead), 'is', 'are')} ahead of it in the queue"
     if not short and not ahead and len(running) < max_running:
         yield "it is about to start"
+
+
+def _jobs(count: int, one: str, several: str) -> str:
+    return f"1 job {one}" if count == 1 else f"{count} jobs {several}"

@@ -33,7 +33,7 @@ class UnixConnection(http.client.HTTPConnection):
         self.sock.settimeout(self.timeout)
         try:
             self.sock.connect(str(self.path))
-        except BaseException:
+        except BaseException:  # also when we are interrupted: the socket must not leak
             self.sock.close()
             raise
 

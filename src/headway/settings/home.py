@@ -130,6 +130,15 @@ def config_folder() -> Path:
     return _user_folder("XDG_CONFIG_HOME", ".config") / "headway"
 
 
+def sync_folder(folder: Path) -> None:
+    """Make the names in it durable: a file that was synced is lost if its name is not. Raises OSError."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
 def private_folder(path: Path) -> Path:
     """Make `path` if need be and check that it is a real folder, ours, and closed to everybody else."""
     try:

@@ -86,6 +86,13 @@ def load(cwd: Path | None, overrides: Mapping[str, Any] | None = None) -> Settin
     return Settings(values, secrets)
 
 
+def files(cwd: Path | None) -> list[tuple[Path, bool]]:
+    """The files that `load` reads, later ones above earlier ones, and whether each is there."""
+    folder = home.config_folder()
+    found = [folder / USER_FILE, project_file(cwd), folder / PRIVATE_FILE]
+    return [(path, _exists(path)) for path in found if path is not None]
+
+
 def _read_file(path: Path, values: dict[str, Value], secrets: dict[str, str] | None = None) -> None:
     if not _exists(path):
         return

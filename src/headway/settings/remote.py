@@ -205,7 +205,7 @@ def open_tls(address: Address, pin: str | None, timeout_s: float) -> ssl.SSLSock
         if error.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG"):
             raise ConnectionError(f"what listens at {address} does not speak TLS; it is not a monitor") from None
         raise ConnectionError(f"TLS with {address} failed: {error.reason or error}") from None
-    except BaseException:
+    except BaseException:  # also when we are interrupted: the socket must not leak
         plain.close()
         raise
     if pin is not None and not hmac.compare_digest(peer_pin(secure), pin):

@@ -112,7 +112,7 @@ def replace_file(files: Files, path: str, data: bytes, mode: int = 0o600) -> Non
     try:
         write_all(files, fd, data)
         files.fsync(fd)
-    except BaseException:
+    except BaseException:  # whatever it was, neither descriptor nor draft stays
         files.close(fd)
         files.unlink(draft)
         raise

@@ -36,7 +36,7 @@ def open_stream(path: str | os.PathLike[str], files: Files = OS_FILES) -> int:
             raise DamagedError("it is not a regular file")
         if status.st_uid != os.geteuid():
             raise DamagedError(f"it belongs to user {status.st_uid}")
-    except BaseException:
+    except BaseException:  # whatever it was, the descriptor must not leak
         files.close(fd)
         raise
     return fd

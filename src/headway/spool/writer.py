@@ -59,7 +59,7 @@ class StreamWriter:
         try:
             write_all(files, self.fd, encode_json(OPEN, first) + more)
             status = files.fstat(self.fd)
-        except BaseException:
+        except BaseException:  # also what a signal handler raises: a stream without its OPEN frame must not stay
             self._close(self.fd)
             files.unlink(path)
             raise

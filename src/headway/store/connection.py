@@ -59,7 +59,7 @@ def open_writer(path: Path) -> Connection:
         c.execute("PRAGMA foreign_keys = ON")
         c.execute("PRAGMA temp_store = MEMORY")
         c.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
-    except BaseException:
+    except BaseException:  # whatever it was, the connection must not stay open
         c.close()
         raise
     c.row_factory = sqlite3.Row
@@ -78,7 +78,7 @@ def open_reader(path: Path) -> sqlite3.Connection:
         c.execute("PRAGMA query_only = ON")
         c.execute("PRAGMA temp_store = MEMORY")
         c.execute(f"PRAGMA cache_size = -{READ_CACHE_KIB}")
-    except BaseException:
+    except BaseException:  # whatever it was, the connection must not stay open
         c.close()
         raise
     c.row_factory = sqlite3.Row

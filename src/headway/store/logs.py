@@ -17,7 +17,7 @@ from pathlib import Path
 
 from headway.model.errors import DamagedError, NotFoundError
 from headway.model.limits import LOG_BYTES_MAX, LOG_DIRECT_BYTES, LOG_READ_BYTES_MAX
-from headway.settings.home import Paths
+from headway.settings.home import Paths, sync_folder
 from headway.store.connection import count_written
 from headway.store.query import log_path
 
@@ -129,7 +129,7 @@ class LogFiles:
             self._sync(place)
         try:
             for folder in self._dirty_folders:
-                _sync_folder(folder)
+                sync_folder(folder)
         except OSError:
             self.close()
             raise
@@ -246,14 +246,6 @@ class LogFiles:
                ON CONFLICT (stream, offset) DO UPDATE SET bytes = excluded.bytes""",
             {"pk": key.pk, "head": head, "bytes": tail_from - head, "reason": _CUT_REASON},
         )
-
-
-def _sync_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 # -- reading ---------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from importlib import resources
 from pathlib import Path
 
 from headway.model.errors import DamagedError, RefusedError, VersionError
+from headway.settings.home import sync_folder
 from headway.store.connection import APPLICATION_ID, Connection, primary_code
 
 _HEADER = b"SQLite format 3\0"
@@ -94,11 +95,7 @@ def mark_opened(path: Path) -> None:
         return
     except OSError as error:
         raise RefusedError(f"{path.parent} cannot be written: {error.strerror}", "set HEADWAY_HOME elsewhere") from None
-    fd = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+    sync_folder(path.parent)
 
 
 def migrate(c: Connection, path: Path, copy: Callable[[Connection, Path], None]) -> list[int]:
@@ -142,7 +139,7 @@ def _apply(c: Connection, number: int, script: str) -> None:
         c.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         c.execute(f"PRAGMA user_version = {number}")
         c.execute("COMMIT")
-    except BaseException:
+    except BaseException:  # also when we are interrupted: a step is whole or not there
         if c.in_transaction:
             c.execute("ROLLBACK")
         raise

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headway.model.limits import GIB, SNAPSHOT_INTERVAL_S, SNAPSHOT_SMALL_BYTES, SNAPSHOT_SMALL_INTERVAL_S
+from headway.settings.home import sync_folder
 from headway.store.connection import is_damage, open_reader
 
 log = logging.getLogger("headway.store")
@@ -68,7 +69,7 @@ def copy(c: sqlite3.Connection, target: Path) -> str | None:
         made.close()
     if fault is None:
         os.replace(partial, target)
-        _sync_folder(target.parent)
+        sync_folder(target.parent)
     return fault
 
 
@@ -120,7 +121,7 @@ def restore(db: Path, reason: str, now_s: float) -> Restored:
         shutil.copyfile(snapshot, partial)
         _sync_file(partial)
         os.replace(partial, db)
-    _sync_folder(db.parent)
+    sync_folder(db.parent)
     found = Restored(str(aside), taken_s, reason)
     log.critical("%s", found)
     return found
@@ -136,7 +137,3 @@ def _sync_file(path: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
-
-
-def _sync_folder(folder: Path) -> None:
-    _sync_file(folder)

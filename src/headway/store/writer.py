@@ -166,8 +166,7 @@ class Writer(threading.Thread):
             self._log_bytes += c.written_bytes + sum(item.size for item in items if not item.refusable)
             self._log_bytes += COMMIT_OVERHEAD_BYTES
             self._log_commits += 1
-        # whatever went wrong, nobody in this commit may be told yes, and the thread must live on
-        except BaseException as error:
+        except BaseException as error:  # nobody in this commit may be told yes, and the thread must live on
             self._fail(items, error)
             return
         for item in items:

@@ -82,7 +82,7 @@ class SlurmCluster:
     def __enter__(self) -> "SlurmCluster":
         try:
             self.start()
-        except BaseException:
+        except BaseException:  # whatever it was, no daemon stays behind
             self.stop()
             raise
         return self

@@ -135,10 +135,13 @@ def _value(found: Any) -> Any:
     return found.get("value") if isinstance(found, dict) else found
 
 
-def event_words(event: Event) -> str:
-    """What of an event a person should know: warnings, and what was lost (P5). Empty for all others."""
+def event_words(event: Event, *, output_seen: bool = False) -> str:
+    """What of an event a person should know: warnings, and what was lost (P5). Empty for all others. `output_seen`:
+    warnings of a process are left out, which are in its stderr already."""
     data = event.get("data") or {}
     who = f"rank {event['rank']}: " if event.get("rank") is not None else ""
+    if event.get("type") == "note" and output_seen and who:
+        return ""
     if event.get("type") == "note" and str(data.get("level", "warning")).lower() != "debug":
         return f"{who}{data.get('text', '')}"
     if event.get("type") == "gap":

@@ -245,7 +245,7 @@ def _put(folder: str, name: str, head: "dict[str, Any]", body: "Sequence[bytes |
         finally:
             files.close(fd)  # a network file system tells here that its disk is full
         files.rename(draft, final)
-    except BaseException:
+    except BaseException:  # whatever it was, half a file must not stay
         _remove(draft, files)
         raise
 

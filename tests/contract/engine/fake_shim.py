@@ -16,9 +16,9 @@ from pathlib import Path
 
 sys.path.insert(0, sys.argv[1])
 
-from headway.engines.process import boot_id, start_of
 from headway.model.record import FACT, OPEN
 from headway.wire import frame
+from headway.wire.identity import boot_id, start_of
 
 VERB, FOLDER = sys.argv[2], Path(sys.argv[3])
 TASK = json.loads((FOLDER / "task.json").read_text())

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from headway.engines import process, slots
+from headway.engines import slots
 from headway.engines.docker import ContainerEngine
 from headway.engines.local import LocalEngine
 from headway.engines.protocol import Engine, EngineId, Given
@@ -20,7 +20,7 @@ from headway.model.record import FACT
 from headway.settings import clusters, launch
 from headway.settings.home import Paths
 from headway.testing.slurm import SlurmCluster
-from headway.wire import frame
+from headway.wire import frame, identity
 from tests import container, container_image
 from tests.waiting import wait_until
 
@@ -100,9 +100,9 @@ class LocalHarness:
         return len((self.folder(engine_id) / "starts").read_text().split())
 
     def kill_agent(self, engine_id: EngineId) -> None:
-        who = process.Identity.load(json.loads((self.folder(engine_id) / "shim.json").read_text()))
-        assert who is not None and process.send(who, signal.SIGKILL)
-        wait_until(lambda: not process.is_alive(who), what="the agent's death")
+        who = identity.Identity.load(json.loads((self.folder(engine_id) / "shim.json").read_text()))
+        assert who is not None and identity.send(who, signal.SIGKILL)
+        wait_until(lambda: not identity.is_alive(who), what="the agent's death")
 
     def close(self) -> None:
         """End every task that still runs."""

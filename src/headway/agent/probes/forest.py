@@ -226,6 +226,10 @@ class Forest:
 
     def _tree_line(self, rank: int, tree: "list[Line]") -> "Line":
         line: Line = {"rank": rank, "pid": None, "ppid": None, "name": None, "processes": len(tree)}
+        if len(tree) == 1:
+            line = {**line, **{name: tree[0][name] for name in _SUMMED}}
+            line["cpu_percent"] = self._percent.get(rank)
+            return line
         for name in _SUMMED:
             values = [one[name] for one in tree]
             known = [value for value in values if value is not None]

@@ -40,7 +40,7 @@ class Child:
         actions = [(os.POSIX_SPAWN_DUP2, far_in, 0), (os.POSIX_SPAWN_DUP2, far_out, 1), (os.POSIX_SPAWN_DUP2, null, 2)]
         try:
             self.pid = os.posix_spawn(argv[0], argv, dict(env), file_actions=actions, setsigmask=())
-        except BaseException:
+        except BaseException:  # whatever it was, the pipes must not leak
             os.close(reads)
             os.close(writes)
             raise

@@ -5,18 +5,22 @@ cost the last seconds of usage, and nothing else.
 """
 
 import os
+from json import JSONEncoder
 
 from headway.model.limits import FRAME_BYTES_MAX, SEGMENT_BYTES_MAX
 from headway.model.record import FACT
 from headway.spool.files import OS_FILES, Files
-from headway.spool.identity import process_start
 from headway.spool.name import new_rand, usage_name
 from headway.spool.writer import StreamWriter
-from headway.wire.frame import encode_json
+from headway.wire.frame import encode
+from headway.wire.identity import process_start
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+
+_ENCODER = JSONEncoder(allow_nan=False, separators=(",", ":"))  # in C: a sample has hundreds of numbers
 
 
 class UsageStream:
@@ -32,7 +36,7 @@ class UsageStream:
     def write(self, fact: "dict[str, Any]") -> bool:
         """Append; `fact` has its `time_ns`. A full disk costs this sample; the next one tries a new stream (F6)."""
         try:
-            frame = encode_json(FACT, fact)
+            frame = encode(FACT, _ENCODER.encode(fact).encode())
         except ValueError:  # a number that JSON does not have
             return False
         if len(frame) > FRAME_BYTES_MAX:

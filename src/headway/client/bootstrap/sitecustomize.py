@@ -11,6 +11,7 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
     from typing import Any
 
@@ -31,7 +32,7 @@ def _bootstrap() -> None:
     if "logging" in sys.modules:
         _watch_logging(sys.modules["logging"])
     else:
-        sys.meta_path.insert(0, _Lookout())
+        sys.meta_path.insert(0, Lookout("logging", _watch_logging))
 
 
 def _buffer_lines() -> None:
@@ -120,11 +121,14 @@ def _watch_fatal() -> None:
         faulthandler.enable(file=2)
 
 
-class _Lookout:
-    """Finds nothing by itself, but sees `logging` being imported."""
+class Lookout:
+    """A finder that finds nothing by itself, but hands one module on when it has been imported. Also for the client."""
+
+    def __init__(self, name: str, then: "Callable[[Any], None]") -> None:
+        self.name, self.then = name, then
 
     def find_spec(self, name: str, path: "Any" = None, target: "Any" = None) -> "Any":
-        if name != "logging":
+        if name != self.name:
             return None
         sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self]
         external: Any = sys.modules["_frozen_importlib_external"]
@@ -137,7 +141,10 @@ class _Lookout:
         def exec_module(module: "Any") -> None:
             del loader.exec_module
             run(module)
-            _watch_logging(module)
+            try:
+                self.then(module)
+            except Exception:  # the program's import must not fail because of us
+                return
 
         try:
             loader.exec_module = exec_module
@@ -193,5 +200,6 @@ def _safely() -> None:
         return
 
 
-_safely()
-_chain()
+if __name__ == "sitecustomize":  # not where the client imports it for `Lookout`
+    _safely()
+    _chain()

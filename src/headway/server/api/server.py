@@ -29,8 +29,12 @@ async def show(call: Call) -> Reply:
     about = dict(call.services.about)
     about["started_at"] = form.iso(about.pop("started_ns"))
     jobs = await call.services.query(query.count_jobs)
-    ways = {"ways": call.services.ways.count(), "way_troubles": call.services.ways.troubles()}
-    return reply_json(about | ways | {"jobs": jobs, "monitors": call.services.outbox.status()})
+    restored = call.services.store.restored
+    told = {
+        "ways": call.services.ways.count(), "way_troubles": call.services.ways.troubles(),
+        "role": call.caller.role.name.lower(), "restored": None if restored is None else str(restored),
+    }  # fmt: skip
+    return reply_json(about | told | {"jobs": jobs, "monitors": call.services.outbox.status()})
 
 
 async def stop(call: Call) -> Reply:

@@ -127,7 +127,8 @@ def _copy(follow: Follow, sink: Sink, query: list[tuple[str, Any]], offset: int)
 def _lines(call: Call, source: Source, job: Job) -> None:
     """Lines with their rank in front. While following, the server's news only say when to look again."""
     out = call.terminal.out
-    merged = JsonLines(out) if call.as_json else Merged(out, out, ranks=summary.count_processes(job))
+    live, ranks = bool(call.get("follow")), summary.count_processes(job)
+    merged = JsonLines(out) if call.as_json else Merged(out, out, ranks=ranks, live=live)
     follow = Follow(source, job["id"], tail=0, records=False)
     cursor = _show(call, follow, merged, None)
     for _ in follow.answers() if call.get("follow") else ():

@@ -5,6 +5,7 @@ hw monitor join HOST:PORT        on another machine: check the pin, keep address
 hw monitor leave | status | stop
 """
 
+import json
 import os
 import sys
 from typing import Any, Final
@@ -12,6 +13,7 @@ from typing import Any, Final
 from headway.model.errors import RefusedError, UnreachableError, UsageError
 from headway.settings import home as homes
 from headway.settings import monitor, remote
+from headway.views import format as fmt
 from headway.views.cli.dispatch import Call
 from headway.views.terminal import BOLD
 
@@ -137,7 +139,7 @@ def _status(call: Call) -> int:
         call.terminal.put(f"listens  {', '.join(out.safe(str(a)) for a in found['addresses'])}")
         call.terminal.put(f"pin      {found['pin']}")
     for row in sends:
-        words = f"{row['jobs']} jobs, {row['waiting_bytes']} bytes to send"
+        words = f"{fmt.plural(row['jobs'], 'job')}, {fmt.size(row['waiting_bytes'])} to send"
         state = f"waits since {row['since']}: {out.safe(str(row['error']))}" if row["error"] else "sends"
         call.terminal.put(f"monitor  {out.safe(str(row['address']))}: {words}; {state}")
     for address in remote.known(homes.home()):
@@ -246,7 +248,7 @@ def _read_token(call: Call, address: remote.Address) -> str:
 
 
 def _try_token(address: remote.Address, pin: str, token: str) -> str:
-    """What the token is good for: "ingest", or "read" and more."""
+    """What the token is good for, as the monitor calls it."""
     from headway.views.remote import RemoteClient
     from headway.views.source import error_of
 
@@ -254,7 +256,7 @@ def _try_token(address: remote.Address, pin: str, token: str) -> str:
     try:
         looked = client.request("GET", "/api/server", None, _JOIN_S)
         if looked.status == 200:
-            return "read"
+            return str(json.loads(looked.body).get("role") or "read")
         sent = client.request("POST", "/agent/guests/poll", b'{"jobs": [], "wait_s": 0}', _JOIN_S)
     finally:
         client.close()

@@ -9,9 +9,11 @@ from headway.views import table
 from headway.views.cli.dispatch import Call
 from headway.views.terminal import GREEN, RED
 
-_HINT = (
-    "in config.yaml or private.yaml, one of: notify.command, notify.webhook_url, notify.desktop\n"
-    "docs/guides/notifications.md shows how"
+_LINES = (
+    "one of these lines in one of them, then once more: hw notify test",
+    "  notify.command: [mail, -s, Headway, me@example.org]",
+    "  notify.webhook_url: https://hooks.example.org/…      # in private.yaml, if its address is a secret",
+    "  notify.desktop: true",
 )
 
 
@@ -23,18 +25,28 @@ def command(call: Call) -> int:
 
 
 def _test(call: Call) -> int:
-    results = call.source().post("/api/notify/test", {})["results"]
+    answer = call.source().post("/api/notify/test", {})
+    results = answer["results"]
     failed = [one for one in results if not one["ok"]]
     if call.as_json:
         call.terminal.put_json(results)
         return 1 if failed or not results else 0
     if not results:
-        raise HeadwayError("nobody would be told: no way to tell anybody is set", _HINT)
+        raise HeadwayError("nobody would be told: no way to tell anybody is set", "\n".join(_hint(call, answer)))
     out = call.terminal.out
     for one in results:
         mark = out.style("sent", GREEN) if one["ok"] else out.style("failed", RED)
         call.terminal.put(f"{mark}  {out.safe(one['channel'])} {out.safe(one['to'])}: {out.safe(one['detail'])}")
     return 1 if failed else 0
+
+
+def _hint(call: Call, answer: dict[str, Any]) -> list[str]:
+    """Where to say it: the files that the server reads, which need not be those that this shell would read."""
+    files = [
+        f"  {call.terminal.err.safe(one['path'])}{'' if one['exists'] else '   (does not exist yet)'}"
+        for one in answer.get("files") or []
+    ]
+    return ["the server reads these settings:", *files, *_LINES]
 
 
 def _show(call: Call) -> int:
@@ -47,7 +59,8 @@ def _show(call: Call) -> int:
         put(f"{one['channel']:<10}{safe(one['to'])}")
     if not found["channels"]:
         put("nobody is told: no way to tell anybody is set")
-        call.terminal.say(_HINT)
+        for line in _hint(call, found):
+            call.terminal.say(line)
         return 0
     put(f"told      {', '.join(found['on']) or 'nothing'}")
     put(f"stalled   after {fmt.duration(found['stall_s'])} of silence" if found["stall_s"] else "stalled   never")

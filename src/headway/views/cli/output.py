@@ -6,6 +6,7 @@
 
 import json
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Final
 
@@ -132,9 +133,11 @@ def _clock(time: str | None) -> str:
 
 
 class Merged:
-    """Lines of several ranks with clock and rank in front; each goes to the stream that it came from."""
+    """Lines of several ranks with clock and rank in front; each goes to the stream that it came from. `live`: a line
+    whose moment is not known yet came just now."""
 
-    def __init__(self, out: Output, err: Output, *, ranks: int) -> None:
+    def __init__(self, out: Output, err: Output, *, ranks: int, live: bool = False) -> None:
+        self.live = live
         self.outputs = {"stdout": out, "stderr": err, "agent": err}
         self.rank_width = len(str(max(ranks - 1, 0)))
         self.closed = False
@@ -155,7 +158,8 @@ class Merged:
     def line(self, line: dict[str, Any], output: Output) -> str:
         rank = line.get("rank")
         who = str(rank) if rank is not None else output.safe(str(line.get("task") or "agent"))
-        front = output.style(f"{_clock(line.get('time'))}  {who:>{self.rank_width}} │", DIM)
+        when = line.get("time") or (datetime.now(UTC).isoformat(timespec="seconds") if self.live else None)
+        front = output.style(f"{_clock(when)}  {who:>{self.rank_width}} │", DIM)
         return f"{front} {output.safe(str(line.get('text', '')))}\n"
 
     def _write(self, output: Output, lines: list[str]) -> None:

@@ -15,6 +15,7 @@ from headway.views.cli.dispatch import Call, complain, several_words
 from headway.views.cli.output import Merged
 from headway.views.source import Source, job_route
 from headway.views.terminal import DIM, RED, Output
+from headway.wire import display
 
 _LABEL_CELLS = 12
 _NOTES_MAX = 10
@@ -344,7 +345,15 @@ def _log_lines(source: Source, job: dict[str, Any], out: Output, tail: int) -> l
     merged = Merged(out, out, ranks=1)
     last = "the last line" if len(lines) == 1 else f"the last {len(lines)} lines"
     ruler = out.style(f"─ log · rank 0 · {last} · all: hw logs {fmt.suffix(job['id'])} ".ljust(60, "─"), DIM)
-    return [ruler, *(merged.line(line, out).rstrip("\n") for line in lines), out.style("─" * 60, DIM)]
+    return [ruler, *(merged.line(_brief_line(line, out), out).rstrip("\n") for line in lines), out.style("─" * 60, DIM)]
+
+
+def _brief_line(line: dict[str, Any], out: Output) -> dict[str, Any]:
+    """Two rows of a terminal at most: one long line must not push the rest of the page away."""
+    text = display.collapse(str(line.get("text", "")))
+    if out.columns is None or len(text) <= 2 * out.columns:
+        return line
+    return {**line, "text": text[: 2 * out.columns - 1] + "…"}
 
 
 def _path_lines(job: dict[str, Any], out: Output) -> list[str]:

@@ -98,7 +98,7 @@ class Plain:
         err = call.terminal.err
         self.ranks = max(summary.count_processes(job), int(job.get("processes") or 1))
         self.output: Exact | Merged = (
-            Exact(self.follow, out, err) if self.ranks == 1 else Merged(out, err, ranks=self.ranks)
+            Exact(self.follow, out, err) if self.ranks == 1 else Merged(out, err, ranks=self.ranks, live=True)
         )
 
     def to_the_end(self) -> dict[str, Any]:
@@ -135,7 +135,7 @@ class Plain:
         for event in events:
             if event.get("type") in _KEPT_EVENTS and len(self.events) < _EVENTS_MAX:
                 self.events.append(event)
-            words = summary.event_words(event)
+            words = summary.event_words(event, output_seen=summary.has_output(self.job))
             if words:
                 self.terminal.say(f"hw: {self.terminal.err.safe(words)}")
 

@@ -64,8 +64,10 @@ def _tell(call: Call, found: dict[str, Any]) -> None:
         facts.append(("jobs", ", ".join(f"{count} {state}" for state, count in jobs.items()) or "none yet"))
     if words := agent_words(found):
         facts.append(("agents", words))
+    if found.get("restored"):
+        facts.append(("restored", str(found["restored"])))
     for label, text in facts:
-        call.terminal.put(f"{label:<9}{out.safe(text)}")
+        call.terminal.put(f"{label:<10}{out.safe(text)}")
 
 
 def agent_words(found: dict[str, Any]) -> str:

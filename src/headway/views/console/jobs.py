@@ -151,7 +151,8 @@ def _progress(job: Job) -> str:
             continue  # it is there; what counts is how far the program is
         if completed is not None and total is not None and total > 0:
             left_s = real(tracker.get("eta_s"))
-            left = f"  left {fmt.clock(left_s)}" if left_s is not None else ""
+            is_over = str(job["state"]) in fmt.ENDED
+            left = "" if left_s is None or is_over else f"  left {fmt.clock(left_s)}"
             return f"{int(100 * min(completed / total, 1.0)):>3} %{left}"
     return ""
 

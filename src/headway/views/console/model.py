@@ -156,6 +156,6 @@ class Model:
             self.events.append(event)
             if event["type"] == "process_exited" and isinstance(event.get("rank"), int):
                 self.exits[event["rank"]] = event.get("data") or {}
-        words = summary.event_words(event)
+        words = summary.event_words(event, output_seen=summary.has_output(self.job))
         if words:
             self.log.add(f"hw: {words}", time=event.get("time"))

@@ -72,7 +72,7 @@ class Stage:
         self._wakeup = signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
         try:
             self._open()
-        except BaseException:
+        except BaseException:  # whatever it was, the terminal is given back as it was found
             self.__exit__()
             raise
         return self
