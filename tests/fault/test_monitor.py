@@ -55,6 +55,18 @@ def assert_complete(machine: Machine, job: str, n: int, *more: str) -> None:
     assert [value for row in rows for value in row["value"]] == [float(i) for i in range(n)]
 
 
+@pytest.mark.skipif(not os.path.exists("/proc/net/if_inet6"), reason="this machine has no IPv6")
+def test_a_monitor_is_reached_over_ipv6_and_tells_the_role_of_a_token(pair: tuple[Machine, Machine]) -> None:
+    head, node = pair
+    port = free_port()
+    about, address = head.listen(f"[::]:{port}"), f"[::1]:{port}"
+    node.join(address, about["pin"], head.token("node"))
+    told = node("monitor", "join", address, "--pin", about["pin"], stdin=head.token("person", "operate"))
+    assert b"a token of role operate" in told.stderr
+    assert node("--monitor", address, "run", "--name", "six", "true").returncode == 0
+    wait_until(lambda: [one["name"] for one in node.json("--monitor", address, "ls")] == ["six"], what="the job there")
+
+
 @pytest.mark.cap(18)
 def test_a_job_of_another_machine_is_shown_complete_on_the_monitor(pair: tuple[Machine, Machine]) -> None:
     head, node = pair

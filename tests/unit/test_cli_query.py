@@ -1,0 +1,66 @@
+"""`hw q` on a terminal is about one screen: the lines that fit, ranks that are alike in one row, long lines cut."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from headway.model.limits import QUERY_TAIL_LINES, QUERY_TAIL_LINES_MIN
+from headway.views.cli import query
+from headway.views.cli.output import Merged
+from headway.views.terminal import Output
+
+NOW = datetime(2026, 11, 16, 12, 0, 0, tzinfo=UTC)
+
+
+def terminal(rows: int | None, columns: int | None = 100) -> Output:
+    out = Output(1, color="never", ascii_only=False)
+    out.is_tty, out.rows, out.columns = rows is not None, rows, columns if rows is not None else None
+    return out
+
+
+@pytest.mark.parametrize(
+    ("rows", "others", "alone", "lines"),
+    [
+        (None, 50, True, QUERY_TAIL_LINES),
+        (40, 20, True, 20),
+        (24, 30, True, QUERY_TAIL_LINES_MIN),
+        (500, 20, True, QUERY_TAIL_LINES),
+        (60, 20, False, QUERY_TAIL_LINES_MIN),
+    ],
+)
+def test_as_many_lines_are_shown_as_fit(rows: int | None, others: int, alone: bool, lines: int) -> None:
+    assert query._lines_wanted(others, terminal(rows), alone) == lines
+
+
+def job(ranks: int) -> dict[str, Any]:
+    processes = [
+        {"rank": n, "pid": n, "state": "exited", "exit_code": int(n == 3), "logs": {"stdout": f"/l/w/stdout-{n}"}}
+        for n in range(ranks)
+    ]
+    tasks = [{"name": "worker-0", "node": "a", "processes": processes}]
+    return {"id": "x-00000", "state": "failed", "attempts": [{"number": 1, "tasks": tasks}]}
+
+
+def test_many_ranks_that_are_alike_are_one_row_on_a_terminal_and_a_row_each_elsewhere() -> None:
+    rows = query._process_lines(job(40), terminal(30), NOW)
+    assert [line.split() for line in rows[2:]] == [
+        ["0–2,", "4–39", "exited", "exit", "code", "0"],
+        ["3", "exited", "exit", "code", "1"],
+    ]
+    assert len(query._process_lines(job(40), terminal(None), NOW)) == 42
+    assert query._path_lines(job(40), terminal(30))[1:] == ["    /l/w/"]
+    assert len(query._path_lines(job(40), terminal(None))) == 41
+
+
+def test_a_long_line_takes_two_rows_at_most() -> None:
+    line = {"text": "x" * 1000}
+    assert len(query._brief_line(line, terminal(30, 80))["text"]) == 160
+    assert query._brief_line(line, terminal(None)) is line
+
+
+def test_a_line_without_a_time_came_just_now_where_one_watches() -> None:
+    line = {"rank": 0, "text": "a"}
+    out = terminal(None)
+    assert Merged(out, out, ranks=2).line(line, out) == "--:--:--  0 │ a\n"
+    assert "--" not in Merged(out, out, ranks=2, live=True).line(line, out)
