@@ -62,6 +62,11 @@ def test_an_older_server_is_told_with_how_to_change_it(api: FakeApi) -> None:
     assert found.level == WARNING and "hw server stop" in found.advice
 
 
+def test_a_database_that_was_restored_is_told(api: FakeApi) -> None:
+    api.on("GET", "/api/server", {"pid": 7, "version": __version__, "restored": "the database was damaged (x)"})
+    assert "the database was damaged (x)" in [found.text for found in examine() if found.level == WARNING]
+
+
 def test_a_socket_folder_of_somebody_else_is_a_problem(home: Path) -> None:
     folder = socket_path(home).parent
     folder.rmdir()

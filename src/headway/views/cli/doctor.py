@@ -209,6 +209,8 @@ def _server() -> Iterator[Finding]:
         yield Finding("server", WARNING, f"{text}; this is version {__version__}", advice)
         return
     yield Finding("server", OK, text)
+    if found.get("restored"):
+        yield Finding("database", WARNING, str(found["restored"]), "data of that time may be missing; hw server logs")
 
 
 def _agents() -> Iterator[Finding]:
