@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from headway.agent import terminal
 from tests.driver import Hw, agents
 from tests.fault.agent_rig import Rig, script
 from tests.waiting import wait_until
@@ -60,6 +61,24 @@ def test_a_killed_shim_does_not_take_the_terminal_away(home: Path, tmp_path: Pat
     go.touch()
     out = ("logs", job, "--rank", "0", "--stream", "stdout")
     wait_until(lambda: hw(*out).stdout == b"one\ntwo\n", what="what it wrote afterwards")
+
+
+def test_output_that_cannot_be_written_is_counted_and_nobody_waits(tmp_path: Path) -> None:
+    """What is printed with `--pty` does not reach a program as an error when the disk takes no more."""
+    (tmp_path / "stdout-0").mkdir()
+    terminals = terminal.open_terminals()
+    copier = terminal.start_copier(terminals, str(tmp_path), 0)
+    out, err = terminals.far
+    for fd in terminals.near:
+        os.close(fd)
+    for _ in range(100):
+        assert os.write(out, b"x" * 1000) == 1000
+    os.write(err, b"kept")
+    os.close(out)
+    os.close(err)
+    assert os.waitpid(copier, 0)[1] == 0
+    assert "rank 0: 100000 bytes of its output could not be written" in (tmp_path / "agent").read_text()
+    assert (tmp_path / "stderr-0").read_bytes() == b"kept"
 
 
 def test_a_job_file_asks_for_a_terminal_and_a_resubmission_keeps_it(home: Path, tmp_path: Path) -> None:
