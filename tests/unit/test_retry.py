@@ -67,6 +67,29 @@ def test_uncounted_tries_end_at_the_total_and_never_use_up_the_counted_ones() ->
     assert count_retries(told) == (8, 0)
 
 
+@pytest.mark.parametrize(
+    ("steps", "do", "text"),
+    [
+        ([5, 5, 5, 5], NO, "tried again 3 of 3 times"),
+        ([5, 4, 3, 2], NO, "tried again 3 of 3 times"),
+        ([None, None, None, None], NO, "tried again 3 of 3 times"),  # nothing was logged: no progress is known
+        ([None, 0, 0, 0], NO, "tried again 3 of 3 times"),  # the first that logs anything has nothing to pass
+        ([5, 5, 5, 6], AGAIN, "retry 1 of 3, counted anew since it came further"),
+        ([5, 6, 6, 6], AGAIN, "retry 3 of 3, counted anew since it came further"),
+        ([5, 6, 6, 6, 6], NO, "tried again 3 of 3 times"),
+        ([1, 2, 3, 4, 5, 6, 7, 8], AGAIN, "retry 1 of 3, counted anew since it came further"),
+    ],
+)
+def test_three_tries_are_counted_anew_after_an_attempt_that_came_further(
+    steps: list[int | None], do: str, text: str
+) -> None:
+    reached = {number: step for number, step in enumerate(steps, 1) if step is not None}
+    decision = after("storage_io", len(steps), Retry(max=3), reached=reached)
+    assert (decision.do, decision.text) == (do, text)
+    assert after("storage_io", 101, Retry(max=3), reached={n: n for n in range(1, 102)}).do == NO  # not for ever
+    assert after("segfault_or_abort", 2, Retry(max=3), reached={1: 1, 2: 9}).do == NO  # once is once
+
+
 @given(st.integers(0, 200), st.floats(0, 1, exclude_max=True), st.floats(0, 100), st.floats(0, 1000))
 def test_the_pause_doubles_has_jitter_and_never_passes_its_limit(
     n: int, chance: float, first: float, most: float
@@ -89,7 +112,8 @@ def words(policy: retry.Policy) -> str:
         else {0: "never", 1: "once", 3: "3 times"}.get(policy.tries, "always")
     )
     where = {OTHER_NODE: ", on another node", WHEN_ROOM: ", when there is room"}.get(policy.do, "")
-    return count + where + ("" if policy.counted else ", not counted")
+    anew = ", counted anew after progress" if policy.resets else ""
+    return count + where + ("" if policy.counted else ", not counted") + anew
 
 
 # -- in the life of a job -------------------------------------------------------------------------------

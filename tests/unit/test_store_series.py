@@ -258,3 +258,9 @@ def test_too_many_points_at_once_are_refused(b: Bench, monkeypatch: pytest.Monke
     with pytest.raises(Exception, match="50 points"):
         b.read(query.metrics_object, b.job.pk)
     assert len(b.read(query.metrics_object, b.job.pk, points=10)["x"][0]["step"]) <= 14
+
+
+def test_how_far_an_attempt_came_is_its_last_step(b: Bench) -> None:
+    assert b.read(series.reached, b.job.pk) == {}
+    b.send(f"{STREAM}0", "records", schema(0, "loss") + b"".join(record(0, step, [0.5]) for step in (0, 1, 41)))
+    assert b.read(series.reached, b.job.pk) == {1: 41}

@@ -9,7 +9,8 @@ from headway.engines.protocol import Engine, EngineId, Given, Observation, Plan
 from headway.model.errors import RefusedError
 from headway.model.job import Attempt, Job, JobSpec
 from headway.server import envfile, folders
-from headway.store import arrays
+from headway.server.calls import Calls
+from headway.store import arrays, series
 from headway.store.database import Store
 
 
@@ -81,3 +82,18 @@ def forget_private(store: Store, env: Path, job: Job) -> None:
             if arrays.has_open_jobs(c, job.spec.array):
                 return
     envfile.remove(env, job.spec.array or job.uuid)
+
+
+async def how_far(calls: Calls, store: Store, jobs: Sequence[Job]) -> dict[int, dict[int, int]]:
+    """How far each attempt came of jobs whose last one has ended and that may be tried again, by pk."""
+    over = [job.pk for job in jobs if job.spec.retry.max > 0 and _has_told(job)]
+    return await calls.run("the store", _steps, store, over) if over else {}
+
+
+def _has_told(job: Job) -> bool:
+    return bool(job.attempts and job.attempts[-1].tasks) and all(t.result or t.held for t in job.attempts[-1].tasks)
+
+
+def _steps(store: Store, pks: Sequence[int]) -> dict[int, dict[int, int]]:
+    with store.read() as c:
+        return {pk: series.reached(c, pk) for pk in pks}

@@ -268,6 +268,7 @@ class Loop:
             busy=frozenset(job.pk for job in jobs if self._is_busy(job, now_s)),
             rest_s=self._rest_s(jobs, now_s),
             needed=await self._needed(jobs),
+            reached=await errand.how_far(self._calls, self._store, jobs),
             chance=self._chance(),
         )
 

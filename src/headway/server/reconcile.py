@@ -38,6 +38,7 @@ class Seen:
     busy: frozenset[int] = frozenset()  # jobs with a call under way, or that wait for a second try
     rest_s: Mapping[str, float] = field(default_factory=dict)  # key of a failed attempt -> until the next may start
     needed: queue.Needed = field(default_factory=dict)  # uuid -> (id, state) of jobs that others wait for
+    reached: Mapping[int, Mapping[int, int]] = field(default_factory=dict)  # pk -> attempt -> the last step logged
     chance: float = 0.5  # a random number in [0, 1), for the jitter of retries
 
 
@@ -371,7 +372,8 @@ def _decide_on(job: Job, attempt: Attempt, finding: Finding, seen: Seen) -> Deci
     nodes = seen.nodes.get(job.spec.place)
     others = None if nodes is None or job.spec.place in seen.queues else {n.name for n in nodes} - here
     chance = (seen.chance + 0.618 * job.pk) % 1.0  # jobs that fail together do not come back together
-    return decide_retry(finding, job.attempts, job.spec.retry, chance=chance, other_nodes=others)
+    reached = seen.reached.get(job.pk)
+    return decide_retry(finding, job.attempts, job.spec.retry, chance=chance, other_nodes=others, reached=reached)
 
 
 def _exit_of(job: Job, attempt: Attempt) -> Exit:

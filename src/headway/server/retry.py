@@ -5,7 +5,7 @@
 itself is run again unless a person, or the program, asked for it.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -26,11 +26,12 @@ class Policy:
     tries: int | None
     counted: bool = True  # it takes one of `retry.max`, and so is done only where that was asked for
     do: str = AGAIN
+    resets: bool = False  # the count begins anew with an attempt that came further than all before it
 
 
 NEVER: Final = Policy(0)
 ONCE: Final = Policy(1)
-THREE: Final = Policy(3)
+THREE: Final = Policy(3, resets=True)
 ALWAYS: Final = Policy(RETRIES_UNCOUNTED_MAX, counted=False)
 ELSEWHERE: Final = Policy(RETRIES_UNCOUNTED_MAX, counted=False, do=OTHER_NODE)
 ROOM: Final = Policy(RETRIES_UNCOUNTED_MAX, counted=False, do=WHEN_ROOM)
@@ -55,7 +56,7 @@ POLICIES: Final[dict[str, Policy]] = {
     "fabric_network": THREE,
     "rendezvous": THREE,
     "mpi_launcher": THREE,
-    "collective_stall": Policy(3, do=OTHER_NODE),
+    "collective_stall": Policy(3, do=OTHER_NODE, resets=True),
     # worth a second look
     "sigkill_unexplained": ONCE,
     "missing_file": ONCE,
@@ -116,11 +117,14 @@ def decide_retry(
     *,
     chance: float = 0.5,
     other_nodes: Collection[str] | None = None,
+    reached: Mapping[int, int] | None = None,
 ) -> Decision:
-    """What follows the failure of the last of `attempts`. `other_nodes`: those without a bad word; None: not known."""
+    """What follows the failure of the last of `attempts`. `other_nodes`: those without a bad word; None: not known.
+    `reached`: the last step that each attempt logged, by its number."""
     policy = POLICIES.get(finding.cause, AS_ASKED)
-    total, counted = count_retries(attempts)
-    same = sum(1 for a in attempts[:-1] if (a.cause or {}).get("cause") == finding.cause)
+    since = _since_progress(attempts, reached or {}) if policy.resets else attempts
+    total, (row, counted) = count_retries(attempts)[0], count_retries(since)
+    same = sum(1 for a in since[:-1] if (a.cause or {}).get("cause") == finding.cause)
     refusal = _refusal(finding, policy, retry, total, counted, same)
     if refusal:
         return Decision(NO, text=refusal)
@@ -132,7 +136,18 @@ def decide_retry(
     allowed = retry.max if policy.counted else retry.total_max
     number = counted + 1 if policy.counted else total + 1
     what = "retry" if policy.counted else "uncounted retry"
-    return Decision(do, policy.counted, f"{what} {number} of {allowed}", backoff_s(retry, total, chance))
+    anew = "" if len(since) == len(attempts) else ", counted anew since it came further"
+    return Decision(do, policy.counted, f"{what} {number} of {allowed}{anew}", backoff_s(retry, row, chance))
+
+
+def _since_progress(attempts: Sequence[Attempt], reached: Mapping[int, int]) -> Sequence[Attempt]:
+    """From the last attempt that came further than all before it; what it failed of is another hurdle."""
+    first, furthest = 0, None
+    for index, attempt in enumerate(attempts):
+        step = reached.get(attempt.number)
+        if step is not None and (furthest is None or step > furthest):
+            first, furthest = index if furthest is not None else 0, step
+    return attempts[first:]
 
 
 def _refusal(finding: Finding, policy: Policy, retry: Retry, total: int, counted: int, same: int) -> str:

@@ -257,3 +257,13 @@ def count_points(c: sqlite3.Connection, job_pk: int, wanted: list[str] | None, r
         {"job": job_pk, "rank": rank},
     )
     return sum(row["n"] for row in rows if wanted is None or row["name"] in wanted)
+
+
+def reached(c: sqlite3.Connection, job_pk: int) -> dict[int, int]:
+    """The last step that any rank has logged, by attempt."""
+    rows = c.execute(
+        "SELECT s.attempt, max(l.step) FROM series s JOIN latest l ON l.series = s.pk WHERE s.job = :job"
+        " GROUP BY s.attempt",
+        {"job": job_pk},
+    )
+    return {int(attempt): int(step) for attempt, step in rows}
