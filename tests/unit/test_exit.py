@@ -87,3 +87,8 @@ def test_a_lost_exit_record_is_told_as_that_and_not_as_a_failure() -> None:
 def test_an_endless_message_is_cut() -> None:
     finding = explain_exit(Exit(1, None, exception={"exc_type": "ValueError", "message": "x" * 10**6}))
     assert finding is not None and len(finding.text) <= 500
+
+
+def test_a_program_that_could_not_start_for_want_of_room_says_that() -> None:
+    found = explain_exit(Exit(126, None, 0, message="its code cannot be laid out: No space left on device"))
+    assert found is not None and (found.cause, found.cls) == ("disk_full", "resource")

@@ -6,7 +6,7 @@ import pytest
 
 from headway.model.job import State
 from headway.server.reconcile import Again, SetState, decide
-from tests.unit.test_reconcile import intended, seen, started
+from tests.unit.test_reconcile import T0, S, intended, seen, started
 
 QUEUES = {"queues": frozenset({"here"})}
 
@@ -86,3 +86,17 @@ def test_ranks_that_the_scheduler_ended_because_a_person_asked_for_it_are_stoppe
     job = started(result={"type": "task_ended", "exit_code": None, "signal": 15, "first_rank": 0}, stop_requested_ns=5)
     [last] = decide([job], seen(state="unknown", **QUEUES))
     assert isinstance(last, SetState) and last.state is State.STOPPED
+
+
+@pytest.mark.parametrize("off_s", [-3 * 3600, 0, 3 * 3600])
+def test_a_node_whose_clock_is_hours_off_changes_no_duration(off_s: int) -> None:
+    """F26: it was told to start at 0, ran from 10 to 40, and this is decided at 41."""
+    job = started(started_ns=None)
+    task = job.attempts[-1].tasks[0]
+    [process] = task.processes
+    process.started_ns, process.ended_ns = (T0 + (at + off_s) * S for at in (10, 40))
+    task.result = {"type": "task_ended", "exit_code": 0, "signal": None, "time_ns": process.ended_ns}
+    [last] = decide([job], seen(now_s=41, state="ended"))
+    assert isinstance(last, SetState) and last.started_ns is not None and last.ended_ns is not None
+    assert last.ended_ns - last.started_ns in (30 * S, 30 * S - 1)  # it was submitted a nanosecond late
+    assert job.submitted_ns <= last.started_ns and last.ended_ns <= T0 + 41 * S

@@ -4,6 +4,8 @@ One pure function, `explain_exit`, called by `server/reconcile.py` for the cause
 what is certain from these facts gets a name of the failure taxonomy; reading logs is not done here.
 """
 
+import errno
+import os
 import signal as signals
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -102,6 +104,8 @@ def _by_exception(exception: Mapping[str, Any], rank: int | None) -> Finding:
 
 def _by_code(code: int | None, message: str | None, rank: int | None) -> Finding:
     if code in (126, 127):
+        if message and os.strerror(errno.ENOSPC) in message:
+            return Finding("disk_full", "resource", f"{message[:TEXT_CHARS_MAX]} (exit code {code})", rank)
         what = message or ("the command was not found" if code == 127 else "the command could not be run")
         return Finding("command_not_found", "user", f"{what[:TEXT_CHARS_MAX]} (exit code {code})", rank)
     if code in _BY_SHELL_CODE:

@@ -6,7 +6,7 @@ action: what cannot be seen is `unknown`, with the time since when (P8).
 """
 
 import signal as signals
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -247,9 +247,9 @@ def _hold(job: Job, attempt: Attempt, seen: Seen) -> SetState:
     end = _exit_of(job, attempt)
     finding = explain_exit(end)
     since = max(seen.now_ns, job.state_since_ns)
-    started = job.started_ns or _started_ns(job, attempt)
+    started = job.started_ns or _started_ns(job, attempt, seen.now_ns)
     cause = finding.as_cause() if finding else None
-    begun = _started_ns(job, attempt)
+    begun = _started_ns(job, attempt, seen.now_ns)
     return SetState(job.pk, attempt.number, State.HELD, since, started, None, end.exit_code, end.signal, cause, begun)
 
 
@@ -269,8 +269,8 @@ def _live(job: Job, attempt: Attempt, state: State, seen: Seen) -> SetState:
     since = max(heard) if heard and state is State.UNKNOWN else seen.now_ns
     started = job.started_ns
     if started is None and state is State.RUNNING:
-        started = _started_ns(job, attempt) or max(seen.now_ns, job.submitted_ns)
-    begun = _started_ns(job, attempt) or (started if attempt.number == 1 else None)
+        started = _started_ns(job, attempt, seen.now_ns) or max(seen.now_ns, job.submitted_ns)
+    begun = _started_ns(job, attempt, seen.now_ns) or (started if attempt.number == 1 else None)
     return SetState(job.pk, attempt.number, state, max(since, job.state_since_ns), started_ns=started, begun_ns=begun)
 
 
@@ -452,8 +452,8 @@ def _ended(
     finding: Finding | None,
 ) -> SetState:
     """Durations are never negative, also when the clock was set back meanwhile (F26)."""
-    started = job.started_ns if attempt is None or job.started_ns is not None else _started_ns(job, attempt)
-    ended = (_ended_ns(attempt) if attempt is not None else None) or now_ns
+    started = job.started_ns if attempt is None or job.started_ns is not None else _started_ns(job, attempt, now_ns)
+    ended = (_ended_ns(job, attempt, now_ns) if attempt is not None else None) or now_ns
     return SetState(
         job.pk,
         attempt.number if attempt is not None else None,
@@ -464,7 +464,7 @@ def _ended(
         exit_code=exit_code,
         signal=signal,
         cause=finding.as_cause() if finding else None,
-        begun_ns=_started_ns(job, attempt) if attempt is not None else None,
+        begun_ns=_started_ns(job, attempt, now_ns) if attempt is not None else None,
     )
 
 
@@ -481,16 +481,35 @@ def _has_facts(attempt: Attempt) -> bool:
     return any(task.processes or task.state != "starting" for task in attempt.tasks)
 
 
-def _processes(attempt: Attempt) -> Iterable[Process]:
-    return (process for task in attempt.tasks for process in task.processes)
-
-
-def _started_ns(job: Job, attempt: Attempt) -> int | None:
-    starts = [p.started_ns for p in _processes(attempt) if p.started_ns is not None]
+def _started_ns(job: Job, attempt: Attempt, now_ns: int) -> int | None:
+    starts = [start for start, _ in _times(job, attempt, now_ns) if start is not None]
     return max(min(starts), job.submitted_ns) if starts else None
 
 
-def _ended_ns(attempt: Attempt) -> int | None:
-    ends = [p.ended_ns for p in _processes(attempt) if p.ended_ns is not None]
-    ends += [t.result["time_ns"] for t in attempt.tasks if t.result and isinstance(t.result.get("time_ns"), int)]
-    return max(ends) if ends else None
+def _ended_ns(job: Job, attempt: Attempt, now_ns: int) -> int | None:
+    return max((end for _, end in _times(job, attempt, now_ns) if end is not None), default=None)
+
+
+def _times(job: Job, attempt: Attempt, now_ns: int) -> list[tuple[int | None, int | None]]:
+    """When each task began and ended, by this server's clock. That of a node may be hours off, so what it says is moved
+    as a whole between the start of the attempt and now: durations stay as they were (F26)."""
+    found: list[tuple[int | None, int | None]] = []
+    for task in attempt.tasks:
+        starts = [p.started_ns for p in task.processes if p.started_ns is not None]
+        ends = [p.ended_ns for p in task.processes if p.ended_ns is not None]
+        if task.result and isinstance(task.result.get("time_ns"), int):
+            ends.append(task.result["time_ns"])
+        if starts or ends:
+            off = 0 if job.spec.attached else _off_ns(attempt, min(starts + ends), max(starts + ends), now_ns)
+            found.append((min(starts) + off if starts else None, max(ends) + off if ends else None))
+    return found
+
+
+def _off_ns(attempt: Attempt, first_ns: int, last_ns: int, now_ns: int) -> int:
+    """By how much a node's clock is off, as far as that is sure: it was not before the attempt, and is not to come."""
+    created_ns = attempt.created_ns or 0
+    if last_ns > now_ns:
+        return now_ns - last_ns
+    if first_ns < created_ns:
+        return min(max(attempt.started_ns or 0, created_ns) - first_ns, now_ns - last_ns)
+    return 0
