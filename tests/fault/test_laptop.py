@@ -28,7 +28,7 @@ def hw(laptop: Laptop) -> Laptop:
 @pytest.mark.cap(43)
 def test_eight_ranks_on_two_nodes_with_logs_metrics_usage_and_outputs_over_ssh_alone(hw: Laptop) -> None:
     assert "lab" in hw("clusters").stdout.decode() and hw.json("clusters")[1]["total"]["gpus"] == 16
-    job = hw.submit("-c", "lab", "-n", "8", "--env", "STEPS=20", "python3", "train.py")
+    job = hw.submit("-c", "lab", "-n", "8", "--env", "STEPS=12", "python3", "train.py")
     live = hw.wait_state(job, "running", timeout_s=90)
     wait_until(lambda: hw.points(job, "loss", rank=7), 60, "points of the last rank while it runs")
     live = hw.json("q", job)
@@ -41,10 +41,10 @@ def test_eight_ranks_on_two_nodes_with_logs_metrics_usage_and_outputs_over_ssh_a
     assert [task["node"] for task in ended["attempts"][0]["tasks"]] == ["node1", "node2"]
     lines = hw("logs", job).stdout.decode().splitlines()
     for rank in range(8):
-        assert [f"rank {rank} of 8 step {i}" in "\n".join(lines) for i in range(20)] == [True] * 20
+        assert [f"rank {rank} of 8 step {i}" in "\n".join(lines) for i in range(12)] == [True] * 12
     series = hw.json("metrics", job, "-m", "loss")[job]["loss"]
     assert sorted(one["rank"] for one in series) == list(range(8))
-    assert all(one["step"] == list(range(20)) for one in series) and ended["usage"]["cpu_percent"] is not None
+    assert all(one["step"] == list(range(12)) for one in series) and ended["usage"]["cpu_percent"] is not None
     outputs = Path(ended["output_dir"])
     wait_until(lambda: len(list(outputs.glob("model-*"))) == 8, 30, "the outputs")
     assert (outputs / "model-3").read_text() == "weights"
@@ -70,7 +70,7 @@ def test_ssh_relay_and_server_killed_in_turn_leave_a_true_state_and_complete_log
 
 
 def test_a_host_that_is_away_is_told_in_words_and_the_job_is_found_again(hw: Laptop) -> None:
-    job = hw.submit("-c", "lab", "--env", "STEPS=30", "python3", "train.py")
+    job = hw.submit("-c", "lab", "--env", "STEPS=16", "python3", "train.py")
     hw.wait_state(job, "running", timeout_s=90)
     hw.sshd.stop()
     hw.kill("ssh")
@@ -80,7 +80,7 @@ def test_a_host_that_is_away_is_told_in_words_and_the_job_is_found_again(hw: Lap
     assert hw.json("q", job)["state"] in ("running", "unknown")
     hw.sshd.start()
     assert hw.wait_ended(job, timeout_s=90)["state"] == "succeeded"
-    assert sum("step" in line for line in hw("logs", job).stdout.decode().splitlines()) == 30
+    assert sum("step" in line for line in hw("logs", job).stdout.decode().splitlines()) == 16
 
 
 @pytest.mark.cap(43)

@@ -71,10 +71,16 @@ class FarShelf:
 
     def make_all(self, tasks: Iterable[tuple[str, Mapping[str, Any], Mapping[str, str]]]) -> None:
         """Some of them at a time: each way there takes its time, and a message has its limit."""
-        rest = [(name, dict(task), dict(env)) for name, task, env in tasks]
-        while rest:
-            self._ask("make_all", tasks=rest[:_TASKS_AT_ONCE], outputs=True)
-            del rest[:_TASKS_AT_ONCE]
+        some: list[tuple[str, dict[str, Any], dict[str, str]]] = []
+        size = 0
+        for name, task, env in tasks:
+            some.append((name, dict(task), dict(env)))
+            size += sum(len(word) + len(value) for word, value in env.items())
+            if len(some) >= _TASKS_AT_ONCE or size >= RELAY_PIECE_BYTES:
+                self._ask("make_all", tasks=some, outputs=True)
+                some, size = [], 0
+        if some:
+            self._ask("make_all", tasks=some, outputs=True)
 
     def tasks(self) -> list[str]:
         """Asked now and then by the server, for what was left: no reason to keep a connection, or to make one."""
