@@ -15,6 +15,8 @@ from headway.engines.slurm.answer import JobLine
 from headway.engines.slurm.command import Commands
 from headway.engines.slurm.fit import Need
 from headway.model.errors import RefusedError
+from headway.views.cli.commands import COMMANDS
+from headway.views.cli.options import Parser
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "slurm"
 GIB = 1 << 30
@@ -215,6 +217,16 @@ def test_smaller_requests_are_those_that_what_is_free_could_do() -> None:
     found = dict(sooner.smaller(Need(2, 4, 1, 64 * GIB, 300.0), short))
     assert list(found) == ["--memory 24576MiB", "-n 4"]
     assert found["--memory 24576MiB"].memory_bytes == 12 * GIB
+
+
+@pytest.mark.parametrize(
+    "need", [Need(2, 4, 1, GIB, 1380.0), Need(2, 0, 1, GIB, 1380.0), Need(2, 4, 9, 64 * GIB, None)]
+)
+def test_what_is_suggested_can_be_typed(need: Need) -> None:
+    for free in ([node(f"n{k}", 2) for k in range(1, 5)], [node("n1", 4, 12), node("n2", 4, 64)], [node("n1", 4)]):
+        for words, asked in sooner.smaller(need, free):
+            values = Parser(COMMANDS).parse(["submit", *words.split(), "true"]).values
+            assert values.get("nodes", asked.nodes) == asked.nodes
 
 
 def test_only_what_slurm_would_start_sooner_is_suggested_and_this_job_itself_is_not_counted() -> None:

@@ -10,8 +10,8 @@ from headway.views.cli.options import Command
 RUN, LOOK, CHANGE, HOUSE = "Run", "Look", "Change", "House"
 GROUPS: Final = (RUN, LOOK, CHANGE, HOUSE)
 _JOB: Final = (
-    "processes", "cluster", "experiment", "name", "tags", "env", "max_duration_s", "priority", "cpus", "memory_bytes",
-    "monitoring_interval_s", "tensorboard", "monitor", "image", "retry", "hold_s", "after", "pty",
+    "processes", "nodes", "cluster", "experiment", "name", "tags", "env", "max_duration_s", "priority", "cpus",
+    "memory_bytes", "monitoring_interval_s", "tensorboard", "monitor", "image", "retry", "hold_s", "after", "pty",
 )  # fmt: skip
 _FILE: Final = ("sets", "smoke", "array", "dry_run")
 _SELECT: Final = ("monitor", "state", "cluster", "experiment", "since_s", "older_than_s", "match")

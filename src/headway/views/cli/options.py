@@ -72,6 +72,13 @@ def _processes(text: str, name: str) -> int:
     return count(text, name, most=PROCESSES_MAX)
 
 
+def _nodes(text: str, name: str) -> int:
+    from headway.model.limits import NODES_MAX
+    from headway.settings.quantity import count
+
+    return count(text, name, most=NODES_MAX)
+
+
 def _whole(text: str, name: str) -> int:
     from headway.settings.quantity import count
 
@@ -165,6 +172,7 @@ _ROLE: Final = _one_of("ingest", "read", "operate", "admin")
 
 OPTIONS: Final = (
     Option(("-n", "--processes"), "processes", "N", "N processes with RANK, LOCAL_RANK and WORLD_SIZE", _processes),
+    Option(("--nodes",), "nodes", "N", "nodes that they are spread over; default: as few as will do", _nodes),
     Option(
         ("-c", "--cluster"),
         "cluster",

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 RESERVE: Final = "ssh"
 _TRIES: Final = 3
 _ASKED: Final = (
-    "processes", "cpus", "memory_bytes", "max_duration_s", "monitoring_interval_s", "priority", "image", "hold_s",
-    "pty",
+    "processes", "nodes", "cpus", "memory_bytes", "max_duration_s", "monitoring_interval_s", "priority", "image",
+    "hold_s", "pty",
 )  # fmt: skip
 
 
@@ -331,7 +331,7 @@ def changes(call: Call, given: Mapping[str, Any] | None = None) -> dict[str, Any
     spec = {key: call.get(key) for key in _ASKED if call.get(key) is not None}
     known = given or {}
     if "processes" in spec and known.get("nodes"):
-        spec["nodes"] = 1  # -n takes the place of what the file says about size
+        spec.setdefault("nodes", 1)  # -n takes the place of what the file says about size
     tags = list(dict.fromkeys([*known.get("tags", []), *call.get("tags", [])]))
     if len(tags) > TAGS_MAX:
         raise UsageError(f"--tag: {len(tags)} tags are too many", f"at most {TAGS_MAX}")
