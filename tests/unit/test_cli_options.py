@@ -17,10 +17,11 @@ def parse(*argv: str) -> Parsed:
 GIVEN = st.lists(
     st.sampled_from(
         [
-            (["-n", "8"], ("processes", 8)), (["-n8"], ("processes", 8)), (["--nodes", "2"], ("nodes", 2)), (["--processes=8"], ("processes", 8)),
+            (["-n", "8"], ("processes", 8)), (["-n8"], ("processes", 8)), (["--processes=8"], ("processes", 8)),
             (["-e", "voc20"], ("experiment", "voc20")), (["--name", "a.b"], ("name", "a.b")),
             (["--max-duration", "3.5h"], ("max_duration_s", 12_600.0)), (["--priority", "-5"], ("priority", -5)),
             (["--memory=1GiB"], ("memory_bytes", 2**30)), (["--json"], ("json", True)), (["--wait"], ("wait", True)),
+            (["--nodes", "2"], ("nodes", 2)),
             (["--tag", "--odd"], ("tags", ["--odd"])), (["--env", "A=b=c"], ("env", [("A", "b=c")])),
         ]
     ),

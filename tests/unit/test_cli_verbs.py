@@ -267,6 +267,20 @@ def test_a_job_that_waits_says_that_there_is_no_log_yet(api: FakeApi, hw: Hw) ->
     assert "waiting for" in hw.out and "in the queue (hw why a1)" in hw.out and "has not started" in hw.out
 
 
+def test_ranks_of_which_the_same_is_to_be_said_share_a_line_of_progress(api: FakeApi, hw: Hw) -> None:
+    done = {"msg": ["epoch"], "completed": 10, "total": 10, "state": "completed", "rate": None, "eta_s": None}
+    slow = {**done, "completed": 7, "state": "running", "rate": 2.0, "eta_s": 90.0}
+    page = job("x-a1", state="succeeded", engine="slurm", engine_id="812")
+    page["attempts"][-1]["engine_word"] = "RUNNING"  # the last that Slurm said before the agent told the end
+    page["progress"] = [*({**done, "rank": rank} for rank in range(8)), {**slow, "rank": 8}]
+    api.on("GET", "/api/jobs/a1", page)
+    api.on("GET", "/api/jobs/.*/events", [])
+    api.on("GET", "/api/jobs/.*/logs", {"lines": [], "more": False})
+    assert hw("q", "a1") == 0
+    assert "epoch 10/10 (8 ranks) · completed" in hw.out and "epoch 7/10 (rank 8) · 2/s · 1 min 30 s left" in hw.out
+    assert "slurm · 812" in hw.out and "RUNNING" not in hw.out
+
+
 def test_a_script_that_was_started_without_hw_says_where_its_output_is(api: FakeApi, hw: Hw) -> None:
     api.on("GET", "/api/jobs/a1", job("x-a1", process(logs={"stdout": None, "stderr": None})))
     api.on("GET", "/api/jobs/.*/events", [])

@@ -120,7 +120,7 @@ def _fact_lines(job: dict[str, Any], out: Output, now: datetime) -> list[str]:
         ("code", _code_words(job.get("provenance") or {}, job.get("code"))),
         ("on", _surroundings_words(job.get("provenance") or {})),
         ("config", _config_words(job)),
-        *(("progress", _tracker_words(tracker)) for tracker in (job.get("progress") or [])[-_TRACKERS_MAX:]),
+        *(("progress", words) for words in _progress_lines(job.get("progress") or [])[-_TRACKERS_MAX:]),
         ("usage", _usage_words(job.get("usage") or {})),
     ]
     lines = [_fact(label, out.safe(str(text))) for label, text in facts if text]
@@ -186,7 +186,7 @@ def _engine_words(job: dict[str, Any]) -> str:
         return ""
     last = (job.get("attempts") or [{}])[-1]
     word = last.get("engine_word")
-    if word == "running" and job["state"] in fmt.ENDED:
+    if str(word).lower() == "running" and job["state"] in fmt.ENDED:
         word = None  # the last that it said, before its agent told the end
     words = [job.get("engine"), job.get("engine_id"), job.get("image"), word, job.get("engine_url")]
     return " · ".join(str(word) for word in words if word)
@@ -237,20 +237,37 @@ def _config_words(job: dict[str, Any]) -> str:
     return " · ".join(f"{key} {_brief(value)}" for key, value in config.items())
 
 
-def _tracker_words(tracker: dict[str, Any]) -> str:
-    """`epoch 40/100 (rank 0) · 2/s · 30 s left`."""
+def _progress_lines(trackers: list[dict[str, Any]]) -> list[str]:
+    """`epoch 40/100 (rank 0) · 2/s · 30 s left`. Ranks of which the same is to be said share a line."""
+    alike: dict[tuple[str, str], list[int]] = {}
+    for tracker in trackers:
+        ranks = alike.setdefault((_position_words(tracker), _speed_words(tracker)), [])
+        if tracker.get("rank") is not None:
+            ranks.append(tracker["rank"])
+    return [f"{position}{_ranks_words(ranks)}{speed}" for (position, speed), ranks in alike.items()]
+
+
+def _ranks_words(ranks: list[int]) -> str:
+    if not ranks:
+        return ""
+    return f" (rank {ranks[0]})" if len(ranks) == 1 else f" ({len(ranks)} ranks)"
+
+
+def _position_words(tracker: dict[str, Any]) -> str:
+    if tracker.get("source") == "folder":
+        return fmt.carried_words(tracker)
     name = " ".join(str(word) for word in tracker.get("msg") or []) or "progress"
-    total, rank = tracker.get("total"), tracker.get("rank")
-    is_folder = tracker.get("source") == "folder"
-    words = [f"{name} {fmt.number(tracker.get('completed'))}" + (f"/{fmt.number(total)}" if total is not None else "")]
-    words = [fmt.carried_words(tracker)] if is_folder else words
-    words[0] += f" (rank {rank})" if rank is not None else ""
+    total = f"/{fmt.number(tracker['total'])}" if tracker.get("total") is not None else ""
+    return f"{name} {fmt.number(tracker.get('completed'))}{total}"
+
+
+def _speed_words(tracker: dict[str, Any]) -> str:
     if tracker.get("state") != "running":
-        return " · ".join([*words, str(tracker.get("state"))])
-    show = fmt.size if is_folder else fmt.number
-    words += [f"{show(tracker['rate'])}/s"] if tracker.get("rate") is not None else []
-    return " · ".join(
-        [*words, *([f"{fmt.duration(tracker['eta_s'])} left"] if tracker.get("eta_s") is not None else [])]
+        return f" · {tracker.get('state')}"
+    rate, eta_s = tracker.get("rate"), tracker.get("eta_s")
+    show = fmt.size if tracker.get("source") == "folder" else fmt.number
+    return (f" · {show(rate)}/s" if rate is not None else "") + (
+        f" · {fmt.duration(eta_s)} left" if eta_s is not None else ""
     )
 
 
