@@ -14,7 +14,13 @@ from headway.agent import way
 from headway.agent.post import Answer, Channel, TaskName, open_channels
 from headway.agent.tray import TrayChannel
 from headway.agent.way import FOLDER, NETWORK, SOCKET, Post, Ways
-from headway.model.limits import TRAY_ANSWER_S, TRAY_SMALL_BYTES, WAY_AGAIN_FIRST_S
+from headway.model.limits import (
+    TRAY_ANSWER_S,
+    TRAY_SMALL_BYTES,
+    WAY_AGAIN_FIRST_S,
+    WAY_AGAIN_MAX_S,
+    WAY_AGAIN_NEVER_MAX_S,
+)
 from headway.spool.files import OS_FILES
 from headway.spool.layout import TaskFile
 from headway.wire import tray
@@ -101,6 +107,21 @@ def test_data_stays_on_the_way_that_works_and_questions_try_the_better_ones_when
     assert rig.said[-1] == "the server is reached through the network now: it works again"
     rig.script(network=[OK])  # the socket has failed twice: it waits longer now
     assert rig.asking.start("/agent/poll", [b""], 2 * WAY_AGAIN_FIRST_S, 30.0) == OK
+
+
+@pytest.mark.parametrize(("worked", "longest_s"), [(True, WAY_AGAIN_MAX_S), (False, WAY_AGAIN_NEVER_MAX_S)])
+def test_a_way_that_has_never_worked_is_tried_less_often(rig: Rig, worked: bool, longest_s: float) -> None:
+    if worked:
+        rig.script(socket=[OK])
+        assert rig.data.start("/agent/ingest", [b""], 0.0, 30.0) == OK
+    now_s, pauses = 0.0, []
+    for _ in range(12):
+        rig.script(socket=[AWAY], network=[OK])
+        assert rig.asking.start("/agent/poll", [b""], now_s, 30.0) == OK
+        pauses.append(rig.ways.again_s() - now_s)
+        now_s = rig.ways.again_s()
+    assert pauses[0] == WAY_AGAIN_FIRST_S
+    assert pauses[-1] == longest_s
 
 
 def test_no_way_at_all_is_told_with_the_last_reason_and_every_way_was_tried(rig: Rig) -> None:

@@ -8,7 +8,7 @@ to time, so that a way that is back is used again. A token or a pin that is refu
 
 from headway.agent.post import Answer, Channel, TaskName
 from headway.model.errors import HeadwayError
-from headway.model.limits import WAY_AGAIN_FIRST_S, WAY_AGAIN_MAX_S
+from headway.model.limits import WAY_AGAIN_FIRST_S, WAY_AGAIN_MAX_S, WAY_AGAIN_NEVER_MAX_S
 from headway.spool.layout import TaskFile
 
 TYPE_CHECKING = False
@@ -30,6 +30,7 @@ class _Way:
         self.again_s = 0.0  # when it may be tried again
         self.pause_s = WAY_AGAIN_FIRST_S
         self.trouble = ""
+        self.worked = False  # ever
 
 
 class Ways:
@@ -50,7 +51,7 @@ class Ways:
 
     def worked(self, index: int) -> None:
         way = self.all[index]
-        way.again_s, way.pause_s, way.trouble = 0.0, WAY_AGAIN_FIRST_S, ""
+        way.again_s, way.pause_s, way.trouble, way.worked = 0.0, WAY_AGAIN_FIRST_S, "", True
         if index != self.at:
             why = self.all[self.at].trouble if index > self.at else "it works again"
             self._say(f"the server is reached through {way.name} now: {why or 'the way before did not work'}")
@@ -61,7 +62,7 @@ class Ways:
         if index < self.at and reason != way.trouble:
             self._say(f"{way.name} does not lead to the server: {reason}")
         way.trouble, way.again_s = reason, now_s + way.pause_s
-        way.pause_s = min(WAY_AGAIN_MAX_S, 2 * way.pause_s)
+        way.pause_s = min(WAY_AGAIN_MAX_S if way.worked else WAY_AGAIN_NEVER_MAX_S, 2 * way.pause_s)
 
     @property
     def trouble(self) -> str:

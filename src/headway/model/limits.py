@@ -85,6 +85,7 @@ SHAPE_WAIT_S = 2.0  # output that may be the start of a known secret shape waits
 PROVENANCE_S = 30.0  # collecting it; then it is given up
 WAY_AGAIN_FIRST_S = 5.0  # a better way to the server that failed is tried again after this, then less often
 WAY_AGAIN_MAX_S = 30.0
+WAY_AGAIN_NEVER_MAX_S = 300.0  # one that has never worked: a firewall may keep each try waiting
 CONNECT_S = 5.0  # a network address that does not answer for so long is given up for a while
 SILENCE_S = 10.0  # a connection on which nothing comes through for so long is broken
 TRAY_POLL_WAIT_S = 20.0  # long poll for commands where requests are files
