@@ -1,5 +1,6 @@
 """`hw simulate` where there are no containers: it says so, and gives the job a clean environment (capability 45)."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -25,3 +26,15 @@ def test_without_a_container_engine_it_says_so_and_runs_in_a_clean_environment(h
 def test_a_cluster_without_containers_is_no_simulation(hw: Hw) -> None:
     done = hw("-c", "here", "simulate", "true")
     assert done.returncode == 2 and b"a cluster with containers" in done.stderr
+
+
+@pytest.mark.cap(45, 48)
+def test_what_a_job_would_send_stays_here(hw: Hw, tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    folders = "folders: {data: {from: there, mode: ro}, out: {to: kept}}\n"
+    (hw.cwd / "job.yaml").write_text(f"command: [sh, -c, 'ls -d data; echo x > out/y']\n{folders}")
+    done = hw("simulate", "job.yaml")
+    assert (done.returncode, done.stdout) == (0, b"data\n"), done.stderr.decode()
+    kept = Path(done.stderr.decode().split("./out goes to ")[1].split()[0])
+    assert (kept / "out" / "y").read_text() == "x\n" and not (tmp_path / "kept").exists()
+    shutil.rmtree(kept)

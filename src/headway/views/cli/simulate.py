@@ -103,6 +103,7 @@ def _run(call: Call, source: Source, asked: submission.Wanted) -> int:
     """One role after another, each as a job of its own; the first that fails ends it."""
     spec = {**asked.spec, **{key: none for key, none in _IGNORED.items() if key in asked.spec}}
     spec["processes"] = call.get("processes") or 1
+    spec["folders"] = _kept_here(call, spec.get("folders") or [])
     code = 0
     for role in _roles(call, spec.pop("roles", None) or []):
         one = {**spec, **role, "tags": [*spec.get("tags", []), NAME]}
@@ -112,6 +113,20 @@ def _run(call: Call, source: Source, asked: submission.Wanted) -> int:
         if code != 0:
             break
     return code
+
+
+def _kept_here(call: Call, folders: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What a job would send stays on this machine; what it would mount is copied."""
+    sent = [folder for folder in folders if folder.get("target")]
+    if not sent:
+        return [{**folder, "mount": None, "options": []} for folder in folders]
+    import tempfile
+
+    kept = tempfile.mkdtemp(prefix="headway-simulation-")
+    names = ", ".join(f"./{folder['name']}" for folder in sent)
+    _say(call, f"left out here: nothing is sent; {names} {'goes' if len(sent) == 1 else 'go'} to {kept}")
+    changed = [{**folder, "mount": None, "options": []} for folder in folders]
+    return [f if not f.get("target") else {**f, "target": os.path.join(kept, f["name"])} for f in changed]
 
 
 def _roles(call: Call, roles: list[dict[str, Any]]) -> list[dict[str, Any]]:
