@@ -255,3 +255,15 @@ def test_what_is_there_but_never_together_on_enough_nodes_is_refused(rig: Rig) -
     rig.commands.answers["scontrol"] = nodes
     with pytest.raises(RefusedError, match=r"needs 2 nodes with 4 GPUs and 31\.2 GiB each, and there are 1"):
         rig.engine.plan(job(processes=8, memory_bytes=64_000 << 20))
+
+
+def test_a_job_that_slurm_has_just_taken_needs_no_question(rig: Rig) -> None:
+    rig.engine.observe([])
+    rig.now_s += 0.2
+    rig.submit(job())
+    asked = len(rig.commands.asked)
+    assert rig.engine.observe([EngineId("17")])[EngineId("17")].state == "starting"
+    assert len(rig.commands.asked) == asked
+    rig.now_s += 1.0
+    rig.commands.answers["squeue"] = line("17", "PENDING", f"headway:{KEY}", "Resources")
+    assert rig.engine.observe([EngineId("17")])[EngineId("17")].state_word == "PENDING (Resources)"

@@ -144,9 +144,10 @@ class SlurmEngine:
     def _taken(self, ids: Mapping[str, str]) -> None:
         """Slurm has them: by its id, the key."""
         self._ledger.learn(ids)
-        self._known_s |= dict.fromkeys(ids, self._clock_s())
+        with self._lock:
+            self._known_s |= dict.fromkeys(ids, self._clock_s())
         self._lost.difference_update(ids.values())
-        self._soon()
+        self._soon_again()
 
     def _make_folders(self, starts: Collection[Start]) -> None:
         try:
@@ -294,6 +295,7 @@ class SlurmEngine:
         """What Slurm says of each; of those that squeue does not tell enough of, others are asked, all at once."""
         found: dict[EngineId, JobLine | Observation | None] = {i: lines.get(i) for i in ids}
         found |= {i: self._ended[i] for i in ids if i in self._ended}
+        found |= {i: JobLine(i, "PENDING") for i in ids if found[i] is None and self._is_newer(i)}
         unclear = [i for i, line in found.items() if line is None or line.state in ("unknown", "ended")]
         unclear = [i for i in unclear if i not in self._ended]
         if unclear:
@@ -309,6 +311,10 @@ class SlurmEngine:
             elif isinstance(told, JobLine) and told.word == "CANCELLED" and told.by_uid is None:
                 found[i] = replace(told, by_uid=self._records.who_cancelled(i))
         return found
+
+    def _is_newer(self, job_id: str) -> bool:
+        """Slurm has taken it since it was last asked."""
+        return self._known_s.get(job_id, -POLL_MAX_S) > self._polled_s
 
     def _taken_out(self, job_id: str, lines: Mapping[str, JobLine]) -> JobLine | None:
         """Slurm keeps nothing of an element that was cancelled while it waited, but for the array itself."""
