@@ -46,10 +46,11 @@ class Daemon:
         return subprocess.run([*self.client, "info"], capture_output=True, check=False).returncode == 0
 
     def clear(self) -> None:
-        """No container may outlive the daemon's last day."""
+        """No container and no network, which is a bridge of this machine, may outlive the daemon's last day."""
         told = subprocess.run([*self.client, "ps", "-aq"], capture_output=True, text=True, check=False).stdout.split()
         if told:
             subprocess.run([*self.client, "rm", "-f", *told], capture_output=True, check=False)
+        subprocess.run([*self.client, "network", "prune", "-f"], capture_output=True, check=False)
 
     def stop(self) -> None:
         if self._child is not None:
