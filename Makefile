@@ -13,13 +13,15 @@ BENCH ?=
 SIM_S ?= 60
 SOAK_S ?= 3600
 SOAK ?=
+JOBS ?= 20
+SEED ?= 0
 SHELL := /bin/bash
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench soak wheel docs pictures lock clean
+.PHONY: help setup demo test check bench soak test-cluster wheel docs pictures lock clean
 
 help:  ## this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*##/  make \1\t/' | expand -t 16
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*##/  make \1\t/' | expand -t 21
 
 setup: $(STAMP)  ## make .venv with hw in it
 
@@ -51,6 +53,11 @@ bench: $(STAMP)  ## figures beside the peers', into bench/results (BENCH='--only
 
 soak: $(STAMP)  ## the seeded simulation for an hour (SOAK_S=seconds, SOAK='--seed 42')
 	$(BIN)/python -m headway.testing.simulation --seconds $(SOAK_S) $(SOAK)
+
+test-cluster: $(STAMP)  ## a real Slurm: the server killed at random during JOBS=20 jobs, and stopped for a minute (SEED=…)
+	@tools/need.sh sbatch
+	HEADWAY_KILL_JOBS=$(JOBS) HEADWAY_KILL_SEED=$(SEED) HEADWAY_STOPPED_S=60 \
+	  $(BIN)/python -m pytest tests/fault/test_slurm_server.py --timeout 3600
 
 wheel: $(STAMP)  ## dist/headway-….whl, for pip or uv tool install
 	$(BIN)/uv build -q --wheel --no-build-isolation --offline --python $(BIN)/python -o dist .

@@ -2,9 +2,10 @@
 
     python -m headway.testing.simulation --seeds 1000            # or --seconds 600, or --seed 42 for one
 
-Real: `agent/machine.py`, `server/control.py` with `server/reconcile.py`, the store on a real file. Simulated: time,
-processes, files of the spool, the network. Each seed is one story of a few jobs with some faults for two minutes, then
-calm until everything has settled; then the checkers look. A failing seed is printed and fails again the same way.
+Real: `agent/machine.py`, `server/control.py` with `server/loop.py` and `server/reconcile.py`, the store on a real file.
+Simulated: time, processes, files of the spool, the network. Each seed is one story of a few jobs, of one task each,
+with some faults for two minutes, then calm until everything has settled; then the checkers look. A failing seed is
+printed and fails again the same way.
 """
 
 import argparse
