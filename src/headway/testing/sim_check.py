@@ -273,7 +273,7 @@ def check_truth(job: Job, task: Task | None, aborted: bool) -> None:
     either = "walltime" in task.story or "refused" in task.story  # which came first is not told apart here
     if job.state is State.FAILED and not either and first is not None:
         require(
-            (job.exit_code, job.signal) == (first.exit_code, first.signal),
+            (job.exit_code, job.signal) in {(first.exit_code, first.signal), *_seen_at_once(task)},
             f"{job.id} failed with {job.exit_code}/{job.signal}, the first failure was {first}; {story(task)}",
         )
 
@@ -309,10 +309,14 @@ def _check_known(job: Job, task: Task, first: Ended | None) -> None:
         return
     require(job.state is state, f"{job.id} is {job.state}, in truth {state}; {story(task)}")
     if state is State.SUCCEEDED or (state is State.FAILED and "walltime" not in task.story):
-        ends = {(code, signal)}
-        if task.slept:  # several failures may have waited for it: any of them may seem the first
-            ends |= {(end.exit_code, end.signal) for end in task.ended if not end.told_to and end.exit_code != 0}
+        ends = {(code, signal), *_seen_at_once(task)}
         require((job.exit_code, job.signal) in ends, f"{job.id}: {job.exit_code}/{job.signal}; {story(task)}")
+
+
+def _seen_at_once(task: Task) -> set[tuple[int | None, int | None]]:
+    """Several failures may have waited for an agent that stood still: any of them may seem the first."""
+    failed = [end for end in task.ended if not end.told_to and end.exit_code != 0]
+    return {(end.exit_code, end.signal) for end in failed} if task.slept else set()
 
 
 def story(task: Task) -> dict[str, Any]:
