@@ -261,7 +261,7 @@ FOLDERS_MAX = 64  # of one job
 RETRIES_MAX = 1_000  # that a job file may ask for
 JOBS_OPEN_MAX = 1_000_000  # jobs that wait, of one home; those beyond it are looked at when others have started
 QUEUE_WINDOW_WIDE = 2_000  # of a cluster with a queue of its own, which gets all of them at once
-QUEUE_WINDOW = 64  # waiting jobs of a cluster that one look at the queue considers first; more when none can start
+QUEUE_WINDOW = 16  # waiting jobs of a cluster that one look at the queue considers first; more when none can start
 
 # -- code -------------------------------------------------------------------------------------------
 CODE_FILE_BYTES_MAX = 100 * MIB  # one file of a snapshot; a larger one is left out and named, unless code.allow has it

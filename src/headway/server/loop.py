@@ -10,7 +10,6 @@ import logging
 import random
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from concurrent.futures import Future
 from functools import partial
 from sqlite3 import Connection
 from typing import Any, Protocol, TypeVar
@@ -84,7 +83,7 @@ class Loop:
         self._launches: dict[str, int] = {}
         self._told: dict[tuple[TaskKey, str], float] = {}  # commands that reconcile asked for
         self._late_start: dict[str, str] = {}  # place -> the name of a start there that takes long
-        self._ids: list[tuple[Job, Future[None]]] = []  # engines' own, on their way to the store
+        self._ids: list[tuple[Job, Callable[[Connection], None]]] = []  # engines' own, to be written at the look's end
         self._tokens: dict[str, dict[str, str]] = {}  # of attempts whose intent this server has stored
         self._retry = Backoff(RETRY_FIRST_S, RETRY_MAX_S)
         self._due_s: dict[str, float] = {}  # key of a failed attempt -> when the next one may start
@@ -168,7 +167,7 @@ class Loop:
         self._rest_for_s = pause_s(jobs, actions, self._engine_or_none) if self._drain.idle else INTERVAL_S
         self._thought_s = self._clock_s() - begin_s
         await self._act(await self._end_waiting(actions, by_pk), by_pk)
-        await self._end_tokens(await self._drain.step(self._engines, self._engine_or_none))
+        await self._store_last(await self._drain.step(self._engines, self._engine_or_none))
         if self._clock_s() - self._flushed_s > HEARD_FLUSH_S:
             await self._flush()
 
@@ -328,7 +327,6 @@ class Loop:
         for action in actions:
             if action.pk not in done:
                 await self._execute(action, jobs[action.pk])
-        await self._store_ids()
 
     async def _execute(self, action: Action, job: Job) -> None:
         try:
@@ -507,17 +505,22 @@ class Loop:
         self._heard_s.setdefault(attempt.key, self._clock_s())
         self._retry.forget(job.uuid)
         attempt.engine_id = result
-        work = partial(transaction.set_engine_id, job.pk, attempt.number, result)
-        self._ids.append((job, self._store.write(work)))
+        self._ids.append((job, partial(transaction.set_engine_id, job.pk, attempt.number, result)))
 
-    async def _store_ids(self) -> None:
-        """Under which name each engine has what it was given. One that is lost is found again (`Engine.find`)."""
+    async def _store_last(self, drained: list[TaskKey]) -> None:
+        """In one commit: under which name each engine has what it was given, and whose tokens end. An id that is lost
+        is found again (`Engine.find`), and so is a token that was left open (`Drain`)."""
         ids, self._ids = self._ids, []
-        for job, future in ids:
+        begun = [(f"the engine's id of {job.id}", self._store.write(work)) for job, work in ids]
+        if drained:
+            work = partial(transaction.end_tokens, drained, self._clock_ns())
+            begun.append(("the end of tokens", self._store.write(work)))
+        for what, future in begun:
             try:
                 await asyncio.wrap_future(future)
             except HeadwayError as error:
-                log.warning("the engine's id of %s could not be stored: %s", job.id, error)
+                log.warning("%s could not be stored: %s", what, error)
+        self._forget(drained)
 
     async def _submit_to_engine(self, job: Job, attempt: Attempt) -> EngineId:
         engine = self._engine(job.spec)
@@ -577,11 +580,8 @@ class Loop:
         if attempt.engine_id is not None:
             await self._drain.salvage(self._engine(job.spec), EngineId(attempt.engine_id))
 
-    async def _end_tokens(self, tasks: list[TaskKey]) -> None:
+    def _forget(self, tasks: list[TaskKey]) -> None:
         """Nothing will come from these tasks any more."""
-        if not tasks:
-            return
-        await self._write(partial(transaction.end_tokens, tasks, self._clock_ns()))
         for task in tasks:
             self._mailbox.forget(task)
             for do in ("go", "stop"):
