@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from headway.agent.carrier import START_S, Carrier
+from headway.agent.folder import keep_refused
 from headway.agent.life import (
     Adopted,
     Begun,
@@ -130,3 +131,10 @@ def test_a_carrier_that_dies_again_and_again_is_given_up(tmp_path: Path, monkeyp
         assert now_s < 100 * START_S
     assert len(carrier.sessions) == FOLDER_STARTS_MAX
     assert not seen.ok and seen.cause is not None and seen.cause["cause"] == "agent_not_started"
+
+
+def test_keys_do_not_stay_where_a_stream_was_refused(tmp_path: Path) -> None:
+    for name in ("folders.json", "env.json", "stdout-0", "shim"):
+        (tmp_path / name).write_text("secret")
+    keep_refused(str(tmp_path), ("stdout-0",), [])
+    assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == ["shim", "stdout-0"]

@@ -6,6 +6,7 @@ swept by the engine), so nobody ever takes a half-empty folder for a task.
 
 import os
 
+from headway.model.folder import PRIVATE
 from headway.spool.files import OS_FILES, Files
 from headway.spool.name import new_rand
 
@@ -47,7 +48,7 @@ def keep_refused(task_dir: str, refused: tuple[str, ...], done: list[str], files
             files.rename(os.path.join(task_dir, name), os.path.join(place, name))
         except OSError:
             continue
-    for name in [*done, ".secrets", ".drops", "env.json"]:
+    for name in [*done, ".secrets", ".drops", "env.json", PRIVATE]:
         if name != "shim" and not name.startswith("shipper-"):
             _unlink(files, os.path.join(task_dir, name))
 
