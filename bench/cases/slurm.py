@@ -7,7 +7,7 @@ import json
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -23,6 +23,7 @@ from headway.testing.slurm import PROGRAMS, SlurmCluster, missing
 
 JOBS, CONNECTIONS, WATCHED, WATCH_S, ENDS = 500, 4, 1_000, 60.0, 10
 BARE = "bare sbatch"
+SWEEP, ONE_BY_ONE = "one request", "a request each"
 _COUNTED = '#!/bin/sh\necho {name} >> {calls}\nexec {real} "$@"\n'
 _SPEC = {"cluster": "lab", "definition": {"engine": "slurm", "partition": "main"}, "name": "waits"}
 _LOOP = """\
@@ -101,7 +102,7 @@ def _submits(context: Context, site: Site) -> Iterator[Result]:
     site.hold(True)
     script = site.home.folder / "bare.sh"
     script.write_text("#!/bin/sh\n#SBATCH --partition=main\n#SBATCH --time=10\nsleep 1\n")
-    cpu: list[float] = []
+    cpu: dict[str, list[float]] = {SWEEP: [], ONE_BY_ONE: []}
 
     def bare(_: int) -> float:
         words = ["sh", "-c", _LOOP, "sh", str(count), str(script)]
@@ -109,24 +110,36 @@ def _submits(context: Context, site: Site) -> Iterator[Result]:
         site.cluster.command("scancel", "--me")
         return took.wall_s
 
-    def ours(_: int) -> float:
+    def ours(post: Callable[[Home, int], None], who: str, _: int) -> float:
         assert site.home.server is not None
         before, begun_s, cpu_s = site.known(), time.perf_counter(), cpu_s_of(site.home.server.pid)
-        _post(site.home, count)
+        post(site.home, count)
         wait_until(lambda: site.known() >= before + count, 600, "not every job is with Slurm")
         took_s = time.perf_counter() - begun_s
-        cpu.append(1000 * (cpu_s_of(site.home.server.pid) - cpu_s) / count)
+        cpu[who].append(1000 * (cpu_s_of(site.home.server.pid) - cpu_s) / count)
         site.clear()
         return took_s
 
-    took = interleave(context.size(5, 1), {HEADWAY: ours, BARE: bare})
-    result = Result(f"submit of {count} jobs to Slurm", "s", [Measure(who, some) for who, some in took.items()])
-    result.ratio_at_most(BARE, 1.2, "at most 1.2 × a bare sbatch loop")
-    result.notes.append(
-        "Over four HTTP connections, until Slurm has the last one; beside it a shell's loop. No job starts meanwhile."
-    )
-    yield result
-    yield Result("CPU of the server for a job submitted to Slurm", "ms", [Measure(HEADWAY, cpu)])
+    ways = {SWEEP: partial(ours, _sweep, SWEEP), ONE_BY_ONE: partial(ours, _post, ONE_BY_ONE)}
+    took = interleave(context.size(5, 1), {**ways, BARE: bare})
+    for how in ways:
+        measures = [Measure(HEADWAY, took[how]), Measure(BARE, took[BARE])]
+        result = Result(f"submit of {count} jobs to Slurm, {how}", "s", measures)
+        result.ratio_at_most(BARE, 1.2, "at most 1.2 × a bare sbatch loop")
+        result.notes.append("Each job is an sbatch; until Slurm has the last one. No job starts meanwhile.")
+        yield result
+        yield Result(f"CPU of the server for a job submitted to Slurm, {how}", "ms", [Measure(HEADWAY, cpu[how])])
+
+
+def _sweep(home: Home, count: int) -> None:
+    """As one sweep whose jobs ask for different times, so each is an sbatch of its own."""
+    spec = {**_SPEC, "command": ["sleep", "1"], "cwd": str(home.folder)}
+    jobs = [{"index": k, "spec": {"max_duration_s": 300.0 + k}, "env": {}} for k in range(count)]
+    with home.client() as client:
+        body = {"uuid": new_uuid(), "spec": spec, "env": {"PATH": home.env["PATH"]}, "jobs": jobs}
+        answer = client.request("POST", "/api/arrays", json=body)
+    if answer.status >= 300:
+        raise RuntimeError(f"submit answered {answer.status}: {answer.body[:300]!r}")
 
 
 def _post(home: Home, count: int) -> None:
