@@ -57,15 +57,16 @@ def hw(home: Path, tmp_path: Path, docker: list[str]) -> Iterator[Hw]:
     yield driver
     driver("abort", "--state", "running,waiting", "--yes")
     wait_until(lambda: not _told(docker, "ps", "-aq"), what="the removal of every container")
-    wait_until(lambda: not _networks(docker), what="the removal of every network")
+    wait_until(lambda: not _networks(docker, home), what="the removal of every network")
 
 
 def _told(docker: list[str], *words: str) -> list[str]:
     return subprocess.run([*docker, *words], capture_output=True, text=True, check=True).stdout.split()
 
 
-def _networks(docker: list[str]) -> list[str]:
-    return [name for name in _told(docker, "network", "ls", "--format", "{{.Name}}") if name.startswith("headway-")]
+def _networks(docker: list[str], home: Path) -> list[str]:
+    """Those of this test; other tests share the daemon."""
+    return _told(docker, "network", "ls", "--filter", f"label=headway.home={home}", "--format", "{{.Name}}")
 
 
 def _submit(hw: Hw, **job: Any) -> str:

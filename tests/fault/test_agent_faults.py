@@ -150,7 +150,7 @@ def ended_task(rig: Rig, nth: int) -> Task:
     opening = frame.encode_json(OPEN, {"version": 1, "stream": "shim", "kind": "shim", "pid": NOBODY, "start": 1})
     (task.dir / "shim").write_bytes(opening + b"".join(frame.encode_json(FACT, f) for f in facts) + bytes(10_000))
     (task.dir / "stdout-0").write_bytes(lines(2000))
-    (task.dir / "metrics-0-99999999-abcdef.0").write_bytes(metrics(500))
+    place(task.dir / "metrics-0-99999999-abcdef.0", metrics(500))
     return task
 
 
@@ -410,13 +410,20 @@ def test_a_drop_is_told_by_the_next_shipper_when_the_first_is_killed(rig: Rig) -
     assert missing < 800_000, "no more than had to be"
 
 
+def place(path: Path, data: bytes) -> None:
+    """At once, as a whole: of a process that is dead, the agent takes what is there for all that there will be."""
+    draft = path.parent / f".{path.name}"
+    draft.write_bytes(data)
+    draft.rename(path)
+
+
 def test_metric_segments_that_are_dropped_are_counted_in_records_and_points(rig: Rig) -> None:
     """F10, P5."""
     rig.server.stop()
     task = rig.start(rig.make("sleep", "60", spool_bytes_max=400_000))
     wait_until(task.rank_pids, what="the start")
     for i in range(4):
-        (task.dir / f"metrics-0-99999999-abcdef.{i}").write_bytes(metrics(4000))
+        place(task.dir / f"metrics-0-99999999-abcdef.{i}", metrics(4000))
     wait_until(lambda: len([p for p in task.dir.iterdir() if p.name.startswith("metrics")]) < 3, what="drops")
     rig.server.start()
     name = "metrics-0-99999999-abcdef"
@@ -433,7 +440,7 @@ def test_an_unfinished_frame_of_a_dead_process_is_ignored(rig: Rig) -> None:
     task = rig.start(rig.make("sleep", "60"))
     rig.wait_facts("process_started")
     data = metrics(10)
-    (task.dir / "metrics-0-99999999-abcdef.0").write_bytes(data + frame.encode(METRICS, b"z" * 36)[:17])
+    place(task.dir / "metrics-0-99999999-abcdef.0", data + frame.encode(METRICS, b"z" * 36)[:17])
     wait_until(lambda: rig.server.position("metrics-0-99999999-abcdef.0") == len(data), what="the whole frames")
     assert task.shim is not None
     task.shim.terminate()
@@ -444,7 +451,7 @@ def test_an_unfinished_frame_of_a_dead_process_is_ignored(rig: Rig) -> None:
 def test_closed_segments_are_removed_when_the_server_has_them(rig: Rig) -> None:
     task = rig.start(rig.make("sleep", "60"))
     rig.wait_facts("process_started")
-    (task.dir / "metrics-0-99999999-abcdef.0").write_bytes(metrics(10))
+    place(task.dir / "metrics-0-99999999-abcdef.0", metrics(10))
     wait_until(lambda: not (task.dir / "metrics-0-99999999-abcdef.0").exists(), what="the segment to be removed")
     assert rig.server.text("metrics-0-99999999-abcdef.0") == metrics(10)
     assert task.shim is not None

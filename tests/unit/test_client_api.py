@@ -38,7 +38,8 @@ def test_the_first_log_loads_nothing_slow(tmp_path: Path) -> None:
     loaded = modules("import headway as hw; hw.log({'x': 1.0})", tmp_path)
     assert not {*HEAVY, "json", "re", "enum", "contextlib", "functools"} & loaded
     assert {name for name in loaded if name.startswith("headway.")} <= {
-        "headway.client", "headway.client.api", "headway.client.backoff", "headway.client.config",
+        "headway.client", "headway.client.api", "headway.client.backoff", "headway.client.bootstrap",
+        "headway.client.bootstrap.sitecustomize", "headway.client.config",
         "headway.client.hooks", "headway.client.interrupt", "headway.client.metric", "headway.client.place",
         "headway.client.rank", "headway.client.run", "headway.client.value", "headway.model", "headway.model.limits",
         "headway.model.record", "headway.model.value", "headway.spool", "headway.spool.files", "headway.wire.identity",

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from headway.engines.folder import has_end
@@ -65,3 +66,9 @@ def test_a_python_that_is_too_old_says_so(tmp_path: Path) -> None:
     code = f"import sys; sys.version_info = (3, 8, 1); exec({main!r})"
     done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1 and "needs Python 3.11 or newer, this is 3.8" in done.stderr
+
+
+def test_many_threads_may_make_the_file_at_once(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        paths = set(pool.map(lambda _: zipapp.cached(tmp_path / "agent"), range(8)))
+    assert [path.name for path in (tmp_path / "agent").iterdir()] == [path.name for path in paths]

@@ -8,6 +8,7 @@ not pull the file away under a container that runs.
 import hashlib
 import io
 import os
+import threading
 import zipfile
 from pathlib import Path
 from typing import Final
@@ -53,7 +54,7 @@ def cached(folder: Path) -> Path:
     if path.is_file() and path.stat().st_size == len(data):
         return path
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    draft = folder / f".{path.name}.{os.getpid()}"
+    draft = folder / f".{path.name}.{os.getpid()}.{threading.get_ident()}"  # several starts may be under way
     draft.write_bytes(data)
     draft.chmod(0o644)  # a container may run as another user
     os.replace(draft, path)
