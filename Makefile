@@ -5,8 +5,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# Tests wait for processes more than they compute, so two at a time pay even on two cores.
-TEST_WORKERS ?= 2
+# Tests wait for processes more than they compute, so three at a time pay even on two cores.
+TEST_WORKERS ?= 3
 TEST_TIMEOUT_S ?= 120
 WHAT ?= tests
 BENCH ?=

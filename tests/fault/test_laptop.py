@@ -35,10 +35,11 @@ def test_eight_ranks_on_two_nodes_with_logs_metrics_usage_and_outputs_over_ssh_a
     assert live["state"] == "running" and live["attach"][:4] == ["ssh", "-t", "--", "login"]
     assert "--overlap -w node" in live["attach"][4] and live["engine_id"].isdigit()
     other = hw("ssh", job, "--task", "worker-1", "--print").stdout.decode()
-    assert "ssh -t -- login" in other and "-w node2" in other
+    nodes = [task["node"] for task in live["attempts"][0]["tasks"]]
+    assert len(set(nodes)) == 2 and "ssh -t -- login" in other and f"-w {nodes[1]} " in other
     ended = hw.wait_ended(job, timeout_s=90)
     assert ended["state"] == "succeeded", ended
-    assert [task["node"] for task in ended["attempts"][0]["tasks"]] == ["node1", "node2"]
+    assert [task["node"] for task in ended["attempts"][0]["tasks"]] == nodes
     lines = hw("logs", job).stdout.decode().splitlines()
     for rank in range(8):
         assert [f"rank {rank} of 8 step {i}" in "\n".join(lines) for i in range(12)] == [True] * 12
