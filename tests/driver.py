@@ -51,11 +51,16 @@ class Hw:
         return name
 
     def wait_state(self, job: str, *states: str, timeout_s: float = 60.0) -> Any:
-        def look() -> Any:
-            found = self.json("q", job)
-            return found if found["state"] in states else None
+        last: dict[str, Any] = {}
 
-        return wait_until(look, timeout_s, f"{job} in state {states}")
+        def look() -> Any:
+            last.update(self.json("q", job))
+            return last if last["state"] in states else None
+
+        try:
+            return wait_until(look, timeout_s, f"{job} in state {states}")
+        except AssertionError as error:
+            raise AssertionError(f"{error}; it is {last['state']}, attempts: {last['attempts']}") from None
 
     def wait_ended(self, job: str, timeout_s: float = 60.0) -> Any:
         return self.wait_state(job, "succeeded", "failed", "stopped", timeout_s=timeout_s)

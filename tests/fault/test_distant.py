@@ -121,7 +121,7 @@ def test_nodes_without_a_route_send_through_the_folder_and_take_commands_there(l
     job = hw.submit("-c", "lab", "-n", "8", "--env", "STEPS=1000", sys.executable, "train.py")
     wait_until(lambda: len(hw.points(job, "loss")) >= 10, 60, "its metrics")
     assert {task["way"] for task in hw.json("q", job)["attempts"][0]["tasks"]} == {"folder"}
-    assert hw.task(job)["node"] == "node1"
+    assert hw.task(job)["node"].startswith("node")
     assert "sent        through the cluster's folder" in hw("q", job).stdout.decode()
     assert f"then the folder {hw.shared}/trays/" in hw("clusters", "-v").stdout.decode()
     assert "2 through the cluster's folder" in hw("server", "status").stdout.decode()

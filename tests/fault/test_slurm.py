@@ -42,7 +42,7 @@ def test_eight_ranks_on_two_nodes_with_their_gpus_metrics_and_output(hw: Hw) -> 
     [job] = hw.json("ls")
     asked = hw.json("q", job["id"])
     assert asked["state"] == "succeeded" and asked["engine"] == "slurm" and asked["engine_id"].isdigit()
-    assert [task["node"] for task in asked["attempts"][0]["tasks"]] == ["node1", "node2"]
+    assert len({task["node"] for task in asked["attempts"][0]["tasks"]}) == 2
     series = hw.json("metrics", job["id"], "-m", "loss")[job["id"]]["loss"]
     assert sorted(one["rank"] for one in series) == list(range(8))
     assert all(one["step"] == [0, 1, 2] for one in series)

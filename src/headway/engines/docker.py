@@ -410,11 +410,10 @@ class ContainerEngine:
             return Observation("gone", word, {"started": None, "drained": True, **self._death(name)})
         if not begun:
             return self._before_start(name, state)
-        seen = self._after(folder, word)
-        if seen.detail.get("salvage") and not folders.has_end(folder):
+        if not folders.has_end(folder):
             self._note_death(name, state)
-            return replace(seen, detail={**seen.detail, **self._death(name)})
-        return seen
+        seen = self._after(folder, word)  # also while another shipper sends the rest: it only knows that it is over
+        return replace(seen, detail={**seen.detail, **self._death(name)})
 
     def _note_death(self, name: str, state: Container | None) -> None:
         """The engine is sure that the container is over, and its agent could not say how."""
