@@ -76,7 +76,8 @@ def test_gpus_that_are_free_but_do_not_lie_together_are_told_with_what_would_sta
         assert "needs    8 GPUs = 2 nodes × 4, " in told
         assert "8 GPUs are free, but on four nodes two each; you ask for two nodes of four" in told
         assert f"(Slurm {holder}) reaches its time limit" in told
-        assert "sooner   -n 8 --nodes 4  would start now on node[1-4] (sbatch --test-only)" in told
+        wide = "sooner -n 8 --nodes 4 would start now on node[1-4] (sbatch --test-only)"
+        wait_until(lambda: wide in " ".join(hw("why", job).stdout.decode().split()), 60, "what would start now")
         node = hw.json("clusters")[-1]["nodes"][0]
         assert (node["gpus"], node["free_gpus"]) == (4, 2)
     finally:
