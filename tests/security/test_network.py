@@ -21,6 +21,7 @@ from headway.settings.connect import Response
 from headway.settings.home import Paths
 from headway.wire import batch
 from headway.wire.batch import Part, TaskKey
+from headway.wire.pin import pin_of
 from tests import needs
 from tests.machines import free_port
 from tests.security.harness import Served, read_all, status
@@ -169,7 +170,7 @@ def test_a_wrong_pin_is_found_before_anything_is_sent(served: Served) -> None:
         remote.open_tls(where, "0" * 64, 10)
     assert served.process.network is not None
     with remote.open_tls(where, served.process.network.pin, 10) as secure:
-        assert remote.peer_pin(secure) == monitor.pin(served.paths)
+        assert pin_of(secure) == monitor.pin(served.paths)
     with pytest.raises(ConnectionError, match="does not speak TLS"):
         remote.open_tls(remote.Address("127.0.0.1", served.port), None, 10)
 

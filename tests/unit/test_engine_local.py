@@ -17,7 +17,7 @@ from headway.engines import local, registry, slots
 from headway.engines.protocol import EngineId, Given, Salvager
 from headway.model.errors import RefusedError, UnreachableError, UsageError
 from headway.settings.home import Paths
-from headway.wire import identity
+from headway.wire import identity, lock
 from tests.contract.engine.harness import SETTINGS, LocalHarness
 from tests.waiting import wait_until
 
@@ -335,13 +335,13 @@ def test_a_task_whose_agent_lives_is_not_salvaged(harness: LocalHarness) -> None
 
 def test_a_lock_that_is_held_is_seen_and_a_missing_one_is_not(tmp_path: Path) -> None:
     path = tmp_path / "lock"
-    assert not folders.lock_is_held(path)
+    assert not lock.is_held(path)
     code = "import fcntl,sys,time; f=open(sys.argv[1],'w'); fcntl.flock(f,2); print(1,flush=True); time.sleep(60)"
     with subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None and holder.stdout.readline()
-        assert folders.lock_is_held(path)
+        assert lock.is_held(path)
         holder.kill()
-    assert not folders.lock_is_held(path)
+    assert not lock.is_held(path)
 
 
 def test_discard_removes_what_is_over_and_nothing_that_runs(harness: LocalHarness) -> None:

@@ -4,7 +4,6 @@ Called by the shim, and by a shipper that has taken over. The carrier is a proce
 needs (`headway/carrier`); both speak through files in the spool, so it does not matter who of them dies.
 """
 
-import fcntl
 import json
 import os
 
@@ -12,6 +11,7 @@ from headway.agent.life import FoldersSeen
 from headway.model import folder as names
 from headway.model.limits import FOLDER_STARTS_MAX
 from headway.settings.launch import carrier_argv
+from headway.wire import lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -89,17 +89,7 @@ class Carrier:
         return FoldersSeen(False, {"cause": "agent_not_started", "class": "system", "text": text}, (text,))
 
     def _lives(self) -> bool:
-        try:
-            fd = os.open(os.path.join(self._task_dir, names.LOCK), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-        except OSError:
-            return False
-        try:
-            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            return False
-        except OSError:
-            return True
-        finally:
-            os.close(fd)
+        return lock.is_held(os.path.join(self._task_dir, names.LOCK))
 
     def _start(self, now_s: float) -> None:
         self._start_s = now_s

@@ -6,7 +6,6 @@ here, so that only agents that come this way pay for it.
 """
 
 import errno
-import hashlib
 import hmac
 import os
 import select
@@ -15,6 +14,7 @@ import ssl
 
 from headway.agent.post import HOST, Answer, Channel
 from headway.model.limits import CONNECT_S, SILENCE_S
+from headway.wire.pin import context, pin_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class TlsChannel(Channel):
         self._stage = CONNECTING
         self._connect_s = 0.0
         self._handshake_writes = False
-        self._context = _context()
+        self._context = context()
 
     def renew(self, task: "TaskFile") -> None:
         self.token = task.token
@@ -132,8 +132,7 @@ class TlsChannel(Channel):
             raise BlockingIOError from None
         except ssl.SSLError as error:
             raise ConnectionAbortedError(errno.ECONNABORTED, f"TLS failed: {error.reason or error}") from None
-        found = hashlib.sha256(self._socket.getpeercert(binary_form=True) or b"").hexdigest()
-        if not hmac.compare_digest(found, self._pin):
+        if not hmac.compare_digest(pin_of(self._socket), self._pin):
             told = "its certificate is not the one that this task was given; nothing was sent to it"
             raise ConnectionAbortedError(errno.ECONNABORTED, told)
 
@@ -166,14 +165,6 @@ class TlsChannel(Channel):
 
 def _reset(error: ssl.SSLError) -> ConnectionResetError:
     return ConnectionResetError(errno.ECONNRESET, f"TLS failed: {error.reason or error}")
-
-
-def _context() -> ssl.SSLContext:
-    found = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    found.minimum_version = ssl.TLSVersion.TLSv1_2
-    found.check_hostname = False  # the pin names the certificate itself, which says more than a name in it
-    found.verify_mode = ssl.CERT_NONE
-    return found
 
 
 def _parse(text: object) -> tuple[str, int] | None:

@@ -7,6 +7,7 @@ import threading
 import time
 from typing import Any, Final
 
+from headway.carrier.place import read_json
 from headway.model import folder as names
 from headway.model.errors import HeadwayError
 from headway.storage.account import CredentialsError
@@ -27,7 +28,7 @@ class State:
         self._task_dir = task_dir
         self._lock = threading.Lock()
         self._saved_s = 0.0
-        old = _load(self._path)
+        old = read_json(self._path)
         self.is_ready = old.get("state") in (names.READY, names.FINISHING)  # a carrier before us had come so far
         self.values: dict[str, Any] = {
             "state": names.FETCHING, "pid": os.getpid(), "paths": old.get("paths") or {}, "folders": {}, "cause": None,
@@ -112,12 +113,3 @@ def cause_of(error: HeadwayError | OSError, what: str) -> dict[str, str]:
         cause, kind = "permission_or_credentials", "user"
     hint = f" ({error.hint})" if error.hint else ""
     return {"cause": cause, "class": kind, "text": f"{what}: {error.message}{hint}"}
-
-
-def _load(path: str) -> dict[str, Any]:
-    try:
-        with open(path, encoding="utf-8") as file:
-            found = json.load(file)
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}

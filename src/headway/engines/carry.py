@@ -12,6 +12,7 @@ from headway.engines import folder as folders
 from headway.model import folder as names
 from headway.settings.launch import carrier_argv
 from headway.storage.place import parse
+from headway.wire import lock
 
 START_S = 5.0  # it has its lock by then, or never will
 
@@ -50,7 +51,7 @@ def needs_carrier(folder: Path) -> bool:
         return False
     state = (folders.load_json(folder / names.STATE) or {}).get("state")
     over = state in (names.DONE, names.FAILED) or (state == names.READY and not task.get("folders_sent"))
-    return not over and not folders.lock_is_held(folder / names.LOCK)
+    return not over and not lock.is_held(folder / names.LOCK)
 
 
 def mounted(carried: dict[str, Any]) -> list[str]:

@@ -26,14 +26,14 @@ from headway.engines.container import Container, Failed, Program
 from headway.engines.network import HOME_LABEL, Networks
 from headway.engines.protocol import EngineId, Given, Node, Observation, Plan, PlannedTask, Waiting
 from headway.engines.recipe import Recipe
-from headway.engines.tasks import check_fits, folders_file, on_node, plan_of, task_file, tasks_of
+from headway.engines.tasks import check_machine, folders_file, on_node, plan_of, task_file, tasks_of
 from headway.model.errors import RefusedError, UnreachableError, UsageError
 from headway.model.folder import PRIVATE
 from headway.model.job import Job, JobSpec
 from headway.settings import zipapp
 from headway.settings.home import Paths, agent_socket_path, socket_path
 from headway.settings.launch import agent_argv
-from headway.wire import identity
+from headway.wire import identity, lock
 from headway.wire.batch import TaskKey
 
 START_TIMEOUT_S = 20.0  # a container whose agent has not said that it runs by then is started again
@@ -104,13 +104,7 @@ class ContainerEngine:
         tasks = [self._with_image(task, spec) for task in tasks_of(spec, has_gpus=node.gpus > 0)]
         self._check_images(tasks)
         self._networks.check()
-        cpus, memory_bytes = spec.cpus, spec.memory_bytes
-        if spec.roles:
-            cpus = sum(task.cpus or 0 for task in tasks) or None
-            memory_bytes = sum(task.memory_bytes or 0 for task in tasks) or None
-        check_fits("GPUs", sum(task.gpus for task in tasks), node.gpus, f"use -n {node.gpus} or fewer")
-        check_fits("CPUs", cpus, node.cpus, "ask for fewer")
-        check_fits("memory", memory_bytes, node.memory_bytes, "ask for less")
+        cpus, memory_bytes = check_machine(spec, tasks, node)
         images = {task.image for task in tasks}
         return plan_of(
             self.name, self.cluster, job, attempt, on_node(tasks, node.name), rlimits={}, cpus=cpus,
@@ -464,7 +458,7 @@ class ContainerEngine:
     def _after(self, folder: Path, word: str) -> Observation:
         """It runs no more: what is left of it is in the spool."""
         ended = folders.has_end(folder)
-        if folders.lock_is_held(folder / "shipper.lock"):
+        if lock.is_held(folder / "shipper.lock"):
             return Observation("ended" if ended else "running", f"{word}, still sending", {"started": True})
         left = folders.unsent(folder)
         if ended and not left:

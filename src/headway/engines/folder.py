@@ -4,7 +4,6 @@ The layout is `docs/concepts/protocol.md`. Files there are written by other proc
 whatever cannot be read counts as absent.
 """
 
-import fcntl
 import json
 import os
 import secrets
@@ -61,23 +60,6 @@ def _write_private(path: Path, value: Mapping[str, Any]) -> None:
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(fd, "wb") as file:  # not synced: a power cut ends the task too, and an empty file is made again
         file.write(data)
-
-
-def lock_is_held(path: Path) -> bool:
-    """Whether a living process holds this flock. One that cannot be asked for counts as held: never two agents."""
-    try:
-        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return True
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        return False
-    except OSError:
-        return True
-    finally:
-        os.close(fd)
 
 
 def has_end(folder: Path) -> bool:

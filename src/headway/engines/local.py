@@ -20,12 +20,12 @@ from typing import Any
 from headway.engines import folder as folders
 from headway.engines import group, joined, slots, warm
 from headway.engines.protocol import EngineId, Given, Node, Observation, Plan, PlannedTask, Waiting
-from headway.engines.tasks import check_fits, folders_file, on_node, plan_of, task_file, tasks_of
+from headway.engines.tasks import check_machine, folders_file, on_node, plan_of, task_file, tasks_of
 from headway.model.errors import RefusedError, UnreachableError, UsageError
 from headway.model.job import Job
 from headway.settings.home import Paths, socket_path
 from headway.settings.launch import agent_argv
-from headway.wire import identity
+from headway.wire import identity, lock
 from headway.wire.batch import TaskKey
 
 ADDRESS = "127.0.0.1"  # all tasks are on this machine
@@ -73,13 +73,7 @@ class LocalEngine:
     def plan(self, job: Job, attempt: int = 1) -> Plan:
         spec, node = job.spec, self.capacity()[0]
         tasks = tasks_of(spec, has_gpus=node.gpus > 0)  # `spec.gpus` is fixed at submit, should a driver fail later
-        cpus, memory_bytes = spec.cpus, spec.memory_bytes
-        if spec.roles:
-            cpus = sum(task.cpus or 0 for task in tasks) or None
-            memory_bytes = sum(task.memory_bytes or 0 for task in tasks) or None
-        check_fits("GPUs", sum(task.gpus for task in tasks), node.gpus, f"use -n {node.gpus} or fewer")
-        check_fits("CPUs", cpus, node.cpus, "ask for fewer")
-        check_fits("memory", memory_bytes, node.memory_bytes, "ask for less")
+        cpus, memory_bytes = check_machine(spec, tasks, node)
         placed = on_node(tasks, node.name)
         return plan_of(self.name, self.cluster, job, attempt, placed, cpus=cpus, memory_bytes=memory_bytes)
 
@@ -244,7 +238,7 @@ class LocalEngine:
 
     def _without_shim(self, folder: Path, attached: bool) -> Observation:
         ended = folders.has_end(folder)
-        if folders.lock_is_held(folder / "shipper.lock"):
+        if lock.is_held(folder / "shipper.lock"):
             word = "ended, still sending" if ended else "shipper alive"
             return Observation("ended" if ended else "running", word, {"started": True})
         left = folders.unsent(folder)

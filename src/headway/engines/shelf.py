@@ -20,6 +20,7 @@ from headway.code.depot import Depot
 from headway.engines import folder as folders
 from headway.model.folder import END
 from headway.model.limits import OUTPUT_FILES_MAX
+from headway.wire import lock
 
 TASK_NAME: Final = re.compile(
     r"(?P<key>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}-[0-9]{1,9})-(?P<task>[a-z][a-z0-9-]{0,40})\Z"
@@ -277,7 +278,7 @@ def _view(folder: Path, whole: bool) -> TaskView:
     pid, start = shim.get("pid"), shim.get("start")
     grace_s = (folders.load_json(folder / "task.json") or {}).get("grace_s")
     return TaskView(
-        begun, folders.has_end(folder), folders.lock_is_held(folder / "shipper.lock"), bool(folders.unsent(folder)),
+        begun, folders.has_end(folder), lock.is_held(folder / "shipper.lock"), bool(folders.unsent(folder)),
         pid if isinstance(pid, int) else None, float(grace_s) if isinstance(grace_s, int | float) else 0.0,
         start if isinstance(start, int) else None, (folder / END).exists(),
     )  # fmt: skip

@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
-from headway.engines.protocol import Given, Plan, PlannedTask
+from headway.engines.protocol import Given, Node, Plan, PlannedTask
 from headway.model.errors import RefusedError, UsageError
 from headway.model.job import Job, JobSpec, Role
 from headway.model.limits import PROCESSES_MAX, TASKS_MAX
@@ -134,7 +134,19 @@ def on_node(tasks: list[PlannedTask], node: str) -> tuple[PlannedTask, ...]:
     return tuple(replace(task, node=node) for task in tasks)
 
 
-def check_fits(what: str, asked: int | None, there: int | None, hint: str) -> None:
+def check_machine(spec: JobSpec, tasks: Sequence[PlannedTask], node: Node) -> tuple[int | None, int | None]:
+    """CPUs and memory that all of it needs; RefusedError where this one machine could never give that."""
+    cpus, memory_bytes = spec.cpus, spec.memory_bytes
+    if spec.roles:
+        cpus = sum(task.cpus or 0 for task in tasks) or None
+        memory_bytes = sum(task.memory_bytes or 0 for task in tasks) or None
+    _check_fits("GPUs", sum(task.gpus for task in tasks), node.gpus, f"use -n {node.gpus} or fewer")
+    _check_fits("CPUs", cpus, node.cpus, "ask for fewer")
+    _check_fits("memory", memory_bytes, node.memory_bytes, "ask for less")
+    return cpus, memory_bytes
+
+
+def _check_fits(what: str, asked: int | None, there: int | None, hint: str) -> None:
     """RefusedError for what a machine could never give. Memory is told as a person writes it."""
     if asked is None or there is None or asked <= there:
         return

@@ -19,7 +19,8 @@ from typing import Final
 
 from headway.model.errors import UsageError
 from headway.settings.home import Paths, private_folder
-from headway.settings.remote import Address, fingerprint, parse
+from headway.settings.remote import Address, parse
+from headway.wire.pin import fingerprint
 
 CERTIFICATE_DAYS: Final = 3650  # clients look at the pin, not at the clock
 _OPENSSL_S: Final = 30.0

@@ -6,7 +6,6 @@ clock is needed. A monitor is known by `hw monitor join`, which writes `monitors
 is read at each new connection, so that a changed token or pin is used without a restart (F40).
 """
 
-import hashlib
 import hmac
 import http.client
 import json
@@ -21,6 +20,7 @@ from typing import Any
 
 from headway.model.errors import HeadwayError, UnreachableError, UsageError
 from headway.settings.connect import Client, Response, UnixConnection
+from headway.wire.pin import context, pin_of
 
 TOKEN_VARIABLE = "HEADWAY_TOKEN"  # noqa: S105  (the name of a variable)
 KNOWN_FILE = "monitors.json"
@@ -72,11 +72,6 @@ def parse_pin(text: str) -> str:
     if found is None:
         raise UsageError(f'"{text[:80]}" is not a pin', "it is sha256: and 64 hexadecimal digits; hw monitor prints it")
     return found[1]
-
-
-def fingerprint(certificate: bytes) -> str:
-    """The pin of a certificate in its binary form."""
-    return hashlib.sha256(certificate).hexdigest()
 
 
 # -- what is known -----------------------------------------------------------------------------------------------------
@@ -184,14 +179,6 @@ class PinError(UnreachableError):
     """Somebody else answers, or the monitor has a new certificate. Nothing was sent to it."""
 
 
-def context() -> ssl.SSLContext:
-    found = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    found.minimum_version = ssl.TLSVersion.TLSv1_2
-    found.check_hostname = False  # the pin names the certificate itself, which says more than a name in it
-    found.verify_mode = ssl.CERT_NONE
-    return found
-
-
 def open_tls(address: Address, pin: str | None, timeout_s: float) -> ssl.SSLSocket:
     """A connection whose other end holds the key of the pinned certificate. `pin` None: the caller asks a person.
 
@@ -208,18 +195,14 @@ def open_tls(address: Address, pin: str | None, timeout_s: float) -> ssl.SSLSock
     except BaseException:  # also when we are interrupted: the socket must not leak
         plain.close()
         raise
-    if pin is not None and not hmac.compare_digest(peer_pin(secure), pin):
-        found = peer_pin(secure)
+    if pin is not None and not hmac.compare_digest(pin_of(secure), pin):
+        found = pin_of(secure)
         secure.close()
         raise PinError(
             f"the certificate of {address} is not the pinned one: its pin is sha256:{found}",
             f"if the monitor has a new certificate: hw monitor join {address}; else somebody stands between",
         )
     return secure
-
-
-def peer_pin(secure: ssl.SSLSocket) -> str:
-    return fingerprint(secure.getpeercert(binary_form=True) or b"")
 
 
 class TlsConnection(http.client.HTTPConnection):

@@ -16,6 +16,7 @@ from headway.settings import monitor, remote
 from headway.views import format as fmt
 from headway.views.cli.dispatch import Call
 from headway.views.terminal import BOLD
+from headway.wire.pin import pin_of
 
 _JOIN_S: Final = 15.0
 
@@ -215,7 +216,7 @@ def _address(call: Call) -> remote.Address:
 def _fingerprint(address: remote.Address) -> str:
     try:
         with remote.open_tls(address, None, _JOIN_S) as secure:
-            return remote.peer_pin(secure)
+            return pin_of(secure)
     except OSError as error:
         raise UnreachableError(f"no monitor answers at {address}: {error}", "is its port open from here?") from None
 
