@@ -88,6 +88,14 @@ class Home:
     def hw_json(self, *words: str) -> Any:
         return json.loads(self.hw("--json", *words))
 
+    def post_jobs(self, client: Client, spec: dict[str, Any], count: int) -> None:
+        """Submit the same `count` times, a request each."""
+        for _ in range(count):
+            body = {"uuid": new_uuid(), "spec": spec, "env": {"PATH": self.env["PATH"]}}
+            answer = client.request("POST", "/api/jobs", json=body)
+            if answer.status >= 300:
+                raise RuntimeError(f"submit answered {answer.status}: {answer.body[:300]!r}")
+
     def register(self, name: str) -> Registered:
         """A job that nothing runs: batches for it come from the bench itself."""
         uuid = new_uuid()

@@ -1,9 +1,10 @@
-"""The fixture `slurm`: real Slurm daemons, started once for each worker of the tests. And what runs there for a job."""
+"""The fixture `slurm`: real Slurm daemons, started once for each worker of the tests. And how tests use them."""
 
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ import pytest
 from headway.testing.slurm import SlurmCluster, missing
 from headway.wire.identity import parent_of
 from tests import needs
+from tests.driver import Hw
+from tests.waiting import wait_until
 
 
 @pytest.fixture(scope="session")
@@ -23,6 +26,19 @@ def slurm() -> Iterator[SlurmCluster]:
             yield cluster
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def on_slurm(home: Path, folder: Path, slurm: SlurmCluster, program: str) -> Iterator[Hw]:
+    """`hw` in a folder with the cluster `lab` and this `train.py`; at the end no job of it is left on the cluster."""
+    (folder / "headway.yaml").write_text("clusters: {lab: {engine: slurm, partition: main}}\n")
+    (folder / "train.py").write_text(program)
+    driver = Hw(home, folder)
+    driver.env |= slurm.env
+    yield driver
+    driver("abort", "--state", "waiting,running", "--yes")
+    wait_until(lambda: not driver.json("ls", "--state", "waiting,running,stopping"), 60, "the end of all jobs")
+    driver("server", "stop")
 
 
 def processes_of(slurm: SlurmCluster, job_id: str) -> dict[str, list[int]]:

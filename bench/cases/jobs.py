@@ -8,7 +8,6 @@ from bench.context import Context
 from bench.home import Home
 from bench.measure import cpu_s_of, wait_until
 from bench.result import HEADWAY, Measure, Result
-from headway.model.ids import new_uuid
 
 JOBS, WARM_UP = 120, 10
 TARGET_PER_S = 30.0
@@ -36,11 +35,7 @@ def run(context: Context) -> Iterator[Result]:
 def _run_jobs(home: Home, count: int) -> None:
     spec = {"command": ["true"], "cwd": str(home.folder), "name": "short"}
     with home.client() as client:
-        for _ in range(count):
-            body = {"uuid": new_uuid(), "spec": spec, "env": {"PATH": home.env["PATH"]}}
-            answer = client.request("POST", "/api/jobs", json=body)
-            if answer.status >= 300:
-                raise RuntimeError(f"submit answered {answer.status}: {answer.body[:300]!r}")
+        home.post_jobs(client, spec, count)
 
         def ended() -> bool:
             states = json.loads(client.request("GET", "/api/server").body)["jobs"]  # it lists none, so it costs little

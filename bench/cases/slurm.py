@@ -153,11 +153,7 @@ def _post(home: Home, count: int) -> None:
 def _post_some(home: Home, count: int) -> None:
     spec = {**_SPEC, "command": ["sleep", "1"], "cwd": str(home.folder), "max_duration_s": 300.0}
     with home.client() as client:
-        for _ in range(count):
-            body = {"uuid": new_uuid(), "spec": spec, "env": {"PATH": home.env["PATH"]}}
-            answer = client.request("POST", "/api/jobs", json=body)
-            if answer.status >= 300:
-                raise RuntimeError(f"submit answered {answer.status}: {answer.body[:300]!r}")
+        home.post_jobs(client, spec, count)
 
 
 def _array(context: Context, site: Site) -> Result:

@@ -9,6 +9,7 @@ import pytest
 
 from headway.testing.slurm import SlurmCluster
 from tests.driver import Hw
+from tests.slurmed import on_slurm
 from tests.waiting import wait_until
 
 TRAIN = """
@@ -23,14 +24,8 @@ for i in range(int(os.environ.get("STEPS", "3"))):
 
 @pytest.fixture
 def hw(home: Path, tmp_path: Path, slurm: SlurmCluster) -> Iterator[Hw]:
-    (tmp_path / "headway.yaml").write_text("clusters: {lab: {engine: slurm, partition: main}}\n")
-    (tmp_path / "train.py").write_text(TRAIN)
-    driver = Hw(home, tmp_path)
-    driver.env |= slurm.env
-    yield driver
-    driver("abort", "--state", "waiting,running", "--yes")
-    wait_until(lambda: not driver.json("ls", "--state", "waiting,running,stopping"), 60, "the end of all jobs")
-    driver("server", "stop")
+    with on_slurm(home, tmp_path, slurm, TRAIN) as driver:
+        yield driver
 
 
 def test_eight_ranks_on_two_nodes_with_their_gpus_metrics_and_output(hw: Hw) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from headway.testing.slurm import SlurmCluster
 from tests.driver import Hw
-from tests.slurmed import processes_of
+from tests.slurmed import on_slurm, processes_of
 from tests.waiting import wait_until
 
 TRAIN = """
@@ -29,14 +29,8 @@ print("steps", i)
 
 @pytest.fixture
 def hw(home: Path, tmp_path: Path, slurm: SlurmCluster) -> Iterator[Hw]:
-    (tmp_path / "headway.yaml").write_text("clusters: {lab: {engine: slurm, partition: main}}\n")
-    (tmp_path / "train.py").write_text(TRAIN)
-    driver = Hw(home, tmp_path)
-    driver.env |= slurm.env
-    yield driver
-    driver("abort", "--state", "waiting,running", "--yes")
-    wait_until(lambda: not driver.json("ls", "--state", "waiting,running,stopping"), 60, "the end of all jobs")
-    driver("server", "stop")
+    with on_slurm(home, tmp_path, slurm, TRAIN) as driver:
+        yield driver
 
 
 def submit(hw: Hw, until: str) -> str:

@@ -13,6 +13,7 @@ import pytest
 from headway.testing.slurm import SlurmCluster
 from tests import needs
 from tests.driver import Hw
+from tests.slurmed import on_slurm
 from tests.waiting import wait_until
 
 # Only what tells the time of day; sleeping goes by another clock.
@@ -53,13 +54,8 @@ hw.log({"steps": n}, step=n)
 
 @pytest.fixture
 def hw(home: Path, tmp_path: Path, slurm: SlurmCluster) -> Iterator[Hw]:
-    (tmp_path / "train.py").write_text(TRAIN)
-    driver = Hw(home, tmp_path)
-    driver.env |= slurm.env
-    yield driver
-    driver("abort", "--state", "waiting,running", "--yes")
-    wait_until(lambda: not driver.json("ls", "--state", "waiting,running,stopping"), 60, "the end of all jobs")
-    driver("server", "stop")
+    with on_slurm(home, tmp_path, slurm, TRAIN) as driver:
+        yield driver
 
 
 def submit(hw: Hw, cluster: str, *options: str) -> str:

@@ -15,6 +15,7 @@ import pytest
 
 from headway.testing.slurm import SlurmCluster
 from tests.driver import Hw
+from tests.slurmed import on_slurm
 from tests.waiting import wait_until
 
 JOBS = int(os.environ.get("HEADWAY_KILL_JOBS", "4"))
@@ -32,14 +33,8 @@ sys.exit(int(sys.argv[1]))
 
 @pytest.fixture
 def hw(home: Path, tmp_path: Path, slurm: SlurmCluster) -> Iterator[Hw]:
-    (tmp_path / "headway.yaml").write_text("clusters: {lab: {engine: slurm, partition: main}}\n")
-    (tmp_path / "train.py").write_text(TRAIN)
-    driver = Hw(home, tmp_path)
-    driver.env |= slurm.env
-    yield driver
-    driver("abort", "--state", "waiting,running", "--yes")
-    wait_until(lambda: not driver.json("ls", "--state", "waiting,running,stopping"), 60, "the end of all jobs")
-    driver("server", "stop")
+    with on_slurm(home, tmp_path, slurm, TRAIN) as driver:
+        yield driver
 
 
 def check(hw: Hw, slurm: SlurmCluster, jobs: dict[str, int]) -> None:
