@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from headway.agent import process
-from headway.agent.process import Identity
+from headway.agent.process import Identity, Status
 from headway.wire.identity import boot_id, process_start
+from tests.waiting import wait_until
 
 SPOOL = f"/spool/x{os.getpid()}"  # others may run this at the same time, and all processes of the machine are looked at
 
@@ -74,8 +75,19 @@ def test_a_group_is_signalled_only_through_its_leader() -> None:
 
 
 def test_members_of_a_task_are_found_by_their_environment(child: subprocess.Popen[bytes]) -> None:
-    assert [status.pid for status in process.members_of(SPOOL)] == [child.pid]
+    # the kernel lets Popen go on a moment before a new program's environment can be read
+    found = wait_until(lambda: process.members_of(SPOOL), what="the child in its task")
+    assert [status.pid for status in found] == [child.pid]
     assert process.members_of("/spool/") == [] and process.members_of(SPOOL + "y") == []
+
+
+def test_a_member_that_falls_asleep_while_it_is_looked_at_is_found(
+    child: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wait_until(lambda: process.members_of(SPOOL), what="the child in its task")
+    running = [Status(s.pid, "R", s.parent, s.group, s.session, s.start) for s in process.everybody()]
+    monkeypatch.setattr(process, "everybody", lambda: running)
+    assert [status.pid for status in process.members_of(SPOOL)] == [child.pid]
 
 
 def test_descendants_are_found_through_any_number_of_generations() -> None:

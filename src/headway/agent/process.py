@@ -5,7 +5,7 @@ Called by shim and shipper.
 
 import os
 
-from headway.wire.identity import HAS_PROC, PROC, Identity, Status, is_alive, send, status_of
+from headway.wire.identity import HAS_PROC, PROC, Identity, Status, is_alive, send, start_of, status_of
 
 __all__ = ["Identity", "Status", "is_alive", "send", "status_of"]
 
@@ -88,10 +88,11 @@ def members_of(task_dir: str) -> list[Status]:
     """Living processes that were started inside a task, by their own environment.
 
     Where the parent is gone, neither a pid nor a group says whose a process is: the numbers may have been given anew.
+    Its start tells whether the environment was still that process's; its state may change at any moment.
     """
     mark = b"HEADWAY_SPOOL=" + os.fsencode(task_dir)
     alive = [s for s in everybody() if s.state not in "ZX" and s.pid != os.getpid()]
-    return [s for s in alive if mark in _environ(s.pid).split(b"\0") and status_of(s.pid) == s]
+    return [s for s in alive if mark in _environ(s.pid).split(b"\0") and start_of(s.pid) == s.start]
 
 
 def _environ(pid: int) -> bytes:
