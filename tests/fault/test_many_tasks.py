@@ -41,7 +41,7 @@ def test_roles_have_their_own_commands_and_know_where_the_others_are(hw: Hw) -> 
         {"name": "ps", "command": ["sh", "-c", show]},
         {
             "name": "worker",
-            "command": ["sh", "-c", f"{show}; echo $HEADWAY_PS_ADDRESSES $HEADWAY_PORT"],
+            "command": ["sh", "-c", f"{show}; echo $HEADWAY_PS_ADDRESSES $HEADWAY_TASK_PORT"],
             "instances": 2,
         },
     ]

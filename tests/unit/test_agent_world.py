@@ -5,6 +5,8 @@ import socket
 from headway.agent.life import Begun, GoAhead, LeftoversSeen, ShimMachine, ShimPlan, StartRank, StopAsked, Write
 from headway.agent.port import Ports
 from headway.agent.world import merge, replaced, world_variables
+from headway.settings.layers import is_of_a_job
+from headway.settings.schema import SETTINGS
 from headway.spool.layout import TaskFile
 
 
@@ -48,7 +50,7 @@ def test_ranks_find_the_names_of_torchrun_and_openmpi_and_every_address() -> Non
         "1", "4", "1",
     )  # fmt: skip
     assert env["HEADWAY_HOSTS"] == "10.0.0.1,10.0.0.2" and env["HEADWAY_DATA_SET_ADDRESSES"] == "10.0.0.2:3"
-    assert env["HEADWAY_PORT"] == "1"
+    assert env["HEADWAY_TASK_PORT"] == "1"
     assert not [name for name in env if name.startswith(("SLURM", "PMI"))]
 
 
@@ -84,3 +86,10 @@ def test_a_stop_at_the_barrier_ends_the_task_without_a_start() -> None:
         (None, None, "worker-1 is gone", False)
     ]
     assert machine.handle(GoAhead(), 2.0) == []
+
+
+def test_what_a_job_is_given_is_never_taken_for_a_setting_by_hw_inside_it() -> None:
+    given = {name for name in world_variables(task(), 1, PEERS) if name.startswith("HEADWAY_")}
+    given |= {"HEADWAY_FOLDER_S", "HEADWAY_UUID", "HEADWAY_JOB", "HEADWAY_ARRAY_INDEX"}
+    assert not given & {setting.variable for setting in SETTINGS.values()}
+    assert [name for name in given if not is_of_a_job(name)] == []

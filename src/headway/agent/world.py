@@ -40,7 +40,7 @@ def _places(task: "TaskFile", peers: "Sequence[Mapping[str, Any]]") -> dict[str,
     for peer in peers:
         groups.setdefault(f"{str(peer.get('role') or 'worker').upper().replace('-', '_')}_", []).append(peer)
         if peer.get("task") == task.task and peer.get("port"):
-            out["HEADWAY_PORT"] = str(peer["port"])
+            out["HEADWAY_TASK_PORT"] = str(peer["port"])
     for group, members in groups.items():
         out[f"HEADWAY_{group}HOSTS"] = ",".join(str(peer.get("address")) for peer in members)
         out[f"HEADWAY_{group}ADDRESSES"] = ",".join(

@@ -30,8 +30,13 @@ MASK: Final = "********"
 
 # Variables of ours that are not settings; `docs/concepts/protocol.md` says what they hold.
 RESERVED_VARIABLES: Final = frozenset(
-    "HEADWAY_" + name for name in "HOME CONFIG TOKEN JOB UUID ATTEMPT TASK SPOOL OUTPUT_DIR ARRAY_INDEX".split()
+    "HEADWAY_" + name
+    for name in (
+        "HOME CONFIG TOKEN JOB UUID ATTEMPT TASK ROLE SPOOL OUTPUT_DIR ARRAY_INDEX NODES TASKS TASK_PORT HOSTS "
+        "ADDRESSES"
+    ).split()
 )
+_OF_A_JOB: Final = ("HEADWAY_FOLDER_",), ("_HOSTS", "_ADDRESSES")  # by how they begin and end; `hw` may run in a job
 _TYPO_CUTOFF: Final = 0.8  # a variable this close to one of ours is a misspelling; others are somebody else's
 
 
@@ -173,15 +178,21 @@ def _read_private(path: Path, values: dict[str, Value], secrets: dict[str, str])
 def _read_environment(values: dict[str, Value]) -> None:
     by_variable = {setting.variable: setting for setting in SETTINGS.values()}
     for variable, text in os.environ.items():
-        if not variable.startswith("HEADWAY_") or variable in RESERVED_VARIABLES:
-            continue
         setting = by_variable.get(variable)
         if setting is not None:
             values[setting.name] = Value(setting.parse(text, variable), variable)
             continue
+        if not variable.startswith("HEADWAY_") or is_of_a_job(variable):
+            continue
         meant = nearest(variable.removeprefix("HEADWAY_").lower(), SETTINGS, cutoff=_TYPO_CUTOFF)
         if meant is not None:
             raise UsageError(f'unknown variable {variable[:80]}; did you mean "{SETTINGS[meant].variable}"?')
+
+
+def is_of_a_job(variable: str) -> bool:
+    """Whether it is one that jobs are given, or another of ours that is no setting."""
+    begins, ends = _OF_A_JOB
+    return variable in RESERVED_VARIABLES or variable.startswith(begins) or variable.endswith(ends)
 
 
 def _exists(path: Path) -> bool:
