@@ -44,6 +44,9 @@ def test_a_sweep_is_one_line_and_its_failed_jobs_run_again(hw: Hw) -> None:
     new = again.stdout.decode().strip()
     assert hw.json("q", new)["jobs"] == 2
     wait_until(lambda: hw.json("q", new)["states"] == {"failed": 2}, 60, "both failed again")
+    gone = hw("delete", sweep)
+    assert gone.stdout.decode() == f"{sweep}  4 jobs deleted\n", gone.stderr
+    assert sweep not in hw("ls").stdout.decode() and hw("q", sweep).returncode == 3
 
 
 def test_an_array_of_a_plain_command_survives_the_server_and_is_aborted_as_one(hw: Hw) -> None:
@@ -54,6 +57,8 @@ def test_an_array_of_a_plain_command_survives_the_server_and_is_aborted_as_one(h
     assert sum(hw.json("q", array["id"])["states"].values()) == 200
     commands = {tuple(job["command"]) for job in hw.json("ls", "--array", array["id"])}
     assert commands == {("sleep", f"{n}00") for n in range(200)}
+    early = hw("delete", array["id"])
+    assert early.returncode == 1 and b"still has jobs" in early.stderr
     assert hw("abort", array["id"]).returncode == 0
     wait_until(lambda: hw.json("q", array["id"])["ended_at"], 60, "all are over")
     states = hw.json("q", array["id"])["states"]

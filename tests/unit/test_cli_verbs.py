@@ -395,6 +395,17 @@ def test_a_selection_is_shown_and_asked_for_before_anything_is_done(api: FakeApi
     assert set(api.sent("GET", "/api/jobs")[0].query["state"]) == {"waiting", "running", "stopping", "held", "unknown"}
 
 
+def test_a_dry_run_of_ids_looks_whether_they_are_there(api: FakeApi, hw: Hw) -> None:
+    api.on("GET", "/api/jobs/a1", job("x-a1", state="succeeded"))
+    assert hw("delete", "--dry-run", "a1") == 0
+    assert hw.err == "would delete x-a1, which is succeeded\n"
+    missing = error(404, "not_found", 'no job ends in "b2"')
+    api.on("GET", "/api/jobs/b2", missing)
+    api.on("GET", "/api/arrays/b2", missing)
+    assert hw("delete", "--dry-run", "b2") == hw("resubmit", "--dry-run", "b2") == 3
+    assert "would" not in hw.err and api.sent("DELETE", ".*") == api.sent("POST", ".*") == []
+
+
 def test_abort_needs_ids_or_a_selection_and_never_takes_everything_by_itself(api: FakeApi, hw: Hw) -> None:
     assert hw("abort") == hw("abort", "--yes") == hw("abort", "a1", "-e", "x") == hw("delete", "--yes") == 2
     assert api.requests == []

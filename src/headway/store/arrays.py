@@ -100,11 +100,13 @@ def request_stop(c: sqlite3.Connection, uuid: str, now_ns: int) -> int:
 
 
 def find(c: sqlite3.Connection, ref: str) -> str:
-    """The uuid of the array that `ref` means: its id, its uuid, or the end of its id."""
+    """The uuid of the array that `ref` means: its id, its uuid, or the end of its id. One whose jobs are all deleted is
+    gone with them."""
     if ref.isascii() and ref:
         rows = c.execute(
-            """SELECT uuid, id FROM arrays WHERE id = :ref OR uuid = :ref OR suffix = :ref
-               OR (substr(id, -length(:ref)) = :ref AND NOT EXISTS (SELECT 1 FROM arrays WHERE suffix = :ref))""",
+            """SELECT uuid, id FROM arrays WHERE (id = :ref OR uuid = :ref OR suffix = :ref
+               OR (substr(id, -length(:ref)) = :ref AND NOT EXISTS (SELECT 1 FROM arrays WHERE suffix = :ref)))
+               AND EXISTS (SELECT 1 FROM jobs WHERE jobs.array = arrays.uuid AND deleted_ns IS NULL)""",
             {"ref": ref},
         ).fetchall()
         if len(rows) == 1:

@@ -8,7 +8,11 @@ CANDIDATES_SHOWN = 10
 
 
 def not_found(c: sqlite3.Connection, ref: str, shown: str) -> NotFoundError:
-    array = c.execute("SELECT id, suffix, uuid FROM arrays WHERE :ref IN (id, suffix, uuid)", {"ref": ref}).fetchone()
+    array = c.execute(
+        """SELECT id, suffix, uuid FROM arrays WHERE :ref IN (id, suffix, uuid)
+           AND EXISTS (SELECT 1 FROM jobs WHERE jobs.array = arrays.uuid AND deleted_ns IS NULL)""",
+        {"ref": ref},
+    ).fetchone()
     if array is not None:
         return NotFoundError(f"{array['id']} is an array of jobs", _way_into(c, array))
     return _by_name(c, ref) or NotFoundError(f'no job ends in "{shown}"', "`hw ls` lists the jobs")
@@ -30,6 +34,7 @@ def _by_name(c: sqlite3.Connection, name: str) -> NotFoundError | None:
     rows = c.execute(
         """SELECT id, state, submitted_ns FROM jobs WHERE name = :name AND array IS NULL AND deleted_ns IS NULL
            UNION ALL SELECT id, 'an array', submitted_ns FROM arrays WHERE name = :name
+             AND EXISTS (SELECT 1 FROM jobs WHERE jobs.array = arrays.uuid AND deleted_ns IS NULL)
            ORDER BY submitted_ns DESC""",
         {"name": name},
     ).fetchall()

@@ -1,15 +1,15 @@
 """Arrays of jobs in the commands: how one is shown, stopped and waited for as one. Called by `submit`, `query`, `ls`,
-`abort` and `resubmit`."""
+`abort`, `resubmit` and `delete`."""
 
 import time
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from headway.model.errors import NotFoundError
+from headway.model.errors import NotFoundError, RefusedError
 from headway.views import format as fmt
 from headway.views import summary
 from headway.views.cli.dispatch import Call
-from headway.views.source import Source, array_route, until_reached
+from headway.views.source import Source, array_route, job_route, until_reached
 from headway.views.terminal import BOLD, DIM
 
 _WAIT_S: Final = 1.0  # between two questions of --wait
@@ -93,3 +93,16 @@ def abort(source: Source, job: Array) -> str:
     """Stop all of it; what came of it in words."""
     job |= source.post(array_route(job["id"], "abort"), {})
     return f"{job['id']}  {fmt.plural(job['stopped'], 'job')} stopping · {counts(job)}"
+
+
+def delete(source: Source, array: Array) -> str:
+    """Forget all its jobs, which must be over; what came of it in words."""
+    if array["ended_at"] is None:
+        still = {**array, "states": {state: n for state, n in array["states"].items() if state not in fmt.ENDED}}
+        raise RefusedError(
+            f"{array['id']} still has jobs: {counts(still)}", f"to end them first: hw abort {array['id']}"
+        )
+    jobs = source.get("/api/jobs", [("array", array["id"])])
+    for job in jobs:
+        source.delete(job_route(job["id"]))
+    return f"{array['id']}  {fmt.plural(len(jobs), 'job')} deleted"

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from headway.views.cli import selection
+from headway.model.errors import NotFoundError
+from headway.views.cli import arrays, selection
 from headway.views.cli.dispatch import Call
 from headway.views.source import job_route
 
@@ -13,7 +14,14 @@ def command(call: Call) -> int:
     source = call.source()
 
     def deed(job: dict[str, Any]) -> str:
-        answer = source.delete(job_route(job["id"]))
+        try:
+            answer = source.delete(job_route(job["id"]))
+        except NotFoundError:
+            array = arrays.found(source, job["id"])
+            if array is None:
+                raise
+            job |= array
+            return arrays.delete(source, array)
         if isinstance(answer, dict):
             job |= answer
         return f"{job['id']}  deleted"

@@ -28,7 +28,9 @@ def command(call: Call) -> int:
             tell(call, made[-1]["id"])
         return ""
 
-    worst = selection.each(call, [{"id": ref} for ref in dict.fromkeys(call.words)], "resubmit", deed, tells=False)
+    worst = selection.each(
+        call, source, [{"id": ref} for ref in dict.fromkeys(call.words)], "resubmit", deed, tells=False
+    )
     if call.as_json and made:
         call.terminal.put_json(made[0] if len(call.words) == 1 else made)
     return worst

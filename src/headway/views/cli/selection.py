@@ -8,10 +8,10 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from headway.model.errors import HeadwayError, UsageError
+from headway.model.errors import HeadwayError, NotFoundError, UsageError
 from headway.views import format as fmt
 from headway.views.cli.dispatch import Call, complain
-from headway.views.source import Source
+from headway.views.source import Source, job_route
 
 KEYS: Final = ("state", "cluster", "experiment", "since_s", "older_than_s", "match")
 _SHOWN_MAX: Final = 20
@@ -57,7 +57,7 @@ def act(
             f"hw {verb} needs ids or a selection" + (", not both" if refs else ""), f"usage: {call.command.usage}"
         )
     if refs:
-        return each(call, [{"id": ref} for ref in dict.fromkeys(refs)], verb, deed)
+        return each(call, source, [{"id": ref} for ref in dict.fromkeys(refs)], verb, deed)
     jobs = find(call, source, states=states)
     if not jobs:
         call.terminal.say(f"hw: no job matches, so there is nothing to {verb}")
@@ -66,7 +66,7 @@ def act(
         return 0
     if not call.get("dry_run") and not call.get("yes"):
         _ask(call, jobs, verb)
-    return each(call, jobs, verb, deed, tells_json=tells_json)
+    return each(call, source, jobs, verb, deed, tells_json=tells_json)
 
 
 def _ask(call: Call, jobs: list[Job], verb: str) -> None:
@@ -88,16 +88,18 @@ def _list(call: Call, jobs: list[Job], verb: str) -> None:
 
 
 def each(
-    call: Call, jobs: list[Job], verb: str, deed: Callable[[Job], str], *, tells: bool = True, tells_json: bool = True
-) -> int:
+    call: Call, source: Source, jobs: list[Job], verb: str, deed: Callable[[Job], str], *, tells: bool = True,
+    tells_json: bool = True,
+) -> int:  # fmt: skip
     """All of them, whatever happens to one; the worst exit code. Without `tells`, `deed` says everything itself."""
     worst, done = 0, []
     for job in jobs:
-        if call.get("dry_run"):
-            call.terminal.say(call.terminal.err.safe(f"would {verb} {job['id']}"))
-            done.append(job)
-            continue
         try:
+            if call.get("dry_run"):
+                job = _looked_up(source, job)
+                call.terminal.say(call.terminal.err.safe(f"would {verb} {job['id']}, which is {job['state']}"))
+                done.append(job)
+                continue
             said = deed(job)
             done.append(job)
             if tells and not call.as_json:
@@ -108,3 +110,19 @@ def each(
     if call.as_json and tells and tells_json:
         call.terminal.put_json(done)
     return worst
+
+
+def _looked_up(source: Source, job: Job) -> Job:
+    """What an id means, job or array, for words about it; one that a selection found is known already."""
+    from headway.views.cli import arrays
+
+    if "state" in job:
+        return job
+    try:
+        found: Job = source.get(job_route(job["id"]))
+        return found
+    except NotFoundError:
+        array = arrays.found(source, job["id"])
+        if array is None:
+            raise
+        return array
