@@ -8,21 +8,30 @@ from typing import Final
 from headway.model.errors import HeadwayError, UsageError
 from headway.views.cli.commands import COMMANDS
 from headway.views.cli.dispatch import Call, one_word
-from headway.views.cli.options import BY_KEY, EVERYWHERE, STATES, Command
+from headway.views.cli.options import BY_KEY, EVERYWHERE, OPTIONS, STATES, STREAMS, Command
 
 _IDS_MAX: Final = 200
-_TAKES_IDS: Final = ("query", "q", "logs", "watch", "metrics", "abort", "resubmit", "delete", "code")
 
 _BASH: Final = """# bash completion for hw: eval "$(hw completion bash)"
 _hw() {{
-  local cur="${{COMP_WORDS[COMP_CWORD]}}" prev="${{COMP_WORDS[COMP_CWORD-1]}}" verb="" word
+  local cur="${{COMP_WORDS[COMP_CWORD]}}" prev="${{COMP_WORDS[COMP_CWORD-1]}}" verb="" value="" more="" word
   for word in "${{COMP_WORDS[@]:1:COMP_CWORD-1}}"; do
-    case "$word" in {verbs_case}) verb="$word"; break ;; esac
+    if [ -n "$value" ]; then value=""; continue; fi
+    case "$word" in
+      {valued}) value=1 ;;
+      -*) ;;
+      *) if [ -z "$verb" ]; then verb="$word"; else more=1; fi ;;
+    esac
   done
-  case "$prev" in
-    --state) COMPREPLY=($(compgen -W "{states}" -- "$cur")); return ;;
-    --stream) COMPREPLY=($(compgen -W "stdout stderr agent" -- "$cur")); return ;;
-  esac
+  COMPREPLY=()
+  if [ -n "$value" ]; then
+    case "$prev" in
+      --state) COMPREPLY=($(compgen -W "{states}" -- "$cur")) ;;
+      --stream) COMPREPLY=($(compgen -W "{streams}" -- "$cur")) ;;
+      --after) COMPREPLY=($(compgen -W "$(hw completion ids 2>/dev/null)" -- "$cur")) ;;
+    esac
+    return
+  fi
   case "$verb" in
     "") COMPREPLY=($(compgen -W "{verbs}" -- "$cur")) ;;
 {bash_cases}
@@ -68,20 +77,28 @@ def _option_names(command: Command) -> list[str]:
     return [name for key in (*command.options, *EVERYWHERE) for name in BY_KEY[key].names]
 
 
+def takes_ids(command: Command) -> bool:
+    """Its usage begins with an id, or with several."""
+    return command.usage.split()[2:3] in (["ID"], ["ID…"], ["[ID…]"])
+
+
 def bash() -> str:
     cases = []
     for name, command in COMMANDS.items():
         words = " ".join([*_option_names(command), *command.words])
-        if command.takes_command:
-            reply = f'COMPREPLY=($(compgen -W "{words}" -- "$cur"))\n'
-            reply += '      [[ "$cur" == -* ]] || COMPREPLY=($(compgen -c -- "$cur"))'
-        elif name in _TAKES_IDS:
+        if command.takes_command:  # behind its first word a command's own words: files, by `-o default`
+            reply = '[ -n "$more" ] && return\n'
+            reply += f'      COMPREPLY=($(compgen -W "{words}" -- "$cur"))\n'
+            reply += '      [[ "$cur" == -* ]] && return\n'
+            reply += '      compopt -o filenames 2>/dev/null\n      COMPREPLY=($(compgen -c -f -- "$cur"))'
+        elif takes_ids(command):
             reply = f'COMPREPLY=($(compgen -W "{words} $(hw completion ids 2>/dev/null)" -- "$cur"))'
         else:
             reply = f'COMPREPLY=($(compgen -W "{words}" -- "$cur"))'
         cases.append(f"    {name}) {reply} ;;")
+    valued = "|".join(name for option in OPTIONS if option.value for name in option.names)
     return _BASH.format(
-        verbs="|".join(COMMANDS).replace("|", " "), verbs_case="|".join(COMMANDS), states=" ".join(STATES),
+        verbs=" ".join(COMMANDS), valued=valued, states=" ".join(STATES), streams=" ".join(STREAMS),
         bash_cases="\n".join(cases),
     )  # fmt: skip
 
@@ -95,12 +112,14 @@ def fish() -> str:
         seen = f"complete -c hw -n '__fish_seen_subcommand_from {name}'"
         if command.words:
             lines.append(f"{seen} -a '{' '.join(command.words)}'\n")
-        if name in _TAKES_IDS:
+        if takes_ids(command):
             lines.append(f"{seen} -a '(hw completion ids 2>/dev/null)'\n")
+        if command.takes_command:
+            lines.append(f"{seen} -F -a '(__fish_complete_command)'\n")  # its words, and files
         for key in (*command.options, *EVERYWHERE):
             option = BY_KEY[key]
             flags = "".join(f" -l {n[2:]}" if n.startswith("--") else f" -s {n[1:]}" for n in option.names)
-            lines.append(f"{seen}{flags}{' -r' if option.value else ''} -d '{_quoted(option.help)}'\n")
+            lines.append(f"{seen}{flags}{' -r' if option.value else ''} -d '{_quoted(command.meaning(key))}'\n")
     return "".join(lines)
 
 
