@@ -82,12 +82,13 @@ def command_lines(command: options.Command) -> list[str]:
         width = max(len(typed) for typed, _ in command.examples)
         lines += ["```", *(f"{typed:<{width}}  {said}".rstrip() for typed, said in command.examples), "```", ""]
     keys = [key for key in (*command.options, *options.EVERYWHERE) if key != "version"]
-    return lines + table(("option", "meaning"), [option_row(options.BY_KEY[key]) for key in keys])
+    return lines + table(("option", "meaning"), [option_row(command, key) for key in keys])
 
 
-def option_row(option: options.Option) -> tuple[str, str]:
+def option_row(command: options.Command, key: str) -> tuple[str, str]:
+    option = options.BY_KEY[key]
     names = ", ".join(f"`{name}{' ' + option.value if option.value else ''}`" for name in option.names)
-    return names, option.help
+    return names, command.meaning(key)
 
 
 # -- Python ---------------------------------------------------------------------------------------------------------
@@ -134,8 +135,11 @@ def one_line(function: Any) -> str:
 
 
 def signature(function: Any) -> str:
-    """As a person reads it: without `self`, and without quotes around annotations."""
-    text = re.sub(r"'([^']+)'", r"\1", str(inspect.signature(function)))
+    """As a person reads it: without `self`, what a class returns, and quotes around annotations."""
+    found = inspect.signature(function)
+    if inspect.isclass(function):
+        found = found.replace(return_annotation=inspect.Signature.empty)
+    text = re.sub(r"(: |-> )'([^']+)'", r"\1\2", str(found))
     return text.replace("(self, ", "(").replace("(self)", "()")
 
 

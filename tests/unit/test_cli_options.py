@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from headway.model.errors import UsageError
 from headway.views.cli.commands import COMMANDS
+from headway.views.cli.help import command_page
 from headway.views.cli.options import BY_NAME, OPTIONS, Parsed, Parser
 
 
@@ -130,3 +131,11 @@ def test_the_verb_is_known_even_when_an_option_before_it_is_wrong() -> None:
     with pytest.raises(UsageError):
         parser.parse(["--nope", "run", "x"])
     assert parser.command is COMMANDS["run"]
+
+
+def test_an_option_says_what_it_means_for_the_verb_that_is_asked_about() -> None:
+    token, submit = (command_page(COMMANDS[name], 100) for name in ("token", "submit"))
+    assert "whose it is" in token and "the job's name" not in token
+    assert "the job's name; default: after the script" in submit
+    for command in COMMANDS.values():
+        assert set(command.says) <= set(command.options), f"{command.name} speaks of an option that it has not"

@@ -125,8 +125,16 @@ RETRY: Final = Section(
 )
 CODE: Final = Section(
     (
-        Key("include", ListOf(Text("a pattern"), TAGS_MAX), "Only files that match one of these patterns."),
-        Key("exclude", ListOf(Text("a pattern"), TAGS_MAX), "No files that match one of these patterns."),
+        Key(
+            "include",
+            ListOf(Text("a pattern"), TAGS_MAX),
+            "Files taken although something ignores them, beside those of the setting `code.include`.",
+        ),
+        Key(
+            "exclude",
+            ListOf(Text("a pattern"), TAGS_MAX),
+            "Files left out, beside those of the setting `code.exclude`; stronger than `include`.",
+        ),
     )
 )
 SMOKE: Final = Section(

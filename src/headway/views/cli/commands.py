@@ -15,6 +15,7 @@ _JOB: Final = (
 )  # fmt: skip
 _FILE: Final = ("sets", "smoke", "array", "dry_run")
 _SELECT: Final = ("monitor", "state", "cluster", "experiment", "since_s", "older_than_s", "match")
+_CHOSEN: Final = {"cluster": "jobs of this cluster", "experiment": "jobs of this experiment"}
 
 _TABLE: Final = (
     Command(
@@ -85,6 +86,7 @@ _TABLE: Final = (
     ),
     Command(
         "ls", LOOK, "the jobs, newest first", "hw ls [options]", (*_SELECT, "array", "limit"),
+        says={**_CHOSEN, "array": "the jobs of the array with this id"},
         details=(
             "What is equal for all jobs is said once, above the table. An array of jobs is one line; --array ID lists\n"
             "its jobs. With --json: every job."
@@ -157,7 +159,7 @@ _TABLE: Final = (
     ),
     Command(
         "abort", CHANGE, "stop jobs: SIGTERM, and SIGKILL after a grace time", "hw abort ID… | SELECTION",
-        (*_SELECT, "yes", "dry_run"),
+        (*_SELECT, "yes", "dry_run"), says=_CHOSEN,
         details="Jobs chosen by a selection are listed, and you are asked first; --yes for scripts.",
         examples=(("hw abort 7f3c2 a0317", ""), ("hw abort -e digits --state waiting", "asks first")),
     ),
@@ -180,7 +182,7 @@ _TABLE: Final = (
     ),
     Command(
         "release", CHANGE, "free jobs that --hold keeps after they failed, or nodes of hw submit ssh",
-        "hw release ID… | SELECTION", (*_SELECT, "yes", "dry_run"),
+        "hw release ID… | SELECTION", (*_SELECT, "yes", "dry_run"), says=_CHOSEN,
         details="A failed job ends as it failed: its exit code stays.",
         examples=(("hw release 7f3c2", ""),),
     ),
@@ -214,6 +216,7 @@ _TABLE: Final = (
     ),
     Command(
         "delete", CHANGE, "forget ended jobs", "hw delete ID… | SELECTION", (*_SELECT, "yes", "dry_run"),
+        says=_CHOSEN,
         details="Jobs chosen by a selection are listed, and you are asked first; --yes for scripts.",
         examples=(("hw delete 7f3c2", ""), ("hw delete --state failed --older-than 30d", "asks first")),
     ),
@@ -234,6 +237,7 @@ _TABLE: Final = (
     Command(
         "server", HOUSE, "the server of this home; it starts by itself when needed", "hw server start|stop|status|logs",
         ("tail", "follow"), words=("start", "stop", "status", "logs"),
+        says={"tail": "the last lines of its log only", "follow": "go on as it writes more"},
         details="Jobs do not notice when the server stops: what they write waits, and is there when it starts again.",
         examples=(("hw server status", ""), ("hw server logs -f", "its own log")),
     ),
@@ -253,7 +257,7 @@ _TABLE: Final = (
             ("hw monitor --address :10200", "serve other machines"),
             ("hw token create --role ingest --name node7", "a token for one of them"),
             ("hw monitor join head:10200", "there, once"),
-            ("hw --monitor head:10200 run python train.py", "runs there, is shown at both"),
+            ("hw --monitor head:10200 run python train.py", "runs where you type it, is shown at both"),
             ("hw --monitor head:10200 ls", "look from anywhere; needs a token of role read"),
         ),
     ),
@@ -261,6 +265,7 @@ _TABLE: Final = (
         "token", HOUSE, "tokens for other machines and people",
         "hw token create --name NAME [--role ROLE] | ls | revoke ID",
         ("name", "role"), words=("create", "ls", "revoke"),
+        says={"name": "whose it is: a machine or a person", "role": "ingest (default), read, operate or admin"},
         details=(
             "ingest: a machine sends its own jobs; all its tokens have its name. read: look at all jobs.\n"
             "operate: also stop them. admin: everything. A token is shown once; only its hash is kept."
@@ -302,6 +307,7 @@ _TABLE: Final = (
     Command(
         "gc", HOUSE, "remove deleted jobs, and old ones if asked", "hw gc [--older-than TIME]",
         ("older_than_s", "dry_run", "yes"),
+        says={"older_than_s": "also ended jobs that were submitted before this time, such as 90d"},
         examples=(("hw gc --older-than 90d --dry-run", "what it would free"),),
     ),
     Command(

@@ -62,6 +62,8 @@ def _set(call: Call, name: str, value: str) -> int:
     if now.origin(name).partition(", line ")[0] != str(path):
         say = f"but here {now.origin(name)} says {shown(now.get(name))}, which goes before it"
         call.terminal.say(call.terminal.err.safe(say))
+    elif SETTINGS[name].scope == "server":
+        call.terminal.say("the server reads it when it starts: hw server stop; the next command starts it again")
     return 0
 
 

@@ -40,7 +40,7 @@ def command_page(command: Command, columns: int | None = None) -> str:
         parts += [_fill(command.details, wide), ""]
     if command.examples:
         parts += ["Examples:", *_rows([("  " + a, b) for a, b in command.examples], wide), ""]
-    rows = [_option_row(key) for key in (*command.options, *EVERYWHERE) if key != "version"]
+    rows = [_option_row(command, key) for key in (*command.options, *EVERYWHERE) if key != "version"]
     parts += ["Options:", *_rows(rows, wide, first=28)]
     return "\n".join(parts)
 
@@ -49,11 +49,11 @@ def _title(command: Command) -> str:
     return f"{command.alias}, {command.name}" if command.alias else command.name
 
 
-def _option_row(key: str) -> tuple[str, str]:
+def _option_row(command: Command, key: str) -> tuple[str, str]:
     option = BY_KEY[key]
     short = "" if option.names[0].startswith("--") else f"{option.names[0]}, "
     long = next((name for name in option.names if name.startswith("--")), "")
-    return f"  {short or '    '}{long}{' ' + option.value if option.value else ''}", option.help
+    return f"  {short or '    '}{long}{' ' + option.value if option.value else ''}", command.meaning(key)
 
 
 def _rows(rows: list[tuple[str, str]], columns: int, first: int = 0) -> list[str]:

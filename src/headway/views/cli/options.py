@@ -43,6 +43,11 @@ class Command:
     details: str = ""
     examples: tuple[tuple[str, str], ...] = ()
     words: tuple[str, ...] = ()  # words that may follow, for completion
+    says: Mapping[str, str] = field(default_factory=dict)  # what an option means for this verb, where that differs
+
+    def meaning(self, key: str) -> str:
+        """What the option does here, in words."""
+        return self.says.get(key) or BY_KEY[key].help
 
 
 @dataclass(slots=True)
@@ -207,7 +212,7 @@ OPTIONS: Final = (
     Option(("--expires",), "expires_s", "TIME", "how long the address works; default 1h", _duration),
     Option(("--force",), "force", "", "write over files that are there"),
     Option(("--image",), "image", "NAME", "the image, for clusters with containers", _image),
-    Option(("--array",), "array", "N|ID", "so many jobs as one (100, 0-9, 1,4,7); hw ls: the jobs of that array"),
+    Option(("--array",), "array", "N|ID", "so many jobs as one, by numbers: 100, 0-9, 1,4,7"),
     Option(("--failed",), "failed", "", "of an array, only the jobs that failed"),
     Option(("--wait",), "wait", "", "follow the job and exit with its exit code"),
     Option(("--state",), "state", "STATE", "jobs in this state; several with commas", _states, many=True),
@@ -241,7 +246,7 @@ OPTIONS: Final = (
     Option(("--foreground",), "foreground", "", "serve in this process, until it is stopped"),
     Option(("--new-certificate",), "new_certificate", "", "make a new certificate; others must join again"),
     Option(("--pin",), "pin", "PIN", "the fingerprint that the certificate must have"),
-    Option(("--role",), "role", "ROLE", "of a token: ingest, read, operate, admin; of a job: one of its roles", _name),
+    Option(("--role",), "role", "ROLE", "this role of the job only", _name),
     Option(("--json",), "json", "", "the answer as JSON on stdout"),
     Option(("-h", "--help"), "help", "", "this text"),
     Option(("--version",), "version", "", "the version of Headway"),

@@ -102,7 +102,8 @@ def _tell(call: Call, verb: str, outcome: "Outcome", where: str) -> int:
         facts = {"files": outcome.files, "bytes": outcome.bytes, "passed_over": outcome.passed_over, "place": where}
         call.terminal.put_json(facts)
         return 0
-    more = f"; {fmt.plural(outcome.passed_over, 'file')} were there already" if outcome.passed_over else ""
+    there = "was" if outcome.passed_over == 1 else "were"
+    more = f"; {fmt.plural(outcome.passed_over, 'file')} {there} there already" if outcome.passed_over else ""
     call.terminal.put(f"{verb} {fmt.plural(outcome.files, 'file')}, {fmt.size(outcome.bytes)}{more}")
     return 0
 

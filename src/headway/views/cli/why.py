@@ -30,8 +30,9 @@ def listing(found: dict[str, Any], out: Output) -> Iterator[str]:
         yield f"… {name} waits on {out.safe(where)}{since}: {out.safe(found['verdict'])}"
         yield from _waiting(found["needs"], waiting, out)
         return
-    verdict = found["verdict"]
-    mark = {"succeeded": "✓", "failed": "✗", "stopped": "■"}.get(state, "●")
+    # What an attempt ended of says nothing about one that runs, or that has come through since.
+    verdict = found["verdict"] if state not in ("running", "succeeded") else None
+    mark = fmt.STATE_MARKS.get(state, "?")
     yield f"{mark} {name} {state}" + (f": {out.safe(verdict)}" if verdict else "")
     for one in found["findings"]:
         who = "" if one["rank"] is None else f", rank {one['rank']}"
@@ -64,11 +65,11 @@ def _rows(name: str, lines: Sequence[str], out: Output) -> Iterator[str]:
 
 
 def _asked(needs: dict[str, Any]) -> str:
-    asked = [f"{needs['gpus']} GPUs" if needs["gpus"] else f"{needs['processes']} processes"]
+    asked = [fmt.plural(needs["gpus"], "GPU") if needs["gpus"] else fmt.plural(needs["processes"], "process")]
     if needs["nodes"] and needs["nodes"] > 1:
         asked.append(f"{needs['nodes']} nodes")
     if needs["cpus"]:
-        asked.append(f"{needs['cpus']} CPUs")
+        asked.append(fmt.plural(needs["cpus"], "CPU"))
     if needs["memory_bytes"]:
         asked.append(fmt.size(needs["memory_bytes"]))
     if needs["max_duration_s"]:
