@@ -17,7 +17,7 @@ from typing import Any
 
 import headway
 from headway.model import errors, limits
-from headway.settings import jobschema
+from headway.settings import jobschema, quantity
 from headway.settings.schema import SCOPES, SETTINGS, Setting
 from headway.views.cli import commands, dispatch, options
 
@@ -176,7 +176,7 @@ def default_text(setting: Setting) -> str:
     if setting.type == "a size":
         return f"`{size_text(setting.default)}`"
     if setting.type == "a duration":
-        return f"`{setting.default:g}s`"
+        return f"`{quantity.duration_text(setting.default)}`"
     return "`null`" if setting.default is None else f"`{setting.default}`"
 
 

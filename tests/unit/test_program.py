@@ -45,6 +45,8 @@ def test_what_is_there_is_taken(tmp_path: Path) -> None:
         (["nope.yaml"], "the job file nope.yaml does not exist in ", "correct the path"),
         (["./trian.py"], "the program ./trian.py does not exist", "did you mean train.py?"),
         (["./train.py"], "cannot be executed", "chmod +x"),
+        (["."], "was not found in PATH", ""),
+        (["./"], "./ is a folder, not a program", "give the program"),
         (["sh", "trian.py"], "the file trian.py does not exist", "did you mean train.py?"),
         (["sh", "gone/x.sh"], "the file gone/x.sh does not exist", "is not there either"),
     ],

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.model.errors import UsageError
-from headway.settings.quantity import count, duration_s, size_bytes
+from headway.settings.quantity import count, duration_s, duration_text, size_bytes
 
 
 @pytest.mark.parametrize(
@@ -94,3 +94,10 @@ def test_anything_is_a_quantity_or_a_usage_error(value: str | float) -> None:
             assert read(value, "field") > 0
         except UsageError as error:
             assert error.message.startswith("field: ")
+
+
+@pytest.mark.parametrize("text", ["7d", "1h", "30m", "90s", "0s", "0.5s", "3601s", "36h"])
+def test_a_duration_is_written_as_it_can_be_read_again(text: str) -> None:
+    seconds = duration_s(text, allow_zero=True)
+    assert duration_s(duration_text(seconds), allow_zero=True) == seconds
+    assert len(duration_text(seconds)) <= len(text)

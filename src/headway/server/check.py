@@ -37,6 +37,7 @@ from headway.model.limits import (
 from headway.model.spread import count_of, spread
 from headway.settings import clusters, remote
 from headway.settings.nearest import did_you_mean
+from headway.settings.quantity import duration_text
 
 STRING_BYTES_MAX = 128 * 1024 - 1  # one argument or variable; Linux: MAX_ARG_STRLEN
 PRIORITY_ABS_MAX = 1_000_000
@@ -106,7 +107,8 @@ def _check_life(spec: JobSpec) -> None:
     _check_retry(spec.retry)
     spec.hold_s = _seconds("hold_s", spec.hold_s)
     if spec.hold_s > HOLD_S_MAX:
-        raise UsageError(f"hold_s is {spec.hold_s:g} s", f"a failed task is kept for a week at most: {HOLD_S_MAX:g} s")
+        asked, longest = duration_text(spec.hold_s), duration_text(HOLD_S_MAX)
+        raise UsageError(f"a failed task cannot be held for {asked}", f"{longest} at most: --hold {longest}")
     if len(_texts("after", spec.after)) > AFTER_MAX:
         raise UsageError(f"after names {len(spec.after)} jobs", f"at most {AFTER_MAX}")
 

@@ -23,6 +23,7 @@ from headway.server.drain import is_over
 from headway.server.errand import with_private
 from headway.server.guest import mailbox_key
 from headway.server.loop import Loop
+from headway.settings.quantity import duration_text
 from headway.store import catalog
 from headway.wire.batch import TaskKey
 from headway.wire.redact import mask_argv, secret_values
@@ -108,8 +109,9 @@ class Control(Loop):
         """With what it waits for looked up, and no longer held than this server allows."""
         longest_s = self._settings.get("hold_max_s")
         if longest_s is not None and spec.hold_s > longest_s:
-            told = f"a failed task is kept for {longest_s:g} s at most here, not {spec.hold_s:g} s"
-            raise RefusedError(told, "hold less")
+            longest = duration_text(longest_s)
+            told = f"a failed task is kept for {longest} at most here, not {duration_text(spec.hold_s)}"
+            raise RefusedError(told, f"--hold {longest}; the setting hold_max_s says how long" if longest_s else "")
         if not spec.after:
             return spec
         return replace(spec, after=await self._calls.run("the store", self._resolve_after, spec.after))

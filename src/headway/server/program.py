@@ -31,6 +31,8 @@ def _check_program(program: str, cwd: str, env: Mapping[str, str]) -> None:
         path = os.path.join(cwd, program)
         if not os.path.exists(path):
             raise UsageError(f"the program {program[:200]} does not exist in {cwd}", _similar(path))
+        if os.path.isdir(path):
+            raise UsageError(f"{program[:200]} is a folder, not a program", "give the program, and then its words")
         if not os.path.isfile(path) or not os.access(path, os.X_OK):
             raise UsageError(f"the program {program[:200]} cannot be executed", f"chmod +x {program[:200]}")
         return

@@ -68,6 +68,14 @@ def size_bytes(value: Given, field: str = "size", *, least_bytes: int = 1) -> in
     return int(number)
 
 
+def duration_text(seconds: float) -> str:
+    """As a person would write it, and `duration_s` reads it again: `7d`, `30m`, `90s`, `0.5s`."""
+    for unit, length_s in (("d", 86_400), ("h", 3_600), ("m", 60)):
+        if seconds and seconds % length_s == 0:
+            return f"{seconds / length_s:g}{unit}"
+    return f"{seconds:.12g}s"
+
+
 def size_text(count: int) -> str:
     """A size for a person: `31.5 GiB`."""
     size, unit = float(count), "B"

@@ -165,7 +165,7 @@ def end_lines(job: Job, events: list[Event], out: Output) -> list[str]:
     """The end of a run, good or bad."""
     short = fmt.suffix(str(job["id"]))
     head = f"{_mark(str(job['state']), out)} {out.style(out.safe(str(job['id'])), BOLD)}"
-    took = fmt.duration(job.get("elapsed_s"))
+    took = fmt.duration(_ran_s(job))
     if job["state"] == "succeeded":
         metrics = metrics_words(job, out)
         return [
@@ -188,6 +188,14 @@ def end_lines(job: Job, events: list[Event], out: Output) -> list[str]:
     if held:
         lines += [fact("held", hold_words(job)), fact("", f"hw shell {short} enters it · hw release {short} frees it")]
     return [*lines, fact("next", f"hw q {short} · hw logs {short}{rank} · hw resubmit {short}")]
+
+
+def _ran_s(job: Job) -> float | None:
+    """How long it ran; of one that is held, up to its failure."""
+    started, since = fmt.moment(job.get("started_at")), fmt.moment(job.get("state_since"))
+    if job["state"] == "held" and started and since:
+        return max(0.0, (since - started).total_seconds())
+    return job.get("elapsed_s")
 
 
 def hold_words(job: Job) -> str:
@@ -218,7 +226,7 @@ def verdict(job: Job, first: dict[str, Any] | None) -> tuple[str, str]:
     if cause.get("cause") == "cancelled":  # somebody wanted it so: that is nobody's error
         known = []
     code = job.get("exit_code")
-    if (job.get("started_at") is None and code is None) or text.endswith(f"code {code}"):
+    if (job.get("started_at") is None and code is None) or text.removesuffix(")").endswith(f"code {code}"):
         ended = ""  # there is none, or it is said already
     tail = " · ".join(str(word) for word in (ended if text else "", *known) if word)
     return text or ended or "no reason is known", tail
@@ -249,7 +257,8 @@ def evidence_lines(job: Job, first: dict[str, Any] | None, out: Output, cells: i
     if exception.get("file"):
         file = str(exception["file"]).removeprefix(f"{job.get('cwd')}/")
         where.append(f"{file}:{line}" if line else file)
-    lines = [fact("first", out.safe(", ".join(where)), cells)]
+    alone = count_processes(job) == 1 and not exception  # then there is nothing to tell of it that is not said
+    lines = [] if alone else [fact("first", out.safe(", ".join(where)), cells)]
     source = " ".join(str(exception.get("source") or "").split())[:_SOURCE_LINE_CHARS_MAX]
     if source and line:
         shown = fact("", f"{line} │ {out.safe(source)}", cells)

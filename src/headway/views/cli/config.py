@@ -7,6 +7,7 @@ from typing import Any
 from headway.model.errors import UsageError
 from headway.settings.layers import load
 from headway.settings.nearest import did_you_mean
+from headway.settings.quantity import duration_text
 from headway.settings.schema import SETTINGS
 from headway.views import table
 from headway.views.cli.dispatch import Call
@@ -76,7 +77,7 @@ def readable(name: str, value: Any) -> str:
     """As a person would write it in the file: `20GiB`, `15s`."""
     kind = SETTINGS[name].type if name in SETTINGS else ""
     if kind == "a duration":
-        return f"{value:g}s"
+        return duration_text(value)
     if kind == "a size":
         for unit, power in (("GiB", 3), ("MiB", 2), ("KiB", 1)):
             if value % 1024**power == 0:

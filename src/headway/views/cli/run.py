@@ -103,9 +103,12 @@ class Plain:
 
     def to_the_end(self) -> dict[str, Any]:
         for answer in self.follow.answers(self._wait_s):
-            self._tell_state(str(answer.get("state")))
+            state = str(answer.get("state"))
+            if state == "running":  # what it writes comes after that; every other state after what it wrote
+                self._tell_state(state)
             self.output.take(answer)
             self._tell_events(answer.get("events") or [])
+            self._tell_state(state)
             self._tell_closed()
             if answer.get("done"):
                 self.job = answer["done"]
@@ -126,7 +129,7 @@ class Plain:
             return
         self.told_state = state
         job = self.job
-        if state == "unknown":  # since when is what matters then, and only the server knows it
+        if state in ("waiting", "held", "unknown"):  # since when and for what matters then: only the server knows it
             job = self.follow.ask(lambda source: source.get(job_route(self.job_id)))
         job = {**job, "state": state, "processes": self.ranks}
         self.terminal.say(summary.state_line(job, self.terminal.err, datetime.now(UTC)))

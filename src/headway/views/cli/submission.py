@@ -50,7 +50,9 @@ def submit(source: Source, call: Call, *, attend: bool = False) -> dict[str, Any
     body = {"uuid": new_uuid(), "spec": asked.spec, "env": asked.env}
     if asked.jobs:
         if attend:
-            raise UsageError(f"an array of {len(asked.jobs)} jobs cannot be followed", "to queue it: hw submit …")
+            raise UsageError(
+                f"an array of {len(asked.jobs)} jobs cannot be followed", "hw submit --wait … waits for all"
+            )
         return _send(source, "/api/arrays", {**body, "jobs": asked.jobs, "find_program": True})
     return _send(source, "/api/jobs", {**body, "find_program": not attend})
 

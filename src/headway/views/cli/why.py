@@ -36,8 +36,9 @@ def listing(found: dict[str, Any], out: Output) -> Iterator[str]:
     yield f"{mark} {name} {state}" + (f": {out.safe(verdict)}" if verdict else "")
     for one in found["findings"]:
         who = "" if one["rank"] is None else f", rank {one['rank']}"
-        kind = out.style(out.safe(f"{one['class']} · {one['cause']}"), DIM)
-        yield f"  attempt {one['attempt']}{who}: {out.safe(one['text'] or '')}   {kind}"
+        known = [str(word) for word in (one["class"], one["cause"]) if word not in (None, "unknown")]
+        kind = f"   {out.style(out.safe(' · '.join(known)), DIM)}" if known else ""
+        yield f"  attempt {one['attempt']}{who}: {out.safe(one['text'] or '')}{kind}"
     if not found["findings"] and state in ("running", "succeeded"):
         yield "  nothing is wrong with it, as far as is known"
 
