@@ -362,3 +362,21 @@ def test_what_was_taken_is_judged_anew_when_a_rule_has_changed(tmp_path: Path, d
     (root / "sub/b.txt").unlink()
     write(root, {"sub/d.txt": "4"})
     assert found() == found() == ["a.py", "sub/c.txt", "sub/d.txt"]
+
+
+def test_in_a_work_tree_only_what_is_new_or_changed_is_read(tmp_path: Path, depot: Depot) -> None:
+    """Files are compared while git still lists: what it then does not list any more is not taken over."""
+    root = tmp_path / "repo"
+    write(root, {"a.py": "1", "b.py": "22", "sub/c.py": "333", "sub/d.py": "4444", "e.txt": "5"})
+    git(root, "init", "-q")
+    settle(root)
+    first = snapshot.make(str(root), depot)
+    again = snapshot.make(str(root), depot)
+    assert (again.digest, again.read, again.bytes) == (first.digest, 0, 11)
+    write(root, {"b.py": "2 more", "sub/new.py": "6", ".gitignore": "*.txt\n"})
+    (root / "a.py").unlink()
+    changed = snapshot.make(str(root), depot)
+    assert paths(depot, changed.digest) == [".gitignore", "b.py", "sub/c.py", "sub/d.py", "sub/new.py"]
+    assert changed.read == 3
+    entry = next(e for e in depot.manifest(changed.digest) if e.path == "b.py")
+    assert depot.read(entry.digest) == b"2 more"

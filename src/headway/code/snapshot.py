@@ -23,6 +23,7 @@ from headway.model.limits import CODE_BYTES_MAX, CODE_FILE_BYTES_MAX, CODE_FILES
 _WHOLE_BYTES = 4 * MIB  # a larger file is read in pieces
 _TRIES = 3
 _LARGEST = 5  # files that are told by name
+Found = tuple[str, int]  # path and mode
 
 
 @dataclass(slots=True)
@@ -92,12 +93,13 @@ def _told(work: _Work, new_bytes: int) -> Snapshot:
     )  # fmt: skip
 
 
-def _look(work: _Work) -> list[str]:
+def _look(work: _Work) -> list[Found]:
     """Take over what has not changed; returns what must be read."""
+    same = _unchanged(work) if work.old.rules else {}  # while git still lists
     paths = work.tree.paths(work.old.files, work.old.rules)
     work.fresh.rules = work.tree.rules
-    todo: list[str] = []
-    total = _take_unchanged(work, paths) if work.old.rules and work.old.rules == work.fresh.rules else 0
+    todo: list[Found] = []
+    total = _take_over(work, paths, same) if same and work.old.rules == work.fresh.rules else 0
     if work.fresh.files:
         paths = [path for path in paths if path not in work.fresh.files]
     while paths:
@@ -108,19 +110,24 @@ def _look(work: _Work) -> list[str]:
     return todo
 
 
-def _take_unchanged(work: _Work, paths: list[str]) -> int:
-    """Files that are as last time, and that nothing leaves out which did not then; their bytes."""
-    known, fresh = work.old.files, work.fresh.files
+def _unchanged(work: _Work) -> dict[str, index.Known]:
+    """Files that are as last time; where all are, the very same dictionary."""
+    known = work.old.files
     folder = os.open(work.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        same = paths == list(known)
-        pairs = zip(paths, known.values(), strict=True) if same else ((p, known[p]) for p in paths if p in known)
-        fresh.update((path, old) for path, old in pairs if _is_as(path, folder, old))
+        same = {path: old for path, old in known.items() if _is_as(path, folder, old)}
     finally:
         os.close(folder)
-    if same and len(fresh) == len(known):
-        work.fresh.files = known  # all of it, so nothing has to be compared any more
-    return sum(map(itemgetter(0), fresh.values()))
+    return known if len(same) == len(known) else same
+
+
+def _take_over(work: _Work, paths: list[str], same: dict[str, index.Known]) -> int:
+    """What is as last time, and is not left out now; its bytes."""
+    if same is work.old.files and paths == list(same):
+        work.fresh.files = same  # all of it, so nothing has to be compared any more
+    else:
+        work.fresh.files = {path: same[path] for path in paths if path in same}
+    return sum(map(itemgetter(0), work.fresh.files.values()))
 
 
 def _is_as(path: str, folder: int, known: index.Known) -> bool:
@@ -138,7 +145,7 @@ def _is_as(path: str, folder: int, known: index.Known) -> bool:
     )
 
 
-def _compare(work: _Work, paths: list[str], todo: list[str]) -> tuple[list[str], int]:
+def _compare(work: _Work, paths: list[str], todo: list[Found]) -> tuple[list[str], int]:
     """Folders among `paths`, whose files must be asked for, and the bytes of the others."""
     known, fresh, prefix, allowed = work.old.files, work.fresh.files, work.root + "/", work.allowed
     folders: list[str] = []
@@ -160,7 +167,7 @@ def _compare(work: _Work, paths: list[str], todo: list[str]) -> tuple[list[str],
         if old is not None and old[:5] == (size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino, mode):
             fresh[path] = old
         else:
-            todo.append(path)
+            todo.append((path, mode))
     return folders, total
 
 
@@ -182,23 +189,22 @@ def _check_totals(work: _Work, files: int, size: int) -> None:
         )
 
 
-def _read_all(work: _Work, todo: list[str]) -> int:
+def _read_all(work: _Work, todo: list[Found]) -> int:
     if not todo:
         return 0
     known = work.depot.known()
     with work.depot.adding() as writer:
-        for path in todo:
-            _read_one(work, path, writer, known)
+        for path, mode in todo:
+            _read_one(work, path, mode, writer, known)
         return writer.size
 
 
-def _read_one(work: _Work, path: str, writer: PackWriter, known: set[bytes]) -> None:
-    full = os.path.join(work.root, path)
+def _read_one(work: _Work, path: str, mode: int, writer: PackWriter, known: set[bytes]) -> None:
+    full = f"{work.root}/{path}"
     try:
-        status = os.lstat(full)
-        if stat.S_ISLNK(status.st_mode):
+        if stat.S_ISLNK(mode):
             _read_link(work, path, full, writer, known)
-        elif stat.S_ISREG(status.st_mode):
+        elif stat.S_ISREG(mode):
             _read_file(work, path, full, writer, known)
         else:
             work.left_out.append((path, "it is neither a file nor a link nor a folder"))
@@ -263,7 +269,7 @@ def _content(fd: int, size: int, writer: PackWriter, known: set[bytes]) -> tuple
     if size > _WHOLE_BYTES:
         return writer.copy(fd)
     data = os.read(fd, size + 1)
-    while len(data) <= CODE_FILE_BYTES_MAX and (more := os.read(fd, MIB)):
+    while size < len(data) <= CODE_FILE_BYTES_MAX and (more := os.read(fd, MIB)):  # it has grown since
         data += more
     digest = content_digest(data)
     if digest not in known:

@@ -5,6 +5,8 @@ nested repositories are asked one by one. Elsewhere `.gitignore` files are read 
 `.hwignore` (the same syntax), what tools leave behind, and the patterns of the setting `code`.
 """
 
+import contextlib
+import fcntl
 import hashlib
 import os
 import stat
@@ -18,6 +20,7 @@ from headway.model.errors import RefusedError
 from headway.model.limits import CODE_FILE_BYTES_MAX, CODE_GIT_S, CODE_IGNORE_BYTES_MAX, CODE_WALKED_MAX
 
 HWIGNORE, GITIGNORE = ".hwignore", ".gitignore"
+_PIPE_BYTES = 1 << 20  # the names of 50,000 files: git need not wait until we read them
 RULES_VERSION = f"1 {SECRETS!r} {CODE_FILE_BYTES_MAX}"  # what `snapshot.py` leaves out by itself is among the rules
 
 
@@ -125,6 +128,9 @@ class _Git:
             )
         except OSError:
             return
+        assert self._child.stdout is not None
+        with contextlib.suppress(OSError, AttributeError):  # not every system has such pipes, or allows them
+            fcntl.fcntl(self._child.stdout, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
 
     def output(self) -> bytes | None:
         if self._child is None:
