@@ -72,6 +72,16 @@ def kill(pids: list[int]) -> None:
             pass  # it went with one before it
 
 
+def hide_locks(hw: Hw, job: str) -> None:
+    """As if the job ran on another machine, whose locks are not seen here (F33)."""
+    [folder] = (hw.home / "clusters" / "lab" / "spool").glob(f"{hw.json('q', job)['uuid']}-1-*/")
+    for name in ("shim.lock", "shipper.lock"):
+        (folder / name).unlink()
+        (folder / name).touch(0o600)
+    shim = json.loads((folder / "shim.json").read_text())
+    (folder / "shim.json").write_text(json.dumps({**shim, "boot_id": "another machine"}))
+
+
 def test_each_process_of_a_job_killed_in_turn_leaves_the_truth_and_all_output(hw: Hw, slurm: SlurmCluster) -> None:
     whom = ("program", "shipper", "shim", "agents", "all")
     jobs = {who: submit(hw, "enough") for who in whom}
@@ -99,10 +109,12 @@ def test_each_process_of_a_job_killed_in_turn_leaves_the_truth_and_all_output(hw
 def test_a_node_daemon_killed_alone_ends_nothing_and_is_told_apart_from_a_lost_node(
     hw: Hw, slurm: SlurmCluster
 ) -> None:
-    """Slurm calls both NODE_FAIL. A program that goes on runs; one that died with its node is tried on another."""
-    here, there = submit(hw, "here"), submit(hw, "there")
-    running(hw, here, there)
-    [node] = {task["node"] for job in (here, there) for task in hw.json("q", job)["attempts"][0]["tasks"]}
+    """Slurm calls both NODE_FAIL. A program that goes on runs, also where the locks of its agent are not seen; one that
+    died with its node is tried on another."""
+    here, there, unseen = submit(hw, "here"), submit(hw, "there"), submit(hw, "unseen")
+    running(hw, here, there, unseen)
+    hide_locks(hw, unseen)
+    [node] = {task["node"] for job in (here, there, unseen) for task in hw.json("q", job)["attempts"][0]["tasks"]}
     slurm.kill(node)
     found = processes_of(slurm, hw.json("q", there)["engine_id"])
     kill([*found["step"], *found["batch"], *(pid for pids in found.values() for pid in pids)])
@@ -114,10 +126,15 @@ def test_a_node_daemon_killed_alone_ends_nothing_and_is_told_apart_from_a_lost_n
     cause = ended["attempts"][0]["cause"]
     assert cause["cause"] == "node_lost" and f"NODE_FAIL (NodeDown) on {node}" in cause["text"]
     assert steps(hw, there) > 3
-    still = hw.json("q", here)
-    assert still["state"] == "running" and len(still["attempts"]) == 1
-    count = len(hw.points(here, "loss"))
-    wait_until(lambda: len(hw.points(here, "loss")) > count, 30, "more of the one that goes on")
+    for job in (here, unseen):
+        still = hw.json("q", job)
+        assert still["state"] == "running" and len(still["attempts"]) == 1
+        count = len(hw.points(job, "loss"))
+        wait_until(lambda j=job, c=count: len(hw.points(j, "loss")) > c, 30, "more of those that go on")
+    (hw.cwd / "unseen").touch()
+    done = over(hw, unseen)
+    assert (done["state"], len(done["attempts"])) == ("succeeded", 1)
+    assert steps(hw, unseen) == len(hw.points(unseen, "loss"))
     slurm.start_node(node)  # it ends what the controller has given up
     slurm.command("scontrol", "update", f"nodename={node}", "state=resume")
     wait_until(lambda: len(hw.json("q", here)["attempts"]) == 2, 60, "its end by the node's daemon")

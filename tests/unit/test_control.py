@@ -12,6 +12,7 @@ from headway.model.errors import NotFoundError, RefusedError, UnreachableError, 
 from headway.model.ids import new_uuid
 from headway.model.job import State
 from headway.server import calls
+from headway.server.drain import LINGER_S
 from headway.wire.batch import TaskKey
 from tests.unit.control_bench import Bench, ended, in_loop, refused, started
 from tests.waiting import wait_until
@@ -146,6 +147,30 @@ async def test_what_an_ended_job_left_unsent_is_salvaged_also_after_a_restart(be
     await bench.restart()
     await bench.look()
     assert len(bench.engine.salvaged) == before + 1 and bench.token_is_open(job)
+
+
+@in_loop
+async def test_a_place_that_a_scheduler_keeps_after_the_end_was_told_is_given_back(bench: Bench) -> None:
+    """Its daemons may have died with the job: it would hold nodes to the end of its time."""
+    bench.engine.queues = True
+    job = await bench.submit()
+    await bench.look()
+    name = f"{job.uuid}-1-worker-0"
+    await bench.run_to_end(job)
+    assert bench.job(job.pk).state is State.SUCCEEDED and bench.engine.states[name].state == "running"
+    await bench.look(5)
+    assert bench.engine.cancelled == [], "an agent may still send, and Slurm takes its time"
+    bench.now_s += LINGER_S
+    await bench.look()
+    assert bench.engine.cancelled == [name]
+    await bench.look()
+    assert bench.engine.cancelled == [name], "not with every look"
+    bench.now_s += LINGER_S
+    await bench.look()
+    assert bench.engine.cancelled == [name, name] and bench.token_is_open(job)
+    bench.engine.states[name] = Observation("ended", "CANCELLED", {"started": True, "drained": True})
+    await bench.look()
+    assert not bench.token_is_open(job)
 
 
 # -- stopping -----------------------------------------------------------------------------------------------

@@ -115,6 +115,9 @@ SALVAGE = Observation("gone", "agent gone", {"started": True, "salvage": True})
 def test_observations_of_tasks_are_joined() -> None:
     assert observed(a=UP, b=SENT).state == "running"
     assert observed(a=UP, b=SALVAGE).detail["salvage"] and observed(a=SALVAGE, b=SENT).state == "gone"
+    far = Observation("gone", "agent gone", {"started": True, "salvage": True, "silence_s": 60.0})
+    assert observed(a=far, b=SALVAGE).detail["silence_s"] == 60.0
+    assert "silence_s" not in observed(a=SALVAGE, b=UP).detail
     assert observed(a=NEVER, b=NEVER).detail == {"started": False}
     assert observed(a_0=UP, b_1=NEVER).detail["unstarted"] == ["b-1"]
     drained = Observation("ended", "ended", {"started": True, "drained": True})

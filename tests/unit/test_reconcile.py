@@ -239,6 +239,14 @@ def test_what_a_dead_agent_left_is_salvaged_and_the_job_is_not_called_failed() -
     assert decide([started()], seen(state="gone", detail={"salvage": True})) == [Salvage(1, 1)]
 
 
+def test_an_agent_of_another_machine_that_was_heard_of_late_is_not_taken_for_dead() -> None:
+    """F33: a lock that seems free proves nothing there."""
+    left = {"salvage": True, "silence_s": 60.0}
+    for silent_s, deeds in ((59.0, []), (60.0, [Salvage(1, 1)])):
+        quiet = seen(state="gone", detail=left, silent_s={"uuid-1-1": silent_s})
+        assert [deed for deed in decide([started()], quiet) if isinstance(deed, Salvage)] == deeds
+
+
 def test_a_clock_step_is_no_silence() -> None:
     """F26: silence is measured by a clock that never steps."""
     for now_s in (3700, -3500):

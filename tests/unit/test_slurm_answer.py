@@ -75,9 +75,9 @@ def test_a_queue_is_read_by_job_and_what_was_not_asked_for_is_left_out() -> None
 
 def test_accounting_tells_who_cancelled_and_that_memory_ran_out() -> None:
     text = (
-        "7|CANCELLED by 1000|0:15|n1|2026-11-16T01:00:00|None|\n"
-        "8|OUT_OF_MEMORY|0:125|n2|Unknown|None|headway:k-1\n"
-        "9.batch|FAILED|1:0||||\n"
+        "7|CANCELLED by 1000|0:15|n1|2026-11-16T01:00:00|None|train|\n"
+        "8|OUT_OF_MEMORY|0:125|n2|Unknown|None|train|headway:k-1\n"
+        "9.batch|FAILED|1:0|||||\n"
     )
     jobs = answer.read_sacct(text)
     assert (jobs["7"].word, jobs["7"].by_uid, jobs["7"].signal) == ("CANCELLED", 1000, 15)

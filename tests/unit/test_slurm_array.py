@@ -171,7 +171,8 @@ def test_those_that_wait_are_stopped_with_one_command_and_the_others_are_left_to
 def test_many_that_squeue_does_not_tell_are_asked_for_with_one_question(rig: Rig) -> None:
     rig.engine.submit_many(starts(rig, *(element(k) for k in range(8))))
     told = "".join(
-        f"JobId={30 + k} ArrayJobId=17 ArrayTaskId={k} JobState=CANCELLED Reason=None ExitCode=0:15 NodeList=\n"
+        f"JobId={30 + k} ArrayJobId=17 ArrayTaskId={k} JobState=CANCELLED Reason=None ExitCode=0:15 NodeList= "
+        f"StdOut={rig.engine.spool}/{key_of(k)}.slurm\n"
         for k in range(6)
     )
     rig.commands.answers["scontrol"] = lambda argv, _: told if argv[2] == "job" else "MinJobAge = 300 sec\n"

@@ -234,7 +234,7 @@ def test_who_cancelled_a_job_is_told_where_the_accounting_knows(rig: Rig) -> Non
     rig.submit(job())
     rig.commands.answers["squeue"] = line("17", "CANCELLED", f"headway:{KEY}")
     rig.commands.answers["scontrol"] = "JobId=17 JobState=CANCELLED Reason=None NodeList=n1 ExitCode=0:15\n"
-    rig.commands.answers["sacct"] = "17|CANCELLED by 4242|0:15|n1|2026-11-16T01:00:00|None|\n"
+    rig.commands.answers["sacct"] = "17|CANCELLED by 4242|0:15|n1|2026-11-16T01:00:00|None|job-7f3c2|\n"
     end = rig.engine.observe([EngineId("17")])[EngineId("17")].detail["end"]
     assert (end["cause"], end["text"]) == ("cancelled", "Slurm: CANCELLED by uid 4242 on n1")
 

@@ -7,7 +7,7 @@
     relay FOLDER --home=ID      the server's hands on a login node, over ssh
 
 Exit codes: 0 done · 1 cannot · 2 wrong usage · 3 another agent has this task, or it was started before · 4 gave up for
-now, the spool stays.
+now, the spool stays · 5 somebody on another machine speaks for this task now.
 """
 
 import os
@@ -83,7 +83,7 @@ def _adopt(task_dir: str) -> int:
 
 def run_shipper(task_dir: str, link: "ShimLink | None", env: "Mapping[str, str] | None") -> int:
     """Ship a task. Without `link` nobody started its processes who still lives."""
-    from headway.agent import shipper
+    from headway.agent import claim, shipper
     from headway.agent.lock import take_lock
     from headway.agent.name import name_process
     from headway.spool.layout import TaskFile
@@ -98,6 +98,8 @@ def run_shipper(task_dir: str, link: "ShimLink | None", env: "Mapping[str, str] 
         if guard is None or not os.path.exists(os.path.join(task_dir, "shim.json")):
             return shipper.EXIT_LOCKED  # the shim lives and has its own shipper, or was never there
         os.close(guard)
+        if not claim.take(task_dir):
+            return shipper.EXIT_LOCKED  # it lives on another machine
     _raise_descriptor_limit(task.processes)
     return shipper.Shipper(task_dir, task, link, env).run()
 

@@ -3,6 +3,7 @@
 import os
 
 from headway.agent import drop
+from headway.agent.claim import was_taken
 from headway.agent.ledger import Gap
 from headway.agent.message import Drop, Dropped
 from headway.model.record import RECORDS
@@ -35,6 +36,8 @@ class Room:
     def remove(self, stream: str) -> None:
         self._tail.forget(stream)
         self._tail.drops.pop(stream, None)
+        if was_taken(self._task_dir):
+            return  # who writes it may live on another machine; the engine removes the folder
         try:
             self._files.unlink(os.path.join(self._task_dir, stream))
         except OSError:

@@ -16,6 +16,7 @@ from headway.agent import process
 from headway.agent.clock import Clock
 from headway.agent.life import (
     Begun,
+    FoldersSeen,
     GoAhead,
     Leave,
     LeftoversSeen,
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
     from headway.agent.carrier import Carrier
     from headway.agent.life import ShimEvent, ShimInstruction
 
-EXIT_OK, EXIT_ERROR, EXIT_LOCKED, EXIT_GAVE_UP = 0, 1, 3, 4
+EXIT_OK, EXIT_ERROR, EXIT_LOCKED, EXIT_GAVE_UP, EXIT_TAKEN = 0, 1, 3, 4, 5
 SHIM_JSON = "shim.json"
 SHIPS_AFTER_S = 0.05  # a task that is over by then never has a shipper of its own
 SHIP_HERE_S = 5.0  # so long the shim itself tries to send a short task; then a shipper of its own does
@@ -93,6 +94,7 @@ class Shim:
         self._reaper_s: float | None = None
         self._started: dict[str, Any] | None = None  # the task_started fact, until it is written
         self._left = False
+        self._taken = False  # somebody on another machine speaks for this task now
         self._ports = Ports()
         self._carrier: Carrier | None = None  # of a task with folders
         self._peers: list[dict[str, Any]] = []  # tasks of the job with their addresses, once they are known
@@ -241,6 +243,8 @@ class Shim:
                 self._start_shipper()
             case ShipHere():
                 return [ShipperExited(self._ship_here() in (EXIT_OK, EXIT_GAVE_UP))]
+            case TellCarrier() if self._taken and instruction.do == "end":
+                return [FoldersSeen(True)]
             case TellCarrier() if self._carrier is not None:
                 self._carrier.tell(instruction.do, now_s)
             case StartRank():
@@ -284,6 +288,8 @@ class Shim:
         self._append([])
 
     def _append(self, facts: "list[dict[str, Any]]") -> None:
+        if self._taken:
+            return
         if self._started is not None:
             now_ns = facts[0]["time_ns"] if facts else self.clock.wall_ns()
             facts = [{"time_ns": now_ns, **self._started}, *facts]
@@ -341,10 +347,16 @@ class Shim:
             self._copiers.discard(pid)
             if pid == self._shipper:
                 self._shipper = None
-                events.append(ShipperExited(code in (EXIT_OK, EXIT_GAVE_UP)))
+                events += self._lose() if code == EXIT_TAKEN else []
+                events.append(ShipperExited(code in (EXIT_OK, EXIT_GAVE_UP, EXIT_TAKEN)))
             elif pid in self._pids:
                 events += self._rank_exited(self._pids.pop(pid), code)
         return events
+
+    def _lose(self) -> "list[ShimEvent]":
+        """The task may have been started anew elsewhere: its processes end here, and nothing more is written down."""
+        self._taken = True
+        return [StopAsked("another machine", reason="taken over")]
 
     def _rank_exited(self, index: int, code: int) -> "list[ShimEvent]":
         events: list[ShimEvent] = []
@@ -430,6 +442,9 @@ class Shim:
     # -- the shipper --------------------------------------------------------------------------------------------------
 
     def _start_shipper(self) -> None:
+        if self._taken:
+            self._handle([ShipperExited(final=True)])
+            return
         ours, theirs = make_links()
         if self._link is not None:
             self._link.close()

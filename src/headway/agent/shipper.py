@@ -10,6 +10,7 @@ import select
 
 from headway.agent import drop, process, secret
 from headway.agent.bell import Bell
+from headway.agent.claim import Claim, was_taken
 from headway.agent.clock import Clock
 from headway.agent.command import Commands
 from headway.agent.fact import FactTail
@@ -35,7 +36,7 @@ from headway.agent.message import (
 )
 from headway.agent.notebook import Notebook
 from headway.agent.pack import Batch, Packer
-from headway.agent.post import Answer, TaskName, open_channels
+from headway.agent.post import Answer, TaskName, open_channels, reason_of
 from headway.agent.progress import ProgressWatch
 from headway.agent.provenance import About, Collector, collect, is_plain
 from headway.agent.register import Registrar
@@ -68,7 +69,7 @@ if TYPE_CHECKING:
 
     Fact = dict[str, Any]
 
-EXIT_DONE, EXIT_ERROR, EXIT_LOCKED, EXIT_GAVE_UP = 0, 1, 3, 4
+EXIT_DONE, EXIT_ERROR, EXIT_LOCKED, EXIT_GAVE_UP, EXIT_TAKEN = 0, 1, 3, 4, 5
 ACTIVE_S = 2.0  # after growth, streams are looked at more often for so long
 CURSOR_S, CURSOR_QUIET_S = 0.5, 10.0  # the second while only samples of usage move: a save costs more than a sample
 POLL_FIRST_S = 0.2  # the first question for commands may wait: a short task never asks
@@ -121,7 +122,7 @@ class Shipper:
         self._collector: Collector | None = None
         self._usage: Usage | None = None
         self._progress = ProgressWatch(task_dir, self.tail, self.clock, self._get_secrets, self.log.say, files)
-        self._bell = Bell(task_dir)
+        self._bell, self._claim = Bell(task_dir), Claim(task_dir, bool(task.tray))
         self._begun_s = self.clock.steady_s()
         self._first_ack_s: float | None = None
         self._look_s = self._active_s = self._sync_s = self._cursor_s = self._begun_s
@@ -147,6 +148,10 @@ class Shipper:
     def _turn(self) -> None:
         ready = self._wait(self.clock.steady_s())
         now_s = self.clock.steady_s()
+        if self._claim.is_lost(now_s):
+            self.log.say("somebody on another machine speaks for this task now; this agent sends nothing more")
+            self.exit_code = EXIT_TAKEN
+            return
         self._serve(ready, now_s)
         if now_s >= self._look_s:
             self._look(now_s)
@@ -417,7 +422,7 @@ class Shipper:
             return
         acked = _read_acks(answer, batch.number)
         if acked is None:
-            self._fail(batch, answer.status, _reason_of(answer), now_s)
+            self._fail(batch, answer.status, reason_of(answer), now_s)
             return
         self._done_posting(batch)
         if self._first_ack_s is None:
@@ -550,6 +555,8 @@ class Shipper:
             done = [name for name in self.tail.streams if name not in end.refused]
             self._keeper.save(self.machine.positions())
             keep_refused(self.task_dir, end.refused, done, self.files)
+        elif was_taken(self.task_dir):  # what its processes still write comes later; the engine removes it
+            self._keeper.save(self.machine.positions())
         else:
             remove_folder(self.task_dir, self.files)
 
@@ -581,20 +588,3 @@ def _read_acks(answer: Answer, number: int) -> Acked | None:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     return Acked(number, acks, refused)
-
-
-def _reason_of(answer: Answer) -> str:
-    """Why data stays in the spool, in words."""
-    if answer.status is None:
-        return answer.reason
-    if answer.status in (401, 403):
-        return f"the server does not accept this task's token ({answer.status})"
-    if answer.status == 404:
-        return "the server does not know this task (404)"
-    if answer.status == 200:
-        return "the server's answer cannot be read"
-    try:
-        said = json.loads(answer.body)["error"]["message"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        said = "no reason given"
-    return f"the server answered {answer.status}: {str(said)[:200]}"

@@ -94,14 +94,14 @@ def unsent(folder: Path) -> list[str]:
     """Streams with bytes that no server has acknowledged. The agent's own log does not count: it grows by sending."""
     cursor = load_json(folder / "cursor.json") or {}
     names = []
-    for name, size in _stream_sizes(folder).items():
+    for name, size in stream_sizes(folder).items():
         sent = cursor.get(name, 0) if isinstance(cursor.get(name), int) else 0
         if size > sent and not (name.startswith(_RECORDS) and _is_zero(folder / name, sent)):
             names.append(name)
     return sorted(names)
 
 
-def _stream_sizes(folder: Path) -> dict[str, int]:
+def stream_sizes(folder: Path) -> dict[str, int]:
     try:
         entries = [e for e in os.scandir(folder) if e.name.startswith(_STREAMS) and not e.name.endswith(_NOT_STREAMS)]
         return {e.name: e.stat(follow_symlinks=False).st_size for e in entries if e.is_file(follow_symlinks=False)}

@@ -22,6 +22,8 @@ def join(seen: Mapping[str, Observation]) -> Observation:
         detail["unstarted"] = never
     if any(one.detail.get("salvage") for one in seen.values()):
         detail["salvage"] = True
+        if any("silence_s" in one.detail for one in seen.values()):
+            detail["silence_s"] = max(one.detail.get("silence_s", 0.0) for one in seen.values())
     told = [(name, one.detail["end"]) for name, one in seen.items() if one.detail.get("end")]
     if told:
         detail["end"] = {**told[0][1], "text": f"{told[0][0]}: {told[0][1]['text']}"}

@@ -154,10 +154,10 @@ class Observation:
 
     `detail` may hold: `started` (False: the engine is sure that nothing of it ever ran), `unstarted` (names of tasks
     that never began while others did: `submit` with the same key would start them), `salvage` (True: nobody
-    sends what is left of it, `Salvager.salvage` would), `drained` (True: it has ended and all of it has been sent),
-    `attached` (True: it was not started by us, so it may even be unknown to the store), `nodes` (where it runs, as the
-    engine writes it), `end` ({cause, class, text, nodes, rank}: how the scheduler says it ended, for an agent that
-    could not)."""
+    sends what is left of it, `Salvager.salvage` would), `silence_s` (only after so long without a word of its agents),
+    `drained` (True: it has ended and all of it has been sent), `attached` (True: it was not started by us, so it may
+    even be unknown to the store), `nodes` (where it runs, as the engine writes it), `end` ({cause, class, text, nodes,
+    rank}: how the scheduler says it ended, for an agent that could not)."""
 
     state: ObservedState
     state_word: str  # the engine's own word, kept and shown

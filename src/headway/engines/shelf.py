@@ -11,6 +11,7 @@ import os
 import re
 import stat
 import subprocess
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -21,6 +22,7 @@ from headway.engines import folder as folders
 from headway.model.folder import END
 from headway.model.limits import OUTPUT_FILES_MAX
 from headway.wire import lock
+from headway.wire.identity import boot_id
 
 TASK_NAME: Final = re.compile(
     r"(?P<key>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}-[0-9]{1,9})-(?P<task>[a-z][a-z0-9-]{0,40})\Z"
@@ -40,6 +42,11 @@ class TaskView(NamedTuple):
     grace_s: float
     start: int | None = None  # when the shim started: its number alone may be another process by now (F29)
     finishing: bool = False  # its processes are over, and its folders are being sent
+    elsewhere: bool = False  # its agent ran on another machine than the one that looks: a free lock proves nothing
+    mark: str = ""  # changes with every sign of life
+    claimed: bool = False  # somebody waits whether that agent answers
+    taken: bool = False  # it did not: another machine has taken over for it
+    job: str = ""  # its id for people
 
 
 class Shelf:
@@ -276,9 +283,24 @@ def _view(folder: Path, whole: bool) -> TaskView:
         return TaskView(begun, False, False, False, None, 0.0)
     shim = folders.load_json(folder / "shim.json") or {}
     pid, start = shim.get("pid"), shim.get("start")
-    grace_s = (folders.load_json(folder / "task.json") or {}).get("grace_s")
+    task = folders.load_json(folder / "task.json") or {}
+    grace_s = task.get("grace_s")
     return TaskView(
-        begun, folders.has_end(folder), lock.is_held(folder / "shipper.lock"), bool(folders.unsent(folder)),
+        begun, folders.has_end(folder), lock.is_held(folder / lock.SHOWN), bool(folders.unsent(folder)),
         pid if isinstance(pid, int) else None, float(grace_s) if isinstance(grace_s, int | float) else 0.0,
         start if isinstance(start, int) else None, (folder / END).exists(),
+        shim.get("boot_id") not in (None, boot_id()), _mark(folder), (folder / lock.CLAIM).exists(),
+        (folder / lock.TAKEN).exists(), str(task.get("id") or ""),
     )  # fmt: skip
+
+
+def _mark(folder: Path) -> str:
+    """The time that an agent sets from time to time, and how much there is. The file is opened: a network file system
+    then asks for its time anew, and does not tell what it remembers."""
+    try:
+        with (folder / lock.SHOWN).open("rb") as file:
+            shown_ns = os.fstat(file.fileno()).st_mtime_ns
+    except OSError:
+        shown_ns = 0
+    sizes = sorted(folders.stream_sizes(folder).items())
+    return f"{shown_ns} {zlib.crc32(repr(sizes).encode())}"

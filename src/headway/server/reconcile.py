@@ -5,6 +5,7 @@ killed server: the next `decide` finds the same state and says the same again. A
 action: what cannot be seen is `unknown`, with the time since when (P8).
 """
 
+import math
 import signal as signals
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,10 +15,11 @@ from headway.diagnose.exit import Exit, explain_exit
 from headway.engines.protocol import UNSEEN, Node, Observation
 from headway.model.finding import Finding
 from headway.model.job import ENDED, Attempt, Job, Process, State, Task
-from headway.model.limits import SILENT_AFTER_S
+from headway.model.limits import MIB, SILENT_AFTER_S
 from headway.server import join, queue
 from headway.server.join import Tell
 from headway.server.retry import NO, OTHER_NODE, Decision, decide_retry
+from headway.settings.quantity import size_text
 
 CANCEL_AGAIN_S = 5.0  # after the grace time: ask the engine once more
 LAUNCHES_MAX = 3  # starts of one attempt whose agent never came up
@@ -221,7 +223,8 @@ def _watch(job: Job, attempt: Attempt, observation: Observation, seen: Seen) -> 
     silent = seen.silent_s.get(attempt.key, 0.0) > SILENT_AFTER_S
     stop = job.stop_requested_ns is not None
     if observation.detail.get("salvage"):
-        actions.append(Salvage(job.pk, attempt.number))
+        if seen.silent_s.get(attempt.key, 0.0) >= observation.detail.get("silence_s", 0.0):
+            actions.append(Salvage(job.pk, attempt.number))
     elif stop and silent and observation.state == "gone":
         text = "stopped on request; nothing of it could be seen any more"
         return [_stopped(job, attempt, seen, text)]
@@ -313,6 +316,19 @@ def told_by_scheduler(observation: Observation) -> Finding | None:
 
 
 def _verdict(job: Job, attempt: Attempt, seen: Seen) -> tuple[Exit, Finding | None]:
+    """How it ended and why; where memory ran out, with how much it had asked for and what to type."""
+    end, finding = _judge(job, attempt, seen)
+    told = seen.observations.get(attempt.key, UNSEEN).detail.get("end") or {}
+    asked = told.get("memory_bytes") or job.spec.memory_bytes
+    if finding is None or finding.cause != "host_oom" or not asked:
+        return end, finding
+    more = "give its role more `memory`"
+    if not job.spec.roles:
+        more = f"with more: hw resubmit {job.id.rpartition('-')[2]} --memory {math.ceil(2 * asked / MIB)}MiB"
+    return end, replace(finding, text=f"{finding.text}; it had asked for {size_text(asked)}; {more}")
+
+
+def _judge(job: Job, attempt: Attempt, seen: Seen) -> tuple[Exit, Finding | None]:
     """What its agents told; where they could not, or were ended from outside, what the scheduler says (39).
 
     A scheduler that only says "failed" saw the agent end, not the program, which may have gone on and done its work.

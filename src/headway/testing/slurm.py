@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -69,11 +69,15 @@ def _which(name: str) -> str | None:
 
 
 class SlurmCluster:
-    def __init__(self, folder: Path, *, slurmd_timeout_s: int = 10, min_job_age_s: int = 300) -> None:
+    """`lines`: further settings of slurm.conf."""
+
+    def __init__(
+        self, folder: Path, *, slurmd_timeout_s: int = 10, min_job_age_s: int = 300, lines: Sequence[str] = ()
+    ) -> None:
         self.folder = folder
         self.conf = folder / "slurm.conf"
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
-        self._write_files(slurmd_timeout_s, min_job_age_s)
+        self._write_files(slurmd_timeout_s, min_job_age_s, lines)
 
     @property
     def env(self) -> dict[str, str]:
@@ -92,7 +96,7 @@ class SlurmCluster:
 
     # -- files --------------------------------------------------------------------------------------------------------
 
-    def _write_files(self, slurmd_timeout_s: int, min_job_age_s: int) -> None:
+    def _write_files(self, slurmd_timeout_s: int, min_job_age_s: int, lines: Sequence[str]) -> None:
         self.folder.chmod(0o755)  # munged wants a socket that everybody can reach
         for name in ("state", "log", "dev"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
@@ -103,6 +107,7 @@ class SlurmCluster:
                 d=self.folder, port=port, first=port + 1, last=port + NODES, user=user, nodes=NODES, cpus=CPUS,
                 memory=MEMORY_MIB, gpus=GPUS, slurmd_timeout_s=slurmd_timeout_s, min_job_age_s=min_job_age_s,
             )
+            + "".join(f"{line}\n" for line in lines)
         )  # fmt: skip
         gpus = self._make_gpus()
         (self.folder / "gres.conf").write_text(f"AutoDetect=off\nNodeName=node[1-{NODES}] Name=gpu File={gpus}\n")
@@ -136,8 +141,9 @@ class SlurmCluster:
             self.start_node(f"node{number}")
         _wait(self._is_up, "the nodes")
 
-    def start_controller(self) -> None:
-        self._run("slurmctld", "slurmctld", "-D", "-i")
+    def start_controller(self, *options: str) -> None:
+        """`-c`: without its state, as one whose disk was lost."""
+        self._run("slurmctld", "slurmctld", "-D", "-i", *options)
 
     def start_node(self, node: str) -> None:
         self._run(node, "slurmd", "-D", "-N", node)

@@ -1,7 +1,13 @@
-"""Whether a living process holds a lock file (flock). Asked by engines and agents; taken in `agent/lock.py`."""
+"""Whether a living process holds a lock file (flock). Asked by engines and agents; taken in `agent/lock.py`.
+
+And the names of what machines put into a task's folder that may not see each other's locks (`agent/claim.py`).
+"""
 
 import fcntl
 import os
+
+SHOWN = "shipper.lock"  # an agent in a shared folder sets its time from time to time, to show that it lives
+CLAIM, TAKEN = "claim.json", "taken.json"
 
 
 def is_held(path: str | os.PathLike[str]) -> bool:

@@ -51,6 +51,7 @@ class JobLine:
     by_uid: int | None = None  # who cancelled it
     fields: dict[str, str] = field(default_factory=dict)
     number: str = ""  # the batch job's own; of an element of an array it is not the id
+    name: str = ""  # as the accounting tells it
 
     @property
     def state(self) -> ObservedState:
@@ -83,6 +84,12 @@ class NodeLine:
     def is_usable(self) -> bool:
         words = set(re.split(r"[+*]", self.state.upper()))
         return not words & {"DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "MAINT", "NOT_RESPONDING"}
+
+    @property
+    def responds(self) -> bool:
+        """Slurm hears its daemon; a star behind the state says that it does not."""
+        words = set(re.split(r"[+*]", self.state.upper()))
+        return "*" not in self.state and not words & {"DOWN", "NOT_RESPONDING", "UNKNOWN", "POWERED_DOWN"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,18 +156,18 @@ def read_jobs(text: str) -> dict[str, JobLine]:
 
 
 def read_sacct(text: str) -> dict[str, JobLine]:
-    """`sacct -n -P -X -o JobID,State,ExitCode,NodeList,Start,Reason,Comment`, by job id."""
+    """`sacct -n -P -X -o JobID,State,ExitCode,NodeList,Start,Reason,JobName,Comment`, by job id."""
     found = {}
     for line in text.splitlines():
-        parts = line.split("|", 6)
-        if len(parts) != 7 or not re.match(r"\d+(?:_\d+)?\Z", parts[0]):
+        parts = line.split("|", 7)
+        if len(parts) != 8 or not re.match(r"\d+(?:_\d+)?\Z", parts[0]):
             continue
         word, _, rest = parts[1].partition(" ")
         by = rest.removeprefix("by ") if rest.startswith("by ") else ""
         code, signal = read_exit(parts[2])
         found[parts[0]] = JobLine(
-            parts[0], word.rstrip("+"), _plain(parts[5]), parts[3], _time(parts[4]), _plain(parts[6]), code, signal,
-            by_uid=int(by) if by.isdigit() else None,
+            parts[0], word.rstrip("+"), _plain(parts[5]), parts[3], _time(parts[4]), _plain(parts[7]), code, signal,
+            by_uid=int(by) if by.isdigit() else None, name=parts[6],
         )  # fmt: skip
     return found
 

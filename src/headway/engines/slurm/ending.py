@@ -1,11 +1,13 @@
 """How a job ended that Slurm is done with: by its task folders, and in Slurm's own word. Pure. Called by the engine."""
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from headway.engines.protocol import Observation
 from headway.engines.shelf import TaskView
-from headway.engines.slurm.answer import JobLine
+from headway.engines.slurm.answer import JobLine, read_tres
+from headway.model.limits import MIB, TAKEN_KEEP_S
 
 SAID_CHARS_MAX: Final = 300
 # Slurm's word for an end that the agent could not tell -> (cause, class)
@@ -16,17 +18,50 @@ _CAUSES: Final = {
     "FAILED": ("launch_failed", "system"),
 }  # fmt: skip
 NODE_LOST: Final = frozenset(word for word, (cause, _) in _CAUSES.items() if cause == "node_lost")
+# Of one that had begun: what its agent says is believed, and this stands beside it.
+FORGOTTEN: Final[dict[str, Any]] = {
+    "cause": "launch_failed", "class": "system", "nodes": [],
+    "text": "no longer known to Slurm, whose nodes end what their controller does not know",
+}  # fmt: skip
 
 
-def of_task(view: TaskView, word: str) -> Observation:
-    """A task of a job that Slurm is done with."""
+def of_task(view: TaskView, word: str, quiet_s: float = math.inf, limit_s: float = 0.0) -> Observation:
+    """A task of a job that Slurm is done with. `quiet_s`: without a sign of life of its agent; one on another machine,
+    where a lock that seems free proves nothing, counts as dead after `limit_s` of that (F33)."""
     if not view.begun:
         return Observation("gone", word, {"started": False})
+    if view.claimed and view.sending:
+        return _doubtful(view, f"{word}, asking whether its agent still lives")
     if view.sending:
         return Observation("ended" if view.ended else "running", f"{word}, still sending", {"started": True})
     if view.ended and not view.unsent:
+        if view.taken and quiet_s < TAKEN_KEEP_S:
+            return _doubtful(view, f"{word}, taken over: more may come")
         return Observation("ended", word, {"started": True, "drained": True})
-    return Observation("gone", word, {"started": True, "salvage": True})
+    if view.elsewhere and quiet_s < limit_s:
+        return _doubtful(view, f"{word}, and its agent may still live")
+    silence = {"silence_s": limit_s} if view.elsewhere else {}
+    return Observation("gone", word, {"started": True, "salvage": True, **silence})
+
+
+def _doubtful(view: TaskView, word: str) -> Observation:
+    return Observation("ended" if view.ended else "unknown", word, {"started": True})
+
+
+class Silence:
+    """Since when a task has shown no sign of life, by our own clock: those of other machines may be off (F26)."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[str, float]] = {}  # name of the folder -> its mark, and since when it is that
+
+    def quiet_s(self, name: str, view: TaskView, now_s: float) -> float:
+        if self._known.get(name, ("", 0.0))[0] != view.mark:
+            self._known[name] = (view.mark, now_s)
+        return now_s - self._known[name][1]
+
+    def forget(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._known.pop(name, None)
 
 
 def told(line: JobLine, nodes: Sequence[str], user: Callable[[int], str]) -> dict[str, Any]:
@@ -38,7 +73,11 @@ def told(line: JobLine, nodes: Sequence[str], user: Callable[[int], str]) -> dic
     by = f" by {user(line.by_uid)}" if line.by_uid is not None else ""
     where = f" on {', '.join(nodes) if line.word in NODE_LOST else line.nodes}" if line.nodes else ""
     text = f"Slurm: {word}{by}{f' ({line.reason})' if line.reason else ''}{where}"
-    return {"end": {"cause": cause, "class": kind, "text": text, "nodes": list(nodes)}}
+    end: dict[str, Any] = {"cause": cause, "class": kind, "text": text, "nodes": list(nodes)}
+    memory_mib = read_tres(line.fields.get("ReqTRES") or line.fields.get("TRES", "")).get("mem")
+    if cause == "host_oom" and memory_mib:
+        end["memory_bytes"] = int(memory_mib * MIB)
+    return {"end": end}
 
 
 def with_words(end: dict[str, Any], said: str) -> dict[str, Any]:

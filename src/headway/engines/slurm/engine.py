@@ -22,11 +22,13 @@ from headway.engines.slurm import answer, array, ending, script, sooner, waiting
 from headway.engines.slurm.answer import JobLine
 from headway.engines.slurm.command import Commands
 from headway.engines.slurm.ledger import Ledger
+from headway.engines.slurm.owner import Owner, has_other_name
 from headway.engines.slurm.place import Place, place_for
 from headway.engines.slurm.record import Records
 from headway.engines.tasks import folders_file, plan_of, task_file, tasks_of
 from headway.model.errors import HeadwayError, RefusedError, UnreachableError
 from headway.model.job import Job
+from headway.model.limits import SALVAGE_ENDED_S, SALVAGE_SILENT_S
 from headway.settings.home import Paths
 from headway.settings.launch import agent_argv
 from headway.wire.batch import TaskKey
@@ -34,6 +36,7 @@ from headway.wire.batch import TaskKey
 POLL_FIRST_S: Final = 1.0
 POLL_MAX_S: Final = 15.0
 NODES_KEPT_S: Final = 30.0
+NODES_FRESH_S: Final = 5.0  # what was told so long ago still tells whether a node answers
 KNOWN_KEPT_S: Final = 3600.0
 SUBMITS_AT_ONCE: Final = 4
 CANCELS_AT_ONCE: Final = 500
@@ -66,6 +69,7 @@ class SlurmEngine:
         self._polled_s = -POLL_MAX_S
         self._poll_s = POLL_FIRST_S
         self._ledger = Ledger(self._shelf)
+        self._owner = Owner(self._ledger, self._records)
         self._begun: set[str] = set()  # Slurm's ids of jobs of which an agent has started
         self._ended: dict[str, JobLine] = {}  # what Slurm has told of those that are over; asked for once
         self._asked_s: dict[str, float] = {}  # when an id was asked to stop gently
@@ -73,6 +77,8 @@ class SlurmEngine:
         self._lost: set[str] = set()  # keys of jobs that Slurm took and then lost
         self._min_age_s: float | None = None  # how long Slurm remembers an ended job
         self._down: dict[str, list[str]] = {}  # Slurm's id -> those of its nodes that failed it
+        self._silence = ending.Silence()
+        self._proven: dict[str, bool] = {}  # Slurm's id -> whether the daemons of its nodes have told its end
         self._nodes: tuple[float, list[answer.NodeLine]] = (-NODES_KEPT_S, [])
 
     @property
@@ -284,6 +290,9 @@ class SlurmEngine:
         over = [i for i, line in told.items() if line is None or (isinstance(line, JobLine) and line.state == "ended")]
         fresh = [i for i, line in told.items() if isinstance(line, JobLine) and line.state == "running"]
         views = self._look([i for i in fresh if i not in self._begun], whole=False) | self._look(over, whole=True)
+        for i, line in told.items():
+            if isinstance(line, JobLine) and has_other_name(line, views.get(i, {})):
+                told[i] = None
         return {
             i: line if isinstance(line, Observation) else self._seen(i, line, views.get(i, {}))
             for i, line in told.items()
@@ -293,23 +302,26 @@ class SlurmEngine:
         self, ids: Sequence[EngineId], lines: Mapping[str, JobLine]
     ) -> dict[EngineId, JobLine | Observation | None]:
         """What Slurm says of each; of those that squeue does not tell enough of, others are asked, all at once."""
-        found: dict[EngineId, JobLine | Observation | None] = {i: lines.get(i) for i in ids}
+        found: dict[EngineId, JobLine | Observation | None] = {i: self._own(i, lines.get(i)) for i in ids}
         found |= {i: self._ended[i] for i in ids if i in self._ended}
         found |= {i: JobLine(i, "PENDING") for i in ids if found[i] is None and self._is_newer(i)}
-        unclear = [i for i, line in found.items() if line is None or line.state in ("unknown", "ended")]
-        unclear = [i for i in unclear if i not in self._ended]
+        unclear = [
+            i for i, line in found.items()
+            if i not in self._ended and not isinstance(line, Observation)
+            and (line is None or line.state in ("unknown", "ended"))
+        ]  # fmt: skip
         if unclear:
             try:
-                more = self._records.ask(unclear)
-                self._ended |= {i: line for i in unclear if (line := more.get(i)) and line.state == "ended"}
+                told = self._records.ask(unclear)
+                more = {i: told.get(i) if found[i] else self._own(i, told.get(i)) for i in unclear}
+                ours = {i: line for i, line in more.items() if isinstance(line, JobLine)}
+                self._ended |= {i: line for i, line in ours.items() if line.state == "ended"}
                 found |= {i: more.get(i) or found[i] or self._taken_out(i, lines) for i in unclear}
             except UnreachableError as error:
                 found |= {i: Observation("unknown", str(error)) for i in unclear}
-        for i, told in found.items():
-            if isinstance(told, JobLine) and self._is_another(i, told):
-                found[i] = None
-            elif isinstance(told, JobLine) and told.word == "CANCELLED" and told.by_uid is None:
-                found[i] = replace(told, by_uid=self._records.who_cancelled(i))
+        for i, line in found.items():
+            if isinstance(line, JobLine) and line.word == "CANCELLED" and line.by_uid is None:
+                found[i] = replace(line, by_uid=self._records.who_cancelled(i))
         return found
 
     def _is_newer(self, job_id: str) -> bool:
@@ -319,15 +331,16 @@ class SlurmEngine:
     def _taken_out(self, job_id: str, lines: Mapping[str, JobLine]) -> JobLine | None:
         """Slurm keeps nothing of an element that was cancelled while it waited, but for the array itself."""
         whole, _, index = job_id.partition("_")
-        rest = index and any(known.partition("_")[0] == whole for known in lines)
+        mine = self._ledger.comments(self._ledger.key_of(job_id) or "")
+        rest = index and any(i.partition("_")[0] == whole and line.comment in mine for i, line in lines.items())
         return JobLine(job_id, "CANCELLED", "while it waited in its array") if rest else None
 
-    def _is_another(self, job_id: str, line: JobLine) -> bool:
-        """A controller that lost its last seconds gives a number out again."""
-        key = self._ledger.key_of(job_id)
-        if not key or not line.comment.startswith(script.comment("")):
-            return False
-        return line.comment not in self._ledger.comments(key)
+    def _own(self, job_id: str, line: JobLine | None) -> JobLine | Observation | None:
+        """What Slurm says of our job; nothing, where its number means another one by now."""
+        try:
+            return None if line is None or self._owner.is_another(job_id, line) else line
+        except UnreachableError as error:
+            return Observation("unknown", str(error))
 
     def _is_lost(self, job_id: str) -> bool:
         """Slurm took it, and lost it when its controller died before it had saved that: a job that ended, or that
@@ -365,7 +378,7 @@ class SlurmEngine:
         seen = self._after(job_id, "no longer known to Slurm", None, views)
         key = self._ledger.key_of(job_id)
         if key is None or seen.detail.get("started") is not False:
-            return seen
+            return replace(seen, detail={**seen.detail, "end": ending.FORGOTTEN})
         try:
             lost = key in self._lost or self._is_lost(job_id)
         except HeadwayError as error:
@@ -380,13 +393,45 @@ class SlurmEngine:
         end = {} if line is None else ending.told(line, self._failed_nodes(line), self._place.user)
         one = Observation("gone", word, {"started": None})
         if views:
-            one = joined.join({name: ending.of_task(view, word) for name, view in views.items()})
+            one = joined.join(self._tasks_after(word, line, views))
         key = self._ledger.key_of(job_id)
+        if one.detail.get("drained"):
+            self._tidy(views)
         if key and (not views or one.detail.get("drained")):
             self._place.finish(key.rpartition("-")[0])
         if key and one.detail.get("started") is False:  # no agent could tell why
             end = ending.with_words(end, self._shelf.said(key))
-        return replace(one, state_word=word, detail={**one.detail, **end})
+        return replace(one, state_word=one.state_word if one.state == "unknown" else word, detail={**one.detail, **end})
+
+    def _tasks_after(self, word: str, line: JobLine | None, views: Mapping[str, TaskView]) -> dict[str, Observation]:
+        """Of agents on other machines, how long they have been silent counts, too."""
+        now_s, limit_s = self._clock_s(), SALVAGE_SILENT_S
+        if line is not None and any(view.elsewhere for view in views.values()) and self._saw_end(line):
+            limit_s = SALVAGE_ENDED_S
+        return {
+            name: ending.of_task(view, word, self._silence.quiet_s(name, view, now_s), limit_s)
+            for name, view in views.items()
+        }
+
+    def _tidy(self, views: Mapping[str, TaskView]) -> None:
+        """All of it is sent. An agent removes its own folder; that of one which was taken over stays until now."""
+        self._silence.forget(views)
+        if left := [name for name, view in views.items() if view.taken]:
+            self._shelf.remove(left)
+
+    def _saw_end(self, line: JobLine) -> bool:
+        """Whether the daemons of all its nodes have told Slurm that nothing of it runs; asked once."""
+        names = answer.expand_hosts(line.nodes)
+        if line.word in ending.NODE_LOST or not names:
+            return False
+        if line.id not in self._proven:
+            try:
+                fresh = self._clock_s() - self._nodes[0] <= NODES_FRESH_S
+                nodes = self._known_nodes() if fresh else self._fresh_nodes()
+            except HeadwayError:
+                return False
+            self._proven[line.id] = {node.name for node in nodes if node.responds}.issuperset(names)
+        return self._proven[line.id]
 
     def _failed_nodes(self, line: JobLine) -> list[str]:
         """Of a job that lost a node: those that are down, asked for once; all of its nodes where none is any more."""
@@ -406,7 +451,7 @@ class SlurmEngine:
     def explain(self, engine_id: EngineId) -> Waiting:
         self._soon()
         line = self._records.ask([engine_id]).get(engine_id) or self._poll().get(engine_id)
-        if line is None:
+        if line is None or self._owner.is_another(engine_id, line):
             return Waiting("Slurm does not know it")
         return waiting.explain(line, self._fresh_nodes(), self._commands)
 
@@ -418,7 +463,8 @@ class SlurmEngine:
         """From what is known: nothing is asked, so it answers also while Slurm does not."""
         key = f"{task.uuid}-{task.attempt}"
         job_id = self._ledger.known_id(key)
-        if job_id is None:
+        line = None if job_id is None else self._lines.get(job_id)
+        if job_id is None or (line is not None and not isinstance(self._own(job_id, line), JobLine)):
             return None
         where = ["-w", node] if node else []
         return self._place.attach(
@@ -436,7 +482,8 @@ class SlurmEngine:
         """Those that wait: one scancel for many."""
         self._soon()
         lines = self._poll()
-        waiting_ids = [i for i in ids if (line := lines.get(i)) is not None and line.word == "PENDING"]
+        found = {i: self._own(i, lines.get(i)) for i in ids}
+        waiting_ids = [i for i, line in found.items() if isinstance(line, JobLine) and line.word == "PENDING"]
         asked: list[EngineId] = []
         for at in range(0, len(waiting_ids), CANCELS_AT_ONCE):
             some = waiting_ids[at : at + CANCELS_AT_ONCE]
@@ -452,7 +499,7 @@ class SlurmEngine:
         """First the shims are asked, who end their ranks in order; when their time is over, Slurm ends the job."""
         self._soon()
         line = self._poll().get(engine_id)
-        if line is not None and line.state == "ended":
+        if line is not None and (line.state == "ended" or self._owner.is_another(engine_id, line)):
             return False
         asked_s = self._asked_s.setdefault(engine_id, self._clock_s())
         running = engine_id in self._begun if line is None else line.state == "running"
@@ -489,7 +536,8 @@ class SlurmEngine:
     def salvage(self, engine_id: EngineId) -> bool:
         """The folders are shared, so what dead agents left can be sent from where Slurm's commands run."""
         views = self._look([engine_id], whole=True).get(engine_id, {})
-        left = [name for name, view in views.items() if ending.of_task(view, "").detail.get("salvage")]
+        seen = self._tasks_after("", self._ended.get(engine_id), views)
+        left = [name for name, one in seen.items() if one.detail.get("salvage")]
         try:
             return bool(left) and self._shelf.adopt(left, self._place.agent()) > 0
         except OSError as error:
@@ -508,15 +556,15 @@ class SlurmEngine:
         return out
 
     def discard(self, engine_id: EngineId) -> None:
-        line = self._poll().get(engine_id)
-        if line is not None and line.state in ("starting", "running"):
+        line = self._own(engine_id, self._poll().get(engine_id))
+        if isinstance(line, Observation) or (line is not None and line.state in ("starting", "running")):
             return
         key = self._ledger.key_of(engine_id)
-        self._ended.pop(engine_id, None)
         views = self._look([engine_id], whole=True).get(engine_id, {})
-        seen = {name: ending.of_task(view, "") for name, view in views.items()}
+        seen = self._tasks_after("", self._ended.pop(engine_id, None), views)
         done = [name for name, one in seen.items() if one.state == "gone" or one.detail.get("drained")]
         self._shelf.remove(done)
+        self._silence.forget(done)
         if key and len(done) == len(views):
             self._ledger.forget(key)
 

@@ -15,7 +15,7 @@ from headway.model.errors import HeadwayError, RefusedError, UnreachableError
 
 ONE_BY_ONE_MAX: Final = 3  # more jobs are asked for with one question for all
 SACCT_AGAIN_S: Final = 60.0
-_FIELDS: Final = "JobID,State,ExitCode,NodeList,Start,Reason,Comment"
+_FIELDS: Final = "JobID,State,ExitCode,NodeList,Start,Reason,JobName,Comment"
 _NO_SUCH_JOB: Final = ("invalid job id", "not found")
 _NONE: Final = "No jobs in the system"
 
@@ -31,6 +31,10 @@ class Records:
         found = self._one_by_one(ids) if len(ids) <= ONE_BY_ONE_MAX else self._all()
         gone = [i for i in ids if i not in found]
         return found | (self._account(gone) if gone else {})
+
+    def controller(self, job_id: str) -> JobLine | None:
+        """What the controller itself knows of a number. UnreachableError: nothing is known."""
+        return self._one_by_one([job_id]).get(job_id)
 
     def _one_by_one(self, ids: Sequence[str]) -> dict[str, JobLine]:
         found = {}
