@@ -16,10 +16,12 @@ def figures() -> str | None:
     table, data = RESULTS / "latest.md", RESULTS / "latest.json"
     if not table.exists() or not data.exists() or json.loads(data.read_text())["quick"]:
         return None
-    lines = table.read_text().split("\n## ")[0].splitlines()[2:]
+    head, _, rows = table.read_text().split("\n## ")[0].partition("\n| ")
+    when = "\n".join(head.splitlines()[2:]).strip()
+    folded = f"<details><summary>All targets</summary>\n\n| {rows.strip()}\n\n</details>\n"
     plot = "\n![the figures as a plot](bench/results/latest.svg)\n" if (RESULTS / "latest.svg").exists() else ""
     more = "Every number: [bench/results/latest.md](bench/results/latest.md). Again: `make bench`."
-    return "\n".join(lines).strip() + f"\n{plot}\n{more}\n"
+    return f"{when}\n{plot}\n{folded}\n{more}\n"
 
 
 def quoted() -> str:

@@ -109,6 +109,18 @@ def test_rates_are_taken_over_the_time_that_has_passed(proc: FakeProc, clocked: 
     assert lines[0, None]["cpu_percent"] == 50.0
 
 
+def test_a_process_that_has_not_moved_uses_nothing_and_no_byte_of_it_is_lost(proc: FakeProc, clocked: Clocked) -> None:
+    proc.process(50, ticks=7, io=(1000, 0))
+    clocked.forest.follow(0, 50, 500)
+    clocked.sample()
+    proc.process(50, ticks=7, io=(4000, 0))  # with less than a tick of CPU
+    still = clocked.sample()[0, 50]
+    assert (still["cpu_percent"], still["read_bps"], still["rss_bytes"]) == (0.0, 0, 100 * PAGE_BYTES)
+    proc.process(50, ticks=8, io=(5000, 0))
+    moved = clocked.sample()[0, 50]
+    assert (moved["cpu_percent"], moved["read_bps"]) == (round(100 / TICKS_S, 1), 4000)
+
+
 def test_a_number_that_was_given_anew_is_not_the_rank(proc: FakeProc, clocked: Clocked) -> None:
     """F29: known by pid and start time."""
     proc.process(42, start=500)
