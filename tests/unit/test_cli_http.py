@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from headway.model.errors import DamagedError, HeadwayError, UnreachableError
 from headway.views.http import Client, parse_head
+from tests.waiting import wait_until
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Thing: a\r\n\r\nhi"
 
@@ -116,7 +117,7 @@ def test_a_server_that_sends_byte_by_byte_cannot_hold_us_beyond_the_deadline(pat
         except OSError:
             pass
 
-    with listening(path, slowly) as client, pytest.raises(UnreachableError, match=r"took too long|timed out"):
+    with listening(path, slowly) as client, pytest.raises(UnreachableError, match=r"did not answer within"):
         client.request("GET", "/x", timeout_s=0.3)
 
 
@@ -139,3 +140,25 @@ def test_any_head_is_read_or_refused(data: bytes) -> None:
     except DamagedError:
         return
     assert status >= 0
+
+
+def test_an_answer_that_is_long_in_coming_is_told_once_and_one_that_never_comes_says_what_to_type(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headway.views.http.VIEW_SLOW_S", 0.01)
+    told: list[str] = []
+
+    def late(wire: socket.socket) -> None:
+        wire.recv(65536)
+        wait_until(lambda: told, 10, "the word about it")
+        wire.sendall(OK)
+        wire.recv(65536)
+        wire.recv(65536)  # until the other side gives up
+
+    with listening(tmp_path / "s", late) as client:
+        client.slow = lambda: told.append("slow")
+        client.stuck = lambda: "kill it"
+        assert client.request("GET", "/").body == b"hi"
+        with pytest.raises(UnreachableError, match=r"did not answer within 0\.2 s") as failed:
+            client.request("GET", "/", None, 0.2)
+    assert told == ["slow"] and failed.value.hint == "kill it"

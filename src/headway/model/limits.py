@@ -325,6 +325,7 @@ DISPLAY_METRICS_MAX = 8  # metrics in a summary or a list; `hw metrics` shows al
 QUERY_TAIL_LINES = 100  # last lines of rank 0 in `hw q`; on a terminal, as many of them as one screen has room for
 QUERY_TAIL_LINES_MIN = 8  # of these on a terminal, however much else there is to say
 VIEW_TIMEOUT_S = 60.0  # one request of a view, beyond the time that it asks the server to wait
+VIEW_SLOW_S = 5.0  # a command that has waited this long for the server's answer says so
 VIEW_ANSWER_BYTES_MAX = 4 * GIB  # one answer to a view; every point of a long job may be in it
 VIEW_RETRY_MAX_S = 5.0  # longest pause between two tries to find a lost server
 CONSOLE_LINES_MAX = 20_000  # lines that a live view keeps to scroll back; `hw logs` has all

@@ -4,13 +4,15 @@ Not `http.client`: importing that costs 40 ms, a third of what a short command t
 anew with every byte. Here one deadline covers the whole answer. A connection is kept and used again.
 """
 
+import select
 import socket
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from headway.model.errors import DamagedError, HeadwayError, UnreachableError
-from headway.model.limits import HEAD_BYTES_MAX, VIEW_ANSWER_BYTES_MAX, VIEW_TIMEOUT_S
+from headway.model.limits import HEAD_BYTES_MAX, VIEW_ANSWER_BYTES_MAX, VIEW_SLOW_S, VIEW_TIMEOUT_S
 
 HOST: Final = "headway"  # the only Host that the server's guard lets in on the unix socket
 _READ_BYTES: Final = 256 * 1024
@@ -38,6 +40,8 @@ class Client:
         self._socket: socket.socket | None = None
         self._used = False  # a connection that has carried a request may have been closed since
         self._rest = b""  # read, but not yet part of an answer
+        self.slow: Callable[[], None] | None = None  # called once, when an answer is long in coming
+        self.stuck: Callable[[], str] | None = None  # what to type where none comes at all; default: `hint`
 
     def request(
         self, method: str, target: str, body: bytes | None = None, timeout_s: float = VIEW_TIMEOUT_S
@@ -53,6 +57,10 @@ class Client:
             except Stale:  # the kept connection had been closed meanwhile: once more, on a new one
                 self.close()
                 return self._exchange(data, deadline)
+        except TimeoutError:
+            self.close()
+            said = f"the server at {self.path} did not answer within {timeout_s:g} s"
+            raise UnreachableError(said, self.stuck() if self.stuck else self.hint) from None
         except OSError as error:
             self.close()
             reason = str(error) or type(error).__name__
@@ -82,11 +90,18 @@ class Client:
         try:
             wire.settimeout(_left(deadline))
             wire.sendall(data)
+            self._tell_slow(wire, deadline)
             return self._answer(wire, deadline)
         except (BrokenPipeError, ConnectionResetError, Stale) as error:
             if fresh:
                 raise ConnectionError("it closed the connection") from error
             raise Stale from None
+
+    def _tell_slow(self, wire: socket.socket, deadline: float) -> None:
+        if self.slow is None or self._rest or select.select([wire], [], [], min(VIEW_SLOW_S, _left(deadline)))[0]:
+            return
+        tell, self.slow = self.slow, None
+        tell()
 
     def _connect(self, deadline: float) -> socket.socket:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

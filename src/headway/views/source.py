@@ -7,6 +7,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self
 from urllib.parse import quote, urlencode
@@ -20,7 +21,7 @@ from headway.model.errors import (
     UsageError,
     VersionError,
 )
-from headway.model.limits import BACKOFF_FIRST_S, VIEW_RETRY_MAX_S, VIEW_TIMEOUT_S
+from headway.model.limits import BACKOFF_FIRST_S, VIEW_RETRY_MAX_S, VIEW_SLOW_S, VIEW_TIMEOUT_S
 from headway.settings import home as homes
 from headway.views.http import Client, Response
 
@@ -44,7 +45,16 @@ class Source:
         client = Client(homes.socket_path(home))
         if not client.try_connect():
             client.path = _start_server(home) if start else _find_server(home)
+        client.stuck = partial(_stuck_hint, home)
         return cls(home, client)
+
+    def tell_when_slow(self, say: Callable[[str], None]) -> None:
+        """A person who waits for an answer shall know for what."""
+
+        def tell() -> None:
+            say(f"hw: the server{_pid_words(self.home)} has not answered for {VIEW_SLOW_S:g} s; still waiting for it")
+
+        self.client.slow = None if self.monitor else tell
 
     @classmethod
     def to_monitor(cls, address: str) -> Self:
@@ -71,6 +81,8 @@ class Source:
         return self._data("GET", route + encode(query))
 
     def post(self, route: str, body: Any, *, wait_s: float = 0.0) -> Any:
+        if wait_s:  # it is asked to wait
+            self.client.slow = None
         return self._data("POST", route, body=body, timeout_s=VIEW_TIMEOUT_S + wait_s)
 
     def delete(self, route: str) -> Any:
@@ -98,6 +110,20 @@ class Source:
         if answer.status >= 300:
             raise error_of(answer, f"{method} {route[:120]}")
         return answer
+
+
+def _pid_words(home: Path) -> str:
+    """` (pid 4711)`, from the file that a server writes when it starts; nothing where that cannot be read."""
+    try:
+        return f" (pid {int(json.loads(homes.Paths(home).server_json.read_bytes())['pid'])})"
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+
+
+def _stuck_hint(home: Path) -> str:
+    pid = _pid_words(home).strip(" ()").removeprefix("pid ")
+    end = f"; to end one that hangs: kill -9 {pid}, and jobs go on" if pid else ""
+    return f"hw server logs may say why{end}"
 
 
 def _find_server(home: Path) -> Path:

@@ -3,6 +3,7 @@
 Answers wait in a short queue: while the terminal is slow, the server is asked less often, and nothing piles up here.
 """
 
+import math
 import queue
 import threading
 import time
@@ -12,6 +13,7 @@ from typing import Any, Final
 
 from headway.model.errors import HeadwayError, NotFoundError, UnreachableError
 from headway.model.limits import CONSOLE_ASK_S, CONSOLE_BURST_LINES_MAX, CONSOLE_JOBS_S, CONSOLE_WAIT_S
+from headway.views import summary
 from headway.views.console.curve import PLACES
 from headway.views.follow import Follow
 from headway.views.http import Client
@@ -19,6 +21,7 @@ from headway.views.source import Source, job_route, until_reached
 
 Answer = dict[str, Any]
 _WAITING_MAX: Final = 4
+_PROCESSES_S: Final = 1.0  # how often it is asked whether all processes have started
 _PATIENCE_S: Final = 0.5  # how often a full queue looks whether the view is still there
 OPEN: Final = ("waiting", "running", "stopping", "held", "unknown")
 
@@ -105,11 +108,13 @@ class JobFeed(Feed):
         follow = Follow(self.source, self.job_id, tail=self.tail, lost=self._lost, found=self._found)
         if self.tail is not None:
             self._put({"curves": self._curves(follow)})
-        state = ""
+        state, again_s = "", 0.0
         for answer in follow.answers(self._wait_s):
             self._asked_s = None
-            if answer.get("state") != state and not answer.get("done"):
-                answer["job"] = follow.ask(lambda source: source.get(job_route(self.job_id)))
+            if not answer.get("done") and (answer.get("state") != state or time.monotonic() > again_s):
+                job = answer["job"] = follow.ask(lambda source: source.get(job_route(self.job_id)))
+                # it runs before its processes are known: their pids and nodes come a moment later
+                again_s = time.monotonic() + _PROCESSES_S if _starts(job) else math.inf
             state = str(answer.get("state"))
             self._put(thinned(answer))
             if self._closed.wait(CONSOLE_ASK_S):
@@ -127,6 +132,12 @@ class JobFeed(Feed):
         except NotFoundError:
             return {}
         return next(iter(found.values()), {}) if isinstance(found, dict) else {}
+
+
+def _starts(job: Answer) -> bool:
+    """Whether it runs, and some of its processes are not known yet."""
+    known = [process for process in summary.processes(job) if process.get("pid")]
+    return job.get("state") == "running" and len(known) < summary.count_processes(job)
 
 
 def thinned(answer: Answer) -> Answer:
