@@ -310,12 +310,15 @@ class Control(Loop):
         engine = self._engine_or_none(job.spec)
         if engine is None:
             return Waiting(f"the cluster {job.spec.cluster} is not configured any more")
-        engine_id = job.attempts[-1].engine_id if job.attempts else None
+        engine_id = job.attempts[-1].engine_id if job.attempts and not job.between_tries else None
         if engine_id is not None:
             return await self._calls.run(f"reason of {job.id}", engine.explain, EngineId(engine_id))
         nodes = await self._calls.run(f"capacity of {job.spec.cluster}", engine.capacity)
         jobs = await self._calls.run("the store", self._open_jobs)
-        return waiting.explain(job, jobs, nodes, self._settings.get("max_running"))
+        wanted = {uuid for one in (job, *jobs) for uuid in one.spec.after}
+        needed = await self._calls.run("the store", self._states_of, wanted)
+        queues = [place for place, one in self._engines.items() if one.queues]
+        return waiting.explain(job, jobs, nodes, self._settings.get("max_running"), needed, queues, self._clock_ns())
 
     def attach_words(self, job: Mapping[str, Any]) -> list[str] | None:
         """argv of a shell beside the first task that runs (capability 60); no engine is asked anything for it."""

@@ -29,9 +29,9 @@ async def why(call: Call) -> Reply:
 
 
 def _verdict(job: Job) -> str | None:
-    """The cause of the last attempt that has one."""
-    told = [attempt.cause["text"] for attempt in job.attempts if attempt.cause]
-    return told[-1] if told else None
+    """The cause of an end that no attempt had, else of the last attempt that has one."""
+    told = [cause["text"] for cause in (job.cause, *(one.cause for one in reversed(job.attempts))) if cause]
+    return told[0] if told else None
 
 
 def _findings(job: Job) -> list[dict[str, Any]]:
