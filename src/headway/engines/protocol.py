@@ -300,7 +300,7 @@ class Distant(Protocol):
         """The server's address or certificate is another one now: write it into the task files; how many changed."""
 
 
-def has_route(engine: Engine) -> bool:
+def has_route(engine: Engine | Together) -> bool:
     """Whether its tasks may reach this server over the network. Those of a cluster behind ssh are not asked to: whoever
     comes from a laptop opens no port."""
     return isinstance(engine, Distant) and isinstance(engine.tray, Path)

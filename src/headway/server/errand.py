@@ -48,6 +48,15 @@ def plan_all(engine: Engine, starts: Sequence[tuple[Job, int]]) -> dict[tuple[in
     return found
 
 
+def given(
+    private: envfile.Private, tokens: Mapping[str, str], secret_names: list[str], tls: Mapping[str, Any] | None
+) -> Given:
+    """What an attempt gets that is never printed. UsageError for keys of accounts that are none."""
+    variables = dict(private.env)
+    accounts = folders.take_keys(variables)
+    return Given(variables, dict(tokens), secret_names, tls, accounts)
+
+
 def start(
     engine: Engine,
     job: Job,
@@ -61,9 +70,7 @@ def start(
     private = envfile.of_job(env, job.uuid, job.spec)
     if private is not None:
         plan = engine.plan(replace(job, spec=with_private(job.spec, private)), attempt.number)
-        variables = dict(private.env)
-        accounts = folders.take_keys(variables)
-        return engine.submit(plan, attempt.key, Given(variables, dict(tokens), secret_names, tls, accounts))
+        return engine.submit(plan, attempt.key, given(private, tokens, secret_names, tls))
     engine_id = engine.find(attempt.key)
     if engine_id is None:
         raise RefusedError("the environment that it was submitted with is gone", "submit it again")

@@ -320,8 +320,9 @@ class Loop:
         kept = [action for action in actions if isinstance(action, SetState | Again | NewAttempt)]
         await self._store_all(kept, jobs)
         ones = together.starts(actions, jobs, self._tokens, self._secret_names)
-        done = await together.start(ones, self._calls, self._engine_or_none, self._paths.env, self._launched)
-        for job in await together.stop(actions, jobs, self._calls, self._engine_or_none):
+        calls, engine_of = self._calls, self._engine_or_none
+        done = await together.start(ones, calls, engine_of, self._paths.env, self.reach, self._launched)
+        for job in await together.stop(actions, jobs, calls, engine_of):
             self._cancelled_s[job.attempts[-1].key] = self._clock_s()
             done.add(job.pk)
         for action in actions:

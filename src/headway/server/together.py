@@ -7,14 +7,13 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from headway.engines.protocol import Engine, EngineId, Given, Start, Together
+from headway.engines.protocol import Engine, EngineId, Start, Together, has_route
 from headway.model.errors import HeadwayError, RefusedError, UnreachableError
 from headway.model.job import Attempt, Job, JobSpec
-from headway.server import envfile, folders
+from headway.server import envfile, errand
 from headway.server.calls import Calls
-from headway.server.errand import with_private
 from headway.server.reconcile import Action, Cancel, Launch, NewAttempt
 
 AT_ONCE = 64  # jobs of no array that start with one call: it must end in time
@@ -46,14 +45,17 @@ def starts(
 
 async def start(
     ones: Sequence[One], calls: Calls, engine_of: Callable[[JobSpec], Engine | None], env: Path,
+    reach: Callable[[], Awaitable[Mapping[str, Any] | None]],
     launched: Callable[[Job, Attempt, EngineId | HeadwayError], Awaitable[None]],
 ) -> set[int]:  # fmt: skip
-    """Start what goes together, and say of each what came of it; jobs that were taken care of, by pk."""
+    """Start what goes together, and say of each what came of it; jobs that were taken care of, by pk. `reach`: where
+    agents on other machines find this server."""
     done: set[int] = set()
     for place, engine, some in portions(ones, engine_of):
         done |= {one.job.pk for one in some}
         try:
-            found = await calls.run(f"starts on {place}", start_all, engine, some, env)
+            tls = await reach() if has_route(engine) else None
+            found = await calls.run(f"starts on {place}", start_all, engine, some, env, tls)
         # an engine may fail in any way; what it has started meanwhile is found again
         except Exception as error:
             found = dict.fromkeys([one.attempt.key for one in some], UnreachableError(str(error)))
@@ -78,7 +80,9 @@ def portions(
                 yield place, engine, same[at : at + size]
 
 
-def start_all(engine: Together, ones: Sequence[One], env: Path) -> dict[str, EngineId | HeadwayError]:
+def start_all(
+    engine: Together, ones: Sequence[One], env: Path, tls: Mapping[str, Any] | None = None
+) -> dict[str, EngineId | HeadwayError]:
     """In a thread: by key, what the engine has made of each, or why it has not."""
     found: dict[str, EngineId | HeadwayError] = {}
     ready = []
@@ -87,15 +91,13 @@ def start_all(engine: Together, ones: Sequence[One], env: Path) -> dict[str, Eng
         if private is None:
             found[one.attempt.key] = RefusedError("the environment that it was submitted with is gone", "submit again")
             continue
-        spec = with_private(one.job.spec, private)
+        spec = errand.with_private(one.job.spec, private)
         try:
             plan = engine.plan(replace(one.job, spec=spec), one.attempt.number)
+            given = errand.given(private, one.tokens, one.secret_names, tls)
         except HeadwayError as error:
             found[one.attempt.key] = error
             continue
-        variables = dict(private.env)
-        accounts = folders.take_keys(variables)
-        given = Given(variables, dict(one.tokens), one.secret_names, accounts=accounts)
         ready.append(Start(plan, one.attempt.key, given, spec.array, spec.array_index))
     return found | engine.submit_many(ready)
 
