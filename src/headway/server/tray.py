@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from headway.engines.protocol import AnyBox, Distant
-from headway.model.errors import DamagedError, HeadwayError, UnreachableError
+from headway.model.errors import DamagedError, HeadwayError
 from headway.model.limits import (
     TRAY_HALF_S,
     TRAY_KNOWN_MAX,
@@ -89,10 +89,11 @@ class Tray:
         self._of_task: Counter[tray.Task] = Counter()
         self._known: OrderedDict[str, None] = OrderedDict()  # answered or refused; a stale cache may show them again
         self._half_s: dict[str, float] = {}  # cannot be read since
+        self._failed: set[str] = set()  # could not be answered, and are tried again with every look
         self._left: set[str] = set()  # that the last sweep has seen
         self._swept_s = clock_s()
         self._reading = asyncio.Semaphore(TRAY_READ_MAX)
-        self._trouble = ""
+        self._troubles: dict[str, str] = {}  # told and not over
 
     async def run(self) -> None:
         pause_s = TRAY_LOOK_FIRST_S
@@ -121,22 +122,23 @@ class Tray:
             names = await self._in_thread(self._box.waiting)
             await self._sweep()
         except OSError as error:
-            self._tell(f"{self.folder} cannot be read: {error.strerror or error}")
+            self._tell("look", f"{self.folder} cannot be read: {error.strerror or error}")
             return 0
-        except UnreachableError as error:
-            self._tell(f"{self.folder} is not reached: {error.message}")
+        except HeadwayError as error:
+            self._tell("look", f"{self.folder} is not reached: {error.message}")
             return 0
-        self._tell("")
-        if self._half_s:
+        self._tell("look", "")
+        if self._half_s or self._failed:
             there = set(names)
             self._half_s = {name: since_s for name, since_s in self._half_s.items() if name in there}
+            self._failed &= there
         fresh = 0
         for name in names:
             if name in self._in_hand or name in self._known:
                 continue
             task = tray.task_of(name)
             if task is not None and self._of_task[task] < TRAY_TASK_FILES_MAX:
-                fresh += 1
+                fresh += name not in self._failed
                 self._begin(name, task)
         return fresh
 
@@ -154,6 +156,13 @@ class Tray:
 
     async def _handle(self, name: str) -> None:
         try:
+            await self._take(name)
+        except (OSError, HeadwayError) as error:
+            self._failed.add(name)
+            self._tell("answer", f"a request in {self.folder} could not be answered: {error}")
+
+    async def _take(self, name: str) -> None:
+        try:
             async with self._reading:
                 request = await self._in_thread(self._box.read, name)
                 if request is None:
@@ -167,8 +176,6 @@ class Tray:
             log.warning("%s: %s; it was not read", self.folder, error.message)
         except DamagedError as error:
             await self._damaged(name, error)
-        except (OSError, UnreachableError) as error:
-            self._tell(f"a request in {self.folder} could not be answered: {error}")
 
     async def _answered(self, request: tray.Request) -> Reply:
         if request.path not in AGENT_PATHS:
@@ -177,6 +184,7 @@ class Tray:
 
     async def _reply(self, request: tray.Request, reply: Reply) -> None:
         await self._in_thread(self._box.reply, request.name, reply.status, bytes(reply.body))
+        self._tell("answer", "")
         self._remember(request.name)
 
     async def _damaged(self, name: str, error: DamagedError) -> None:
@@ -204,7 +212,7 @@ class Tray:
         if len(self._known) > TRAY_KNOWN_MAX:
             self._known.popitem(last=False)
 
-    def _tell(self, trouble: str) -> None:
-        if trouble and trouble != self._trouble:
+    def _tell(self, what: str, trouble: str) -> None:
+        if trouble and trouble != self._troubles.get(what):
             log.warning("%s", trouble)
-        self._trouble = trouble
+        self._troubles[what] = trouble
