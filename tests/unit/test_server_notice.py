@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import stat
+import time
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,19 @@ def test_a_flood_of_output_and_something_left_in_the_background_do_not_hold_us(t
     left = tmp_path / "pid"
     assert command.send(["sh", "-c", f"sleep 60 & echo $! > {left}; exit 0"], {}, 20.0).ok
     os.kill(int(left.read_text()), signal.SIGKILL)
+
+
+def test_a_command_that_has_closed_its_output_is_waited_for_without_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    read, looks, begun_s = command._read, 0, time.monotonic()
+
+    def counted(fd: int) -> bytes:
+        nonlocal looks
+        looks += 1
+        return read(fd)
+
+    monkeypatch.setattr(command, "_read", counted)
+    assert command.send(["sh", "-c", "echo told; exec >&- 2>&-; sleep 0.5"], {}, 60.0).detail == "told"
+    assert looks <= (time.monotonic() - begun_s) / command._POLL_S + 3
 
 
 # -- a web address -----------------------------------------------------------------------------------------------

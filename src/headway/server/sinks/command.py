@@ -6,7 +6,6 @@ The command is a setting, so its words are the person's own. Called by `notifier
 import contextlib
 import json
 import os
-import select
 import signal
 import subprocess
 import tempfile
@@ -20,7 +19,7 @@ from headway.server.sinks.outcome import Outcome
 
 PREFIX = "HW_"
 _READ_BYTES = 64 * 1024
-_POLL_S = 0.1
+_POLL_S = 0.05
 _KEPT_BYTES = 4 * NOTICE_RESULT_CHARS_MAX
 
 
@@ -71,9 +70,9 @@ def _wait(process: "subprocess.Popen[bytes]", readable: int, deadline_s: float) 
     os.set_blocking(readable, False)
     said = b""
     while process.poll() is None and time.monotonic() < deadline_s:
-        select.select([readable], [], [], _POLL_S)
-        said = (said + _read(readable))[-_KEPT_BYTES:]
-        if not said:
+        more = _read(readable)
+        said = (said + more)[-_KEPT_BYTES:]
+        if not more:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(min(_POLL_S, max(0.0, deadline_s - time.monotonic())))
     late = process.poll() is None
