@@ -157,6 +157,16 @@ def test_tokens_end_with_their_task(b: Bench) -> None:
     assert first is not None and second is not None
     assert (first.ended_ns, second.ended_ns, second.task) == (NOW_NS + 1, None, str(other))
     assert b.read(catalog.find_token, "three") is None
+    assert not b.read(catalog.may_send, str(b.key)) and b.read(catalog.any_may_send, b.key.uuid)
+    b.write(lambda c: catalog.end_tokens(c, other, NOW_NS + 1))
+    assert not b.read(catalog.any_may_send, b.key.uuid)
+
+
+@pytest.mark.parametrize("which", ["task = 'x' AND ended_ns IS NULL", "task >= 'x-' AND task < 'x.'"])
+def test_tokens_of_a_task_are_found_without_a_look_at_all_others(b: Bench, which: str) -> None:
+    with b.store.read() as c:
+        found = c.execute(f"EXPLAIN QUERY PLAN DELETE FROM tokens WHERE {which}").fetchall()
+    assert "tokens_by_task" in found[0]["detail"]
 
 
 def test_the_alphabet_of_ids_has_no_letters_to_misread() -> None:

@@ -141,8 +141,7 @@ class Forwarder:
             found = catalog.find_jobs(c, entry.uuid)
             if not found:
                 return None, False
-            sending = any(key.uuid == entry.uuid for key in catalog.open_tokens(c))
-            return catalog.load_job(c, found[0][0]), sending
+            return catalog.load_job(c, found[0][0]), catalog.any_may_send(c, entry.uuid)
 
     def _tell(self, job: Job, still_open: bool = False) -> None:
         """The job as it stands. While batches of it wait, its end is not told: it would come before its last words."""

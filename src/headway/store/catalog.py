@@ -492,6 +492,17 @@ def may_send(c: sqlite3.Connection, task: str) -> bool:
     return found.fetchone() is not None
 
 
+def any_may_send(c: sqlite3.Connection, uuid: str) -> bool:
+    """Likewise of all tasks of a job."""
+    wanted = "SELECT 1 FROM tokens WHERE task >= :low AND task < :high AND ended_ns IS NULL LIMIT 1"
+    return c.execute(wanted, token_range(uuid)).fetchone() is not None
+
+
+def token_range(uuid: str) -> dict[str, str]:
+    """Between which words the tasks of a job lie."""
+    return {"low": f"{uuid}-", "high": f"{uuid}."}  # "." follows "-": every key that starts with the uuid and a dash
+
+
 # -- rows to nouns ---------------------------------------------------------------------------------------------------
 
 

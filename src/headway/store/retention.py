@@ -14,6 +14,7 @@ from pathlib import Path
 
 from headway.code import checkout
 from headway.settings.home import Paths
+from headway.store.catalog import token_range
 
 SERIES_PER_STEP = 64
 ROWS_PER_STEP = 5_000
@@ -98,7 +99,7 @@ def delete_some(c: sqlite3.Connection, pk: int, now_ns: int) -> bool:
         return False
     uuid = c.execute("SELECT uuid FROM jobs WHERE pk = :pk", {"pk": pk}).fetchone()
     if uuid is not None:
-        c.execute("DELETE FROM tokens WHERE task >= :low AND task < :high", _token_range(uuid["uuid"]))
+        c.execute("DELETE FROM tokens WHERE task >= :low AND task < :high", token_range(uuid["uuid"]))
     c.execute("DELETE FROM jobs WHERE pk = :pk", {"pk": pk})
     return True
 
@@ -114,10 +115,6 @@ def _delete_watched(c: sqlite3.Connection, pk: int) -> bool:
         some,
     ).rowcount
     return gone > 0
-
-
-def _token_range(uuid: str) -> dict[str, str]:
-    return {"low": f"{uuid}-", "high": f"{uuid}."}  # "." follows "-": every key that starts with the uuid and a dash
 
 
 def orphans(c: sqlite3.Connection, paths: Paths) -> Iterator[Path]:
