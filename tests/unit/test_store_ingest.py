@@ -417,6 +417,10 @@ def test_events_of_one_job_are_bounded_and_the_rest_is_counted(b: Bench, monkeyp
     b.tell(*({"type": "note", "text": str(i)} for i in range(20)), stream="facts-0-1-aaaaaa")
     known = len(b.read(query.events, b.job.pk)) - 1
     assert b.events("events_dropped")[0]["data"]["count"] == 21 - known
+    b.send(METRICS, "records", schema(0, "loss") + record(0, 1, [1.0], 0))
+    b.ingest(Part("stdout-0", "gap", 0, b'{"bytes": 5, "reason": "lost"}'))
+    assert not b.events("clock") and not b.events("gap")
+    assert b.events("events_dropped")[0]["data"]["count"] == 23 - known
 
 
 def test_listeners_learn_what_changed_after_it_is_committed(b: Bench) -> None:

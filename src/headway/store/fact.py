@@ -17,6 +17,7 @@ from headway.model.limits import EVENTS_MAX, JSON_DEPTH_MAX
 from headway.model.record import FACT, FORMAT_VERSION, OPEN
 from headway.store import catalog, watch
 from headway.store.connection import touch
+from headway.store.form import whole
 
 TIME_NS_MIN = 946_684_800 * 10**9  # 2000-01-01: earlier clocks are wrong, or count in seconds (B13)
 TIME_NS_MAX = 7_258_118_400 * 10**9  # 2200-01-01
@@ -94,13 +95,13 @@ def apply(c: sqlite3.Connection, x: Context, kind: int, payload: memoryview) -> 
     """One frame. What cannot be read costs only itself: it is kept as an event (P11, P12)."""
     if kind not in (FACT, OPEN):
         data = base64.b64encode(payload[:_UNREAD_BYTES]).decode()
-        _event(c, x, "frame", {"kind": kind, "bytes": len(payload), "base64": data}, x.now_ns)
+        event(c, x, "frame", {"kind": kind, "bytes": len(payload), "base64": data}, x.now_ns)
         return
     try:
         fact = read_fact(payload)
     except ValueError as error:
         text = bytes(payload[:_UNREAD_BYTES]).decode("utf-8", "replace")
-        _event(c, x, "unreadable", {"error": str(error), "text": text}, x.now_ns)
+        event(c, x, "unreadable", {"error": str(error), "text": text}, x.now_ns)
         return
     if kind == OPEN:
         c.execute("UPDATE streams SET opened = :opened WHERE pk = :pk", {"opened": json.dumps(fact), "pk": x.stream})
@@ -114,12 +115,6 @@ def apply(c: sqlite3.Connection, x: Context, kind: int, payload: memoryview) -> 
 
 
 # -- values ----------------------------------------------------------------------------------------------------------
-
-
-def whole(value: Any) -> int | None:
-    """An integer that SQLite can hold, else None (B2)."""
-    fits = isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
-    return value if fits else None
 
 
 def text(value: Any) -> str | None:
@@ -140,7 +135,8 @@ def _rank(x: Context, fact: Fact) -> int | None:
     return rank if rank is not None else x.rank
 
 
-def _event(c: sqlite3.Connection, x: Context, type_: str, data: Fact, when_ns: int, rank: int | None = None) -> None:
+def event(c: sqlite3.Connection, x: Context, type_: str, data: Fact, when_ns: int, rank: int | None = None) -> None:
+    """Tell it with the job, if there is room for more."""
     x.events += 1
     if x.events > EVENTS_MAX:
         _count_dropped(c, x)
@@ -150,7 +146,9 @@ def _event(c: sqlite3.Connection, x: Context, type_: str, data: Fact, when_ns: i
 
 
 def _count_dropped(c: sqlite3.Connection, x: Context) -> None:
-    row = c.execute("SELECT pk, data FROM events WHERE job = ? AND type = 'events_dropped'", (x.job,)).fetchone()
+    row = c.execute(  # from the end, where it lies, and not past as many as there may be
+        "SELECT pk, data FROM events WHERE job = ? AND type = 'events_dropped' ORDER BY pk DESC LIMIT 1", (x.job,)
+    ).fetchone()
     if row is None:
         catalog.add_event(c, x.job, "events_dropped", {"count": 1, "limit": EVENTS_MAX}, x.now_ns, what="facts")
         return
@@ -164,7 +162,7 @@ def tell(c: sqlite3.Connection, x: Context, fact: Fact) -> None:
     when_ns = time_ns(x, fact)
     same = when_ns == fact.get("time_ns")
     data = {k: v for k, v in fact.items() if k not in ("type", "rank") and not (same and k == "time_ns")}
-    _event(c, x, str(fact.get("type"))[:64], data, when_ns, _rank(x, fact))
+    event(c, x, str(fact.get("type"))[:64], data, when_ns, _rank(x, fact))
 
 
 # -- one function per type -------------------------------------------------------------------------------------------

@@ -39,3 +39,9 @@ def finite(value: Any) -> float | None:
     except OverflowError:
         return None
     return found if math.isfinite(found) else None
+
+
+def whole(value: Any) -> int | None:
+    """Likewise an integer that SQLite can hold (B2)."""
+    fits = isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
+    return value if fits else None

@@ -20,6 +20,7 @@ from headway.model.record import GAP, INDEX, OPEN, RAW, RECORDS
 from headway.store import catalog, fact
 from headway.store.connection import count_written, touch
 from headway.store.decode import Decoded, Names, Points, decode
+from headway.store.form import whole
 from headway.store.logs import LogFiles, LogKey
 from headway.wire import block
 from headway.wire.batch import Part, TaskKey
@@ -94,7 +95,7 @@ class Ingester:
                 stream = self._stream(c, task, part)
                 applied |= self._part(c, task, stream, part, result)
                 result.acks[part.stream] = stream.position
-            except (DamagedError, HeadwayError) as error:
+            except HeadwayError as error:
                 result.refused[part.stream] = error.message
                 self._tell_refusal(c, task, part, error)
         now_ns = self._clock_ns()
@@ -184,7 +185,7 @@ class Ingester:
             told = fact.read_fact(memoryview(part.data))
         except ValueError as error:
             raise DamagedError(f"a gap cannot be read: {error}") from None
-        length = fact.whole(told.get("bytes"))
+        length = whole(told.get("bytes"))
         if length is None or length <= 0 or part.offset + length >= 2**62:
             raise DamagedError("a gap has no length")
         end = part.offset + length
@@ -192,8 +193,8 @@ class Ingester:
             return False
         missing, now_ns = end - stream.position, self._clock_ns()
         row = {
-            "offset": stream.position, "bytes": missing, "records": fact.whole(told.get("records")),
-            "points": fact.whole(told.get("points")), "reason": fact.text(told.get("reason")) or "unknown",
+            "offset": stream.position, "bytes": missing, "records": whole(told.get("records")),
+            "points": whole(told.get("points")), "reason": fact.text(told.get("reason")) or "unknown",
         }  # fmt: skip
         c.execute(
             """INSERT INTO gaps (stream, offset, bytes, records, points, reason, time_ns)
@@ -201,7 +202,7 @@ class Ingester:
             {**row, "stream": stream.pk, "now": now_ns},
         )
         shown = {"stream": stream.name, **row}
-        catalog.add_event(c, task.job, "gap", shown, now_ns, attempt=task.number, rank=stream.rank, what="facts")
+        self._tell(c, task, stream, "gap", shown)
         if stream.kind != RECORDS:
             self._files.skip(c, self._log_key(task, stream), end)
         self._advance(c, stream, missing)
@@ -243,9 +244,7 @@ class Ingester:
             result.jobs_changed = True
 
     def _facts(self, c: sqlite3.Connection, task: _Task, stream: _Stream, found: Decoded) -> None:
-        x = fact.Context(
-            task.job, task.number, task.pk, stream.pk, stream.name, stream.rank, self._clock_ns(), task.events
-        )
+        x = self._context(task, stream)
         for place, kind, payload in found.others:
             x.offset = stream.position + place
             fact.apply(c, x, kind, payload)
@@ -257,6 +256,16 @@ class Ingester:
             for other in task.streams.values():
                 if other.kind != RECORDS:
                     self._files.spill(c, self._log_key(task, other))
+
+    def _tell(self, c: sqlite3.Connection, task: _Task, stream: _Stream, type_: str, data: fact.Fact) -> None:
+        x = self._context(task, stream)
+        fact.event(c, x, type_, data, x.now_ns)
+        task.events = x.events
+
+    def _context(self, task: _Task, stream: _Stream) -> fact.Context:
+        return fact.Context(
+            task.job, task.number, task.pk, stream.pk, stream.name, stream.rank, self._clock_ns(), task.events
+        )
 
     def _make_output(self, c: sqlite3.Connection, task: _Task, rank: int) -> None:
         """A process has started: its output has files from now on, even if it never prints."""
@@ -319,10 +328,9 @@ class Ingester:
         if times.min() >= low and times.max() < high:
             return times
         wrong = (times < low) | (times >= high)
-        now_ns = self._clock_ns()
         data = {"stream": stream.name, "points": int(wrong.sum()), "first_ns": int(points.times_ns[wrong.argmax()])}
-        catalog.add_event(c, task.job, "clock", data, now_ns, attempt=task.number, rank=stream.rank, what="facts")
-        return np.where(wrong, now_ns // 1000, times)
+        self._tell(c, task, stream, "clock", data)
+        return np.where(wrong, self._clock_ns() // 1000, times)
 
     def _bundle(self, c: sqlite3.Connection, task: _Task, process: _Process, names: Names) -> tuple[int, list[int]]:
         """Key of the bundle and of its series, made where they are new."""

@@ -21,7 +21,7 @@ from headway.model.limits import (
     USAGE_MEDIUM_S,
 )
 from headway.store.connection import count_written
-from headway.store.form import finite
+from headway.store.form import finite, whole
 
 Fact = dict[str, Any]
 STATES = ("running", "completed", "failed", "closed")
@@ -43,11 +43,6 @@ class Origin:
     when_ns: int
 
 
-def _whole(value: Any) -> int | None:
-    fits = isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
-    return value if fits else None
-
-
 def _words(value: Any, most: int) -> list[str]:
     return [str(word)[:_WORD_CHARS] for word in value[:most]] if isinstance(value, list) else []
 
@@ -56,7 +51,7 @@ def _words(value: Any, most: int) -> list[str]:
 
 
 def put_progress(c: sqlite3.Connection, o: Origin, fact: Fact) -> bool:
-    completed, pid, tracker = finite(fact.get("completed")), _whole(fact.get("pid")), _whole(fact.get("tracker"))
+    completed, pid, tracker = finite(fact.get("completed")), whole(fact.get("pid")), whole(fact.get("tracker"))
     if completed is None or pid is None or tracker is None:
         return False
     key = {
@@ -79,7 +74,7 @@ def put_progress(c: sqlite3.Connection, o: Origin, fact: Fact) -> bool:
             **key, "rank": o.rank, "msg": json.dumps(_words(fact.get("msg"), _WORDS)), "completed": completed,
             "total": finite(fact.get("total")), "distributed": bool(fact.get("distributed")),
             "state": fact["state"] if fact.get("state") in STATES else "running", "rate": finite(fact.get("rate")),
-            "eta_s": finite(fact.get("eta_s")), "started_ns": _whole(fact.get("started_ns")), "updated_ns": o.when_ns,
+            "eta_s": finite(fact.get("eta_s")), "started_ns": whole(fact.get("started_ns")), "updated_ns": o.when_ns,
         },
     )  # fmt: skip
     return True
@@ -100,7 +95,7 @@ def _make_room(c: sqlite3.Connection, task: int) -> None:
 
 
 def put_record(c: sqlite3.Connection, o: Origin, fact: Fact) -> bool:
-    text, levelno = fact.get("text"), _whole(fact.get("levelno"))
+    text, levelno = fact.get("text"), whole(fact.get("levelno"))
     if not isinstance(text, str) or levelno is None:
         return False
     rest = {k: v for k, v in fact.items() if k not in _KNOWN}
@@ -172,7 +167,7 @@ def _tell_dropped(c: sqlite3.Connection, o: Origin, gone: int) -> None:
 
 
 def put_usage(c: sqlite3.Connection, o: Origin, fact: Fact) -> bool:
-    level = _whole(fact.get("level"))
+    level = whole(fact.get("level"))
     if level not in (0, 1, 2) or not isinstance(fact.get("processes", []), list):
         return False
     kept = {k: v for k, v in fact.items() if k not in ("type", "level", "time_ns")}
@@ -219,7 +214,7 @@ def dicts(value: Any) -> list[Fact]:
 
 def rank_lines(sample: Fact) -> list[Fact]:
     """The line of each rank's whole tree. A sample that has none of these: the ranks' own processes."""
-    found = [line for line in dicts(sample.get("processes")) if _whole(line.get("rank")) is not None]
+    found = [line for line in dicts(sample.get("processes")) if whole(line.get("rank")) is not None]
     return [line for line in found if line.get("pid") is None] or found
 
 
@@ -229,9 +224,9 @@ def gpus(sample: Fact) -> list[Fact]:
 
 def holder(gpu: Fact, sample: Fact) -> int | None:
     """The rank whose process holds most of a GPU."""
-    lines = [line for line in dicts(sample.get("processes")) if _whole(line.get("pid")) is not None]
-    ranks = {_whole(line["pid"]): _whole(line.get("rank")) for line in lines}
-    held = [(_high(one.get("bytes")), ranks.get(_whole(one.get("pid")))) for one in dicts(gpu.get("holders"))]
+    lines = [line for line in dicts(sample.get("processes")) if whole(line.get("pid")) is not None]
+    ranks = {whole(line["pid"]): whole(line.get("rank")) for line in lines}
+    held = [(_high(one.get("bytes")), ranks.get(whole(one.get("pid")))) for one in dicts(gpu.get("holders"))]
     return max((pair for pair in held if pair[1] is not None), default=(0, None), key=lambda pair: pair[0])[1]
 
 
@@ -287,7 +282,7 @@ def put_checkpoint(c: sqlite3.Connection, o: Origin, fact: Fact) -> bool:
 
 def put_timing(c: sqlite3.Connection, o: Origin, fact: Fact) -> bool:
     numbers = {key: finite(fact.get(key)) for key in ("mean_s", "std_s", "min_s", "max_s")}
-    name, pid, count = fact.get("name"), _whole(fact.get("pid")), _whole(fact.get("count"))
+    name, pid, count = fact.get("name"), whole(fact.get("pid")), whole(fact.get("count"))
     if not isinstance(name, str) or pid is None or count is None or None in numbers.values():
         return False
     row = {"task": o.task, "pid": pid, "name": name[:_WORD_CHARS], "rank": o.rank, "count": count, **numbers}
