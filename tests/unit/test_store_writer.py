@@ -40,15 +40,15 @@ class Gate:
     def __init__(self, b: Bench) -> None:
         self.entered, self.leave = threading.Event(), threading.Event()
         self.future = b.store.write(self._work)
-        assert self.entered.wait(10)
+        assert self.entered.wait(60)
 
     def _work(self, c: sqlite3.Connection) -> None:
         self.entered.set()
-        assert self.leave.wait(30)
+        assert self.leave.wait(60)
 
     def open(self) -> None:
         self.leave.set()
-        self.future.result(30)
+        self.future.result(60)
 
 
 def test_all_that_waits_shares_one_commit(b: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,6 +246,21 @@ def test_the_log_does_not_grow_while_data_comes_and_goes(b: Bench, monkeypatch: 
     for _ in range(30):
         b.send(METRICS, "records", data)
     assert b.paths.db.with_name("headway.db-wal").stat().st_size < 2_000_000
+
+
+def test_a_log_that_cannot_start_over_does_not_end_the_writer(b: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    failed: list[int] = []
+
+    def fail(log_bytes: int, all_moved: bool) -> bool:
+        failed.append(log_bytes)
+        raise sqlite3.OperationalError("disk I/O error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(b.store._writer, "_is_held", fail)
+        b.write(lambda c: note(b, c, "before"))
+        wait_until(lambda: failed)
+    b.write(lambda c: note(b, c, "after"))
+    assert notes(b) == ["before", "after"]
 
 
 def test_a_connection_that_cannot_roll_back_is_opened_anew(b: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -272,13 +272,13 @@ class Writer(threading.Thread):
             return
         try:
             _, pages, moved = self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            self._log_full = self._is_held(pages * PAGE_BYTES, moved == pages)
         except sqlite3.Error as error:
             log.error("the write-ahead log could not be moved into the database: %s", error)
             self._suspect = True
             if is_damage(error):
                 self._hooks.damaged(error)
             return
-        self._log_full = self._is_held(pages * PAGE_BYTES, moved == pages)
         self._log_bytes, self._log_commits = 0, 0
 
     def _is_held(self, log_bytes: int, all_moved: bool) -> bool:
