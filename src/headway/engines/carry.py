@@ -3,6 +3,7 @@ machine, and the container sees what it brings. Called by the container engine."
 
 import os
 import subprocess
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -23,21 +24,30 @@ class Carriers:
     def __init__(self) -> None:
         self._children: dict[str, subprocess.Popen[bytes]] = {}
         self._started_s: dict[str, float] = {}
+        self._lock = threading.Lock()  # tasks of one job are started by several threads
 
     def keep(self, folder: Path) -> None:
         """Start one for a task that needs one and has none. An agent that waits for it sees what it says."""
+        with self._lock:
+            self._reap()
+            if needs_carrier(folder) and folder.name not in self._started_s:
+                self._start(folder)
+
+    def _reap(self) -> None:
+        """Forget those that have ended; one that ended as soon as it was started is not started again at once."""
         now_s = time.monotonic()
-        if not needs_carrier(folder) or now_s - self._started_s.get(folder.name, -START_S) < START_S:
-            return
-        self._started_s[folder.name] = now_s
+        for name, child in list(self._children.items()):
+            if child.poll() is not None and now_s - self._started_s[name] >= START_S:
+                del self._children[name], self._started_s[name]
+
+    def _start(self, folder: Path) -> None:
         env = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
         with (folder / "agent").open("ab") as log:
             self._children[folder.name] = subprocess.Popen(
                 carrier_argv(folder), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log, cwd="/",
                 env=env, start_new_session=True,
             )  # fmt: skip
-        for name in [name for name, child in self._children.items() if child.poll() is not None]:
-            del self._children[name], self._started_s[name]
+        self._started_s[folder.name] = time.monotonic()
 
     def close(self) -> None:
         for child in self._children.values():
