@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 FOREIGN = "foreign"
+_DRAFT_KEPT_S = 86_400.0
 # What may be asked of the shelf, by name; nothing else is reached.
 SHELF = frozenset(
     (
@@ -144,9 +145,7 @@ class Relay:
         """The next piece of a draft. Old drafts of servers that were killed go."""
         path, offset = self._draft(head["draft"]), int(head["offset"])
         if offset == 0:
-            for old in path.parent.iterdir():
-                if time.time() - old.stat().st_mtime > 86_400:
-                    old.unlink(missing_ok=True)
+            _sweep(path.parent)
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             view = memoryview(body)
@@ -194,6 +193,15 @@ class Relay:
                     tray.remove(head["path"])
                 return None, b""
         raise DamagedError(f"a tray has no {str(head['method'])[:80]!r}")
+
+
+def _sweep(drafts: Path) -> None:
+    for old in drafts.iterdir():
+        try:
+            if time.time() - old.stat().st_mtime > _DRAFT_KEPT_S:
+                old.unlink()
+        except FileNotFoundError:
+            continue  # it has been taken, or another relay was faster
 
 
 def _checked(name: object) -> str:

@@ -6,6 +6,7 @@ is made when something is asked and none is there; a lost one is made again afte
 away. The relay ends with its input, so a killed server leaves none behind.
 """
 
+import contextlib
 import hashlib
 import itertools
 import os
@@ -100,7 +101,8 @@ class Link:
         try:
             word = relay.find_mark(self._read, mark)
             if word == relay.SEND:
-                self._write(program)
+                with contextlib.suppress(OSError):  # it has ended meanwhile, and its last words say why
+                    self._write(program)
                 word = relay.find_mark(self._read, mark)
             if word == relay.NO_PYTHON:
                 least = ".".join(map(str, zipapp.PYTHON_MIN))
@@ -167,8 +169,9 @@ class Link:
         if not self.lost:
             self.lost = reason or self._why()[0]
         self.close()
-        for future in list(self._waiting.values()):
-            if not future.done():
+        for number in list(self._waiting):
+            future = self._waiting.pop(number, None)  # whoever takes it out answers it, us or what has just come
+            if future is not None:
                 future.set_exception(UnreachableError(self.lost))
 
     def _why(self) -> tuple[str, str]:

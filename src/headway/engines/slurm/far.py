@@ -334,10 +334,11 @@ def _relay_for(host: str, folder: str, home: str, python: str | None) -> Relay:
 def _own(paths: Paths) -> str:
     """What this home is called on clusters. Drawn once: two machines may have their homes under one path."""
     path = paths.home / "clusters" / "name"
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    try:
-        with path.open("x") as file:
-            file.write(secrets.token_hex(8))
-    except FileExistsError:
-        pass
+    if not path.exists():
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        draft = path.with_name(f".name-{secrets.token_hex(4)}")
+        draft.write_text(secrets.token_hex(8))
+        with contextlib.suppress(FileExistsError):  # another thread was first; nobody ever sees it without its words
+            os.link(draft, path)
+        draft.unlink()
     return path.read_text().strip()
