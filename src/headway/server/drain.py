@@ -26,6 +26,7 @@ STRAYS_S = 60.0  # between two looks for spools that nobody sends
 SALVAGE_FIRST_S = 2.0
 SALVAGE_MAX_S = 120.0
 PATIENCE_S = 2.0  # with an engine beyond this machine: jobs of others do not wait for one that is slow or away (F22)
+DONE_MAX = 10_000  # older ones that still have a folder are looked at again now and then
 LINGER_S = 60.0  # a scheduler that keeps a place for a job whose agents have told its end so long ago is told to end it
 
 
@@ -67,7 +68,7 @@ class Drain:
     ) -> None:
         self._store, self._calls, self._clock_s = store, calls, clock_s
         self._left: dict[EngineId, Left] = {}
-        self._done: set[EngineId] = set()  # found empty by this server
+        self._done: dict[EngineId, None] = {}  # found empty by this server, the last ones
         self._again = Backoff(SALVAGE_FIRST_S, SALVAGE_MAX_S)
         self._strays_s: float | None = None
 
@@ -91,8 +92,10 @@ class Drain:
         for engine_id, seen in (await self._look()).items():
             if await self._is_drained(engine_id, seen):
                 drained += self._left.pop(engine_id).tasks
-                self._done.add(engine_id)
+                self._done[engine_id] = None
                 self._again.forget(engine_id)
+        while len(self._done) > DONE_MAX:
+            del self._done[next(iter(self._done))]
         return drained
 
     async def _look(self) -> dict[EngineId, Observation]:

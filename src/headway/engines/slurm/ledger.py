@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 
+from headway.engines import folder as folders
 from headway.engines.protocol import EngineId
-from headway.engines.shelf import TASK_NAME
 from headway.engines.slurm import array, script
 from headway.engines.slurm.place import AnyShelf
 from headway.model.errors import UnreachableError
@@ -13,11 +13,12 @@ class Ledger:
     def __init__(self, shelf: AnyShelf) -> None:
         self._shelf = shelf
         self._keys: dict[str, str] = {}  # Slurm's id -> key
+        self._ids: dict[str, EngineId] = {}  # key -> Slurm's id, of those that this server has submitted or found
         self._members, self._members_read = array.Members(), False
 
     def note(self, key: str, number: str) -> None:
         """The number of a batch job, alone or an array's."""
-        self._keys[number] = key
+        self.learn({number: key})
         try:
             self._shelf.remember(key, number)
         except (OSError, UnreachableError):
@@ -26,6 +27,7 @@ class Ledger:
     def learn(self, ids: Mapping[str, str]) -> None:
         """Slurm's id -> key."""
         self._keys.update(ids)
+        self._ids.update((key, EngineId(number)) for number, key in ids.items())
 
     def note_array(self, group: array.Group) -> None:
         """Before sbatch is called. Raises OSError."""
@@ -49,6 +51,8 @@ class Ledger:
 
     def find(self, key: str) -> EngineId | None:
         """By what was noted of it."""
+        if key in self._ids:
+            return self._ids[key]
         for own, index in self.places(key):
             if number := self._shelf.id_of(own):
                 return self._is(key, number, index)
@@ -64,7 +68,7 @@ class Ledger:
 
     def _is(self, key: str, number: str, index: str) -> EngineId:
         found = EngineId(f"{number}_{index}" if index else number)
-        self._keys[found] = key
+        self.learn({found: key})
         return found
 
     def key_of(self, job_id: str) -> str | None:
@@ -80,7 +84,7 @@ class Ledger:
 
     def known_id(self, key: str) -> str | None:
         """Slurm's id, where it is known without asking or reading."""
-        return next((number for number, known in self._keys.items() if known == key), None)
+        return self._ids.get(key) or next((number for number, known in self._keys.items() if known == key), None)
 
     def forget(self, key: str) -> None:
         """The attempt is over; an array is forgotten with the last of its jobs."""
@@ -94,4 +98,4 @@ class Ledger:
 
 
 def _keys_of(names: Iterable[str]) -> set[str]:
-    return {match["key"] for name in names if (match := TASK_NAME.match(name))}
+    return {match["key"] for name in names if (match := folders.ID.match(name))}
