@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from headway.code import checkout
-from headway.engines import carry, group, joined, slots
+from headway.engines import agent, carry, group, joined, slots
 from headway.engines import folder as folders
 from headway.engines.container import Container, Failed, Program
 from headway.engines.network import HOME_LABEL, Networks
-from headway.engines.protocol import EngineId, Given, Node, Observation, Plan, PlannedTask, Waiting
+from headway.engines.protocol import UNSEEN, EngineId, Given, Node, Observation, Plan, PlannedTask, Waiting
 from headway.engines.recipe import Recipe
 from headway.engines.tasks import check_machine, folders_file, on_node, plan_of, task_file, tasks_of
 from headway.model.errors import RefusedError, UnreachableError, UsageError
@@ -42,8 +42,7 @@ CAPACITY_S = 5.0  # and what the machine and its images are
 STARTS_AT_ONCE = 4  # containers of one job
 DEATHS_MAX = 1_000  # ends of containers that are remembered for jobs which still wait for them
 _VERSION = "import sys; print(*sys.version_info[:2])"
-_KEEP_ENV = ("DOCKER_HOST", "DOCKER_CONTEXT", "HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "TMPDIR", "USER",
-             "XDG_RUNTIME_DIR")  # fmt: skip
+_OF_THE_PROGRAM = ("DOCKER_HOST", "DOCKER_CONTEXT")  # where its engine is
 _NOT_BEGUN = ("created", "configured", "initialized")
 
 Argv = Callable[..., list[str]]  # (verb, task folder) -> what runs behind the Python of the image
@@ -220,14 +219,15 @@ class ContainerEngine:
         if any((self._folder(name) / "shim.json").exists() for name in names):
             return
         pairs = zip(names, plan.tasks, strict=True)
-        missing = [(name, task) for name, task in pairs if not self._is_there(self._folder(name))]
+        missing = [(name, task) for name, task in pairs if not folders.is_task(self._folder(name))]
         for _, task in missing:
             if not os.path.isdir(task.cwd):
                 raise RefusedError(f"the folder {task.cwd} does not exist", "make it, or submit from another one")
             if task.cwd == "/":
                 raise RefusedError("the folder / cannot be given to a container", "submit from the folder of your code")
         asked = sum(task.gpus for _, task in missing)
-        gpus = slots.pick(self._gpus.get()[0], self._taken(), asked)
+        taken = folders.gpus_held(self.paths.spool)  # also by tasks that are not in containers
+        gpus = slots.pick(self._gpus.get()[0], taken, asked)
         if gpus is None:
             raise UnreachableError(f"no {asked} GPUs are free yet", "it is tried again")
         output = self.paths.output / plan.job
@@ -251,7 +251,7 @@ class ContainerEngine:
             values |= {"argv": [*self.program.words, *argv], "inherit_env": False, "cwd": "/", "by_number": False}
             values |= {"socket": str(socket_path(self.paths.home)), "gpus": None}
             values |= {"address": self._networks.address(plan) or self._networks.name_of(plan, task)}
-            env = {**{name: os.environ[name] for name in _KEEP_ENV if name in os.environ}, **env}
+            env = {**agent.environment(self.paths.home, _OF_THE_PROGRAM), **env}
         folders.make(folder, {**values, "carried": carried}, env)
 
     def _task_file(self, plan: Plan, task: PlannedTask, given: Given, gpus: list[int]) -> dict[str, Any]:
@@ -265,22 +265,12 @@ class ContainerEngine:
             inherit_env=True, container=self.name, code=None, code_cwd="", folders_outside=True,
         )  # fmt: skip
 
-    def _taken(self) -> list[int]:
-        """GPUs of every task with a spool here that has not ended, also of those that are not in containers."""
-        taken: list[int] = []
-        for path in self.paths.spool.glob("*-*/task.json"):
-            task = folders.load_json(path) or {}
-            held = task.get("devices", task.get("gpus"))
-            if isinstance(held, list) and held and not folders.has_end(path.parent):
-                taken += held
-        return taken
-
     def _begin_all(self, names: Sequence[str], plan: Plan) -> None:
         pairs = zip(names, plan.tasks, strict=True)
         fresh = [
             (name, task)
             for name, task in pairs
-            if self._is_there(self._folder(name)) and not (self._folder(name) / "shim.json").exists()
+            if folders.is_task(self._folder(name)) and not (self._folder(name) / "shim.json").exists()
         ]
         if not fresh:
             return
@@ -326,28 +316,12 @@ class ContainerEngine:
         return self._agent
 
     def _spawn(self, verb: str, folder: Path, *options: str) -> "subprocess.Popen[bytes]":
-        """An agent on this machine: its own session, nothing of the server's descriptors or folder."""
-        env = {name: os.environ[name] for name in _KEEP_ENV if name in os.environ}
-        env["HEADWAY_HOME"] = str(self.paths.home)
-        log = os.open(folder / "agent", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        try:
-            return subprocess.Popen(
-                agent_argv(verb, folder, *options), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log,
-                cwd="/", env=env, start_new_session=True, close_fds=True,
-            )  # fmt: skip
-        finally:
-            os.close(log)
+        """An agent on this machine, beside the container."""
+        env = agent.environment(self.paths.home, _OF_THE_PROGRAM)
+        return agent.spawn(agent_argv(verb, folder, *options), folder, env)
 
     def find(self, key: str) -> EngineId | None:
-        names = self._groups.members(key)
-        if not any(self._is_there(self._folder(name)) for name in names):
-            return None
-        return EngineId(key if len(names) > 1 or self._groups.is_group(names[0]) else names[0])
-
-    def _is_there(self, folder: Path) -> bool:
-        """Whether it holds a task. The folder itself stays when an agent inside has removed what was in it: it is
-        mounted there."""
-        return (folder / "shim.json").exists() or folders.load_json(folder / "task.json") is not None
+        return self._groups.find(key)
 
     # -- looking --------------------------------------------------------------------------------------
 
@@ -389,11 +363,12 @@ class ContainerEngine:
         if old:
             for name, state in self.program.states(old).items():
                 self._states[name] = (now_s, state)
-        return {name: self._states[name][1] for name in names if name in self._states}
+        known = {name: self._states.get(name) for name in names}  # another thread may forget one meanwhile
+        return {name: state[1] for name, state in known.items() if state is not None}
 
     def _inside(self, name: str, state: Container | None) -> Observation:
         folder = self._folder(name)
-        begun, there = (folder / "shim.json").exists(), self._is_there(folder)
+        begun, there = (folder / "shim.json").exists(), folders.is_task(folder)
         if state is not None and state.runs:
             self._carriers.keep(folder)
             if begun or not there:
@@ -469,7 +444,8 @@ class ContainerEngine:
         """Remove containers of which everything is known and sent."""
         for name in names:
             self._states.pop(name, None)
-            if not self._is_there(self._folder(name)):
+            self._seen_s.pop(name, None)
+            if not folders.is_task(self._folder(name)):
                 folders.remove(self._folder(name))
         try:
             if names:
@@ -477,12 +453,16 @@ class ContainerEngine:
         except (Failed, UnreachableError):
             return  # it runs again, or is gone already; `tasks` looks for it later
         finally:
-            for name in [name for name, child in self._children.items() if child.poll() is not None]:
-                del self._children[name]
+            self._reap()
+
+    def _reap(self) -> None:
+        for name, child in list(self._children.items()):
+            if child.poll() is not None:
+                self._children.pop(name, None)
 
     def explain(self, engine_id: EngineId) -> Waiting:
         """The queue here is the server's; the engine knows only what the machine has."""
-        seen = self.observe([engine_id])[engine_id]
+        seen = self.observe([engine_id]).get(engine_id, UNSEEN)
         return Waiting(seen.state_word, free=tuple(self.capacity()))
 
     def attach(self, task: TaskKey, node: str | None = None) -> list[str] | None:
@@ -540,7 +520,7 @@ class ContainerEngine:
         try:
             words = ("ps", "--all", "--filter", f"label={HOME_LABEL}={self.paths.home}", "--format", "{{.Names}}")
             names = [name for name in self.program.run(*words).split() if group.ID.match(name)]
-            self._tidy([name for name in names if not self._is_there(self._folder(name))])
+            self._tidy([name for name in names if not folders.is_task(self._folder(name))])
             self._networks.sweep(lambda key: not self._groups.members(key))
         except (Failed, UnreachableError):
             return

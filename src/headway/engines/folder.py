@@ -1,4 +1,4 @@
-"""A task's spool folder as an engine sees it: made once, looked at, removed. Called by the local engine.
+"""A task's spool folder as an engine sees it: made once, looked at, removed. Called by all engines.
 
 The layout is `docs/concepts/protocol.md`. Files there are written by other processes, of which some were killed:
 whatever cannot be read counts as absent.
@@ -6,16 +6,20 @@ whatever cannot be read counts as absent.
 
 import json
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from headway.model.folder import PRIVATE
 from headway.model.record import FACT
 from headway.wire import frame
 
+_KEY: Final = r"(?P<key>(?P<uuid>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-(?P<attempt>[0-9]{1,9}))"
+KEY: Final = re.compile(rf"{_KEY}\Z")  # of an attempt
+ID: Final = re.compile(rf"{_KEY}-(?P<task>[a-z][a-z0-9-]{{0,40}})\Z")  # of a task: the name of its folder
 _RECORDS = ("shim", "shipper-", "facts-", "metrics-")
 _STREAMS = (*_RECORDS, "stdout-", "stderr-")
 _NOT_STREAMS = (".json", ".lock", ".tmp")
@@ -60,6 +64,12 @@ def _write_private(path: Path, value: Mapping[str, Any]) -> None:
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(fd, "wb") as file:  # not synced: a power cut ends the task too, and an empty file is made again
         file.write(data)
+
+
+def is_task(folder: Path) -> bool:
+    """Whether it holds a task. The folder itself stays where an agent in a container has removed what was in it: it is
+    mounted there."""
+    return (folder / "shim.json").exists() or load_json(folder / "task.json") is not None
 
 
 def has_end(folder: Path) -> bool:
@@ -119,13 +129,14 @@ def _is_zero(path: Path, offset: int) -> bool:
         return False
 
 
-def held_by_containers(spool: Path) -> list[int]:
-    """GPUs of this machine that tasks in containers have and have not given back."""
+def gpus_held(spool: Path, *, in_containers: bool = False) -> list[int]:
+    """GPUs of this machine that tasks have and have not given back; `in_containers`: of those tasks alone."""
     held: list[int] = []
     for path in spool.glob("*-*/task.json"):
-        devices = (load_json(path) or {}).get("devices")
-        if isinstance(devices, list) and devices and not has_end(path.parent):
-            held += devices
+        task = load_json(path) or {}
+        gpus = task.get("devices", None if in_containers else task.get("gpus"))
+        if isinstance(gpus, list) and gpus and not has_end(path.parent):
+            held += gpus
     return held
 
 

@@ -5,17 +5,14 @@ attempt's key, `<uuid>-<attempt>`. Which folders belong to a key is known from t
 """
 
 import os
-import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
 from headway.engines import folder as folders
+from headway.engines.folder import ID, KEY
+from headway.engines.protocol import EngineId
 
-ID: Final = re.compile(
-    r"(?P<uuid>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-(?P<attempt>[0-9]{1,9})-(?P<task>[a-z][a-z0-9-]{0,40})\Z"
-)
-KEY: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}-[0-9]{1,9}\Z")
+__all__ = ["ID", "KEY", "Groups"]
 
 
 class Groups:
@@ -44,6 +41,13 @@ class Groups:
     def names(self, engine_id: str) -> list[str]:
         """The tasks that an id stands for."""
         return self.members(engine_id) if KEY.match(engine_id) else [engine_id]
+
+    def find(self, key: str) -> EngineId | None:
+        """The id of an attempt of which a folder is there."""
+        names = self.members(key)
+        if not any(folders.is_task(self._spool / name) for name in names):
+            return None
+        return EngineId(key if len(names) > 1 or self.is_group(names[0]) else names[0])
 
     def is_group(self, name: str) -> bool:
         """Whether a task has others beside it."""

@@ -17,8 +17,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from headway.engines import agent, group, joined, slots, warm
 from headway.engines import folder as folders
-from headway.engines import group, joined, slots, warm
 from headway.engines.protocol import EngineId, Given, Node, Observation, Plan, PlannedTask, Waiting
 from headway.engines.tasks import check_machine, folders_file, on_node, plan_of, task_file, tasks_of
 from headway.model.errors import RefusedError, UnreachableError, UsageError
@@ -32,7 +32,6 @@ ADDRESS = "127.0.0.1"  # all tasks are on this machine
 WARM_AFTER_S = 5.0  # a second start within this time makes a warm launcher
 START_TIMEOUT_S = 10.0  # a shim that has not said that it runs by then never will
 RUNNING = Observation("running", "shim alive", {"started": True})
-_KEEP_ENV = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "TMPDIR", "USER", "XDG_RUNTIME_DIR")
 
 Argv = Callable[..., list[str]]  # settings.launch.agent_argv, or a test's own shim
 
@@ -90,7 +89,6 @@ class LocalEngine:
                     folder = self._folder(name)
                     if folder.is_dir() and not (folder / "shim.json").exists() and not self._has_child(name):
                         self._children[name] = self._start_shim(folder)
-                        self._seen_s[name] = time.monotonic()
         except OSError as error:
             raise UnreachableError(f"the task could not be started: {error}", "it is tried again") from error
         if len(names) == 1:
@@ -147,38 +145,14 @@ class LocalEngine:
             if child is not None:
                 return child
         elif self._argv is agent_argv and now_s - before_s < WARM_AFTER_S:
-            self._launcher = warm.Launcher(agent_argv("warm", self.paths.home), self._agent_env())
+            self._launcher = warm.Launcher(agent_argv("warm", self.paths.home), agent.environment(self.paths.home))
         return self._spawn("shim", folder)
 
-    def _agent_env(self) -> dict[str, str]:
-        return warm.agent_env(self.paths.home, _KEEP_ENV)
-
     def _spawn(self, verb: str, folder: Path, *options: str) -> subprocess.Popen[bytes]:
-        """A detached agent: its own session, nothing of the server's descriptors, environment or folder."""
-        env = self._agent_env()
-        log = os.open(folder / "agent", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        try:
-            return subprocess.Popen(
-                self._argv(verb, folder, *options),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=log,  # what kills an agent early is told in its own log
-                cwd="/",
-                env=env,
-                start_new_session=True,
-                close_fds=True,
-            )
-        finally:
-            os.close(log)
+        return agent.spawn(self._argv(verb, folder, *options), folder, agent.environment(self.paths.home))
 
     def find(self, key: str) -> EngineId | None:
-        names = self._groups.members(key)
-        if not any(self._was_made(self._folder(name)) for name in names):
-            return None
-        return EngineId(key if len(names) > 1 or self._groups.is_group(names[0]) else names[0])
-
-    def _was_made(self, folder: Path) -> bool:
-        return folders.load_json(folder / "task.json") is not None or (folder / "shim.json").exists()
+        return self._groups.find(key)
 
     # -- looking --------------------------------------------------------------------------------------
 
@@ -253,8 +227,8 @@ class LocalEngine:
             if not self._may_run(name):
                 del self._held[name]
                 self._shims.pop(name, None)
-        in_containers = folders.held_by_containers(self.paths.spool) if self._gpus.get()[0] else []
-        return [*in_containers, *(gpu for gpus in self._held.values() for gpu in gpus)]
+        in_containers = folders.gpus_held(self.paths.spool, in_containers=True) if self._gpus.get()[0] else []
+        return [*in_containers, *(gpu for gpus in list(self._held.values()) for gpu in gpus)]
 
     def _may_run(self, name: str) -> bool:
         seen = self._look(name)

@@ -8,7 +8,6 @@ therefore plain values. Files there are written by other processes, of which som
 import contextlib
 import json
 import os
-import re
 import stat
 import subprocess
 import zlib
@@ -24,11 +23,7 @@ from headway.model.limits import OUTPUT_FILES_MAX
 from headway.wire import lock
 from headway.wire.identity import boot_id
 
-TASK_NAME: Final = re.compile(
-    r"(?P<key>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}-[0-9]{1,9})-(?P<task>[a-z][a-z0-9-]{0,40})\Z"
-)
 _SAID_BYTES: Final = 2000
-_KEY: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}-[0-9]{1,9}\Z")
 
 
 class TaskView(NamedTuple):
@@ -86,7 +81,7 @@ class Shelf:
     def tasks(self) -> list[str]:
         """Names of all task folders."""
         try:
-            return sorted(name for name in os.listdir(self._spool) if TASK_NAME.match(name))
+            return sorted(name for name in os.listdir(self._spool) if folders.ID.match(name))
         except OSError:
             return []
 
@@ -94,7 +89,7 @@ class Shelf:
         """By key and name of the folder; not `whole`: only whether it has begun is looked at."""
         found: dict[str, dict[str, TaskView]] = {key: {} for key in keys}
         for name in self.tasks():
-            match = TASK_NAME.match(name)
+            match = folders.ID.match(name)
             if match and match["key"] in found:
                 found[match["key"]][name] = _view(self._folder(name), whole)
         return found
@@ -122,7 +117,7 @@ class Shelf:
         self._shippers.clear()
 
     def _folder(self, name: str) -> Path:
-        if not TASK_NAME.match(name):
+        if not folders.ID.match(name):
             raise ValueError(f"{name[:80]!r} is not the name of a task's folder")
         return self._spool / name
 
@@ -145,7 +140,7 @@ class Shelf:
                 found[path.stem] = path.read_text().strip()
             except OSError:
                 continue
-        return {key: job_id for key, job_id in found.items() if _KEY.match(key) and job_id.isdigit()}
+        return {key: job_id for key, job_id in found.items() if folders.KEY.match(key) and job_id.isdigit()}
 
     def id_of(self, key: str) -> str:
         """Empty where none is written down."""
@@ -178,10 +173,10 @@ class Shelf:
     def arrays(self) -> dict[str, dict[str, str]]:
         """All that was noted: index -> key of the attempt, by the array's key."""
         found = {path.stem: folders.load_json(path) for path in self._spool.glob("*.array")}
-        return {key: members for key, members in found.items() if members and _KEY.match(key)}
+        return {key: members for key, members in found.items() if members and folders.KEY.match(key)}
 
     def _note(self, key: str, suffix: str) -> Path:
-        if not _KEY.match(key):
+        if not folders.KEY.match(key):
             raise ValueError(f"{key[:80]!r} is not the key of an attempt")
         return self._spool / f"{key}{suffix}"
 
@@ -233,7 +228,7 @@ class Shelf:
         alive, found = {name[:36] for name in self.tasks()}, {}
         for path in self._spool.glob("*-0.job"):
             uuid = path.stem.removesuffix("-0")
-            if uuid not in alive and _KEY.match(path.stem):
+            if uuid not in alive and folders.KEY.match(path.stem):
                 found[uuid] = path.read_text().strip()
         return found
 

@@ -5,7 +5,6 @@ shim cold. Should both start one, the shim's own lock lets one of them run.
 """
 
 import json
-import os
 import select
 import socket
 import subprocess
@@ -75,8 +74,10 @@ class Launcher:
             self.close()
             return None
         deadline_s = time.monotonic() + ANSWER_S
+        poll = select.poll()  # not `select`, which takes no descriptor beyond 1023: a server has one for each agent
+        poll.register(self._link, select.POLLIN)
         while not self._answers and not self.ended and time.monotonic() < deadline_s:
-            select.select([self._link], [], [], max(0.0, deadline_s - time.monotonic()))
+            poll.poll(max(0.0, deadline_s - time.monotonic()) * 1000)
             self.hear()
         answer = self._answers.pop() if self._answers else {}
         who = identity.Identity.load(answer)
@@ -122,9 +123,3 @@ class Launcher:
         except subprocess.TimeoutExpired:
             self._child.kill()
             self._child.wait()
-
-
-def agent_env(home: Path, keep: Sequence[str]) -> dict[str, str]:
-    """The environment of every agent: nothing of the server's own but what a process needs to live."""
-    env = {name: os.environ[name] for name in keep if name in os.environ}
-    return {**env, "HEADWAY_HOME": str(home)}

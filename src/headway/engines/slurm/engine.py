@@ -15,9 +15,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from headway.engines import folder as folders
 from headway.engines import joined
 from headway.engines.protocol import AnyBox, EngineId, Given, Node, Observation, Plan, PlannedTask, Start, Waiting
-from headway.engines.shelf import TASK_NAME, TaskView
+from headway.engines.shelf import TaskView
 from headway.engines.slurm import answer, array, ending, script, sooner, waiting
 from headway.engines.slurm.answer import JobLine
 from headway.engines.slurm.command import Commands
@@ -546,13 +547,10 @@ class SlurmEngine:
     def tasks(self) -> list[tuple[EngineId, TaskKey]]:
         out = []
         for name in self._shelf.tasks():
-            match = TASK_NAME.match(name)
-            if match is None:
-                continue
-            job_id = self.find(match["key"])
-            uuid, _, attempt = match["key"].rpartition("-")
-            if job_id is not None:
-                out.append((job_id, TaskKey(uuid, int(attempt), match["task"])))
+            match = folders.ID.match(name)
+            job_id = self.find(match["key"]) if match else None
+            if match and job_id is not None:
+                out.append((job_id, TaskKey(match["uuid"], int(match["attempt"]), match["task"])))
         return out
 
     def discard(self, engine_id: EngineId) -> None:
