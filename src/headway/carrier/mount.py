@@ -24,6 +24,7 @@ _UNMOUNTS: Final = (("fusermount3", "-u"), ("fusermount", "-u"), ("umount",))
 _REMOTE: Final = "headway"  # rclone's name for the account, of which its environment tells the rest
 _AWS: Final = {"key_id": "ACCESS_KEY_ID", "secret": "SECRET_ACCESS_KEY", "token": "SESSION_TOKEN"}
 _STEP_S: Final = 0.05
+_SENT_STEP_S: Final = 0.5  # each look reads a file for every file of the cache
 _WORDS: Final = "its words are in the agent's log: hw logs --stream agent ID"
 
 
@@ -123,14 +124,22 @@ def mount(found: Words, point: str, log: int, state: State) -> None:
     except FileNotFoundError:
         node = os.uname().nodename
         raise UsageError(f"the mount tool {found.argv[0]} is not installed on {node}", "leave `mount` out") from None
+    try:
+        _await_mount(child, found.argv[0], point, state)
+    except BaseException:  # also when the job is stopped: a tool that is not waited for any more must not mount later
+        child.kill()
+        child.wait()
+        raise
+
+
+def _await_mount(child: "subprocess.Popen[bytes]", tool: str, point: str, state: State) -> None:
     deadline_s = time.monotonic() + FOLDER_MOUNT_S
     while not is_mounted(point):
         code = child.poll()
         if code is not None:
-            raise UnreachableError(f"{found.argv[0]} ended with {code} before it had mounted", _WORDS)
+            raise UnreachableError(f"{tool} ended with {code} before it had mounted", _WORDS)
         if time.monotonic() >= deadline_s:
-            child.kill()
-            raise UnreachableError(f"{found.argv[0]} has not mounted within {FOLDER_MOUNT_S:g} s", _WORDS)
+            raise UnreachableError(f"{tool} has not mounted within {FOLDER_MOUNT_S:g} s", _WORDS)
         state.check_stop()
         time.sleep(_STEP_S)
 
@@ -163,7 +172,7 @@ def wait_sent(cache: str) -> list[str]:
     """What is not sent after all, when a long time is over."""
     deadline_s = time.monotonic() + FOLDER_END_S
     while (left := unsent(cache)) and time.monotonic() < deadline_s:
-        time.sleep(_STEP_S)
+        time.sleep(_SENT_STEP_S)
     return left
 
 

@@ -20,7 +20,8 @@ from headway.storage.transfer import Storage, local_files
 
 Stamp = list[int]  # size and time of change: a file with the same two is the same file
 _WRITES: Final = os.O_WRONLY | os.O_RDWR
-_NOTED_AT_ONCE: Final = 16 * STORAGE_THREADS
+_SENT_AT_ONCE: Final = 16 * STORAGE_THREADS
+_NOTE_S: Final = 5.0  # between two notes, which are as long as the list of all files that were sent
 
 
 @dataclass(slots=True)
@@ -67,8 +68,8 @@ class Sender:
         with place.locked(self._lock, _give_way):
             files = {n: s for n, s in self._unsent().items() if now_ns - s[1] >= FOLDER_QUIET_S * 1e9}
             if files:
-                written = open_for_writing(os.path.realpath(self.path))
                 real = os.path.realpath(self.path)
+                written = open_for_writing(real)
                 self._send({n: s for n, s in files.items() if os.path.join(real, n) not in written})
 
     def finish(self, pause: Callable[[float], None] = time.sleep) -> Left:
@@ -103,10 +104,14 @@ class Sender:
                 errors[name] = error
 
         order = list(files)
+        noted_s = time.monotonic()
         with ThreadPoolExecutor(STORAGE_THREADS) as pool:
-            for first in range(0, len(order), _NOTED_AT_ONCE):
-                list(pool.map(work, order[first : first + _NOTED_AT_ONCE]))
-                self._note(sent)
+            for first in range(0, len(order), _SENT_AT_ONCE):
+                list(pool.map(work, order[first : first + _SENT_AT_ONCE]))
+                if time.monotonic() - noted_s >= _NOTE_S:
+                    self._note(sent)
+                    noted_s = time.monotonic()
+        self._note(sent)
         meter.close("failed" if errors else "completed")
         return errors
 

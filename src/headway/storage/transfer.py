@@ -174,6 +174,8 @@ class Storage:
             while done < size:
                 length = min(8 * MIB, size - done)
                 data = self._ask(partial(self._lib.get_range, self._store, source, start=done, length=length))
+                if not len(data):
+                    break
                 file.write(data)
                 done += len(data)
                 report(0, len(data))
