@@ -6,7 +6,6 @@ one deadline covers connecting, sending and the whole answer.
 """
 
 import errno
-import json
 
 try:
     import _socket as socket  # the `socket` around it takes longer to load than a short task to run
@@ -227,20 +226,3 @@ def open_channels(
     from headway.agent.way import open_ways
 
     return open_ways(task_dir, task, say, files)
-
-
-def reason_of(answer: Answer) -> str:
-    """Why data stays in the spool, in words."""
-    if answer.status is None:
-        return answer.reason
-    if answer.status in (401, 403):
-        return f"the server does not accept this task's token ({answer.status})"
-    if answer.status == 404:
-        return "the server does not know this task (404)"
-    if answer.status == 200:
-        return "the server's answer cannot be read"
-    try:
-        said = json.loads(answer.body)["error"]["message"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        said = "no reason given"
-    return f"the server answered {answer.status}: {str(said)[:200]}"

@@ -13,13 +13,84 @@ from headway.model.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
+    from headway.spool.layout import TaskFile
+
 GIT_TIMEOUT_S = 10.0
+HELLO_WAIT_S = 2.0  # a Python command has so long to say which Python it is
 WORD_CHARS_MAX, WORDS_MAX = 1000, 100  # of the command line
 _DIFF_BYTES_MAX = min(PROVENANCE_DIFF_BYTES_MAX, FRAME_BYTES_MAX // 2)  # with escapes it must fit into one frame
 _FACT_BYTES_MAX = FRAME_BYTES_MAX - 4096
+
+
+class Inquiry:
+    """Collects once, after the first batch that got through, when the program has had time to say which Python it is.
+    `over`: the task has ended, and nobody will say anything any more."""
+
+    def __init__(
+        self,
+        task: "TaskFile",
+        env: "Mapping[str, str] | None",
+        secrets: "Callable[[], list[bytes]]",
+        write: "Callable[[dict[str, Any]], None]",
+        say: "Callable[[str], None]",
+        *,
+        over: bool = False,
+    ) -> None:
+        self._task, self._env, self._secrets, self._write, self._say, self._at_end = (
+            task,
+            env,
+            secrets,
+            write,
+            say,
+            over,
+        )
+        self.is_over = False  # collected, by us or by a shipper before us, or given up
+        self._collector: Collector | None = None
+
+    def fileno(self) -> int:
+        return -1 if self._collector is None else self._collector.fileno()
+
+    def step(self, now_s: float, acked_s: float | None, hello: "dict[str, Any] | None", *, ended: bool) -> bool:
+        """Go on. True: it is over with this step. `acked_s`: when the server took something for the first time."""
+        if self._collector is not None:
+            return self._hear(self._collector, now_s)
+        if self.is_over or (acked_s is None and not self._at_end):
+            return False
+        task, path = self._task, (self._env or os.environ).get("PATH", "")
+        about = About(task.argv, task.cwd, hello, path, tuple(self._secrets()), task.code, task.code_commit)
+        if is_plain(about):
+            self._write(collect(about))
+            self.is_over = True
+        elif acked_s is not None and not self._awaits_hello(now_s - acked_s, hello, ended):
+            self._start(about, now_s)
+        return self.is_over
+
+    def _awaits_hello(self, waited_s: float, hello: "dict[str, Any] | None", ended: bool) -> bool:
+        python = os.path.basename((self._task.argv or [""])[0]).startswith("python")
+        return python and hello is None and not ended and waited_s < HELLO_WAIT_S
+
+    def _start(self, about: "About", now_s: float) -> None:
+        try:
+            self._collector = Collector(about, now_s)
+        except OSError as error:  # no more processes, or descriptors: the job's data matters more
+            self._say(f"provenance is not collected: {error.strerror}")
+            self.is_over = True
+
+    def _hear(self, collector: "Collector", now_s: float) -> bool:
+        done, fact = collector.read(now_s)
+        if done:
+            self._collector, self.is_over = None, True
+            if fact is not None:
+                self._write(fact)
+        return done
+
+    def close(self) -> None:
+        if self._collector is not None:
+            self._collector.close()
+            self._collector = None
 
 
 class About(Value):
@@ -41,7 +112,12 @@ class Collector:
         self.deadline_s = now_s + PROVENANCE_S
         self._parts: list[bytes] = []
         self._fd, far = os.pipe()
-        self.pid = os.fork()
+        try:
+            self.pid = os.fork()
+        except OSError:
+            os.close(self._fd)
+            os.close(far)
+            raise
         if self.pid == 0:
             _child(far, about)
         os.close(far)

@@ -43,7 +43,6 @@ class Registrar:
         self._child: int | None = None
         self._next_s = 0.0
         self._failures = 0
-        self.error = ""
 
     def step(self, now_s: float, chance: float) -> "dict[str, Any] | None":
         if self._child is not None:
@@ -52,21 +51,28 @@ class Registrar:
                 return None
             self._child = None
             if status != 0:
-                pause_s = min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2**self._failures)
-                self._failures = min(self._failures + 1, 20)
-                self._next_s = now_s + pause_s * (0.5 + 0.5 * chance)
+                self._pause(now_s, chance)
         job = load_job(self._task_dir)
-        if job is None and now_s >= self._next_s:
-            self._start()
+        if job is None and now_s >= self._next_s and not self._start():
+            self._pause(now_s, chance)
         return job
+
+    def _pause(self, now_s: float, chance: float) -> None:
+        pause_s = min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2**self._failures)
+        self._failures = min(self._failures + 1, 20)
+        self._next_s = now_s + pause_s * (0.5 + 0.5 * chance)
 
     def again(self) -> None:
         """The server does not know the job any more."""
         if self._child is None:
             self._start()
 
-    def _start(self) -> None:
-        self._child = os.fork()
+    def _start(self) -> bool:
+        """False: there can be no more processes now."""
+        try:
+            self._child = os.fork()
+        except OSError:
+            return False
         if self._child == 0:
             status = 1
             try:
@@ -77,6 +83,7 @@ class Registrar:
                 os.write(2, f"the job could not be registered: {error}\n".encode(errors="replace"))
             finally:
                 os._exit(status)
+        return True
 
 
 def register(task_dir: str, task: "TaskFile") -> None:

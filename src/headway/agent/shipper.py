@@ -4,11 +4,11 @@ One loop over a few descriptors; everything that could block is either without b
 disk) or in a child (git, registering). What to do is decided by `ShipperMachine`; here it is done.
 """
 
-import json
 import os
 import select
 
 from headway.agent import drop, process, secret
+from headway.agent.answer import read_acks, reason_of
 from headway.agent.bell import Bell
 from headway.agent.claim import Claim, was_taken
 from headway.agent.clock import Clock
@@ -19,7 +19,6 @@ from headway.agent.keeper import Keeper
 from headway.agent.life import Tick
 from headway.agent.log import AgentLog
 from headway.agent.message import (
-    Acked,
     Busy,
     Drop,
     Failed,
@@ -36,9 +35,9 @@ from headway.agent.message import (
 )
 from headway.agent.notebook import Notebook
 from headway.agent.pack import Batch, Packer
-from headway.agent.post import Answer, TaskName, open_channels, reason_of
+from headway.agent.post import Answer, TaskName, open_channels
 from headway.agent.progress import ProgressWatch
-from headway.agent.provenance import About, Collector, collect, is_plain
+from headway.agent.provenance import Inquiry
 from headway.agent.register import Registrar
 from headway.agent.room import Room
 from headway.agent.sending import ShipperMachine, ShipperPlan
@@ -74,7 +73,6 @@ ACTIVE_S = 2.0  # after growth, streams are looked at more often for so long
 CURSOR_S, CURSOR_QUIET_S = 0.5, 10.0  # the second while only samples of usage move: a save costs more than a sample
 POLL_FIRST_S = 0.2  # the first question for commands may wait: a short task never asks
 USAGE_FIRST_S = 0.2
-HELLO_WAIT_S = 2.0  # a Python command has so long to say which Python it is
 
 
 class Shipper:
@@ -118,8 +116,7 @@ class Shipper:
         self._shim_facts: list[Fact] = []
         self._hello: Fact | None = None
         self._ended = False
-        self._told_provenance = False
-        self._collector: Collector | None = None
+        self._inquiry = Inquiry(task, env, self._get_secrets, self._write_fact, self.log.say, over=over)
         self._usage: Usage | None = None
         self._progress = ProgressWatch(task_dir, self.tail, self.clock, self._get_secrets, self.log.say, files)
         self._bell, self._claim = Bell(task_dir), Claim(task_dir, bool(task.tray))
@@ -134,10 +131,10 @@ class Shipper:
         """Until everything is sent, or given up; with a limit, EXIT_ERROR after so long: another shipper goes on."""
         now_s = self.clock.steady_s()
         if self._over:
-            self._explain(now_s)  # so that it goes with all the rest
+            self._inquire(now_s)  # so that it goes with all the rest
         self._look(now_s, names=True)
         self._read_earlier(now_s)
-        self._feed(Busy(not self._told_provenance), now_s)
+        self._feed(Busy(not self._inquiry.is_over), now_s)
         if self.link is None:
             self._adopt(now_s)
         while self.exit_code is None and (limit_s is None or self.clock.steady_s() < now_s + limit_s):
@@ -164,7 +161,7 @@ class Shipper:
             return
         self._ask(now_s)
         self._keep(now_s)
-        self._explain(now_s)
+        self._inquire(now_s)
 
     def _wait(self, now_s: float) -> set[int]:
         """Sleep until a descriptor is ready or something is due."""
@@ -172,7 +169,7 @@ class Shipper:
         for channel in (self._channel, self._commands.channel):
             if channel.busy and channel.fileno() >= 0:
                 poll.register(channel.fileno(), select.POLLIN | (select.POLLOUT if channel.wants_write else 0))
-        for source in (self.link, self._collector, self._bell):
+        for source in (self.link, self._inquiry, self._bell):
             if source is not None and source.fileno() >= 0:
                 poll.register(source.fileno(), select.POLLIN)
         usage_s = None if self._usage is None else self._usage.due_s()
@@ -346,7 +343,7 @@ class Shipper:
             for offset, fact in facts:
                 if fact.get("type") == "task_ended" and not self._ended:
                     self._feed(Seen(tuple(self._end_events(name, offset, now_s))), now_s)
-                self._told_provenance = self._told_provenance or fact.get("type") == "provenance"
+                self._inquiry.is_over = self._inquiry.is_over or fact.get("type") == "provenance"
 
     def _sample(self, now_s: float) -> None:
         """What the processes use, from when the start is over: a short task does not pay for it."""
@@ -420,7 +417,7 @@ class Shipper:
         batch = self._posted
         if answer is None or batch is None:
             return
-        acked = _read_acks(answer, batch.number)
+        acked = read_acks(answer, batch.number)
         if acked is None:
             self._fail(batch, answer.status, reason_of(answer), now_s)
             return
@@ -516,33 +513,9 @@ class Shipper:
 
     # -- provenance and the end ---------------------------------------------------------------------------------------
 
-    def _explain(self, now_s: float) -> None:
-        """Collect provenance once, after the first success, when the program has had time to say which Python it is."""
-        if self._collector is not None:
-            done, fact = self._collector.read(now_s)
-            if done:
-                self._collector = None
-                if fact is not None:
-                    self._write_fact(fact)
-                self._feed(Busy(False), now_s)
-            return
-        if self._told_provenance or (self._first_ack_s is None and not self._over):
-            return
-        path, secrets, task = (self._env or os.environ).get("PATH", ""), tuple(self._get_secrets()), self.task
-        about = About(task.argv, task.cwd, self._hello, path, secrets, task.code, task.code_commit)
-        plain = is_plain(about)
-        if not plain and (self._first_ack_s is None or self._awaits_hello(now_s - self._first_ack_s)):
-            return
-        self._told_provenance = True
-        if plain:
-            self._write_fact(collect(about))
+    def _inquire(self, now_s: float) -> None:
+        if self._inquiry.step(now_s, self._first_ack_s, self._hello, ended=self._ended):
             self._feed(Busy(False), now_s)
-        else:
-            self._collector = Collector(about, now_s)
-
-    def _awaits_hello(self, waited_s: float) -> bool:
-        python = os.path.basename((self.task.argv or [""])[0]).startswith("python")
-        return python and self._hello is None and not self._ended and waited_s < HELLO_WAIT_S
 
     def _finish(self, end: Finish) -> None:
         self._keeper.settle()
@@ -564,8 +537,7 @@ class Shipper:
         if self._usage is not None:
             self._usage.close(self.clock.steady_s())
         self._progress.close()
-        if self._collector is not None:
-            self._collector.close()
+        self._inquiry.close()
         for channel in (self._channel, self._commands.channel):
             channel.close()
         self._bell.close()
@@ -576,15 +548,3 @@ class Shipper:
 def _chance() -> float:
     """A random number in [0, 1); the random module takes longer to load than a short task to run."""
     return int.from_bytes(os.urandom(4), "little") / 2**32
-
-
-def _read_acks(answer: Answer, number: int) -> Acked | None:
-    if answer.status != 200:
-        return None
-    try:
-        body = json.loads(answer.body)
-        acks = {str(name): int(position) for name, position in body["acks"].items()}
-        refused = {str(name): str(reason) for name, reason in (body.get("refused") or {}).items()}
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return None
-    return Acked(number, acks, refused)
