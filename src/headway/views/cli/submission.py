@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from headway.model.errors import UnreachableError, UsageError
+from headway.model.errors import NotFoundError, UnreachableError, UsageError
 from headway.model.ids import check_name, name_from_command, new_uuid
 from headway.model.limits import ARGV_BYTES_MAX, ENV_BYTES_MAX, RESERVE_MARGIN_S, RESERVE_S, TAGS_MAX
 from headway.settings.layers import BUILT_IN
@@ -129,8 +129,10 @@ def resubmit_array(source: Source, call: Call, ref: str, states: list[str]) -> d
     """Submit the jobs of an array again, or those in some states, with the changes of the call."""
     spec = {**changes(call), **{key: call.get(key) for key in ("name", "experiment") if call.get(key)}}
     settings = _settings()
-    (some,) = source.get("/api/jobs", [("array", ref), ("limit", 1)])
-    old = source.get(job_route(some["id"]))
+    some = source.get("/api/jobs", [("array", ref), ("limit", 1)])
+    if not some:
+        raise NotFoundError(f"all jobs of the array {ref} have been deleted", "hw ls shows the jobs")
+    old = source.get(job_route(some[0]["id"]))
     if call.get("cluster"):
         spec |= place.choose(source, call, settings, call.get("cluster"), {**_needs(old), **spec})
     _pin_again(call, settings, spec, old)
