@@ -25,8 +25,8 @@ from tests.waiting import wait_until
 
 CAPABILITY_MAX = 99
 RANK_VARIABLES = "RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE NODE_RANK SLURM_PROCID OMPI_COMM_WORLD_RANK".split()
-THREADS_END_S = 5.0
-SETTLE_S = 15.0  # agents of ended jobs get this long to hand over what they hold
+THREADS_END_S = 30.0
+SETTLE_S = 30.0  # agents of ended jobs get this long to hand over what they hold
 
 # Two busy cores are no place for deadlines in milliseconds.
 hypothesis.settings.register_profile("headway", deadline=None, print_blob=True)

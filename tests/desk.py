@@ -55,13 +55,13 @@ class Desk:
         return "\n".join("".join(character for character, _ in row) for row in self.screen.lines())
 
     def sees(self, text: str) -> None:
-        wait_until(lambda: text in self.shown(), 20, f"{text!r} on the terminal, which shows:\n{self.shown()}")
+        wait_until(lambda: text in self.shown(), what=f"{text!r} on the terminal, which shows:\n{self.shown()}")
 
     def press(self, keys: bytes) -> None:
         os.write(self.control, keys)
 
     def ends(self) -> int:
-        code = self.child.wait(30)
+        code = self.child.wait(60)
         assert termios.tcgetattr(self.terminal) == self.before
         return code
 

@@ -109,6 +109,19 @@ def agents(home: Path, verb: str) -> list[int]:
     return found
 
 
+def files_with(folder: Path, needle: str) -> list[str]:
+    """Files below a folder that hold these words. Others may write and remove there meanwhile."""
+    found = []
+    for place, _, names in os.walk(folder):
+        for path in (Path(place) / name for name in names):
+            try:
+                if path.is_file() and needle.encode() in path.read_bytes():
+                    found.append(str(path))
+            except OSError:
+                continue  # it is gone
+    return found
+
+
 def shim_of(home: Path, task: str) -> int:
     """The pid of the shim of one task, by its name such as worker-1."""
     (path,) = (home / "spool").glob(f"*-{task}/shim.json")

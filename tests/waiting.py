@@ -7,7 +7,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def wait_until(probe: Callable[[], T], timeout_s: float = 30.0, what: str = "the condition") -> T:
+def wait_until(probe: Callable[[], T], timeout_s: float = 60.0, what: str = "the condition") -> T:
     """Return the first truthy value of `probe`; fail with `what` after `timeout_s`."""
     deadline = time.monotonic() + timeout_s
     while True:

@@ -50,7 +50,7 @@ class Task:
                     return pid
             return None
 
-        return wait_until(find, 20, "a shipper")  # type: ignore[return-value]
+        return wait_until(find, what="a shipper")  # type: ignore[return-value]
 
     def log(self) -> str:
         path = self.dir / "agent"
@@ -77,7 +77,7 @@ class Rig:
         for _ in range(5):  # a shim starts its shipper again until it is gone itself
             processes.end(list(processes.of_home(self.home)), 3.0)
         for started in self.started:
-            started.wait(10)
+            started.wait(60)
         self.server.stop()
 
     def make(self, *argv: str, env: dict[str, str] | None = None, **fields: Any) -> Task:
@@ -131,7 +131,7 @@ class Rig:
         assert not task.dir.exists(), "the server has everything, so the folder is gone"
         return ended
 
-    def wait_facts(self, kind: str, count: int = 1, timeout_s: float = 30.0) -> list[dict[str, Any]]:
+    def wait_facts(self, kind: str, count: int = 1, timeout_s: float = 60.0) -> list[dict[str, Any]]:
         return wait_until(
             lambda: found if len(found := self.server.facts(kind)) >= count else [], timeout_s, f"{count} {kind} facts"
         )

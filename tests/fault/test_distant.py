@@ -146,12 +146,12 @@ def test_a_server_killed_meanwhile_loses_nothing_of_what_comes_through_the_folde
 
 
 class Cable:
-    """A network namespace with one cable to here."""
-
-    HERE, THERE = "10.199.9.1", "10.199.9.2"
+    """A network namespace with one cable to here, in a network of its own: other tests may have one, too."""
 
     def __init__(self) -> None:
         mark = f"{os.getpid() % 100_000}"
+        network = f"10.{100 + os.getpid() // 250 % 100}.{os.getpid() % 250}"
+        self.here, self.there = f"{network}.1", f"{network}.2"
         self.name, self.end, self.far = f"hwn{mark}", f"hwc{mark}", f"hwf{mark}"
 
     def ip(self, *words: str) -> None:
@@ -161,8 +161,8 @@ class Cable:
     def up(self) -> None:
         self.ip("netns", "add", self.name)
         self.ip("link", "add", self.end, "type", "veth", "peer", "name", self.far, "netns", self.name)
-        self.ip("addr", "add", f"{self.HERE}/24", "dev", self.end)
-        self.ip("-n", self.name, "addr", "add", f"{self.THERE}/24", "dev", self.far)
+        self.ip("addr", "add", f"{self.here}/24", "dev", self.end)
+        self.ip("-n", self.name, "addr", "add", f"{self.there}/24", "dev", self.far)
         self.ip("-n", self.name, "link", "set", self.far, "up")
         self.ip("-n", self.name, "link", "set", "lo", "up")
         self.mend()
@@ -195,7 +195,7 @@ def cable() -> Iterator[Cable]:
 def test_nodes_with_a_route_use_tls_and_the_folder_while_the_cable_is_out(
     lab: Callable[..., Lab], cable: Cable
 ) -> None:
-    hw = lab(f"ip netns exec {cable.name}", HEADWAY_AGENT_ADDRESS=f"{cable.HERE}:{free_port()}")
+    hw = lab(f"ip netns exec {cable.name}", HEADWAY_AGENT_ADDRESS=f"{cable.here}:{free_port()}")
     job = hw.submit("-c", "lab", "--env", "STEPS=1000", sys.executable, "train.py")
     wait_until(lambda: hw.way(job) == "network" and hw.steps(job) > 3, 60, "output over the network")
     argv = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
@@ -205,12 +205,12 @@ def test_nodes_with_a_route_use_tls_and_the_folder_while_the_cable_is_out(
     wait_until(lambda: hw.way(job) == "folder", 90, "the folder to be used")
     before = hw.steps(job)
     wait_until(lambda: hw.steps(job) > before, 60, "output through the folder")
-    wait_until(lambda: f"through a folder now: no server can be reached at {cable.HERE}" in hw.said(job), 60, "why")
+    wait_until(lambda: f"through a folder now: no server can be reached at {cable.here}" in hw.said(job), 60, "why")
     hw.check_whole(job)
 
 
 def test_a_new_certificate_costs_nothing(lab: Callable[..., Lab], cable: Cable) -> None:
-    hw = lab(f"ip netns exec {cable.name}", HEADWAY_AGENT_ADDRESS=f"{cable.HERE}:{free_port()}")
+    hw = lab(f"ip netns exec {cable.name}", HEADWAY_AGENT_ADDRESS=f"{cable.here}:{free_port()}")
     job = hw.submit("-c", "lab", "--env", "STEPS=1000", sys.executable, "train.py")
     wait_until(lambda: hw.way(job) == "network" and hw.steps(job) > 3, 60, "output over the network")
     pin = hw.json("server", "status")["agents"]["pin"]
@@ -224,7 +224,7 @@ def test_a_new_certificate_costs_nothing(lab: Callable[..., Lab], cable: Cable) 
 
 
 def test_a_revoked_token_costs_nothing_and_is_told(lab: Callable[..., Lab], cable: Cable) -> None:
-    hw = lab(f"ip netns exec {cable.name}", HEADWAY_AGENT_ADDRESS=f"{cable.HERE}:{free_port()}")
+    hw = lab(f"ip netns exec {cable.name}", HEADWAY_AGENT_ADDRESS=f"{cable.here}:{free_port()}")
     job = hw.submit("-c", "lab", "--env", "STEPS=1000", sys.executable, "train.py")
     wait_until(lambda: hw.way(job) == "network" and hw.steps(job) > 3, 60, "output over the network")
     hw("server", "stop")

@@ -56,8 +56,12 @@ def test_a_task_tells_what_its_ranks_use_while_it_runs(rig: Rig) -> None:
 
 
 def test_a_short_task_has_its_spans_when_it_ends(rig: Rig) -> None:
-    rig.run(*script("import time; time.sleep(0.8)"), monitoring_interval_s=0.1)
-    assert len(samples(rig)) >= 2
+    enough = rig.home.parent / "enough"
+    code = f"import os, time\nwhile not os.path.exists({str(enough)!r}): time.sleep(0.02)"
+    task = rig.start(rig.make(*script(code), monitoring_interval_s=0.1))
+    wait_until(lambda: len(samples(rig)) >= 2, what="two samples")
+    enough.touch()
+    rig.finish(task)
     minute = samples(rig, 2)
     assert len(minute) == 1
     low, mean, high = minute[0]["node"]["memory_bytes"]

@@ -138,14 +138,19 @@ def test_cpu_of_a_busy_process_is_near_what_the_kernel_gave_it(
 ) -> None:
     root = start("while True: sum(range(1000))")
     watched.sampler.follow(0, root.pid, None)
-    wait_until(lambda: (watched.lines().get((0, root.pid)) or {}).get("cpu_percent"), 30.0, "some CPU")
-    assert all(
-        0 <= line["cpu_percent"] <= 150
-        for fact in watched.facts
-        if fact["level"] == 0
-        for line in fact["processes"]
-        if line["cpu_percent"] is not None
-    )
+    wait_until(lambda: (watched.lines().get((0, root.pid)) or {}).get("cpu_percent"), what="some CPU")
+    for _ in range(8):
+        watched.lines()
+    samples = [fact for fact in watched.facts if fact["level"] == 0]
+    found = [(fact, line) for fact in samples for line in fact["processes"] if line["pid"] == root.pid]
+    assert 0 < mean([(fact["span_s"], line["cpu_percent"]) for fact, line in found]) <= 150
+
+
+def mean(found: list[tuple[float, float | None]]) -> float:
+    """Over the spans. Of a single sample on a busy machine nothing can be said: what is read late counts too much, and
+    in the next one too little."""
+    known = [(span_s, percent) for span_s, percent in found if percent is not None]
+    return sum(span_s * percent for span_s, percent in known) / sum(span_s for span_s, _ in known)
 
 
 def test_writing_shows_as_a_disk_rate(
@@ -163,9 +168,9 @@ def test_writing_shows_as_a_disk_rate(
 def test_a_killed_tree_leaves_no_lines(start: Callable[[str], subprocess.Popen[bytes]], watched: Watched) -> None:
     root = start("import os, time\nos.fork()\ntime.sleep(600)")
     watched.sampler.follow(0, root.pid, None)
-    wait_until(lambda: len(watched.lines()) == 3, 30.0, "two processes")
+    wait_until(lambda: len(watched.lines()) == 3, what="two processes")
     os.killpg(root.pid, signal.SIGKILL)
-    wait_until(lambda: watched.lines() == {}, 30.0, "no processes")
+    wait_until(lambda: watched.lines() == {}, what="no processes")
 
 
 def test_an_orphan_is_still_the_ranks(start: Callable[[str], subprocess.Popen[bytes]], watched: Watched) -> None:
@@ -176,24 +181,26 @@ def test_an_orphan_is_still_the_ranks(start: Callable[[str], subprocess.Popen[by
     assert root.stdout is not None
     orphan = int(root.stdout.readline())
     watched.sampler.follow(2, root.pid, None)
-    wait_until(lambda: (2, orphan) in watched.lines(), 30.0, "the child")
+    wait_until(lambda: (2, orphan) in watched.lines(), what="the child")
     os.kill(root.pid, signal.SIGKILL)
     root.wait()
-    wait_until(lambda: set(watched.lines()) == {(2, None), (2, orphan)}, 30.0, "the orphan alone")
+    wait_until(lambda: set(watched.lines()) == {(2, None), (2, orphan)}, what="the orphan alone")
 
 
 def test_the_node_of_this_machine_makes_sense(watched: Watched) -> None:
-    watched.lines()
+    for _ in range(8):
+        watched.lines()
     node = watched.facts[0]["node"]
     assert 0 < node["memory_bytes"] <= node["memory_total_bytes"]
-    assert 0 <= node["cpu_percent"] <= 100 * (os.cpu_count() or 1) * 1.5
+    samples = [(fact["span_s"], fact["node"]["cpu_percent"]) for fact in watched.facts if fact["level"] == 0]
+    assert 0 <= mean(samples) <= 100 * (os.cpu_count() or 1) * 1.5
     assert 0 < node["cores"] <= (os.cpu_count() or 1)
 
 
 def test_facts_have_the_agreed_fields(start: Callable[[str], subprocess.Popen[bytes]], watched: Watched) -> None:
     root = start("import time; time.sleep(600)")
     watched.sampler.follow(0, root.pid, None)
-    wait_until(lambda: (0, root.pid) in watched.lines(), 30.0, "the process")
+    wait_until(lambda: (0, root.pid) in watched.lines(), what="the process")
     fact = watched.facts[-1]
     node = "cpu_percent memory_bytes memory_total_bytes net_rx_bps net_tx_bps disk_read_bps disk_write_bps psi"
     line = "rank pid ppid name cpu_percent rss_bytes pss_bytes threads fds read_bps write_bps"

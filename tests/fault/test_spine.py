@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -63,24 +62,23 @@ def test_a_server_killed_again_and_again_loses_no_point(hw: Hw) -> None:
 
 
 def test_a_shipper_killed_again_and_again_loses_no_point_and_no_line(hw: Hw) -> None:
-    job = hw.submit(PYTHON, hw.script(LOGGER), "1500", "0.002")
-    killed = 0
-    while killed < 5 and len(returned(hw)) < 1400:
-        for pid in agents(hw.home, "shipper"):
-            os.kill(pid, signal.SIGKILL)
-            killed += 1
-        time.sleep(0.3)
-    found = hw.wait_ended(job)
-    assert killed >= 2 and found["state"] == "succeeded"
-    wait_until(lambda: complete(hw, job, 1500), what="every point, once, in order")
-    assert hw("logs", job, "--stream", "stdout").stdout == b"logged 1500\n"
+    patient = LOGGER.replace("print(", "while not os.path.exists('go'): time.sleep(0.02)\nprint(")
+    job = hw.submit(PYTHON, hw.script(patient), "500", "0.002")
+    for _ in range(4):
+        (pid,) = wait_until(lambda: agents(hw.home, "shipper"), what="a shipper")
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda pid=pid: not alive(pid), what="its death")
+    (hw.cwd / "go").touch()
+    assert hw.wait_ended(job)["state"] == "succeeded"
+    wait_until(lambda: complete(hw, job, 500), what="every point, once, in order")
+    assert hw("logs", job, "--stream", "stdout").stdout == b"logged 500\n"
 
 
 def test_a_trainer_killed_by_signal_9_keeps_every_returned_point(hw: Hw) -> None:
     job = hw.submit(PYTHON, hw.script(LOGGER), "1000000", "0")
     wait_until(lambda: len(returned(hw)) > 5000, what="points")
-    pid = hw.json("q", job)["attempts"][0]["tasks"][0]["processes"][0]["pid"]
-    os.kill(pid, signal.SIGKILL)
+    (process,) = wait_until(lambda: hw.json("q", job)["attempts"][0]["tasks"][0]["processes"], what="its pid")
+    os.kill(process["pid"], signal.SIGKILL)
     found = hw.wait_ended(job)
     assert (found["state"], found["exit_code"], found["signal"]) == ("failed", None, 9)
     n = len(returned(hw))

@@ -143,7 +143,7 @@ class Served:
 
     def start(self) -> "Served":
         self._thread.start()
-        wait_until(lambda: self.error or self.paths.server_json.exists(), 20, "the server's start")
+        wait_until(lambda: self.error or self.paths.server_json.exists(), what="the server's start")
         if self.error:
             raise self.error
         about = json.loads(self.paths.server_json.read_text())
@@ -153,7 +153,7 @@ class Served:
     def stop(self) -> None:
         if self._loop is not None and self._thread.is_alive():
             self._loop.call_soon_threadsafe(self.process.stopping.set)
-        self._thread.join(20)
+        self._thread.join(60)
         self.store.close()
         assert not self._thread.is_alive(), "the server did not end"
 

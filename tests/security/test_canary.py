@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.driver import PYTHON, Hw
+from tests.driver import PYTHON, Hw, files_with
 from tests.waiting import wait_until
 
 CANARY = "c4n4ry-Zq8vT1-do-not-store"
@@ -21,18 +21,14 @@ raise RuntimeError(f"could not log in with {secret}")
 """
 
 
-def places(folder: Path) -> list[str]:
-    needle = CANARY.encode()
-    return [str(p) for p in folder.rglob("*") if p.is_file() and needle in p.read_bytes()]
-
-
 def test_a_canary_secret_is_found_nowhere_after_the_end(home: Path, tmp_path: Path) -> None:
     hw = Hw(home, tmp_path)
     job = hw.submit("--tag", "canary", PYTHON, hw.script(SCRIPT), "--api-key", CANARY, env={"MY_API_TOKEN": CANARY})
     found = hw.wait_ended(job)
     assert found["state"] == "failed" and found["config"]["lr"] == 0.1
-    wait_until(lambda: not places(home / "spool") and not places(home / "env"), what="the spool to be cleared")
-    assert places(home) == []
+    raw = [home / "spool", home / "env"]
+    wait_until(lambda: not any(files_with(folder, CANARY) for folder in raw), what="the spool to be cleared")
+    assert files_with(home, CANARY) == []
     shown = [
         hw("q", job),
         hw("logs", job),

@@ -17,6 +17,7 @@ from headway.engines.slurm.far import Far
 from headway.model.errors import DamagedError, HeadwayError, RefusedError, UnreachableError
 from headway.settings.home import Paths
 from headway.wire import relay as wire
+from tests.driver import alive
 from tests.waiting import wait_until
 
 UUID = "01234567-89ab-cdef-0123-456789abcdef"
@@ -59,14 +60,6 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
     made.relay.close()
 
 
-def gone(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    return Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z"
-
-
 def test_commands_run_there_whatever_the_login_shell_prints(rig: Rig) -> None:
     assert rig.run("printf", "%s", "$HOME 'as it is'\n") == "$HOME 'as it is'\n"
     assert rig.far.commands.run(["cat"], "text on its input") == "text on its input"
@@ -100,7 +93,7 @@ def test_a_spoilt_program_is_sent_again(rig: Rig) -> None:
 def test_a_relay_ends_with_its_input(rig: Rig) -> None:
     pid = rig.pid()
     rig.relay.close()
-    wait_until(lambda: gone(pid), what="the end of the relay")
+    wait_until(lambda: not alive(pid), what="the end of the relay")
 
 
 def test_a_lost_connection_is_made_again_and_until_then_everything_says_so_at_once(rig: Rig) -> None:
@@ -134,7 +127,7 @@ def test_a_relay_that_answers_nothing_is_given_up_and_replaced(rig: Rig, monkeyp
     monkeypatch.setattr(relay, "RELAY_SILENT_S", 0.0)
     with pytest.raises(UnreachableError, match=r"did not answer within 0\.2 s"):
         rig.relay.call("run", argv=["true"], limit_s=5, timeout_s=0.2)
-    wait_until(lambda: gone(pid), what="the end of the old one")
+    wait_until(lambda: not alive(pid), what="the end of the old one")
     rig.now_s += 60
     wait_until(lambda: not _trouble(rig), what="a new connection")
     assert rig.pid() != pid

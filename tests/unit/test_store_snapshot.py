@@ -77,7 +77,7 @@ def test_damage_met_while_running_is_never_served_and_repaired_without_a_restart
         for _ in range(3):
             b.events("note")
             b.object()
-    wait_until(lambda: b.store.restored is not None, 20, "the snapshot is restored")
+    wait_until(lambda: b.store.restored is not None, what="the snapshot is restored")
     wait_until(lambda: _works(b), 20, "reads work again")
     assert len(b.events("note")) == 40
     b.send(METRICS, "records", record(0, 2, [2.0]))
