@@ -97,6 +97,17 @@ def test_a_server_that_was_away_is_asked_for_every_position() -> None:
     assert rig.server == {"a": 10, "b": 20}
 
 
+def test_output_is_given_back_by_the_servers_word_and_not_by_a_cursors() -> None:
+    """F16: a stream that was closed gave back all that a garbage cursor called acknowledged."""
+    rig = Rig(cap=8 * MIB)
+    rig.server["stdout-0"] = 5 * MIB
+    rig(Grown("stdout-0", RAW, 9 * MIB, bulk=True, acked=10**9), Closed("stdout-0"))
+    assert not [i for i in rig.said if isinstance(i, Free)]
+    rig.drain()
+    assert rig.server["stdout-0"] == 9 * MIB and not rig.gaps
+    assert [i for i in rig.said if isinstance(i, Free)]
+
+
 @pytest.mark.parametrize("cursor", [0, 3, 100, 120, 10**9])
 def test_a_wrong_cursor_costs_a_resend_and_nothing_else(cursor: int) -> None:
     """F16."""

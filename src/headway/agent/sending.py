@@ -174,8 +174,8 @@ class ShipperMachine:
 
     def _release(self, entry: Entry, step: int = FREE_STEP_BYTES) -> list[ShipperInstruction]:
         """Give room back that the server's acknowledgement has made free."""
-        if not entry.bulk or entry.refused is not None:
-            return []
+        if not entry.bulk or entry.refused is not None or not entry.confirmed:
+            return []  # what only a cursor calls acknowledged may still be needed (F16)
         if entry.whole:
             return self._remove(entry) if entry.is_done() else []
         upto = entry.acked - entry.acked % BLOCK_BYTES
