@@ -13,7 +13,7 @@ from tests.driver import Hw
 from tests.many import lines, tasks
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.cap(2, 3, 60)
+pytestmark = pytest.mark.cap(2, 3, 45, 60)
 
 MEET = """
 import os, socket, time
@@ -110,6 +110,27 @@ def test_a_container_that_was_removed_is_told_and_ends_the_others(hw: Hw, docker
     assert cause["text"] == "worker-1: its container was removed from outside"
     assert [p["reason"] for p in tasks(found)["worker-0"]["processes"]] == ["worker-1 is gone"]
     assert lines(hw, job, 1) == ["said 1"]
+
+
+def test_roles_and_nodes_of_a_simulated_job_run_together_and_meet(hw: Hw) -> None:
+    """Capability 45. What no machine here could give does not matter, and is said."""
+    hw.script(MEET, "meet.py")
+    worker = {"command": "python3 meet.py", "instances": 2, "processes": 8, "memory": "900GiB"}
+    job = {"name": "many", "cluster": "lab", "roles": {"ps": {"command": "python3 meet.py"}, "worker": worker}}
+    (hw.cwd / "job.yaml").write_text(json.dumps(job))
+    done = hw("simulate", "job.yaml")
+    assert done.returncode == 0 and b"sum 3" in done.stdout, done.stderr.decode()
+    assert b"left out here, of worker: memory 900.0 GiB, 8 processes (1 here; -n N for more)\n" in done.stderr
+    assert len(tasks(hw.json("q", hw.json("ls")[0]["id"]))) == 3
+    (hw.cwd / "job.yaml").write_text(json.dumps({"command": "python3 meet.py", "gpus": 4, "gpu_per_node": 2}))
+    done = hw("simulate", "job.yaml")
+    assert done.returncode == 0 and b"sum 1" in done.stdout, done.stderr.decode()
+
+
+def test_a_role_that_fails_ends_a_simulation_and_is_its_exit(hw: Hw) -> None:
+    roles = {"ps": {"command": "sleep 60"}, "worker": {"command": ["sh", "-c", "exit 3"]}}
+    (hw.cwd / "job.yaml").write_text(json.dumps({"roles": roles, "grace": "5s"}))
+    assert hw("simulate", "job.yaml").returncode == 3
 
 
 def test_two_containers_form_a_real_process_group(hw: Hw) -> None:

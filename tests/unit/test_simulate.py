@@ -38,3 +38,12 @@ def test_what_a_job_would_send_stays_here(hw: Hw, tmp_path: Path) -> None:
     kept = Path(done.stderr.decode().split("./out goes to ")[1].split()[0])
     assert (kept / "out" / "y").read_text() == "x\n" and not (tmp_path / "kept").exists()
     shutil.rmtree(kept)
+
+
+def test_roles_run_together_also_without_containers(hw: Hw) -> None:
+    one = "while [ ! -e there ]; do sleep 0.05; done; echo met $WORLD_SIZE"
+    roles = f"roles:\n  ps: {{command: [sh, -c, '{one}']}}\n  worker: {{command: touch there, gpus: 8}}\n"
+    (hw.cwd / "job.yaml").write_text(roles)
+    done = hw("simulate", "job.yaml")
+    assert done.returncode == 0 and b"met 2" in done.stdout, done.stderr.decode()
+    assert b"left out here, of worker: gpus 8" in done.stderr

@@ -69,9 +69,10 @@ _TABLE: Final = (
         (*_JOB, "sets", "smoke", "role"), takes_command=True,
         details=(
             "The same job file, in a container of Docker or Podman on this machine: -c NAME chooses the cluster.\n"
-            "GPUs, memory, nodes and time are left out, and variables of a scheduler are empty; both are said.\n"
+            "GPUs, memory and time are left out, and variables of a scheduler are empty; both are said.\n"
             "Without a container engine or an image: on this machine, in a clean environment.\n"
-            "Roles run one after another; --role NAME runs one. Exits as the job does."
+            "All tasks of roles and nodes run together, with one process each, or -n N; --role NAME runs one role.\n"
+            "Exits as the job does."
         ),
         examples=(("hw simulate job.yaml", ""), ("hw simulate --role server --smoke job.yaml", "one role, small")),
     ),

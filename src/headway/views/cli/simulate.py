@@ -1,7 +1,9 @@
-"""`hw simulate JOB.yaml`: the same job file in a local container, so that mistakes show before a cluster's queue (45).
+"""`hw simulate JOB.yaml`: the same job file in local containers, so that mistakes show before a cluster's queue (45).
 
-What a cluster would give (GPUs, memory, nodes, time) is left out, and said; so are variables of a scheduler.
-Without a container engine, or without an image, the job runs on this machine in a clean environment, and that is said.
+It is one job with all tasks of the real one, roles and nodes together, so that they find each other as they would
+there; each has one process, or `-n N`. What a cluster would give (GPUs, memory, time) is left out, and said; so are
+variables of a scheduler. Without a container engine, or without an image, the job runs on this machine in a clean
+environment, and that is said.
 """
 
 import os
@@ -10,6 +12,7 @@ from functools import partial
 from typing import Any, Final
 
 from headway.model.errors import UsageError
+from headway.model.spread import count_of, spread
 from headway.settings.nearest import did_you_mean
 from headway.views import format as fmt
 from headway.views.cli import place, run, submission
@@ -20,9 +23,9 @@ NAME: Final = "simulation"
 _KEPT: Final = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
 _SCHEDULERS: Final = ("SLURM_", "SLURMD_", "SBATCH_", "PBS_", "LSB_", "AZUREML_", "AZ_BATCH_", "KUBERNETES_", "RAY_")
 _VARIABLE: Final = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)")
+_RESOURCES: Final[dict[str, Any]] = {"gpus": 0, "cpus": None, "memory_bytes": None}
 _IGNORED: Final[dict[str, Any]] = {
-    "gpus": 0, "cpus": None, "memory_bytes": None, "max_duration_s": None, "nodes": 1, "gpu_per_node": None,
-    "hold_s": 0.0, "priority": 0, "after": [], "retry": {}, "options": {},
+    **_RESOURCES, "max_duration_s": None, "hold_s": 0.0, "priority": 0, "after": [], "retry": {}, "options": {},
 }  # fmt: skip
 
 
@@ -42,9 +45,11 @@ def command(call: Call) -> int:
     if why_not:
         _say(call, f"no container: {why_not}. It runs on this machine, in a clean environment")
         asked.env = _clean(asked)
-    for warning in (*asked.warnings, *_warnings(asked.spec, asked.env, call.get("processes") or 1)):
+    roles = _chosen(call, asked.spec.get("roles") or [])
+    for warning in (*asked.warnings, *_left_out(call, asked.spec, roles), *_unset(asked.spec, roles, asked.env)):
         _say(call, warning)
-    return _run(call, source, asked)
+    spec = _small(call, asked.spec, roles)
+    return run.submit_and_attend(call, source, partial(submission.send, source, spec, asked.env))
 
 
 def _say(call: Call, text: str) -> None:
@@ -81,38 +86,70 @@ def _clean(asked: submission.Wanted) -> dict[str, str]:
     return {name: value for name, value in asked.env.items() if name in named or name not in os.environ}
 
 
-def _warnings(spec: dict[str, Any], env: dict[str, str], processes: int) -> list[str]:
-    left_out = [f"{name.removesuffix('_bytes').removesuffix('_s')} {_shown(name, spec[name])}"
-                for name, none in _IGNORED.items() if spec.get(name) and spec[name] != none]  # fmt: skip
-    if spec.get("processes", 1) > processes:
-        left_out.append(f"{spec['processes']} processes ({processes} here; -n N for more)")
-    lines = [f"left out here: {', '.join(left_out)}"] if left_out else []
-    words = [*spec["command"], *(word for role in spec.get("roles") or [] for word in role["command"]), *env.values()]
+# -- its size ----------------------------------------------------------------------------------------------------------
+
+
+def _chosen(call: Call, roles: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """All roles, or the one of --role, which then nobody is there to help: its own end counts."""
+    wanted = call.get("role")
+    names = [role["name"] for role in roles]
+    if wanted and wanted not in names:
+        hint = f"roles: {', '.join(names)}" if names else "the job has no roles"
+        raise UsageError(f'there is no role "{wanted[:60]}"{did_you_mean(wanted, names)}', hint)
+    if not wanted:
+        return roles
+    (one,) = [role for role in roles if role["name"] == wanted]
+    return [{**one, "completion": "all"} if one.get("completion") == "none" else one]
+
+
+def _small(call: Call, spec: dict[str, Any], roles: list[dict[str, Any]]) -> dict[str, Any]:
+    """The job as it is sent: as many tasks as it has, with nothing that only a cluster could give."""
+    asked = call.get("processes")
+    small = {**spec, **{key: none for key, none in _IGNORED.items() if key in spec}}
+    small |= {"tags": [*spec.get("tags", []), NAME], "folders": _kept_here(call, spec.get("folders") or [])}
+    if roles:
+        small["roles"] = [{**role, **_RESOURCES, "processes": asked or 1} for role in roles]
+        return small | {"nodes": 1, "processes": 1, "gpu_per_node": None}
+    nodes = _nodes(call, spec)
+    return small | {"nodes": nodes, "processes": asked or nodes, "gpu_per_node": None}
+
+
+def _nodes(call: Call, spec: dict[str, Any]) -> int:
+    """Those that the file's numbers come to; `-n` takes the place of these, as everywhere."""
+    nodes = int(spec.get("nodes") or 1)
+    if call.get("processes"):
+        return nodes
+    count = count_of(int(spec.get("processes") or 1), nodes)
+    return spread(count, per_node=spec.get("gpu_per_node"), nodes=nodes).nodes
+
+
+def _left_out(call: Call, spec: dict[str, Any], roles: list[dict[str, Any]]) -> list[str]:
+    """A line for the job, and one for each role."""
+    each = -(-int(spec.get("processes") or 1) // _nodes(call, spec))
+    lines = [f"left out here: {found}"] if (found := _shown(call, spec, _IGNORED, 1 if roles else each)) else []
+    told = {role["name"]: _shown(call, role, _RESOURCES, role.get("processes", 1)) for role in roles}
+    return lines + [f"left out here, of {name}: {found}" for name, found in told.items() if found]
+
+
+def _shown(call: Call, values: dict[str, Any], ignored: dict[str, Any], processes: int) -> str:
+    """What is asked for of what is ignored, as a person writes it. `processes`: of each task."""
+    found = []
+    here = call.get("processes") or 1
+    for name, none in ignored.items():
+        value = values.get(name)
+        if not value or value == none:
+            continue
+        text = fmt.size(value) if name.endswith("_bytes") else fmt.duration(value) if name.endswith("_s") else value
+        found.append(f"{name.removesuffix('_bytes').removesuffix('_s')} {text}")
+    more = [f"{processes} processes ({here} here; -n N for more)"] if processes > here else []
+    return ", ".join([*found, *more])
+
+
+def _unset(spec: dict[str, Any], roles: list[dict[str, Any]], env: dict[str, str]) -> list[str]:
+    """Variables of a scheduler that the job asks for."""
+    words = [*spec["command"], *(word for role in roles for word in role["command"]), *env.values()]
     used = {name for word in words for name in _VARIABLE.findall(word) if name.startswith(_SCHEDULERS)}
-    lines += [f"{name} is set by a scheduler only, and is empty here" for name in sorted(used - set(env))]
-    return lines
-
-
-def _shown(name: str, value: Any) -> str:
-    if name.endswith("_bytes"):
-        return fmt.size(value)
-    return fmt.duration(value) if name.endswith("_s") else str(value)
-
-
-def _run(call: Call, source: Source, asked: submission.Wanted) -> int:
-    """One role after another, each as a job of its own; the first that fails ends it."""
-    spec = {**asked.spec, **{key: none for key, none in _IGNORED.items() if key in asked.spec}}
-    spec["processes"] = call.get("processes") or 1
-    spec["folders"] = _kept_here(call, spec.get("folders") or [])
-    code = 0
-    for role in _roles(call, spec.pop("roles", None) or []):
-        one = {**spec, **role, "tags": [*spec.get("tags", []), NAME]}
-        if len(role) > 1:
-            _say(call, f"role {role['name'].rpartition('.')[2]}: {fmt.shell_words(role['command'])}")
-        code = run.submit_and_attend(call, source, partial(submission.send, source, one, asked.env))
-        if code != 0:
-            break
-    return code
+    return [f"{name} is set by a scheduler only, and is empty here" for name in sorted(used - set(env))]
 
 
 def _kept_here(call: Call, folders: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -127,17 +164,3 @@ def _kept_here(call: Call, folders: list[dict[str, Any]]) -> list[dict[str, Any]
     _say(call, f"left out here: nothing is sent; {names} {'goes' if len(sent) == 1 else 'go'} to {kept}")
     changed = [{**folder, "mount": None, "options": []} for folder in folders]
     return [f if not f.get("target") else {**f, "target": os.path.join(kept, f["name"])} for f in changed]
-
-
-def _roles(call: Call, roles: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What each role changes of the job; one that changes nothing where there are no roles."""
-    wanted = call.get("role")
-    names = [role["name"] for role in roles]
-    if wanted and wanted not in names:
-        hint = f"roles: {', '.join(names)}" if names else "the job has no roles"
-        raise UsageError(f'there is no role "{wanted[:60]}"{did_you_mean(wanted, names)}', hint)
-    if len(roles) > 1 and not wanted:
-        _say(call, "the roles run one after another and do not meet; --role NAME runs one")
-    chosen = [role for role in roles if wanted in (None, role["name"])]
-    changed = [{"name": f"{NAME}.{r['name']}", "command": r["command"], "image": r.get("image")} for r in chosen]
-    return [{k: v for k, v in one.items() if v is not None} for one in changed] or [{}]
