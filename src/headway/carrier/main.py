@@ -6,6 +6,7 @@ task. It may be killed at any time and started again. What it does stands in `fo
 """
 
 import fcntl
+import glob
 import json
 import os
 import shutil
@@ -47,7 +48,8 @@ class Carrier:
         self._uuid, self._task_dir = str(self._task["uuid"]), task_dir
         self.state = State(task_dir)
         self._senders: list[Sender] = []
-        self._mounted: dict[str, str] = {}  # point -> the link to it
+        self._seen_mounts: str | None = given.get("mounts")  # where a container has what is mounted here
+        self._mounted: dict[str, tuple[str, str]] = {}  # point -> the link to it, and where that leads
 
     def run(self) -> int:
         self.state.save()
@@ -116,15 +118,16 @@ class Carrier:
 
     def _mount(self, folder: Mapping[str, Any], source: Place, path: str) -> str:
         key = f"{self._uuid}-{self._task['attempt']}-{self._task['task']}"
-        point = os.path.join(self._base, "mounts", key, place.digest(folder["name"]))
-        self._mounted[point] = path
+        above, name = os.path.join(self._base, "mounts", key), place.digest(folder["name"])
+        point, target = os.path.join(above, name), os.path.join(self._seen_mounts or above, name)
+        self._mounted[point] = (path, target)
         mount.check(folder, source, None)
-        cache = f"{point}.cache"
+        cache = f"{point}{place.CACHE}"
         os.makedirs(cache, mode=0o700, exist_ok=True)
         found = mount.words(folder, source, self._accounts.get(folder["account"] or "", {}), point, cache)
         mount.mount(found, point, 2, self.state)
-        place.link(path, point)
-        return point
+        place.link(path, target)
+        return target
 
     # -- sending ------------------------------------------------------------------------------------------------------
 
@@ -177,8 +180,8 @@ class Carrier:
     def _unmount(self) -> list[str]:
         """Why something is left: still mounted, or in the cache of a mount tool."""
         told = []
-        for point, link in self._mounted.items():
-            cache = f"{point}.cache"
+        for point, (link, target) in self._mounted.items():
+            cache = f"{point}{place.CACHE}"
             left = mount.wait_sent(cache)
             why = mount.unmount(point)
             if left:
@@ -187,7 +190,9 @@ class Carrier:
                 told.append(f"{point} could not be unmounted: {why}")
             else:
                 shutil.rmtree(cache, ignore_errors=True)
-                place.forget_mount(point, link)
+                if not glob.glob(f"{glob.escape(os.path.dirname(point))}/*"):
+                    mount.unmount(os.path.dirname(point))  # a mount of its own, where it had to be shared
+                place.forget_mount(point, link, target)
         return told
 
 
@@ -228,6 +233,7 @@ def run(task_dir: str) -> int:
         if os.path.exists(os.path.join(task_dir, "task.json")):
             raise
         say(f"the task is gone: {error}")  # what was sent stays sent; nobody waits for the rest
+        carrier._unmount()
         return EXIT_OK
 
 

@@ -10,11 +10,12 @@ import shutil
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from headway.carrier.state import State
-from headway.model.errors import UnreachableError, UsageError
+from headway.model.errors import RefusedError, UnreachableError, UsageError
 from headway.model.limits import FOLDER_END_S, FOLDER_MOUNT_S
 from headway.storage.place import AZURE, LOCAL, S3, Place
 
@@ -151,7 +152,41 @@ def is_mounted(point: str) -> bool:
             points = {line.split(" ")[1] for line in file}
     except OSError:
         return os.path.ismount(point)
-    return os.path.realpath(point).replace(" ", "\\040") in points
+    return _escaped(os.path.realpath(point)) in points
+
+
+def _escaped(path: str) -> str:
+    """As the kernel's lists of mounts have it."""
+    for char in "\\ \t\n":
+        path = path.replace(char, f"\\{ord(char):03o}")
+    return path
+
+
+def is_shared(path: str) -> bool:
+    """Whether other mount namespaces, such as those of containers, hear of what is mounted below: the mount that holds
+    the path, or what there is of it, is a shared one."""
+    real = f"{_escaped(os.path.realpath(path))}/"
+    shared, longest = False, 0
+    try:
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+            rows = [line.split(" ") for line in file]
+    except OSError:
+        return False
+    for row in rows:  # of two on one point, the later lies above
+        point = f"{row[4].rstrip('/')}/"
+        if real.startswith(point) and len(point) >= longest:
+            shared, longest = any(word.startswith("shared:") for word in row[6 : row.index("-")]), len(point)
+    return shared
+
+
+def share(folder: str) -> None:
+    """Make it a mount of its own, of which others hear. Needs root."""
+    for words in (["mount", "--bind", folder, folder], ["mount", "--make-shared", folder]):
+        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=FOLDER_MOUNT_S)
+        if done.returncode != 0:
+            raise RefusedError(
+                f"containers cannot see what is mounted here: {done.stderr.strip()}", "leave `mount` out"
+            )
 
 
 def unsent(cache: str) -> list[str]:
@@ -191,6 +226,6 @@ def unmount(point: str, programs: Sequence[tuple[str, ...]] = _UNMOUNTS) -> str 
             told = told or str(error)
     if is_mounted(point):
         return told or "it is busy"
-    if os.path.isdir(point):
+    with suppress(FileNotFoundError):
         os.rmdir(point)
     return None

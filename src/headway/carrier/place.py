@@ -4,7 +4,7 @@ Below `base` (HOME/folders, or `folders` in a cluster's own folder):
 
     cache/<place>/<version>/   what was fetched of one place, read only, shared by all tasks and jobs of the node
     jobs/<uuid>/               what is known of one job: what was fetched once, what was there before, what was sent
-    mounts/<task>/<name>/      where mount tools mount
+    mounts/<task>/<name>/      where mount tools mount; in a container the folder above has the name of the attempt
     placed/<path>.json         folders that were fetched into a person's own working folder
 """
 
@@ -15,10 +15,12 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, Final
 
 from headway.model.errors import UsageError
 from headway.storage.place import LOCAL, Place
+
+CACHE: Final = ".cache"  # what a mount tool keeps, beside the point where it mounts
 
 
 def digest(*words: str) -> str:
@@ -72,13 +74,20 @@ def link(path: str, target: str) -> None:
     os.replace(draft, path)
 
 
-def forget_mount(point: str, path: str) -> None:
-    """The link to what was mounted, and the folder around it: neither is of use any more."""
+def forget_mount(point: str, path: str, target: str) -> None:
+    """The link to what was mounted, and the folder around it: neither is of use any more. In containers one link is for
+    all tasks of an attempt, and goes with the last of them."""
+    above = os.path.dirname(point)
     with suppress(OSError):
-        if os.readlink(path) == point:
+        os.rmdir(above)
+    with suppress(OSError):
+        others = [name for name in os.listdir(os.path.dirname(above)) if name.startswith(_attempt_of(target))]
+        if os.readlink(path) == target and (target == point or not others):
             os.unlink(path)
-    with suppress(OSError):
-        os.rmdir(os.path.dirname(point))
+
+
+def _attempt_of(target: str) -> str:
+    return f"{os.path.basename(os.path.dirname(target))}-"
 
 
 @contextmanager

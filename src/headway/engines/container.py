@@ -157,9 +157,11 @@ class Program:
         )
 
 
-def mount(source: str, target: str, *, read_only: bool = False) -> list[str]:
-    """Words for `create`. Paths may hold anything, commas and quotes included."""
+def mount(source: str, target: str, *, read_only: bool = False, follow: bool = False) -> list[str]:
+    """Words for `create`. Paths may hold anything, commas and quotes included. `follow`: what is mounted below the
+    source later appears in the container too."""
     text = io.StringIO()
     fields = ["type=bind", f"src={source}", f"dst={target}", *(["readonly"] if read_only else [])]
+    fields += ["bind-propagation=rslave"] if follow else []
     csv.writer(text, lineterminator="").writerow(fields)
     return ["--mount", text.getvalue()]

@@ -80,6 +80,7 @@ class ContainerEngine:
         self._deaths: dict[str, dict[str, Any]] = {}  # task -> how the engine says that it ended, its agent with it
         self._agent: Path | None = None
         self._carriers = carry.Carriers()
+        self._carried = paths.home / "folders"
         self._may_have_left = True  # containers or networks that a killed server did not remove
 
     # -- planning -------------------------------------------------------------------------------------
@@ -104,6 +105,7 @@ class ContainerEngine:
         self._check_images(tasks)
         self._networks.check()
         cpus, memory_bytes = check_machine(spec, tasks, node)
+        carry.check_mounts(spec.folders, str(self._carried), self._options["user"])
         images = {task.image for task in tasks}
         return plan_of(
             self.name, self.cluster, job, attempt, on_node(tasks, node.name), rlimits={}, cpus=cpus,
@@ -191,6 +193,7 @@ class ContainerEngine:
             self.program.call(["rm", "--force", *names])
         for name in names:
             folders.remove(self._folder(name))
+            carry.release(str(self._carried), name)
         if len(names) > 1:
             self._networks.remove(key)
 
@@ -239,9 +242,9 @@ class ContainerEngine:
 
     def _make(self, folder: Path, plan: Plan, task: PlannedTask, given: Given, gpus: list[int]) -> None:
         values, env = self._task_file(plan, task, given, gpus), dict(given.env)
-        carried = folders_file(plan, given, self.paths.home / "folders", self._get)
-        links = carry.mounted(carried) if carried is not None else []
-        carried = carried and {**carried, "root": task.cwd, "links": links}
+        carried = folders_file(plan, given, self._carried, self._get)
+        links = carry.links(carried, folder.name) if carried is not None else []
+        carried = carried and carry.given(carried, task.cwd, links)
         python = self._where(str(task.image))
         if python is not None:
             values["shell"] = [python, *self._argv("shell", folder)]
@@ -445,6 +448,7 @@ class ContainerEngine:
         for name in names:
             self._states.pop(name, None)
             self._seen_s.pop(name, None)
+            carry.release(str(self._carried), name)
             if not folders.is_task(self._folder(name)):
                 folders.remove(self._folder(name))
         try:
@@ -536,6 +540,7 @@ class ContainerEngine:
         if seen is None or not (seen.state == "gone" or seen.detail.get("drained")):
             return  # something is still at work there
         self._tidy([name] if not self._is_outside(name) else [])
+        carry.release(str(self._carried), name)
         folders.remove(self._folder(name))
 
     def close(self) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from headway.engines import carry
 from headway.engines.container import mount
 from headway.engines.network import HOME_LABEL, Networks
 from headway.engines.protocol import Given, Plan, PlannedTask
@@ -35,10 +36,10 @@ class Recipe:
         task: PlannedTask,
         devices: Sequence[int],
         agent: Path,
-        links: Sequence[str] = (),
+        links: Sequence[Sequence[str]] = (),
     ) -> list[str]:
         """All but the program. `agent`: the file that it is in, which the container may read. `links`: what links in
-        the working folder lead to."""
+        the working folder lead to (`engines/carry.py`)."""
         options = self._options
         output, folder = self._paths.output / plan.job, self._paths.spool / name
         words = ["--pull=never", "--label", f"{LABEL}={name}", "--label", f"headway.job={plan.job}"]
@@ -47,8 +48,8 @@ class Recipe:
         code = self._paths.home / "checkouts" / plan.uuid if plan.code is not None else task.cwd
         for path in dict.fromkeys((str(code), str(output), str(folder))):
             words += mount(path, path)
-        for path in dict.fromkeys(links):
-            words += mount(path, path, read_only=True)
+        for source, target, way in dict.fromkeys(tuple(link) for link in links):
+            words += mount(source, target, read_only=way == carry.READ, follow=way == carry.FOLLOW)
         here = str(agent_socket_path(self._paths.home).parent)
         words += [*mount(here, here), *mount(str(agent), str(agent), read_only=True)]
         for given in options["mounts"]:
@@ -65,7 +66,7 @@ class Recipe:
         devices: Sequence[int],
         agent: Path,
         given: Given,
-        links: Sequence[str] = (),
+        links: Sequence[Sequence[str]] = (),
     ) -> list[str]:
         """One rank for an agent outside. Variables go by name alone, so that no value stands on a command line."""
         roles = {other.role.upper().replace("-", "_") for other in plan.tasks} if len(plan.tasks) > 1 else set()

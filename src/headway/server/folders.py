@@ -117,14 +117,13 @@ def _check_local(folder: Folder, where: Place, *, here: bool) -> None:
 
 
 def _check_mount(folder: Folder, env: Mapping[str, str], engine: str) -> None:
-    if engine in _CONTAINERS:
-        raise UsageError(f"the folder {folder.name}: nothing is mounted into a container", "leave `mount` out")
     if folder.source and folder.target and folder.source != folder.target:
         raise UsageError(f"the folder {folder.name} is mounted, and cannot come from one place and go to another",
                          "leave out `from` or `to`")  # fmt: skip
     where = parse(str(folder.source or folder.target))
     values: dict[str, Any] = {"name": folder.name, "mount": folder.mount}
-    mount.check(values, where, env.get("PATH"), here=engine in _HERE)
+    program_path = None if engine in _CONTAINERS else env.get("PATH")  # a container's says nothing of this machine
+    mount.check(values, where, program_path, here=engine in _HERE)
 
 
 def _needs_library(folder: Folder) -> bool:
