@@ -205,3 +205,32 @@ def test_data_from_storage_is_fetched_beside_the_container_that_has_no_network(h
     done = hw("-c", "box", "run", "job.yaml")
     assert done.stdout.decode() == "data0\n", done.stderr.decode()
     assert [row["name"] for row in hw.json("storage", "ls", f"s3://{bucket}/out")] == ["b"]
+
+
+PTY = "import os, sys; print(sys.stdout.isatty(), sys.stderr.isatty(), os.get_terminal_size(1), repr(sys.stdin.read()))"
+
+
+def test_a_program_in_a_container_has_terminals_of_its_own(hw: Hw) -> None:
+    done = hw("-c", "box", "run", "--pty", "python3", "-c", f"{PTY}; sys.stderr.write('apart\\n'); sys.exit(3)")
+    size = "os.terminal_size(columns=80, lines=24)"
+    assert (done.returncode, done.stdout.decode()) == (3, f"True True {size} ''\n"), done.stderr.decode()
+    assert b"apart\n" in done.stderr
+
+
+def test_a_program_in_an_image_without_python_has_a_terminal(hw: Hw) -> None:
+    """Docker tells its size some moments after the start."""
+    sized = 'until [ "$(busybox stty size <&2 2> /dev/null)" = "24 80" ]; do sleep 0.1; done'
+    done = hw("-c", "bare", "run", "--pty", "sh", "-c", f"[ -t 1 ] && [ -t 2 ] && echo both; {sized}; exit 3")
+    assert (done.returncode, done.stdout) == (3, b"both\r\n"), done.stderr.decode()
+
+
+def test_ctrl_c_reaches_a_program_with_a_terminal_in_a_container(hw: Hw) -> None:
+    program = (
+        "import time, sys\ntry:\n print('up', flush=True); time.sleep(60)\nexcept KeyboardInterrupt:\n sys.exit(5)"
+    )
+    child = hw.start("-c", "box", "run", "--pty", "python3", "-c", program)
+    assert child.stdout is not None and child.stdout.readline() == b"up\n"
+    child.send_signal(signal.SIGINT)
+    child.communicate(timeout=60)
+    job = hw.json("ls")[0]
+    assert (child.returncode, job["state"], job["exit_code"]) == (5, "stopped", 5)

@@ -74,7 +74,8 @@ class Recipe:
         ours += [f"HEADWAY_{role}_{word}" for role in sorted(roles) for word in ("HOSTS", "ADDRESSES")]
         ours += [variable(folder.name) for folder in plan.folders]
         variables = [word for one in (*given.env, *_RANK, *ours) for word in ("--env", one)]
-        words = ["run", "--rm", "--init", *self.create(name, plan, task, devices, agent, links)]
+        terminal = ["--tty"] if plan.pty else []  # its own: the one that the agent made ends at the engine's program
+        words = ["run", "--rm", "--init", *terminal, *self.create(name, plan, task, devices, agent, links)]
         return [*words, *variables, "--entrypoint", task.argv[0], str(task.image), *task.argv[1:]]
 
     def _user(self) -> list[str]:
