@@ -66,6 +66,10 @@ class FakeControl:
         self.calls.append(("attach", pk))
         return {}
 
+    async def collect(self, clusters: Mapping[str, Mapping[str, Any]], *, dry_run: bool) -> list[dict[str, Any]]:
+        self.calls.append(("collect", dict(clusters), dry_run))
+        return []
+
     async def load(self, pk: int) -> Job:
         return await self._write(lambda c: catalog.load_job(c, pk))
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headway.carrier import mount, place
-from headway.carrier.collect import collect
+from headway.carrier.collect import Freed, collect
 from headway.carrier.send import Sender, open_for_writing
 from headway.carrier.state import State, Stopped, cause_of
 from headway.model import folder as names
@@ -193,6 +193,37 @@ def test_a_folder_of_a_person_is_never_written_over(tmp_path: Path) -> None:
     place.check_free(str(tmp_path), folder, str(mine))
 
 
+def over(uuid: str) -> bool:
+    return uuid != "open"
+
+
+def test_gc_removes_what_was_fetched_in_part_and_given_up_but_not_under_a_carrier(tmp_path: Path) -> None:
+    version = tmp_path / "cache" / "p" / "half"
+    version.mkdir(parents=True)
+    (version / "f").write_text("data")
+    assert collect(tmp_path, over, set()) == Freed(0, 0)  # somebody may be at it
+    os.utime(version, (0, time.time() - FOLDER_CACHE_S - 1))
+    with place.locked(str(version.parent / ".lock"), lambda: None):
+        assert collect(tmp_path, over, set()) == Freed(0, 0)
+    assert collect(tmp_path, over, set()) == Freed(1, 4) and not version.exists()
+
+
+def test_data_that_a_job_asks_for_while_gc_looks_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    version = tmp_path / "cache" / "p" / "v"
+    version.mkdir(parents=True)
+    note = tmp_path / "cache" / "p" / "v.json"
+    place.write_json(str(note), {})
+    os.utime(note, (0, time.time() - FOLDER_CACHE_S - 1))
+    really = place.locked
+
+    def after_another(path: str, waiting: Any) -> Any:
+        os.utime(note)  # as a carrier does, which had the lock before
+        return really(path, waiting)
+
+    monkeypatch.setattr(place, "locked", after_another)
+    assert collect(tmp_path, over, set()) == Freed(0, 0) and version.is_dir() and note.exists()
+
+
 def test_gc_removes_old_data_that_no_open_job_has(tmp_path: Path) -> None:
     versions = []
     for name in ("used", "old", "fresh"):
@@ -207,9 +238,10 @@ def test_gc_removes_old_data_that_no_open_job_has(tmp_path: Path) -> None:
         versions.append(version)
     place.write_json(place.job_file(str(tmp_path), "open", "data", "cached"), {"version": str(versions[0])})
     place.write_json(place.job_file(str(tmp_path), "gone", "data", "cached"), {"version": str(versions[1])})
-    assert collect(tmp_path, {"open"}, {"open"}, dry_run=True) == 4 and versions[1].is_dir()
-    assert collect(tmp_path, {"open"}, {"open"}) == 4
+    assert collect(tmp_path, over, {"open"}, dry_run=True) == Freed(1, 4) and versions[1].is_dir()
+    assert collect(tmp_path, over, {"open"}) == Freed(1, 4)
     assert [version.is_dir() for version in versions] == [True, False, True]
     assert [path.name for path in (tmp_path / "jobs").iterdir()] == ["open"]
+    assert collect(tmp_path, over, {"open"}) == Freed(0, 0)
     for version in versions:
         shutil.rmtree(version, ignore_errors=True)

@@ -228,6 +228,10 @@ def test_only_content_that_is_new_travels(rig: Rig, monkeypatch: pytest.MonkeyPa
     rig.far.carry(Planned(second))  # type: ignore[arg-type]
     assert 0 < sum(sent) < 1000 and not list((rig.folder / "drafts").iterdir())
     assert Depot(rig.folder / "code").read(content_digest(large).hex()) == large
+    for digest in (first, second):
+        os.utime(rig.folder / "code" / "manifests" / digest, (0, 0))
+    assert rig.far.shelf.has_code(second)  # so it is about to be used
+    assert rig.far.shelf.collect([], False) == (1, 0, len(b"print(1)"))
 
 
 def test_outputs_come_back_once_and_a_name_that_leads_out_is_not_followed(

@@ -36,7 +36,7 @@ _DRAFT_KEPT_S = 86_400.0
 SHELF = frozenset(
     (
         "make_all", "tasks", "look", "adopt", "remove", "remember", "ids", "id_of", "forget", "said", "note_array",
-        "arrays", "missing", "has_code", "finish", "outputs", "unfinished",
+        "arrays", "missing", "has_code", "finish", "outputs", "unfinished", "collect",
     )
 )  # fmt: skip
 

@@ -1,31 +1,48 @@
-"""Removing what the carriers of jobs that are gone have left on this machine. Called by the store for `hw gc`."""
+"""Removing what the carriers of jobs that are gone have left in a folder. Called by the store for `hw gc`, and for the
+folder of a cluster by `engines/shelf.py`, perhaps on a login node: standard library only."""
 
 import os
 import shutil
 import time
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from headway.carrier import place
 from headway.model.limits import FOLDER_CACHE_S
 
 
-def collect(base: Path, known: set[str], open_jobs: set[str], *, dry_run: bool = False) -> int:
-    """Bytes that are freed: of cached data that no open job has and nobody asked for in a long time, and of notes of
-    jobs that are gone."""
-    used = {note.get("version") for uuid in open_jobs for note in _notes(base / "jobs" / uuid)}
-    freed = 0
-    for version in sorted((base / "cache").glob("*/*.json")):
-        folder = version.with_suffix("")
-        if str(folder) not in used and time.time() - version.stat().st_mtime > FOLDER_CACHE_S:
-            freed += _size(folder)
-            if not dry_run:
-                _remove(folder, version)
+@dataclass(frozen=True, slots=True)
+class Freed:
+    """Fetched folders that were removed, or would be."""
+
+    folders: int
+    bytes: int
+
+
+class _Busy(Exception):
+    """A carrier is at work there."""
+
+
+def collect(base: Path, is_over: Callable[[str], bool], open_jobs: set[str], *, dry_run: bool = False) -> Freed:
+    """Remove cached data that no open job has and nobody asked for in a long time, fetches that nobody has finished,
+    and notes of jobs that are over, as far as `is_over` knows."""
+    used = {str(note.get("version")) for uuid in open_jobs for note in _notes(base / "jobs" / uuid)}
+    old = [version for version in _versions(base / "cache") if str(version) not in used and is_old(_note_of(version))]
+    sizes = [_size(version) if dry_run else _remove(version) for version in old]
+    freed = [size for size in sizes if size is not None]
     for entry in (base / "jobs").glob("*"):
-        if entry.name not in known and not dry_run:
+        if not dry_run and entry.name not in open_jobs and is_over(entry.name):
             shutil.rmtree(entry, ignore_errors=True)
-    return freed
+    return Freed(len(freed), sum(freed))
+
+
+def is_old(path: Path) -> bool:
+    """Nobody has touched it in a long time."""
+    try:
+        return time.time() - path.stat().st_mtime > FOLDER_CACHE_S
+    except FileNotFoundError:
+        return False
 
 
 def _notes(folder: Path) -> Iterator[dict[str, object]]:
@@ -33,21 +50,38 @@ def _notes(folder: Path) -> Iterator[dict[str, object]]:
         yield place.read_json(str(path))
 
 
+def _versions(cache: Path) -> list[Path]:
+    return sorted(path for path in cache.glob("*/*") if path.is_dir() and not path.is_symlink())
+
+
+def _note_of(version: Path) -> Path:
+    """What was touched when somebody last asked for it; the folder itself as long as it is not whole."""
+    note = version.with_name(f"{version.name}.json")
+    return note if note.exists() else version
+
+
 def _size(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
-def _remove(folder: Path, note: Path) -> None:
-    """Not under a carrier that looks at it just now. Its folders are read only, and are opened first."""
-
-    class Busy(Exception):
-        pass
+def _remove(version: Path) -> int | None:
+    """Its bytes; None where a carrier has it, or has just asked for it: both happen under this lock. Folders are read
+    only, and are opened first."""
 
     def give_way() -> None:
-        raise Busy
+        raise _Busy
 
-    with suppress(Busy, OSError), place.locked(str(folder.parent / ".lock"), give_way):
-        note.unlink()
-        for path, _, _ in os.walk(folder):
-            os.chmod(path, 0o700)
-        shutil.rmtree(folder, ignore_errors=True)
+    try:
+        with place.locked(str(version.parent / ".lock"), give_way):
+            note = _note_of(version)
+            if not is_old(note):
+                return None
+            size = _size(version)
+            if note != version:
+                note.unlink()
+            for path, _, _ in os.walk(version):
+                os.chmod(path, 0o700)
+            shutil.rmtree(version, ignore_errors=True)
+            return size
+    except (_Busy, OSError):
+        return None

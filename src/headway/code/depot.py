@@ -120,6 +120,16 @@ class Depot:
         """It is wanted again: gc leaves it alone for a while, until a job names it."""
         os.utime(self.folder / "manifests" / digest)
 
+    def pin(self, digest: str) -> bool:
+        """Whether it is here; if so it stays for a while, also when gc is at work just now."""
+        if not self.has(digest):
+            return False
+        with self.locked():
+            found = self.has(digest)
+            if found:
+                self.touch(digest)
+            return found
+
     # -- writing -------------------------------------------------------------------------------------------------------
 
     @contextmanager

@@ -276,6 +276,23 @@ class Salvager(Protocol):
         """Remove the spool of a task that has ended; does nothing while something still runs there."""
 
 
+@dataclass(frozen=True, slots=True)
+class Freed:
+    """What was removed for want of anybody who needs it, or would be."""
+
+    snapshots: int  # of code
+    folders: int  # data that was fetched
+    bytes: int
+
+
+@runtime_checkable
+class Storer(Protocol):
+    """An engine that keeps code and data of jobs in a folder of its own, which other homes may use, too."""
+
+    def collect(self, open_jobs: Sequence[str], *, dry_run: bool) -> Freed | None:
+        """Remove there what no job needs. `open_jobs`: uuids of ours. None: it has no such folder."""
+
+
 class AnyBox(Protocol):
     """A tray as the server uses it: `wire.tray.Box`, or the same behind ssh. UnreachableError: nothing is known now."""
 

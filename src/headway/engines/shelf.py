@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from headway.carrier.collect import collect, is_old
 from headway.code import checkout
 from headway.code.depot import Depot
 from headway.engines import folder as folders
@@ -191,7 +192,8 @@ class Shelf:
             depot.close()
 
     def has_code(self, digest: str) -> bool:
-        return self._depot().has(digest)
+        """Where it is, it stays until the task that is about to be made names it."""
+        return self._depot().pin(digest)
 
     def take_code(self, pack: Path | None, manifest: bytes, digest: str) -> None:
         """A snapshot whose missing contents are in `pack`; each is checked."""
@@ -206,9 +208,25 @@ class Shelf:
 
     def _wanted(self) -> set[str]:
         """Snapshots that tasks of any home may still be laid out from."""
-        paths = [*self._home.glob("spool/*/task.json"), *self._home.glob("spool/*/*/task.json")]
-        told = [folders.load_json(path) for path in paths]
+        told = [folders.load_json(path) for path in self._task_files()]
         return {str(task["code"]) for task in told if task and task.get("code")}
+
+    def collect(self, open_jobs: Sequence[str], dry_run: bool) -> tuple[int, int, int]:
+        """What no task of any home needs: snapshots, fetched folders, and their bytes. `open_jobs`: of our home, also
+        those that have no task just now. What another home had long ago is told from its age."""
+        depot = self._depot()
+        try:
+            code = depot.collect(self._wanted(), dry_run=dry_run)
+        finally:
+            depot.close()
+        in_use = {*open_jobs, *(path.parent.name[:36] for path in self._task_files())}
+        base = self._home / "folders"
+        data = collect(base, lambda uuid: is_old(base / "jobs" / uuid), in_use, dry_run=dry_run)
+        return code.snapshots, data.folders, code.bytes + data.bytes
+
+    def _task_files(self) -> list[Path]:
+        """Of every home that uses this folder."""
+        return [*self._home.glob("spool/*/task.json"), *self._home.glob("spool/*/*/task.json")]
 
     def _depot(self) -> Depot:
         return Depot(self._home / "code")

@@ -303,10 +303,8 @@ def code(spec: JobSpec, home: Path) -> None:
         raise UsageError(f"code_cwd is not a folder inside the snapshot: {inside[:200]!r}")
     if spec.code_commit is not None and not re.fullmatch(r"[0-9a-f]{40,64}\+?", _text("code_commit", spec.code_commit)):
         raise UsageError(f"code_commit is not a commit: {spec.code_commit[:80]!r}")
-    depot = Depot(home / "code")
-    if not depot.has(spec.code):
+    if not Depot(home / "code").pin(spec.code):
         raise UsageError(f"the snapshot {spec.code[:12]} is not in this home", "make one: hw init")
-    depot.touch(spec.code)
 
 
 def _check_rlimits(limits: Any) -> None:

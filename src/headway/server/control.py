@@ -18,7 +18,7 @@ from headway.model.errors import RefusedError, UnreachableError, UsageError
 from headway.model.ids import name_from_command
 from headway.model.job import ENDED, Job, JobSpec, State
 from headway.model.limits import PROCESSES_MAX, TRAY_POLL_WAIT_S
-from headway.server import auth, check, envfile, folders, program, survey, transaction, waiting
+from headway.server import auth, check, collect, envfile, folders, program, survey, transaction, waiting
 from headway.server.drain import is_over
 from headway.server.errand import with_private
 from headway.server.guest import mailbox_key
@@ -301,6 +301,17 @@ class Control(Loop):
         await survey.ask_all(self._calls, more, [None] * len(more))
         known = {one.spec.place: one.nodes for one in (*asked, *more) if one.error is None}
         return survey.rows([*asked, *(one for one in more if one.spec.definition)], jobs, known)
+
+    async def collect(self, clusters: Mapping[str, Mapping[str, Any]], *, dry_run: bool) -> list[dict[str, Any]]:
+        """`hw gc` in the folders of clusters: of these, and of those that jobs use."""
+        fields = {"command": ["true"], "cwd": "/", "name": "gc"}
+        specs = [check.job_spec({**fields, "cluster": name, "definition": d}) for name, d in clusters.items()]
+        engines = dict(self._engines)
+        for one in specs:
+            engine = engines.get(one.place) or self._engine_for_once(one)
+            engines |= {one.place: engine} if engine is not None else {}
+        open_jobs = await self._calls.run("the store", self._store.open_uuids)
+        return await collect.collect(self._calls, engines, open_jobs, dry_run=dry_run)
 
     async def load(self, pk: int) -> Job:
         return await self._calls.run("the store", self._load, pk)

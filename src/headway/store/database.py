@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from headway.carrier.collect import collect
+from headway.carrier.collect import Freed, collect
 from headway.code.depot import Collected, Depot
 from headway.model.errors import DamagedError, RefusedError, UnreachableError
 from headway.model.limits import CHECK_BYTES_MAX, LINGER_S, LOG_BYTES_MAX
@@ -195,12 +195,16 @@ class Store(Hooks):
             retention.remove_checkouts(self.paths, uuids)
         return Depot(self.paths.home / "code").collect(digests, dry_run=dry_run)
 
-    def gc_folders(self, *, dry_run: bool = False) -> int:
-        """Remove data of folders that no job needs; how many bytes."""
+    def gc_folders(self, *, dry_run: bool = False) -> Freed:
+        """Remove data of folders that no job needs."""
         with self.read() as c:
             rows = c.execute("SELECT uuid, ended_ns FROM jobs").fetchall()
         known, left = {row["uuid"] for row in rows}, {row["uuid"] for row in rows if row["ended_ns"] is None}
-        return collect(self.paths.home / "folders", known, left, dry_run=dry_run)
+        return collect(self.paths.home / "folders", lambda uuid: uuid not in known, left, dry_run=dry_run)
+
+    def open_uuids(self) -> list[str]:
+        with self.read() as c:
+            return [row["uuid"] for row in c.execute("SELECT uuid FROM jobs WHERE ended_ns IS NULL")]
 
     def _delete_some(self, c: sqlite3.Connection, pk: int, now_ns: int) -> bool:
         done = retention.delete_some(c, pk, now_ns)

@@ -17,7 +17,18 @@ from typing import Any, Final
 
 from headway.engines import folder as folders
 from headway.engines import joined
-from headway.engines.protocol import AnyBox, EngineId, Given, Node, Observation, Plan, PlannedTask, Start, Waiting
+from headway.engines.protocol import (
+    AnyBox,
+    EngineId,
+    Freed,
+    Given,
+    Node,
+    Observation,
+    Plan,
+    PlannedTask,
+    Start,
+    Waiting,
+)
 from headway.engines.shelf import TaskView
 from headway.engines.slurm import answer, array, ending, script, sooner, waiting
 from headway.engines.slurm.answer import JobLine
@@ -92,6 +103,11 @@ class SlurmEngine:
 
     def readdress(self, tls: Mapping[str, Any] | None) -> int:
         return self._place.readdress(tls)
+
+    def collect(self, open_jobs: Sequence[str], *, dry_run: bool) -> Freed | None:
+        if not self._place.is_apart:
+            return None
+        return Freed(*self._shelf.collect(open_jobs, dry_run))
 
     # -- planning -----------------------------------------------------------------------------------------------------
 

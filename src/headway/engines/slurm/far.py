@@ -130,6 +130,10 @@ class FarShelf:
     def unfinished(self) -> dict[str, str]:
         return dict(self._ask("unfinished"))
 
+    def collect(self, open_jobs: Sequence[str], dry_run: bool) -> tuple[int, int, int]:
+        snapshots, folders, size = self._ask("collect", open_jobs=list(open_jobs), dry_run=dry_run)
+        return int(snapshots), int(folders), int(size)
+
     def outputs(self, job: str) -> list[tuple[str, int]]:
         return [(str(path), int(size)) for path, size in self._ask("outputs", job=job)]
 
@@ -224,6 +228,10 @@ class Far:
     def readdress(self, tls: Mapping[str, Any] | None) -> int:
         """Agents there have one way, which stays where it is."""
         return 0
+
+    @property
+    def is_apart(self) -> bool:
+        return True
 
     def close(self) -> None:
         self._relay.close()

@@ -43,6 +43,7 @@ class AnyShelf(Protocol):
     def said(self, key: str) -> str: ...
     def note_array(self, key: str, members: Mapping[str, str]) -> None: ...
     def arrays(self) -> dict[str, dict[str, str]]: ...
+    def collect(self, open_jobs: Sequence[str], dry_run: bool) -> tuple[int, int, int]: ...
 
 
 class Place(Protocol):
@@ -86,6 +87,10 @@ class Place(Protocol):
     def finish(self, uuid: str) -> None:
         """The job is over and all of it is sent: outputs come back, its code goes. Does not wait for that."""
 
+    @property
+    def is_apart(self) -> bool:
+        """Whether code and data lie elsewhere than in the home, whose own the server looks after."""
+
     def close(self) -> None: ...
 
 
@@ -113,7 +118,7 @@ class Here:
         return [self._python, *argv[1:]] if self._python else argv
 
     def carry(self, plan: Plan) -> None:
-        if plan.code is None or self.shelf.home == str(self._paths.home) or self.shelf.has_code(plan.code):
+        if plan.code is None or not self.is_apart or self.shelf.has_code(plan.code):
             return
         depot = Depot(self._paths.home / "code")
         try:
@@ -180,8 +185,12 @@ class Here:
 
     def finish(self, uuid: str) -> None:
         """Outputs are here already. Code in the home goes by the server's own hand."""
-        if self.shelf.home != str(self._paths.home):
+        if self.is_apart:
             self.shelf.finish(uuid)
+
+    @property
+    def is_apart(self) -> bool:
+        return self.shelf.home != str(self._paths.home)
 
     def close(self) -> None:
         self.shelf.close()

@@ -1,10 +1,13 @@
-"""`/api/gc`: free the space of deleted jobs, and of ended ones that are older than asked for or set."""
+"""`/api/gc`: free the space of deleted jobs, of ended ones that are older than asked for or set, and of code and data
+that no job needs, here and in the folders of clusters."""
 
 from functools import partial
+from typing import Annotated, Any
 
 import msgspec
 
 from headway.model.errors import UsageError
+from headway.model.limits import CLUSTERS_MAX
 from headway.server.app import Route
 from headway.server.auth import Role
 from headway.server.call import Call, Reply, reply_json
@@ -15,6 +18,7 @@ DAYS_MAX = 36_500
 class Asked(msgspec.Struct, forbid_unknown_fields=True):
     older_than_days: float | None = None
     dry_run: bool = False
+    clusters: Annotated[dict[str, dict[str, Any]], msgspec.Meta(max_length=CLUSTERS_MAX)] = {}
 
 
 async def gc(call: Call) -> Reply:
@@ -28,12 +32,15 @@ async def gc(call: Call) -> Reply:
     removed = await services.slow_readers.run(partial(services.store.gc, days, dry_run=asked.dry_run))
     code = await services.slow_readers.run(partial(services.store.gc_code, dry_run=asked.dry_run))
     brought = await services.slow_readers.run(partial(services.store.gc_folders, dry_run=asked.dry_run))
+    clusters = await services.control.collect(asked.clusters, dry_run=asked.dry_run)
     return reply_json(
         {
             "jobs": len(removed.jobs),
-            "bytes": removed.bytes + code.bytes + brought,
+            "bytes": removed.bytes + code.bytes + brought.bytes,
             "ids": removed.jobs,
             "snapshots": code.snapshots,
+            "folders": brought.folders,
+            "clusters": clusters,
         }
     )
 

@@ -309,6 +309,10 @@ _TABLE: Final = (
         "gc", HOUSE, "remove deleted jobs, and old ones if asked", "hw gc [--older-than TIME]",
         ("older_than_s", "dry_run", "yes"),
         says={"older_than_s": "also ended jobs that were submitted before this time, such as 90d"},
+        details=(
+            "Also code snapshots and fetched folders that no job needs any more, here and in the folders of the\n"
+            "clusters that are configured."
+        ),
         examples=(("hw gc --older-than 90d --dry-run", "what it would free"),),
     ),
     Command(

@@ -1,6 +1,9 @@
-"""`hw gc`: free the space of deleted jobs, and of ended ones that are older than asked for."""
+"""`hw gc`: free the space of deleted jobs, of ended ones that are older than asked for, and of code and data that no
+job needs, here and in the folders of the clusters that are configured."""
 
 import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from headway.model.errors import HeadwayError, UsageError
 from headway.views import format as fmt
@@ -12,7 +15,8 @@ def command(call: Call) -> int:
         raise UsageError("hw gc takes options only", f"usage: {call.command.usage}")
     source = call.source()
     older_s = call.get("older_than_s")
-    body = {"older_than_days": None if older_s is None else older_s / 86_400}
+    body: dict[str, Any] = {"older_than_days": None if older_s is None else older_s / 86_400}
+    body |= {"clusters": clusters} if (clusters := _clusters()) else {}
     dry = bool(call.get("dry_run"))
     if older_s is not None and not dry and not call.get("yes"):
         _ask(call, source.post("/api/gc", {**body, "dry_run": True}))
@@ -20,14 +24,41 @@ def command(call: Call) -> int:
     if call.as_json:
         call.terminal.put_json(found)
     else:
-        verb = "would remove" if dry else "removed"
-        snapshots = int(found.get("snapshots") or 0)
-        code = f" and {fmt.plural(snapshots, 'code snapshot')}" if snapshots else ""
-        call.terminal.put(f"{verb} {fmt.plural(int(found['jobs']), 'job')}{code}, {fmt.size(found['bytes'])}")
+        for line in _lines(found, "would remove" if dry else "removed"):
+            call.terminal.put(call.terminal.out.safe(line))
     return 0
 
 
-def _ask(call: Call, would: dict[str, int]) -> None:
+def _clusters() -> dict[str, Any]:
+    """The server does not read this project's settings."""
+    from pathlib import Path
+
+    from headway.settings.layers import load
+
+    return dict(load(Path.cwd()).get("clusters"))
+
+
+def _lines(found: Mapping[str, Any], verb: str) -> Iterator[str]:
+    what = [fmt.plural(int(found["jobs"]), "job"), *_kept(found)]
+    yield f"{verb} {_listed(what)}, {fmt.size(found['bytes'])}"
+    for row in found.get("clusters") or []:
+        if row["error"]:
+            yield f"cluster {row['cluster']}: nothing removed: {row['error']}"
+        elif parts := _kept(row):
+            yield f"cluster {row['cluster']}: {verb} {_listed(parts)}, {fmt.size(row['bytes'])}"
+
+
+def _kept(row: Mapping[str, Any]) -> list[str]:
+    """Code and data, as far as there is some."""
+    names = {"snapshots": "code snapshot", "folders": "fetched folder"}
+    return [fmt.plural(int(row[key]), name) for key, name in names.items() if row.get(key)]
+
+
+def _listed(parts: list[str]) -> str:
+    return " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
+
+
+def _ask(call: Call, would: Mapping[str, Any]) -> None:
     """Old jobs were not deleted by anybody yet, so this is asked."""
     what = f"{fmt.plural(int(would['jobs']), 'job')} with {fmt.size(would['bytes'])}"
     if not (sys.stdin and sys.stdin.isatty()):
