@@ -31,6 +31,8 @@ case "$1" in
                  echo "Error response from daemon: network $5 not found" >&2
                  echo "Error: see above" >&2
                  exit 1
+             elif [ "$2" = create ]; then
+                 {create_network}
              fi ;;
 esac
 """
@@ -43,9 +45,11 @@ class Stub:
         inspect: str = 'echo "Error: No such object: x" >&2; exit 1',
         start: str = "true",
         run: str = "echo 3 11",
+        create_network: str = "true",
         **options: Any,
     ) -> None:
-        self.log, self._program, self._answers = folder / "log", folder / "docker", {"start": start, "run": run}
+        self.log, self._program = folder / "log", folder / "docker"
+        self._answers = {"start": start, "run": run, "create_network": create_network}
         self.tell(inspect)
         self._program.chmod(0o755)
         self.paths = Paths(folder / "home")
@@ -67,9 +71,12 @@ class Stub:
         tokens = {task.name: "id.secret" for task in plan.tasks}
         return self.engine.submit(plan, f"{job.uuid}-1", Given({"KEY": "hunter22"}, tokens))
 
+    def calls(self, *verb: str) -> list[list[str]]:
+        calls = [call.split("\n")[:-1] for call in self.log.read_text().split("END\n") if call]
+        return [call for call in calls if call[: len(verb)] == list(verb)]
+
     def words(self, verb: str) -> list[str]:
-        calls = [call.split("\n") for call in self.log.read_text().split("END\n") if call]
-        return next(call[:-1] for call in calls if call[0] == verb)
+        return self.calls(verb)[0]
 
 
 def test_limits_user_gpus_and_folders_are_passed_on_and_no_secret(tmp_path: Path) -> None:
@@ -120,6 +127,32 @@ def test_a_job_without_an_image_is_told_how_to_name_one(tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match="names no image"):
         stub = Stub(tmp_path, image=None)
         stub.engine.plan(stub.job())
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "Error response from daemon: could not find an available, non-overlapping IPv4 address pool among the defaults",
+        "Error: could not find free subnet from subnet pools",  # Podman
+    ],
+)
+def test_a_job_for_which_no_network_is_left_waits_and_starts_later(tmp_path: Path, told: str) -> None:
+    stub = Stub(tmp_path, create_network=f"[ -e {tmp_path}/free ] || {{ echo '{told}' >&2; exit 1; }}")
+    job = stub.job(processes=2, nodes=2)
+    for _ in range(2):
+        with pytest.raises(UnreachableError, match="no further network can be made now"):
+            stub.start(job)
+    assert stub.calls("create") == [] and len(list(stub.paths.spool.glob("*-*/task.json"))) == 2
+    (tmp_path / "free").touch()
+    assert stub.start(job) == f"{job.uuid}-1"
+    assert len(stub.calls("create")) == len(stub.calls("start")) == 2
+
+
+def test_the_engine_is_asked_once_about_the_image_of_a_job_with_many_tasks(tmp_path: Path) -> None:
+    stub = Stub(tmp_path)
+    stub.start(stub.job(processes=4, nodes=4))
+    assert len(stub.calls("create")) == 4
+    assert len(stub.calls("image", "inspect")) == 1 and len(stub.calls("run")) == 1
 
 
 def test_a_network_that_is_not_there_is_told_at_submit_in_the_engines_words(tmp_path: Path) -> None:
