@@ -88,18 +88,18 @@ def test_while_slurms_commands_misbehave_jobs_keep_their_state_and_others_go_on(
     for job in (ends, goes_on):
         lab.hw.wait_state(job, "running")
     lab.behave(how, *(READ if how == "garbage" else COMMANDS))
-    waits = lab.submit()
+    waits = [lab.submit() for _ in range(3)]
     assert lab.hw.wait_ended(lab.hw.submit("true"))["state"] == "succeeded"  # here, beside a Slurm that is away
     (lab.hw.cwd / "ends").touch()
     assert lab.hw.wait_ended(ends)["state"] == "succeeded"  # its agent tells that
-    states = {job: lab.hw.json("q", job)["state"] for job in (goes_on, waits)}
-    assert states == {goes_on: "running", waits: "waiting"}
+    states = [lab.hw.json("q", job)["state"] for job in (goes_on, *waits)]
+    assert states == ["running", "waiting", "waiting", "waiting"]
     assert lab.hw("abort", goes_on).returncode == 0  # its agent is asked, too
     stopped = lab.hw.wait_ended(goes_on)
     assert stopped["state"] == "stopped" and output(lab, goes_on)[-1].startswith("step")
     lab.recover()
-    assert lab.hw.wait_ended(waits)["state"] == "succeeded"
-    assert len(lab.batch_jobs(waits)) == 1
+    assert [lab.hw.wait_ended(job)["state"] for job in waits] == ["succeeded"] * 3
+    assert [len(lab.batch_jobs(job)) for job in waits] == [1, 1, 1]
 
 
 @pytest.mark.parametrize("how", ["lose", "kill"])

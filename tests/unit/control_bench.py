@@ -108,15 +108,18 @@ class Bench:
         self.store = Store(self.paths)
         self.store.open()
         self.engine = HandEngine()
+        self.others: dict[str, HandEngine] = {}  # by cluster
         self.now_s = 1000.0
         self.control = self.make()
         self._offsets: dict[str, int] = {}
 
     def make(self) -> Arrays:
         engine = self.engine
-        self.control = Arrays(
-            self.store, self.paths, Settings(), make_engine=lambda *_: engine, clock_s=lambda: self.now_s
-        )
+
+        def make(cluster: str, *_: object) -> HandEngine:
+            return self.others.get(cluster, engine)
+
+        self.control = Arrays(self.store, self.paths, Settings(), make_engine=make, clock_s=lambda: self.now_s)
         return self.control
 
     async def restart(self) -> None:
@@ -160,8 +163,8 @@ class Bench:
     def env_files(self) -> list[str]:
         return os.listdir(self.paths.env) if self.paths.env.exists() else []
 
-    def token_is_open(self, job: Job) -> bool:
-        token = self.engine.started[f"{job.uuid}-1"].tokens["worker-0"]
+    def token_is_open(self, job: Job, engine: HandEngine | None = None) -> bool:
+        token = (engine or self.engine).started[f"{job.uuid}-1"].tokens["worker-0"]
         with self.store.read() as c:
             found = catalog.find_token(c, token.split(".")[0])
         assert found is not None and found.hash == auth.digest(token.split(".")[1])

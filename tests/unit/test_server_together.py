@@ -1,78 +1,177 @@
-"""Jobs that start together (server/together.py) get what each would get alone, and one that cannot stops no other."""
+"""Starts that are handed over to an engine (server/together.py): the loop goes on while a scheduler takes its time."""
 
 import asyncio
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from headway.engines.protocol import EngineId, Plan, Start
+from headway.engines.protocol import EngineId, Given, Start
 from headway.model import folder
-from headway.model.errors import HeadwayError, UsageError
-from headway.model.job import Attempt, Job, JobSpec, State
+from headway.model.errors import HeadwayError, UnreachableError
+from headway.model.job import State
 from headway.server import envfile, together
-from headway.server.calls import Calls
-from headway.server.together import One
+from tests.unit.control_bench import Bench, HandEngine, in_loop
 
-TLS = {"addresses": ["192.0.2.1:1"], "pin": "00"}
+AWAY = UnreachableError("sbatch did not answer within 30 s")
 
 
-class Cluster:
-    """An engine that starts many at once, with tasks on other machines."""
+class Scheduler(HandEngine):
+    """Takes many starts with one call, which lasts until `gate` opens."""
 
-    def __init__(self, tray: Path | None) -> None:
-        self.tray = tray
-        self.started: list[Start] = []
+    name, queues = "slurm", True
 
-    def readdress(self, tls: Any) -> int:
+    def __init__(self) -> None:
+        super().__init__("lab")
+        self.calls: list[list[str]] = []
+        self.gate = threading.Event()
+        self.gate.set()
+        self.away: HeadwayError | None = None
+        self.tray: Path | None = Path("/trays")
+
+    def readdress(self, tls: object) -> int:
         return 0
 
-    def plan(self, job: Job, attempt: int = 1) -> Plan:
-        return Plan("fake", "lab", job.id, job.uuid, attempt, (), 1)
-
     def submit_many(self, starts: Sequence[Start]) -> dict[str, EngineId | HeadwayError]:
-        self.started += starts
-        return {start.key: EngineId(start.key) for start in starts}
+        self.calls.append([one.key for one in starts])
+        self.gate.wait(60)
+        if self.away is not None:
+            return dict.fromkeys([one.key for one in starts], self.away)
+        return {one.key: self.submit(one.plan, one.key, one.given) for one in starts}
 
     def cancel_many(self, ids: Sequence[EngineId]) -> list[EngineId]:
+        self.gate.wait(60)
+        if self.away is not None:
+            raise self.away
         return []
 
+    def given(self, uuid: str) -> Given:
+        return self.started[f"{uuid}-1"]
 
-def start(engine: Cluster, env: Path, envs: Sequence[dict[str, str]]) -> dict[str, EngineId | HeadwayError]:
-    ones, found = [], {}
-    for pk, variables in enumerate(envs, 1):
-        job = Job(pk, f"job-{pk:05}", f"uuid-{pk}", JobSpec(["true"], "/", "job"), State.WAITING, 0, 0)
-        ones.append(One(job, Attempt(1, State.WAITING, f"{job.uuid}-1"), {"worker-0": "token"}, []))
-        envfile.save(env, job.uuid, envfile.Private(variables, ["true"]))
+
+def with_scheduler(bench: Bench) -> Scheduler:
+    """The bench has the cluster `lab` beside its own machine, and no call is given up by the clock."""
+    bench.others["lab"] = lab = Scheduler()
+    bench.control._calls._timeout_s = 3600.0
+    return lab
+
+
+async def until(bench: Bench, is_so: Callable[[], bool]) -> None:
+    for _ in range(3000):
+        await bench.look()
+        if is_so():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it never came to that")
+
+
+def is_known(bench: Bench, *jobs: Any) -> bool:
+    return all(one.attempts and one.attempts[0].engine_id for one in (bench.job(job.pk) for job in jobs))
+
+
+@in_loop
+async def test_while_a_scheduler_takes_its_time_other_jobs_start_and_end(bench: Bench) -> None:
+    lab = with_scheduler(bench)
+    lab.gate.clear()
+    waiting = [await bench.submit(cluster="lab") for _ in range(3)]
+    await bench.look()
+    here = await bench.submit()
+    await bench.look(2)
+    assert f"{here.uuid}-1" in bench.engine.started and not lab.started
+    await bench.run_to_end(here)
+    assert bench.job(here.pk).state is State.SUCCEEDED
+    assert [bench.job(job.pk).state for job in waiting] == [State.WAITING] * 3
+    lab.gate.set()
+    await until(bench, lambda: is_known(bench, *waiting))
+    assert sorted(lab.submits) == sorted(f"{job.uuid}-1" for job in waiting)
+
+
+@in_loop
+async def test_once_a_scheduler_is_away_it_is_not_asked_for_each_and_later_gets_all_of_them_once(bench: Bench) -> None:
+    lab = with_scheduler(bench)
+    lab.away = AWAY
+    jobs = [await bench.submit(cluster="lab") for _ in range(5)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(together, "STARTS_PORTION_MAX", 1)
+        await until(bench, lambda: bool(lab.calls))
+        await bench.look(2)
+    assert len(lab.calls) < 5 and not lab.started
+    lab.away = None
+    bench.now_s += 120
+    await until(bench, lambda: is_known(bench, *jobs))
+    assert sorted(lab.submits) == sorted(f"{job.uuid}-1" for job in jobs)
+    assert all(bench.token_is_open(job, lab) for job in jobs)
+
+
+@in_loop
+async def test_a_job_that_shall_stop_before_its_turn_never_starts(bench: Bench) -> None:
+    lab = with_scheduler(bench)
+    lab.gate.clear()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(together, "STARTS_PORTION_MAX", 1)
+        patch.setattr(together, "STARTS_PORTIONS_MAX", 1)
+        first, second = [await bench.submit(cluster="lab") for _ in range(2)]
+        await bench.look()
+        await bench.control.abort(second.pk)
+        await until(bench, lambda: bench.job(second.pk).state is State.STOPPED)
+        lab.gate.set()
+        await until(bench, lambda: is_known(bench, first))
+    assert lab.submits == [f"{first.uuid}-1"]
+
+
+@in_loop
+async def test_a_server_killed_while_a_scheduler_takes_a_start_finds_it_or_starts_it_once(bench: Bench) -> None:
+    """F23: what was started is found by its key; the others get tokens that the next server knows."""
+    lab = with_scheduler(bench)
+    lab.away = AWAY
+    jobs = [await bench.submit(cluster="lab") for _ in range(4)]
+    await until(bench, lambda: bool(lab.calls))
+    lab.away = None
+    await bench.restart()
+    await until(bench, lambda: is_known(bench, *jobs))
+    assert sorted(lab.submits) == sorted(f"{job.uuid}-1" for job in jobs)
+    assert all(bench.token_is_open(job, lab) for job in jobs)
+
+
+@in_loop
+async def test_jobs_that_start_together_are_told_where_the_server_is_if_it_can_be_reached_from_there(
+    bench: Bench,
+) -> None:
+    lab = with_scheduler(bench)
+    told = {"addresses": ["192.0.2.1:1"], "pin": "00", "host": "headway"}
 
     async def reach() -> dict[str, Any]:
-        return TLS
+        return told
 
-    async def launched(job: Job, attempt: Attempt, came: EngineId | HeadwayError) -> None:
-        found[attempt.key] = came
-
-    async def begin() -> None:
-        calls = Calls(lambda: None)
-        try:
-            await together.start(ones, calls, lambda spec: engine, env, reach, launched)  # type: ignore[arg-type,return-value]
-        finally:
-            calls.close()
-
-    asyncio.run(begin())
-    return found
+    bench.control.reach = reach
+    seen = [await bench.submit(cluster="lab") for _ in range(2)]
+    await until(bench, lambda: is_known(bench, *seen))
+    lab.tray = None
+    unseen = [await bench.submit(cluster="lab") for _ in range(2)]
+    await until(bench, lambda: is_known(bench, *unseen))
+    assert [lab.given(job.uuid).tls for job in (*seen, *unseen)] == [told, told, None, None]
 
 
-@pytest.mark.parametrize("seen", [True, False])
-def test_they_are_told_where_the_server_is_if_it_can_be_reached_from_there(tmp_path: Path, seen: bool) -> None:
-    engine = Cluster(tmp_path / "tray" if seen else None)
-    assert len(start(engine, tmp_path, [{"A": "1"}, {"A": "2"}])) == 2
-    assert [dict(one.given.env) for one in engine.started] == [{"A": "1"}, {"A": "2"}]
-    assert [one.given.tls for one in engine.started] == [TLS if seen else None] * 2
+@in_loop
+async def test_keys_that_are_none_fail_their_own_job_only(bench: Bench) -> None:
+    with_scheduler(bench)
+    bad, good = [await bench.submit(cluster="lab", env={"A": "1"}) for _ in range(2)]
+    private = envfile.Private({folder.KEYS: "no mapping"}, ["true"])
+    envfile.save(bench.paths.env, bad.uuid, private)
+    await until(bench, lambda: is_known(bench, good) and bench.job(bad.pk).state is State.FAILED)
 
 
-def test_keys_that_are_none_fail_their_own_job_only(tmp_path: Path) -> None:
-    engine = Cluster(None)
-    found = start(engine, tmp_path, [{folder.KEYS: "no mapping"}, {}])
-    assert isinstance(found["uuid-1-1"], UsageError)
-    assert found["uuid-2-1"] == "uuid-2-1"
+@in_loop
+async def test_many_stops_wait_for_no_scheduler_that_is_away(bench: Bench) -> None:
+    lab = with_scheduler(bench)
+    jobs = [await bench.submit(cluster="lab") for _ in range(4)]
+    await until(bench, lambda: is_known(bench, *jobs))
+    lab.away = AWAY
+    for job in jobs:
+        await bench.control.abort(job.pk)
+    await bench.look()
+    assert lab.cancelled == []  # one question has shown that nobody is there; agents are told by themselves
+    lab.away = None
+    await until(bench, lambda: len(lab.cancelled) >= len(jobs))

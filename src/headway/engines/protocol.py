@@ -240,7 +240,9 @@ class Together(Protocol):
     def plan(self, job: Job, attempt: int = 1) -> Plan: ...
 
     def submit_many(self, starts: Sequence[Start]) -> dict[str, EngineId | HeadwayError]:
-        """By key, what `submit` would have given or raised. None of them has been submitted before."""
+        """By key, what `submit` would have given or raised. May be called again while an earlier call goes on."""
+
+    def find(self, key: str) -> EngineId | None: ...
 
     def cancel_many(self, ids: Sequence[EngineId]) -> list[EngineId]:
         """Those of them that could be told to stop in one go: nothing of them runs yet. `cancel` does the others."""

@@ -266,6 +266,10 @@ FOLDERS_MAX = 64  # of one job
 RETRIES_MAX = 1_000  # that a job file may ask for
 JOBS_OPEN_MAX = 1_000_000  # jobs that wait, of one home; those beyond it are looked at when others have started
 QUEUE_WINDOW_WIDE = 2_000  # of a cluster with a queue of its own, which gets all of them at once
+STARTS_PORTION_MAX = 64  # starts that an engine gets with one call, where it takes many
+STARTS_PORTIONS_MAX = 2  # such calls of one cluster at the same time
+SBATCH_AT_ONCE = 3  # processes of sbatch of one cluster at the same time
+SBATCH_RUN_MAX = 8  # batch jobs that follow each other without an answer in between
 QUEUE_WINDOW = 16  # waiting jobs of a cluster that one look at the queue considers first; more when none can start
 
 # -- code -------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from headway.model.errors import UnreachableError
 
 CALL_TIMEOUT_S = 20.0
-THREADS = 16
+THREADS = 32  # some for each cluster that hangs, and the others go on
 
 T = TypeVar("T")
 
@@ -50,6 +50,10 @@ class Calls:
         self._hanging[name] = future
         future.add_done_callback(lambda late: self._late(name, late, keep=patience_s is not None))
         raise LateError(f"{name} did not answer within {limit_s:g} s")
+
+    def begin(self, call: Callable[..., T], *args: Any) -> "asyncio.Future[T]":
+        """A call that nobody waits for, however long it takes; the caller looks at its end."""
+        return asyncio.get_running_loop().run_in_executor(self._threads, call, *args)
 
     def forget(self, name: str) -> None:
         """Nobody will ask under this name any more."""

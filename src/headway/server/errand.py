@@ -10,6 +10,7 @@ from headway.model.errors import RefusedError
 from headway.model.job import Attempt, Job, JobSpec
 from headway.server import envfile, folders
 from headway.server.calls import Calls
+from headway.server.keyring import Keyring
 from headway.store import arrays, series
 from headway.store.database import Store
 
@@ -62,7 +63,7 @@ def start(
     job: Job,
     attempt: Attempt,
     env: Path,
-    tokens: Mapping[str, str],
+    keyring: Keyring,
     secret_names: list[str],
     tls: Mapping[str, Any] | None,
 ) -> EngineId:
@@ -70,7 +71,7 @@ def start(
     private = envfile.of_job(env, job.uuid, job.spec)
     if private is not None:
         plan = engine.plan(replace(job, spec=with_private(job.spec, private)), attempt.number)
-        return engine.submit(plan, attempt.key, given(private, tokens, secret_names, tls))
+        return engine.submit(plan, attempt.key, given(private, keyring.of(plan), secret_names, tls))
     engine_id = engine.find(attempt.key)
     if engine_id is None:
         raise RefusedError("the environment that it was submitted with is gone", "submit it again")

@@ -9,7 +9,7 @@ import contextlib
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from sqlite3 import Connection
 from typing import Any, Protocol, TypeVar
@@ -21,13 +21,14 @@ from headway.model.errors import HeadwayError, UnreachableError, UsageError
 from headway.model.finding import Finding
 from headway.model.job import Attempt, Job, JobSpec, State
 from headway.model.limits import JOBS_OPEN_MAX, QUEUE_WINDOW, QUEUE_WINDOW_WIDE
-from headway.server import auth, envfile, errand, reconcile, together, transaction
+from headway.server import envfile, errand, reconcile, together, transaction
 from headway.server.calls import Calls, LateError
 from headway.server.drain import Backoff, Drain, is_over, patience_s
 from headway.server.join import Tell
+from headway.server.keyring import Keyring
 from headway.server.mailbox import Mailbox
 from headway.server.outbox import Outbox
-from headway.server.pace import IDLE_INTERVAL_S, INTERVAL_S, pause_s
+from headway.server.pace import IDLE_INTERVAL_S, INTERVAL_S, Rests, pause_s
 from headway.server.reconcile import Action, Again, Cancel, Launch, NewAttempt, Salvage, Seen, SetState
 from headway.settings.clusters import HERE
 from headway.settings.home import Paths
@@ -83,10 +84,11 @@ class Loop:
         self._launches: dict[str, int] = {}
         self._told: dict[tuple[TaskKey, str], float] = {}  # commands that reconcile asked for
         self._late_start: dict[str, str] = {}  # place -> the name of a start there that takes long
+        self._keyring = Keyring(store, clock_ns)
+        self._starts = together.Starts(self._calls, paths.env, self._keyring, self.poke)
         self._ids: list[tuple[Job, Callable[[Connection], None]]] = []  # engines' own, to be written at the look's end
-        self._tokens: dict[str, dict[str, str]] = {}  # of attempts whose intent this server has stored
         self._retry = Backoff(RETRY_FIRST_S, RETRY_MAX_S)
-        self._due_s: dict[str, float] = {}  # key of a failed attempt -> when the next one may start
+        self._rests = Rests()
         self._drain = Drain(store, self._calls, clock_s=clock_s)
         self.outbox: Outbox | None = None  # set by the server; without it no monitor is told of jobs
         self.reach: Callable[[], Awaitable[dict[str, Any] | None]] = errand.nowhere  # set by the server: its address
@@ -153,7 +155,9 @@ class Loop:
     async def look(self) -> None:
         """One round: read, observe, decide, execute."""
         begin_s = self._clock_s()
+        await self._take_started()
         jobs = await self._calls.run("the store", self._open_jobs)
+        self._starts.withdraw({a.key for job in jobs if job.stop_requested_ns is not None for a in job.attempts})
         self._idle = all(is_over(job) for job in jobs) and self._drain.idle
         observations = await self._observe(jobs)
         if any(observation.state == "gone" for observation in observations.values()):
@@ -214,7 +218,8 @@ class Loop:
         asked: dict[str, list[tuple[int, Attempt]]] = {}
         specs: dict[str, JobSpec] = {}
         for job in jobs:
-            if job.attempts and job.ended_ns is None and not job.between_tries:
+            is_out = bool(job.attempts) and job.ended_ns is None and not job.between_tries
+            if is_out and job.attempts[-1].key not in self._starts:
                 specs[job.spec.place] = job.spec
                 asked.setdefault(job.spec.place, []).append((job.pk, job.attempts[-1]))
         found = await asyncio.gather(*(self._observe_cluster(specs[place], pairs) for place, pairs in asked.items()))
@@ -265,25 +270,11 @@ class Loop:
             cancelled_s={key: now_s - then for key, then in self._cancelled_s.items()},
             launches=self._launches,
             busy=frozenset(job.pk for job in jobs if self._is_busy(job, now_s)),
-            rest_s=self._rest_s(jobs, now_s),
+            rest_s=self._rests.left_s(jobs, now_s, self._clock_ns()),
             needed=await self._needed(jobs),
             reached=await errand.how_far(self._calls, self._store, jobs),
             chance=self._chance(),
         )
-
-    def _rest_s(self, jobs: Sequence[Job], now_s: float) -> dict[str, float]:
-        """How long failed attempts still wait for the next one. The wall clock is asked once, by a server that has
-        just come; from then on one that never steps is (F26)."""
-        found: dict[str, float] = {}
-        for job in jobs:
-            if job.between_tries:
-                last = job.attempts[-1]
-                retry = last.retry or {}
-                left_s = (retry.get("not_before_ns", 0) - self._clock_ns()) / 1e9
-                left_s = min(max(left_s, 0.0), retry.get("wait_s", 0.0))
-                found[last.key] = self._due_s.setdefault(last.key, now_s + left_s) - now_s
-        self._due_s = {key: due_s for key, due_s in self._due_s.items() if key in found}
-        return found
 
     async def _needed(self, jobs: Sequence[Job]) -> dict[str, tuple[str, State | None]]:
         """How the jobs stand that others wait for."""
@@ -296,9 +287,10 @@ class Loop:
 
     def _is_busy(self, job: Job, now_s: float) -> bool:
         """A start under way, or one that failed for now and shall wait; a job that was found or shall stop does not."""
-        if job.attempts and self._calls.hangs(_start_of(job.attempts[-1])):
+        last = job.attempts[-1] if job.attempts else None
+        if last is not None and (last.key in self._starts or self._calls.hangs(_start_of(last))):
             return True
-        reached = bool(job.attempts) and job.attempts[-1].engine_id is not None and not job.between_tries
+        reached = last is not None and last.engine_id is not None and not job.between_tries
         return not reached and job.stop_requested_ns is None and not self._retry.is_due(job.uuid, now_s)
 
     def heard(self, task: TaskKey) -> None:
@@ -319,23 +311,40 @@ class Loop:
         """What is written down goes first, all of it to the writer at once: many jobs' changes are one commit."""
         kept = [action for action in actions if isinstance(action, SetState | Again | NewAttempt)]
         await self._store_all(kept, jobs)
-        ones = together.starts(actions, jobs, self._tokens, self._secret_names)
-        calls, engine_of = self._calls, self._engine_or_none
-        done = await together.start(ones, calls, engine_of, self._paths.env, self.reach, self._launched)
-        for job in await together.stop(actions, jobs, calls, engine_of):
+        rest = await self._hand_over(actions, jobs)
+        told, away = await together.stop(rest, jobs, self._calls, self._engine_or_none)
+        for job in told:
             self._cancelled_s[job.attempts[-1].key] = self._clock_s()
-            done.add(job.pk)
-        for action in actions:
-            if action.pk not in done:
-                await self._execute(action, jobs[action.pk])
+        asked = {job.pk for job in told}
+        for action in rest:
+            if not (isinstance(action, Cancel) and action.pk in asked):
+                await self._execute(action, jobs[action.pk], away)
 
-    async def _execute(self, action: Action, job: Job) -> None:
+    async def _hand_over(self, actions: Sequence[Action], jobs: Mapping[int, Job]) -> list[Action]:
+        """Starts that engines do some at a time, while the loop goes on. What is left for it to do."""
+        handed: set[int] = set()
+        for engine, mine in together.launches(actions, jobs, self._engine_or_none):
+            tls = await self.reach() if has_route(engine) else None
+            pairs = [(jobs[action.pk], _attempt_of(jobs[action.pk], action.number)) for action in mine]
+            known = [(job, attempt) for job, attempt in pairs if attempt is not None]  # else it could not be stored
+            self._starts.add(engine, [together.One(j, a, self._secret_names(j.spec), tls) for j, a in known])
+            handed |= {action.pk for action in mine}
+        return [action for action in actions if not (isinstance(action, Launch) and action.pk in handed)]
+
+    async def _take_started(self) -> None:
+        """What has become of what was handed over, stored before the next look reads."""
+        ended = self._starts.take()
+        if ended:
+            await asyncio.gather(*(self._launched(one.job, one.attempt, outcome) for one, outcome in ended))
+            await self._store_last([])
+
+    async def _execute(self, action: Action, job: Job, away: Collection[str]) -> None:
         try:
             match action:
                 case Launch():
                     await self._launch(job, action.number)
                 case Cancel():
-                    await self._cancel(job)
+                    await self._cancel(job, away)
                 case Salvage():
                     await self._salvage(job)
                 case Tell():
@@ -425,8 +434,9 @@ class Loop:
 
     def _let_go(self, job: Job, attempt: Attempt) -> None:
         """An attempt is over; its agents may still send for a while."""
-        for known in (self._cancelled_s, self._launches, self._tokens):
+        for known in (self._cancelled_s, self._launches):
             known.pop(attempt.key, None)
+        self._keyring.forget(attempt.key)
         self._calls.forget(_start_of(attempt))
         self._drain.add(job, attempt, self._engine(job.spec))
 
@@ -467,21 +477,19 @@ class Loop:
         if isinstance(plan, Exception):
             raise plan
         key = f"{job.uuid}-{plan.attempt}"
-        minted = {task.name: auth.mint() for task in plan.tasks}
-        hashes = {name: (token_id, digest) for name, (token_id, _, digest) in minted.items()}
+        tokens, hashes = self._keyring.mint(plan)
 
         def done() -> None:
-            self._tokens[key] = {name: token for name, (_, token, _) in minted.items()}
+            self._keyring.keep(key, tokens)
             job.attempts.append(Attempt(plan.attempt, State.WAITING, key))
 
         return partial(transaction.insert_attempt, job.pk, plan, key, hashes, self._clock_ns()), done
 
     async def _launch(self, job: Job, number: int) -> None:
-        attempt = next((a for a in job.attempts if a.number == number), None)
+        attempt, place = _attempt_of(job, number), job.spec.place
         if attempt is None:
             return  # the intent could not be stored
-        place = job.spec.place
-        if any(self._calls.hangs(name) for name in (f"starts on {place}", self._late_start.get(place, ""))):
+        if self._calls.hangs(self._late_start.get(place, "")):
             return  # one start after the other; this one's turn comes
         try:
             result: EngineId | HeadwayError = await self._submit_to_engine(job, attempt)
@@ -525,10 +533,8 @@ class Loop:
 
     async def _submit_to_engine(self, job: Job, attempt: Attempt) -> EngineId:
         engine = self._engine(job.spec)
-        if attempt.key not in self._tokens:
-            await self._mint_again(engine, job, attempt)
         tls = await self.reach() if has_route(engine) else None
-        given = (self._paths.env, self._tokens.get(attempt.key, {}), self._secret_names(job.spec), tls)
+        given = (self._paths.env, self._keyring, self._secret_names(job.spec), tls)
         return await self._ask(engine, _start_of(attempt), errand.start, engine, job, attempt, *given)
 
     async def _private(self, job: Job) -> envfile.Private | None:
@@ -538,23 +544,12 @@ class Loop:
         """What the submitter and this server's own settings call secret, whatever it looks like."""
         return sorted({*spec.secret_names, *(self._settings.get("secret_names") or [])})
 
-    async def _mint_again(self, engine: Engine, job: Job, attempt: Attempt) -> None:
-        """Minted by a server that died; their secrets were in its memory only. Without its environment the job can
-        only be adopted, and whoever runs it has his token."""
-        if await self._private(job) is None:
-            return
-        plan = await self._calls.run(f"plan of {job.id}", engine.plan, job, attempt.number)
-        minted = {task.name: auth.mint() for task in plan.tasks}
-        hashes = {name: (token_id, digest) for name, (token_id, _, digest) in minted.items()}
-        await self._write(partial(transaction.insert_tokens, plan, hashes, self._clock_ns()))
-        self._tokens[attempt.key] = {name: token for name, (_, token, _) in minted.items()}
-
-    async def _cancel(self, job: Job) -> None:
-        """Through the engine; where it has nobody to ask, through the agent's own next question."""
+    async def _cancel(self, job: Job, away: Collection[str]) -> None:
+        """Through the engine; where it has nobody to ask, or its place is `away`, through the agent's next question."""
         attempt = job.attempts[-1]
         now_s = self._clock_s()
         asked = False
-        if attempt.engine_id is not None:
+        if attempt.engine_id is not None and job.spec.place not in away:
             engine = self._engine(job.spec)
             with contextlib.suppress(UnreachableError):  # a scheduler that is away keeps nobody from stopping
                 asked = await self._ask(engine, f"stop of {attempt.key}", engine.cancel, EngineId(attempt.engine_id))
@@ -597,3 +592,7 @@ class Loop:
 def _start_of(attempt: Attempt) -> str:
     """The name of the call that starts it."""
     return f"start of {attempt.key}"
+
+
+def _attempt_of(job: Job, number: int) -> Attempt | None:
+    return next((attempt for attempt in job.attempts if attempt.number == number), None)

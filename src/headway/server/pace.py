@@ -1,4 +1,4 @@
-"""How long the loop may rest when nothing wakes it. Called by `loop.py` after each look."""
+"""How long the loop may rest when nothing wakes it, and how long a failed job does. Called by `loop.py`."""
 
 from collections.abc import Callable, Sequence
 
@@ -30,3 +30,23 @@ def _is_settled(job: Job) -> bool:
     if not job.attempts or job.between_tries or job.stop_requested_ns is not None:
         return False
     return job.attempts[-1].engine_id is not None and job.state in (State.WAITING, State.RUNNING)
+
+
+class Rests:
+    """How long failed attempts still wait for the next one. The wall clock is asked once, by a server that has just
+    come; from then on one that never steps is (F26)."""
+
+    def __init__(self) -> None:
+        self._due_s: dict[str, float] = {}  # key of a failed attempt -> when the next one may start
+
+    def left_s(self, jobs: Sequence[Job], now_s: float, now_ns: int) -> dict[str, float]:
+        found: dict[str, float] = {}
+        for job in jobs:
+            if job.between_tries:
+                last = job.attempts[-1]
+                retry = last.retry or {}
+                left_s = (retry.get("not_before_ns", 0) - now_ns) / 1e9
+                left_s = min(max(left_s, 0.0), retry.get("wait_s", 0.0))
+                found[last.key] = self._due_s.setdefault(last.key, now_s + left_s) - now_s
+        self._due_s = {key: due_s for key, due_s in self._due_s.items() if key in found}
+        return found

@@ -5,13 +5,28 @@ What a command prints is data; why it failed is told with Slurm's own last line.
 """
 
 import os
+import re
+import secrets
+import shlex
+import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from headway.model.errors import RefusedError, UnreachableError
+from headway.model.errors import HeadwayError, RefusedError, UnreachableError
 
 TIMEOUT_S: Final = 30.0
+_NOT_FOUND: Final = 127  # says a shell
+# Its standard input is a text; `mark` ends what it prints, with its exit code. The first that fails is the last.
+_STEP: Final = """\
+{words} <<'{mark}'
+{text}
+{mark}
+code=$?
+echo "{mark} $code"
+echo "{mark}" >&2
+[ "$code" -eq 0 ] || exit 0
+"""
 _AWAY: Final = (
     "unable to contact slurm controller", "connection refused", "connection timed out", "socket timed out",
     "zero bytes were transmitted", "slurm backup controller", "unexpected message received", "transport endpoint",
@@ -33,9 +48,7 @@ class Commands:
                 env=self._env, check=False,
             )  # fmt: skip
         except FileNotFoundError:
-            raise UnreachableError(
-                f"{argv[0]} is not on this machine", "Slurm's commands must be on the PATH, or `host` name a login node"
-            ) from None
+            raise not_here(argv[0]) from None
         except subprocess.TimeoutExpired:
             raise UnreachableError(f"{argv[0]} did not answer within {timeout_s:g} s") from None
         except OSError as error:
@@ -44,12 +57,85 @@ class Commands:
             return done.stdout
         raise failure(argv[0], done.returncode, done.stderr.strip() or done.stdout.strip())
 
+    def run_each(self, argv: Sequence[str], texts: Sequence[str]) -> list[str | HeadwayError]:
+        """Once for each text, one after the other. Where one is not answered, neither are those behind it."""
+        found: list[str | HeadwayError] = []
+        for text in texts:
+            try:
+                found.append(self.run(argv, text))
+            except RefusedError as error:
+                found.append(error)
+            except UnreachableError as error:
+                found += [error] * (len(texts) - len(found))
+                break
+        return found
+
+
+class ShellCommands(Commands):
+    """Here: a shell runs one command after the other, as a person's own loop would, and each costs this process next to
+    nothing."""
+
+    def run_each(self, argv: Sequence[str], texts: Sequence[str]) -> list[str | HeadwayError]:
+        if len(texts) < 2:
+            return super().run_each(argv, texts)
+        found: list[str | HeadwayError] = []
+        while len(found) < len(texts):
+            found += self._run_some(argv, texts[len(found) :])
+            if isinstance(found[-1], UnreachableError):
+                found += [found[-1]] * (len(texts) - len(found))
+        return found
+
+    def _run_some(self, argv: Sequence[str], texts: Sequence[str]) -> list[str | HeadwayError]:
+        """Up to the first that fails, which is the last in the answer."""
+        mark = f"headway-{secrets.token_hex(16)}"
+        words = shlex.join(argv)
+        program = "".join(_STEP.format(words=words, text=text.removesuffix("\n"), mark=mark) for text in texts)
+        try:
+            out, err, why = self._talk(program)
+        except OSError as error:
+            return [UnreachableError(f"{argv[0]} could not be run: {error}")]
+        answers = re.findall(rf"(.*?){mark} ([0-9]+)\n", out, re.DOTALL)
+        found: list[str | HeadwayError] = []
+        for (said, code), reason in zip(answers, err.split(mark), strict=False):
+            found.append(said if code == "0" else failure(argv[0], int(code), reason.strip() or said.strip()))
+        if len(found) < len(texts) and not (found and isinstance(found[-1], HeadwayError)):
+            found.append(UnreachableError(f"{argv[0]} {why}"))
+        return found
+
+    def _talk(self, program: str) -> tuple[str, str, str]:
+        """What a shell prints over it, and how it ended where that is too early. As long as it prints, it may go on."""
+        given: bytes | None = program.encode()
+        printed, why = 0, "ended before it had answered"
+        with subprocess.Popen(
+            ["sh"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=self._env,
+            start_new_session=True,
+        ) as child:  # fmt: skip
+            while True:
+                try:
+                    out, err = child.communicate(given, timeout=TIMEOUT_S)
+                    break
+                except subprocess.TimeoutExpired as slow:
+                    given, out, err = None, slow.output or b"", slow.stderr or b""
+                if len(out) == printed:
+                    os.killpg(child.pid, signal.SIGKILL)
+                    why = f"did not answer within {TIMEOUT_S:g} s"
+                    break
+                printed = len(out)
+        return out.decode(errors="replace"), err.decode(errors="replace"), why
+
 
 def failure(program: str, code: int, said: str) -> UnreachableError | RefusedError:
     """The last line is the reason; the ones before are about environment and plugins."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     last = lines[-1] if lines else f"exit code {code}"
     words = last.removeprefix(f"{program}: ").removeprefix("error: ")
+    if code == _NOT_FOUND:
+        return not_here(program)
     if any(word in said.lower() for word in _AWAY):
         return UnreachableError(f"{program}: {words}", "it is tried again")
     return RefusedError(f"Slurm refuses it: {words}")
+
+
+def not_here(program: str) -> UnreachableError:
+    hint = "Slurm's commands must be on the PATH, or `host` name a login node"
+    return UnreachableError(f"{program} is not on this machine", hint)

@@ -9,35 +9,24 @@ again (F24), and a shim refuses to start where one has started before.
 import math
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from headway.engines import folder as folders
 from headway.engines import joined
-from headway.engines.protocol import (
-    AnyBox,
-    EngineId,
-    Freed,
-    Given,
-    Node,
-    Observation,
-    Plan,
-    PlannedTask,
-    Start,
-    Waiting,
-)
+from headway.engines.protocol import AnyBox, EngineId, Freed, Given, Node, Observation, Plan, Start, Waiting
 from headway.engines.shelf import TaskView
-from headway.engines.slurm import answer, array, ending, script, sooner, waiting
+from headway.engines.slurm import answer, ending, script, sooner, waiting
 from headway.engines.slurm.answer import JobLine
 from headway.engines.slurm.command import Commands
 from headway.engines.slurm.ledger import Ledger
 from headway.engines.slurm.owner import Owner, has_other_name
 from headway.engines.slurm.place import Place, place_for
 from headway.engines.slurm.record import Records
-from headway.engines.tasks import folders_file, plan_of, task_file, tasks_of
+from headway.engines.slurm.submission import Submission
+from headway.engines.tasks import plan_of, tasks_of
 from headway.model.errors import HeadwayError, RefusedError, UnreachableError
 from headway.model.job import Job
 from headway.model.limits import SALVAGE_ENDED_S, SALVAGE_SILENT_S
@@ -50,10 +39,8 @@ POLL_MAX_S: Final = 15.0
 NODES_KEPT_S: Final = 30.0
 NODES_FRESH_S: Final = 5.0  # what was told so long ago still tells whether a node answers
 KNOWN_KEPT_S: Final = 3600.0
-SUBMITS_AT_ONCE: Final = 4
 CANCELS_AT_ONCE: Final = 500
 KILL_AFTER_S: Final = 2.0  # beyond the grace time, in which the shim itself kills
-_KEEP: Final = ("SLURM_", "SLURMD_", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICES")
 
 
 class SlurmEngine:
@@ -75,12 +62,13 @@ class SlurmEngine:
         self._place: Place = place_for(cluster, paths, self._options, argv, commands)
         self._commands, self._shelf, self._clock_s = self._place.commands, self._place.shelf, clock_s
         self._records = Records(self._commands, clock_s)
-        self._lock, self._starting = threading.Lock(), threading.Lock()
+        self._lock = threading.Lock()
         self._lines: dict[str, JobLine] = {}  # the last answer of squeue
         self._garbled = False  # it had lines that cannot be read
         self._polled_s = -POLL_MAX_S
         self._poll_s = POLL_FIRST_S
         self._ledger = Ledger(self._shelf)
+        self._submission = Submission(self._place, self._ledger, get, self)
         self._owner = Owner(self._ledger, self._records)
         self._begun: set[str] = set()  # Slurm's ids of jobs of which an agent has started
         self._ended: dict[str, JobLine] = {}  # what Slurm has told of those that are over; asked for once
@@ -150,21 +138,15 @@ class SlurmEngine:
     # -- starting -----------------------------------------------------------------------------------------------------
 
     def submit(self, plan: Plan, key: str, given: Given) -> EngineId:
-        with self._starting:  # never two of one key, should a call that hung be repeated
-            if self._shelf.look([key], False)[key]:  # it was tried before; folders are made first
-                self._soon()
-                return self.find(key) or self._submit(plan, key, given)
-            return self._submit(plan, key, given)
+        found = self.submit_many([Start(plan, key, given)])[key]
+        if isinstance(found, HeadwayError):
+            raise found
+        return found
 
-    def _submit(self, plan: Plan, key: str, given: Given) -> EngineId:
-        self._make_folders([Start(plan, key, given)])
-        text = script.render(plan, key, plan.options, self.spool, self._place.agent())
-        job_id = self._sbatch(text, key)
-        self._ledger.note(key, job_id)
-        self._taken({job_id: key})
-        return EngineId(job_id)
+    def submit_many(self, starts: Sequence[Start]) -> dict[str, EngineId | HeadwayError]:
+        return self._submission.submit(starts)
 
-    def _taken(self, ids: Mapping[str, str]) -> None:
+    def taken(self, ids: Mapping[str, str]) -> None:
         """Slurm has them: by its id, the key."""
         self._ledger.learn(ids)
         with self._lock:
@@ -172,86 +154,12 @@ class SlurmEngine:
         self._lost.difference_update(ids.values())
         self._soon_again()
 
-    def _make_folders(self, starts: Collection[Start]) -> None:
-        try:
-            for one in starts:
-                self._place.carry(one.plan)
-            self._shelf.make_all(
-                (f"{one.key}-{task.name}", self._task_file(one.plan, task, one.given), one.given.env)
-                for one in starts
-                for task in one.plan.tasks
-            )
-        except OSError as error:
-            raise UnreachableError(f"the shared folder {self.spool} cannot be written: {error}") from error
-
-    def _sbatch(self, text: str, key: str) -> str:
-        try:
-            said = self._commands.run(["sbatch", "--parsable"], text)
-        except RefusedError:
-            self._soon()
-            mine = script.comment(key)
-            found = next((line.id.partition("_")[0] for line in self._poll().values() if line.comment == mine), None)
-            if found is None:
-                raise
-            return found  # whatever it said: Slurm has it
-        job_id = said.strip().splitlines()[-1].partition(";")[0] if said.strip() else ""
-        if not job_id.isdigit():
-            raise UnreachableError(f"sbatch answered {said.strip()[:200]!r}, which is not the number of a job")
-        return job_id
-
-    def submit_many(self, starts: Sequence[Start]) -> dict[str, EngineId | HeadwayError]:
-        """Jobs of one array that ask for the same are one sbatch; the others are submitted some at a time."""
-        groups, alone = array.groups_of(starts)
-        found: dict[str, EngineId | HeadwayError] = {}
-        with self._starting:
-            for group in groups:
-                try:
-                    found |= self._submit_array(group)
-                except RefusedError as error:
-                    if "array" in str(error).lower():  # this cluster takes none, or none so long
-                        alone += group.starts.values()
-                    else:
-                        found |= dict.fromkeys(group.keys.values(), error)
-                except UnreachableError as error:
-                    found |= dict.fromkeys(group.keys.values(), error)
-            with ThreadPoolExecutor(SUBMITS_AT_ONCE, thread_name_prefix="headway-sbatch") as pool:
-                found |= dict(zip([one.key for one in alone], pool.map(self._submit_one, alone), strict=True))
-        return found
-
-    def _submit_one(self, one: Start) -> EngineId | HeadwayError:
-        try:
-            return self._submit(one.plan, one.key, one.given)
-        except HeadwayError as error:
-            return error
-
-    def _submit_array(self, group: array.Group) -> dict[str, EngineId | HeadwayError]:
-        self._make_folders(group.starts.values())
-        try:
-            self._ledger.note_array(group)
-        except OSError as error:
-            raise UnreachableError(f"the shared folder {self.spool} cannot be written: {error}") from error
-        plan = next(iter(group.starts.values())).plan
-        spec = array.indices(group.starts)
-        text = script.render_array(plan, group.key, group.keys, spec, self.spool, self._place.agent())
-        job_id = self._sbatch(text, group.key)
-        self._ledger.note(group.key, job_id)
-        self._taken({f"{job_id}_{index}": key for index, key in group.keys.items()})
-        return {key: EngineId(f"{job_id}_{index}") for index, key in group.keys.items()}
-
-    def _task_file(self, plan: Plan, task: PlannedTask, given: Given) -> dict[str, Any]:
-        return task_file(
-            plan, task, given, address="", spool_bytes_max=self._get("spool_bytes_max"), keep_env=list(_KEEP),
-            carried=folders_file(plan, given, Path(self._shelf.home) / "folders", self._get),
-            signals_all=True,
-            **{"tls": dict(given.tls) if given.tls else None, **self._place.task_fields(plan)},
-        )  # fmt: skip
-
     def find(self, key: str) -> EngineId | None:
         """By the file that `submit` left, or else by the comment that Slurm keeps: alone, or as a part of an array."""
         found = None if key in self._lost else self._ledger.find(key)
         if found is None:
             self._soon_again()
-            numbers = {line.comment: line.id.partition("_")[0] for line in self._poll().values()}
+            numbers = {line.comment: line.id.partition("_")[0] for line in self.lines().values()}
             found = self._ledger.find_among(key, numbers)
             if found is None and self._garbled:  # it may be in what cannot be read: never a second job (F24)
                 raise UnreachableError("squeue's answer cannot be read, so nothing is known of jobs that are not in it")
@@ -259,19 +167,19 @@ class SlurmEngine:
 
     # -- looking ------------------------------------------------------------------------------------------------------
 
-    def _soon(self) -> None:
+    def ask_again(self) -> None:
         """Something was changed: the next look asks Slurm."""
         self._poll_s = POLL_FIRST_S
         self._polled_s = -POLL_MAX_S
 
     def _soon_again(self) -> None:
-        """As `_soon`, for questions that come in hundreds: what was asked in the last moment will do."""
+        """As `ask_again`, for questions that come in hundreds: what was asked in the last moment will do."""
         self._poll_s = POLL_FIRST_S
 
     def due_s(self) -> float:
         return max(0.0, self._polled_s + self._poll_s - self._clock_s())
 
-    def _poll(self) -> dict[str, JobLine]:
+    def lines(self) -> dict[str, JobLine]:
         """One question for all jobs of this user; asked less often while its answer stays the same."""
         with self._lock:
             if self._clock_s() - self._polled_s < self._poll_s:
@@ -302,7 +210,7 @@ class SlurmEngine:
                 self._place.check()
             except UnreachableError as error:  # nothing follows from it, but it is shown
                 return dict.fromkeys(ids, Observation("unknown", str(error)))
-        lines = self._poll()
+        lines = self.lines()
         told = self._asked_more(ids, lines)
         over = [i for i, line in told.items() if line is None or (isinstance(line, JobLine) and line.state == "ended")]
         fresh = [i for i, line in told.items() if isinstance(line, JobLine) and line.state == "running"]
@@ -466,8 +374,8 @@ class SlurmEngine:
     # -- why it waits -------------------------------------------------------------------------------------------------
 
     def explain(self, engine_id: EngineId) -> Waiting:
-        self._soon()
-        line = self._records.ask([engine_id]).get(engine_id) or self._poll().get(engine_id)
+        self.ask_again()
+        line = self._records.ask([engine_id]).get(engine_id) or self.lines().get(engine_id)
         if line is None or self._owner.is_another(engine_id, line):
             return Waiting("Slurm does not know it")
         return waiting.explain(line, self._fresh_nodes(), self._commands)
@@ -497,8 +405,8 @@ class SlurmEngine:
 
     def cancel_many(self, ids: Sequence[EngineId]) -> list[EngineId]:
         """Those that wait: one scancel for many."""
-        self._soon()
-        lines = self._poll()
+        self.ask_again()
+        lines = self.lines()
         found = {i: self._own(i, lines.get(i)) for i in ids}
         waiting_ids = [i for i, line in found.items() if isinstance(line, JobLine) and line.word == "PENDING"]
         asked: list[EngineId] = []
@@ -509,13 +417,13 @@ class SlurmEngine:
             except HeadwayError:
                 break  # the rest is told one by one
             asked += some
-        self._soon()
+        self.ask_again()
         return asked
 
     def cancel(self, engine_id: EngineId) -> bool:
         """First the shims are asked, who end their ranks in order; when their time is over, Slurm ends the job."""
-        self._soon()
-        line = self._poll().get(engine_id)
+        self.ask_again()
+        line = self.lines().get(engine_id)
         if line is not None and (line.state == "ended" or self._owner.is_another(engine_id, line)):
             return False
         asked_s = self._asked_s.setdefault(engine_id, self._clock_s())
@@ -526,7 +434,7 @@ class SlurmEngine:
                 self._commands.run(["scancel", *(["--signal=TERM"] if gently else []), engine_id])
         except RefusedError:
             return False  # it is not there any more
-        self._soon()
+        self.ask_again()
         return True
 
     def _ask_agents(self, job_id: str) -> bool:
@@ -570,7 +478,7 @@ class SlurmEngine:
         return out
 
     def discard(self, engine_id: EngineId) -> None:
-        line = self._own(engine_id, self._poll().get(engine_id))
+        line = self._own(engine_id, self.lines().get(engine_id))
         if isinstance(line, Observation) or (line is not None and line.state in ("starting", "running")):
             return
         key = self._ledger.key_of(engine_id)

@@ -17,7 +17,7 @@ from headway.engines import folder as folders
 from headway.engines.protocol import AnyBox, Plan
 from headway.engines.shelf import Shelf, TaskView
 from headway.engines.slurm import record
-from headway.engines.slurm.command import Commands
+from headway.engines.slurm.command import Commands, ShellCommands
 from headway.engines.slurm.far import Far
 from headway.model.errors import RefusedError
 from headway.settings.home import Paths, socket_path
@@ -106,7 +106,7 @@ class Here:
         commands: Commands | None,
     ) -> None:
         folder = os.path.expanduser(options["folder"]) if options.get("folder") else None
-        self.commands = commands or Commands()
+        self.commands = commands or ShellCommands()
         home = Path(folder) if folder else paths.home
         self.shelf = Shelf(home, Path(folder) / "spool" if folder else paths.home / "clusters" / cluster / "spool")
         self._paths, self._python, self._argv = paths, options.get("python"), argv

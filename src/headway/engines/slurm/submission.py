@@ -1,0 +1,185 @@
+"""How attempts reach Slurm: as one sbatch for an array, and some at a time for the others. Called by the engine.
+
+Folders are made first, then sbatch is called, then its number is noted. So whatever dies in between, what was tried
+before is known by its folder, and what Slurm has of it by the comment of its batch job (F23, F24).
+"""
+
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from headway.engines.protocol import EngineId, Given, Plan, PlannedTask, Start
+from headway.engines.slurm import array, script
+from headway.engines.slurm.answer import JobLine
+from headway.engines.slurm.ledger import Ledger
+from headway.engines.slurm.place import Place
+from headway.engines.tasks import folders_file, task_file
+from headway.model.errors import HeadwayError, RefusedError, UnreachableError
+from headway.model.limits import SBATCH_AT_ONCE, SBATCH_RUN_MAX
+
+Outcome = EngineId | HeadwayError
+_KEEP: Final = ("SLURM_", "SLURMD_", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICES")
+
+
+class Asked(Protocol):
+    """Whoever knows what Slurm has."""
+
+    def find(self, key: str) -> EngineId | None: ...
+    def ask_again(self) -> None: ...
+    def lines(self) -> Mapping[str, JobLine]: ...
+    def taken(self, ids: Mapping[str, str]) -> None: ...
+
+
+class Submission:
+    def __init__(self, place: Place, ledger: Ledger, get: Callable[[str], Any], asked: Asked) -> None:
+        self._place, self._ledger, self._get, self._asked = place, ledger, get, asked
+        self._shelf, self._commands = place.shelf, place.commands
+        self._changed = threading.Condition()
+        self._keys: set[str] = set()  # that are being submitted
+        self._sbatches = threading.Semaphore(SBATCH_AT_ONCE)
+
+    def submit(self, starts: Sequence[Start]) -> dict[str, Outcome]:
+        """By key. Jobs of one array that ask for the same are one sbatch."""
+        keys = {one.key for one in starts}
+        with self._changed:  # never two of one key, should a call that hung be repeated
+            self._changed.wait_for(lambda: keys.isdisjoint(self._keys))
+            self._keys |= keys
+        try:
+            found = self._tried(sorted(keys))
+            return found | self._start([one for one in starts if one.key not in found])
+        finally:
+            with self._changed:
+                self._keys -= keys
+                self._changed.notify_all()
+
+    def _tried(self, keys: Sequence[str]) -> dict[str, Outcome]:
+        """Of those that were tried before, what has reached Slurm, or may have."""
+        tried = [key for key, views in self._shelf.look(keys, False).items() if views]
+        if not tried:
+            return {}
+        self._asked.ask_again()
+        try:
+            found = {key: self._asked.find(key) for key in tried}
+        except UnreachableError as error:
+            return dict.fromkeys(tried, error)
+        return {key: engine_id for key, engine_id in found.items() if engine_id is not None}
+
+    def _start(self, starts: Sequence[Start]) -> dict[str, Outcome]:
+        """Once Slurm has not answered, the rest is not tried: each would wait as long."""
+        groups, alone = array.groups_of(starts)
+        found: dict[str, Outcome] = {}
+        away: list[UnreachableError] = []
+        for group in groups:
+            try:
+                found |= dict.fromkeys(group.keys.values(), away[0]) if away else self._submit_array(group)
+            except RefusedError as error:
+                if "array" in str(error).lower():  # this cluster takes none, or none so long
+                    alone += group.starts.values()
+                else:
+                    found |= dict.fromkeys(group.keys.values(), error)
+            except UnreachableError as error:
+                away.append(error)
+                found |= dict.fromkeys(group.keys.values(), error)
+        size = max(1, min(SBATCH_RUN_MAX, -(-len(alone) // SBATCH_AT_ONCE)))
+        runs = [alone[at : at + size] for at in range(0, len(alone), size)]
+        with ThreadPoolExecutor(SBATCH_AT_ONCE, thread_name_prefix="headway-sbatch") as pool:
+            for some in pool.map(partial(self._submit_some, away), runs):
+                found |= some
+        return found
+
+    def _submit_some(self, away: list[UnreachableError], some: Sequence[Start]) -> dict[str, Outcome]:
+        """Each a batch job of its own, one after the other."""
+        if away:
+            return dict.fromkeys([one.key for one in some], away[0])
+        found: dict[str, Outcome] = {}
+        texts: dict[str, str] = {}
+        for one in some:
+            try:
+                self._make_folders([one])
+                spool = Path(self._shelf.spool)
+                texts[one.key] = script.render(one.plan, one.key, one.plan.options, spool, self._place.agent())
+            except HeadwayError as error:
+                found[one.key] = error
+        numbers = self._sbatch(texts)
+        for key, number in numbers.items():
+            if isinstance(number, UnreachableError):
+                away.append(number)
+            elif not isinstance(number, HeadwayError):
+                self._ledger.note(key, number)
+        self._asked.taken({str(number): key for key, number in numbers.items() if not isinstance(number, HeadwayError)})
+        return found | numbers
+
+    def _submit_array(self, group: array.Group) -> dict[str, Outcome]:
+        self._make_folders(group.starts.values())
+        try:
+            self._ledger.note_array(group)
+        except OSError as error:
+            raise self._unwritable(error) from error
+        plan = next(iter(group.starts.values())).plan
+        spec = array.indices(group.starts)
+        spool = Path(self._shelf.spool)
+        text = script.render_array(plan, group.key, group.keys, spec, spool, self._place.agent())
+        number = self._sbatch({group.key: text})[group.key]
+        if isinstance(number, HeadwayError):
+            raise number
+        self._ledger.note(group.key, number)
+        self._asked.taken({f"{number}_{index}": key for index, key in group.keys.items()})
+        return {key: EngineId(f"{number}_{index}") for index, key in group.keys.items()}
+
+    # -- folders -------------------------------------------------------------------------------------------------------
+
+    def _make_folders(self, starts: Collection[Start]) -> None:
+        try:
+            for one in starts:
+                self._place.carry(one.plan)
+            self._shelf.make_all(
+                (f"{one.key}-{task.name}", self._task_file(one.plan, task, one.given), one.given.env)
+                for one in starts
+                for task in one.plan.tasks
+            )
+        except OSError as error:
+            raise self._unwritable(error) from error
+
+    def _unwritable(self, error: OSError) -> UnreachableError:
+        return UnreachableError(f"the shared folder {self._shelf.spool} cannot be written: {error}")
+
+    def _task_file(self, plan: Plan, task: PlannedTask, given: Given) -> dict[str, Any]:
+        return task_file(
+            plan, task, given, address="", spool_bytes_max=self._get("spool_bytes_max"), keep_env=list(_KEEP),
+            carried=folders_file(plan, given, Path(self._shelf.home) / "folders", self._get),
+            signals_all=True,
+            **{"tls": dict(given.tls) if given.tls else None, **self._place.task_fields(plan)},
+        )  # fmt: skip
+
+    # -- sbatch --------------------------------------------------------------------------------------------------------
+
+    def _sbatch(self, texts: Mapping[str, str]) -> dict[str, Outcome]:
+        """By key, the number that Slurm has given to a script, or why it has not."""
+        with self._sbatches:
+            said = self._commands.run_each(["sbatch", "--parsable"], list(texts.values()))
+        if any(isinstance(one, RefusedError) for one in said):
+            self._asked.ask_again()
+        found: dict[str, Outcome] = {}
+        for key, one in zip(texts, said, strict=True):
+            try:
+                found[key] = self._number_in(one, key)
+            except HeadwayError as error:
+                found[key] = error
+        return found
+
+    def _number_in(self, said: str | HeadwayError, key: str) -> EngineId:
+        if isinstance(said, RefusedError):
+            mine = script.comment(key)
+            lines = self._asked.lines().values()
+            found = next((line.id.partition("_")[0] for line in lines if line.comment == mine), None)
+            if found is not None:
+                return EngineId(found)  # whatever it said: Slurm has it
+        if isinstance(said, HeadwayError):
+            raise said
+        number = said.strip().splitlines()[-1].partition(";")[0] if said.strip() else ""
+        if not number.isdigit():
+            raise UnreachableError(f"sbatch answered {said.strip()[:200]!r}, which is not the number of a job")
+        return EngineId(number)
