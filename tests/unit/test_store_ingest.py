@@ -43,7 +43,7 @@ def test_a_resend_changes_nothing(b: Bench) -> None:
     first = b.ingest(part)
     b.clock.now_ns += 86_400 * 10**9
     before = b.object()
-    assert b.ingest(part, part) == first.__class__(first.acks, {}, False)
+    assert b.ingest(part, part) == first.__class__(first.acks, {})
     assert b.object() == before | {"elapsed_s": b.object()["elapsed_s"]}
     assert values(b, "loss") == [float(i) for i in range(100)]
     assert len(b.events("note")) == 1

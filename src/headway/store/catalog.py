@@ -388,15 +388,6 @@ def insert_task(c: sqlite3.Connection, job_pk: int, number: int, name: str, node
     return int(row["pk"])
 
 
-def set_task_state(c: sqlite3.Connection, job_pk: int, number: int, name: str, state: str) -> None:
-    """Move a task; one that has ended stays ended."""
-    c.execute(
-        """UPDATE tasks SET state = :state WHERE attempt = :attempt AND name = :name AND state <> 'ended'""",
-        {"state": state, "attempt": attempt_pk(c, job_pk, number), "name": name},
-    )
-    touch(c, job_pk, "job")
-
-
 def task_row(c: sqlite3.Connection, key: TaskKey) -> sqlite3.Row | None:
     """Keys of a task and of what it belongs to, and whether its end was told: task, attempt, job, ended."""
     row: sqlite3.Row | None = c.execute(

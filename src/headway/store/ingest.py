@@ -35,7 +35,6 @@ _RAW_STREAM = re.compile(r"(?:stdout|stderr)-\d+\Z|agent\Z")
 class IngestResult:
     acks: dict[str, int] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
-    jobs_changed: bool = False
 
 
 @dataclass(slots=True)
@@ -93,7 +92,7 @@ class Ingester:
                 continue
             try:
                 stream = self._stream(c, task, part)
-                applied |= self._part(c, task, stream, part, result)
+                applied |= self._part(c, task, stream, part)
                 result.acks[part.stream] = stream.position
             except HeadwayError as error:
                 result.refused[part.stream] = error.message
@@ -159,7 +158,7 @@ class Ingester:
 
     # -- parts -----------------------------------------------------------------------------------------------------
 
-    def _part(self, c: sqlite3.Connection, task: _Task, stream: _Stream, part: Part, result: IngestResult) -> bool:
+    def _part(self, c: sqlite3.Connection, task: _Task, stream: _Stream, part: Part) -> bool:
         """Apply what is new of a part; whether there was anything."""
         if part.kind == GAP:
             return self._gap(c, task, stream, part)
@@ -168,7 +167,7 @@ class Ingester:
             return False  # beyond the position: its sender goes back to it; or all of it is known
         data = memoryview(part.data)[cut:]
         if part.kind == RECORDS:
-            self._records(c, task, stream, data, result)
+            self._records(c, task, stream, data)
         else:
             self._bytes(c, task, stream, data)
         self._advance(c, stream, len(data))
@@ -218,9 +217,7 @@ class Ingester:
         self._files.append(c, self._log_key(task, stream), stream.position, data, direct=task.ended)
         touch(c, task.job, "logs")
 
-    def _records(
-        self, c: sqlite3.Connection, task: _Task, stream: _Stream, data: memoryview, result: IngestResult
-    ) -> None:
+    def _records(self, c: sqlite3.Connection, task: _Task, stream: _Stream, data: memoryview) -> None:
         found = decode(data, stream.schemas)
         for _, kind, payload in found.others:
             if kind == OPEN:
@@ -241,7 +238,6 @@ class Ingester:
             touch(c, task.job, "metrics")
         if found.others:
             self._facts(c, task, stream, found)
-            result.jobs_changed = True
 
     def _facts(self, c: sqlite3.Connection, task: _Task, stream: _Stream, found: Decoded) -> None:
         x = self._context(task, stream)

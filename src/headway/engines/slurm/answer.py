@@ -47,7 +47,6 @@ class JobLine:
     comment: str = ""
     exit_code: int | None = None
     signal: int | None = None
-    restarts: int = 0
     by_uid: int | None = None  # who cancelled it
     fields: dict[str, str] = field(default_factory=dict)
     number: str = ""  # the batch job's own; of an element of an array it is not the id
@@ -150,7 +149,7 @@ def read_jobs(text: str) -> dict[str, JobLine]:
         found[job_id] = JobLine(
             job_id, fields.get("JobState", ""), _plain(fields.get("Reason", "")), fields.get("NodeList", ""),
             _time(fields.get("StartTime", "")), _plain(fields.get("Comment", "")), code, signal,
-            number_of(fields.get("Restarts", "")), None, fields, number,
+            None, fields, number,
         )  # fmt: skip
     return found
 
