@@ -1,4 +1,4 @@
-"""The machine-readable contract of DESIGN.md section 5, end to end: real `hw`, real server, real jobs."""
+"""The machine-readable contract, end to end: real `hw`, real server, real jobs."""
 
 import json
 import os

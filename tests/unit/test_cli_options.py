@@ -1,4 +1,4 @@
-"""Where options may stand, and that a command arrives untouched (capability 1, DESIGN.md section 5)."""
+"""Where options may stand, and that a command arrives untouched (capability 1)."""
 
 import pytest
 from hypothesis import example, given

@@ -4,7 +4,7 @@ A task is its spool folder. `submit` makes the folder in one step and starts the
 once and refuses to start where one lies, so whatever is killed and repeated in between, a key is started once (F23).
 Of a job with several tasks all folders are made before the first shim is started. The id of an attempt with one task
 is that task's folder; of one with several it is the attempt's key, and `engines/joined.py` makes one answer of theirs.
-Called by `server/loop.py`, from threads.
+Made by `registry.py`, called by `server/loop.py`, from threads.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Commands for agents, kept until they say that they have done them. Called by `control.py`.
+"""Commands for agents, kept until they say that they have done them. Called by `loop.py`.
 
 In memory: what must survive the server (a request to stop) is in the store, and is put here again.
 """

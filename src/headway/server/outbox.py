@@ -5,7 +5,7 @@
     outbox/<uuid>/refused/         what the monitor refused, kept (P11)
 
 A batch is durable here before it is applied here, and so before its agent hears yes: a server killed in between sends
-some batches twice, and the monitor cuts what it has (P4). Called by `api/agent.py`, `control.py` and `forward.py`.
+some batches twice, and the monitor cuts what it has (P4). Called by `api/agent.py`, `loop.py` and `forward.py`.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """A fault proxy for unix sockets, in user space: between agent and server it cuts, slows, swallows and repeats.
 
-Used by tests on any machine, where a kernel's own means may not be there (FAULTS.md). Faults are attributes that may be
+Used by tests on any machine, where a kernel's own means may not be there. Faults are attributes that may be
 changed at any time; they hold for bytes that pass from then on.
 """
 

@@ -1,6 +1,6 @@
-"""How a job stands and how it ended, in a few lines: the answer, the evidence, the next command (UX.md).
+"""How a job stands and how it ended, in a few lines: the answer, the evidence, the next command.
 
-Pure: from the job object of the contract and the job's events to lines of text. Called by `run`, `submit` and `query`.
+Pure: from the job object of the contract and the job's events to lines of text. Called by the verbs that show jobs.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A table of text: columns that are equal for all rows are said once above it, empty ones are left out (UX.md).
+"""A table of text: columns that are equal for all rows are said once above it, empty ones are left out.
 
 Widths are counted in terminal cells, so that wide characters do not break the layout. Pure; called by lists.
 """

@@ -1,4 +1,4 @@
-"""The pages of `hw --help` and `hw VERB --help`. Called by `main`."""
+"""The pages of `hw --help` and `hw VERB --help`. Called by `dispatch`."""
 
 import textwrap
 from typing import Final

@@ -1,4 +1,4 @@
-"""`hw ls`: the jobs, newest first. What is equal for all of them is said once, above the table (UX.md)."""
+"""`hw ls`: the jobs, newest first. What is equal for all of them is said once, above the table."""
 
 from datetime import UTC, datetime
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""Every option of `hw`, and where options may stand (DESIGN.md section 5). Called by `main`, `help` and `completion`.
+"""Every option of `hw`, and where options may stand. Called by `dispatch`, `help` and `completion`.
 
     hw [options] VERB [options] [--] word…
 

@@ -148,7 +148,7 @@ def _folder_words(folder: dict[str, Any]) -> str:
 
 
 def _attempt_lines(job: dict[str, Any], now: datetime) -> list[str]:
-    """The story of every attempt with its cause, once there is more than one or another is to come (UX.md)."""
+    """The story of every attempt with its cause, once there is more than one or another is to come."""
     attempts = job.get("attempts") or []
     retries = job.get("retries") or {}
     if len(attempts) < 2 and not retries.get("total"):

@@ -1,4 +1,4 @@
-"""Signals to `hw run` (DESIGN.md section 5): the first Ctrl-C interrupts the job and waits, the second terminates it,
+"""Signals to `hw run`: the first Ctrl-C interrupts the job and waits, the second terminates it,
 SIGTERM passes on, SIGHUP leaves it running. Called by `run` and `submit --wait`.
 
 Handlers only note what came. A thread tells the server, on a connection of its own, so that a signal gets through
