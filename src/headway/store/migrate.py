@@ -110,9 +110,9 @@ def migrate(c: Connection, path: Path, copy: Callable[[Connection, Path], None])
         )
     _check_owner(c, path, version)
     missing = [number for number in sorted(steps) if number > version]
+    if version and missing:  # of a database that is only being made there is nothing to keep
+        copy(c, path.with_name(f"{path.name}.before-{missing[0]}"))
     for number in missing:
-        if version:  # of a database that is only being made there is nothing to keep
-            copy(c, path.with_name(f"{path.name}.before-{number}"))
         _apply(c, number, steps[number])
     return missing
 
