@@ -340,3 +340,21 @@ def test_only_drafts_of_our_own_files_are_swept(tmp_path: Path) -> None:
         (tmp_path / name).touch()
     folder.sweep_drafts(str(tmp_path))
     assert sorted(p.name for p in tmp_path.iterdir()) == ["stdout-0", "task.json.3.tmp", "x.tmp"]
+
+
+def test_provenance_that_cannot_be_asked_for_costs_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fork() -> int:
+        raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(os, "fork", fork)
+    task = TaskFile("u", 1, "worker-0", "/h", argv=["python", "x.py"], cwd=str(tmp_path))
+    said: list[str] = []
+    written: list[dict[str, Any]] = []
+    inquiry = provenance.Inquiry(task, {}, list, written.append, said.append)
+    hello = {"executable": "/usr/bin/python"}
+    assert not inquiry.step(0.0, None, hello, ended=False) and not inquiry.is_over, "nothing has got through yet"
+    assert inquiry.step(1.0, 0.5, hello, ended=False) or inquiry.is_over
+    assert said == ["provenance is not collected: Resource temporarily unavailable"] and not written
+    assert not inquiry.step(2.0, 0.5, hello, ended=True)

@@ -18,6 +18,7 @@ from headway.model.errors import NotFoundError, UnreachableError, UsageError
 from headway.model.limits import FOLDER_CACHE_S, FOLDER_TRIES
 from headway.storage.account import CredentialsError
 from headway.storage.place import parse
+from tests.driver import alive
 
 pytestmark = pytest.mark.cap(48)
 S3 = {"kind": "s3", "endpoint": "http://lab:9000", "key_id": "my-id", "secret": "my-secret", "token": "my-token"}
@@ -64,6 +65,21 @@ def test_a_mount_tool_gets_keys_by_its_environment_alone(
 def test_a_mount_tool_that_is_not_installed_is_refused_in_words() -> None:
     with pytest.raises(UsageError, match="s3fs, which is not installed here"):
         mount.check({"name": "data", "mount": "s3fs"}, parse("s3://b/x"), "/nowhere")
+
+
+def test_a_mount_tool_ends_with_the_wait_for_it(tmp_path: Path) -> None:
+    """One that mounted after its job was stopped would stay for good."""
+    pid = tmp_path / "pid"
+
+    class StoppedThen(State):
+        def check_stop(self) -> None:
+            if pid.exists() and pid.read_text().strip():
+                raise Stopped
+
+    words = mount.Words(["sh", "-c", f"echo $$ > {pid}; exec sleep 600"], {})
+    with (tmp_path / "log").open("w") as log, pytest.raises(Stopped):
+        mount.mount(words, str(tmp_path / "point"), log.fileno(), StoppedThen(str(tmp_path)))
+    assert not alive(int(pid.read_text()))
 
 
 def test_what_rclone_has_not_sent_is_known_from_its_cache(tmp_path: Path) -> None:

@@ -39,14 +39,8 @@ class Inquiry:
         *,
         over: bool = False,
     ) -> None:
-        self._task, self._env, self._secrets, self._write, self._say, self._at_end = (
-            task,
-            env,
-            secrets,
-            write,
-            say,
-            over,
-        )
+        self._task, self._env, self._at_end = task, env, over
+        self._secrets, self._write, self._say = secrets, write, say
         self.is_over = False  # collected, by us or by a shipper before us, or given up
         self._collector: Collector | None = None
 

@@ -247,7 +247,8 @@ class Shelf:
         for path in self._spool.glob("*-0.job"):
             uuid = path.stem.removesuffix("-0")
             if uuid not in alive and folders.KEY.match(path.stem):
-                found[uuid] = path.read_text().strip()
+                with contextlib.suppress(FileNotFoundError):  # finished meanwhile
+                    found[uuid] = path.read_text().strip()
         return found
 
     def finish(self, uuid: str) -> bool:
@@ -273,9 +274,11 @@ class Shelf:
         for folder, folders_, names in os.walk(root):
             folders_.sort()
             for name in sorted(names):
-                status = os.lstat(os.path.join(folder, name))
-                if stat.S_ISREG(status.st_mode):
-                    found.append((os.path.relpath(os.path.join(folder, name), root), status.st_size))
+                path = os.path.join(folder, name)
+                with contextlib.suppress(FileNotFoundError):  # the job may still run, and remove files
+                    status = os.lstat(path)
+                    if stat.S_ISREG(status.st_mode):
+                        found.append((os.path.relpath(path, root), status.st_size))
             if len(found) > OUTPUT_FILES_MAX:
                 break
         return found
