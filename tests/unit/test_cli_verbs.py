@@ -395,6 +395,13 @@ def test_a_selection_is_shown_and_asked_for_before_anything_is_done(api: FakeApi
     assert set(api.sent("GET", "/api/jobs")[0].query["state"]) == {"waiting", "running", "stopping", "held", "unknown"}
 
 
+def test_a_server_that_can_store_nothing_is_told_beside_what_it_shows(api: FakeApi, hw: Hw) -> None:
+    api.on("GET", "/api/jobs", Reply([job("x-a1", state="running")], headers={"x-headway-trouble": "disk is full"}))
+    assert hw("ls") == 0
+    assert "x-a1" in hw.out and "disk is full" not in hw.out
+    assert "hw: the server can store nothing at the moment: disk is full\n    what it shows may be old" in hw.err
+
+
 def test_a_dry_run_of_ids_looks_whether_they_are_there(api: FakeApi, hw: Hw) -> None:
     api.on("GET", "/api/jobs/a1", job("x-a1", state="succeeded"))
     assert hw("delete", "--dry-run", "a1") == 0

@@ -5,6 +5,7 @@ import json
 import logging
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -38,8 +39,17 @@ ROUTES = [
 ]
 
 
+STORE = SimpleNamespace(trouble="")
+
+
 def ask(
-    method: str, path: str, *, role: Role = Role.ADMIN, messages: list[Any] | None = None
+    method: str,
+    path: str,
+    *,
+    role: Role = Role.ADMIN,
+    messages: list[Any] | None = None,
+    store: Any = STORE,
+    heads: list[Any] | None = None,
 ) -> tuple[int, Any, bytes]:
     """Status, JSON and the header `connection` of one request to an application of its own."""
 
@@ -47,7 +57,7 @@ def ask(
         async def lookup(token_id: str) -> None: ...
 
         services = Services(
-            None, Paths(Path("/nowhere")), None, None, Auth.over(lookup, 0), Live(), None, {}, asyncio.Event()  # type: ignore[arg-type]
+            store, Paths(Path("/nowhere")), None, None, Auth.over(lookup, 0), Live(), None, {}, asyncio.Event()  # type: ignore[arg-type]
         )  # fmt: skip
         waiting = list(messages or [{"type": "http.request", "body": b"", "more_body": False}])
         sent: list[Any] = []
@@ -72,6 +82,8 @@ def ask(
         return sent
 
     sent = asyncio.run(run())
+    if heads is not None:
+        heads += sent[0]["headers"]
     if not sent:
         return 0, None, b""
     body = b"".join(bytes(m["body"]) for m in sent[1:])
@@ -168,3 +180,10 @@ def test_a_body_that_is_too_large_or_cut_off_is_refused() -> None:
         assert refused.value.status == 413
 
     asyncio.run(run())
+
+
+def test_every_answer_says_when_nothing_can_be_stored() -> None:
+    for store, told in ((STORE, []), (SimpleNamespace(trouble="full\nnow \u2603"), [b"full now ?"])):
+        heads: list[Any] = []
+        assert ask("GET", "/things/a", store=store, heads=heads)[0] == 200
+        assert [value for name, value in heads if name == b"x-headway-trouble"] == told

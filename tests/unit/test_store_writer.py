@@ -112,8 +112,9 @@ def test_a_commit_that_fails_tells_nobody_yes_and_the_next_one_works(
         with pytest.raises(UnreachableError):
             future.result(30)
     monkeypatch.undo()
-    assert notes(b) == []
+    assert notes(b) == [] and b.store.trouble == "disk trouble"
     assert b.ingest(Part(METRICS, "records", 0, data)).acks == {METRICS: len(data)}
+    assert b.store.trouble == ""
     assert b.object()["metrics"] == {"x": 1.0}
 
 

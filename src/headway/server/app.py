@@ -42,6 +42,7 @@ from headway.store.database import Store
 log = logging.getLogger("headway.server")
 T = TypeVar("T")
 Handler = Callable[[Call], Awaitable[Reply]]
+TROUBLE = b"x-headway-trouble"  # a header of every answer while nothing can be stored: why
 _REF = re.compile(r"[A-Za-z0-9_.-]{1,128}\Z")
 
 
@@ -190,6 +191,8 @@ class App:
         try:
             reply = await self._reply(scope, receive, held)
             held.release()
+            if trouble := self.services.store.trouble:  # what is answered may be old, and the caller shall know it
+                reply.headers.append((TROUBLE, trouble.encode("ascii", "replace")[:200].replace(b"\n", b" ")))
             await send_reply(reply, send, drain=None if held.complete else receive, unix=scope[CALLER].unix)
         except Gone:
             return

@@ -103,7 +103,8 @@ class Control(Loop):
         try:
             await self._calls.run(f"environment of {uuid}", envfile.save, self._paths.env, uuid, private)
         except OSError as error:
-            raise UnreachableError(f"the job's environment could not be stored: {error}", "try again") from error
+            told = f"nothing was submitted: the server cannot write to {self._paths.home}: {error.strerror}"
+            raise UnreachableError(told, "make room there, or hw doctor says more; then try again") from error
 
     async def _settled(self, spec: JobSpec) -> JobSpec:
         """With what it waits for looked up, and no longer held than this server allows."""

@@ -158,6 +158,11 @@ class Store(Hooks):
         self._keeper.tidy()
 
     @property
+    def trouble(self) -> str:
+        """Why nothing can be stored at the moment; empty when all is well."""
+        return self._writer.trouble if self._writer is not None else ""
+
+    @property
     def busy(self) -> bool:
         """Whether work waits for the writer."""
         return self._writer is not None and self._writer.busy

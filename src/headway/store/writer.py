@@ -73,6 +73,7 @@ class Writer(threading.Thread):
         self._log_full = False
         self._linger_s, self._last_commit_s, self._urgent = linger_s, 0.0, False
         self._repair: Callable[[], None] | None = None
+        self.trouble = ""  # why the last commit failed; "" once one has succeeded again
 
     # -- callers' side ---------------------------------------------------------------------------------------------
 
@@ -162,7 +163,7 @@ class Writer(threading.Thread):
             if self._log_full:
                 items = self._refuse_data(items)
             changed = self._transaction(c, items)
-            self._last_commit_s = time.monotonic()
+            self._last_commit_s, self.trouble = time.monotonic(), ""
             self._log_bytes += c.written_bytes + sum(item.size for item in items if not item.refusable)
             self._log_bytes += COMMIT_OVERHEAD_BYTES
             self._log_commits += 1
@@ -210,6 +211,7 @@ class Writer(threading.Thread):
 
     def _fail(self, items: list[Item], error: BaseException) -> None:
         log.error("a commit of %d items failed: %s", len(items), error)
+        self.trouble = str(error) or type(error).__name__
         self._roll_back()
         shown = as_headway_error(error, "a commit")
         if is_damage(error):

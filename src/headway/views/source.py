@@ -25,6 +25,7 @@ from headway.model.limits import BACKOFF_FIRST_S, VIEW_RETRY_MAX_S, VIEW_SLOW_S,
 from headway.settings import home as homes
 from headway.views.http import Client, Response
 
+_TROUBLE: Final = "x-headway-trouble"  # a header: the server's store takes nothing at the moment, and why
 _LOG_TAIL_BYTES: Final = 16 * 1024
 Query = Iterable[tuple[str, Any]]
 _REF: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}\Z")
@@ -36,6 +37,7 @@ _ERRORS: Final[dict[str, type[HeadwayError]]] = {
 class Source:
     def __init__(self, home: Path, client: Client, monitor: str = "") -> None:
         self.home, self.client = home, client
+        self._say: Callable[[str], None] | None = None
         self.monitor = monitor  # the address of another machine's server; it is not ours to start
 
     @classmethod
@@ -48,8 +50,17 @@ class Source:
         client.stuck = partial(_stuck_hint, home)
         return cls(home, client)
 
-    def tell_when_slow(self, say: Callable[[str], None]) -> None:
-        """A person who waits for an answer shall know for what."""
+    def _tell_trouble(self, trouble: str) -> None:
+        """Once: a server that can store nothing knows no more than it knew."""
+        if not trouble or self._say is None:
+            return
+        say, self._say = self._say, None
+        say(f"hw: the server can store nothing at the moment: {trouble[:200]}")
+        say(f"    what it shows may be old; jobs go on, and what they write waits. Is there room for {self.home}?")
+
+    def warn_by(self, say: Callable[[str], None]) -> None:
+        """A person who waits for an answer shall know for what. Also of a server that cannot store anything."""
+        self._say = say
 
         def tell() -> None:
             say(f"hw: the server{_pid_words(self.home)} has not answered for {VIEW_SLOW_S:g} s; still waiting for it")
@@ -107,6 +118,7 @@ class Source:
     def _answer(self, method: str, route: str, *, body: Any = None, timeout_s: float | None = None) -> Response:
         data = None if body is None else json.dumps(body).encode()
         answer = self.client.request(method, route, data, VIEW_TIMEOUT_S if timeout_s is None else timeout_s)
+        self._tell_trouble(answer.headers.get(_TROUBLE, ""))
         if answer.status >= 300:
             raise error_of(answer, f"{method} {route[:120]}")
         return answer

@@ -44,7 +44,7 @@ class Call:
 
         monitor = None if "processes" in self.command.options else self.values.get("monitor")
         found = Source.to_monitor(monitor) if monitor else Source.connect(start=start)
-        found.tell_when_slow(self.terminal.say)
+        found.warn_by(self.terminal.say)
         self._sources.append(found)
         return found
 
