@@ -26,6 +26,19 @@ def test_an_end_that_no_agent_told_is_the_schedulers(cause: str, state: State) -
     assert (last.cause["cause"], last.cause["text"]) == (cause, "Slurm: so it is")
 
 
+def test_memory_that_ran_out_is_told_with_what_it_had_asked_for_and_what_to_type() -> None:
+    oom = end("host_oom")
+    oom["end"]["memory_bytes"] = 200 << 20
+    [last] = decide([started(result={"type": "task_ended", "lost": True})], seen(state="ended", detail=oom, **QUEUES))
+    assert isinstance(last, SetState) and last.cause is not None
+    asked = "it had asked for 200 MiB; with more: hw resubmit 00001 --memory 400MiB"
+    assert last.cause["text"] == f"Slurm: so it is; {asked}"
+    killed = {"type": "task_ended", "exit_code": None, "signal": 9, "first_rank": 0, "oom": True}
+    [last] = decide([started(result=killed, memory_bytes=3 << 30)], seen(state="ended"))
+    assert isinstance(last, SetState) and last.cause is not None
+    assert last.cause["text"].startswith("killed because memory ran out; it had asked for 3.0 GiB; with more: ")
+
+
 def test_a_rank_that_was_terminated_from_outside_waits_for_the_schedulers_word() -> None:
     job = started(result={"type": "task_ended", "exit_code": None, "signal": 15, "first_rank": 0})
     assert decide([job], seen(state="running", **QUEUES)) == []

@@ -249,6 +249,34 @@ def test_an_agent_that_never_started_leaves_the_last_words_of_the_batch_script(r
     assert seen.detail["end"]["text"] == "Slurm: FAILED (NonZeroExitCode) on n1: sh: /opt/python3: not found"
 
 
+WATCHED = "slurmstepd: error: StepId=17.0 exceeded memory limit (244260864 > 209715200), being killed\nsrun: error\n"
+CGROUP = "slurmstepd: error: Detected 1 oom_kill event in StepId=17.batch. Some step tasks have been OOM Killed.\n"
+
+
+@pytest.mark.parametrize(
+    ("state", "exit_code", "said", "text"),
+    [
+        ("FAILED", "137:0", WATCHED, "Slurm: FAILED on n1, killed because memory ran out (233 MiB of 200 MiB)"),
+        ("FAILED", "0:9", CGROUP, "Slurm: FAILED on n1, killed because memory ran out"),
+        ("OUT_OF_MEMORY", "0:125", CGROUP, "Slurm: OUT_OF_MEMORY on n1"),
+        ("FAILED", "137:0", "srun: error: n1: task 0: Killed\n", None),
+        ("FAILED", "7:0", WATCHED, None),
+    ],
+)
+def test_memory_that_ran_out_is_told_whatever_slurm_calls_the_end(
+    rig: Rig, state: str, exit_code: str, said: str, text: str | None
+) -> None:
+    rig.submit(job())
+    (rig.engine.spool / f"{KEY}-worker-0" / "shim.json").write_text("{}")
+    (rig.engine.spool / f"{KEY}.slurm").write_text(said)
+    rig.commands.answers["squeue"] = line("17", state, f"headway:{KEY}")
+    told = f"JobId=17 JobState={state} Reason=None NodeList=n1 ExitCode={exit_code} TRES=cpu=1,mem=200M,node=1\n"
+    rig.commands.answers["scontrol"] = told
+    end = rig.engine.observe([EngineId("17")])[EngineId("17")].detail["end"]
+    found = (end["text"], end["memory_bytes"]) if end["cause"] == "host_oom" else None
+    assert found == (None if text is None else (text, 200 << 20))
+
+
 def test_what_is_there_but_never_together_on_enough_nodes_is_refused(rig: Rig) -> None:
     """GPUs on one node and memory on another do not help."""
     nodes = NODES.replace("RealMemory=64000", "RealMemory=8000").replace("RealMemory=8000", "RealMemory=64000", 1)

@@ -8,6 +8,7 @@ therefore plain values. Files there are written by other processes, of which som
 import contextlib
 import json
 import os
+import re
 import stat
 import subprocess
 import zlib
@@ -25,6 +26,8 @@ from headway.wire import lock
 from headway.wire.identity import boot_id
 
 _SAID_BYTES: Final = 2000
+# Slurm's own watch over memory, and that of the kernel as Slurm tells it, in the output of the batch script.
+MEMORY: Final = re.compile(r"exceeded (?:job |step )?memory limit|oom[-_ ]?kill|out of memory", re.IGNORECASE)
 
 
 class TaskView(NamedTuple):
@@ -156,8 +159,8 @@ class Shelf:
             self._note(key, suffix).unlink(missing_ok=True)
 
     def said(self, key: str) -> str:
-        """The last line that the batch script itself has printed, but for srun's "Exited with exit code 1". What a
-        task prints goes elsewhere."""
+        """The last line that the batch script itself has printed, but for srun's "Exited with exit code 1"; where Slurm
+        says there that memory ran out, that line. What a task prints goes elsewhere."""
         try:
             with self._note(key, ".slurm").open("rb") as file:
                 file.seek(max(0, file.seek(0, os.SEEK_END) - _SAID_BYTES))
@@ -165,7 +168,9 @@ class Shelf:
         except OSError:
             return ""
         told = [line.strip() for line in lines if line.strip() and "Exited with exit code" not in line]
-        return told[-1] if told else ""
+        figures = [line for line in told if "exceeded memory limit (" in line]
+        memory = figures or [line for line in told if MEMORY.search(line)]
+        return [*told, *memory][-1] if told else ""
 
     def note_array(self, key: str, members: Mapping[str, str]) -> None:
         """Which attempt is which element of a batch job, before there is one. Raises OSError."""

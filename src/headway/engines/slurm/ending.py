@@ -1,15 +1,18 @@
 """How a job ended that Slurm is done with: by its task folders, and in Slurm's own word. Pure. Called by the engine."""
 
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from headway.engines.protocol import Observation
-from headway.engines.shelf import TaskView
+from headway.engines.shelf import MEMORY, TaskView
 from headway.engines.slurm.answer import JobLine, read_tres
 from headway.model.limits import MIB, TAKEN_KEEP_S
+from headway.settings.quantity import size_text
 
 SAID_CHARS_MAX: Final = 300
+_FIGURES: Final = re.compile(r"memory limit \((\d+) > (\d+)\)")
 # Slurm's word for an end that the agent could not tell -> (cause, class)
 _CAUSES: Final = {
     "NODE_FAIL": ("node_lost", "transient"), "BOOT_FAIL": ("node_lost", "transient"), "REVOKED": ("cancelled", "user"),
@@ -74,10 +77,29 @@ def told(line: JobLine, nodes: Sequence[str], user: Callable[[int], str]) -> dic
     where = f" on {', '.join(nodes) if line.word in NODE_LOST else line.nodes}" if line.nodes else ""
     text = f"Slurm: {word}{by}{f' ({line.reason})' if line.reason else ''}{where}"
     end: dict[str, Any] = {"cause": cause, "class": kind, "text": text, "nodes": list(nodes)}
+    return {"end": {**end, **_asked(line)} if cause == "host_oom" else end}
+
+
+def _asked(line: JobLine) -> dict[str, int]:
+    """How much memory it had asked for, or was given by the cluster's own rule."""
     memory_mib = read_tres(line.fields.get("ReqTRES") or line.fields.get("TRES", "")).get("mem")
-    if cause == "host_oom" and memory_mib:
-        end["memory_bytes"] = int(memory_mib * MIB)
-    return {"end": end}
+    return {"memory_bytes": int(memory_mib * MIB)} if memory_mib else {}
+
+
+def was_killed(line: JobLine) -> bool:
+    """By SIGKILL, which Slurm's own watch over memory sends: no word of its state tells that."""
+    return line.word != "OUT_OF_MEMORY" and (line.signal == 9 or line.exit_code == 128 + 9)
+
+
+def of_memory(end: dict[str, Any], said: str, line: JobLine) -> dict[str, Any]:
+    """With the cause, where the output of the batch script tells that memory ran out."""
+    if not MEMORY.search(said):
+        return end
+    figures = _FIGURES.search(said)
+    used = f" ({size_text(int(figures[1]))} of {size_text(int(figures[2]))})" if figures else ""
+    text = f"Slurm: {line.word}{f' on {line.nodes}' if line.nodes else ''}, killed because memory ran out{used}"
+    nodes = (end.get("end") or {}).get("nodes") or []
+    return {"end": {"cause": "host_oom", "class": "resource", "text": text, "nodes": nodes, **_asked(line)}}
 
 
 def with_words(end: dict[str, Any], said: str) -> dict[str, Any]:

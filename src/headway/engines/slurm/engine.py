@@ -326,6 +326,8 @@ class SlurmEngine:
             self._place.finish(key.rpartition("-")[0])
         if key and one.detail.get("started") is False:  # no agent could tell why
             end = ending.with_words(end, self._shelf.said(key))
+        elif key and line is not None and ending.was_killed(line):
+            end = ending.of_memory(end, self._shelf.said(key), line)
         return replace(one, state_word=one.state_word if one.state == "unknown" else word, detail={**one.detail, **end})
 
     def _tasks_after(self, word: str, line: JobLine | None, views: Mapping[str, TaskView]) -> dict[str, Observation]:
