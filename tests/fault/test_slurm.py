@@ -118,6 +118,26 @@ def test_an_abort_reaches_the_agents_of_both_nodes_who_end_their_ranks(hw: Hw) -
     assert ends == ["exited"] * 8
 
 
+def test_a_program_on_a_node_has_a_terminal_where_it_is_asked_for(hw: Hw) -> None:
+    program = "import sys; print(sys.stdout.isatty(), sys.stderr.isatty()); print('apart', file=sys.stderr)"
+    job = hw.submit("-c", "lab", "--pty", sys.executable, "-c", program)
+    assert hw.wait_ended(job, timeout_s=90)["state"] == "succeeded"
+    assert hw("logs", job, "--stream", "stdout").stdout.split() == [b"True", b"True"]
+    assert hw("logs", job, "--stream", "stderr").stdout.strip() == b"apart"
+
+
+def test_a_job_that_ran_in_its_folder_goes_to_slurm_with_the_code_as_it_is_now(hw: Hw) -> None:
+    (hw.cwd / "say.py").write_text("print('first')")
+    job = hw.submit(sys.executable, "say.py")
+    assert hw.wait_ended(job)["code"] is None
+    (hw.cwd / "say.py").write_text("print('second')")
+    again = str(hw.json("resubmit", job, "-c", "lab")["id"])
+    (hw.cwd / "say.py").write_text("print('third')")
+    ended = hw.wait_ended(again, timeout_s=90)
+    assert ended["state"] == "succeeded" and ended["code"]
+    assert hw("logs", again, "--stream", "stdout").stdout.strip() == b"second"
+
+
 @pytest.mark.cap(48)
 def test_folders_are_there_on_each_node_and_sent_when_the_job_is_aborted(hw: Hw, tmp_path: Path) -> None:
     source, target = tmp_path / "there", tmp_path / "kept"

@@ -82,3 +82,16 @@ def test_an_accounting_without_comments_is_believed_by_the_name(rig: Rig, name: 
     rig.commands.answers["sacct"] = f"17|FAILED|1:0|n1|2026-11-16T01:00:00|None|{name}|\n"
     rig.now_s += 60.0
     assert rig.engine.observe([ID])[ID].state_word == word
+
+
+def test_a_job_that_slurm_has_given_up_offers_no_shell_although_its_agent_goes_on(rig: Rig) -> None:
+    begin(rig)
+    task = TaskKey(UUID, 1, "worker-0")
+    told(rig, "RUNNING", f"headway:{KEY}", None)
+    rig.now_s += 60.0
+    rig.engine.observe([ID])
+    assert rig.engine.attach(task, "n1") == ["srun", "--jobid=17", "--overlap", "-w", "n1", "--pty", "bash", "-i"]
+    told(rig, "NODE_FAIL", f"headway:{KEY}", None)
+    rig.now_s += 60.0
+    rig.engine.observe([ID])
+    assert rig.engine.attach(task, "n1") is None

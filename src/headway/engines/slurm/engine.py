@@ -391,8 +391,8 @@ class SlurmEngine:
         key = f"{task.uuid}-{task.attempt}"
         job_id = self._ledger.known_id(key)
         line = None if job_id is None else self._lines.get(job_id)
-        if job_id is None or (line is not None and not isinstance(self._own(job_id, line), JobLine)):
-            return None
+        if job_id is None or (line is not None and (line.state == "ended" or self._own(job_id, line) is not line)):
+            return None  # Slurm has given it up, or its number means another job
         where = ["-w", node] if node else []
         return self._place.attach(
             ["srun", f"--jobid={self._number(job_id)}", "--overlap", *where, "--pty", "bash", "-i"]

@@ -34,6 +34,9 @@ def way_in(
         hint = f"to keep a failed job for that: hw resubmit {fmt.suffix(job['id'])} --hold 1h"
         if job["state"] == "waiting":
             hint = f"why it waits: hw why {fmt.suffix(job['id'])}"
+        elif job["state"] in ("running", "stopping") and not which:
+            short = fmt.suffix(job["id"])
+            hint = f"its output: hw logs -f {short}; what its cluster says of it: hw q {short}"
         raise RefusedError(f"{job['id']} is {job['state']}: there is {what}", hint)
     ours = argv[-2:-1] == ["shell"]  # the agent's own, here or in a container
     return job, [*argv, f"--rank={rank}"] if ours and rank is not None else argv
