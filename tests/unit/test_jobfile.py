@@ -76,6 +76,7 @@ parameters: {n: 3}
 folders:
   data: {from: "az://datasets/voc20", account: east, mode: ro}
   out/models: {to: /srv/models}
+  words: {from: ../words, to: "~/words"}
 code: {exclude: ["*.ckpt"]}
 """
     found = prepared(tmp_path, text)
@@ -87,6 +88,8 @@ code: {exclude: ["*.ckpt"]}
     assert (spec.folders[0].source, spec.folders[0].mode, spec.folders[1].target) == (
         "az://datasets/voc20", "ro", "/srv/models",
     )  # fmt: skip
+    # a path counts from the file; the home is that of the machine where the folder is, which may be a cluster's
+    assert (spec.folders[2].source, spec.folders[2].target) == (str(tmp_path.parent / "words"), "~/words")
     assert found.code == {"include": [], "exclude": ["*.ckpt"]}
 
 

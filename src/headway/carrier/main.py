@@ -113,7 +113,7 @@ class Carrier:
             account.library()
         except HeadwayError as error:
             told = f"{error.message}: {sys.executable} on {os.uname().nodename}"
-            raise UsageError(told, error.hint) from None
+            raise UsageError(told, f"{sys.executable} -m pip install obstore") from None
         return Storage(where, self._accounts.get(folder["account"] or "", {}))
 
     def _mount(self, folder: Mapping[str, Any], source: Place, path: str) -> str:

@@ -18,7 +18,8 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from headway.model.errors import UsageError
-from headway.storage.place import LOCAL, Place
+from headway.model.job import Folder
+from headway.storage.place import LOCAL, Place, parse
 
 CACHE: Final = ".cache"  # what a mount tool keeps, beside the point where it mounts
 
@@ -39,6 +40,14 @@ def job_file(base: str, uuid: str, name: str, kind: str) -> str:
 def is_link_only(folder: Mapping[str, Any], source: Place | None) -> bool:
     """A folder of this machine that the job may only read is not copied."""
     return source is not None and source.kind == LOCAL and folder["mode"] == "ro"
+
+
+def needs_library(folder: Folder) -> bool:
+    """Whether obstore has to be there: not for what is mounted, nor for a folder of the machine that is only read."""
+    if folder.mount:
+        return False
+    where = parse(folder.source) if folder.source else None
+    return folder.target is not None or not is_link_only({"mode": folder.mode}, where)
 
 
 def placed_file(base: str, path: str) -> str:

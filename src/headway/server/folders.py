@@ -47,7 +47,7 @@ def check(spec: JobSpec, env: Mapping[str, str], engine: str, home: Path) -> Non
             _check_local(folder, where, here=engine in _HERE)
         if folder.mount:
             _check_mount(folder, env, engine)
-        elif engine in _HERE and _needs_library(folder) and importlib.util.find_spec("obstore") is None:
+        elif engine in _HERE and place.needs_library(folder) and importlib.util.find_spec("obstore") is None:
             raise UsageError(f"the folder {folder.name} needs the package obstore, which is not installed here",
                              "pip install 'headway[storage]'")  # fmt: skip
         if engine in _HERE and spec.code is None:
@@ -124,12 +124,6 @@ def _check_mount(folder: Folder, env: Mapping[str, str], engine: str) -> None:
     values: dict[str, Any] = {"name": folder.name, "mount": folder.mount}
     program_path = None if engine in _CONTAINERS else env.get("PATH")  # a container's says nothing of this machine
     mount.check(values, where, program_path, here=engine in _HERE)
-
-
-def _needs_library(folder: Folder) -> bool:
-    """A folder of this machine that is only read is linked, and so needs nothing."""
-    where = parse(folder.source) if folder.source else None
-    return folder.target is not None or not place.is_link_only({"mode": folder.mode}, where)
 
 
 def _check_apart(folders: list[Folder]) -> None:

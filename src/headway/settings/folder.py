@@ -34,12 +34,13 @@ def folders(value: Any, field: str) -> dict[str, dict[str, Any]]:
 
 
 def fields(name: str, folder: Mapping[str, Any], base: Path) -> dict[str, Any]:
-    """A folder of a file as one of a JobSpec; its paths count from `base`."""
+    """A folder of a file as one of a JobSpec; its paths count from `base`. `~` is the home on the machine that the
+    folder is on, which may be a cluster's."""
     found = {"name": name, **{_FIELDS.get(key, key): value for key, value in folder.items()}}
     for key in _FIELDS.values():
         text = found.get(key)
-        if text and "://" not in text:
-            found[key] = os.path.normpath(os.path.join(base, os.path.expanduser(text)))
+        if text and "://" not in text and not text.startswith("~"):
+            found[key] = os.path.normpath(os.path.join(base, text))
     return found
 
 

@@ -22,6 +22,7 @@ from headway.engines.slurm import answer, ending, script, sooner, waiting
 from headway.engines.slurm.answer import JobLine
 from headway.engines.slurm.command import Commands
 from headway.engines.slurm.ledger import Ledger
+from headway.engines.slurm.library import Library
 from headway.engines.slurm.owner import Owner, has_other_name
 from headway.engines.slurm.place import Place, place_for
 from headway.engines.slurm.record import Records
@@ -62,6 +63,7 @@ class SlurmEngine:
         self._place: Place = place_for(cluster, paths, self._options, argv, commands)
         self._commands, self._shelf, self._clock_s = self._place.commands, self._place.shelf, clock_s
         self._records = Records(self._commands, clock_s)
+        self._library = Library(self._commands)
         self._lock = threading.Lock()
         self._lines: dict[str, JobLine] = {}  # the last answer of squeue
         self._garbled = False  # it had lines that cannot be read
@@ -126,6 +128,7 @@ class SlurmEngine:
         tasks = tasks_of(spec, gpu_per_node=per_node, has_gpus=has_gpus)
         plan = plan_of(self.name, self.cluster, job, attempt, tasks, rlimits={}, options=self._asked(job))
         sooner.check_ever(plan, nodes)
+        self._library.check(plan.folders, self._place.agent()[0], self._options.get("host") or "this machine")
         text = script.render(plan, f"{plan.uuid}-{attempt}", plan.options, self.spool, self._place.agent())
         return replace(plan, script=text)
 
