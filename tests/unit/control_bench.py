@@ -144,6 +144,7 @@ class Bench:
         for _ in range(times):
             self.now_s += 1.1
             await self.control.look()
+            await self.control._later.settle()
 
     async def tell(self, job: Job, *facts: dict[str, Any]) -> None:
         """Facts of the job's shim, as its shipper would send them."""

@@ -560,3 +560,41 @@ async def test_a_secret_in_the_command_is_masked_in_the_store_and_given_to_the_p
     assert job.spec.command == ["train", "--api-key", "********"] and job.spec.masked
     private = json.loads((bench.paths.env / f"{job.uuid}.json").read_text())
     assert private["command"] == ["train", "--api-key", "hunter22-hunter22"]
+
+
+@in_loop
+async def test_the_loop_is_woken_by_what_agents_tell_and_not_by_what_it_writes_itself(bench: Bench) -> None:
+    control = bench.control
+    control._loop = asyncio.get_running_loop()
+    bench.store.listen(control._on_change)
+
+    async def woken() -> bool:
+        await asyncio.wrap_future(bench.store.write(lambda c: None))  # by now listeners have heard of what was before
+        await asyncio.sleep(0)  # and the wake comes through the event loop
+        found = control._wake.is_set()
+        control._wake.clear()
+        return found
+
+    first = await bench.submit()
+    assert await woken()
+    await bench.look()
+    assert await woken()  # there is room for more
+    await bench.submit()
+    assert await woken()
+    await bench.look()
+    assert not await woken()  # two run, and no more may
+    third = await bench.submit()
+    assert not await woken()  # it could not start in any case
+    await bench.tell(first, started(), ended())
+    assert await woken()
+    await bench.look()
+    assert bench.job(first.pk).state is State.SUCCEEDED and f"{third.uuid}-1" in bench.engine.started
+
+
+@in_loop
+async def test_a_start_that_is_refused_makes_room_for_the_next_at_once(bench: Bench) -> None:
+    bench.engine.refuse = RefusedError("no such folder")
+    for _ in range(3):
+        await bench.submit()
+    await bench.look()
+    assert [job.state for job in bench.jobs()].count(State.FAILED) == 2 and bench.control._wake.is_set()

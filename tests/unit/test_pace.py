@@ -6,8 +6,8 @@ import pytest
 
 from headway.engines.protocol import Engine
 from headway.model.job import Attempt, Job, JobSpec, State
-from headway.server.pace import IDLE_INTERVAL_S, INTERVAL_S, pause_s
-from headway.server.reconcile import Cancel
+from headway.server.pace import IDLE_INTERVAL_S, INTERVAL_S, goes_on, is_full, pause_s
+from headway.server.reconcile import Again, Cancel, NewAttempt, SetState
 
 
 class Scheduler:
@@ -45,3 +45,30 @@ def test_something_that_is_about_to_happen_is_looked_for_each_second() -> None:
     assert pause(slow, job(), actions=[Cancel(1, 1)]) == INTERVAL_S
     assert pause(object(), job()) == INTERVAL_S  # an engine without a queue of its own
     assert pause(slow, Job(1, "job-00001", "u1", JobSpec(["true"], "/", "job"), State.WAITING, 0, 0)) == INTERVAL_S
+
+
+def waiting(pk: int, cluster: str = "here", **spec: Any) -> Job:
+    made = JobSpec(["true"], "/", "job", cluster=cluster, **spec)
+    return Job(pk, f"job-0000{pk}", f"u{pk}", made, State.WAITING, 0, 0)
+
+
+def over(pk: int) -> SetState:
+    return SetState(pk, 1, State.SUCCEEDED, 5, ended_ns=5)
+
+
+def test_the_machine_is_full_when_as_many_run_after_a_look_as_may() -> None:
+    running, new = job(State.RUNNING), waiting(2)
+    assert not is_full([running, new], [], (), 2)
+    assert is_full([running, new], [NewAttempt(2, 1)], (), 2)
+    assert not is_full([running, new], [over(1), NewAttempt(2, 1)], (), 2)
+    assert not is_full([running, waiting(2, "lab")], [NewAttempt(2, 1)], {waiting(2, "lab").spec.place}, 2)
+
+
+def test_the_loop_goes_on_at_once_only_where_more_can_be_done() -> None:
+    lab = waiting(2, "lab")
+    assert not goes_on([job(State.RUNNING)], [over(1)], (), full=False)
+    assert goes_on([job(State.RUNNING), waiting(2, after=["u1"])], [over(1)], (), full=True)
+    assert not goes_on([waiting(2)], [NewAttempt(2, 1)], (), full=True)
+    assert goes_on([waiting(2)], [NewAttempt(2, 1)], (), full=False)  # there may be more behind what was read
+    assert goes_on([lab], [NewAttempt(2, 1)], {lab.spec.place}, full=True)
+    assert goes_on([job(State.RUNNING)], [Again(1, 1, over(1), {"text": "t"})], (), full=True)

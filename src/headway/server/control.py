@@ -18,7 +18,7 @@ from headway.model.errors import RefusedError, UnreachableError, UsageError
 from headway.model.ids import name_from_command
 from headway.model.job import ENDED, Job, JobSpec, State
 from headway.model.limits import PROCESSES_MAX, TRAY_POLL_WAIT_S
-from headway.server import auth, check, collect, envfile, folders, program, survey, transaction, waiting
+from headway.server import auth, check, collect, envfile, errand, folders, program, survey, transaction, waiting
 from headway.server.drain import is_over
 from headway.server.errand import with_private
 from headway.server.guest import mailbox_key
@@ -86,7 +86,7 @@ class Control(Loop):
         await self._admit(uuid, spec.monitor)
         now_ns = self._clock_ns()
         job = await self._write(lambda c: catalog.insert_job(c, uuid, spec, now_ns, engine.name))
-        self.poke()
+        self.poke_for(engine)
         return job
 
     def _shown(self, spec: JobSpec, variables: Mapping[str, str]) -> JobSpec:
@@ -271,6 +271,7 @@ class Control(Loop):
 
         job = await self._write(work)
         self.heard(key)
+        self.poke()
         return {"id": job.id, "token": token, "attempt": key.attempt, "task": key.task}
 
     async def commands_for_guests(
@@ -328,7 +329,7 @@ class Control(Loop):
         nodes = await self._calls.run(f"capacity of {job.spec.cluster}", engine.capacity)
         jobs = await self._calls.run("the store", self._open_jobs)
         wanted = {uuid for one in (job, *jobs) for uuid in one.spec.after}
-        needed = await self._calls.run("the store", self._states_of, wanted)
+        needed = await self._calls.run("the store", errand.states_of, self._store, wanted)
         queues = [place for place, one in self._engines.items() if one.queues]
         return waiting.explain(job, jobs, nodes, self._settings.get("max_running"), needed, queues, self._clock_ns())
 

@@ -82,6 +82,10 @@ class Drain:
     def idle(self) -> bool:
         return not self._left
 
+    @property
+    def count(self) -> int:
+        return len(self._left)
+
     async def step(self, engines: Mapping[str, Engine], engine_of: Callable[[JobSpec], Engine | None]) -> list[TaskKey]:
         """Look at every task that is left; those of which nothing is any more, so that their tokens can end."""
         now_s = self._clock_s()
@@ -202,7 +206,12 @@ class Drain:
 
 def patience_s(engine: Engine) -> float | None:
     """How long the loop waits for an answer; None: as long as calls may take. A later one is kept."""
-    return None if engine.name == "local" else PATIENCE_S
+    return None if is_here(engine) else PATIENCE_S
+
+
+def is_here(engine: Engine | None) -> bool:
+    """Whether its tasks are plain processes of this machine."""
+    return engine is not None and engine.name == "local"
 
 
 def is_over(job: Job) -> bool:

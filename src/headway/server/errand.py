@@ -1,18 +1,21 @@
 """What the loop has done in a thread: asking an engine, planning, starting. Called by `loop.py` through `Calls`."""
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from headway.engines.protocol import Engine, EngineId, Given, Observation, Plan
-from headway.model.errors import RefusedError
-from headway.model.job import Attempt, Job, JobSpec
+from headway.model.errors import HeadwayError, RefusedError
+from headway.model.job import Attempt, Job, JobSpec, State
 from headway.server import envfile, folders
 from headway.server.calls import Calls
 from headway.server.keyring import Keyring
-from headway.store import arrays, series
+from headway.store import arrays, catalog, series
 from headway.store.database import Store
+
+log = logging.getLogger("headway.control")
 
 
 def with_private(spec: JobSpec, private: envfile.Private | None) -> JobSpec:
@@ -83,13 +86,33 @@ async def nowhere() -> dict[str, Any] | None:
     return None
 
 
-def forget_private(store: Store, env: Path, job: Job) -> None:
-    """The environment that a job came with; of an array, with its last job."""
+def sweep_private(store: Store, env: Path) -> None:
+    """Remove what an earlier server left of jobs that are over."""
+    with store.read() as c:
+        uuids = catalog.open_uuids(c)
+    envfile.sweep(env, uuids)
+
+
+def forget_private(store: Store, env: Path, jobs: Sequence[Job]) -> None:
+    """Remove what may not outlive these jobs; of an array, with its last job."""
+    for job in jobs:
+        try:
+            _forget_private(store, env, job)
+        except (OSError, HeadwayError) as error:
+            log.error("the environment of %s could not be removed, it stays until the next start: %s", job.id, error)
+
+
+def _forget_private(store: Store, env: Path, job: Job) -> None:
     if job.spec.array is not None:
         with store.read() as c:
             if arrays.has_open_jobs(c, job.spec.array):
                 return
     envfile.remove(env, job.spec.array or job.uuid)
+
+
+def states_of(store: Store, uuids: Collection[str]) -> dict[str, tuple[str, State | None]]:
+    with store.read() as c:
+        return catalog.states_of(c, sorted(uuids))
 
 
 async def how_far(calls: Calls, store: Store, jobs: Sequence[Job]) -> dict[int, dict[int, int]]:

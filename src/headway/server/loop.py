@@ -21,14 +21,15 @@ from headway.model.errors import HeadwayError, UnreachableError, UsageError
 from headway.model.finding import Finding
 from headway.model.job import Attempt, Job, JobSpec, State
 from headway.model.limits import JOBS_OPEN_MAX, QUEUE_WINDOW, QUEUE_WINDOW_WIDE
-from headway.server import envfile, errand, reconcile, together, transaction
+from headway.server import envfile, errand, pace, reconcile, together, transaction
 from headway.server.calls import Calls, LateError
-from headway.server.drain import Backoff, Drain, is_over, patience_s
+from headway.server.drain import Backoff, Drain, is_here, is_over, patience_s
 from headway.server.join import Tell
 from headway.server.keyring import Keyring
+from headway.server.later import Later
 from headway.server.mailbox import Mailbox
 from headway.server.outbox import Outbox
-from headway.server.pace import IDLE_INTERVAL_S, INTERVAL_S, Rests, pause_s
+from headway.server.pace import IDLE_INTERVAL_S, INTERVAL_S, Rests
 from headway.server.reconcile import Action, Again, Cancel, Launch, NewAttempt, Salvage, Seen, SetState
 from headway.settings.clusters import HERE
 from headway.settings.home import Paths
@@ -39,7 +40,8 @@ from headway.wire.batch import TaskKey
 log = logging.getLogger("headway.control")
 T = TypeVar("T")
 
-PAUSE_S = 0.01  # after a look, or as long as it read and thought: many commits are one look, others get their turn
+PAUSE_S = 0.002  # after a look, or as long as it read and thought: many commits are one look, others get their turn
+DRAINS_LATER_MAX = 16  # tasks that are over and are looked at when there is nothing else to do
 HEARD_FLUSH_S = 5.0
 TELL_AGAIN_S = 5.0
 RETRY_FIRST_S = 1.0  # after a start that failed for now; doubles
@@ -86,7 +88,8 @@ class Loop:
         self._late_start: dict[str, str] = {}  # place -> the name of a start there that takes long
         self._keyring = Keyring(store, clock_ns)
         self._starts = together.Starts(self._calls, paths.env, self._keyring, self.poke)
-        self._ids: list[tuple[Job, Callable[[Connection], None]]] = []  # engines' own, to be written at the look's end
+        self._later = Later(store)
+        self._full = False  # as many jobs run here as may, so that a new one changes nothing
         self._retry = Backoff(RETRY_FIRST_S, RETRY_MAX_S)
         self._rests = Rests()
         self._drain = Drain(store, self._calls, clock_s=clock_s)
@@ -106,12 +109,7 @@ class Loop:
         """What comes before the first look."""
         # also without open jobs: spools of jobs that are over are looked for there
         self._engine(JobSpec([], "/", HERE, cluster=HERE))
-        await self._calls.run("files", self._sweep)
-
-    def _sweep(self) -> None:
-        with self._store.read() as c:
-            uuids = catalog.open_uuids(c)
-        envfile.sweep(self._paths.env, uuids)
+        await self._calls.run("files", errand.sweep_private, self._store, self._paths.env)
 
     async def stop(self) -> None:
         """End the loop; jobs go on."""
@@ -121,6 +119,7 @@ class Loop:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
         with contextlib.suppress(HeadwayError):
+            await self._later.settle()
             await self._flush()
         self._loop = None
         for engine in self._engines.values():
@@ -135,12 +134,17 @@ class Loop:
                 loop.call_soon_threadsafe(self._wake.set)
 
     def _on_change(self, job_pk: int, what: str) -> None:
-        if what in ("facts", "job"):
+        """What agents tell. What the loop itself and the verbs write they know, and say so where a look follows."""
+        if what == "facts":
+            self.poke()
+
+    def poke_for(self, engine: Engine) -> None:
+        """A job is new. Where it could not start in any case, whoever makes room for it wakes the loop."""
+        if engine.queues or not self._full:
             self.poke()
 
     async def _run(self) -> None:
         while True:
-            self._wake.clear()
             try:
                 await self.look()
             except HeadwayError as error:
@@ -154,7 +158,8 @@ class Loop:
 
     async def look(self) -> None:
         """One round: read, observe, decide, execute."""
-        begin_s = self._clock_s()
+        self._wake.clear()
+        begin_s, self._full = self._clock_s(), False
         await self._take_started()
         jobs = await self._calls.run("the store", self._open_jobs)
         self._starts.withdraw({a.key for job in jobs if job.stop_requested_ns is not None for a in job.attempts})
@@ -168,10 +173,14 @@ class Loop:
         by_pk = {job.pk: job for job in jobs}
         actions = reconcile.decide(jobs, seen)
         self._widen(jobs, actions)
-        self._rest_for_s = pause_s(jobs, actions, self._engine_or_none) if self._drain.idle else INTERVAL_S
+        self._full = pace.is_full(jobs, actions, seen.queues, seen.max_running)
+        self._rest_for_s = pace.pause_s(jobs, actions, self._engine_or_none) if self._drain.idle else INTERVAL_S
         self._thought_s = self._clock_s() - begin_s
         await self._act(await self._end_waiting(actions, by_pk), by_pk)
-        await self._store_last(await self._drain.step(self._engines, self._engine_or_none))
+        if not self._wake.is_set() or self._drain.count > DRAINS_LATER_MAX:
+            self._end_tokens(await self._drain.step(self._engines, self._engine_or_none))
+        if pace.goes_on(jobs, actions, seen.queues, full=self._full):
+            self._wake.set()
         if self._clock_s() - self._flushed_s > HEARD_FLUSH_S:
             await self._flush()
 
@@ -219,11 +228,17 @@ class Loop:
         specs: dict[str, JobSpec] = {}
         for job in jobs:
             is_out = bool(job.attempts) and job.ended_ns is None and not job.between_tries
-            if is_out and job.attempts[-1].key not in self._starts:
+            if is_out and job.attempts[-1].key not in self._starts and not self._knows_end(job):
                 specs[job.spec.place] = job.spec
                 asked.setdefault(job.spec.place, []).append((job.pk, job.attempts[-1]))
         found = await asyncio.gather(*(self._observe_cluster(specs[place], pairs) for place, pairs in asked.items()))
         return {key: observation for answer in found for key, observation in answer.items()}
+
+    def _knows_end(self, job: Job) -> bool:
+        """Its agents have told all, and the machine here has no word of its own for it."""
+        tasks = job.attempts[-1].tasks
+        told = bool(tasks) and all(task.result is not None for task in tasks)
+        return told and is_here(self._engine_or_none(job.spec))
 
     async def _ask(self, engine: Engine, name: str, call: Callable[..., T], *args: Any) -> T:
         """One that is slow answers later; until then nothing is known of it."""
@@ -279,11 +294,7 @@ class Loop:
     async def _needed(self, jobs: Sequence[Job]) -> dict[str, tuple[str, State | None]]:
         """How the jobs stand that others wait for."""
         wanted = {uuid for job in jobs if not job.attempts for uuid in job.spec.after}
-        return await self._calls.run("the store", self._states_of, wanted) if wanted else {}
-
-    def _states_of(self, uuids: set[str]) -> dict[str, tuple[str, State | None]]:
-        with self._store.read() as c:
-            return catalog.states_of(c, sorted(uuids))
+        return await self._calls.run("the store", errand.states_of, self._store, wanted) if wanted else {}
 
     def _is_busy(self, job: Job, now_s: float) -> bool:
         """A start under way, or one that failed for now and shall wait; a job that was found or shall stop does not."""
@@ -310,7 +321,7 @@ class Loop:
     async def _act(self, actions: Sequence[Action], jobs: Mapping[int, Job]) -> None:
         """What is written down goes first, all of it to the writer at once: many jobs' changes are one commit."""
         kept = [action for action in actions if isinstance(action, SetState | Again | NewAttempt)]
-        await self._store_all(kept, jobs)
+        over = await self._store_all(kept, jobs)
         rest = await self._hand_over(actions, jobs)
         told, away = await together.stop(rest, jobs, self._calls, self._engine_or_none)
         for job in told:
@@ -319,6 +330,7 @@ class Loop:
         for action in rest:
             if not (isinstance(action, Cancel) and action.pk in asked):
                 await self._execute(action, jobs[action.pk], away)
+        await self._end(over)
 
     async def _hand_over(self, actions: Sequence[Action], jobs: Mapping[int, Job]) -> list[Action]:
         """Starts that engines do some at a time, while the loop goes on. What is left for it to do."""
@@ -332,11 +344,12 @@ class Loop:
         return [action for action in actions if not (isinstance(action, Launch) and action.pk in handed)]
 
     async def _take_started(self) -> None:
-        """What has become of what was handed over, stored before the next look reads."""
+        """What has become of what was handed over, and what the last look left to write, is stored before this one
+        reads."""
         ended = self._starts.take()
         if ended:
             await asyncio.gather(*(self._launched(one.job, one.attempt, outcome) for one, outcome in ended))
-            await self._store_last([])
+        await self._later.settle()
 
     async def _execute(self, action: Action, job: Job, away: Collection[str]) -> None:
         try:
@@ -362,8 +375,8 @@ class Loop:
     async def _write(self, work: Callable[[Connection], T]) -> T:
         return await asyncio.wrap_future(self._store.write(work))
 
-    async def _store_all(self, actions: Sequence[SetState | Again | NewAttempt], jobs: Mapping[int, Job]) -> None:
-        """States and intents. Each stands alone: one that cannot be stored keeps no other from it."""
+    async def _store_all(self, actions: Sequence[SetState | Again | NewAttempt], jobs: Mapping[int, Job]) -> list[Job]:
+        """States and intents; jobs that are over. Each stands alone: what cannot be stored keeps no other from it."""
         plans = await self._plans([(jobs[a.pk], a.number) for a in actions if isinstance(a, NewAttempt)])
         begun = []
         for action in actions:
@@ -387,7 +400,7 @@ class Loop:
             done()
             if isinstance(action, SetState) and action.ended_ns is not None:
                 over.append(jobs[action.pk])
-        await self._end(over)
+        return over
 
     def _work_of(
         self, action: SetState | Again | NewAttempt, job: Job, plans: Mapping[int, Plan | Exception]
@@ -401,7 +414,7 @@ class Loop:
         return partial(transaction.apply_again, action, word), partial(self._again, action, job)
 
     async def _set_state(self, action: SetState, job: Job) -> None:
-        await self._store_all([action], {job.pk: job})
+        await self._end(await self._store_all([action], {job.pk: job}))
 
     async def _end_waiting(self, actions: Sequence[Action], jobs: Mapping[int, Job]) -> list[Action]:
         """Jobs that end before they had an attempt, in one transaction: an aborted array has thousands. The rest."""
@@ -421,7 +434,7 @@ class Loop:
         if not jobs:
             return
         try:
-            await self._calls.run("files", self._forget_private, jobs)
+            await self._calls.run("files", errand.forget_private, self._store, self._paths.env, jobs)
         except UnreachableError as error:
             log.error("environments of jobs that are over stay until the next start: %s", error)
         for job in jobs:
@@ -443,16 +456,6 @@ class Loop:
     def _again(self, action: Again, job: Job) -> None:
         log.info("%s waits for attempt %d: %s", job.id, action.number + 1, action.retry["text"])
         self._let_go(job, job.attempts[-1])
-
-    def _forget_private(self, jobs: Sequence[Job]) -> None:
-        """Remove what may not outlive these jobs; of an array, with its last job."""
-        for job in jobs:
-            try:
-                errand.forget_private(self._store, self._paths.env, job)
-            except (OSError, HeadwayError) as error:
-                log.error(
-                    "the environment of %s could not be removed, it stays until the next start: %s", job.id, error
-                )
 
     async def _admit(self, uuid: str, monitor: str | None) -> None:
         """A monitor shall have the job, from its first byte on."""
@@ -509,27 +512,21 @@ class Loop:
         if isinstance(result, HeadwayError):
             finding = Finding("launch_failed", "user", str(result))
             await self._set_state(reconcile.refuse(job, attempt, self._clock_ns(), finding), job)
+            self._wake.set()  # its place is free
             return
         self._launches[attempt.key] = self._launches.get(attempt.key, 0) + 1
         self._heard_s.setdefault(attempt.key, self._clock_s())
         self._retry.forget(job.uuid)
         attempt.engine_id = result
-        self._ids.append((job, partial(transaction.set_engine_id, job.pk, attempt.number, result)))
+        # one that is lost is found again (`Engine.find`)
+        work = partial(transaction.set_engine_id, job.pk, attempt.number, result)
+        self._later.put(f"the engine's id of {job.id}", work)
 
-    async def _store_last(self, drained: list[TaskKey]) -> None:
-        """In one commit: under which name each engine has what it was given, and whose tokens end. An id that is lost
-        is found again (`Engine.find`), and so is a token that was left open (`Drain`)."""
-        ids, self._ids = self._ids, []
-        begun = [(f"the engine's id of {job.id}", self._store.write(work)) for job, work in ids]
+    def _end_tokens(self, drained: list[TaskKey]) -> None:
+        """One that is left open, should this be lost, is found again (`Drain`)."""
         if drained:
-            work = partial(transaction.end_tokens, drained, self._clock_ns())
-            begun.append(("the end of tokens", self._store.write(work)))
-        for what, future in begun:
-            try:
-                await asyncio.wrap_future(future)
-            except HeadwayError as error:
-                log.warning("%s could not be stored: %s", what, error)
-        self._forget(drained)
+            self._later.put("the end of tokens", partial(transaction.end_tokens, drained, self._clock_ns()))
+            self._forget(drained)
 
     async def _submit_to_engine(self, job: Job, attempt: Attempt) -> EngineId:
         engine = self._engine(job.spec)

@@ -1,10 +1,12 @@
-"""How long the loop may rest when nothing wakes it, and how long a failed job does. Called by `loop.py`."""
+"""How long the loop may rest when nothing wakes it, whether it may at all, and how long a failed job does. Called by
+`loop.py`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from headway.engines.protocol import Engine, Unhurried
 from headway.model.job import Job, JobSpec, State
-from headway.server.reconcile import Action
+from headway.server import queue
+from headway.server.reconcile import Action, Again, NewAttempt, SetState
 
 INTERVAL_S = 1.0  # between two looks when nothing wakes the loop
 IDLE_INTERVAL_S = 5.0  # and when there is no open job, or nothing that a look could see
@@ -30,6 +32,30 @@ def _is_settled(job: Job) -> bool:
     if not job.attempts or job.between_tries or job.stop_requested_ns is not None:
         return False
     return job.attempts[-1].engine_id is not None and job.state in (State.WAITING, State.RUNNING)
+
+
+def is_full(jobs: Sequence[Job], actions: Sequence[Action], queues: Collection[str], max_running: int) -> bool:
+    """Whether as many jobs run on this machine, after these actions, as may. `queues`: places with a queue of their
+    own."""
+    over, begun = _ended(actions), {action.pk for action in actions if isinstance(action, NewAttempt)}
+    here = [job for job in jobs if job.spec.place not in queues and job.pk not in over]
+    return sum(1 for job in here if queue.holds(job) or job.pk in begun) >= max_running
+
+
+def goes_on(jobs: Sequence[Job], actions: Sequence[Action], queues: Collection[str], *, full: bool) -> bool:
+    """Whether what was just done lets more be done at once: a try after a try, jobs that waited for one that is over,
+    and those behind the part of the queue that was read."""
+    if any(isinstance(action, Again) for action in actions):
+        return True
+    if _ended(actions) and any(job.spec.after for job in jobs if not job.attempts):
+        return True
+    place_of = {job.pk: job.spec.place for job in jobs}
+    begun = [place_of[action.pk] for action in actions if isinstance(action, NewAttempt)]
+    return any(place in queues or not full for place in begun)
+
+
+def _ended(actions: Sequence[Action]) -> set[int]:
+    return {action.pk for action in actions if isinstance(action, SetState) and action.ended_ns is not None}
 
 
 class Rests:
