@@ -91,6 +91,9 @@ def test_times_are_told_in_the_readers_zone_and_with_the_day_when_it_is_another(
     assert fmt.local_time("2026-11-15T09:04:31.500000Z", NOW, zone) == "11:04:31"
     assert fmt.local_time("2026-11-14T09:04:31.500000Z", NOW, zone) == "2026-11-14 11:04:31"
     assert fmt.local_time("rubbish", NOW) == fmt.local_time(None, NOW) == "—"
+    times = ["2026-11-15T09:04:31.500000Z", "2026-11-15T09:04:59Z", "2026-11-14T23:59:00.1Z", "2026-99-14T23:59:00Z"]
+    for some in (times[:3], times, [*times, "rubbish", ""]):
+        assert fmt.local_times(some, NOW) == [fmt.local_time(one, NOW) for one in some]
 
 
 def test_an_age_is_never_negative() -> None:

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import ctypes
 import fcntl
+import gc
 import json
 import logging
 import logging.handlers
@@ -46,6 +47,7 @@ from headway.wire.identity import start_of
 
 log = logging.getLogger("headway.server")
 TRIM_INTERVAL_S = 10.0
+_OBJECTS_MANY = 10_000
 
 
 def main() -> int:
@@ -194,6 +196,7 @@ class Process:
             await control.start()
             await notifier.start()
             await app.services.outbox.start(control)
+            settle_memory()
             serving = asyncio.create_task(listener.serve(sockets=[s for s in (unix, agents, tcp) if s]))
             await self._publish(app.services.about)
             log.info("version %s serves %s at %s and %s", __version__, self.paths.home, self.address, self._url(tcp))
@@ -363,6 +366,14 @@ async def give_back_memory(app: App) -> None:
         if app.requests != seen:
             seen = app.requests
             await asyncio.to_thread(trim, 0)
+
+
+def settle_memory() -> None:
+    """What was loaded until now stays, so it is never looked through for garbage; and what is made in bulk, such as a
+    list of ten thousand jobs, is looked through less often."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_OBJECTS_MANY, 20, 20)
 
 
 def end_anyway() -> None:

@@ -142,6 +142,14 @@ def local_time(text: str | None, now: datetime, zone: tzinfo | None = None) -> s
     return minute if minute == "—" else minute[:-2] + text[17:19]
 
 
+def local_times(texts: list[str], now: datetime) -> list[str]:
+    """As `local_time`, of a long list: each minute is looked at once."""
+    minutes = {minute: local_time(f"{minute}:00Z", now)[:-2] for minute in {text[:16] for text in texts}}
+    if not all(minutes.values()) or not all(map(_CONTRACT.match, texts)):
+        return [local_time(text, now) for text in texts]
+    return [minutes[text[:16]] + text[17:19] for text in texts]
+
+
 @lru_cache(maxsize=4096)  # a list of ten thousand jobs has far fewer minutes
 def _local(text: str, now: datetime, zone: tzinfo | None) -> str:
     found = moment(text)

@@ -1,8 +1,12 @@
 """`hw ls`: the jobs, newest first. What is equal for all of them is said once, above the table."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, NamedTuple
 
+from headway.model.limits import DISPLAY_LINE_CHARS_MAX
 from headway.views import format as fmt
 from headway.views import summary, table
 from headway.views.cli import arrays, selection
@@ -11,6 +15,15 @@ from headway.views.terminal import BOLD, DIM, Output
 
 _LIMIT: Final = 50  # in a terminal; a pipe gets all
 _METRICS_MAX: Final = 4
+_NOTED: Final = (
+    "is_array",
+    "smoke",
+    "state_since",
+    "cause",
+    "exit_code",
+    "signal",
+    "waiting",
+)  # what a note is made of
 Job = dict[str, Any]
 
 
@@ -40,51 +53,78 @@ def command(call: Call) -> int:
 def listing(jobs: list[Job], out: Output, now: datetime) -> list[str]:
     metrics = _common_metrics(jobs)
     short = out.is_tty  # a terminal shows the part that one types; a file or a pipe gets whole ids
-    columns = [
-        table.Column("id", keep=table.ALWAYS), table.Column("name", factor=True, keep=int(short)),
-        table.Column("index", right=True, factor=True), table.Column("state", keep=table.ALWAYS),
-        table.Column("elapsed", right=True, keep=1), table.Column("submitted"),
-        *(table.Column(out.safe(name), right=True, limit=16) for name in metrics),
-        table.Column("parameters", factor=True),
-        table.Column("experiment", factor=True), table.Column("cluster", factor=True),
-        table.Column("host", factor=True),
-        table.Column("GPUs", right=True, factor=True, said="{} GPUs"), table.Column("tags", factor=True),
-        table.Column("note", keep=1),
-    ]  # fmt: skip
-    cells = [_safe(column, out) for column in _cells(jobs, metrics, now, short)]
+    has = set[str]().union(*jobs)  # of ten thousand jobs most have few fields, and a column that is empty is not made
+    kinds = [kind for kind in _kinds(metrics, short, now) if has.intersection(kind.fields)]
+    cells = [_safe(kind.cells(jobs), out) for kind in kinds]
+    columns = [replace(kind.column, title=out.safe(kind.column.title)) for kind in kinds]
     rows = list(zip(*cells, strict=True))
-    above, lines = table.layout(columns, rows, out.columns, {"state": lambda text: _painted(text, out)})
+    paint = {"state": lambda text: _painted(text, out)} if out.color else None
+    above, lines = table.layout(columns, rows, out.columns, paint)
     head = out.style(lines[0], BOLD)
     return [*([out.style(above, DIM)] if above else []), head, *lines[1:]]
 
 
+class _Kind(NamedTuple):
+    """A column, the fields of a job that it shows, and how."""
+
+    column: table.Column
+    fields: tuple[str, ...]
+    cells: Callable[[list[Job]], list[str]]
+
+
 def _safe(cells: list[str], out: Output) -> list[str]:
-    """A column for the terminal. Most have few words in many rows, and each is looked at once."""
+    """A column for the terminal. Most are plain text, or have few words in many rows, and each is looked at once."""
+    joined = "".join(cells)
+    if joined.isascii() and joined.isprintable() and max(map(len, cells), default=0) <= DISPLAY_LINE_CHARS_MAX:
+        return cells
     seen = {cell: out.safe(cell) for cell in dict.fromkeys(cells)}
     return [seen[cell] for cell in cells]
 
 
-def _cells(jobs: list[Job], metrics: list[str], now: datetime, short: bool) -> list[list[str]]:
-    """By column, in their order."""
+def _kinds(metrics: list[str], short: bool, now: datetime) -> list[_Kind]:
+    """All columns that there may be, in their order."""
+
+    def each(name: str, cell: Callable[[Job], str], *fields: str, **how: Any) -> _Kind:
+        return _Kind(table.Column(name, **how), fields or (name,), lambda jobs: [cell(job) for job in jobs])
+
+    def text(name: str) -> Callable[[Job], str]:
+        return lambda job: str(job.get(name) or "")
+
+    times = _Kind(
+        table.Column("submitted"), ("submitted_at",),
+        lambda jobs: fmt.local_times([str(job.get("submitted_at") or "") for job in jobs], now),
+    )  # fmt: skip
     return [
-        [_shown_id(job, short) for job in jobs],
-        [str(job.get("name") or "") if short else "" for job in jobs],
-        ["" if job.get("array_index") is None else str(job["array_index"]) for job in jobs],
-        [str(job["state"]) for job in jobs],
-        [fmt.clock(job.get("elapsed_s")) for job in jobs],
-        [fmt.local_time(job.get("submitted_at"), now) for job in jobs],
-        *([_metric(job, name) for job in jobs] for name in metrics),
-        [" ".join(f"{name}={value}" for name, value in (job.get("parameters") or {}).items()) for job in jobs],
-        [str(job.get("experiment") or "") for job in jobs],
-        [str(job.get("cluster") or "") for job in jobs],
-        [str(job.get("host") or job["guest_of"]) if job.get("guest_of") else "" for job in jobs],
-        [str(job.get("gpus") or "") for job in jobs],
-        [", ".join(str(tag) for tag in job.get("tags") or []) for job in jobs],
-        [note(job, now) for job in jobs],
+        each("id", lambda job: _shown_id(job, short), keep=table.ALWAYS),
+        *([each("name", text("name"), factor=True, keep=1)] if short else []),
+        each("index", _index, "array_index", right=True, factor=True),
+        each("state", lambda job: str(job["state"]), keep=table.ALWAYS),
+        each("elapsed", lambda job: fmt.clock(job.get("elapsed_s")), "elapsed_s", right=True, keep=1),
+        times,
+        *(each(name, partial(_metric, name), "metrics", right=True, limit=16) for name in metrics),
+        each("parameters", _parameters, factor=True),
+        each("experiment", text("experiment"), factor=True),
+        each("cluster", text("cluster"), factor=True),
+        each("host", _host, "guest_of", factor=True),
+        each("GPUs", text("gpus"), "gpus", right=True, factor=True, said="{} GPUs"),
+        each("tags", lambda job: ", ".join(str(tag) for tag in job.get("tags") or []), factor=True),
+        each("note", lambda job: note(job, now), *_NOTED, keep=1),
     ]
 
 
-def _metric(job: Job, name: str) -> str:
+def _index(job: Job) -> str:
+    return "" if job.get("array_index") is None else str(job["array_index"])
+
+
+def _parameters(job: Job) -> str:
+    return " ".join(f"{name}={value}" for name, value in (job.get("parameters") or {}).items())
+
+
+def _host(job: Job) -> str:
+    return str(job.get("host") or job["guest_of"]) if job.get("guest_of") else ""
+
+
+def _metric(name: str, job: Job) -> str:
     found = job.get("metrics") or {}
     return fmt.number(found[name]) if name in found else ""
 
