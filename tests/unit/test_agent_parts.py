@@ -206,7 +206,7 @@ def test_facts_are_read_as_they_come_over_damage_and_reserve(tmp_path: Path) -> 
 def attached(**attach: Any) -> tuple[AttachedTask, list[dict[str, Any]]]:
     written: list[dict[str, Any]] = []
     task = TaskFile("u", 1, "worker-0", "/h", attached=True, attach=attach or None, grace_s=0.2)
-    return AttachedTask(task, written.append, 0.0), written
+    return AttachedTask(task, written.append), written
 
 
 def ended(watch: AttachedTask) -> dict[str, Any]:

@@ -243,7 +243,7 @@ class ShimMachine:
             case FoldersSeen():
                 return self._hear_carrier(event, now_s)
             case RankStarted():
-                return self._started(event, now_s)
+                return self._started(event)
             case RankRefused():
                 return self._refused(event, now_s)
             case RankExited():
@@ -334,7 +334,7 @@ class ShimMachine:
             return self._end_others(now_s)
         return self._check_end(now_s)
 
-    def _started(self, event: RankStarted, now_s: float) -> list[ShimInstruction]:
+    def _started(self, event: RankStarted) -> list[ShimInstruction]:
         rank = self.ranks[event.index]
         rank.state, rank.pid = "running", event.pid
         number = self._rank(event.index)

@@ -219,7 +219,7 @@ class Shipper:
             case Drop():
                 self._queue.append(self._room.drop(instruction))
             case Reload():
-                self._reload(now_s)
+                self._reload()
             case Finish():
                 self._finish(instruction)
 
@@ -318,7 +318,7 @@ class Shipper:
         if self._ended:
             return
         if self.task.attached:
-            self._watch = AttachedTask(self.task, self._write_fact, now_s)
+            self._watch = AttachedTask(self.task, self._write_fact)
             self._facts.clear()  # what was read before is heard by the watch, too
             self._read_facts()
             return
@@ -440,7 +440,7 @@ class Shipper:
             self._packer.release(batch)
         self._packed.clear()
 
-    def _reload(self, now_s: float) -> None:
+    def _reload(self) -> None:
         """The token may have been changed, or the server may have forgotten an attached job."""
         if self._registrar is not None:
             self._registrar.again()

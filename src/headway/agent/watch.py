@@ -151,7 +151,7 @@ def _reason_of(by: str) -> str:
 class AttachedTask:
     """Waits until every process that signed a stream of this task is gone."""
 
-    def __init__(self, task: "TaskFile", write: "WriteFact", now_s: float) -> None:
+    def __init__(self, task: "TaskFile", write: "WriteFact") -> None:
         self._write, self._boot, self._grace_s = write, boot_id(), task.grace_s
         self._known: dict[tuple[int, int | None], Identity] = {}
         self._ends: dict[int, tuple[int, int | None]] = {}  # rank -> (time_ns, exit code)

@@ -33,7 +33,7 @@ def fetch(folder: Mapping[str, Any], storage: Storage, base: str, uuid: str, pat
     return path
 
 
-def link_local(folder: Mapping[str, Any], source: Place, path: str) -> str:
+def link_local(source: Place, path: str) -> str:
     """A folder of this machine, as it lies."""
     if not os.path.isdir(str(source)):
         raise NotFoundError(f"there is no folder {source} on {os.uname().nodename}", "correct `from`")

@@ -105,7 +105,7 @@ class Carrier:
 
     def _fetched(self, folder: Mapping[str, Any], source: Place, path: str) -> str:
         if place.is_link_only(folder, source):
-            return fetch.link_local(folder, source, path)
+            return fetch.link_local(source, path)
         return fetch.fetch(folder, self._open(source, folder), self._base, self._uuid, path, self.state)
 
     def _open(self, where: Place, folder: Mapping[str, Any]) -> Storage:

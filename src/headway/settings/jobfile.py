@@ -100,7 +100,7 @@ def prepare(
         values |= {"array": array}
         values.pop("matrix", None)
     parameters, matrix = _parameters(file, values, sets, smoke)
-    rows = _rows(file, values, matrix, parameters, smoke)
+    rows = _rows(file, values, matrix, smoke)
     _check_names(file, values, parameters, matrix, indexed=rows[0][0] is not None)
     first = {**parameters, **rows[0][1]}
     prepared = _prepared(file, template.fill({k: v for k, v in values.items() if k in _FILLED}, first), values, first)
@@ -167,7 +167,7 @@ def _check_type(value: Any, like: Any, where: str) -> None:
 
 
 def _rows(
-    file: JobFile, values: Mapping[str, Any], matrix: dict[str, list[Any]], parameters: Mapping[str, Any], smoke: bool
+    file: JobFile, values: Mapping[str, Any], matrix: dict[str, list[Any]], smoke: bool
 ) -> list[tuple[int | None, sweep.Row]]:
     """(number, what it has of its own) of each job; the number is None where there is no array."""
     if matrix and "array" in values:
