@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from headway.agent.machine import (
@@ -13,6 +13,7 @@ from headway.agent.machine import (
     Remove,
     Seen,
     ShipperEvent,
+    ShipperInstruction,
     ShipperMachine,
     ShipperPlan,
     Tick,
@@ -28,8 +29,8 @@ STEPS = st.one_of(
     st.tuples(st.just("lose"), st.none(), st.none()),
     st.tuples(st.just("fail"), st.sampled_from([None, 400, 401, 413, 503]), st.none()),
     st.tuples(st.just("restore"), st.sampled_from(STREAMS), st.floats(0, 1)),
-    st.tuples(st.just("restart"), st.floats(0, 1), st.none()),
-    st.tuples(st.just("close"), st.just("metrics-0-1-abcdef.0"), st.none()),
+    st.tuples(st.just("restart"), st.floats(0, 3), st.none()),  # with a cursor that is behind, or ahead (F16)
+    st.tuples(st.just("close"), st.sampled_from(["metrics-0-1-abcdef.0", "stdout-0"]), st.none()),
     st.tuples(st.just("wait"), st.floats(0, 30), st.none()),
 )
 
@@ -42,7 +43,20 @@ class World(Rig):
         self.sizes = dict.fromkeys(STREAMS, 0)
         self.removed: set[str] = set()
         self.closed: set[str] = set()
+        self.highest: dict[str, int] = {}  # where the server has ever been
         self.cap = cap
+
+    def __call__(self, *events: ShipperEvent, after_s: float = 0.0) -> list[ShipperInstruction]:
+        said = super().__call__(*events, after_s=after_s)
+        for one in said:
+            if isinstance(one, Free):
+                assert one.offset + one.length <= self.highest.get(one.stream, 0), "given back by the server's word"
+        return said
+
+    def apply(self) -> dict[str, int]:
+        acks = super().apply()
+        self.highest |= {name: max(position, self.highest.get(name, 0)) for name, position in acks.items()}
+        return acks
 
     def grown(self, name: str, **fields: Any) -> Grown:
         bulk, whole = name != "shim", name.startswith("metrics")
@@ -84,6 +98,10 @@ class World(Rig):
         self(Seen(tuple(events)))
 
 
+AHEAD = [("grow", "stdout-0", 2 * MIB), ("ack", None, None), ("close", "stdout-0", None), ("restart", 3.0, None)]
+
+
+@example(AHEAD, 4 * MIB)
 @settings(max_examples=150)
 @given(st.lists(STEPS, max_size=60), st.sampled_from([1 << 40, 4 * MIB]))
 def test_whatever_happens_everything_arrives_or_is_told_as_a_gap(steps: list[tuple[str, Any, Any]], cap: int) -> None:
