@@ -8,8 +8,8 @@ import pytest
 
 from headway.storage.place import parse
 from headway.storage.transfer import Storage
-from tests.contract.conftest import free_port
 from tests.driver import Hw
+from tests.machines import free_port
 
 
 def fill(folder: Path) -> Path:
