@@ -296,13 +296,42 @@ def test_merging_in_small_bites_gives_the_same_order(b: Bench, monkeypatch: pyte
     for rank in (0, 1):
         b.send(f"stdout-{rank}", "raw", text[rank])
         b.send(f"stdout-{rank}.index", "index", index(*entries[rank]))
+    assert _all_merged(b, 128) == [f"line {i}" for i in range(200)]
+
+
+def _all_merged(b: Bench, limit: int) -> list[str]:
     chosen, cursor, got, more = b.read(lines.outputs, b.job.pk), dict[int, int](), list[str](), True
     while more:
-        found = b.read(lines.read_merged, b.paths, chosen, cursor, 128, final=True)
+        found = b.read(lines.read_merged, b.paths, chosen, cursor, limit, final=True)
         assert found.lines
         got += [line.text for line in found.lines]
         cursor, more = found.cursor, found.more
-    assert got == [f"line {i}" for i in range(200)]
+    return got
+
+
+def test_lines_that_are_told_later_are_not_made_now(b: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranks that write much, one after the other: what is read of the later ones would be thrown away each time."""
+    monkeypatch.setattr(lines, "LINE_BYTES_MAX", 64)
+    for rank in range(8):
+        text = [b"rank %d line %04d\n" % (rank, i) for i in range(1000)]
+        b.send(f"stdout-{rank}", "raw", b"".join(text))
+        b.send(f"stdout-{rank}.index", "index", index(*((i * len(text[0]), 1000 * rank + i) for i in range(1000))))
+    made, split = [], lines._split
+    monkeypatch.setattr(lines, "_split", lambda *given: made.append(found := split(*given)) or found)
+    assert _all_merged(b, 4096) == [f"rank {rank} line {i:04}" for rank in range(8) for i in range(1000)]
+    assert sum(map(len, made)) < 3 * 8000
+
+
+def test_no_line_is_left_out_where_a_clock_was_set_back(b: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "LINE_BYTES_MAX", 64)
+    for rank in (0, 1):
+        text = [b"rank %d line %03d\n" % (rank, i) for i in range(300)]
+        b.send(f"stdout-{rank}", "raw", b"".join(text))
+        times = ((i * len(text[0]), 500 + i if i % 100 < 50 or rank else i) for i in range(300))
+        b.send(f"stdout-{rank}.index", "index", index(*times))
+    got = _all_merged(b, 256)
+    for rank in (0, 1):
+        assert [line for line in got if line.startswith(f"rank {rank}")] == [f"rank {rank} line {i:03}" for i in range(300)]
 
 
 def test_streams_are_chosen_by_attempt_task_rank_and_name(b: Bench) -> None:
