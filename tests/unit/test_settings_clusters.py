@@ -6,6 +6,7 @@ import pytest
 
 from headway.model.errors import UsageError
 from headway.model.job import JobSpec
+from headway.server import check
 from headway.settings import clusters, layers, userfile
 
 
@@ -88,3 +89,21 @@ def test_a_value_that_is_not_valid_leaves_the_file_as_it_was(tmp_path: Path, mon
         with pytest.raises(UsageError):
             userfile.set_value(name, value)
     assert path.read_text() == "port: 80\n"
+
+
+def test_options_of_a_job_are_checked_like_those_of_its_cluster() -> None:
+    told = clusters.job_options("slurm", {"partition": "gpu", "extra": "--exclusive", "qos": None}, "lab")
+    assert told == {"partition": "gpu", "extra": ["--exclusive"], "qos": None}
+    with pytest.raises(UsageError, match='no option "partiton"; did you mean "partition"'):
+        clusters.job_options("slurm", {"partiton": "gpu"}, "lab")
+    for given in ({"host": "evil"}, {"folder": "/x"}, {"account": 5}):
+        with pytest.raises(UsageError):
+            clusters.job_options("slurm", given, "lab")
+    with pytest.raises(UsageError, match="takes no `options`"):
+        clusters.job_options("docker", {"partition": "gpu"}, "box")
+
+
+def test_a_job_that_moves_to_another_engine_leaves_the_options_of_the_old_one() -> None:
+    old = JobSpec(["true"], "/", "a", definition={"engine": "slurm"}, options={"partition": "gpu"})
+    assert check.options_again(old, {"definition": {}}) == {"options": {}}
+    assert check.options_again(old, {"definition": {"engine": "slurm"}}) == check.options_again(old, {}) == {}

@@ -295,3 +295,57 @@ def test_a_job_that_slurm_has_just_taken_needs_no_question(rig: Rig) -> None:
     rig.now_s += 1.0
     rig.commands.answers["squeue"] = line("17", "PENDING", f"headway:{KEY}", "Resources")
     assert rig.engine.observe([EngineId("17")])[EngineId("17")].state_word == "PENDING (Resources)"
+
+
+PARTITIONS = (
+    "PartitionName=gpu Default=NO MaxNodes=UNLIMITED MaxTime=01:00:00 State=UP\n"
+    "PartitionName=cpu Default=YES MaxNodes=2 MaxTime=UNLIMITED State=DOWN\n"
+)
+
+
+def told(argv: list[str], _: str | None) -> str:
+    cpu = "NodeName=c1 CPUAlloc=0 CPUTot=8 RealMemory=64000 State=IDLE Partitions=cpu\n"
+    return PARTITIONS if "partition" in argv else NODES + cpu
+
+
+def test_several_partitions_are_all_their_nodes_and_none_is_the_default_one(rig: Rig) -> None:
+    rig.commands.answers["scontrol"] = told
+    both = rig.engine.plan(job(processes=8, options={"partition": "cpu,gpu"}))
+    assert [task.gpus for task in both.tasks] == [4, 4]
+    default = rig.engine.plan(job(processes=8, options={"partition": None}))
+    assert [task.gpus for task in default.tasks] == [0]
+
+
+def test_a_partition_that_is_not_there_is_refused_with_those_that_are(rig: Rig) -> None:
+    rig.commands.answers["scontrol"] = told
+    with pytest.raises(RefusedError, match="no partition 'gup'; did you mean \"gpu\"") as refused:
+        rig.engine.plan(job(options={"partition": "gup"}))
+    assert refused.value.hint == "partitions: gpu, cpu"
+
+
+@pytest.mark.parametrize(
+    "spec", [{"max_duration_s": 7200}, {"nodes": 3, "processes": 3, "options": {"partition": "cpu"}}]
+)
+def test_what_a_partition_never_allows_is_refused_unless_slurm_says_otherwise(rig: Rig, spec: dict[str, Any]) -> None:
+    many = "".join(f"NodeName=c{k} CPUTot=8 RealMemory=64000 State=IDLE Partitions=cpu\n" for k in range(4))
+    rig.commands.answers["scontrol"] = lambda argv, text: told(argv, text) + ("" if "partition" in argv else many)
+    rig.commands.answers["sbatch"] = RefusedError("Slurm refuses it: Requested time limit is invalid")
+    with pytest.raises(RefusedError, match=r"it asks for .*, and partition .* allows (1 h|2 nodes)"):
+        rig.engine.plan(job(**spec))
+    rig.commands.answers["sbatch"] = ""  # a QoS sets the limit aside
+    assert rig.engine.plan(job(**spec)).tasks
+    assert all("--test-only" in argv for argv in rig.commands.asked if argv[0] == "sbatch")
+
+
+def test_a_job_may_have_all_the_time_of_its_partition(rig: Rig) -> None:
+    rig.commands.answers["scontrol"] = told
+    assert "--time=0-01:00:00\n" in str(rig.engine.plan(job(max_duration_s=3600)).script)
+    assert "--time=0-00:12:15\n" in str(rig.engine.plan(job(max_duration_s=600, grace_s=15)).script)
+    assert rig.commands.count("sbatch") == 0
+
+
+def test_a_partition_that_is_closed_is_told_with_the_queue(rig: Rig) -> None:
+    rig.commands.answers |= {"scontrol": told, "squeue": "RUNNING\nPENDING\nPENDING\n"}
+    assert rig.engine.queue_words() == "of all users 1 run and 2 wait"
+    engine = SlurmEngine("lab", Paths(rig.home), {}.__getitem__, {"partition": "cpu"}, commands=rig.commands)
+    assert engine.queue_words().endswith("; partition cpu is DOWN")

@@ -75,3 +75,9 @@ def test_a_folder_that_a_directive_cannot_hold_is_refused(folder: str) -> None:
 @pytest.mark.parametrize(("seconds", "text"), [(1, "0-00:00:01"), (90061.2, "1-01:01:02"), (59.5, "0-00:01:00")])
 def test_times_are_in_slurms_own_form(seconds: float, text: str) -> None:
     assert script.duration(seconds) == text
+
+
+@pytest.mark.parametrize("line", ["--comment=x", "--array=0-3", "--arr=0-3", "--output=/tmp/x", "--requeue", "--wait"])
+def test_what_headway_sets_itself_is_not_taken_from_further_options(line: str) -> None:
+    with pytest.raises(UsageError, match="is set by Headway itself"):
+        render(extra=[line])

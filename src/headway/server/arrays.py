@@ -122,7 +122,8 @@ class Arrays(Control):
                 "submit them again; better keep secrets in the environment",
             )
         first = JobSpec.from_values(found[0][2])
-        fixed = {"gpus": 0, "masked": False, "array": None, "env_kept": {}, **check.joined_env(first, changes)}
+        again = {**check.joined_env(first, changes), **check.options_again(first, changes)}
+        fixed = {"gpus": 0, "masked": False, "array": None, "env_kept": {}, **again}
         base = {**found[0][2], **changes, **fixed}
         env = {**env, **check.env_again(first, changes)}
         own = await self._calls.run("files", envfile.own, self._paths.env, old)

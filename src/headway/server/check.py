@@ -83,6 +83,14 @@ def joined_env(old: JobSpec, changes: Mapping[str, Any]) -> dict[str, Any]:
     return {"env_set": list(dict.fromkeys([*old.env_set, *(changes.get("env_set") or ())]))}
 
 
+def options_again(old: JobSpec, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of an engine mean nothing to another one: a job that moves from Slurm to this machine leaves them."""
+    if "definition" not in changes or "options" in changes:
+        return {}
+    engines = {found.get("engine", clusters.LOCAL) for found in (old.definition, changes["definition"])}
+    return {} if len(engines) == 1 else {"options": {}}
+
+
 def env_again(old: JobSpec, changes: Mapping[str, Any]) -> dict[str, str]:
     """The values that it has again: all that were kept, but for those that are given anew."""
     return {name: value for name, value in old.env_kept.items() if name not in (changes.get("env_set") or ())}

@@ -23,13 +23,13 @@ from headway.server.drain import is_over
 from headway.server.errand import with_private
 from headway.server.guest import mailbox_key
 from headway.server.loop import Loop
+from headway.settings import clusters
 from headway.settings.quantity import duration_text
 from headway.store import catalog
 from headway.wire.batch import TaskKey
 from headway.wire.redact import mask_argv, secret_values
 
 ATTACHED_TASK = "worker-0"
-WITHOUT_OPTIONS = frozenset(("local", "docker", "podman"))  # engines that a job cannot ask for more than its fields
 NO_UUID = "00000000-0000-0000-0000-000000000000"  # of a job that is only planned
 
 
@@ -66,8 +66,8 @@ class Control(Loop):
         engine = self._engine(spec)
         if spec.folders:
             await self._calls.run("files", folders.check, spec, variables, engine.name, self._paths.home)
-        if spec.options and engine.name in WITHOUT_OPTIONS:
-            raise UsageError(f"the cluster {spec.cluster} ({engine.name}) takes no `options`", "leave them out")
+        if spec.options:
+            spec.options = clusters.job_options(engine.name, spec.options, spec.cluster)
         if engine.name == "local" and find_program and not (spec.after or spec.code):
             await self._calls.run("files", program.check, spec, variables)
         now_ns = self._clock_ns()
@@ -217,7 +217,8 @@ class Control(Loop):
                     "submit it again with the whole command; better keep secrets in the environment",
                 )
             after = {"after": await self._calls.run("the store", self._still_open, old.spec.after)}
-            spec = check.job_spec({**asdict(given), **after, **changes, **fixed, **check.joined_env(old.spec, changes)})
+            again = {**check.joined_env(old.spec, changes), **check.options_again(old.spec, changes)}
+            spec = check.job_spec({**asdict(given), **after, **changes, **fixed, **again})
             if env is None:
                 env = private.env if private else None
             if env is None:

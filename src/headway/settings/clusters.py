@@ -40,6 +40,7 @@ class Table:
     doc: str
     options: Mapping[str, Option]
     takes_environment: bool  # True: a job gets the submitter's environment; False: the image's, and what was named
+    of_job: tuple[str, ...] = ()  # options that a job may have otherwise: `options` of a job file
 
 
 def _text(value: Any, field: str) -> str:
@@ -160,6 +161,9 @@ _SLURM: Final = {
     "exclude": Option("a text", "`--exclude`.", _text),
     "extra": Option("a list", "Further options of sbatch, such as `--exclusive` or `--nice=100`.", _words, ()),
 }  # fmt: skip
+_SLURM_JOB: Final = (
+    "partition", "account", "qos", "constraint", "reservation", "nodelist", "exclude", "gpu_type", "extra",
+)  # fmt: skip
 
 TABLES: Final[Mapping[str, Table]] = {
     LOCAL: Table("Processes on this machine.", {}, takes_environment=True),
@@ -168,7 +172,7 @@ TABLES: Final[Mapping[str, Table]] = {
         {"command": Option("a list", "The program and its own options.", _command, ("docker",)), **_CONTAINER},
         takes_environment=False,
     ),
-    "slurm": Table("Batch jobs of a Slurm cluster.", _SLURM, takes_environment=True),
+    "slurm": Table("Batch jobs of a Slurm cluster.", _SLURM, takes_environment=True, of_job=_SLURM_JOB),
     "podman": Table(
         "Containers of Podman on this machine.",
         {"command": Option("a list", "The program and its own options.", _command, ("podman",)), **_CONTAINER},
@@ -227,6 +231,22 @@ def definition(value: Any, field: str, where: Callable[[str], str] | None = None
         else:
             found[key] = option.check(given, f"{where(key) if where else field}: {key}")
     return found
+
+
+def job_options(engine: str, given: Mapping[str, Any], cluster: str) -> Definition:
+    """`options` of a job, checked: those of its cluster that a job may have otherwise. null takes one away."""
+    table = TABLES[engine]
+    if not table.of_job:
+        raise UsageError(f"the cluster {cluster} ({engine}) takes no `options`", "leave them out")
+    for key in given:
+        if key not in table.of_job:
+            near = did_you_mean(str(key), table.of_job)
+            raise UsageError(
+                f'options: a job on {cluster} ({engine}) has no option "{str(key)[:60]}"{near}',
+                f"its options: {', '.join(table.of_job)}",
+            )
+    checks = {key: table.options[key].check for key in given}
+    return {key: None if value is None else checks[key](value, f"options.{key}") for key, value in given.items()}
 
 
 def resolve(name: str, configured: Mapping[str, Definition]) -> Definition:

@@ -277,7 +277,7 @@ def _horizon(
     for one in left:
         end = cursor.get(one.pk, 0) + share
         if end < one.position and one.index is not None and len(entries := _entries(c, paths, one.index, end, end)):
-            place = np.searchsorted(entries["offset"], np.uint64(end), side="right")
+            place = int(np.searchsorted(entries["offset"], np.uint64(end), side="right"))
             found.append(int(entries["us"][max(place, 1) - 1]))
     return min(found, default=None)
 

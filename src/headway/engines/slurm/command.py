@@ -128,7 +128,7 @@ def failure(program: str, code: int, said: str) -> UnreachableError | RefusedErr
     """The last line is the reason; the ones before are about environment and plugins."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     last = lines[-1] if lines else f"exit code {code}"
-    words = last.removeprefix(f"{program}: ").removeprefix("error: ")
+    words = last.removeprefix(f"{program}: ").removeprefix("error: ").removeprefix("Batch job submission failed: ")
     if code == _NOT_FOUND:
         return not_here(program)
     if any(word in said.lower() for word in _AWAY):

@@ -18,7 +18,7 @@ from headway.engines import folder as folders
 from headway.engines import joined
 from headway.engines.protocol import AnyBox, EngineId, Freed, Given, Node, Observation, Plan, Start, Waiting
 from headway.engines.shelf import TaskView
-from headway.engines.slurm import answer, ending, script, sooner, waiting
+from headway.engines.slurm import answer, ending, partition, script, sooner, waiting
 from headway.engines.slurm.answer import JobLine
 from headway.engines.slurm.command import Commands
 from headway.engines.slurm.ledger import Ledger
@@ -82,6 +82,7 @@ class SlurmEngine:
         self._silence = ending.Silence()
         self._proven: dict[str, bool] = {}  # Slurm's id -> whether the daemons of its nodes have told its end
         self._nodes: tuple[float, list[answer.NodeLine]] = (-NODES_KEPT_S, [])
+        self._known_partitions: tuple[float, list[partition.Partition]] = (-NODES_KEPT_S, [])
 
     @property
     def spool(self) -> Path:
@@ -103,34 +104,67 @@ class SlurmEngine:
 
     def capacity(self) -> list[Node]:
         self._place.check()
+        partition.check_names(self._all_partitions(), self._options.get("partition"))
         return [sooner.capacity_of(node) for node in self._known_nodes()]
 
     def queue_words(self) -> str:
         """The whole queue of the partition, whoever's jobs they are."""
-        partition = self._options.get("partition")
-        where = ["-p", str(partition)] if partition else []
+        asked = self._options.get("partition")
+        where = ["-p", str(asked)] if asked else []
         said = self._commands.run(["squeue", "-h", "-t", "R,PD", *where, "-o", "%T"]).split()
-        return f"of all users {said.count('RUNNING')} run and {said.count('PENDING')} wait"
+        closed = [f"; partition {one.name} is {one.state}" for one in self._partitions(asked) if not one.is_open]
+        return f"of all users {said.count('RUNNING')} run and {said.count('PENDING')} wait{''.join(closed)}"
+
+    def _partitions(self, asked: str | None) -> list[partition.Partition]:
+        return partition.chosen(self._all_partitions(), asked)
+
+    def _all_partitions(self) -> list[partition.Partition]:
+        """Asked for now and then. Empty: Slurm does not tell them."""
+        asked_s, known = self._known_partitions
+        if self._clock_s() - asked_s >= NODES_KEPT_S:
+            try:
+                known = partition.read(self._commands.run(["scontrol", "show", "partition", "-a", "-o"]))
+            except RefusedError:
+                known = []
+            self._known_partitions = (self._clock_s(), known)
+        return known
 
     def _known_nodes(self) -> list[answer.NodeLine]:
-        """The nodes of the partition, asked for now and then."""
+        """The nodes of the cluster's partition."""
+        return self._nodes_of(self._options.get("partition"))
+
+    def _nodes_of(self, asked: str | None) -> list[answer.NodeLine]:
+        """The nodes of a partition, of several, or of the default; asked for now and then."""
         asked_s, nodes = self._nodes
         if self._clock_s() - asked_s >= NODES_KEPT_S:
             nodes = answer.read_nodes(self._commands.run(["scontrol", "show", "node", "-d", "-o"]))
             self._nodes = (self._clock_s(), nodes)
-        partition = self._options.get("partition")
-        return [n for n in nodes if not partition or partition in n.partitions]
+        names = asked.split(",") if asked else [one.name for one in self._partitions(None)]
+        return [node for node in nodes if not names or set(names) & set(node.partitions)]
 
     def plan(self, job: Job, attempt: int = 1) -> Plan:
-        spec, nodes = job.spec, self._known_nodes()
+        spec, options = job.spec, self._asked(job)
+        asked = options.get("partition")
+        partition.check_names(self._all_partitions(), asked)
+        nodes = self._nodes_of(asked)
         has_gpus = any(node.gpus for node in nodes)
         per_node = self._options.get("gpu_per_node") or max((node.gpus for node in nodes), default=0) or None
         tasks = tasks_of(spec, gpu_per_node=per_node, has_gpus=has_gpus)
-        plan = plan_of(self.name, self.cluster, job, attempt, tasks, rlimits={}, options=self._asked(job))
+        plan = plan_of(self.name, self.cluster, job, attempt, tasks, rlimits={}, options=options)
         sooner.check_ever(plan, nodes)
         self._library.check(plan.folders, self._place.agent()[0], self._options.get("host") or "this machine")
+        plan = partition.check(plan, self._partitions(asked), self._would_take)
         text = script.render(plan, f"{plan.uuid}-{attempt}", plan.options, self.spool, self._place.agent())
         return replace(plan, script=text)
+
+    def _would_take(self, plan: Plan) -> bool:
+        """Slurm itself is asked, where a limit seems to be against it: a QoS may set it aside. Nothing is submitted."""
+        text = script.render(plan, f"{plan.uuid}-0", plan.options, self.spool, self._place.agent())
+        try:
+            self._commands.run(["sbatch", "--test-only"], text)
+        except RefusedError:
+            return False
+        return True
 
     def _asked(self, job: Job) -> dict[str, Any]:
         """The cluster's options under the job's own; nodes that have failed it are left out from now on."""

@@ -25,6 +25,15 @@ DIRECTIVES: Final[Mapping[str, str]] = {
 }  # fmt: skip
 _VALUE: Final = re.compile(r"[\w.,:@%+=&|!*()\[\]/~-]{1,256}\Z", re.ASCII)
 _EXTRA: Final = re.compile(r"--[a-z][a-z-]*(?:=[\w.,:@%+=&|!*()\[\]/~-]*)?\Z", re.ASCII)
+# Options of sbatch that `extra` may not have -> what to use. By the first ones an attempt is found again and started
+# once; sbatch takes the beginning of a name for the whole.
+_OURS: Final = {
+    "--comment": "by it a lost answer is found again", "--output": "hw logs shows what it prints",
+    "--array": "use --array of hw submit", "--open-mode": "", "--parsable": "", "--test-only": "use --dry-run",
+    "--wait": "use --wait of hw submit", "--wrap": "", "--requeue": "use --retry", "--no-requeue": "it is always set",
+    "--nodes": "use -n and --nodes of hw", "--ntasks": "use -n of hw", "--ntasks-per-node": "use -n of hw",
+    "--export": "use --env", "--help": "", "--usage": "", "--version": "",
+}  # fmt: skip
 
 # On each node: of all shims of the job, those that run there. Only a process that started when the shim did is the
 # shim (F29); field 22 of its stat, the 20th behind its name, says when.
@@ -100,12 +109,17 @@ def directives(plan: Plan, key: str, options: Mapping[str, Any], spool: Path) ->
     if memory is not None:
         found.append(f"--mem={math.ceil(memory / MIB)}M")
     if plan.max_duration_s is not None:
-        sending_s = FOLDER_END_S if any(folder.target for folder in plan.folders) else 0.0
-        found.append(f"--time={duration(plan.max_duration_s + plan.grace_s + MARGIN_S + sending_s)}")
+        found.append(f"--time={duration(min(time_s(plan), options.get('time_s_max') or math.inf))}")
     found += [
         f"{flag}={_value(name, options[name])}" for name, flag in DIRECTIVES.items() if flag and options.get(name)
     ]
     return found + [_extra(line) for line in options.get("extra") or []]
+
+
+def time_s(plan: Plan) -> float:
+    """What Slurm is asked for beyond a job's own time: the end of its ranks, and what is left to send."""
+    sending_s = FOLDER_END_S if any(folder.target for folder in plan.folders) else 0.0
+    return (plan.max_duration_s or 0.0) + plan.grace_s + MARGIN_S + sending_s
 
 
 def _gres(plan: Plan, options: Mapping[str, Any]) -> str | None:
@@ -149,7 +163,11 @@ def _value(name: str, value: Any) -> str:
 
 def _extra(line: Any) -> str:
     if not isinstance(line, str) or not _EXTRA.match(line):
-        raise UsageError(f"extra: {line!r:.80} is not an option of sbatch", "for example: --exclusive or --nice=100")
+        raise UsageError(f"extra: {line!r:.80} is neither --name nor --name=value", "for example: --nice=100")
+    name = line.partition("=")[0]
+    taken = next((own for own in _OURS if own.startswith(name)), None)
+    if taken is not None:
+        raise UsageError(f"extra: {line!r:.80}: {taken} is set by Headway itself", _OURS[taken] or "leave it out")
     return line
 
 

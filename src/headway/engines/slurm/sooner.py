@@ -37,16 +37,16 @@ def check_ever(plan: Plan, nodes: Sequence[NodeLine]) -> None:
         what = f"nodes with {need} GPUs" if need else "nodes"
         total = sum(node.gpus for node in nodes)
         raise RefusedError(
-            f"the job needs {len(plan.tasks)} {what}, and there are {len(able)}",
-            f"the cluster has {total} GPUs in all; ask for fewer" if need else f"use at most {len(able)}",
+            f"the job needs {len(plan.tasks)} {what}, and there {'is' if len(able) == 1 else 'are'} {len(able)}",
+            f"there are {total} GPUs in all; ask for fewer" if need else f"use at most {len(able)}",
         )
     memory = max((task.memory_bytes or 0 for task in plan.tasks), default=0) or (plan.memory_bytes or 0) // len(
         plan.tasks
     )
     if memory > max(node.memory_mib for node in able) * MIB:
         raise RefusedError(
-            f"a task asks for {memory / MIB:.0f} MiB of memory, and no node has more than "
-            f"{max(node.memory_mib for node in able)} MiB",
+            f"a task asks for {size_text(memory)} of memory, and no node has more than "
+            f"{size_text(max(node.memory_mib for node in able) * MIB)}",
             "ask for less",
         )
     cpus = max((task.cpus or 0 for task in plan.tasks), default=0) or -(-(plan.cpus or 0) // len(plan.tasks))

@@ -32,6 +32,9 @@ def way_in(
         which = f"rank {rank}" if rank is not None else f"task {task}" if task is not None else ""
         what = f"no {which} that can be entered" if which else "nothing that can be entered"
         hint = f"to keep a failed job for that: hw resubmit {fmt.suffix(job['id'])} --hold 1h"
+        names = [str(one["name"]) for one in (job["attempts"] or [{"tasks": []}])[-1]["tasks"]]
+        if which and job["state"] in ("running", "stopping", "held"):
+            hint = f"its tasks: {', '.join(names)}" if task is not None else "hw q shows its ranks"
         if job["state"] == "waiting":
             hint = f"why it waits: hw why {fmt.suffix(job['id'])}"
         elif job["state"] in ("running", "stopping") and not which:
