@@ -246,6 +246,16 @@ def test_an_unfinished_line_waits_for_its_end_but_not_for_long(served: Served) -
     assert texts(follow(served, job.id, first["cursor"], wait_s=10)) == ["half"]
 
 
+def test_a_viewer_that_reads_the_bytes_himself_is_told_that_there_are_more_and_no_lines(served: Served) -> None:
+    job, key = served.job(state=State.RUNNING)
+    post(served, key, output(b"one\nha"))
+    first = follow(served, job.id, lines=False)
+    post(served, key, output(b"lf\n", 6))
+    second = follow(served, job.id, first["cursor"], lines=False, wait_s=10)
+    assert texts(first) == texts(second) == []
+    assert [sum(answer["cursor"]["at"].values()) for answer in (first, second)] == [6, 9]
+
+
 def test_an_unfinished_line_that_is_finished_in_time_is_one_line(served: Served) -> None:
     job, key = served.job(state=State.RUNNING)
     post(served, key, output(b"ha"))

@@ -15,7 +15,8 @@ Answer = dict[str, Any]
 
 
 class Follow:
-    """`lost` and `found` are told once per outage. Without `records`, log records are left out: for plain output."""
+    """`lost` and `found` are told once per outage. Without `records`, log records are left out: for plain
+    output; without `lines` the lines, too, for a viewer that reads the bytes when there are more."""
 
     def __init__(
         self,
@@ -24,11 +25,12 @@ class Follow:
         *,
         tail: int | None = None,
         records: bool = True,
+        lines: bool = True,
         lost: Callable[[], None] = lambda: None,
         found: Callable[[], None] = lambda: None,
     ) -> None:
         self.source, self.job_id, self.tail = source, job_id, tail
-        self.records, self.lost, self.found = records, lost, found
+        self.records, self.lines, self.lost, self.found = records, lines, lost, found
         self.cursor: Any = None
         self._away = False
 
@@ -58,6 +60,8 @@ class Follow:
             body["tail"] = self.tail
         if not self.records:
             body["records"] = False
+        if not self.lines:
+            body["lines"] = False
         answer: Answer = source.post(job_route(self.job_id, "follow"), body, wait_s=wait_s)
         return answer
 

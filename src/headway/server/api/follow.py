@@ -56,6 +56,7 @@ class Asked(msgspec.Struct, forbid_unknown_fields=True):
     tail: Count | None = None
     wait_s: float = 0.0
     records: bool = True  # False for a viewer that does not show log records
+    lines: bool = True  # False for one that reads the bytes himself, and only wants to know that there are more
 
 
 class News(msgspec.Struct):
@@ -86,7 +87,7 @@ async def follow(call: Call) -> Reply:
     with call.services.live.watch(pk) as watch:
         while True:
             watch.start(_told_just_now(cursor) | (frozenset() if asked.records else {"records"}))
-            look = await call.services.query(look_at, call.services.paths, pk, cursor, tail, asked.records)
+            look = await call.services.query(look_at, call.services.paths, pk, cursor, tail, asked.records, asked.lines)
             cursor, tail = look.news.cursor, None
             left_s = until_s - time.monotonic()
             if look.is_news or left_s <= 0 or call.services.live.closed:
@@ -95,8 +96,9 @@ async def follow(call: Call) -> Reply:
 
 
 def look_at(
-    c: sqlite3.Connection, paths: Paths, pk: int, known: Cursor | None, tail: int | None, with_records: bool = True
-) -> Look:
+    c: sqlite3.Connection, paths: Paths, pk: int, known: Cursor | None, tail: int | None, with_records: bool = True,
+    with_lines: bool = True,
+) -> Look:  # fmt: skip
     """All that is new at this moment of the database."""
     job = catalog.load_job(c, pk)
     # An agent tells the end of a task after everything else, so all output is there by then. Of one that is held the
@@ -104,8 +106,11 @@ def look_at(
     held_s = (time.time_ns() - job.state_since_ns) / 1e9 if job.state is State.HELD else 0.0
     over = is_over(job) or held_s > _HELD_S
     cursor = known or Cursor(attempt=max([1, *(attempt.number for attempt in job.attempts)]))
-    now_ms = _now_ms()
-    if known is None and tail is not None:
+    now_ms, grown, more = _now_ms(), False, False
+    found: list[Line] = []
+    if not with_lines:
+        after, grown = _grown(c, pk, cursor)
+    elif known is None and tail is not None:
         found, after, more = _tail(c, paths, pk, cursor, tail, over)
         cursor.event = _last_event(c, pk)
         cursor.record = max(0, records.last(c, pk) - min(tail, FOLLOW_RECORDS_MAX))
@@ -122,7 +127,7 @@ def look_at(
     after.state = str(job.state)
     after.metrics, after.metrics_ms = (checksum, now_ms) if metrics else (cursor.metrics, cursor.metrics_ms)
     news = News(after, after.state, LineForm.of(found), events, metrics, logged, trackers, used, done)
-    is_news = bool(found or events or metrics or logged or used or more or done) or trackers is not None
+    is_news = grown or bool(found or events or metrics or logged or used or more or done) or trackers is not None
     again_s = min(_again_s(after, now_ms), _HELD_S if job.state is State.HELD else FOLLOW_WAIT_S)
     return Look(news, is_news or cursor.state != after.state, again_s)
 
@@ -136,6 +141,14 @@ def _outputs(c: sqlite3.Connection, pk: int, first: int) -> list[Output]:
     last = newest[0].attempt if newest else first
     earlier = [one for number in range(max(first, 1), last) for one in lines.outputs(c, pk, attempt=number)]
     return earlier + newest
+
+
+def _grown(c: sqlite3.Connection, pk: int, cursor: Cursor) -> tuple[Cursor, bool]:
+    """Where the streams end by now, and whether that is further than the viewer knows."""
+    chosen = _outputs(c, pk, cursor.attempt)
+    at = {one.pk: one.position for one in chosen}
+    attempt = max([cursor.attempt, *(one.attempt for one in chosen if one.position)])
+    return msgspec.structs.replace(cursor, at=at, held={}, attempt=attempt), at != cursor.at
 
 
 def _tail(

@@ -98,7 +98,7 @@ def _query(call: Call) -> list[tuple[str, Any]]:
 
 
 def _raw(call: Call, source: Source, job: Job) -> None:
-    follow = Follow(source, job["id"], records=False)
+    follow = Follow(source, job["id"], records=False, lines=False)
     sink = Sink(call.terminal.out)
     query = [("format", "raw"), *_query(call)]
     offset = 0

@@ -93,12 +93,13 @@ class Plain:
         self.told_closed = False
         self.patient_until = time.monotonic() + _PATIENCE_S
         self.events: list[dict[str, Any]] = []
-        self.follow = Follow(source, self.job_id, records=False, lost=self._lost, found=self._found)
+        self.ranks = max(summary.count_processes(job), int(job.get("processes") or 1))
+        several = self.ranks > 1
+        self.follow = Follow(source, self.job_id, records=False, lines=several, lost=self._lost, found=self._found)
         out = call.terminal.err if call.as_json else call.terminal.out
         err = call.terminal.err
-        self.ranks = max(summary.count_processes(job), int(job.get("processes") or 1))
         self.output: Exact | Merged = (
-            Exact(self.follow, out, err) if self.ranks == 1 else Merged(out, err, ranks=self.ranks, live=True)
+            Merged(out, err, ranks=self.ranks, live=True) if several else Exact(self.follow, out, err)
         )
 
     def to_the_end(self) -> dict[str, Any]:
