@@ -72,6 +72,15 @@ def test_errors_do_not_hold_a_key() -> None:
     assert isinstance(error, HeadwayError) and "s3cr3t" not in str(error)
 
 
+def test_a_key_that_nobody_gave_is_told_with_where_to_give_it() -> None:
+    told = ValueError("Generic S3 error: Error performing PUT http://169.254.169.254/latest/api/token")
+    error = account.explain(told, place.parse("s3://b/x"))
+    assert "no key" in error.message and "AWS_ACCESS_KEY_ID" in error.hint and "169.254" not in str(error)
+    with pytest.raises(account.CredentialsError, match="no storage account is known") as caught:
+        account.open_store(place.parse("az://work/x"), {})
+    assert "AZURE_STORAGE_ACCOUNT_NAME" in caught.value.hint
+
+
 def test_without_the_library_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(__import__("sys").modules, "obstore", None)
     with pytest.raises(HeadwayError, match="obstore") as caught:

@@ -8,12 +8,19 @@ from headway.model.errors import HeadwayError, NotFoundError, RefusedError, Unre
 from headway.model.limits import STORAGE_RETRY_S
 from headway.settings.account import NAMES_OF_SECRETS
 from headway.settings.nearest import did_you_mean
-from headway.storage.place import AZURE, LOCAL, Place
+from headway.storage.place import AZURE, LOCAL, S3, Place
 
 if TYPE_CHECKING:
     from obstore.store import AzureStore, LocalStore, S3Store
 
     Store = AzureStore | LocalStore | S3Store
+
+
+_METADATA = "169.254.169.254"
+_ACCOUNT_HINTS = {
+    AZURE: "an account under `accounts:` of headway.yaml; or AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
+    S3: "an account under `accounts:` of headway.yaml; or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+}
 
 
 class CredentialsError(RefusedError):
@@ -87,7 +94,10 @@ def open_store(place: Place, account: Mapping[str, str], retry_s: float = STORAG
         return S3Store(place.container, **_s3(account), **common)
     # the library has a class of its own for each wrong setting, and hides none of them behind a common one
     except Exception as error:
-        raise UsageError(f"{place} cannot be opened with this account: {error}") from None
+        said = str(error).split("\n")[0][:500]  # what follows is for people who debug the library
+        if "Account must be specified" in said:
+            raise CredentialsError(f"{place}: no storage account is known", _ACCOUNT_HINTS[AZURE]) from None
+        raise UsageError(f"{place} cannot be opened with this account: {said}") from None
 
 
 def _seconds(seconds: float) -> Any:
@@ -122,6 +132,9 @@ def explain(error: Exception, place: Place, keys: Mapping[str, str] | None = Non
     kind = type(error).__name__
     if kind in ("NotFoundError", "FileNotFoundError") or "404 Not Found" in text:
         return NotFoundError(f"there is no {place}", "does the container exist? hw storage ls shows what there is")
+    if _METADATA in text:  # where the library looks last; it may be away for a moment only, so this is no refusal
+        said = f"{place}: no key for it was found, and this machine has no identity of its own in the cloud"
+        return UnreachableError(said, _ACCOUNT_HINTS.get(place.kind, ""))
     if kind in ("PermissionDeniedError", "UnauthenticatedError"):
         return CredentialsError(f"{place}: the storage refuses this account", "is the key right, and not expired?")
     return UnreachableError(f"{place}: {text}", "is the address right, and does the container exist?")
