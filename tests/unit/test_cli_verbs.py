@@ -251,7 +251,7 @@ def test_an_unknown_state_always_has_its_age(api: FakeApi, hw: Hw) -> None:
     api.on("GET", "/api/jobs/.*/logs", {"lines": [], "more": False})
     assert hw("q", "a1") == 0
     assert "unknown since " in hw.out and ", last heard " in hw.out
-    api.on("GET", "/api/jobs", [job("x-a1", state="unknown")])
+    api.on("GET", "/api/jobs", [job("x-a1", state="unknown", ended_at=None)])
     assert hw("ls") == 0
     assert "last heard" in hw.out
 

@@ -3,9 +3,10 @@
 from pathlib import Path
 from typing import Any
 
+from headway.views import format as fmt
 from headway.views.console.cells import cells, text_of
 from headway.views.console.feed import JobsFeed
-from headway.views.console.jobs import JobsView
+from headway.views.console.jobs import JobsView, _note
 from headway.views.console.theme import Theme
 from headway.views.http import Client
 from headway.views.source import Source
@@ -77,3 +78,13 @@ def test_text_of_a_job_is_made_safe_in_the_list() -> None:
 
 def test_q_leaves_the_list() -> None:
     assert [view(job(1)).press(key) for key in ("q", "esc", "ctrl-c", "x")] == ["leave", "leave", "leave", None]
+
+
+def test_a_job_whose_end_nobody_saw_is_over_although_it_stays_unknown() -> None:
+    times = {"submitted_at": at(-60), "started_at": at(-60), "state_since": at(-50)}
+    lost = job(1, "unknown", ended_at=at(-50), elapsed_s=10.0, cause={"text": "its agent was killed"}, **times)
+    silent = job(2, "unknown", **times)
+    waits = job(3, "waiting", **times | {"started_at": None}, waiting={"after": ["y-b2c3d"]})
+    assert [fmt.is_over(one) for one in (lost, silent, waits)] == [True, False, False]
+    told = [_note(one, NOW) for one in (lost, silent, waits)]
+    assert told == ["its agent was killed", "last heard 1 min 31 s ago", "waits for 1:41, after b2c3d"]

@@ -35,7 +35,7 @@ class _Asked(msgspec.Struct):
 
 
 _decode_asked = msgspec.json.Decoder(_Asked).decode
-_EXPLAINED = ("failed", "stopped", "held")
+_EXPLAINED = ("failed", "stopped", "held", "unknown")
 _SOME = 1000
 
 
@@ -82,8 +82,8 @@ def _row(c: sqlite3.Connection, row: _Row, last: sqlite3.Row | None, has_metrics
     if has_metrics:
         found["metrics"] = query.latest_metrics(c, pk, query.ROW_METRICS_MAX)
     if state == "unknown":
-        found["state_since"] = iso(since_ns)
-    elif state in _EXPLAINED:
+        found |= {"state_since": iso(since_ns), "ended_at": iso(ended_ns)}
+    if state in _EXPLAINED:
         why = cause or (last["cause"] if last is not None else None)
         found |= {"exit_code": exit_code, "signal": signal, "cause": json.loads(why) if why else None}
     elif state == "waiting" and (last is not None or asked.after):

@@ -35,6 +35,11 @@ def suffix(job_id: str) -> str:
     return job_id.rsplit("-", 1)[-1]
 
 
+def is_over(job: dict[str, Any]) -> bool:
+    """Whether nothing more will come of it. One whose end nobody saw stays `unknown`, and is over all the same."""
+    return str(job["state"]) in ENDED or bool(job.get("ended_at"))
+
+
 def plural(count: int, noun: str) -> str:
     if count == 1:
         return f"1 {noun}"

@@ -143,9 +143,9 @@ def note(job: Job, now: datetime) -> str:
 
 def _reason(job: Job, now: datetime) -> str:
     """An unknown state always has its age (P8)."""
-    if job["state"] == "unknown":
+    if job["state"] == "unknown" and not fmt.is_over(job):
         return f"last heard {fmt.duration(fmt.age_s(job.get('state_since'), now))} ago"
-    if job["state"] in ("failed", "stopped", "held"):
+    if job["state"] in ("failed", "stopped", "held", "unknown"):
         cause = job.get("cause") or {}
         return str(cause.get("text") or "") or _end(job)
     return summary.waiting_words(job.get("waiting") or {}, now)

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Final
 
 from headway.model.errors import HeadwayError, NotFoundError, UsageError
+from headway.views import format as fmt
 from headway.views import summary
 from headway.views.cli.dispatch import Call
 from headway.views.cli.signals import Leave
@@ -108,7 +109,7 @@ def _plainly(call: Call, source: Source, jobs: list[Job]) -> int:
         return 0
     from datetime import UTC, datetime
 
-    found = jobs or source.get("/api/jobs", [("state", list(OPEN))])
+    found = jobs or [job for job in source.get("/api/jobs", [("state", list(OPEN))]) if not fmt.is_over(job)]
     if found:
         call.terminal.out.write("\n".join(ls.listing(found, call.terminal.out, datetime.now(UTC))) + "\n")
     else:

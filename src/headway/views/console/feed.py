@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from headway.model.errors import HeadwayError, NotFoundError, UnreachableError
 from headway.model.limits import CONSOLE_ASK_S, CONSOLE_BURST_LINES_MAX, CONSOLE_JOBS_S, CONSOLE_WAIT_S
+from headway.views import format as fmt
 from headway.views import summary
 from headway.views.console.curve import PLACES
 from headway.views.follow import Follow
@@ -164,7 +165,7 @@ class JobsFeed(Feed):
             if self._away:
                 self._away = False
                 self._found()
-            known = {str(job["id"]) for job in jobs if job["state"] in OPEN}
+            known = {str(job["id"]) for job in jobs if not fmt.is_over(job)}
             self._put({"jobs": jobs})
             self._closed.wait(CONSOLE_JOBS_S)
 
@@ -173,7 +174,7 @@ class JobsFeed(Feed):
             self.source.reconnect()
         if self.refs:
             return self._those(self.refs)
-        jobs = self._open_jobs()
+        jobs = [job for job in self._open_jobs() if not fmt.is_over(job)]
         return jobs + self._those(sorted(known - {str(job["id"]) for job in jobs}))
 
     def _those(self, job_ids: list[str]) -> list[dict[str, Any]]:

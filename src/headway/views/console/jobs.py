@@ -122,7 +122,7 @@ def _table(view: JobsView, columns: int, rows: int, theme: Theme) -> list[Line]:
 
 def _cells(job: Job, names: list[str], now: datetime) -> list[str]:
     found = job.get("metrics") or {}
-    open_s = fmt.age_s(job.get("started_at"), now) if job["state"] not in fmt.ENDED else job.get("elapsed_s")
+    open_s = job.get("elapsed_s") if fmt.is_over(job) else fmt.age_s(job.get("started_at"), now)
     return [
         fmt.suffix(str(job["id"])),
         f"{job.get('name') or ''} @{job.get('host') or job['guest_of']}"
@@ -151,8 +151,7 @@ def _progress(job: Job) -> str:
             continue  # it is there; what counts is how far the program is
         if completed is not None and total is not None and total > 0:
             left_s = real(tracker.get("eta_s"))
-            is_over = str(job["state"]) in fmt.ENDED
-            left = "" if left_s is None or is_over else f"  left {fmt.clock(left_s)}"
+            left = "" if left_s is None or fmt.is_over(job) else f"  left {fmt.clock(left_s)}"
             return f"{int(100 * min(completed / total, 1.0)):>3} %{left}"
     return ""
 
@@ -160,10 +159,11 @@ def _progress(job: Job) -> str:
 def _note(job: Job, now: datetime) -> str:
     state = str(job["state"])
     if state == "waiting":
-        return f"waits for {fmt.clock(fmt.age_s(job.get('submitted_at'), now))}"
-    if state == "unknown":
+        why = summary.waiting_words(job.get("waiting") or {}, now)
+        return f"waits for {fmt.clock(fmt.age_s(job.get('submitted_at'), now))}" + (f", {why}" if why else "")
+    if state == "unknown" and not fmt.is_over(job):
         return f"last heard {fmt.duration(fmt.age_s(job.get('state_since'), now))} ago"
-    if state == "failed":
+    if state in ("failed", "unknown"):
         cause = job.get("cause") or summary.last_attempt(job).get("cause") or {}
         return str(cause.get("text") or fmt.exit_words(job.get("exit_code"), job.get("signal")))
     return fmt.carried(job.get("progress"))
