@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from headway.model.limits import QUERY_TAIL_LINES, QUERY_TAIL_LINES_MIN
+from headway.views import summary
 from headway.views.cli import query
 from headway.views.cli.output import Merged
 from headway.views.terminal import Output
@@ -64,3 +65,8 @@ def test_a_line_without_a_time_came_just_now_where_one_watches() -> None:
     out = terminal(None)
     assert Merged(out, out, ranks=2).line(line, out) == "--:--:--  0 │ a\n"
     assert "--" not in Merged(out, out, ranks=2, live=True).line(line, out)
+
+
+@pytest.mark.parametrize(("by", "words"), [("signal 15", "rank 1: told to end soon"), ("signal 10", "wanted for some")])
+def test_a_notice_by_sigterm_does_not_say_who_wants_the_machine(by: str, words: str) -> None:
+    assert words in summary.event_words({"type": "preempt_notice", "rank": 1, "data": {"by": by}})
