@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from headway.agent.machine import ShimPlan
 from headway.testing import sim_agent, sim_server, simulation
 from headway.testing.sim_world import FAULTS, Violation, World
 from headway.wire import batch
@@ -18,9 +19,10 @@ from headway.wire import batch
 SECONDS = float(os.environ.get("HEADWAY_SIM_SECONDS", "20"))
 SEEDS_MAX = 330  # a faster machine does not judge by other stories
 FIRST_SEED = int(os.environ.get("HEADWAY_SIM_SEED", "1"))
-ONCE_FAILED = [
-    1794785712967,  # a write cut short before the task's end held the end back for ever
-    1794786003757,  # after a rollback, output went into the file of the stream that had had the same row
+ONCE_FAILED = [  # with whether jobs had several tasks then, so that it is the same story
+    (1794785712967, False),  # a write cut short before the task's end held the end back for ever
+    (1794786003757, False),  # after a rollback, output went into the file of the stream that had had the same row
+    (1381, True),  # a server that died between two tasks' starts never told the second one once the first was over
 ]
 
 
@@ -40,9 +42,9 @@ def test_no_seed_breaks_a_promise() -> None:
     assert count > 0
 
 
-@pytest.mark.parametrize("seed", ONCE_FAILED)
-def test_a_seed_that_once_failed_is_well(seed: int) -> None:
-    simulation.run_seed(seed)
+@pytest.mark.parametrize(("seed", "several"), ONCE_FAILED)
+def test_a_seed_that_once_failed_is_well(seed: int, several: bool) -> None:
+    simulation.run_seed(seed, several=several)
 
 
 def test_a_seed_tells_the_same_story_twice() -> None:
@@ -58,9 +60,9 @@ def test_seeds_turn_different_faults_on() -> None:
     assert len(set(on)) > 200 and frozenset() in on
 
 
-def caught(seeds: int = 60) -> str:
+def caught(first: int = 1, seeds: int = 60) -> str:
     """The first complaint about a system that was broken on purpose."""
-    for seed in range(1, seeds):
+    for seed in range(first, first + seeds):
         try:
             simulation.run_seed(seed)
         except Violation as error:
@@ -94,6 +96,20 @@ def test_the_simulation_sees_a_cursor_that_runs_ahead(monkeypatch: pytest.Monkey
     monkeypatch.setattr(sim_agent.Shipper, "_pump", hasty)
     monkeypatch.setattr(sim_agent.Shipper, "_load_cursor", lambda self: None)
     assert caught()
+
+
+def test_the_simulation_sees_tasks_that_go_on_without_the_one_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    from headway.server import join
+
+    monkeypatch.setattr(simulation, "CALM_S", 1200.0)
+    simulation.run_seed(15)  # by then it would have been over
+    monkeypatch.setattr(join, "ending", lambda job, attempt: None)
+    assert "did not settle" in caught(15)
+
+
+def test_the_simulation_sees_ranks_that_do_not_wait_for_the_other_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sim_agent, "_plan_of", lambda task: ShimPlan(len(task.programs), task.first_rank))
+    assert "before every task was there" in caught()
 
 
 def test_the_simulation_sees_a_job_that_is_called_failed_for_want_of_knowledge(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -20,11 +21,12 @@ from headway.agent.log import AgentLog
 from headway.agent.notebook import Notebook
 from headway.agent.post import Answer, Channel
 from headway.agent.process import Identity
-from headway.agent.watch import AttachedTask
+from headway.agent.watch import AdoptedTask, AttachedTask
 from headway.model.record import FACT, METRICS, OPEN
 from headway.spool.layout import TaskFile
 from headway.testing.files import FailingFiles
 from headway.wire import frame
+from headway.wire.identity import boot_id, process_start
 from tests.waiting import wait_until
 
 # -- commands ----------------------------------------------------------------------------------------------------------
@@ -270,6 +272,37 @@ def test_an_attached_task_is_stopped_by_signals_to_its_own_processes() -> None:
     watch.step(1.0)
     assert child.wait(10) == -9
     assert written[0] == {"type": "stop_requested", "by": "command"} and ended(watch)["reason"] == "stop"
+
+
+# -- a task whose shim is gone -----------------------------------------------------------------------------------------
+
+OTHER = "rank 1 on worker-1 failed"
+
+
+def adopted(tmp_path: Path, facts: list[dict[str, Any]]) -> tuple[AdoptedTask, list[dict[str, Any]]]:
+    task = TaskFile("u", 1, "worker-0", "/h", processes=1, grace_s=5.0)
+    written: list[dict[str, Any]] = []
+    begun = {"type": "task_started", "boot_id": boot_id(), "time_ns": time.time_ns()}
+    return AdoptedTask(str(tmp_path), task, [begun, *facts], written.append, 0.0), written
+
+
+def test_a_task_that_another_one_has_ended_says_so_when_its_shim_was_killed_meanwhile(tmp_path: Path) -> None:
+    watch, written = adopted(tmp_path, [{"type": "stop_requested", "by": "command", "reason": OTHER}])
+    for now_s in range(20):
+        watch.step(float(now_s))
+    assert watch.done and written[-1]["type"] == "task_ended" and written[-1]["reason"] == OTHER
+
+
+def test_a_task_without_its_shim_says_that_another_one_has_ended_it(tmp_path: Path) -> None:
+    child = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    started = {"type": "process_started", "rank": 0, "pid": child.pid, "start": process_start(child.pid)}
+    watch, written = adopted(tmp_path, [started])
+    watch.stop(5.0, 0.0, OTHER)
+    assert child.wait(10) == -signal.SIGTERM
+    for now_s in range(1, 20):
+        watch.step(float(now_s))
+    assert written[0] == {"type": "stop_requested", "by": "command", "reason": OTHER}
+    assert watch.done and written[-1]["reason"] == OTHER
 
 
 # -- provenance --------------------------------------------------------------------------------------------------------

@@ -51,6 +51,13 @@ def test_a_task_whose_processes_run_is_not_told_again() -> None:
     assert set(tell.commands) == {"worker-1"}
 
 
+def test_a_task_that_is_already_over_does_not_keep_the_others_from_starting() -> None:
+    """A server that was killed after it had told one of them forgets what it had to tell the rest."""
+    over = task("worker-0", ended(), process(0, 0), state="ended")
+    (tell,) = join.orders(*job(over, task("worker-1")))
+    assert {name: command["do"] for name, command in tell.commands.items()} == {"worker-1": "go"}
+
+
 def test_a_failed_rank_ends_the_other_tasks_before_its_own_has_ended() -> None:
     made, attempt = job(task("worker-0", None, process(0)), task("worker-1", None, process(1, 9), process(2)))
     (tell,) = join.orders(made, attempt)

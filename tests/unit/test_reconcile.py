@@ -6,7 +6,7 @@ import pytest
 
 from headway.engines.protocol import Node, Observation
 from headway.model.finding import Finding
-from headway.model.job import ENDED, Attempt, Job, JobSpec, Process, State, Task
+from headway.model.job import ENDED, Attempt, Job, JobSpec, Process, Role, State, Task
 from headway.model.limits import SILENT_AFTER_S
 from headway.server import reconcile
 from headway.server.reconcile import Cancel, Launch, NewAttempt, Salvage, Seen, SetState, decide
@@ -112,6 +112,16 @@ def test_what_ends_after_a_person_s_signal_was_stopped_and_what_ended_before_was
     assert only(decide([job], seen(state="ended"))).state is not State.STOPPED
 
 
+def test_a_helper_that_failed_before_a_person_s_signal_changes_nothing_about_that() -> None:
+    asked: dict[str, Any] = {"state": State.STOPPING, "stop_signal": 15, "stop_requested_ns": T0 + 4 * S}
+    job = started(result=ended(None, 15, first_rank=0), **asked)
+    job.spec.roles = [Role("worker", []), Role("board", [], completion="none")]
+    job.attempts[0].tasks[0].processes[0].ended_ns = T0 + 5 * S
+    board = Process(1, 0, 11, "exited", exit_code=1, ended_ns=T0 + 2 * S)
+    job.attempts[0].tasks.append(Task("board-0", "n", "ended", result=ended(1, first_rank=1), processes=[board]))
+    assert only(decide([job], seen(state="ended"))).state is State.STOPPED
+
+
 def test_a_job_that_a_signal_shall_end_is_given_all_the_time_it_takes() -> None:
     job = started(state=State.STOPPING, stop_requested_ns=T0, stop_signal=2)
     assert decide([job], seen(1000)) == []
@@ -186,7 +196,7 @@ def test_a_terminal_state_never_changes(state: State) -> None:
 
 def test_a_job_with_several_tasks_ends_when_all_have_told_their_end() -> None:
     job = started(result=ended(0))
-    job.attempts[0].tasks.append(Task("worker-1", "other", "running", T0, None, []))
+    job.attempts[0].tasks.append(Task("worker-1", "other", "running", T0, None, [Process(1, 0, 101, "running")]))
     assert decide([job], seen()) == []
     job.attempts[0].tasks[1].result = ended(4)
     assert only(decide([job], seen())).exit_code == 4

@@ -26,6 +26,7 @@ SETTLE_STEP_S = 0.02
 KILL_AGAIN_S = 1.0
 SHIPPER_PROVEN_S = 60.0  # a shipper that lived so long starts the backoff anew
 LEFTOVERS_TOLD_MAX = 1000
+REASON_CHARS_MAX = 200  # of a stop
 
 
 class ShimPlan(Value):
@@ -402,7 +403,8 @@ class ShimMachine:
         out: list[ShimInstruction] = []
         if self.reason is None:
             self.reason = reason
-            out.append(Write({"type": "stop_requested", "by": by}))
+            why = {"reason": reason} if by == "command" and reason != "stop" else {}
+            out.append(Write({"type": "stop_requested", "by": by, **why}))
         kill_s = now_s + (self.plan.grace_s if grace_s is None else max(0.0, grace_s))
         self._kill_s = kill_s if self._kill_s is None else min(self._kill_s, kill_s)
         self._walltime_s = None

@@ -14,6 +14,7 @@ from headway.agent.ledger import Entry, Gap, Span
 from headway.agent.life import (
     Adopted,
     Begun,
+    GoAhead,
     Leave,
     LeftoversSeen,
     LookForLeftovers,
@@ -65,7 +66,7 @@ from headway.agent.sending import ShipperMachine, ShipperPlan
 
 __all__ = [
     "Acked", "Adopted", "Begun", "Busy", "Closed", "Drop", "Dropped", "Entry", "Failed", "Finish", "Forget", "Free",
-    "Gap", "Grown", "Held", "Leave", "LeftoversSeen", "Log", "LookForLeftovers", "Pack", "Packed", "Piece",
+    "Gap", "GoAhead", "Grown", "Held", "Leave", "LeftoversSeen", "Log", "LookForLeftovers", "Pack", "Packed", "Piece",
     "RankExited", "RankRefused", "RankStarted", "Refused", "Reload", "Remove", "RemoveEnvironment", "Retry", "Seen",
     "ShimEvent", "ShimInstruction", "ShimMachine", "ShimPlan", "ShipHere", "ShipperEvent", "ShipperExited",
     "ShipperInstruction", "ShipperMachine", "ShipperPlan", "SignalAsked", "SignalLeftovers", "SignalRank", "Span",

@@ -15,6 +15,7 @@ from headway import __version__
 from headway.agent import process
 from headway.agent.clock import Clock
 from headway.agent.life import (
+    REASON_CHARS_MAX,
     Begun,
     FoldersSeen,
     GoAhead,
@@ -66,7 +67,6 @@ SHIPS_AFTER_S = 0.05  # a task that is over by then never has a shipper of its o
 SHIP_HERE_S = 5.0  # so long the shim itself tries to send a short task; then a shipper of its own does
 REAPER_S = 0.03  # adopting orphans is arranged when the ranks are under way: it costs some milliseconds
 SEQS_MAX = 1024
-REASON_CHARS_MAX = 200
 _STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 _PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2)
 

@@ -395,8 +395,8 @@ class Shipper:
         if self._watch is None or self._ended:
             return
         if command["do"] == "stop":
-            grace_s = command.get("grace_s")
-            self._watch.stop(float(grace_s) if isinstance(grace_s, int | float) else None, now_s)
+            grace_s, why = command.get("grace_s"), command.get("reason")
+            self._watch.stop(float(grace_s) if isinstance(grace_s, int | float) else None, now_s, why)
         elif isinstance(command.get("signal"), int):
             self._watch.signal(command["signal"], now_s)
 

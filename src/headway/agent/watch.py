@@ -9,6 +9,7 @@ import time
 
 from headway.agent import process
 from headway.agent.life import (
+    REASON_CHARS_MAX,
     Adopted,
     LeftoversSeen,
     LookForLeftovers,
@@ -84,7 +85,7 @@ class AdoptedTask:
                 exited.append(RankExited(index, fact.get("exit_code"), fact.get("signal")))
                 self._ranks.pop(index, None)
             elif kind == "stop_requested":
-                reason = _reason_of(str(fact.get("by")))
+                reason = reason_of(fact)
         running = {index: who.pid for index, who in self._ranks.items()}
         elapsed_s = max(0.0, (time.time_ns() - begun_ns) / 1e9)
         return Adopted(running, tuple(exited), reason, elapsed_s)
@@ -103,8 +104,9 @@ class AdoptedTask:
             self._do(seen, now_s)
         self._do(Tick(), now_s)
 
-    def stop(self, grace_s: float | None, now_s: float) -> None:
-        self._do(StopAsked("command", grace_s=grace_s), now_s)
+    def stop(self, grace_s: float | None, now_s: float, reason: str | None = None) -> None:
+        """`reason`: what happened in another task, where that is why."""
+        self._do(StopAsked("command", grace_s=grace_s, reason=str(reason or "stop")[:REASON_CHARS_MAX]), now_s)
 
     def signal(self, signum: int, now_s: float) -> None:
         self._do(SignalAsked(signum), now_s)
@@ -141,11 +143,12 @@ def _carrier(task_dir: str, task: "TaskFile", say: "Callable[[str], None]") -> "
     return Carrier(task_dir, task.folders_outside and IS_ZIP, sends=True, say=say)
 
 
-def _reason_of(by: str) -> str:
-    """`stop_requested` says who asked; what the ranks are told is the reason."""
+def reason_of(fact: "Mapping[str, Any]") -> str:
+    """What the ranks are told: `stop_requested` says who asked, and why where that was another task."""
+    by = str(fact.get("by"))
     if by == "walltime":
         return "walltime"
-    return f"{by} failed" if by.startswith("rank ") else "stop"
+    return f"{by} failed" if by.startswith("rank ") else str(fact.get("reason") or "stop")
 
 
 class AttachedTask:
@@ -203,7 +206,8 @@ class AttachedTask:
             "lost": unknown and first is None,
         }  # fmt: skip
 
-    def stop(self, grace_s: float | None, now_s: float) -> None:
+    def stop(self, grace_s: float | None, now_s: float, reason: str | None = None) -> None:
+        """It has no other tasks that could be the reason."""
         if not self._stopped:
             self._write({"type": "stop_requested", "by": "command"})
         self._stopped = True

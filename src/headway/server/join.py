@@ -34,7 +34,8 @@ def orders(job: Job, attempt: Attempt, unstarted: Sequence[str] = ()) -> list[Te
     if why is not None:
         stop: dict[str, Any] = {"do": "stop", "grace_s": job.spec.grace_s, "reason": why}
         commands = {task.name: stop for task in attempt.tasks if task.result is None and task.state == "running"}
-    elif job.stop_requested_ns is None and all(task.state == "running" for task in attempt.tasks):
+    elif job.stop_requested_ns is None and all(task.state == "running" or task.processes for task in attempt.tasks):
+        # one that has had its processes and is over was there, too: a server that was killed may not have told the rest
         go: dict[str, Any] = {"do": "go", "peers": [_peer(task) for task in attempt.tasks]}
         commands = {task.name: go for task in attempt.tasks if not task.processes and task.result is None}
     else:

@@ -408,7 +408,8 @@ def _was_interrupted(job: Job, attempt: Attempt, end: Exit) -> bool:
     """A signal that a person sent was passed on, and it ended after that: its agents know nothing of a request."""
     if job.stop_signal is None or job.stop_requested_ns is None or end.reason is not None or end.lost:
         return False
-    ends = [p.ended_ns for task in attempt.tasks for p in task.processes if p.ended_ns is not None]
+    known = [p for task in attempt.tasks for p in task.processes if p.ended_ns is not None]
+    ends = [p.ended_ns or 0 for p in known if end.rank in (None, p.rank)]  # of the rank that it ended with, if of one
     return min(ends, default=job.stop_requested_ns) >= job.stop_requested_ns
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headway.agent import machine as m
+from headway.agent.watch import reason_of
 from headway.model.limits import GRACE_S, MIB
 from headway.model.record import GAP, RAW, RECORDS
 from headway.testing.sim_task import Ended, Stream, Task
@@ -63,8 +64,7 @@ class Shim(Driver):
         super().__init__(task)
         task.births += 1
         task.shim = self
-        plan = m.ShimPlan(len(task.programs), 0, GRACE_S, task.limit_s, hold_s=task.hold_s)
-        self.machine = m.ShimMachine(plan)
+        self.machine = m.ShimMachine(_plan_of(task))
         self.world.agenda.after(self.world.between(0.01, 0.3), self._begin)
 
     def _begin(self) -> None:
@@ -111,8 +111,7 @@ class Shim(Driver):
 
     def _note(self, fact: dict[str, Any]) -> None:
         """What an outsider could see it do."""
-        if fact["type"] == "stop_requested" and not fact["by"].startswith("rank"):
-            self.task.story.append("walltime" if fact["by"] == "walltime" else "stop")
+        self.task.story += _told_by(fact)
 
     def _start_rank(self, index: int) -> None:
         if self.world.strikes("rank refused"):
@@ -373,12 +372,12 @@ class Shipper(Driver):
         self.world.agenda.after(POLL_S, self._poll)
 
     def _obey(self, command: dict[str, Any]) -> None:
-        if command["do"] != "stop":
-            return
-        event = m.StopAsked("command", grace_s=command["grace_s"])
+        event: m.ShimEvent = m.GoAhead()
+        if command["do"] == "stop":
+            event = m.StopAsked("command", grace_s=command["grace_s"], reason=command.get("reason", "stop"))
         if self.task.shim is not None:
             self.task.shim.feed(event)
-        elif self.life is not None:
+        elif self.life is not None and command["do"] == "stop":
             self._live(event)
 
     # -- in place of a shim ---------------------------------------------------------------------------
@@ -389,18 +388,20 @@ class Shipper(Driver):
             return
         started, exited, reason = set(), [], None
         for _, fact in self.task.spool.facts("shim"):
+            index = fact.get("rank", 0) - self.task.first_rank
             match fact["type"]:
                 case "process_started":
-                    started.add(fact["rank"])
+                    started.add(index)
                 case "process_exited":
-                    exited.append(m.RankExited(fact["rank"], fact["exit_code"], fact["signal"]))
+                    exited.append(m.RankExited(index, fact["exit_code"], fact["signal"]))
                 case "start_failed":
-                    exited.append(m.RankExited(fact["rank"], fact["exit_code"], None))
+                    exited.append(m.RankExited(index, fact["exit_code"], None))
                 case "stop_requested":
-                    reason = _reason(fact["by"])
+                    reason = reason_of(fact)
         told = {event.index for event in exited}
         alive = {rank.index: rank.pid for rank in self.task.living() if rank.index in started - told}
-        self.life = m.ShimMachine(m.ShimPlan(len(self.task.programs), 0, GRACE_S, self.task.limit_s), ships=False)
+        plan = m.ShimPlan(len(self.task.programs), self.task.first_rank, GRACE_S, self.task.limit_s)
+        self.life = m.ShimMachine(plan, ships=False)
         self._live(m.Adopted(alive, tuple(exited), reason, 0.0))
 
     def _live(self, event: m.ShimEvent) -> None:
@@ -421,8 +422,7 @@ class Shipper(Driver):
         self._life_ticker.at(self.life.wake_s(self.world.clock.now_s), lambda: self._live(m.Tick()))
 
     def _note(self, fact: dict[str, Any]) -> None:
-        if fact["type"] == "stop_requested" and not fact["by"].startswith("rank"):
-            self.task.story.append("walltime" if fact["by"] == "walltime" else "stop")
+        self.task.story += _told_by(fact)
 
     def _watch_ranks(self) -> None:
         if self.life is None or not self.alive:
@@ -433,7 +433,15 @@ class Shipper(Driver):
                 self._live(m.RankExited(index, None, None))
 
 
-def _reason(by: str) -> str:
-    if by == "walltime":
-        return "walltime"
-    return f"{by} failed" if by.startswith("rank") else "stop"
+def _plan_of(task: Task) -> m.ShimPlan:
+    barrier = len(task.peers) > 1
+    return m.ShimPlan(len(task.programs), task.first_rank, GRACE_S, task.limit_s, barrier, hold_s=task.hold_s)
+
+
+def _told_by(fact: dict[str, Any]) -> list[str]:
+    """Who wanted the ranks to end, where it was none of them."""
+    if fact["type"] != "stop_requested" or fact["by"].startswith("rank"):
+        return []
+    if fact["by"] == "walltime":
+        return ["walltime"]
+    return ["stop" if reason_of(fact) == "stop" else "others"]

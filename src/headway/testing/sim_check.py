@@ -54,8 +54,10 @@ class History:
             positions = self._check_positions(c)
             for job in catalog.list_jobs(c):
                 self._check_state(job, positions)
-        busy = [task for task in self.engine.made.values() if task.living()]
-        require(len(busy) <= SETTINGS["max_running"], f"{len(busy)} jobs run at once")
+        busy = {(task.key.uuid, task.key.attempt) for task in self.engine.made.values() if task.living()}
+        jobs = {uuid for uuid, _ in busy}
+        require(len(jobs) <= SETTINGS["max_running"], f"{len(jobs)} jobs run at once")
+        require(len(jobs) == len(busy), f"two attempts of one job run at once: {sorted(busy)}")
 
     def _check_positions(self, c: sqlite3.Connection) -> dict[tuple[str, str], int]:
         rows = c.execute(
@@ -85,10 +87,10 @@ class History:
             self._check_sent(job, number, positions)
 
     def _check_sent(self, job: Job, number: int, positions: dict[tuple[str, str], int]) -> None:
-        task = self.engine.task_of(job.uuid, number)
-        for name, stream in task.spool.streams.items() if task is not None else []:
+        tasks = self.engine.tasks_of(job.uuid, number)
+        for task, name, stream in [(t, name, stream) for t in tasks for name, stream in t.spool.streams.items()]:
             agents = name == "shim" or name.startswith("shipper-")
-            position = positions.get((f"{job.uuid}-{number}-worker-0", name), 0)
+            position = positions.get((str(task.key), name), 0)
             require(agents or position >= stream.real_end(), f"{job.id} is {job.state}, {name} is at {position}")
 
     # -- the end --------------------------------------------------------------------------------------
@@ -118,8 +120,7 @@ class History:
                 require(self.accepted[job.uuid] == job.id, f"{job.id}: its submitter was told {self.accepted}")
                 self._check_job(job, {one.uuid: one for one in jobs})
                 for attempt in job.attempts:
-                    task = self.engine.task_of(job.uuid, attempt.number)
-                    if task is not None:
+                    for task in self.engine.tasks_of(job.uuid, attempt.number):
                         check_data(c, server.paths, job, task)
         check_files(server.paths.env)
 
@@ -129,7 +130,11 @@ class History:
         check_attempts(job)
         for attempt in job.attempts:
             seen = replace(job, state=attempt.state, exit_code=attempt.exit_code, signal=attempt.signal)
-            check_truth(seen, self.engine.task_of(job.uuid, attempt.number), aborted)
+            tasks = self.engine.tasks_of(job.uuid, attempt.number)
+            if len(tasks) > 1:
+                check_together(seen, tasks, aborted)
+            else:
+                check_truth(seen, tasks[0] if tasks else None, aborted)
         if job.attempts and needed is not None:
             require(needed.state is State.SUCCEEDED, f"{job.id} did not wait: {needed.id} is {needed.state}")
         if not job.attempts:
@@ -171,8 +176,8 @@ def check_data(c: sqlite3.Connection, paths: Paths, job: Job, task: Task) -> Non
     """acknowledged ⊆ stored ⊆ written; nothing twice; gaps account for the rest."""
     rows = c.execute(
         """SELECT s.pk, s.name, s.position FROM streams s JOIN tasks t ON t.pk = s.task
-           JOIN attempts a ON a.pk = t.attempt WHERE a.job = ? AND a.number = ?""",
-        (job.pk, task.key.attempt),
+           JOIN attempts a ON a.pk = t.attempt WHERE a.job = ? AND a.number = ? AND t.name = ?""",
+        (job.pk, task.key.attempt, task.key.task),
     ).fetchall()
     stored = {row["name"]: row for row in rows}
     holes: dict[str, list[tuple[int, int]]] = {}
@@ -186,8 +191,8 @@ def check_data(c: sqlite3.Connection, paths: Paths, job: Job, task: Task) -> Non
             holes[name] = _check_stream(c, paths, stored[name]["pk"], stream)
     for name, row in stored.items():
         require(name in task.spool.streams or row["position"] == 0, f"{job.id}: {name} was never written")
-    for rank in range(len(task.programs)):
-        _check_points(c, job, task, rank, holes)
+    for index in range(len(task.programs)):
+        _check_points(c, job, task, task.first_rank + index, holes)
 
 
 def _check_stream(c: sqlite3.Connection, paths: Paths, pk: int, stream: Stream) -> list[tuple[int, int]]:
@@ -276,6 +281,44 @@ def check_truth(job: Job, task: Task | None, aborted: bool) -> None:
             (job.exit_code, job.signal) in {(first.exit_code, first.signal), *_seen_at_once(task)},
             f"{job.id} failed with {job.exit_code}/{job.signal}, the first failure was {first}; {story(task)}",
         )
+
+
+def check_together(job: Job, tasks: list[Task], aborted: bool) -> None:
+    """The same for several tasks: one that fails by itself ends all, and the first of them is how the whole ended."""
+    told = {word for task in tasks for word in task.story}
+    ends = [end for task in tasks for end in task.ended]
+    failed = [end for end in ends if not end.told_to and end.exit_code != 0]
+    unstarted = [task for task in tasks if not task.begun]
+    killed = any(task.shim_killed for task in tasks)
+    whole = not unstarted and len(ends) == sum(len(task.programs) for task in tasks)
+    well = whole and all(end.exit_code == 0 for end in ends)
+    who = f"{job.id} is {job.state} with {job.exit_code}/{job.signal}; {[story(task) for task in tasks]}"
+    require(job.ended_ns is not None, f"no end: {who}")
+    require(job.state is not State.STOPPED or aborted, f"nobody asked for it: {who}")
+    require(job.state is not State.UNKNOWN or killed, f"everything is known: {who}")
+    require(job.state is not State.SUCCEEDED or well, f"not all went well: {who}")
+    if "preempted" in told:
+        return  # which of stop, failure and preemption came first is not told apart here
+    # a task whose agent died at its birth is not tried again once another one is over
+    given_up = any(task.births >= LAUNCHES_MAX or killed for task in unstarted)
+    reasons = bool(failed) or given_up or bool(told & {"walltime", "refused"})
+    require(job.state is not State.FAILED or reasons, f"nothing of it failed: {who}")
+    if killed:
+        return  # which ends are known depends on when that was
+    if well and not any(end.told_to for end in ends) and not told:
+        require(job.state is State.SUCCEEDED, f"all went well: {who}")
+    if failed and "stop" not in told:
+        require(job.state is State.FAILED, f"a rank failed: {who}")
+    if job.state is State.FAILED and failed and not given_up and not told & {"walltime", "refused"}:
+        _check_first(job, tasks, failed, who)
+
+
+def _check_first(job: Job, tasks: list[Task], failed: list[Ended], who: str) -> None:
+    """Of several failures the first, unless an agent stood still over one, or the clock was set meanwhile."""
+    fuzzy = any(task.slept for task in tasks) or "set the clock" in tasks[0].world.struck
+    first = min(failed, key=lambda end: end.at_s)
+    allowed = {(end.exit_code, end.signal) for end in (failed if fuzzy else [first])}
+    require((job.exit_code, job.signal) in allowed, f"the first failure was another: {who}")
 
 
 def _first_failure(task: Task) -> Ended | None:

@@ -117,6 +117,7 @@ class Ended:
     signal: int | None
     told_to: bool  # the agent had signalled it before
     reaped: bool = False  # by a shim that lived
+    at_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +143,11 @@ class Task:
         programs: list[Program],
         limit_s: float | None,
         hold_s: float = 0.0,
+        first_rank: int = 0,
     ) -> None:
         self.world, self.key, self.token, self.programs, self.limit_s = world, key, token, programs, limit_s
-        self.hold_s = hold_s
+        self.hold_s, self.first_rank = hold_s, first_rank
+        self.peers: list[Task] = [self]  # all tasks of the attempt
         self.spool = Spool()
         self.ranks: list[Rank | None] = [None] * len(programs)
         self.shim: Any = None  # the agent's processes, while they live
@@ -152,7 +155,8 @@ class Task:
         self.begun = False  # shim.json lies there
         self.births = 0  # shims that were started
         self.ended: list[Ended] = []
-        self.story: list[str] = []  # "stop" | "walltime" | "refused" | "preempted", in order, beside the ends
+        # "stop" | "walltime" | "refused" | "preempted" | "others" (another task ended it), in order, beside the ends
+        self.story: list[str] = []
         self.shim_killed = False
         self.slept = False  # an agent of it was stopped for a while: the order in which it then hears things is open
         self.points: dict[int, list[Point]] = {}
@@ -164,6 +168,8 @@ class Task:
     def start_rank(self, index: int) -> "Rank":
         if self.ranks[index] is not None:
             raise Violation(f"rank {index} of {self.key} was started twice")
+        if not all(peer.begun for peer in self.peers):
+            raise Violation(f"rank {index} of {self.key} was started before every task was there")
         rank = self.ranks[index] = Rank(self, index, self.programs[index])
         return rank
 
@@ -173,23 +179,24 @@ class Rank:
 
     def __init__(self, task: Task, index: int, program: Program) -> None:
         self.task, self.index, self.program, self.world = task, index, program, task.world
+        self.number = task.first_rank + index
         self.pid = task.world.new_pid()
         self.alive = True
         self._told_to = False
         self._step = self._records = self._segment = 0
         self._rand = f"{self.world.random.getrandbits(24):06x}"
         self._streams = [self._facts_name()]
-        self._fact({"type": "hello", "rank": index, "local_rank": index, "pid": self.pid})
+        self._fact({"type": "hello", "rank": self.number, "local_rank": index, "pid": self.pid})
         self.world.agenda.after(self.world.between(0.1, 1.0), self._tick)
         self.world.agenda.after(program.seconds, lambda: self.end(program.exit_code, program.signal))
 
     # -- writing --------------------------------------------------------------------------------------
 
     def _facts_name(self) -> str:
-        return f"facts-{self.index}-{self.pid}-{self._rand}"
+        return f"facts-{self.number}-{self.pid}-{self._rand}"
 
     def _metrics_name(self) -> str:
-        return f"metrics-{self.index}-{self.pid}-{self._rand}.{self._segment}"
+        return f"metrics-{self.number}-{self.pid}-{self._rand}.{self._segment}"
 
     def _fact(self, fact: dict[str, Any]) -> None:
         self.task.spool.fact(self._facts_name(), {"time_ns": self.world.clock.time_ns(), **fact})
@@ -200,8 +207,8 @@ class Rank:
         for _ in range(self.program.points):
             self._log()
         if self.program.text and not self.world.strikes("spool disk full"):
-            line = f"rank {self.index} step {self._step} ".encode() * (1 + self.program.text // 16)
-            self._append(f"stdout-{self.index}", RAW, line[: self.program.text - 1] + b"\n", whole=False)
+            line = f"rank {self.number} step {self._step} ".encode() * (1 + self.program.text // 16)
+            self._append(f"stdout-{self.number}", RAW, line[: self.program.text - 1] + b"\n", whole=False)
         self.world.agenda.after(self.world.between(0.3, 2.0), self._tick)
 
     def _append(self, name: str, kind: str, data: bytes, *, whole: bool) -> int:
@@ -217,12 +224,12 @@ class Rank:
             self._roll()
         name = self._metrics_name()
         if self._records == 0:
-            opened = {"version": 1, "stream": name, "kind": "metrics", "rank": self.index, "pid": self.pid}
+            opened = {"version": 1, "stream": name, "kind": "metrics", "rank": self.number, "pid": self.pid}
             head = frame.encode_json(OPEN, {**opened, "segment": self._segment, "time_ns": 0})
             self._append(name, RECORDS, head + frame.encode_schema(1, ("x",)), whole=True)
         data = self._record()
         start = self._append(name, RECORDS, data, whole=True)
-        self.task.points.setdefault(self.index, []).append(Point(name, start, start + len(data), self._step))
+        self.task.points.setdefault(self.number, []).append(Point(name, start, start + len(data), self._step))
         self._step += 1
         self._records += 1
 
@@ -270,7 +277,7 @@ class Rank:
             if stream is not None:
                 stream.closed = True
         shim = self.task.shim
-        end = Ended(self.index, exit_code, signal, self._told_to, reaped=shim is not None)
+        end = Ended(self.index, exit_code, signal, self._told_to, shim is not None, self.world.clock.now_s)
         self.task.ended.append(end)
         if shim is not None:
             shim.rank_ended(end)

@@ -3,9 +3,9 @@
     python -m headway.testing.simulation --seeds 1000            # or --seconds 600, or --seed 42 for one
 
 Real: `agent/machine.py`, `server/control.py` with `server/loop.py` and `server/reconcile.py`, the store on a real file.
-Simulated: time, processes, files of the spool, the network. Each seed is one story of a few jobs, of one task each,
-with some faults for two minutes, then calm until everything has settled; then the checkers look. A failing seed is
-printed and fails again the same way.
+Simulated: time, processes, files of the spool, the network. Each seed is one story of a few jobs, some with several
+tasks, with some faults for two minutes, then calm until everything has settled; then the checkers look. A failing seed
+is printed and fails again the same way.
 """
 
 import argparse
@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 import traceback
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from uuid import UUID
@@ -36,10 +37,14 @@ LOOK_S = 1.0
 
 
 class Simulation:
-    def __init__(self, seed: int, folder: Path) -> None:
+    """`several`: some jobs of some seeds have several tasks."""
+
+    def __init__(self, seed: int, folder: Path, *, several: bool = True) -> None:
         self.world = World(seed)
         self.life = random.Random(f"life {seed}")  # apart, so that the stories of older seeds stay as they were
-        self.engine = SimEngine(self.world)
+        self.many = random.Random(f"many {seed}")  # likewise
+        self.several = several and self.many.random() < 0.6
+        self.engine = SimEngine(self.world, self._cut_short)
         self.history = self.world.history = History(self.engine)
         paths = Paths(folder)
         world = self.world
@@ -67,6 +72,9 @@ class Simulation:
             for t in self.engine.made.values()
         ]
         return f"{self.history.states}; {tasks}; not accepted: {self.history.submitted - set(self.history.accepted)}"
+
+    def _cut_short(self) -> bool:
+        return self.world.chaos and bool(self.world.rates) and self.many.random() < 0.15
 
     # -- the server -----------------------------------------------------------------------------------
 
@@ -96,9 +104,10 @@ class Simulation:
         uuid = str(UUID(int=world.random.getrandbits(128), version=4))
         ranks = world.random.choice((1, 1, 2, 3))
         limit_s = world.between(1.0, 60.0) if world.random.random() < 0.2 else None
-        self.engine.programs[uuid] = [[_program(world.random) for _ in range(ranks)]]
+        self.engine.programs[uuid] = [[[_program(world.random) for _ in range(ranks)]]]
         self.engine.limits_s[uuid] = limit_s
-        spec = {"command": ["train"], "cwd": "/", "name": "job", "processes": ranks, **self._plan_life(uuid, ranks)}
+        spec = {"command": ["train"], "cwd": "/", "name": "job", **self._plan_life(uuid, ranks)}
+        spec |= self._plan_tasks(uuid, ranks)
         begin_s = world.between(0.0, 60.0)
         world.agenda.after(begin_s, partial(self._submit, uuid, spec))
         if world.random.random() < 0.4:
@@ -109,15 +118,30 @@ class Simulation:
         life = self.life
         if life.random() < 0.3:
             return {}
-        self.engine.programs[uuid] += [[_program(life, _LATER_ENDS) for _ in range(ranks)] for _ in range(3)]
+        self.engine.programs[uuid] += [[[_program(life, _LATER_ENDS) for _ in range(ranks)]] for _ in range(3)]
         if life.random() < 0.3:
-            self.engine.programs[uuid][0] = [_program(life, _LATER_ENDS) for _ in range(ranks)]
+            self.engine.programs[uuid][0] = [[_program(life, _LATER_ENDS) for _ in range(ranks)]]
         retry = {"max": life.choice((0, 1, 2, 3)), "total_max": life.choice((1, 3, 5)), "backoff_s": 3.0}
         asked: dict[str, object] = {"retry": retry, "hold_s": life.choice((0.0, 0.0, 20.0))}
         earlier = [known for known in self.engine.programs if known != uuid]
         if earlier and life.random() < 0.4:
             self.history.after[uuid] = life.choice(earlier)
         return asked
+
+    def _plan_tasks(self, uuid: str, ranks: int) -> dict[str, object]:
+        """Further tasks for each attempt. Where a rank will fail by itself, one of another task may go on for longer
+        than the whole story: it is over in time only if somebody ends it."""
+        many = self.many
+        nodes = many.choice((1, 2, 2, 3)) if self.several else 1
+        ends = _LATER_ENDS if len(self.engine.programs[uuid]) > 1 else _ENDS  # those ask for more tries than one
+        for tasks in self.engine.programs[uuid] if nodes > 1 else []:
+            tasks += [[_program(many, ends) for _ in range(ranks)] for _ in range(nodes - 1)]
+            failing = {at for at, programs in enumerate(tasks) if any(p.exit_code != 0 for p in programs)}
+            for at, programs in enumerate(tasks):
+                if failing - {at} and many.random() < 0.3:
+                    programs[0] = replace(programs[0], seconds=2 * CALM_S, exit_code=0, signal=None, points=0, text=0)
+                    failing.discard(at)
+        return {"nodes": nodes, "processes": ranks * nodes}
 
     def _submit(self, uuid: str, spec: dict[str, object]) -> None:
         """A person submits, and submits the same again until an answer comes (P9)."""
@@ -212,13 +236,13 @@ def _program(random: random.Random, ends: tuple[tuple[int | None, int | None], .
     return Program(random.uniform(0.05, 60.0), code, signal, on_term, points, text)
 
 
-def run_seed(seed: int, folder: Path | None = None) -> World:
+def run_seed(seed: int, folder: Path | None = None, *, several: bool = True) -> World:
     """One story. Raises Violation, or whatever went wrong, with the seed in front."""
     base = "/dev/shm" if Path("/dev/shm").is_dir() else None
     place = Path(tempfile.mkdtemp(prefix="hwsim", dir=folder or base))
     simulation = None
     try:
-        simulation = Simulation(seed, place)
+        simulation = Simulation(seed, place, several=several)
         simulation.run()
         return simulation.world
     except Exception as error:  # whatever goes wrong in a story is a finding, told with its seed
