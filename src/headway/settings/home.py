@@ -6,18 +6,20 @@ Works without HOME and for a uid that has no account (B33). Everything made here
 import hashlib
 import os
 import stat
-from dataclasses import dataclass
 from pathlib import Path
 
 from headway.model.errors import UsageError
-from headway.wire.batch import TaskKey
+from headway.model.value import Value
+
+TYPE_CHECKING = False  # `typing` costs a short command some milliseconds
+if TYPE_CHECKING:
+    from headway.wire.batch import TaskKey
 
 SOCKET_PATH_BYTES_MAX = 107  # sockaddr_un
 AGENT_SOCKET = "agent.sock"
 
 
-@dataclass(frozen=True, slots=True)
-class Paths:
+class Paths(Value):
     """The files of one home; `docs/concepts/protocol.md` says who writes which."""
 
     home: Path
@@ -85,7 +87,7 @@ class Paths:
     def browser_token(self) -> Path:
         return self.home / "browser-token"
 
-    def task_dir(self, key: TaskKey) -> Path:
+    def task_dir(self, key: "TaskKey") -> Path:
         return self.spool / str(key)
 
 

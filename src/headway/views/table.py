@@ -5,18 +5,17 @@ Widths are counted in terminal cells, so that wide characters do not break the l
 
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from headway.model.limits import DISPLAY_CELL_CHARS_MAX
+from headway.model.value import Value
 
 GAP: Final = "  "
 ALWAYS: Final = 2
 EMPTY: Final = "—"
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(Value):
     """`factor`: may be said once above the table. `keep`: what stays longest when the terminal is narrow: 0 goes first,
     `ALWAYS` stays. `said`: words for the line above, where `{}` is the value; default is `<title> <value>`."""
 

@@ -3,7 +3,6 @@
 import importlib
 import os
 import sys
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from headway.model.errors import HeadwayError, UsageError
@@ -19,16 +18,15 @@ EXIT_INTERRUPTED: Final = 130
 EXIT_BROKEN_PIPE: Final = 141
 
 
-@dataclass(slots=True)
 class Call:
     """One use of a verb: what was typed, and where to write."""
 
-    command: Command
-    values: dict[str, Any]
-    words: list[str]
-    after: list[str] | None
-    terminal: Terminal
-    _sources: "list[Source]" = field(default_factory=list)
+    def __init__(
+        self, command: Command, values: dict[str, Any], words: list[str], after: list[str] | None, terminal: Terminal
+    ) -> None:
+        self.command, self.values, self.words, self.after = command, values, words, after
+        self.terminal = terminal
+        self._sources: list[Source] = []
 
     def get(self, key: str, default: Any = None) -> Any:
         return self.values.get(key, default)

@@ -11,16 +11,16 @@ five times what `hw --version` takes in all.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Final
 
 from headway.model.errors import UsageError
+from headway.model.value import Value
 
 Read = Callable[[str, str], Any]  # (text, name of the option) -> value, or UsageError
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(Value):
     names: tuple[str, ...]
     key: str
     value: str  # what stands for its value in help; "" for a flag
@@ -29,8 +29,7 @@ class Option:
     many: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(Value):
     """A verb: what it accepts and what help says about it. The work is in the file of the same name."""
 
     name: str
@@ -43,19 +42,19 @@ class Command:
     details: str = ""
     examples: tuple[tuple[str, str], ...] = ()
     words: tuple[str, ...] = ()  # words that may follow, for completion
-    says: Mapping[str, str] = field(default_factory=dict)  # what an option means for this verb, where that differs
+    says: Mapping[str, str] = MappingProxyType({})  # what an option means for this verb, where that differs
 
     def meaning(self, key: str) -> str:
         """What the option does here, in words."""
         return self.says.get(key) or BY_KEY[key].help
 
 
-@dataclass(slots=True)
 class Parsed:
-    command: Command | None = None
-    values: dict[str, Any] = field(default_factory=dict)
-    words: list[str] = field(default_factory=list)
-    after: list[str] | None = None  # what stood behind `--`, for verbs that do not take a command
+    def __init__(self) -> None:
+        self.command: Command | None = None
+        self.values: dict[str, Any] = {}
+        self.words: list[str] = []
+        self.after: list[str] | None = None  # what stood behind `--`, for verbs that do not take a command
 
 
 def _count(text: str, name: str) -> int:
