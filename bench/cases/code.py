@@ -38,6 +38,7 @@ def make_tree(root: Path, files: int) -> Path:
             (folder / f"m{name}.py").write_bytes(line * ((number + name) % 200 + 20))
     for words in (["init", "-q"], ["add", "-A"]):
         subprocess.run(["git", *words], cwd=root, check=True)
+    subprocess.run(["sync", "-f", str(root)], check=True)  # a tree is on its disk long before it is taken
     return root
 
 
