@@ -357,6 +357,18 @@ def test_ls_says_what_is_equal_once_and_shows_what_differs(api: FakeApi, hw: Hw)
     assert second.endswith("non-finite loss") and " nan " in second
 
 
+def test_a_long_list_as_json_is_passed_on_a_line_for_each_job(api: FakeApi, hw: Hw) -> None:
+    body = b"[" + b",\n".join(b'{"id":"x-%05d","name":"a"}' % number for number in range(300)) + b"]"
+    api.on("GET", "/api/jobs", Reply(body))
+    assert hw("--json", "ls") == 0
+    assert hw.out.encode() == body + b"\n"
+    api.on("GET", "/api/jobs", Reply(body.replace(b'"a"', '"ä"'.encode())))
+    assert hw("--json", "ls") == 0
+    assert hw.out.isascii() and json.loads(hw.out)[299] == {"id": "x-00299", "name": "ä"}
+    api.on("GET", "/api/jobs", Reply(body[:60]))
+    assert hw("--json", "ls") == 1 and "not JSON" in hw.err
+
+
 def test_ls_passes_its_selection_to_the_server(api: FakeApi, hw: Hw) -> None:
     api.on("GET", "/api/jobs", [])
     assert hw.json("ls", "--state", "running,failed", "--state", "held", "-e", "x", "-c", "lab", "--since", "2h",

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headway.model.errors import DamagedError, NotFoundError, RefusedError, UnreachableError, UsageError
 from headway.model.limits import JSON_DEPTH_MAX, QUERY_FIELDS_MAX
-from headway.server.call import check, encode, parse_json, read_query, reply_failure
+from headway.server.call import check, encode, encode_rows, parse_json, read_query, reply_failure
 
 
 class Asked(msgspec.Struct, forbid_unknown_fields=True):
@@ -136,3 +136,10 @@ def test_errors_have_the_status_of_their_kind() -> None:
     assert (b"retry-after", b"1") in reply_failure(UnreachableError("x")).headers
     body = json.loads(reply_failure(NotFoundError("what", "do this", ["a"])).body)
     assert body == {"error": {"code": "not_found", "message": "what", "hint": "do this", "candidates": ["a"]}}
+
+
+def test_a_list_has_a_line_for_each_row_whatever_is_in_it() -> None:
+    rows = [{"name": "a\nb", "tags": []}, {"value": math.nan}, {}]
+    body = encode_rows(rows)
+    assert body.count(b"\n") == len(rows) - 1
+    assert json.loads(body) == [rows[0], json.loads(encode(rows[1])), {}] and encode_rows([]) == b"[]"

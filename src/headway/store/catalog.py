@@ -528,7 +528,7 @@ def _job(row: sqlite3.Row, spec_of: Callable[[str], JobSpec] = _spec) -> Job:
         state_since_ns=row["state_since_ns"], submitted_ns=row["submitted_ns"], started_ns=row["started_ns"],
         ended_ns=row["ended_ns"], exit_code=row["exit_code"], signal=row["signal"],
         stop_requested_ns=row["stop_requested_ns"], stop_signal=row["stop_signal"],
-        tags=json.loads(row["tags"]), config=_json(row["config"]),
+        tags=[] if row["tags"] == "[]" else json.loads(row["tags"]), config=_json(row["config"]),
         cause=_json(row["cause"]),
     )  # fmt: skip
 

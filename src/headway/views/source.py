@@ -108,12 +108,7 @@ class Source:
 
     def _data(self, method: str, route: str, *, body: Any = None, timeout_s: float | None = None) -> Any:
         answer = self._answer(method, route, body=body, timeout_s=timeout_s)
-        if not answer.body:
-            return None
-        try:
-            return json.loads(answer.body)
-        except (ValueError, RecursionError):
-            raise DamagedError(f"the server answered {method} {route[:120]} with something that is not JSON") from None
+        return parse(answer.body, f"{method} {route[:120]}") if answer.body else None
 
     def _answer(self, method: str, route: str, *, body: Any = None, timeout_s: float | None = None) -> Response:
         data = None if body is None else json.dumps(body).encode()
@@ -136,6 +131,14 @@ def _stuck_hint(home: Path) -> str:
     pid = _pid_words(home).strip(" ()").removeprefix("pid ")
     end = f"; to end one that hangs: kill -9 {pid}, and jobs go on" if pid else ""
     return f"hw server logs may say why{end}"
+
+
+def parse(body: bytes, tried: str) -> Any:
+    """The JSON of an answer."""
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        raise DamagedError(f"the server answered {tried} with something that is not JSON") from None
 
 
 def _find_server(home: Path) -> Path:

@@ -23,7 +23,7 @@ BOLD, DIM, RED, GREEN, YELLOW, CYAN = "1", "2", "31", "32", "33", "36"
 _COLUMNS_DEFAULT: Final = 80
 _COLUMNS_MIN: Final = 20
 _ROWS_DEFAULT: Final = 24
-_INDENTED_MAX: Final = 200  # rows of JSON that a person may want to read
+INDENTED_MAX: Final = 200  # rows of JSON that a person may want to read
 
 
 class Output:
@@ -91,7 +91,7 @@ class Terminal:
         """ASCII only, so that it is the same in every locale and harmless on a terminal."""
         import json
 
-        if isinstance(value, list) and len(value) > _INDENTED_MAX:  # a line each: indenting takes several times as long
+        if isinstance(value, list) and len(value) > INDENTED_MAX:  # a line each: indenting takes several times as long
             lines = ",\n".join([json.dumps(one, allow_nan=False) for one in value])
             self.out.write_bytes(b"[\n" + lines.encode() + b"\n]\n")
             return

@@ -4,7 +4,9 @@ What a job may ask for is checked by `control`, so that every way in has the sam
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import asdict
+from sqlite3 import Connection
 from typing import Annotated, Any
 
 import msgspec
@@ -13,11 +15,12 @@ from headway.model.errors import UsageError
 from headway.model.limits import DURATION_S_MAX, JOBS_LISTED_MAX
 from headway.server.app import Route, Services
 from headway.server.auth import Role
-from headway.server.call import Call, Count, Reply, reply_json
+from headway.server.call import Call, Count, Reply, encode_rows, reply_json
 from headway.store import arrays, catalog, listing, query
 from headway.wire.batch import TaskKey
 
 _SIGNAL_MAX = 64
+Rows = Callable[[Connection, catalog.JobFilter, int], list[dict[str, Any]]]
 
 
 class Submit(msgspec.Struct, forbid_unknown_fields=True):
@@ -89,7 +92,12 @@ async def list_jobs(call: Call) -> Reply:
         rows = listing.folded if folds else listing.rows
     else:
         rows = query.folded_rows if folds else query.job_rows
-    return reply_json(await call.services.query(rows, chosen, now_ns))
+    return Reply(await call.services.query(_encoded, rows, chosen, now_ns))
+
+
+def _encoded(c: Connection, rows: Rows, chosen: catalog.JobFilter, now_ns: int) -> bytes:
+    """In a reader's thread, too: ten thousand jobs are megabytes."""
+    return encode_rows(rows(c, chosen, now_ns))
 
 
 async def submit(call: Call) -> Reply:

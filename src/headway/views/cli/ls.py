@@ -1,7 +1,6 @@
 """`hw ls`: the jobs, newest first. What is equal for all of them is said once, above the table."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -11,7 +10,8 @@ from headway.views import format as fmt
 from headway.views import summary, table
 from headway.views.cli import arrays, selection
 from headway.views.cli.dispatch import Call
-from headway.views.terminal import BOLD, DIM, Output
+from headway.views.source import Source, parse
+from headway.views.terminal import BOLD, DIM, INDENTED_MAX, Output
 
 _LIMIT: Final = 50  # in a terminal; a pipe gets all
 _METRICS_MAX: Final = 4
@@ -33,11 +33,10 @@ def command(call: Call) -> int:
 
         raise UsageError("hw ls takes options only", f"to see one job: hw q {call.words[0] if call.words else 'ID'}")
     source, out = call.source(), call.terminal.out
-    limit = call.get("limit") or (_LIMIT if out.is_tty and not call.as_json else None)
-    jobs = selection.find(call, source, limit=limit, fold=not call.as_json, brief=not call.as_json)
+    limit = call.get("limit") or (_LIMIT if out.is_tty else None)
     if call.as_json:
-        call.terminal.put_json(jobs)
-        return 0
+        return _put_json(call, source)
+    jobs = selection.find(call, source, limit=limit, fold=True, brief=True)
     if call.get("array"):
         jobs.sort(key=lambda job: job.get("array_index") or 0)
     if not jobs:
@@ -50,16 +49,28 @@ def command(call: Call) -> int:
     return 0
 
 
+def _put_json(call: Call, source: Source) -> int:
+    """A long list goes out as the server wrote it, a line for each job: to read it and write it again takes longer than
+    all the rest."""
+    if call.get("older_than_s") is not None:
+        call.terminal.put_json(selection.find(call, source, limit=call.get("limit")))
+        return 0
+    body = source.raw("/api/jobs", selection.query(call, limit=call.get("limit"))).body
+    if body.count(b"\n") >= INDENTED_MAX and body.isascii():
+        call.terminal.out.write_bytes(body + b"\n")
+    else:
+        call.terminal.put_json(parse(body, "GET /api/jobs"))
+    return 0
+
+
 def listing(jobs: list[Job], out: Output, now: datetime) -> list[str]:
     metrics = _common_metrics(jobs)
-    short = out.is_tty  # a terminal shows the part that one types; a file or a pipe gets whole ids
     has = set[str]().union(*jobs)  # of ten thousand jobs most have few fields, and a column that is empty is not made
-    kinds = [kind for kind in _kinds(metrics, short, now) if has.intersection(kind.fields)]
+    kinds = [kind for kind in _kinds(metrics, out, now) if has.intersection(kind.fields)]
     cells = [_safe(kind.cells(jobs), out) for kind in kinds]
-    columns = [replace(kind.column, title=out.safe(kind.column.title)) for kind in kinds]
     rows = list(zip(*cells, strict=True))
     paint = {"state": lambda text: _painted(text, out)} if out.color else None
-    above, lines = table.layout(columns, rows, out.columns, paint)
+    above, lines = table.layout([kind.column for kind in kinds], rows, out.columns, paint)
     head = out.style(lines[0], BOLD)
     return [*([out.style(above, DIM)] if above else []), head, *lines[1:]]
 
@@ -81,8 +92,9 @@ def _safe(cells: list[str], out: Output) -> list[str]:
     return [seen[cell] for cell in cells]
 
 
-def _kinds(metrics: list[str], short: bool, now: datetime) -> list[_Kind]:
+def _kinds(metrics: list[str], out: Output, now: datetime) -> list[_Kind]:
     """All columns that there may be, in their order."""
+    short = out.is_tty  # a terminal shows the part that one types; a file or a pipe gets whole ids
 
     def each(name: str, cell: Callable[[Job], str], *fields: str, **how: Any) -> _Kind:
         return _Kind(table.Column(name, **how), fields or (name,), lambda jobs: [cell(job) for job in jobs])
@@ -101,7 +113,7 @@ def _kinds(metrics: list[str], short: bool, now: datetime) -> list[_Kind]:
         each("state", lambda job: str(job["state"]), keep=table.ALWAYS),
         each("elapsed", lambda job: fmt.clock(job.get("elapsed_s")), "elapsed_s", right=True, keep=1),
         times,
-        *(each(name, partial(_metric, name), "metrics", right=True, limit=16) for name in metrics),
+        *(each(out.safe(name), partial(_metric, name), "metrics", right=True, limit=16) for name in metrics),
         each("parameters", _parameters, factor=True),
         each("experiment", text("experiment"), factor=True),
         each("cluster", text("cluster"), factor=True),

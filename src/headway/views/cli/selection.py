@@ -22,6 +22,15 @@ def states_of(call: Call) -> list[str]:
     return [state for group in call.get("state", []) for state in group]
 
 
+def query(call: Call, states: list[str] | None = None, limit: int | None = None) -> list[tuple[str, Any]]:
+    """What the call selects, in the words of the server; it does not know `older_than_s`."""
+    return [
+        ("state", states_of(call) or states or []), ("cluster", call.get("cluster")),
+        ("experiment", call.get("experiment")), ("since", call.get("since_s")), ("match", call.get("match")),
+        ("limit", limit), ("array", call.get("array")),
+    ]  # fmt: skip
+
+
 def find(
     call: Call, source: Source, *, states: list[str] | None = None, limit: int | None = None, fold: bool = False,
     brief: bool = False,
@@ -30,13 +39,8 @@ def find(
 
     `fold`: an array of jobs is one row. `brief`: only what a table shows, and nothing that is empty.
     """
-    wanted = states_of(call) or states or []
-    query = [
-        ("state", wanted), ("cluster", call.get("cluster")), ("experiment", call.get("experiment")),
-        ("since", call.get("since_s")), ("match", call.get("match")), ("limit", limit),
-        ("array", call.get("array")), ("fold", "true" if fold else None), ("brief", "true" if brief else None),
-    ]  # fmt: skip
-    jobs: list[Job] = source.get("/api/jobs", query)
+    brevity = [("fold", "true" if fold else None), ("brief", "true" if brief else None)]
+    jobs: list[Job] = source.get("/api/jobs", [*query(call, states, limit), *brevity])
     oldest_s = call.get("older_than_s")
     if oldest_s is None:
         return jobs
