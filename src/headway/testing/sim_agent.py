@@ -174,7 +174,7 @@ class Shipper(Driver):
         self._cursor = dict(spool.cursor)
         if self.world.strikes("cursor garbage"):
             sizes = {name: len(stream.data) for name, stream in spool.streams.items()}
-            self._cursor = {name: self.world.random.randint(0, size) for name, size in sizes.items()}
+            self._cursor = {name: self.world.random.randint(0, 2 * size) for name, size in sizes.items()}
 
     # -- what lies in the spool -----------------------------------------------------------------------
 
