@@ -165,8 +165,10 @@ async def test_a_list_shows_an_array_as_one_row_among_jobs(b: Bench) -> None:
         assert [(row["name"], row.get("jobs")) for row in rows] == [("later", None), ("sweep", 20), ("before", None)]
         assert len(query.job_rows(c, catalog.JobFilter(array=uuid), 1)) == 20
         assert len(query.job_rows(c, catalog.JobFilter(), 1)) == 22
-        some = query.folded_rows(c, catalog.JobFilter(match="[0-9a-m]$", experiment="e1"), 1)
+        some = query.folded_rows(c, catalog.JobFilter(match="-....[0-9a-m]$", experiment="e1"), 1)
         assert sum(row["jobs"] for row in some) == sum(job.id[-1] <= "m" for job in b.jobs() if job.spec.array)
+        (one,) = query.folded_rows(c, catalog.JobFilter(match="echo 7$"), 1)
+        assert (one["name"], one["jobs"]) == ("sweep", 1), "by its command"
         assert query.folded_rows(c, catalog.JobFilter(states=["failed"]), 1) == []
 
 

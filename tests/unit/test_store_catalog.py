@@ -136,7 +136,8 @@ def test_a_list_can_be_narrowed(b: Bench) -> None:
     assert ids(states=["succeeded"]) == [b.job.id]
     assert ids(states=["waiting", "succeeded"]) == ids(limit=2) == ids()
     assert ids(cluster="lab") == ids(experiment="voc20") == ids(match="^oth") == ids(limit=1) == [other.id]
-    assert ids(since_ns=NOW_NS + 1) == ids(limit=0) == []
+    assert ids(since_ns=NOW_NS + 1) == ids(limit=0) == ids(match="no such word") == []
+    assert ids(match=" ".join(b.job.spec.command)) == ids(), "both have this command"
     for fields in ({"states": ["no'such"]}, {"match": "("}, {"match": "(a+)+$"}, {"match": "x" * 300}):
         with pytest.raises(UsageError):
             ids(**fields)

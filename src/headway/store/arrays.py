@@ -12,7 +12,7 @@ from uuid import UUID, uuid5
 from headway.model.errors import NotFoundError
 from headway.model.ids import new_suffix
 from headway.model.job import State
-from headway.store.catalog import JobFilter, compile_match, where_of
+from headway.store.catalog import JobFilter, matcher_of, where_of
 from headway.store.connection import touch
 from headway.store.form import iso
 
@@ -161,10 +161,10 @@ def _empty(c: sqlite3.Connection, uuid: str) -> dict[str, Any]:
 def folded(c: sqlite3.Connection, filters: JobFilter, limit: int) -> list[dict[str, Any]]:
     """One row for each array that has jobs which the filter takes, newest first; its counts are of those jobs."""
     where, values = where_of(filters)
-    matcher = compile_match(filters.match) if filters.match else None
-    if matcher is not None:
-        c.create_function("hw_match", 1, lambda text: matcher.search(text) is not None, deterministic=True)
-    term = " AND hw_match(id)" if matcher is not None else ""
+    matches = matcher_of(filters)
+    if matches is not None:
+        c.create_function("hw_match", 2, matches, deterministic=True)
+    term = " AND hw_match(id, spec)" if matches is not None else ""
     rows = c.execute(
         f"""SELECT array, state, count(*) AS jobs, min(started_ns) AS started_ns, max(ended_ns) AS ended_ns,
               count(ended_ns) AS ended, min(pk) AS first FROM jobs

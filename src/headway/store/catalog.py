@@ -31,6 +31,7 @@ _TASK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z")  # also a folder's 
 _LIGHT = """pk, id, uuid, spec, state, state_since_ns, submitted_ns, started_ns, ended_ns, exit_code, signal,
             stop_requested_ns, stop_signal, tags, NULL AS config, cause"""
 _MATCH_CHARS_MAX = 200
+_MATCHED_CHARS_MAX = 10_000  # of a command; a pattern may take long on a text without end
 _NESTED_REPEAT = re.compile(r"[+*}][^()]*\)[+*{]")  # (a+)+ and its kin take forever on a line that does not match
 
 
@@ -50,7 +51,7 @@ class JobFilter:
     cluster: str | None = None
     experiment: str | None = None
     since_ns: int | None = None  # submitted at or after
-    match: str | None = None  # regular expression, searched in the id
+    match: str | None = None  # regular expression, searched in the id and in the command
     limit: int = JOBS_LISTED_MAX
     array: str | None = None  # uuid: jobs of that array
     single: bool = False  # only jobs that belong to no array
@@ -151,18 +152,33 @@ def list_jobs(c: sqlite3.Connection, filters: JobFilter | None = None) -> list[J
     f = filters or JobFilter()
     where, values = where_of(f)
     limit = max(0, min(f.limit, JOBS_LISTED_MAX))
-    matcher = compile_match(f.match) if f.match else None
+    matches = matcher_of(f)
     rows = c.execute(f"SELECT {_LIGHT} FROM jobs WHERE {where} ORDER BY submitted_ns DESC, pk DESC", values)  # noqa: S608  (our own words, values are parameters)
     jobs: list[Job] = []
     for row in rows:
         if len(jobs) == limit:
             break
-        if matcher is None or matcher.search(row["id"]):
+        if matches is None or matches(row["id"], row["spec"]):
             jobs.append(_job(row))
     return jobs
 
 
-def compile_match(pattern: str) -> "re.Pattern[str]":
+def matcher_of(filters: JobFilter) -> Callable[[str, str], bool] | None:
+    """Of a job's id and spec: whether `match` is found in its id, which begins with its name, or in its command."""
+    if not filters.match:
+        return None
+    pattern = _compiled(filters.match)
+
+    def matches(job_id: str, spec: str) -> bool:
+        if pattern.search(job_id):
+            return True
+        words = json.loads(spec).get("command") or []
+        return pattern.search(" ".join(map(str, words))[:_MATCHED_CHARS_MAX]) is not None
+
+    return matches
+
+
+def _compiled(pattern: str) -> "re.Pattern[str]":
     if len(pattern) > _MATCH_CHARS_MAX or _NESTED_REPEAT.search(pattern):
         raise UsageError(f"the pattern {pattern[:80]!r} is too long or repeats a repeat", "use a simpler one")
     try:

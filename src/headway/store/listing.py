@@ -14,7 +14,7 @@ import msgspec
 
 from headway.model.limits import JOBS_LISTED_MAX
 from headway.store import arrays, query
-from headway.store.catalog import JobFilter, compile_match, states_of, where_of
+from headway.store.catalog import JobFilter, matcher_of, states_of, where_of
 from headway.store.form import iso
 
 _ROWS = """SELECT pk, id, name, state, state_since_ns, submitted_ns, started_ns, ended_ns, exit_code, signal,
@@ -42,11 +42,11 @@ _SOME = 1000
 def rows(c: sqlite3.Connection, filters: JobFilter, now_ns: int) -> list[dict[str, Any]]:
     """Jobs, newest first."""
     where, values = where_of(filters)
-    matcher = compile_match(filters.match) if filters.match else None
+    matches = matcher_of(filters)
     cursor = c.cursor()
     cursor.row_factory = None  # plain tuples
     found = cursor.execute(f"{_ROWS} {where} ORDER BY submitted_ns DESC, pk DESC", values)
-    wanted = (row for row in found if matcher is None or matcher.search(row[1]))
+    wanted = (row for row in found if matches is None or matches(row[1], row[-1]))
     chosen: list[_Row] = list(islice(wanted, min(filters.limit, JOBS_LISTED_MAX)))
     logged = {row[0] for row in c.execute("SELECT DISTINCT job FROM series")} if chosen else set()
     told = (*_EXPLAINED, "waiting")
