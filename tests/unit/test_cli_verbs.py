@@ -554,3 +554,21 @@ def test_config_shows_each_value_and_where_it_came_from(
     assert hw.json("config")["max_running"] == {"value": 3, "origin": "HEADWAY_MAX_RUNNING"}
     assert hw("config", "max_running") == 0 and hw.out == "3\n"
     assert hw("config", "max_runing") == 2 and 'did you mean "max_running"?' in hw.err
+
+
+def test_a_setting_of_the_server_in_a_project_is_told_to_have_no_effect(
+    hw: Hw, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "headway.yaml").write_text("max_running: 1\nexperiment: e\n")
+    assert hw("config", "max_running") == 0 and "no effect: the server" in hw.err
+    assert hw("config", "experiment") == 0 and "no effect" not in hw.err
+    assert hw("config") == 0 and "no effect: max_running; " in hw.err
+    assert hw("config", "set") == 2 and "set NAME VALUE" in hw.err
+    monkeypatch.setenv("HEADWAY_CONFIG", str(tmp_path / "headway.yaml"))
+    assert hw("config", "max_running") == 0 and "no effect" not in hw.err
+
+
+def test_options_without_a_verb_ask_for_one(hw: Hw) -> None:
+    assert hw("-n", "4") == 2
+    assert hw.err.startswith("hw: -n is for a command of hw, and none was given\n")

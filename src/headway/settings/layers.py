@@ -59,6 +59,12 @@ class Settings:
     def origin(self, name: str) -> str:
         return self._values[name].origin
 
+    def idle(self, cwd: Path) -> list[str]:
+        """Settings of the server that stand in the project's file, which no server reads."""
+        project = None if os.environ.get("HEADWAY_CONFIG") else project_file(cwd)
+        mine = f"{project}, line "
+        return [n for n, s in SETTINGS.items() if s.scope == "server" and self._values[n].origin.startswith(mine)]
+
     def secrets(self) -> dict[str, str]:
         """Variables for the environment of jobs; their values are masked wherever they appear (capability 52)."""
         return dict(self._secrets)

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from headway.model.errors import UsageError
 from headway.settings.layers import load
@@ -11,6 +11,8 @@ from headway.settings.quantity import duration_text
 from headway.settings.schema import SETTINGS
 from headway.views import table
 from headway.views.cli.dispatch import Call
+
+IDLE: Final = "the server of a home does not read a project's file; hw config set NAME VALUE writes the user's"
 
 
 def command(call: Call) -> int:
@@ -21,12 +23,13 @@ def command(call: Call) -> int:
         return 0
     if call.words[:1] == ["set"] and len(call.words) == 3 and not call.after:
         return _set(call, *call.words[1:])
-    if len(call.words) > 1 or call.after:
+    if len(call.words) > 1 or call.words == ["set"] or call.after:
         raise UsageError("hw config takes one name, or: set NAME VALUE", f"usage: {call.command.usage}")
     settings = load(Path.cwd())
+    idle = settings.idle(Path.cwd())
     rows = {name: (value, origin) for name, value, origin in settings.rows()}
     if call.words:
-        return _one(call, rows, call.words[0])
+        return _one(call, rows, call.words[0], call.words[0] in idle)
     if call.as_json:
         call.terminal.put_json({name: {"value": value, "origin": origin} for name, (value, origin) in rows.items()})
         return 0
@@ -38,10 +41,12 @@ def command(call: Call) -> int:
     out = call.terminal.out
     cells = [[out.safe(cell) for cell in (name, readable(name, v), origin)] for name, (v, origin) in rows.items()]
     call.terminal.put("\n".join(table.layout(columns, cells, out.columns)[1]))
+    if idle:
+        call.terminal.say(f"no effect: {', '.join(idle)}; {IDLE}")
     return 0
 
 
-def _one(call: Call, rows: dict[str, tuple[Any, str]], name: str) -> int:
+def _one(call: Call, rows: dict[str, tuple[Any, str]], name: str, idle: bool) -> int:
     if name not in rows:
         raise UsageError(f'there is no setting "{name[:60]}"{did_you_mean(name, rows)}', "hw config lists them all")
     value, origin = rows[name]
@@ -51,6 +56,8 @@ def _one(call: Call, rows: dict[str, tuple[Any, str]], name: str) -> int:
     call.terminal.put(call.terminal.out.safe(shown(value)))
     meaning = f"; {SETTINGS[name].doc}" if name in SETTINGS else ""
     call.terminal.say(call.terminal.err.safe(f"from {origin}{meaning}"))
+    if idle:
+        call.terminal.say(f"no effect: {IDLE}")
     return 0
 
 

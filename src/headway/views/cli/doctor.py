@@ -160,8 +160,11 @@ def _socket() -> Iterator[Finding]:
 
 def _settings() -> Iterator[Finding]:
     from headway.settings.layers import BUILT_IN, load
+    from headway.views.cli.config import IDLE
 
     settings = load(Path.cwd())
+    if idle := settings.idle(Path.cwd()):
+        yield Finding("settings", WARNING, f"no effect: {', '.join(idle)} in the project's file", IDLE)
     changed = sum(origin != BUILT_IN for _, _, origin in settings.rows())
     yield Finding("settings", OK, f"{changed} changed; hw config shows them" if changed else "all built-in")
 

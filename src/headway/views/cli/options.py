@@ -353,6 +353,10 @@ class Parser:
         from headway.settings.nearest import did_you_mean
 
         command = self.command
+        if command is None and name in BY_NAME:
+            return UsageError(
+                f"{name} is for a command of hw, and none was given", "for example: hw -n 4 run python train.py"
+            )
         if command is None:
             return UsageError(f'hw has no option "{name[:60]}"{did_you_mean(name, BY_NAME)}', "hw --help lists them")
         names = [n for key in (*command.options, *EVERYWHERE) for n in BY_KEY[key].names]
