@@ -70,3 +70,10 @@ def test_a_line_without_a_time_came_just_now_where_one_watches() -> None:
 @pytest.mark.parametrize(("by", "words"), [("signal 15", "rank 1: told to end soon"), ("signal 10", "wanted for some")])
 def test_a_notice_by_sigterm_does_not_say_who_wants_the_machine(by: str, words: str) -> None:
     assert words in summary.event_words({"type": "preempt_notice", "rank": 1, "data": {"by": by}})
+
+
+def test_a_long_config_takes_a_few_rows_and_says_where_all_of_it_is() -> None:
+    told = query._config_words({"config": {"big": "x" * 100_000, "lr": 0.1}})
+    assert told == f"big {'x' * 59}… · lr 0.1"
+    many = query._config_words({"config": {f"key{i}": i for i in range(1000)}})
+    assert many.startswith("key0 0 · key1 1 · ") and many.endswith("… (--json has all of it)") and len(many) < 900

@@ -21,6 +21,8 @@ _LABEL_CELLS = 12
 _NOTES_MAX = 10
 _TRACKERS_MAX = 8
 _ATTEMPTS_MAX = 10
+_CONFIG_CHARS_MAX = 800  # of the config: ten rows of a terminal
+_VALUE_CHARS_MAX = 60  # of one value of it
 _PROCESSES_MAX = 8  # a line each; of more, a line for all that are alike
 _AROUND_LOG = 4  # two rulers, and the prompt with a line to spare
 
@@ -234,7 +236,8 @@ def _config_words(job: dict[str, Any]) -> str:
     config = job.get("config") or {}
     if not isinstance(config, dict):
         return str(config)
-    return " · ".join(f"{key} {_brief(value)}" for key, value in config.items())
+    words = " · ".join(f"{_brief(key)} {_brief(value)}" for key, value in config.items())
+    return words if len(words) <= _CONFIG_CHARS_MAX else f"{words[:_CONFIG_CHARS_MAX]}… (--json has all of it)"
 
 
 def _progress_lines(trackers: list[dict[str, Any]]) -> list[str]:
@@ -287,7 +290,8 @@ def _brief(value: Any) -> str:
         return "{" + ", ".join(f"{k}: {_brief(v)}" for k, v in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(_brief(v) for v in value) + "]"
-    return fmt.number(value)
+    text = fmt.number(value)
+    return text if len(text) <= _VALUE_CHARS_MAX else f"{text[: _VALUE_CHARS_MAX - 1]}…"
 
 
 def _failure_lines(job: dict[str, Any], events: list[dict[str, Any]], out: Output) -> list[str]:
