@@ -227,7 +227,11 @@ class App:
             route, params = self.table.find(scope)
             caller: Caller = scope[CALLER]
             if not caller.may(route.role) or (route.unix_only and not caller.unix):
-                raise Refusal(403, "forbidden", f"this needs the role {route.role.name.lower()}")
+                role = route.role.name.lower()
+                hint = (
+                    f"a token of that role is made on the server's machine: hw token create --name NAME --role {role}"
+                )
+                raise Refusal(403, "forbidden", f"this needs the role {role}", hint)
             body = await held.read(receive, route.body_bytes_max)
             call = Call(self.services, caller, dict(params), scope["headers"], scope["query_string"], body)
             return await route.handler(call)
