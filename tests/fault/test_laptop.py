@@ -110,7 +110,6 @@ def test_a_node_is_held_for_a_shell_entered_and_freed(hw: Laptop) -> None:
 
 
 def cluster_with(hw: Laptop, python: str, more: str = "") -> None:
-    """The cluster's Python is this one: it has the package that storage needs."""
     lab = f"{{engine: slurm, host: {HOST}, folder: {hw.folder}, partition: main, python: {python}}}"
     (hw.cwd / "headway.yaml").write_text(f"clusters: {{lab: {lab}}}\n{more}")
 
@@ -121,28 +120,6 @@ def carrying(hw: Laptop, folders: dict[str, Any], command: str) -> subprocess.Co
     return hw("-c", "lab", "submit", "--json", "job.yaml")
 
 
-@pytest.mark.cap(48)
-def test_folders_of_the_cluster_are_there_on_each_node_and_sent_and_nothing_of_them_is_on_the_laptop(
-    hw: Laptop,
-) -> None:
-    (hw.folder / "there").mkdir()
-    (hw.folder / "there" / "a").write_text("data")
-    folders = {"data": {"from": str(hw.folder / "there")}, "output": {"to": str(hw.folder / "kept")}}
-    cluster_with(hw, sys.executable)
-    sent = carrying(hw, folders, "cat data/a; echo $RANK > output/$RANK")
-    job = json.loads(sent.stdout)["id"]
-    assert hw.wait_ended(job, timeout_s=90)["state"] == "succeeded"
-    assert hw("logs", job, "--rank", "1", "--stream", "stdout").stdout == b"data"
-    assert {path.name: path.read_text() for path in (hw.folder / "kept").iterdir()} == {"0": "0\n", "1": "1\n"}
-    bare = hw.cwd.parent / f"{hw.cwd.name}-python"
-    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')  # without packages
-    bare.chmod(0o755)
-    cluster_with(hw, str(bare))
-    refused = carrying(hw, folders, "true")
-    assert refused.returncode == 1
-    assert f"needs the package obstore, which {bare} on login does not have" in refused.stderr.decode()
-
-
 def read(path: Path) -> bytes:
     try:
         return path.read_bytes()
@@ -151,25 +128,42 @@ def read(path: Path) -> bytes:
 
 
 @pytest.mark.cap(48)
-def test_folders_in_storage_come_to_the_nodes_and_go_back_with_the_keys_of_the_laptop(hw: Laptop, s3: int) -> None:
+def test_folders_of_the_cluster_and_in_storage_are_there_on_each_node_and_sent_with_the_keys_of_the_laptop(
+    hw: Laptop, s3: int
+) -> None:
     bucket, secret = f"b{os.urandom(4).hex()}", f"secret-{os.urandom(8).hex()}"
     address = f"http://127.0.0.1:{s3}"
     urllib.request.urlopen(urllib.request.Request(f"{address}/{bucket}", method="PUT")).close()
     hw.env |= {"LAB_ID": "testing", "LAB_SECRET": secret}
     row = f'{{kind: s3, endpoint: "{address}", key_id: LAB_ID, secret: LAB_SECRET}}'
-    cluster_with(hw, sys.executable, f"accounts: {{mine: {row}}}\n")
-    (hw.cwd / "source").mkdir()
-    (hw.cwd / "source" / "a").write_text("data")
+    cluster_with(hw, sys.executable, f"accounts: {{mine: {row}}}\n")  # this Python has what storage needs
+    for folder, name in ((hw.cwd / "source", "a"), (hw.folder / "there", "b")):
+        folder.mkdir()
+        (folder / name).write_text(name)
     assert hw("storage", "upload", "source", f"s3://{bucket}/in").returncode == 0
-    folders = {"data": {"from": f"s3://{bucket}/in"}, "output": {"to": f"s3://{bucket}/out"}}
-    sent = carrying(hw, folders, "cat data/a; echo $RANK > output/$RANK; env | grep -c 'LAB_\\|STORAGE_KEYS'; true")
-    job = json.loads(sent.stdout)["id"]
-    assert hw.wait_ended(job, timeout_s=90)["state"] == "succeeded"
-    assert hw("logs", job, "--rank", "1", "--stream", "stdout").stdout == b"data0\n"
+    folders = {
+        "data": {"from": f"s3://{bucket}/in"}, "words": {"from": str(hw.folder / "there")},
+        "output": {"to": f"s3://{bucket}/out"}, "kept": {"to": str(hw.folder / "kept")},
+    }  # fmt: skip
+    command = (
+        "cat data/a words/b; echo $RANK | tee output/$RANK > kept/$RANK; env | grep -c 'LAB_\\|STORAGE_KEYS'; true"
+    )
+    job = json.loads(carrying(hw, folders, command).stdout)["id"]
+    ended = hw.wait_ended(job, timeout_s=90)
+    assert ended["state"] == "succeeded", ended["attempts"]
+    assert hw("logs", job, "--rank", "1", "--stream", "stdout").stdout == b"ab0\n"
     assert [row["name"] for row in hw.json("storage", "ls", f"s3://{bucket}/out")] == ["0", "1"]
+    assert {path.name: path.read_text() for path in (hw.folder / "kept").iterdir()} == {"0": "0\n", "1": "1\n"}
 
-    def kept() -> list[Path]:
+    def held() -> list[Path]:
         files = [path for folder in (hw.folder, hw.home) for path in folder.rglob("*") if path.is_file()]
         return [path for path in files if secret.encode() in read(path)]
 
-    wait_until(lambda: not kept(), 30, "the end of everything that holds the key")
+    wait_until(lambda: not held(), 30, "the end of everything that holds the key")
+    bare = hw.cwd.parent / f"{hw.cwd.name}-python"
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')  # without packages
+    bare.chmod(0o755)
+    cluster_with(hw, str(bare), f"accounts: {{mine: {row}}}\n")
+    refused = carrying(hw, folders, "true")
+    assert refused.returncode == 1
+    assert f"needs the package obstore, which {bare} on login does not have" in refused.stderr.decode()
