@@ -15,7 +15,7 @@ _IDS_MAX: Final = 200
 _BASH: Final = """# bash completion for hw: eval "$(hw completion bash)"
 _hw() {{
   local cur="${{COMP_WORDS[COMP_CWORD]}}" prev="${{COMP_WORDS[COMP_CWORD-1]}}" verb="" value="" more="" word
-  for word in "${{COMP_WORDS[@]:1:COMP_CWORD-1}}"; do
+  for word in "${{COMP_WORDS[@]:1:$((COMP_CWORD-1))}}"; do
     if [ -n "$value" ]; then value=""; continue; fi
     case "$word" in
       {valued}) value=1 ;;
