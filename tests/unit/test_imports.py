@@ -65,3 +65,13 @@ def test_import_headway_loads_no_third_party_module_and_no_other_part() -> None:
     parts, heavy = done.stdout.strip().split("] ")
     assert not {"views", "server", "store", "agent", "engines", "diagnose"} & set(parts.strip("[]'").split("', '"))
     assert heavy == "[]", f"slow modules are loaded at import: {heavy}"
+
+
+def test_a_short_command_does_not_wait_for_slow_modules() -> None:
+    """`dataclasses` brings `inspect` and `ast`: with the classes that it makes, a sixth of the start of `hw ls`."""
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import headway.views.cli.dispatch, headway.views.cli.ls; "
+        "import headway.views.source; print(sorted({'dataclasses', 'inspect', 'http.client'} & set(sys.modules)))"
+    )
+    done = isolated(code, str(SOURCE))
+    assert (done.stdout, done.stderr) == ("[]\n", "")
