@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from headway.model.errors import NotFoundError, RefusedError, UsageError
 from headway.model.ids import ALPHABET, SUFFIX_CHARS, new_uuid
-from headway.model.job import JobSpec, State
+from headway.model.job import JobSpec, Retry, Role, State
 from headway.store import catalog
 from headway.wire.batch import TaskKey
 from tests.storing import NOW_NS, Bench, bench, new_job
@@ -32,6 +33,15 @@ def test_the_same_uuid_is_the_same_job(b: Bench) -> None:
     again = b.write(lambda c: catalog.insert_job(c, uuid, spec("other"), NOW_NS + 5))
     assert again == first
     assert first.id.startswith("train-") and len(first.id) == len("train-") + SUFFIX_CHARS
+
+
+@pytest.mark.parametrize("odd", [{"command": ["cat", "\udcff.txt"]}, {"parameters": {"n": 99_999_999_999_999_999_999}}])
+def test_a_spec_is_stored_whole_whatever_is_in_it(b: Bench, odd: dict[str, Any]) -> None:
+    """Bytes that are not UTF-8, and numbers of more than 64 bits."""
+    given = replace(spec(tags=["a", "b", "a"], retry=Retry(max=3), roles=[Role("ps", ["x"])]), **odd)
+    made = b.write(lambda c: catalog.insert_job(c, new_uuid(), given, NOW_NS))
+    read = b.read(catalog.load_job, made.pk)
+    assert made == read and read.spec == given and read.tags == ["a", "b"]
 
 
 def test_a_suffix_that_is_taken_is_drawn_again(b: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

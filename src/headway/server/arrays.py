@@ -43,11 +43,12 @@ class Arrays(Control):
         shared = await self._settled(shared)
         variables = check.environment(env, shared)
         first = self._element(shared, jobs[0])
-        engine, plan = await self._planned(uuid, first, {**variables, **jobs[0].env}, find_program=find_program)
+        engine = await self._checked(uuid, first, {**variables, **jobs[0].env}, find_program=find_program)
+        plan = await self._calls.run(f"plan of {uuid}", self._sketched, engine, uuid, first)
         shared = replace(as_planned(shared, plan), env_kept=envfile.kept(shared, variables, self._secret_names(shared)))
         rows, private = await self._calls.run("jobs", self._rows, shared, variables, jobs)
         await self._calls.run("files", self._check_folders, shared, variables, jobs, engine.name)
-        await self._keep(uuid, private)
+        await self._calls.run(f"environment of {uuid}", self._keep, uuid, private)
         common = {
             "name": shared.name, "experiment": shared.experiment, "cluster": shared.cluster, "tags": shared.tags,
             "priority": shared.priority, "parent": parent,

@@ -53,13 +53,13 @@ class Control(Loop):
     async def plan(self, spec: Mapping[str, Any], env: Mapping[str, str]) -> Plan:
         """What the engine would get, for `--dry-run`: every check of a submission, and nothing stored."""
         checked = check.job_spec(spec)
-        _, plan = await self._planned(NO_UUID, checked, check.environment(env, checked), find_program=True)
-        return plan
+        engine = await self._checked(NO_UUID, checked, check.environment(env, checked), find_program=True)
+        return await self._calls.run(f"plan of {NO_UUID}", self._sketched, engine, NO_UUID, checked)
 
-    async def _planned(
+    async def _checked(
         self, uuid: str, spec: JobSpec, variables: Mapping[str, str], *, find_program: bool = False
-    ) -> tuple[Engine, Plan]:
-        """The engine and its plan, after everything that can be known now was checked."""
+    ) -> Engine:
+        """Its engine, after everything was checked that can be known now without it."""
         check.folder(spec.cwd)
         if spec.code is not None:
             await self._calls.run(f"code of {uuid}", check.code, spec, self._paths.home)
@@ -70,24 +70,32 @@ class Control(Loop):
             spec.options = clusters.job_options(engine.name, spec.options, spec.cluster)
         if engine.name == "local" and find_program and not (spec.after or spec.code):
             await self._calls.run("files", program.check, spec, variables)
+        return engine
+
+    def _sketched(self, engine: Engine, uuid: str, spec: JobSpec) -> Plan:
+        """In a thread: what the engine would make of it."""
         now_ns = self._clock_ns()
-        sketch = Job(0, spec.name, uuid, spec, State.WAITING, now_ns, now_ns)
-        plan = await self._calls.run(f"plan of {uuid}", engine.plan, sketch)
+        plan = engine.plan(Job(0, spec.name, uuid, spec, State.WAITING, now_ns, now_ns))
         check.carried(spec, plan.code, engine.name)
-        return engine, plan
+        return plan
 
     async def _insert(self, uuid: str, spec: JobSpec, env: Mapping[str, str], *, find_program: bool = False) -> Job:
         variables = check.environment(env, spec)
         spec = await self._settled(spec)
-        engine, plan = await self._planned(uuid, spec, variables, find_program=find_program)
-        private = envfile.Private(variables, spec.command, {role.name: role.command for role in spec.roles})
-        spec = as_planned(self._shown(spec, variables), plan)
-        await self._keep(uuid, private)
+        engine = await self._checked(uuid, spec, variables, find_program=find_program)
+        spec = await self._calls.run(f"plan of {uuid}", self._kept, engine, uuid, spec, variables)
         await self._admit(uuid, spec.monitor)
         now_ns = self._clock_ns()
         job = await self._write(lambda c: catalog.insert_job(c, uuid, spec, now_ns, engine.name))
         self.poke_for(engine)
         return job
+
+    def _kept(self, engine: Engine, uuid: str, spec: JobSpec, variables: dict[str, str]) -> JobSpec:
+        """In a thread: what is stored of a job, once what may not be stored is in its file."""
+        plan = self._sketched(engine, uuid, spec)
+        private = envfile.Private(variables, spec.command, {role.name: role.command for role in spec.roles})
+        self._keep(uuid, private)
+        return as_planned(self._shown(spec, variables), plan)
 
     def _shown(self, spec: JobSpec, variables: Mapping[str, str]) -> JobSpec:
         """With the commands as they may be stored: secrets in them are masked."""
@@ -99,9 +107,9 @@ class Control(Loop):
         kept = envfile.kept(spec, variables, names)
         return replace(spec, command=shown, roles=roles, masked=masked, env_kept=kept)
 
-    async def _keep(self, uuid: str, private: envfile.Private) -> None:
+    def _keep(self, uuid: str, private: envfile.Private) -> None:
         try:
-            await self._calls.run(f"environment of {uuid}", envfile.save, self._paths.env, uuid, private)
+            envfile.save(self._paths.env, uuid, private)
         except OSError as error:
             told = f"nothing was submitted: the server cannot write to {self._paths.home}: {error.strerror}"
             raise UnreachableError(told, "make room there, or hw doctor says more; then try again") from error

@@ -70,7 +70,8 @@ def insert_job(
         return load_job(c, row["pk"])
     _check_uuid(uuid)
     check_name(spec.name)
-    tags = json.dumps(_union([], spec.tags))
+    tags = _union([], spec.tags)
+    text = _spec_text(spec)
     while True:
         suffix = suffix or new_suffix()
         cursor = c.execute(
@@ -82,7 +83,7 @@ def insert_job(
             {
                 "id": f"{spec.name}-{suffix}", "suffix": suffix, "uuid": uuid, "name": spec.name,
                 "experiment": spec.experiment, "cluster": spec.cluster, "engine": engine, "now": now_ns,
-                "priority": spec.priority, "spec": json.dumps(asdict(spec)), "tags": tags,
+                "priority": spec.priority, "spec": text, "tags": json.dumps(tags),
             },
         )  # fmt: skip
         if cursor.rowcount == 1:
@@ -90,7 +91,7 @@ def insert_job(
         suffix = None
     pk = int(cursor.lastrowid or 0)
     add_event(c, pk, "state", {"to": "waiting"}, now_ns)
-    return load_job(c, pk)
+    return Job(pk, f"{spec.name}-{suffix}", uuid, spec, State.WAITING, now_ns, now_ns, tags=tags)
 
 
 def _check_uuid(uuid: str) -> None:
@@ -526,6 +527,13 @@ def _plain(name: str, value: Any) -> Any:
 
 def _json(text: str | None) -> Any:
     return None if text is None else json.loads(text)
+
+
+def _spec_text(spec: JobSpec) -> str:
+    try:
+        return msgspec.json.encode(spec).decode()
+    except (UnicodeEncodeError, OverflowError):  # bytes that are not UTF-8, or a number of more than 64 bits
+        return json.dumps(asdict(spec))
 
 
 def _spec(text: str) -> JobSpec:

@@ -40,6 +40,8 @@ def job_object(c: sqlite3.Connection, pk: int, paths: Paths, now_ns: int) -> dic
     engine = c.execute("SELECT engine FROM jobs WHERE pk = :pk", {"pk": pk}).fetchone()["engine"]
     last = job.attempts[-1] if job.attempts else None
     head = _head(job, engine, last.engine_id if last else None, now_ns)
+    told = _told(c, pk) if last else {"progress": [], "usage": None, "metrics": {}}  # nobody has told before that
+    sent = streams(c, pk, paths) if last else []
     return {
         **head,
         "cause": job.cause or (last.cause if last else None),
@@ -50,14 +52,20 @@ def job_object(c: sqlite3.Connection, pk: int, paths: Paths, now_ns: int) -> dic
         "after": [{"id": id_, "state": state} for id_, state in catalog.states_of(c, job.spec.after).values()],
         "output_dir": str(paths.output.absolute() / job.id),
         "config": job.config,
-        "progress": watched.progress(c, [pk]).get(pk, []),
-        "usage": watched.usage_last(c, [pk]).get(pk),
-        "metrics": latest_metrics(c, pk),
+        **told,
         "page": None,
         "image": job.spec.image or job.spec.definition.get("image"),
         "folders": [asdict(folder) for folder in job.spec.folders],
         "definition": job.spec.definition,
-        "attempts": _attempts(job, {(s["attempt"], s["task"], s["name"]): s["path"] for s in streams(c, pk, paths)}),
+        "attempts": _attempts(job, {(s["attempt"], s["task"], s["name"]): s["path"] for s in sent}),
+    }
+
+
+def _told(c: sqlite3.Connection, pk: int) -> dict[str, Any]:
+    return {
+        "progress": watched.progress(c, [pk]).get(pk, []),
+        "usage": watched.usage_last(c, [pk]).get(pk),
+        "metrics": latest_metrics(c, pk),
     }
 
 
