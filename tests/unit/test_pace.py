@@ -6,7 +6,7 @@ import pytest
 
 from headway.engines.protocol import Engine
 from headway.model.job import Attempt, Job, JobSpec, State
-from headway.server.pace import IDLE_INTERVAL_S, INTERVAL_S, goes_on, is_full, pause_s
+from headway.server.pace import IDLE_INTERVAL_S, INTERVAL_S, Quiet, goes_on, is_full, pause_s
 from headway.server.reconcile import Again, Cancel, NewAttempt, SetState
 
 
@@ -72,3 +72,31 @@ def test_the_loop_goes_on_at_once_only_where_more_can_be_done() -> None:
     assert goes_on([waiting(2)], [NewAttempt(2, 1)], (), full=False)  # there may be more behind what was read
     assert goes_on([lab], [NewAttempt(2, 1)], {lab.spec.place}, full=True)
     assert goes_on([job(State.RUNNING)], [Again(1, 1, over(1), {"text": "t"})], (), full=True)
+
+
+QUEUED = JobSpec(["true"], "/", "job", cluster="lab")
+
+
+def queued(pk: int, engine_id: str | None = "17", spec: JobSpec = QUEUED) -> Job:
+    made = Job(pk, f"job-0000{pk}", f"u{pk}", spec, State.WAITING, 0, 0)
+    made.attempts.append(Attempt(1, State.WAITING, f"u{pk}-1", engine_id=engine_id))
+    return made
+
+
+def test_a_look_leaves_out_what_lies_in_a_schedulers_queue_unless_it_has_changed_or_a_second_has_passed() -> None:
+    quiet = Quiet()
+    assert quiet.left_out(100.0, False) == set()
+    here = queued(4, spec=JobSpec(["true"], "/", "job"))
+    quiet.settle([queued(1), queued(2), queued(3, engine_id=None), here, queued(5)], [Cancel(5, 1)], {"lab"})
+    quiet.note(2)
+    assert quiet.left_out(100.5, False) == {1}
+    quiet.settle([queued(2)], [], {"lab"})
+    assert quiet.left_out(100.9, False) == {1, 2}
+    assert quiet.left_out(100.0 + INTERVAL_S, False) == set()
+
+
+def test_a_late_answer_is_for_all_jobs_so_all_are_looked_at() -> None:
+    quiet = Quiet()
+    quiet.left_out(100.0, False)
+    quiet.settle([queued(1)], [], {"lab"})
+    assert quiet.left_out(100.1, True) == set()

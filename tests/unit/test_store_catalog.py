@@ -135,6 +135,12 @@ def test_open_jobs_come_by_priority_and_then_age(b: Bench) -> None:
 
 
 @pytest.mark.cap(9)
+def test_open_jobs_that_are_to_be_skipped_are_not_read(b: Bench) -> None:
+    pks = [b.write(lambda c: catalog.insert_job(c, new_uuid(), spec(), NOW_NS)).pk for _ in range(3)]
+    assert pks[1] not in {job.pk for job in b.read(catalog.open_jobs, skip={pks[1]})}
+    assert {pks[0], pks[2]} <= {job.pk for job in b.read(catalog.open_jobs, skip={pks[1]})}
+
+
 def test_a_list_can_be_narrowed(b: Bench) -> None:
     other, _ = new_job(b.store, "other", experiment="voc20", cluster="lab")
     b.end()

@@ -29,6 +29,11 @@ class Calls:
         self._answers: dict[str, asyncio.Future[Any]] = {}  # came late, to callers in a hurry
         self._on_late, self._timeout_s = on_late, timeout_s
 
+    @property
+    def has_late(self) -> bool:
+        """Whether an answer has come too late, and nobody has asked for it since."""
+        return bool(self._answers)
+
     def hangs(self, name: str) -> bool:
         return name in self._hanging
 

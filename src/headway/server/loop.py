@@ -29,7 +29,7 @@ from headway.server.keyring import Keyring
 from headway.server.later import Later
 from headway.server.mailbox import Mailbox
 from headway.server.outbox import Outbox
-from headway.server.pace import IDLE_INTERVAL_S, INTERVAL_S, Rests
+from headway.server.pace import IDLE_INTERVAL_S, INTERVAL_S, Quiet, Rests
 from headway.server.reconcile import Action, Again, Cancel, Launch, NewAttempt, Salvage, Seen, SetState
 from headway.settings.clusters import HERE
 from headway.settings.home import Paths
@@ -91,7 +91,7 @@ class Loop:
         self._later = Later(store)
         self._full = False  # as many jobs run here as may, so that a new one changes nothing
         self._retry = Backoff(RETRY_FIRST_S, RETRY_MAX_S)
-        self._rests = Rests()
+        self._rests, self._quiet = Rests(), Quiet()
         self._drain = Drain(store, self._calls, clock_s=clock_s)
         self.outbox: Outbox | None = None  # set by the server; without it no monitor is told of jobs
         self.reach: Callable[[], Awaitable[dict[str, Any] | None]] = errand.nowhere  # set by the server: its address
@@ -135,6 +135,8 @@ class Loop:
 
     def _on_change(self, job_pk: int, what: str) -> None:
         """What agents tell. What the loop itself and the verbs write they know, and say so where a look follows."""
+        if what in ("facts", "job"):
+            self._quiet.note(job_pk)
         if what == "facts":
             self.poke()
 
@@ -161,18 +163,20 @@ class Loop:
         self._wake.clear()
         begin_s, self._full = self._clock_s(), False
         await self._take_started()
-        jobs = await self._calls.run("the store", self._open_jobs)
+        skip = self._quiet.left_out(begin_s, self._calls.has_late)
+        jobs = await self._calls.run("the store", self._open_jobs, skip)
         self._starts.withdraw({a.key for job in jobs if job.stop_requested_ns is not None for a in job.attempts})
-        self._idle = all(is_over(job) for job in jobs) and self._drain.idle
+        self._idle = not skip and all(is_over(job) for job in jobs) and self._drain.idle
         observations = await self._observe(jobs)
         if any(observation.state == "gone" for observation in observations.values()):
             # A spool goes only after everything in it was committed. So what is read after the engine has looked tells
             # whether a task is gone because it has ended, or because it never was (P9).
-            jobs = await self._calls.run("the store", self._open_jobs)
+            jobs = await self._calls.run("the store", self._open_jobs, skip)
         seen = await self._seen(jobs, observations)
         by_pk = {job.pk: job for job in jobs}
         actions = reconcile.decide(jobs, seen)
         self._widen(jobs, actions)
+        self._quiet.settle(jobs, actions, seen.queues)
         self._full = pace.is_full(jobs, actions, seen.queues, seen.max_running)
         self._rest_for_s = pace.pause_s(jobs, actions, self._engine_or_none) if self._drain.idle else INTERVAL_S
         self._thought_s = self._clock_s() - begin_s
@@ -184,11 +188,11 @@ class Loop:
         if self._clock_s() - self._flushed_s > HEARD_FLUSH_S:
             await self._flush()
 
-    def _open_jobs(self) -> list[Job]:
+    def _open_jobs(self, skip: Collection[int] = ()) -> list[Job]:
         """Those that are ours to run; what another machine runs is only shown here (`guest.py`)."""
         with self._store.read() as c:
             wide = {engine.name for engine in self._engines.values() if engine.queues}
-            found = catalog.open_jobs(c, self._window, wide, QUEUE_WINDOW_WIDE)
+            found = catalog.open_jobs(c, self._window, wide, QUEUE_WINDOW_WIDE, skip)
             return [job for job in found if job.spec.guest_of is None]
 
     def _widen(self, jobs: Sequence[Job], actions: Sequence[Action]) -> None:

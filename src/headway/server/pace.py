@@ -1,6 +1,8 @@
-"""How long the loop may rest when nothing wakes it, whether it may at all, and how long a failed job does. Called by
-`loop.py`."""
+"""How long the loop may rest, whether it may at all, how long a failed job does, and which jobs need no look now.
 
+Called by `loop.py`."""
+
+from collections import deque
 from collections.abc import Callable, Collection, Sequence
 
 from headway.engines.protocol import Engine, Unhurried
@@ -15,7 +17,7 @@ IDLE_INTERVAL_S = 5.0  # and when there is no open job, or nothing that a look c
 def pause_s(jobs: Sequence[Job], actions: Sequence[Action], engine_of: Callable[[JobSpec], Engine | None]) -> float:
     """Jobs that lie in a scheduler's queue, or run there, are looked at as often as the scheduler is asked: what their
     agents say wakes the loop."""
-    if actions or not all(_is_settled(job) for job in jobs):
+    if actions or not all(is_settled(job) for job in jobs):
         return INTERVAL_S
     places = {job.spec.place: job.spec for job in jobs}
     dues_s: list[float] = []
@@ -27,7 +29,7 @@ def pause_s(jobs: Sequence[Job], actions: Sequence[Action], engine_of: Callable[
     return min(max(min(dues_s, default=0.0), INTERVAL_S), IDLE_INTERVAL_S)
 
 
-def _is_settled(job: Job) -> bool:
+def is_settled(job: Job) -> bool:
     """The engine has it, and nobody waits for anything but for what becomes of it."""
     if not job.attempts or job.between_tries or job.stop_requested_ns is not None:
         return False
@@ -76,3 +78,30 @@ class Rests:
                 found[last.key] = self._due_s.setdefault(last.key, now_s + left_s) - now_s
         self._due_s = {key: due_s for key, due_s in self._due_s.items() if key in found}
         return found
+
+
+class Quiet:
+    """Jobs in schedulers' queues of which nothing is expected before the scheduler is asked again, which is at most
+    once in `INTERVAL_S`. A look that something else has called for leaves them out: a thousand of them cost nothing."""
+
+    def __init__(self) -> None:
+        self._whole_s = -INTERVAL_S  # when every job was looked at
+        self._pks: set[int] = set()
+        self._changed: deque[int] = deque()  # of which the store has told since a look began
+
+    def note(self, pk: int) -> None:
+        """Something of it has changed. From any thread."""
+        self._changed.append(pk)
+
+    def left_out(self, now_s: float, answered: bool) -> set[int]:
+        """For a look that begins now. `answered`: an engine has told late of jobs that any look may have asked for."""
+        while self._changed:
+            self._pks.discard(self._changed.popleft())
+        if answered or now_s - self._whole_s >= INTERVAL_S:
+            self._whole_s, self._pks = now_s, set()
+        return self._pks
+
+    def settle(self, jobs: Sequence[Job], actions: Sequence[Action], queues: Collection[str]) -> None:
+        """What a look has seen and has nothing to do about."""
+        busy = {action.pk for action in actions}
+        self._pks |= {job.pk for job in jobs if job.spec.place in queues and job.pk not in busy and is_settled(job)}

@@ -211,12 +211,14 @@ def where_of(f: JobFilter) -> tuple[str, dict[str, Any]]:
 
 
 def open_jobs(
-    c: sqlite3.Connection, window: int | None = None, wide: Collection[str] = (), wide_window: int = 0
-) -> list[Job]:
+    c: sqlite3.Connection, window: int | None = None, wide: Collection[str] = (), wide_window: int = 0,
+    skip: Collection[int] = (),
+) -> list[Job]:  # fmt: skip
     """Every job that has not ended, whole, by priority and then age: what reconcile looks at.
 
     With `window`: of the jobs that only wait, no more than so many of each cluster, the first in the queue; of clusters
-    of the engines `wide`, `wide_window`. Those that wait on another machine are in that machine's queue.
+    of the engines `wide`, `wide_window`. Those that wait on another machine are in that machine's queue. Jobs in `skip`
+    are left out.
     """
     marks = ", ".join("?" * len(_OPEN_STATES))
     keys = [
@@ -235,6 +237,7 @@ def open_jobs(
         if wide and c.execute(_ENGINE, (cluster,)).fetchone()["engine"] in wide:
             limit = max(limit, wide_window)
         keys += [row["pk"] for row in c.execute(_QUEUE, {"cluster": cluster, "limit": limit})]
+    keys = [pk for pk in keys if pk not in skip]
     jobs = {job.pk: job for job in sorted(_jobs(c, keys), key=lambda j: (-j.spec.priority, j.submitted_ns, j.pk))}
     _attach_attempts(c, jobs)
     return list(jobs.values())
