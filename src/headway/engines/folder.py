@@ -40,9 +40,12 @@ def make(folder: Path, task: Mapping[str, Any], env: Mapping[str, str]) -> bool:
 
     It is filled under another name and renamed, so nobody ever sees half of it (F23).
     """
-    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     fresh = folder.parent / f".new-{folder.name}-{secrets.token_hex(4)}"
-    fresh.mkdir(mode=0o700)
+    try:
+        fresh.mkdir(mode=0o700)
+    except FileNotFoundError:  # the first one
+        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fresh.mkdir(mode=0o700)
     try:
         carried = task.get("carried")
         _write_private(fresh / "task.json", {name: value for name, value in task.items() if name != "carried"})

@@ -131,9 +131,12 @@ class Shelf:
         self._write(self._note(key, ".id"), job_id)
 
     def _write(self, path: Path, text: str) -> None:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-        draft.write_text(text)
+        try:
+            draft.write_text(text)
+        except FileNotFoundError:  # the first one
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            draft.write_text(text)
         os.replace(draft, path)
 
     def ids(self) -> dict[str, str]:

@@ -8,9 +8,10 @@ import hashlib
 import json
 import os
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from headway.code.depot import Depot
 from headway.engines import folder as folders
@@ -22,6 +23,8 @@ from headway.engines.slurm.far import Far
 from headway.model.errors import RefusedError
 from headway.settings.home import Paths, socket_path
 from headway.wire import tray
+
+_LOOK_S: Final = 1.0
 
 
 class AnyShelf(Protocol):
@@ -111,6 +114,7 @@ class Here:
         self.shelf = Shelf(home, Path(folder) / "spool" if folder else paths.home / "clusters" / cluster / "spool")
         self._paths, self._python, self._argv = paths, options.get("python"), argv
         own = hashlib.sha256(os.fsencode(paths.home)).hexdigest()[:16]  # a folder may be shared by several homes
+        self._socket, self._look_again_s = "", -_LOOK_S
         self.tray: Path | None = Path(self.shelf.spool).parent / "trays" / own
 
     def agent(self) -> list[str]:
@@ -132,13 +136,16 @@ class Here:
             depot.close()
 
     def task_fields(self, plan: Plan) -> dict[str, Any]:
-        try:
-            tray.make(str(self.tray))
-        except tray.ForeignError as error:
-            raise RefusedError(error.message, f"make it yours alone: chmod 700 {self.tray}") from None
+        now_s = time.monotonic()
+        if now_s >= self._look_again_s:  # at both as often as somebody may have changed them, not for each of many jobs
+            self._socket = str(socket_path(self._paths.home))
+            try:
+                tray.make(str(self.tray))
+            except tray.ForeignError as error:
+                raise RefusedError(error.message, f"make it yours alone: chmod 700 {self.tray}") from None
+            self._look_again_s = now_s + _LOOK_S
         return {
-            "home": self.shelf.home, "socket": str(socket_path(self._paths.home)), "output_dir": self._output(plan),
-            "tray": str(self.tray),
+            "home": self.shelf.home, "socket": self._socket, "output_dir": self._output(plan), "tray": str(self.tray)
         }  # fmt: skip
 
     def readdress(self, tls: Mapping[str, Any] | None) -> int:
