@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from headway.engines.protocol import EngineId, Given, Start
+from headway.engines.protocol import EngineId, Given, Observation, Start
 from headway.model import folder
 from headway.model.errors import HeadwayError, UnreachableError
 from headway.model.job import State
-from headway.server import envfile, together
+from headway.server import drain, envfile, together
 from tests.unit.control_bench import Bench, HandEngine, in_loop
 
 AWAY = UnreachableError("sbatch did not answer within 30 s")
@@ -175,3 +175,23 @@ async def test_many_stops_wait_for_no_scheduler_that_is_away(bench: Bench) -> No
     assert lab.cancelled == []  # one question has shown that nobody is there; agents are told by themselves
     lab.away = None
     await until(bench, lambda: len(lab.cancelled) >= len(jobs))
+
+
+@in_loop
+async def test_a_thousand_that_end_at_once_are_tidied_up_some_at_each_look(bench: Bench) -> None:
+    lab = with_scheduler(bench)
+    jobs = [await bench.submit(cluster="lab") for _ in range(4)]
+    await until(bench, lambda: is_known(bench, *jobs))
+    gone = Observation("gone", "CANCELLED", {"started": False})
+    lab.states = {f"{job.uuid}-1-worker-0": gone for job in jobs}
+    for job in jobs:
+        await bench.control.abort(job.pk)
+
+    def discard(engine_id: EngineId) -> None:
+        lab.discarded.append(engine_id)
+        bench.now_s += drain.STEP_S
+
+    lab.discard = discard  # type: ignore[method-assign]
+    await until(bench, lambda: bool(lab.discarded))
+    assert len(lab.discarded) < len(jobs)
+    await until(bench, lambda: len(lab.discarded) == len(jobs))

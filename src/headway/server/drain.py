@@ -7,7 +7,7 @@
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -26,6 +26,7 @@ STRAYS_S = 60.0  # between two looks for spools that nobody sends
 SALVAGE_FIRST_S = 2.0
 SALVAGE_MAX_S = 120.0
 PATIENCE_S = 2.0  # with an engine beyond this machine: jobs of others do not wait for one that is slow or away (F22)
+STEP_S = 0.5  # of one look, for what is left of jobs that are over
 DONE_MAX = 10_000  # older ones that still have a folder are looked at again now and then
 LINGER_S = 60.0  # a scheduler that keeps a place for a job whose agents have told its end so long ago is told to end it
 
@@ -93,7 +94,11 @@ class Drain:
         if self._strays_s is None or now_s - self._strays_s >= STRAYS_S:
             self._strays_s = now_s
             drained += await self._find_strays(engines, engine_of)
-        for engine_id, seen in (await self._look()).items():
+        found = await self._look()
+        begin_s = self._clock_s()
+        for engine_id, seen in found.items():
+            if self._clock_s() - begin_s >= STEP_S:
+                break  # many have ended at once: the others are next, and nobody waits for all of them
             if await self._is_drained(engine_id, seen):
                 drained += self._left.pop(engine_id).tasks
                 self._done[engine_id] = None
@@ -164,8 +169,9 @@ class Drain:
                 with contextlib.suppress(HeadwayError):
                     keys |= await self._strays_of(engine)
         unheard = []
+        jobs = await self._calls.run("the store", self._find, keys)
         for key in sorted(keys, key=str):
-            job = await self._calls.run("the store", self._find, key)
+            job = jobs.get(key.uuid)
             attempt = next((a for a in job.attempts if a.number == key.attempt), None) if job else None
             if job is None or attempt is None or not (is_over(job) or attempt.state in ENDED):
                 continue
@@ -184,24 +190,26 @@ class Drain:
 
     async def _register_strays(self, engine: Engine, tasks: Mapping[EngineId, TaskKey]) -> None:
         """Scripts that were started without us and whose shipper died before it had told the server of them."""
-        unknown = [i for i, key in tasks.items() if not await self._calls.run("the store", self._is_known, key)]
+        known = await self._calls.run("the store", self._known, set(tasks.values()))
+        unknown = [i for i, key in tasks.items() if key not in known]
         seen = await self._ask(engine, f"strays of {engine.cluster}", engine.observe, unknown)
         for engine_id, observation in seen.items():
             if observation.detail.get("salvage") and observation.detail.get("attached"):
                 await self.salvage(engine, engine_id)
 
-    def _is_known(self, key: TaskKey) -> bool:
+    def _known(self, keys: Collection[TaskKey]) -> set[TaskKey]:
         with self._store.read() as c:
-            return catalog.task_row(c, key) is not None
+            return {key for key in keys if catalog.task_row(c, key) is not None}
 
     def _open_tokens(self) -> list[TaskKey]:
         with self._store.read() as c:
             return catalog.open_tokens(c)
 
-    def _find(self, key: TaskKey) -> Job | None:
+    def _find(self, keys: Collection[TaskKey]) -> dict[str, Job]:
+        """Their jobs, by uuid."""
         with self._store.read() as c:
-            found = catalog.find_jobs(c, key.uuid)
-            return catalog.load_job(c, found[0][0]) if len(found) == 1 else None
+            found = {uuid: catalog.find_jobs(c, uuid) for uuid in {key.uuid for key in keys}}
+            return {uuid: catalog.load_job(c, rows[0][0]) for uuid, rows in found.items() if len(rows) == 1}
 
 
 def patience_s(engine: Engine) -> float | None:
