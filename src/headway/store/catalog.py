@@ -8,25 +8,21 @@ import json
 import re
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields
-from functools import lru_cache
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
-
-import msgspec
 
 from headway.model.errors import NotFoundError, RefusedError, UsageError
 from headway.model.ids import check_name, new_suffix
 from headway.model.job import Attempt, Job, JobSpec, Process, State, Task, may_follow
 from headway.model.limits import JOBS_LISTED_MAX, TAG_CHARS_MAX, TAGS_MAX
 from headway.store import outbox, reference
+from headway.store import spec as spec_text
 from headway.store.connection import touch
 from headway.wire.batch import TaskKey
 
 CANDIDATES_SHOWN = 10
 _OPEN_STATES = tuple(str(s) for s in State if s not in (State.SUCCEEDED, State.FAILED, State.STOPPED))
-_spec_decoder = msgspec.json.Decoder(JobSpec)  # several times as fast as json and from_values
-_SPEC_FIELDS = {f.name for f in fields(JobSpec)}
 _TASK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z")  # also a folder's name
 _LIGHT = """pk, id, uuid, spec, state, state_since_ns, submitted_ns, started_ns, ended_ns, exit_code, signal,
             stop_requested_ns, stop_signal, tags, NULL AS config, cause"""
@@ -71,7 +67,7 @@ def insert_job(
     _check_uuid(uuid)
     check_name(spec.name)
     tags = _union([], spec.tags)
-    text = _spec_text(spec)
+    text = spec_text.write(spec)
     while True:
         suffix = suffix or new_suffix()
         cursor = c.execute(
@@ -255,7 +251,7 @@ def _jobs(c: sqlite3.Connection, keys: list[int]) -> Iterator[Job]:
         some = keys[start : start + 1000]
         marks = ", ".join("?" * len(some))
         for row in c.execute(f"SELECT * FROM jobs WHERE pk IN ({marks})", some):  # noqa: S608  (our own words)
-            yield _job(row, _spec_kept)
+            yield _job(row, spec_text.read_kept)
 
 
 def has_open_jobs(c: sqlite3.Connection) -> bool:
@@ -532,26 +528,9 @@ def _json(text: str | None) -> Any:
     return None if text is None else json.loads(text)
 
 
-def _spec_text(spec: JobSpec) -> str:
-    try:
-        return msgspec.json.encode(spec).decode()
-    except (UnicodeEncodeError, OverflowError):  # bytes that are not UTF-8, or a number of more than 64 bits
-        return json.dumps(asdict(spec))
-
-
-def _spec(text: str) -> JobSpec:
-    try:
-        return _spec_decoder.decode(text)
-    except msgspec.MsgspecError:  # bytes that are not UTF-8, NaN, or a type that an earlier release stored
-        return JobSpec.from_values({k: v for k, v in json.loads(text).items() if k in _SPEC_FIELDS})
-
-
-_spec_kept = lru_cache(maxsize=1024)(_spec)  # for the loop, which reads the same jobs again and again and changes none
-
-
-def _job(row: sqlite3.Row, spec_of: Callable[[str], JobSpec] = _spec) -> Job:
+def _job(row: sqlite3.Row, read: Callable[[str], JobSpec] = spec_text.read) -> Job:
     return Job(
-        pk=row["pk"], id=row["id"], uuid=row["uuid"], spec=spec_of(row["spec"]), state=State(row["state"]),
+        pk=row["pk"], id=row["id"], uuid=row["uuid"], spec=read(row["spec"]), state=State(row["state"]),
         state_since_ns=row["state_since_ns"], submitted_ns=row["submitted_ns"], started_ns=row["started_ns"],
         ended_ns=row["ended_ns"], exit_code=row["exit_code"], signal=row["signal"],
         stop_requested_ns=row["stop_requested_ns"], stop_signal=row["stop_signal"],

@@ -1,0 +1,29 @@
+"""What a person asked for, as the text that is stored with a job. Used by `catalog.py`."""
+
+import json
+from dataclasses import asdict, fields
+from functools import lru_cache
+
+import msgspec
+
+from headway.model.job import JobSpec
+
+_decoder = msgspec.json.Decoder(JobSpec)  # several times as fast as json and from_values
+_FIELDS = {f.name for f in fields(JobSpec)}
+
+
+def write(spec: JobSpec) -> str:
+    try:
+        return msgspec.json.encode(spec).decode()
+    except (UnicodeEncodeError, OverflowError):  # bytes that are not UTF-8, or a number of more than 64 bits
+        return json.dumps(asdict(spec))
+
+
+def read(text: str) -> JobSpec:
+    try:
+        return _decoder.decode(text)
+    except msgspec.MsgspecError:  # bytes that are not UTF-8, NaN, or a type that an earlier release stored
+        return JobSpec.from_values({k: v for k, v in json.loads(text).items() if k in _FIELDS})
+
+
+read_kept = lru_cache(maxsize=1024)(read)  # for the loop, which reads the same jobs again and again and changes none
