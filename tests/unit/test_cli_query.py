@@ -34,6 +34,19 @@ def test_as_many_lines_are_shown_as_fit(rows: int | None, others: int, alone: bo
     assert query._lines_wanted(others, terminal(rows), alone) == lines
 
 
+def test_ranks_share_a_line_of_progress_although_none_is_as_fast_as_another() -> None:
+    trackers = [
+        {"msg": ["epoch"], "completed": 40 + n % 2, "total": 100, "rate": 1 + n / 8, "eta_s": 60 + n, "state": "running",
+         "rank": n, "source": "client"}
+        for n in range(4)
+    ]  # fmt: skip
+    bar = {"msg": ["load"], "completed": 3, "total": None, "rate": None, "eta_s": None, "state": "done", "rank": 2}
+    assert query._progress_lines([*trackers, bar]) == [
+        "epoch 40–41/100 (4 ranks) · 1.188/s · 1 min 03 s left",
+        "load 3 (rank 2) · done",
+    ]
+
+
 def job(ranks: int) -> dict[str, Any]:
     processes = [
         {"rank": n, "pid": n, "state": "exited", "exit_code": int(n == 3), "logs": {"stdout": f"/l/w/stdout-{n}"}}

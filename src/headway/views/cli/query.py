@@ -241,13 +241,17 @@ def _config_words(job: dict[str, Any]) -> str:
 
 
 def _progress_lines(trackers: list[dict[str, Any]]) -> list[str]:
-    """`epoch 40/100 (rank 0) · 2/s · 30 s left`. Ranks of which the same is to be said share a line."""
-    alike: dict[tuple[str, str], list[int]] = {}
+    """`epoch 40/100 (rank 0) · 2/s · 30 s left`; `epoch 40–41/100 (8 ranks) · …`: ranks share a line."""
+    alike: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for tracker in trackers:
-        ranks = alike.setdefault((_position_words(tracker), _speed_words(tracker)), [])
-        if tracker.get("rank") is not None:
-            ranks.append(tracker["rank"])
-    return [f"{position}{_ranks_words(ranks)}{speed}" for (position, speed), ranks in alike.items()]
+        own = (_position_words([tracker]),) if tracker.get("source") == "folder" else (tracker.get("total"),)
+        alike.setdefault((_tracker_name(tracker), *own, tracker.get("state")), []).append(tracker)
+    ranks = {key: [one["rank"] for one in group if one.get("rank") is not None] for key, group in alike.items()}
+    return [f"{_position_words(group)}{_ranks_words(ranks[key])}{_speed_words(group)}" for key, group in alike.items()]
+
+
+def _tracker_name(tracker: dict[str, Any]) -> str:
+    return " ".join(str(word) for word in tracker.get("msg") or []) or "progress"
 
 
 def _ranks_words(ranks: list[int]) -> str:
@@ -256,21 +260,27 @@ def _ranks_words(ranks: list[int]) -> str:
     return f" (rank {ranks[0]})" if len(ranks) == 1 else f" ({len(ranks)} ranks)"
 
 
-def _position_words(tracker: dict[str, Any]) -> str:
-    if tracker.get("source") == "folder":
-        return fmt.carried_words(tracker)
-    name = " ".join(str(word) for word in tracker.get("msg") or []) or "progress"
-    total = f"/{fmt.number(tracker['total'])}" if tracker.get("total") is not None else ""
-    return f"{name} {fmt.number(tracker.get('completed'))}{total}"
+def _position_words(group: list[dict[str, Any]]) -> str:
+    """Of several ranks, from the last to the first of them."""
+    first = group[0]
+    if first.get("source") == "folder":
+        return fmt.carried_words(first)
+    total = f"/{fmt.number(first['total'])}" if first.get("total") is not None else ""
+    reached = sorted(one["completed"] for one in group if one.get("completed") is not None) or [None]
+    ends = dict.fromkeys(fmt.number(end) for end in (reached[0], reached[-1]))
+    return f"{_tracker_name(first)} {'–'.join(ends)}{total}"
 
 
-def _speed_words(tracker: dict[str, Any]) -> str:
-    if tracker.get("state") != "running":
-        return f" · {tracker.get('state')}"
-    rate, eta_s = tracker.get("rate"), tracker.get("eta_s")
-    show = fmt.size if tracker.get("source") == "folder" else fmt.number
-    return (f" · {show(rate)}/s" if rate is not None else "") + (
-        f" · {fmt.duration(eta_s)} left" if eta_s is not None else ""
+def _speed_words(group: list[dict[str, Any]]) -> str:
+    """The mean speed of the ranks, and the time that the slowest of them needs."""
+    state = group[0].get("state")
+    if state != "running":
+        return f" · {state}"
+    rates = [one["rate"] for one in group if one.get("rate") is not None]
+    left = [one["eta_s"] for one in group if one.get("eta_s") is not None]
+    show = fmt.size if group[0].get("source") == "folder" else fmt.number
+    return (f" · {show(sum(rates) / len(rates))}/s" if rates else "") + (
+        f" · {fmt.duration(max(left))} left" if left else ""
     )
 
 
