@@ -36,8 +36,8 @@ def test_as_many_lines_are_shown_as_fit(rows: int | None, others: int, alone: bo
 
 def test_ranks_share_a_line_of_progress_although_none_is_as_fast_as_another() -> None:
     trackers = [
-        {"msg": ["epoch"], "completed": 40 + n % 2, "total": 100, "rate": 1 + n / 8, "eta_s": 60 + n, "state": "running",
-         "rank": n, "source": "client"}
+        {"msg": ["epoch"], "completed": 40 + n % 2, "total": 100, "rate": 1 + n / 8, "eta_s": 60 + n, "rank": n,
+         "state": "running"}
         for n in range(4)
     ]  # fmt: skip
     bar = {"msg": ["load"], "completed": 3, "total": None, "rate": None, "eta_s": None, "state": "done", "rank": 2}

@@ -347,5 +347,18 @@ def test_a_job_may_have_all_the_time_of_its_partition(rig: Rig) -> None:
 def test_a_partition_that_is_closed_is_told_with_the_queue(rig: Rig) -> None:
     rig.commands.answers |= {"scontrol": told, "squeue": "RUNNING\nPENDING\nPENDING\n"}
     assert rig.engine.queue_words() == "of all users 1 run and 2 wait"
-    engine = SlurmEngine("lab", Paths(rig.home), {}.__getitem__, {"partition": "cpu"}, commands=rig.commands)
+    engine = SlurmEngine("lab", Paths(rig.home), str, {"partition": "cpu"}, commands=rig.commands)
     assert engine.queue_words().endswith("; partition cpu is DOWN")
+
+
+def test_new_jobs_are_planned_with_what_slurm_said_last_while_it_does_not_answer(rig: Rig) -> None:
+    rig.commands.answers["scontrol"] = told
+    rig.engine.plan(job(processes=8))
+    rig.now_s += 1000
+    rig.commands.answers["scontrol"] = UnreachableError("scontrol: Unable to contact slurm controller")
+    assert [task.gpus for task in rig.engine.plan(job(processes=8)).tasks] == [4, 4]
+    rig.now_s += 1000
+    with pytest.raises(UnreachableError):
+        rig.engine.capacity()
+    with pytest.raises(UnreachableError):  # nothing was ever known
+        Rig(rig.home, scontrol=UnreachableError("away")).engine.plan(job(processes=8))

@@ -14,7 +14,8 @@ from headway.engines.slurm import answer, fit, limit, sooner, waiting
 from headway.engines.slurm.answer import JobLine
 from headway.engines.slurm.command import Commands
 from headway.engines.slurm.fit import Need
-from headway.model.errors import RefusedError
+from headway.model.errors import RefusedError, UnreachableError
+from headway.views.cli import why
 from headway.views.cli.commands import COMMANDS
 from headway.views.cli.options import Parser
 
@@ -168,8 +169,10 @@ def test_a_maintenance_that_begins_before_the_job_would_end_is_told() -> None:
     [said] = limit.explain("ReqNodeNotAvail", job(), Recorded(), now)
     assert said == (
         "the maintenance service takes node[1-4] from 2026-11-16T05:03:56 to 2026-11-16T07:03:56: in 1 h, and it asks "
-        "for 4 h (scontrol show reservation)"
+        "for 4 h; with --max-duration 57m it would end before (scontrol show reservation)"
     )
+    [soon] = limit.explain("ReqNodeNotAvail", job(), Recorded(), datetime(2026, 11, 16, 5, 1, 0))
+    assert "--max-duration" not in soon
     assert limit.explain("Resources", job(TimeLimit="00:30:00"), Recorded(), now) == ()
     [own] = limit.explain("Reservation", job(Reservation="service"), Recorded(), now)
     assert own.startswith("its reservation service has node[1-4] from 2026-11-16T05:03:56")
@@ -280,3 +283,53 @@ def test_durations_of_slurm(text: str, value: float | None) -> None:
 def test_a_job_that_slurm_has_just_started_waits_for_its_agents() -> None:
     told = waiting.explain(replace(job("None"), word="RUNNING", nodes="node1"), [], Scripted())
     assert told.reason == "RUNNING: Slurm has started it on node1, and its agents have not spoken yet"
+
+
+@pytest.mark.parametrize(
+    ("word", "fields", "said"),
+    [
+        ("JobHeldUser", {}, "it is held by its owner; scontrol release 7 lets it go"),
+        ("Dependency", {"Dependency": "afterok:11(unfulfilled)"}, "it waits for another job (afterok:11(unfulfilled))"),
+        ("BeginTime", {}, "it may not start before a time: it was asked for, or it was just requeued"),
+    ],
+)  # fmt: skip
+def test_a_job_that_stands_aside_is_told_what_it_waits_for_and_not_who_is_ahead(
+    word: str, fields: Any, said: str
+) -> None:
+    told = JobLine("7", "PENDING", word, start="2026-11-16T09:00:00", fields=fields, number="7")
+    found = waiting.explain(told, [], Unasked())
+    assert found.reason == f"{word}: {said}" and not found.ahead
+    assert ("not before 2026-11-16T09:00:00" in found.start) == (word == "BeginTime")
+
+
+def test_of_a_maintenance_no_node_can_be_taken_out() -> None:
+    found = waiting.explain(JobLine("7", "PENDING", "ReqNodeNotAvail,_Reserved_for_maintenance"), [], Unasked())
+    assert found.reason == "ReqNodeNotAvail: a node that it needs is not available (Reserved for maintenance)"
+    assert found.ahead == ("3",)
+
+
+class Unasked(Commands):
+    """A Slurm that has one job ahead of 7, and answers nothing else."""
+
+    def run(self, argv: Sequence[str], text: str | None = None, timeout_s: float = 30.0) -> str:
+        if argv[0] == "squeue" and "PD" in argv:
+            return "3|100|1|N/A|1|other\n7|90|1|N/A|1|own\n"
+        raise UnreachableError("it does not answer")
+
+
+def test_nodes_that_are_away_for_one_reason_are_told_together() -> None:
+    def node(name: str, gpus: int, word: str) -> dict[str, Any]:
+        return {
+            "name": name,
+            "gpus": gpus,
+            "cpus": gpus,
+            "memory_bytes": gpus,
+            "gpu_source": "slurm",
+            "state_word": word,
+        }
+
+    away = "idle+drain fan broken [root@2026-11-16T08:05:51]"
+    nodes = [node("n1", 0, away), node("n2", 4, "idle"), node("n3", 0, away), node("n4", 0, "allocated")]
+    assert why._nodes(nodes) == [
+        "n2 4 GPU 4 CPU 4 B", "n4 0 GPU 0 CPU 0 B", "n1, n3 none (idle+drain fan broken)",
+    ]  # fmt: skip

@@ -335,7 +335,10 @@ class Control(Loop):
         engine_id = job.attempts[-1].engine_id if job.attempts and not job.between_tries else None
         if engine_id is not None:
             return await self._calls.run(f"reason of {job.id}", engine.explain, EngineId(engine_id))
-        nodes = await self._calls.run(f"capacity of {job.spec.cluster}", engine.capacity)
+        try:
+            nodes = await self._calls.run(f"capacity of {job.spec.cluster}", engine.capacity)
+        except UnreachableError as error:
+            return Waiting(f"{job.spec.cluster} is not reached: {error.message}; it starts when that is over")
         jobs = await self._calls.run("the store", self._open_jobs)
         wanted = {uuid for one in (job, *jobs) for uuid in one.spec.after}
         needed = await self._calls.run("the store", errand.states_of, self._store, wanted)

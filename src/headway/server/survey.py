@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.engines.protocol import Distant, Engine, Node, Queue
-from headway.model.errors import HeadwayError
+from headway.model.errors import HeadwayError, UnreachableError
 from headway.model.job import Job, JobSpec, State
 from headway.server import queue
 from headway.server.calls import Calls
@@ -43,7 +43,7 @@ async def ask(calls: Calls, asked: Asked, sketch: Job | None) -> None:
             await calls.run(f"trial plan for {asked.spec.place}", engine.plan, sketch)
     except HeadwayError as error:
         text = f"{error.message}; {error.hint}" if error.hint else error.message
-        if asked.nodes:
+        if asked.nodes and not isinstance(error, UnreachableError):
             asked.refusal = text
         else:
             asked.error = text

@@ -104,8 +104,9 @@ class SlurmEngine:
 
     def capacity(self) -> list[Node]:
         self._place.check()
+        nodes = self._known_nodes()
         partition.check_names(self._all_partitions(), self._options.get("partition"))
-        return [sooner.capacity_of(node) for node in self._known_nodes()]
+        return [sooner.capacity_of(node) for node in nodes]
 
     def queue_words(self) -> str:
         """The whole queue of the partition, whoever's jobs they are."""
@@ -126,6 +127,8 @@ class SlurmEngine:
                 known = partition.read(self._commands.run(["scontrol", "show", "partition", "-a", "-o"]))
             except RefusedError:
                 known = []
+            except UnreachableError:
+                pass  # nothing is refused by what is not known
             self._known_partitions = (self._clock_s(), known)
         return known
 
@@ -142,11 +145,22 @@ class SlurmEngine:
         names = asked.split(",") if asked else [one.name for one in self._partitions(None)]
         return [node for node in nodes if not names or set(names) & set(node.partitions)]
 
+    def _nodes_or_old(self, asked: str | None) -> list[answer.NodeLine]:
+        """For a plan: while Slurm does not answer, what it said last will do, so that new jobs are taken and wait."""
+        try:
+            return self._nodes_of(asked)
+        except UnreachableError:
+            if not self._nodes[1]:
+                raise
+            now_s = self._clock_s()
+            self._nodes, self._known_partitions = (now_s, self._nodes[1]), (now_s, self._known_partitions[1])
+            return self._nodes_of(asked)
+
     def plan(self, job: Job, attempt: int = 1) -> Plan:
         spec, options = job.spec, self._asked(job)
         asked = options.get("partition")
+        nodes = self._nodes_or_old(asked)
         partition.check_names(self._all_partitions(), asked)
-        nodes = self._nodes_of(asked)
         has_gpus = any(node.gpus for node in nodes)
         per_node = self._options.get("gpu_per_node") or max((node.gpus for node in nodes), default=0) or None
         tasks = tasks_of(spec, gpu_per_node=per_node, has_gpus=has_gpus)
@@ -420,7 +434,7 @@ class SlurmEngine:
         return waiting.explain(line, self._fresh_nodes(), self._commands)
 
     def _fresh_nodes(self) -> list[answer.NodeLine]:
-        self._nodes = (-NODES_KEPT_S, [])
+        self._nodes = (-NODES_KEPT_S, self._nodes[1])
         return self._known_nodes()
 
     def attach(self, task: TaskKey, node: str | None = None) -> list[str] | None:

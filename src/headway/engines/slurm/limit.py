@@ -15,6 +15,7 @@ from headway.engines.slurm import answer
 from headway.engines.slurm.answer import JobLine
 from headway.engines.slurm.fit import MIB, Need, duration_text, plural
 from headway.engines.slurm.reason import LIMIT
+from headway.engines.slurm.script import MARGIN_S
 from headway.settings.quantity import size_text
 
 Ask = Callable[[Sequence[str]], str]  # runs one of Slurm's commands; empty: it does not answer
@@ -258,8 +259,14 @@ def _of_reservations(word: str, job: JobLine, ask: Ask, now: datetime | None) ->
             left = max(0.0, (datetime.fromisoformat(begin) - now).total_seconds())
             yield (
                 f"the {kind} {name} takes {nodes} from {begin} to {end}: in {duration_text(left)}, and it asks for "
-                f"{duration_text(need.time_s)} {source}"
+                f"{duration_text(need.time_s)}{_in_time(left)} {source}"
             )
+
+
+def _in_time(left_s: float) -> str:
+    """What would end before that, with the margin that Slurm gets beyond the job's own end."""
+    minutes = int(left_s - MARGIN_S - 60) // 60
+    return f"; with --max-duration {minutes}m it would end before" if minutes > 0 else ""
 
 
 def _is_ahead(begin: str, end: str, time_s: float, now: datetime) -> bool:

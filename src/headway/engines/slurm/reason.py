@@ -117,7 +117,10 @@ def explain(told: str) -> Reason:
     word, more = word.strip("() ") or "None", more.lstrip("_ ")
     if word in _WORDS:
         text, hint, never = _WORDS[word]
-        return Reason(word, f"{text} ({more.strip()})" if more.strip() else text, hint, never)
+        more = more.replace("_", " ").strip()
+        if "maintenance" in more:  # it is not about one node
+            hint = ""
+        return Reason(word, f"{text} ({more})" if more else text, hint, never)
     limit = LIMIT.match(word)
     if limit is not None:
         return _explain_limit(word, limit)

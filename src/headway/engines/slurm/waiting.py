@@ -15,7 +15,11 @@ from headway.engines.slurm.command import Commands
 from headway.engines.slurm.fit import Need
 from headway.model.errors import HeadwayError
 
-ROOM: Final = ("Resources", "Priority", "None", "ReqNodeNotAvail", "BeginTime", "Constraints", "NodeNotAvail")
+ROOM: Final = ("Resources", "Priority", "None", "ReqNodeNotAvail", "Constraints", "NodeNotAvail")
+# It is in nobody's way and nobody in its: who stands ahead, or what is free, does not matter.
+_ASIDE: Final = (
+    "JobHeldUser", "JobHeldAdmin", "JobHoldMaxRequeue", "Dependency", "DependencyNeverSatisfied", "BeginTime",
+)  # fmt: skip
 _AHEAD: Final = "%A|%Q|%D|%b|%C|%j"
 _HOLDERS: Final = "JobID:20,EndTime:24,NumNodes:8,tres-alloc:160,tres-per-node:80,Name:80,NodeList:400"
 
@@ -31,8 +35,10 @@ def explain(job: JobLine, nodes: Sequence[NodeLine], commands: Commands) -> Wait
     limits = limit.explain(told.word, job, ask, now)
     own_s = sooner.own_delay_s(need, limit.partition(job, ask))
     is_room = told.word in ROOM
-    ahead, words = _ahead(job, commands)
-    text = told.text + (f"; {told.hint}" if told.hint else "")
+    ahead, words = ((), ()) if told.word in _ASIDE else _ahead(job, commands)
+    waits_for = job.fields.get("Dependency", "") if told.word.startswith("Dependency") else ""
+    text = told.text + (f" ({waits_for})" if answer.is_word(waits_for) else "")
+    text += f"; {told.hint.replace('ID', job.number or job.id)}" if told.hint else ""
     return Waiting(
         f"{told.word}: {text}",
         ahead,
@@ -91,6 +97,8 @@ def _forecast(
     if job.start:
         left_s = (datetime.fromisoformat(job.start) - now).total_seconds() if now is not None else 0.0
         ahead = f", in {fit.duration_text(left_s)}" if left_s > 0 else ""
+        if reason.explain(job.reason).word == "BeginTime":
+            return f"not before {job.start}{ahead}, by Slurm's own clock"
         said.append(f"{job.start}{ahead}, by Slurm's own clock and its backfill scheduler")
     own = _room_at(need, free, answer.read_holders(_ask(commands, ["squeue", "-h", "-t", "R", "-O", _HOLDERS])))
     if is_room and own is not None:

@@ -1,5 +1,6 @@
 """`hw why ID`: why a job waits, or what its attempts ended of (capability 38)."""
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -9,6 +10,8 @@ from headway.views.source import job_route
 from headway.views.terminal import BOLD, DIM, Output
 
 AHEAD_MAX, NODES_MAX = 5, 16
+_HERE = ("up", "idle", "mixed", "allocated", "idle+planned", "mixed+planned")
+_SINCE = re.compile(r" \[\S+@\S+\]\Z")  # who took it away, and when: hw clusters -v has it
 
 
 def command(call: Call) -> int:
@@ -45,9 +48,9 @@ def listing(found: dict[str, Any], out: Output) -> Iterator[str]:
 
 def _waiting(needs: dict[str, Any], waiting: dict[str, Any], out: Output) -> Iterator[str]:
     yield from _rows("needs", [waiting["needs"] or _asked(needs)], out)
-    nodes = [_node(node) for node in waiting["free"][:NODES_MAX]]
-    more = len(waiting["free"]) - len(nodes)
-    free = " · ".join(nodes) + (f" and {more} more" if more else "")
+    shown = waiting["free"][:NODES_MAX]
+    more = len(waiting["free"]) - len(shown)
+    free = " · ".join(_nodes(shown)) + (f" and {more} more" if more else "")
     yield from _rows("free", [line for line in (free, waiting["fit"]) if line], out)
     yield from _rows("limit", waiting["limits"], out)
     if waiting["ahead"]:
@@ -78,9 +81,23 @@ def _asked(needs: dict[str, Any]) -> str:
     return ", ".join(asked)
 
 
+def _nodes(nodes: Sequence[dict[str, Any]]) -> list[str]:
+    """What each has; those that are away for the same reason together: `node1, node2 none (idle+drain fan broken)`."""
+    found = [_node(node) for node in nodes if not _is_away(node)]
+    away: dict[str, list[str]] = {}
+    for node in nodes:
+        if _is_away(node):
+            away.setdefault(_SINCE.sub("", node["state_word"]), []).append(str(node["name"]))
+    return found + [f"{', '.join(names)} none ({why})" for why, names in away.items()]
+
+
+def _is_away(node: dict[str, Any]) -> bool:
+    return node["state_word"] not in _HERE and not (node["gpus"] or node["cpus"] or node["memory_bytes"])
+
+
 def _node(node: dict[str, Any]) -> str:
     parts = [f"{node['gpus']} GPU"] if node["gpus"] or node["gpu_source"] == "slurm" else []
     parts += [f"{node['cpus']} CPU"] if node["cpus"] is not None else []
     parts += [fmt.size(node["memory_bytes"])] if node["memory_bytes"] is not None else []
-    down = "" if node["state_word"] in ("up", "idle", "mixed", "allocated") else f" ({node['state_word']})"
+    down = "" if node["state_word"] in _HERE else f" ({node['state_word']})"
     return f"{node['name']} {' '.join(parts)}{down}"
