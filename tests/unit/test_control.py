@@ -303,8 +303,8 @@ async def test_a_start_that_fails_for_now_is_tried_again_later(bench: Bench) -> 
     bench.engine.refuse = UnreachableError("No space left on device")
     await bench.look(3)
     assert bench.job(job.pk).state is State.WAITING and 1 <= len(bench.engine.submits) <= 2
-    bench.engine.refuse = None
-    bench.now_s += 60
+    assert "could not be started: No space left" in (await bench.control.explain(bench.job(job.pk))).reason
+    bench.engine.refuse, bench.now_s = None, bench.now_s + 60
     await bench.look()
     assert f"{job.uuid}-1" in bench.engine.started
 

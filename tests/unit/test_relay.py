@@ -135,8 +135,19 @@ def test_a_relay_that_answers_nothing_is_given_up_and_replaced(rig: Rig, monkeyp
 
 def test_a_host_without_a_python_says_which_it_needs(tmp_path: Path) -> None:
     lacking = Relay("lab", str(tmp_path), "home1", "/no/python", argv=Host().argv)
-    with pytest.raises(RefusedError, match=r"lab has no Python 3\.11 or newer"):
+    with pytest.raises(RefusedError, match=r"/no/python on lab is not a Python 3\.11 or newer"):
         lacking.hello()
+    lacking.close()
+
+
+def test_a_folder_that_cannot_be_used_is_not_taken_for_a_host_that_is_away(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    lacking = Relay("lab", str(tmp_path / "file" / "folder"), "home1", argv=Host().argv)
+    with pytest.raises(
+        UnreachableError, match=r"lab is reached, but the relay could not start there: .*Error: "
+    ) as caught:
+        lacking.hello()
+    assert "`folder:`" in caught.value.hint
     lacking.close()
 
 

@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import itertools
 import os
+import re
 import secrets
 import subprocess
 import threading
@@ -93,7 +94,7 @@ class Link:
             while data := os.read(talk.fileno(), 4096):
                 self._told = (self._told + data)[-_TOLD_BYTES:]
 
-    def greet(self, mark: str, program: bytes) -> None:
+    def greet(self, mark: str, program: bytes, python: str | None = None) -> None:
         """Pass over what a shell prints, hand over the program if it is wanted, and hear the relay's first words."""
         watchdog = threading.Timer(RELAY_READY_S, self._child.kill)
         watchdog.daemon = True
@@ -106,8 +107,10 @@ class Link:
                 word = relay.find_mark(self._read, mark)
             if word == relay.NO_PYTHON:
                 least = ".".join(map(str, zipapp.PYTHON_MIN))
+                told = f"{python} on {self.host} is not a Python {least} or newer"
                 raise RefusedError(
-                    f"{self.host} has no Python {least} or newer", "name one: `python:` of the cluster in headway.yaml"
+                    told if python else f"{self.host} has no Python {least} or newer",
+                    f"name {'another one' if python else 'one'}: `python:` of the cluster in headway.yaml",
                 )
             message = relay.receive(self._read) if word == relay.READY else None
         finally:
@@ -183,6 +186,9 @@ class Link:
         self._talk.join(1.0)
         lines = [line.strip() for line in self._told.decode(errors="replace").splitlines() if line.strip()]
         said = lines[-1] if lines else f"ssh ended with {code}" if code else "the connection was closed"
+        if re.match(r"[A-Z]\w*Error: ", said):  # ssh got there: our own program could not work
+            hint = "most likely its folder cannot be used: `folder:` of the cluster names another one"
+            return f"{self.host} is reached, but the relay could not start there: {said[:300]}", hint
         hint = next((text for word, text in _HINTS.items() if word in said.lower()), "")
         return f"{self.host} is not reached over ssh: {said[:300]}", hint.format(host=self.host)
 
@@ -302,7 +308,7 @@ class Relay:
         words = boot.command(self._python, self.folder, self._home, len(program), digest, nonce, mark)
         link = Link(self.host, [*self._argv(self.host), words])
         try:
-            link.greet(mark, program)
+            link.greet(mark, program, self._python)
         except BaseException:  # whatever it was, ssh must not stay behind
             link.give_up()
             raise

@@ -335,6 +335,8 @@ class Control(Loop):
         engine_id = job.attempts[-1].engine_id if job.attempts and not job.between_tries else None
         if engine_id is not None:
             return await self._calls.run(f"reason of {job.id}", engine.explain, EngineId(engine_id))
+        if trouble := self._retry.why(job.uuid):
+            return Waiting(f"it could not be started: {trouble}; it is tried again by itself")
         try:
             nodes = await self._calls.run(f"capacity of {job.spec.cluster}", engine.capacity)
         except UnreachableError as error:

@@ -37,16 +37,26 @@ class Backoff:
     def __init__(self, first_s: float, longest_s: float) -> None:
         self._first_s, self._longest_s = first_s, longest_s
         self._next: dict[str, tuple[float, float]] = {}  # name -> (when, wait after that)
+        self._why: dict[str, str] = {}
 
     def is_due(self, name: str, now_s: float) -> bool:
         return name not in self._next or now_s >= self._next[name][0]
 
-    def again(self, name: str, now_s: float) -> None:
+    def again(self, name: str, now_s: float, why: str = "") -> bool:
+        """Whether it failed for another reason than last time."""
         wait_s = self._next.get(name, (0.0, self._first_s))[1]
         self._next[name] = (now_s + wait_s, min(2 * wait_s, self._longest_s))
+        is_new = self._why.get(name) != why
+        self._why[name] = why
+        return is_new
+
+    def why(self, name: str) -> str:
+        """Why it failed last; empty where it has not."""
+        return self._why.get(name, "")
 
     def forget(self, name: str) -> None:
         self._next.pop(name, None)
+        self._why.pop(name, None)
 
 
 @dataclass(frozen=True, slots=True)

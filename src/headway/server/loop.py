@@ -509,9 +509,9 @@ class Loop:
 
     async def _launched(self, job: Job, attempt: Attempt, result: EngineId | HeadwayError) -> None:
         if isinstance(result, UnreachableError):
-            self._retry.again(job.uuid, self._clock_s())
             log.warning("%s could not be started now: %s", job.id, result)
-            await self._note(job, attempt.number, f"could not be started now: {result}")
+            if self._retry.again(job.uuid, self._clock_s(), str(result)):
+                await self._note(job, attempt.number, f"could not be started now: {result}")
             return
         if isinstance(result, HeadwayError):
             finding = Finding("launch_failed", "user", str(result))
