@@ -106,6 +106,19 @@ async def test_once_a_scheduler_is_away_it_is_not_asked_for_each_and_later_gets_
 
 
 @in_loop
+async def test_a_start_of_which_an_engine_says_nothing_is_found_or_tried_again(bench: Bench) -> None:
+    lab = with_scheduler(bench)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lab, "submit_many", lambda starts: lab.calls.append([one.key for one in starts]) or {})
+        job = await bench.submit(cluster="lab")
+        await until(bench, lambda: bool(lab.calls))
+        await bench.look(2)
+    bench.now_s += 120
+    await until(bench, lambda: is_known(bench, job))
+    assert lab.submits == [f"{job.uuid}-1"]
+
+
+@in_loop
 async def test_a_job_that_shall_stop_before_its_turn_never_starts(bench: Bench) -> None:
     lab = with_scheduler(bench)
     lab.gate.clear()

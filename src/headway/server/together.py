@@ -83,10 +83,10 @@ class Starts:
         if future.cancelled():
             return  # the server ends
         error = future.exception()
-        # an engine may fail in any way; what it has started meanwhile is found again
-        lost = UnreachableError(str(error) or repr(error)) if error is not None else None
-        found = {} if lost is not None else future.result()
-        outcomes = [(one, lost or found[one.attempt.key]) for one in some]
+        # an engine may fail in any way, or leave one out; what it has started meanwhile is found again
+        lost = UnreachableError(str(error) or repr(error) if error is not None else "nothing was said about this start")
+        found = {} if error is not None else future.result()
+        outcomes = [(one, found.get(one.attempt.key, lost)) for one in some]
         away = next((what for _, what in outcomes if isinstance(what, UnreachableError)), None)
         if away is not None:  # no sense in asking for each: all of them are tried again later
             outcomes += [(one, away) for one in self._waiting.pop(place, [])]
