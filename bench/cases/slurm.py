@@ -51,8 +51,14 @@ def run(context: Context) -> Iterator[Result]:
 class Site:
     """A cluster, a home that uses it, and a count of every call of Slurm's commands that the server makes."""
 
-    def __init__(self, cluster: SlurmCluster, home: Home, calls: Path) -> None:
-        self.cluster, self.home, self._calls = cluster, home, calls
+    def __init__(self, cluster: SlurmCluster, home: Home, folder: Path) -> None:
+        self.cluster, self.home, self._calls, self.work = cluster, home, folder / "calls", folder / "work"
+        self.work.mkdir()
+        (self.work / "headway.yaml").write_text("clusters: {lab: {engine: slurm, partition: main}}\n")
+
+    def submit(self, *words: str) -> bytes:
+        """From a folder of its own: a snapshot is taken of it."""
+        return self.home.hw("-c", "lab", "submit", *words, cwd=self.work, timeout_s=300)
 
     def calls(self, program: str) -> int:
         return self._calls.read_text().split().count(program) if self._calls.exists() else 0
@@ -86,10 +92,9 @@ def _site(context: Context) -> Iterator[Site]:
             (programs / name).chmod(0o755)
         with SlurmCluster(folder) as cluster, context.home(server=False) as home:
             home.env |= {**cluster.env, "PATH": f"{programs}:{home.env['PATH']}"}
-            (home.folder / "headway.yaml").write_text("clusters: {lab: {engine: slurm, partition: main}}\n")
             home.start()
             try:
-                yield Site(cluster, home, calls)
+                yield Site(cluster, home, folder)
             finally:
                 cluster.command("scancel", "--me")
     finally:
@@ -169,8 +174,7 @@ def _array(context: Context, site: Site) -> Result:
 
 
 def _submit_array(site: Site, count: int) -> None:
-    words = ["-c", "lab", "submit", "--array", str(count), "--max-duration", "10m", "sleep", "600"]
-    site.home.hw(*words, timeout_s=300)
+    site.submit("--array", str(count), "--max-duration", "10m", "sleep", "600")
 
 
 def _watched(context: Context, site: Site) -> Iterator[Result]:
@@ -201,7 +205,7 @@ def _ends(context: Context, site: Site) -> Result:
     took = []
     for _ in range(context.size(ENDS, 3)):
         body = f"sleep 1; date +%s.%N > {site.home.folder}/ended"
-        job = site.home.hw("-c", "lab", "submit", "sh", "-c", body).decode().split()[0]
+        job = site.submit("sh", "-c", body).decode().split()[0]
         wait_until(partial(_has_succeeded, site.home, job), 60, "it does not end", pause_s=0.01)
         took.append(time.time() - float((site.home.folder / "ended").read_text()))
     result = Result("from the end of a command on Slurm to succeeded in hw q", "s", [Measure(HEADWAY, took)])
