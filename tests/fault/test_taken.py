@@ -67,8 +67,7 @@ def test_one_that_stood_still_so_long_that_it_was_taken_over_stops_and_loses_and
     assert task.shim is not None
     (rank,) = task.rank_pids()
     shipper = task.shipper()
-    everybody = (task.shim.pid, shipper, rank)
-    for pid in everybody:
+    for pid in (task.shim.pid, shipper, rank):
         os.kill(pid, signal.SIGSTOP)
     assert adopt(rig, task).wait(60) == 0
     ended = rig.server.ended()
@@ -77,7 +76,7 @@ def test_one_that_stood_still_so_long_that_it_was_taken_over_stops_and_loses_and
     sent = rig.server.text("stdout-0")
     os.kill(rank, signal.SIGCONT)
     wait_until(lambda: (task.dir / "stdout-0").stat().st_size > len(sent), what="more of its output")
-    for pid in everybody:
+    for pid in (task.shim.pid, shipper):
         os.kill(pid, signal.SIGCONT)
     task.shim.wait(30)
     wait_until(lambda: not alive(rank) and not alive(shipper), what="the end of its processes")

@@ -137,7 +137,7 @@ class Scalar:
         if isinstance(value, dict | list) or (value is None and not self.nothing):
             raise wrong(node, field, self.words)
         if isinstance(value, float) and not math.isfinite(value):
-            raise UsageError(f"{field}: {value} is not a finite number", 'write it in quotes: ".inf"')
+            raise UsageError(f"{field}: {value} is not a finite number", f'as text, in quotes: "{value}"')
         return plain_text(value) if self.as_text else value
 
     def schema(self) -> Schema:

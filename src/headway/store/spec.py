@@ -1,7 +1,7 @@
 """What a person asked for, as the text that is stored with a job. Used by `catalog.py`."""
 
 import json
-from dataclasses import asdict, fields
+from dataclasses import fields
 from functools import lru_cache
 
 import msgspec
@@ -13,10 +13,8 @@ _FIELDS = {f.name for f in fields(JobSpec)}
 
 
 def write(spec: JobSpec) -> str:
-    try:
-        return msgspec.json.encode(spec).decode()
-    except (UnicodeEncodeError, OverflowError):  # bytes that are not UTF-8, or a number of more than 64 bits
-        return json.dumps(asdict(spec))
+    """By `json` itself: msgspec would make null of NaN, and takes neither bytes that are not UTF-8 nor large numbers."""
+    return json.dumps(msgspec.to_builtins(spec), separators=(",", ":"))
 
 
 def read(text: str) -> JobSpec:
