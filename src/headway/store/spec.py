@@ -13,7 +13,7 @@ _FIELDS = {f.name for f in fields(JobSpec)}
 
 
 def write(spec: JobSpec) -> str:
-    """By `json` itself: msgspec would make null of NaN, and takes neither bytes that are not UTF-8 nor large numbers."""
+    """By `json`: msgspec would make null of NaN, and takes neither bytes that are not UTF-8 nor large numbers."""
     return json.dumps(msgspec.to_builtins(spec), separators=(",", ":"))
 
 
