@@ -78,7 +78,10 @@ class Site:
         wait_until(self._is_empty, 300, "jobs do not end", pause_s=0.2)
 
     def _is_empty(self) -> bool:
-        return not self.home.query("SELECT 1 FROM jobs WHERE ended_ns IS NULL AND deleted_ns IS NULL LIMIT 1")
+        """No job is open, and none is left to be tidied up, which would count for what is measured next."""
+        jobs = "SELECT 1 FROM jobs WHERE ended_ns IS NULL AND deleted_ns IS NULL"
+        tokens = "SELECT 1 FROM tokens WHERE ended_ns IS NULL AND task IS NOT NULL"
+        return not self.home.query(f"{jobs} UNION {tokens} LIMIT 1")
 
 
 @contextmanager

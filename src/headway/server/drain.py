@@ -7,8 +7,9 @@
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, TypeVar
 
 from headway.engines.protocol import Engine, EngineId, Observation, Salvager
@@ -26,8 +27,10 @@ STRAYS_S = 60.0  # between two looks for spools that nobody sends
 SALVAGE_FIRST_S = 2.0
 SALVAGE_MAX_S = 120.0
 PATIENCE_S = 2.0  # with an engine beyond this machine: jobs of others do not wait for one that is slow or away (F22)
-STEP_S = 0.5  # of one look, for what is left of jobs that are over
+LOOK_MAX = 100  # tasks that are over and are looked at in one step
+STEP_S = 0.1  # then the others are next: nobody waits for all of many that have ended at once
 DONE_MAX = 10_000  # older ones that still have a folder are looked at again now and then
+PAUSE_S, PAUSE_MANY_S = 1.0, 0.2  # the second while there are more than one step looks at
 LINGER_S = 60.0  # a scheduler that keeps a place for a job whose agents have told its end so long ago is told to end it
 
 
@@ -97,18 +100,22 @@ class Drain:
     def count(self) -> int:
         return len(self._left)
 
+    def pause_s(self) -> float:
+        """Until the next step, should nothing else call for it."""
+        return PAUSE_S if len(self._left) <= LOOK_MAX else PAUSE_MANY_S
+
     async def step(self, engines: Mapping[str, Engine], engine_of: Callable[[JobSpec], Engine | None]) -> list[TaskKey]:
-        """Look at every task that is left; those of which nothing is any more, so that their tokens can end."""
+        """Look at tasks that are left, in turn; those of which nothing is any more, so that their tokens can end."""
         now_s = self._clock_s()
         drained: list[TaskKey] = []
         if self._strays_s is None or now_s - self._strays_s >= STRAYS_S:
             self._strays_s = now_s
             drained += await self._find_strays(engines, engine_of)
-        found = await self._look()
+        found = await self._look(list(islice(self._left, LOOK_MAX)))
         begin_s = self._clock_s()
         for engine_id, seen in found.items():
             if self._clock_s() - begin_s >= STEP_S:
-                break  # many have ended at once: the others are next, and nobody waits for all of them
+                break
             if await self._is_drained(engine_id, seen):
                 drained += self._left.pop(engine_id).tasks
                 self._done[engine_id] = None
@@ -117,10 +124,11 @@ class Drain:
             del self._done[next(iter(self._done))]
         return drained
 
-    async def _look(self) -> dict[EngineId, Observation]:
-        """What the engines say of what is left, one call each."""
+    async def _look(self, some: Sequence[EngineId]) -> dict[EngineId, Observation]:
+        """What the engines say of them, one call each; their next turn is behind all others."""
         asked: dict[int, tuple[Engine, list[EngineId]]] = {}
-        for engine_id, left in self._left.items():
+        for engine_id in some:
+            left = self._left[engine_id] = self._left.pop(engine_id)
             asked.setdefault(id(left.engine), (left.engine, []))[1].append(engine_id)
         found: dict[EngineId, Observation] = {}
         for engine, ids in asked.values():

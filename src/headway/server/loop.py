@@ -178,7 +178,8 @@ class Loop:
         self._widen(jobs, actions)
         self._quiet.settle(jobs, actions, seen.queues)
         self._full = pace.is_full(jobs, actions, seen.queues, seen.max_running)
-        self._rest_for_s = pace.pause_s(jobs, actions, self._engine_or_none) if self._drain.idle else INTERVAL_S
+        rest_s = pace.pause_s(jobs, actions, self._engine_or_none)
+        self._rest_for_s = rest_s if self._drain.idle else min(rest_s, self._drain.pause_s())
         self._thought_s = self._clock_s() - begin_s
         await self._act(await self._end_waiting(actions, by_pk), by_pk)
         if not self._wake.is_set() or self._drain.count > DRAINS_LATER_MAX:
