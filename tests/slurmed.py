@@ -15,9 +15,28 @@ from tests import needs
 from tests.driver import Hw
 from tests.waiting import wait_until
 
+# Logs and prints until there is a file.
+TRAIN = """
+import os, time, headway as hw
+i = 0
+while not os.path.exists(os.environ["UNTIL"]):
+    hw.log({"loss": 1 / (i + 1)}, step=i)
+    print("step", i, flush=True)
+    time.sleep(0.1)
+    i += 1
+print("steps", i)
+"""
+
 
 @pytest.fixture(scope="session")
 def slurm() -> Iterator[SlurmCluster]:
+    with daemons() as cluster:
+        yield cluster
+
+
+@contextmanager
+def daemons() -> Iterator[SlurmCluster]:
+    """A cluster of their own, for as long as this lasts."""
     if lacking := missing():
         needs.missing(f"no {lacking[0]} here; type: sudo apt-get install slurm-wlm munge")
     folder = Path(tempfile.mkdtemp(prefix="hw-slurm-", dir="/tmp"))

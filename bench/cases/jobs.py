@@ -26,7 +26,7 @@ def run(context: Context) -> Iterator[Result]:
             rates.append(count / (time.monotonic() - start_s))
             costs.append(1000 * (cpu_s_of(home.server.pid) - before_s) / count)
     result = Result("short local jobs", "jobs/s", [Measure(HEADWAY, rates)], lower_is_better=False)
-    result.at_least("at least 30 a second", max(rates), TARGET_PER_S, "jobs/s")
+    result.at_least("at least 30 a second", result.measures[0].median, TARGET_PER_S, "jobs/s")
     result.notes.append("From the first submission over HTTP until the last of them has succeeded.")
     yield result
     yield Result("CPU of the server for a short job", "ms", [Measure(HEADWAY, costs)])

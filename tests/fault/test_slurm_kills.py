@@ -12,19 +12,8 @@ import pytest
 
 from headway.testing.slurm import SlurmCluster
 from tests.driver import Hw
-from tests.slurmed import on_slurm, processes_of
+from tests.slurmed import TRAIN, on_slurm, processes_of
 from tests.waiting import wait_until
-
-TRAIN = """
-import os, time, headway as hw
-i = 0
-while not os.path.exists(os.environ["UNTIL"]):
-    hw.log({"loss": 1 / (i + 1)}, step=i)
-    print("step", i, flush=True)
-    time.sleep(0.1)
-    i += 1
-print("steps", i)
-"""
 
 
 @pytest.fixture

@@ -4,42 +4,23 @@ import os
 import shutil
 import signal
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from headway.testing.slurm import SlurmCluster, missing
-from tests import needs
+from headway.testing.slurm import SlurmCluster
 from tests.driver import Hw
-from tests.slurmed import on_slurm
+from tests.slurmed import TRAIN, daemons, on_slurm
 from tests.waiting import wait_until
-
-TRAIN = """
-import os, time, headway as hw
-i = 0
-while not os.path.exists(os.environ["UNTIL"]):
-    hw.log({"loss": 1 / (i + 1)}, step=i)
-    print("step", i, flush=True)
-    time.sleep(0.1)
-    i += 1
-print("steps", i)
-"""
 
 
 @pytest.fixture(scope="module")
 def slurm() -> Iterator[SlurmCluster]:
     """One of its own: the others' jobs would be lost with its state."""
-    if lacking := missing():
-        needs.missing(f"no {lacking[0]} here; type: sudo apt-get install slurm-wlm munge")
-    folder = Path(tempfile.mkdtemp(prefix="hw-slurm-", dir="/tmp"))
-    try:
-        with SlurmCluster(folder) as cluster:
-            yield cluster
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with daemons() as cluster:
+        yield cluster
 
 
 @pytest.fixture
