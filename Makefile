@@ -45,7 +45,7 @@ check: $(STAMP)  ## ruff, mypy --strict, import-linter, tidy
 test: check  ## check, then all tests (WHAT=tests/unit for a part)
 	@tools/need.sh strace gcc openssl ip mpirun busybox dockerd podman runc sbatch sshd moto_server azurite-blob rclone
 	@if [ "$$CI" = true ]; then tools/torch.sh; fi
-	HEADWAY_SIM_SECONDS=$(SIM_S) $(BIN)/python -m pytest $(WHAT) -n $(TEST_WORKERS) --dist worksteal --timeout $(TEST_TIMEOUT_S)
+	HEADWAY_SIM_SECONDS=$(SIM_S) tools/test.sh $(BIN)/python $(TEST_WORKERS) $(TEST_TIMEOUT_S) $(WHAT)
 
 bench: $(STAMP)  ## figures beside the peers', into bench/results (BENCH='--only log')
 	$(BIN)/python -m bench $(BENCH)
