@@ -2,11 +2,9 @@
 
 import json
 import os
-import secrets
-import socket
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -56,15 +54,6 @@ class Machine(Hw):
     def lines(self, job: str, *more: str) -> list[str]:
         done = self(*more, "logs", job, "--rank", "0", "--stream", "stdout")
         return done.stdout.decode().splitlines() if done.returncode == 0 else []
-
-
-def free_port() -> int:
-    """Not of those that the kernel gives away, so that no connection takes it before it is used."""
-    while True:
-        port = 20_000 + secrets.randbelow(12_000)
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("", port))
-            return port
 
 
 def stop_all(*machines: Machine) -> None:

@@ -14,9 +14,9 @@ from urllib.parse import quote
 
 import pytest
 
+from headway.testing.port import reserve
 from tests import needs
 from tests.driver import Hw
-from tests.machines import free_port
 from tests.waiting import wait_until
 
 AZURITE_NAME = "devstoreaccount1"
@@ -42,14 +42,14 @@ def serve(words: list[str], port: int) -> Iterator[int]:
 @pytest.fixture(scope="session")
 def s3() -> Iterator[int]:
     program = needs.program("moto_server", "pip install 'moto[server]'")
-    port = free_port()
+    port = reserve()
     yield from serve([program, "-H", "127.0.0.1", "-p", str(port)], port)
 
 
 @pytest.fixture(scope="session")
 def azure() -> Iterator[int]:
     program = needs.program("azurite-blob", "npm install -g azurite")
-    port = free_port()
+    port = reserve()
     words = ["--blobHost", "127.0.0.1", "--blobPort", str(port), "--inMemoryPersistence", "--disableTelemetry"]
     yield from serve([program, *words, "--skipApiVersionCheck"], port)
 

@@ -8,8 +8,8 @@ import pytest
 
 from headway.storage.place import parse
 from headway.storage.transfer import Storage
+from headway.testing.port import reserve
 from tests.driver import Hw
-from tests.machines import free_port
 
 
 def fill(folder: Path) -> Path:
@@ -89,7 +89,7 @@ def test_a_fetch_that_was_cut_off_goes_on_where_it_stopped(tmp_path: Path) -> No
 
 def test_a_storage_that_is_not_there_is_told_in_words(hw: Hw) -> None:
     hw.env |= {"LAB_ID": "someone", "LAB_SECRET": "a-long-secret"}
-    row = f'{{kind: s3, endpoint: "http://127.0.0.1:{free_port()}", key_id: LAB_ID, secret: LAB_SECRET}}'
+    row = f'{{kind: s3, endpoint: "http://127.0.0.1:{reserve()}", key_id: LAB_ID, secret: LAB_SECRET}}'
     (hw.cwd / "headway.yaml").write_text(f"accounts:\n  mine: {row}\n")
     done = hw("storage", "ls", "s3://bucket/x")
     assert done.returncode == 4 and b"is the address right" in done.stderr and b"a-long-secret" not in done.stderr

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from headway.server.auth import mint
+from headway.testing.port import reserve
 from headway.testing.slurm import SlurmCluster
 from tests import needs
 from tests.driver import Hw
-from tests.machines import free_port
 from tests.waiting import wait_until
 
 TRAIN = """
@@ -195,7 +195,7 @@ def cable() -> Iterator[Cable]:
 def test_nodes_with_a_route_use_tls_and_the_folder_while_the_cable_is_out(
     lab: Callable[..., Lab], cable: Cable
 ) -> None:
-    hw = lab(f"ip netns exec {cable.name}", HEADWAY_AGENT_ADDRESS=f"{cable.here}:{free_port()}")
+    hw = lab(f"ip netns exec {cable.name}", HEADWAY_AGENT_ADDRESS=f"{cable.here}:{reserve()}")
     job = hw.submit("-c", "lab", "--env", "STEPS=1000", sys.executable, "train.py")
     wait_until(lambda: hw.way(job) == "network" and hw.steps(job) > 3, 60, "output over the network")
     argv = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
@@ -210,7 +210,7 @@ def test_nodes_with_a_route_use_tls_and_the_folder_while_the_cable_is_out(
 
 
 def test_a_new_certificate_costs_nothing(lab: Callable[..., Lab], cable: Cable) -> None:
-    hw = lab(f"ip netns exec {cable.name}", HEADWAY_AGENT_ADDRESS=f"{cable.here}:{free_port()}")
+    hw = lab(f"ip netns exec {cable.name}", HEADWAY_AGENT_ADDRESS=f"{cable.here}:{reserve()}")
     job = hw.submit("-c", "lab", "--env", "STEPS=1000", sys.executable, "train.py")
     wait_until(lambda: hw.way(job) == "network" and hw.steps(job) > 3, 60, "output over the network")
     pin = hw.json("server", "status")["agents"]["pin"]
@@ -224,7 +224,7 @@ def test_a_new_certificate_costs_nothing(lab: Callable[..., Lab], cable: Cable) 
 
 
 def test_a_revoked_token_costs_nothing_and_is_told(lab: Callable[..., Lab], cable: Cable) -> None:
-    hw = lab(f"ip netns exec {cable.name}", HEADWAY_AGENT_ADDRESS=f"{cable.here}:{free_port()}")
+    hw = lab(f"ip netns exec {cable.name}", HEADWAY_AGENT_ADDRESS=f"{cable.here}:{reserve()}")
     job = hw.submit("-c", "lab", "--env", "STEPS=1000", sys.executable, "train.py")
     wait_until(lambda: hw.way(job) == "network" and hw.steps(job) > 3, 60, "output over the network")
     hw("server", "stop")

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from headway.testing.port import reserve
 from tests import needs
 from tests.driver import PYTHON
-from tests.machines import Machine, free_port, link, stop_all
+from tests.machines import Machine, link, stop_all
 from tests.waiting import wait_until
 
 TRAIN = """
@@ -37,7 +38,7 @@ def pair(home: Path, tmp_path: Path) -> Iterator[tuple[Machine, Machine]]:
 
 def joined(head: Machine, node: Machine, port: int | None = None) -> str:
     """`node` has joined; the address of the monitor."""
-    port = port or free_port()
+    port = port or reserve()
     about = head.listen(f"127.0.0.1:{port}")
     address = f"127.0.0.1:{port}"
     node.join(address, about["pin"], head.token("node"))
@@ -58,7 +59,7 @@ def assert_complete(machine: Machine, job: str, n: int, *more: str) -> None:
 @pytest.mark.skipif(not os.path.exists("/proc/net/if_inet6"), reason="this machine has no IPv6")
 def test_a_monitor_is_reached_over_ipv6_and_tells_the_role_of_a_token(pair: tuple[Machine, Machine]) -> None:
     head, node = pair
-    port = free_port()
+    port = reserve()
     about, address = head.listen(f"[::]:{port}"), f"[::1]:{port}"
     node.join(address, about["pin"], head.token("node"))
     told = node("monitor", "join", address, "--pin", about["pin"], stdin=head.token("person", "operate"))
@@ -155,7 +156,7 @@ def test_a_revoked_token_and_a_new_certificate_are_told_and_cost_nothing(pair: t
 
 def test_a_machine_joins_only_with_the_right_pin_and_a_token_of_its_own(pair: tuple[Machine, Machine]) -> None:
     head, node = pair
-    port = free_port()
+    port = reserve()
     about = head.listen(f"127.0.0.1:{port}")
     address, token = f"127.0.0.1:{port}", head.token("node")
     assert stat.S_IMODE((head.home / "tls" / "key.pem").stat().st_mode) == 0o600
@@ -171,7 +172,7 @@ def test_a_machine_joins_only_with_the_right_pin_and_a_token_of_its_own(pair: tu
     node.join(address, about["pin"], token)
     assert stat.S_IMODE((node.home / "monitors.json").stat().st_mode) == 0o600
     assert node("--monitor", address, "ls").returncode == 2  # this token sends; it does not look
-    plain = free_port()
+    plain = reserve()
     gone = node("monitor", "join", f"127.0.0.1:{plain}", "--pin", about["pin"], stdin=token)
     assert gone.returncode == 4 and b"no monitor answers" in gone.stderr
 

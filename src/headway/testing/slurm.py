@@ -10,13 +10,14 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
+
+from headway.testing.port import reserve
 
 NODES, CPUS, MEMORY_MIB, GPUS = 4, 4, 4000, 4
 START_TIMEOUT_S = 30.0
@@ -100,7 +101,7 @@ class SlurmCluster:
         self.folder.chmod(0o755)  # munged wants a socket that everybody can reach
         for name in ("state", "log", "dev"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
-        port = _free_ports(1 + NODES)
+        port = reserve(1 + NODES)
         user = _user()
         self.conf.write_text(
             _CONF.format(
@@ -198,24 +199,6 @@ def _user() -> str:
     import pwd
 
     return pwd.getpwuid(os.getuid()).pw_name
-
-
-def _free_ports(count: int) -> int:
-    """The first of so many free ports in a row, outside of the range that the kernel gives out."""
-    for first in range(31_000 + secrets.randbelow(80) * 10, 32_700, count):
-        if all(_is_free(first + k) for k in range(count)):
-            return first
-    raise OSError("no free ports between 31000 and 32700")
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
 
 
 def _wait(is_so: Callable[[], bool], what: str) -> None:

@@ -17,6 +17,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
+from headway.testing.port import reserve
+
 HOST = "login"
 START_TIMEOUT_S = 20.0
 _SBIN = os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin"
@@ -55,7 +57,7 @@ class Sshd:
     def __init__(self, folder: Path, env: Mapping[str, str] | None = None) -> None:
         self.folder, self.bin = folder, folder / "bin"
         self._child: subprocess.Popen[bytes] | None = None
-        self.port = _free_port()
+        self.port = reserve()
         for name in ("key", "host_key"):
             subprocess.run(
                 ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)], check=True, timeout=60
@@ -120,12 +122,6 @@ class Sshd:
             return []
         done = subprocess.run(["pgrep", "-P", str(self._child.pid)], capture_output=True, text=True, check=False)
         return [int(word) for word in done.stdout.split()]
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def main() -> None:
