@@ -1,6 +1,7 @@
 """A shipper's machine with a spool and a server that are only numbers. Used by the tests of `agent/sending.py`."""
 
-from headway.agent.machine import (
+from headway.agent.life import Tick
+from headway.agent.message import (
     Acked,
     Drop,
     Dropped,
@@ -12,10 +13,8 @@ from headway.agent.machine import (
     Piece,
     ShipperEvent,
     ShipperInstruction,
-    ShipperMachine,
-    ShipperPlan,
-    Tick,
 )
+from headway.agent.sending import ShipperMachine, ShipperPlan
 
 
 class Rig:

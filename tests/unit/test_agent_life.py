@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.agent.machine import (
+from headway.agent.life import (
     Adopted,
     Begun,
     Leave,

@@ -2,7 +2,9 @@
 
 import pytest
 
-from headway.agent.machine import (
+from headway.agent.ledger import Gap
+from headway.agent.life import Tick
+from headway.agent.message import (
     Acked,
     Busy,
     Closed,
@@ -10,7 +12,6 @@ from headway.agent.machine import (
     Finish,
     Forget,
     Free,
-    Gap,
     Grown,
     Held,
     Log,
@@ -24,11 +25,9 @@ from headway.agent.machine import (
     Seen,
     ShipperEvent,
     ShipperInstruction,
-    ShipperMachine,
-    ShipperPlan,
     TaskEnded,
-    Tick,
 )
+from headway.agent.sending import ShipperMachine, ShipperPlan
 from headway.model.limits import (
     BACKOFF_MAX_S,
     BATCH_BYTES_MAX,

@@ -5,19 +5,10 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from headway.agent.machine import (
-    Closed,
-    Free,
-    Gap,
-    Grown,
-    Remove,
-    Seen,
-    ShipperEvent,
-    ShipperInstruction,
-    ShipperMachine,
-    ShipperPlan,
-    Tick,
-)
+from headway.agent.ledger import Gap
+from headway.agent.life import Tick
+from headway.agent.message import Closed, Free, Grown, Remove, Seen, ShipperEvent, ShipperInstruction
+from headway.agent.sending import ShipperMachine, ShipperPlan
 from headway.model.limits import MIB
 from headway.model.record import RAW, RECORDS
 from tests.unit.sending_rig import Rig

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from headway.agent.clock import Clock
-from headway.agent.ledger import Span
-from headway.agent.machine import Closed, Gap, Grown, Refused
+from headway.agent.ledger import Gap, Span
 from headway.agent.mask import Mask
+from headway.agent.message import Closed, Grown, Refused
 from headway.agent.pack import Packer
 from headway.agent.tail import SUCCESSOR_S, Tail
 from headway.model.limits import FRAME_BYTES_MAX, SHAPE_WAIT_S

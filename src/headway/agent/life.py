@@ -1,7 +1,7 @@
 """The life of a task's processes, decided without any I/O: first failure, stopping, the time limit, leftovers.
 
-Events in, instructions out; time is an argument. Reached through `agent/machine.py`; driven by `shim.py`, by the
-shipper of a task whose shim is gone, and by the simulation.
+Events in, instructions out; time is an argument. Driven by `shim.py`, by the shipper of a task whose shim is gone, and
+by the simulation.
 """
 
 from headway.model.limits import (

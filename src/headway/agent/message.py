@@ -1,4 +1,4 @@
-"""What goes in and out of `ShipperMachine`: events and instructions. Reached through `agent/machine.py`."""
+"""What goes in and out of `ShipperMachine`: events and instructions."""
 
 from headway.agent.ledger import Gap, Span
 from headway.agent.life import Tick

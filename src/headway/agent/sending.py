@@ -1,6 +1,11 @@
 """The way of a task's bytes to the server, decided without any I/O: what to send, what answers mean, what to drop.
 
-Reached through `agent/machine.py`; driven by `shipper.py` and by the simulation. The rules:
+Events in, instructions out (`message.py`); time and chance are arguments. Driven by `shipper.py` and by the simulation:
+
+    for instruction in machine.handle(event, now_s, chance): ...    # do it; what comes of it is the next event
+    machine.wake_s(now_s)                                           # when to send a Tick at the latest, or None
+
+The rules:
 
 - Sent at least once: a stream goes on from where the server says it is, backwards too (P4, F16, F17).
 - At most two batches are out: one on its way, one packed behind it. A failure voids both.

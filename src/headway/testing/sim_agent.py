@@ -1,14 +1,14 @@
 """Simulated drivers of the agent's machines: what `shim.py` and `shipper.py` do with files and sockets, done in memory.
 
-They talk to `agent/machine.py` only through its events and instructions. Dying is forgetting: a dead agent's machine is
-gone, and its successor knows what lies in the spool.
+They talk to `agent/life.py` and `agent/sending.py` only through events and instructions. Dying is forgetting: a dead
+agent's machine is gone, and its successor knows what lies in the spool.
 """
 
 import json
 from collections.abc import Callable
 from typing import Any
 
-from headway.agent import machine as m
+from headway.agent import ledger, life, message, sending
 from headway.agent.watch import reason_of
 from headway.model.limits import GRACE_S, MIB
 from headway.model.record import GAP, RAW, RECORDS
@@ -64,7 +64,7 @@ class Shim(Driver):
         super().__init__(task)
         task.births += 1
         task.shim = self
-        self.machine = m.ShimMachine(_plan_of(task))
+        self.machine = life.ShimMachine(_plan_of(task))
         self.world.agenda.after(self.world.between(0.01, 0.3), self._begin)
 
     def _begin(self) -> None:
@@ -75,38 +75,38 @@ class Shim(Driver):
             return
         self.task.begun = True
         self._write({"type": "task_started", "node": "node", "pid": self.pid, "start": 1})
-        self.feed(m.Begun())
+        self.feed(life.Begun())
 
     def _write(self, fact: dict[str, Any]) -> None:
         self.task.spool.fact("shim", self._now_fact(fact))
 
-    def feed(self, event: m.ShimEvent) -> None:
+    def feed(self, event: life.ShimEvent) -> None:
         if not self._awake(lambda: self.feed(event)):
             return
         for instruction in self.machine.handle(event, self.world.clock.now_s):
             if not self.alive:
                 return
             self._do(instruction)
-        self._wake_at(self.machine.wake_s(self.world.clock.now_s), lambda: self.feed(m.Tick()))
+        self._wake_at(self.machine.wake_s(self.world.clock.now_s), lambda: self.feed(life.Tick()))
 
-    def _do(self, instruction: m.ShimInstruction) -> None:
+    def _do(self, instruction: life.ShimInstruction) -> None:
         match instruction:
-            case m.Write():
+            case life.Write():
                 self._note(instruction.fact)
                 self._write(instruction.fact)
                 if self.world.strikes("shim dies"):
                     self.die()
-            case m.StartRank():
+            case life.StartRank():
                 self._start_rank(instruction.index)
-            case m.StartShipper():
+            case life.StartShipper():
                 Shipper(self.task)
-            case m.SignalRank():
+            case life.SignalRank():
                 rank = self.task.ranks[instruction.index]
                 if rank is not None:
                     rank.signal(instruction.signum)
-            case m.LookForLeftovers():
-                self.world.agenda.after(0, lambda: self.feed(m.LeftoversSeen(())))
-            case m.Leave():
+            case life.LookForLeftovers():
+                self.world.agenda.after(0, lambda: self.feed(life.LeftoversSeen(())))
+            case life.Leave():
                 self.leave()
 
     def _note(self, fact: dict[str, Any]) -> None:
@@ -116,17 +116,17 @@ class Shim(Driver):
     def _start_rank(self, index: int) -> None:
         if self.world.strikes("rank refused"):
             self.task.story.append("refused")
-            self.feed(m.RankRefused(index, 127, "no such program"))
+            self.feed(life.RankRefused(index, 127, "no such program"))
             return
         rank = self.task.start_rank(index)
-        self.feed(m.RankStarted(index, rank.pid, 1))
+        self.feed(life.RankStarted(index, rank.pid, 1))
 
     def rank_ended(self, end: Ended) -> None:
-        event = m.RankExited(end.rank, end.exit_code, end.signal)
+        event = life.RankExited(end.rank, end.exit_code, end.signal)
         self.world.agenda.after(0, lambda: self.feed(event))
 
     def shipper_ended(self, final: bool) -> None:
-        self.world.agenda.after(0.01, lambda: self.feed(m.ShipperExited(final)))
+        self.world.agenda.after(0.01, lambda: self.feed(life.ShipperExited(final)))
 
     def leave(self) -> None:
         self.alive = False
@@ -148,8 +148,8 @@ class Shipper(Driver):
         task.shipper = self
         self._child = task.shim is not None
         limit = SMALL_SPOOL_BYTES if self.world.is_on("small spool") else 64 * MIB
-        self.machine = m.ShipperMachine(m.ShipperPlan(limit))
-        self.life: m.ShimMachine | None = None  # of the ranks, once there is no shim
+        self.machine = sending.ShipperMachine(sending.ShipperPlan(limit))
+        self.life: life.ShimMachine | None = None  # of the ranks, once there is no shim
         self._life_ticker = self.world.agenda.ticker()
         self._name = f"shipper-{self.pid}-{self.world.random.getrandbits(24):06x}"
         self._packed: dict[int, bytes] = {}
@@ -189,15 +189,15 @@ class Shipper(Driver):
         self._told_end = end is not None
         events = [event for stream in self.task.spool.streams.values() for event in self._see(stream)]
         if end is not None and first:
-            events.append(m.TaskEnded(*end))
+            events.append(message.TaskEnded(*end))
         if events:
-            self.feed(m.Seen(tuple(events)))
+            self.feed(message.Seen(tuple(events)))
         if self.alive:
             self.world.agenda.after(self.world.between(0.1, 0.6), self._scan)
 
-    def _see(self, stream: Stream) -> list[m.ShipperEvent]:
+    def _see(self, stream: Stream) -> list[message.ShipperEvent]:
         """What is new about a stream."""
-        events: list[m.ShipperEvent] = []
+        events: list[message.ShipperEvent] = []
         if stream.removed:
             return events
         spool = self.task.spool
@@ -207,16 +207,16 @@ class Shipper(Driver):
         if self._sizes.get(stream.name) != size:
             self._sizes[stream.name] = size
             first = stream.freed_prefix()
-            events.append(m.Grown(stream.name, stream.kind, size, stream.bulk, stream.whole, acked, first, gaps))
+            events.append(message.Grown(stream.name, stream.kind, size, stream.bulk, stream.whole, acked, first, gaps))
         agents = stream.name == "shim" or stream.name.startswith("shipper-")
         if stream.name not in self._closed and (stream.closed or (agents and self._told_end)):
             self._closed.add(stream.name)
-            events.append(m.Closed(stream.name))
+            events.append(message.Closed(stream.name))
         return events
 
     # -- the machine ----------------------------------------------------------------------------------
 
-    def feed(self, event: m.ShipperEvent) -> None:
+    def feed(self, event: message.ShipperEvent) -> None:
         if not self.alive:
             return
         for instruction in self.machine.handle(event, self.world.clock.now_s, self.world.random.random()):
@@ -227,40 +227,40 @@ class Shipper(Driver):
 
     def _tick(self) -> None:
         if self._awake(self._tick):
-            self.feed(m.Tick())
+            self.feed(life.Tick())
 
-    def _do(self, instruction: m.ShipperInstruction) -> None:
+    def _do(self, instruction: message.ShipperInstruction) -> None:
         spool = self.task.spool
         match instruction:
-            case m.Pack():
+            case message.Pack():
                 self._pack(instruction)
-            case m.Forget():
+            case message.Forget():
                 self._queue.clear()
                 self._packed.clear()
-            case m.Free():
+            case message.Free():
                 stream = spool.streams[instruction.stream]
                 stream.gone.append((instruction.offset, instruction.offset + instruction.length))
-            case m.Remove():
+            case message.Remove():
                 spool.streams[instruction.stream].removed = True
-            case m.Drop():
+            case message.Drop():
                 self._drop(instruction)
-            case m.Finish():
+            case message.Finish():
                 self._finish(instruction)
 
-    def _drop(self, drop: m.Drop) -> None:
+    def _drop(self, drop: message.Drop) -> None:
         stream = self.task.spool.streams[drop.stream]
         end = drop.offset + drop.length
         points = [p for p in self._points(stream) if drop.offset <= p[0] < end] if stream.kind == RECORDS else None
         count = None if points is None else len(points)
-        gap = m.Gap(drop.offset, end, drop.reason, count, count)
+        gap = ledger.Gap(drop.offset, end, drop.reason, count, count)
         self.task.spool.drops.setdefault(drop.stream, []).append(gap)
         stream.gone.append((drop.offset, end))
-        self.feed(m.Dropped(drop.stream, drop.offset, count, count))
+        self.feed(message.Dropped(drop.stream, drop.offset, count, count))
 
     def _points(self, stream: Stream) -> list[tuple[int, int]]:
         return [(p.start, p.end) for points in self.task.points.values() for p in points if p.stream == stream.name]
 
-    def _finish(self, finish: m.Finish) -> None:
+    def _finish(self, finish: message.Finish) -> None:
         if finish.refused:
             raise AssertionError(f"streams were refused: {finish.refused}")
         if finish.complete:
@@ -280,10 +280,10 @@ class Shipper(Driver):
 
     # -- batches --------------------------------------------------------------------------------------
 
-    def _pack(self, order: m.Pack) -> None:
+    def _pack(self, order: message.Pack) -> None:
         parts: list[batch.Part] = []
-        pieces: list[m.Piece] = []
-        held: list[m.Held] = []
+        pieces: list[message.Piece] = []
+        held: list[message.Held] = []
         ends: list[tuple[str, int]] = []
         whole = True
         for span in order.spans:
@@ -296,25 +296,25 @@ class Shipper(Driver):
                 ends.append((span.stream, span.offset + taken))
             else:
                 whole = False
-                held.append(m.Held(span.stream))
+                held.append(message.Held(span.stream))
         self._packed[order.number] = batch.encode(self.task.key, parts, self.world.clock.time_ns())
-        self.feed(m.Packed(order.number, tuple(pieces), tuple(held), tuple(ends)))
+        self.feed(message.Packed(order.number, tuple(pieces), tuple(held), tuple(ends)))
         if pieces and order.number in self._packed:
             self._queue.append(order.number)
 
-    def _read(self, span: m.Span, parts: list[batch.Part], pieces: list[m.Piece]) -> int:
+    def _read(self, span: ledger.Span, parts: list[batch.Part], pieces: list[message.Piece]) -> int:
         """How many bytes of a span came out."""
         if span.gap is not None:
             told = {"bytes": span.length, "reason": span.gap.reason}
             counts = {"records": span.gap.records, "points": span.gap.points}
             parts.append(batch.Part(span.stream, GAP, span.offset, json.dumps({**told, **counts}).encode()))
-            pieces.append(m.Piece(span.stream, span.offset, span.length))
+            pieces.append(message.Piece(span.stream, span.offset, span.length))
             return span.length
         stream = self.task.spool.streams[span.stream]
         data = stream.read(span.offset, span.length)
         if span.kind == RAW or not data:  # without data it is a question: where is the server?
             parts.append(batch.Part(span.stream, span.kind, span.offset, data))
-            pieces.append(m.Piece(span.stream, span.offset, len(data)))
+            pieces.append(message.Piece(span.stream, span.offset, len(data)))
             return len(data)
         final = span.final and span.offset + span.length >= stream.real_end()
         scan = frame.scan(data, final=final or span.boundary)
@@ -330,7 +330,7 @@ class Shipper(Driver):
                 parts.append(batch.Part(span.stream, GAP, span.offset + start, json.dumps(told).encode()))
             pos = end
         if stop:
-            pieces.append(m.Piece(span.stream, span.offset, stop))
+            pieces.append(message.Piece(span.stream, span.offset, stop))
         return stop
 
     def _pump(self) -> None:
@@ -348,10 +348,10 @@ class Shipper(Driver):
         if status == 200:
             acks, refused = answer
             self.world.history.acknowledged(self.task, acks)
-            self.feed(m.Acked(number, acks, refused))
+            self.feed(message.Acked(number, acks, refused))
             self.task.spool.cursor.update(self.machine.positions())
         else:
-            self.feed(m.Failed(number, status or None, f"status {status}"))
+            self.feed(message.Failed(number, status or None, f"status {status}"))
         self._pump()
 
     # -- commands -------------------------------------------------------------------------------------
@@ -372,9 +372,9 @@ class Shipper(Driver):
         self.world.agenda.after(POLL_S, self._poll)
 
     def _obey(self, command: dict[str, Any]) -> None:
-        event: m.ShimEvent = m.GoAhead()
+        event: life.ShimEvent = life.GoAhead()
         if command["do"] == "stop":
-            event = m.StopAsked("command", grace_s=command["grace_s"], reason=command.get("reason", "stop"))
+            event = life.StopAsked("command", grace_s=command["grace_s"], reason=command.get("reason", "stop"))
         if self.task.shim is not None:
             self.task.shim.feed(event)
         elif self.life is not None and command["do"] == "stop":
@@ -393,33 +393,33 @@ class Shipper(Driver):
                 case "process_started":
                     started.add(index)
                 case "process_exited":
-                    exited.append(m.RankExited(index, fact["exit_code"], fact["signal"]))
+                    exited.append(life.RankExited(index, fact["exit_code"], fact["signal"]))
                 case "start_failed":
-                    exited.append(m.RankExited(index, fact["exit_code"], None))
+                    exited.append(life.RankExited(index, fact["exit_code"], None))
                 case "stop_requested":
                     reason = reason_of(fact)
         told = {event.index for event in exited}
         alive = {rank.index: rank.pid for rank in self.task.living() if rank.index in started - told}
-        plan = m.ShimPlan(len(self.task.programs), self.task.first_rank, GRACE_S, self.task.limit_s)
-        self.life = m.ShimMachine(plan, ships=False)
-        self._live(m.Adopted(alive, tuple(exited), reason, 0.0))
+        plan = life.ShimPlan(len(self.task.programs), self.task.first_rank, GRACE_S, self.task.limit_s)
+        self.life = life.ShimMachine(plan, ships=False)
+        self._live(life.Adopted(alive, tuple(exited), reason, 0.0))
 
-    def _live(self, event: m.ShimEvent) -> None:
+    def _live(self, event: life.ShimEvent) -> None:
         if not self._awake(lambda: self._live(event)):
             return
         assert self.life is not None
         for instruction in self.life.handle(event, self.world.clock.now_s):
             match instruction:
-                case m.Write():
+                case life.Write():
                     self._note(instruction.fact)
                     self.task.spool.fact(self._name, self._now_fact(instruction.fact))
-                case m.SignalRank():
+                case life.SignalRank():
                     rank = self.task.ranks[instruction.index]
                     if rank is not None:
                         rank.signal(instruction.signum)
-                case m.LookForLeftovers():
-                    self.world.agenda.after(0, lambda: self._live(m.LeftoversSeen(())))
-        self._life_ticker.at(self.life.wake_s(self.world.clock.now_s), lambda: self._live(m.Tick()))
+                case life.LookForLeftovers():
+                    self.world.agenda.after(0, lambda: self._live(life.LeftoversSeen(())))
+        self._life_ticker.at(self.life.wake_s(self.world.clock.now_s), lambda: self._live(life.Tick()))
 
     def _note(self, fact: dict[str, Any]) -> None:
         self.task.story += _told_by(fact)
@@ -430,12 +430,12 @@ class Shipper(Driver):
         for index, rank in enumerate(self.life.ranks):
             real = self.task.ranks[index]
             if rank.state == "running" and (real is None or not real.alive):
-                self._live(m.RankExited(index, None, None))
+                self._live(life.RankExited(index, None, None))
 
 
-def _plan_of(task: Task) -> m.ShimPlan:
+def _plan_of(task: Task) -> life.ShimPlan:
     barrier = len(task.peers) > 1
-    return m.ShimPlan(len(task.programs), task.first_rank, GRACE_S, task.limit_s, barrier, hold_s=task.hold_s)
+    return life.ShimPlan(len(task.programs), task.first_rank, GRACE_S, task.limit_s, barrier, hold_s=task.hold_s)
 
 
 def _told_by(fact: dict[str, Any]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from headway.agent.machine import StopAsked
+from headway.agent.life import StopAsked
 from headway.engines import joined
 from headway.engines.protocol import EngineId, Given, Node, Observation, Plan, Waiting
 from headway.engines.tasks import on_node, plan_of, tasks_of

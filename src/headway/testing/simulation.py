@@ -2,10 +2,10 @@
 
     python -m headway.testing.simulation --seeds 1000            # or --seconds 600, or --seed 42 for one
 
-Real: `agent/machine.py`, `server/control.py` with `server/loop.py` and `server/reconcile.py`, the store on a real file.
-Simulated: time, processes, files of the spool, the network. Each seed is one story of a few jobs, some with several
-tasks, with some faults for two minutes, then calm until everything has settled; then the checkers look. A failing seed
-is printed and fails again the same way.
+Real: `agent/life.py` and `agent/sending.py`, `server/control.py` with `server/loop.py` and `server/reconcile.py`, the
+store on a real file. Simulated: time, processes, files of the spool, the network. Each seed is one story of a few
+jobs, some with several tasks, with some faults for two minutes, then calm until everything has settled; then the
+checkers look. A failing seed is printed and fails again the same way.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from uuid import UUID
 
-from headway.agent.machine import StopAsked
+from headway.agent.life import StopAsked
 from headway.model.errors import RefusedError
 from headway.settings.home import Paths
 from headway.testing.sim_agent import Driver, Shim
