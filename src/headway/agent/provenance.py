@@ -1,14 +1,16 @@
 """What a job was: commit, branch, uncommitted diff, Python, packages, user, host (capability 30).
 
 Called by the shipper after its first successful send. It runs in a forked child of low priority that hands its result
-back through a pipe, so neither the start of the job nor the memory of the shipper pays for it; but where there is
-neither git nor Python to be looked at, in the shipper itself, for a child would cost more than it finds out.
+back through a pipe, so neither the start of the job nor the memory of the shipper pays for it; but where there is no
+Python to be looked at, and no git or one whose answer is known (`git.py`), in the shipper itself: a child would cost
+more than it finds out.
 """
 
 import json
 import os
 
-from headway.model.limits import FRAME_BYTES_MAX, PACKAGES_MAX, PROVENANCE_DIFF_BYTES_MAX, PROVENANCE_S
+from headway.agent import git
+from headway.model.limits import FRAME_BYTES_MAX, PACKAGES_MAX, PROVENANCE_S
 from headway.model.value import Value
 
 TYPE_CHECKING = False
@@ -18,10 +20,8 @@ if TYPE_CHECKING:
 
     from headway.spool.layout import TaskFile
 
-GIT_TIMEOUT_S = 10.0
 HELLO_WAIT_S = 2.0  # a Python command has so long to say which Python it is
 WORD_CHARS_MAX, WORDS_MAX = 1000, 100  # of the command line
-_DIFF_BYTES_MAX = min(PROVENANCE_DIFF_BYTES_MAX, FRAME_BYTES_MAX // 2)  # with escapes it must fit into one frame
 _FACT_BYTES_MAX = FRAME_BYTES_MAX - 4096
 
 
@@ -54,9 +54,10 @@ class Inquiry:
         if self.is_over or (acked_s is None and not self._at_end):
             return False
         task, path = self._task, (self._env or os.environ).get("PATH", "")
-        about = About(task.argv, task.cwd, hello, path, tuple(self._secrets()), task.code, task.code_commit)
-        if is_plain(about):
-            self._write(collect(about))
+        about = About(task.argv, task.cwd, hello, path, tuple(self._secrets()), task.code, task.code_commit, task.home)
+        fact = at_once(about)
+        if fact is not None:
+            self._write(fact)
             self.is_over = True
         elif acked_s is not None and not self._awaits_hello(now_s - acked_s, hello, ended):
             self._start(about, now_s)
@@ -97,6 +98,7 @@ class About(Value):
     secrets: tuple[bytes, ...] = ()
     code: str | None = None  # digest of the snapshot that it runs from
     commit: str | None = None  # that the snapshot was made from
+    home: str = ""  # where answers of git are kept; without it none is
 
 
 class Collector:
@@ -146,9 +148,14 @@ class Collector:
             return
 
 
-def is_plain(about: "About") -> bool:
-    """Whether nothing has to be run or listed: no repository, and no Python."""
-    return about.hello is None and find_python(about.argv, about.cwd, about.path) is None and not _in_git(about.cwd)
+def at_once(about: "About") -> "dict[str, Any] | None":
+    """The fact, where nothing has to be run or listed for it: no Python, and no repository or one that is known."""
+    if about.hello is not None or find_python(about.argv, about.cwd, about.path) is not None:
+        return None
+    if about.code is not None:
+        return None if git.find_top(about.cwd) else collect(about)
+    known = git.recall(about.cwd, about.home)
+    return None if known is None else _fact(about, known.state)
 
 
 def _child(fd: int, about: "About") -> None:  # never returns
@@ -167,11 +174,22 @@ def _child(fd: int, about: "About") -> None:  # never returns
 
 def collect(about: About) -> "dict[str, Any]":
     """The `provenance` fact, masked."""
+    if about.code is not None:
+        return _fact(about, _pinned(about))
+    known = git.recall(about.cwd, about.home)
+    answer = known or git.ask(about.cwd)
+    fact = _fact(about, answer.state)
+    if about.home and fact["git"] == answer.state:  # else it holds what is not for others to read
+        git.keep(answer, about.home)
+    return fact
+
+
+def _fact(about: About, state: "dict[str, Any] | None") -> "dict[str, Any]":
     from headway.wire.redact import mask_argv, mask_data
 
     values = [value.decode(errors="surrogateescape") for value in about.secrets]
     found = {
-        "git": git_state(about.cwd) if about.code is None else _pinned(about),
+        "git": state,
         "snapshot": about.code,
         **python_state(about),
         "user": _user(),
@@ -190,87 +208,16 @@ def _shorten(words: list[str]) -> list[str]:
     return kept if len(words) <= WORDS_MAX else [*kept, "…"]
 
 
-# -- git --------------------------------------------------------------------------------------------------------------
-
-
-def _in_git(cwd: str) -> bool:
-    """Whether git could find a working tree: by `.git` in a folder above, the only thing it goes by itself."""
-    folder = os.path.realpath(cwd)
-    while not os.path.lexists(os.path.join(folder, ".git")):
-        above = os.path.dirname(folder)
-        if above == folder:
-            return False
-        folder = above
-    return True
-
-
-def git_state(cwd: str) -> "dict[str, Any] | None":
-    """None where there is no git, or no repository."""
-    if not _in_git(cwd):
-        return None
-    status = _git(cwd, "status", "--porcelain=v2", "--branch", "--untracked-files=no", "--no-renames")
-    if status is None:
-        return None
-    lines = status.decode(errors="replace").splitlines()
-    head = dict(line[2:].split(" ", 1) for line in lines if line.startswith("# ") and " " in line[2:])
-    commit = head.get("branch.oid")
-    dirty = any(not line.startswith("#") for line in lines)
-    return {
-        "commit": None if commit in (None, "(initial)") else commit,
-        "branch": head.get("branch.head"),
-        "dirty": dirty,
-        "diff": _diff(cwd) if dirty else "",
-        "remote": _remote(cwd),
-    }
-
-
 def _pinned(about: About) -> "dict[str, Any]":
     """The working tree may have changed since the snapshot, so it is not asked: the snapshot has what ran."""
     commit = about.commit or ""
-    remote = _remote(about.cwd) if _in_git(about.cwd) else None
     return {
         "commit": commit.rstrip("+") or None,
         "branch": None,
         "dirty": commit.endswith("+"),
         "diff": "",
-        "remote": remote,
+        "remote": git.remote(about.cwd),
     }
-
-
-def _diff(cwd: str) -> str:
-    data = _git(cwd, "diff", "--no-color", "--no-ext-diff", "--no-textconv", "HEAD")
-    if data is None:
-        return "(could not be read)"
-    text = data[:_DIFF_BYTES_MAX].decode(errors="replace")
-    return text + "\n(cut off here)" if len(data) > _DIFF_BYTES_MAX else text
-
-
-def _remote(cwd: str) -> str | None:
-    data = _git(cwd, "config", "--get", "remote.origin.url")
-    return data.decode(errors="replace").strip() or None if data else None
-
-
-def _git(cwd: str, *words: str) -> bytes | None:
-    """Output of a git command that changes nothing; None when it fails or takes too long."""
-    import subprocess
-
-    env = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
-    # a repository's own settings could name programs to be run (fsmonitor, diff drivers): none of them is
-    plain = ["git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.quotePath=false"]
-    try:
-        child = subprocess.Popen(
-            [*plain, *words], cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )  # fmt: skip
-    except OSError:
-        return None
-    try:
-        data, _ = child.communicate(timeout=GIT_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        child.kill()
-        child.communicate()
-        return None
-    return data if child.returncode == 0 else None
 
 
 # -- python -----------------------------------------------------------------------------------------------------------

@@ -202,6 +202,7 @@ CHECKPOINTS_MAX = 10_000  # of one job; further ones are events
 TIMINGS_MAX = 10_000  # named timings of one task; further ones are events
 RETENTION_DAYS = 0  # setting retention_days; 0 keeps everything
 PROVENANCE_DIFF_BYTES_MAX = 1 * MIB
+GIT_FILES_MAX = 4_000  # tracked files that are looked at in place of asking git
 PACKAGES_MAX = 5_000
 
 # -- monitor ----------------------------------------------------------------------------------------
