@@ -1,6 +1,7 @@
 """The warm launcher: shims that are forked are as those that are executed, and its death costs warmth only."""
 
 import os
+import resource
 import signal
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ from tests.driver import Hw, agents, alive
 from tests.many import lines, submit
 from tests.waiting import wait_until
 
-SHOW = "echo $SECRET_WORD; umask; ulimit -n; ls -l /proc/self/fd | grep -c socket; cut -d' ' -f6 /proc/$$/stat; pwd"
+SHOW = "echo $SECRET_WORD; umask; ulimit -n; ls -l /proc/self/fd | grep -c socket; cut -d' ' -f6 /proc/$$/stat; pwd; "
+SHOW += "grep -E 'Sig(Ign|Blk)' /proc/$$/status"
 
 
 @pytest.fixture
@@ -45,14 +47,19 @@ def ended(hw: Hw, spec: dict[str, Any], env: dict[str, str] | None = None) -> tu
 
 
 def test_a_forked_task_is_as_an_executed_one_and_nothing_leaks_from_task_to_task(hw: Hw) -> None:
-    spec = {"command": ["sh", "-c", SHOW], "umask": 0o027, "rlimits": {"NOFILE": [77, 99]}}
+    spec: dict[str, Any] = {"command": ["sh", "-c", SHOW], "umask": 0o027, "rlimits": {"NOFILE": [77, 99]}}
     cold, first = ended(hw, spec, {"SECRET_WORD": "first-secret-word"})
     warm_up(hw)
     warm, second = ended(hw, spec)
     assert (first["state"], second["state"]) == ("succeeded", "succeeded")
     then, now = lines(hw, cold, 0), lines(hw, warm, 0)
     assert then[1:4] == now[1:4] == ["0027", "77", "0"] and then[5] == now[5] == str(hw.cwd)
-    assert now[0] == "" and then[4] != now[4]
+    assert now[0] == "" and then[4] != now[4] and then[6:] == now[6:]
+    spec["rlimits"] = {"NOFILE": [77, resource.getrlimit(resource.RLIMIT_NOFILE)[1]]}  # needs nothing but an exec
+    spawned, third = ended(hw, spec)
+    assert third["state"] == "succeeded"
+    last = lines(hw, spawned, 0)
+    assert last[:4] == ["", "0027", "77", "0"] and last[5:] == now[5:] and last[4] != now[4]
 
 
 def test_exit_codes_and_signals_come_back_from_forked_tasks(hw: Hw) -> None:

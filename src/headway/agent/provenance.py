@@ -159,7 +159,10 @@ def at_once(about: "About") -> "dict[str, Any] | None":
 
 
 def _child(fd: int, about: "About") -> None:  # never returns
+    import signal
+
     try:
+        signal.set_wakeup_fd(-1)  # of the process that forked us
         os.closerange(3, fd)  # locks and sockets are the shipper's alone
         os.closerange(fd + 1, 1 << 16)
         os.nice(10)

@@ -8,6 +8,7 @@ import errno
 import json
 import os
 import signal
+import sys
 
 from headway.agent.world import kept, merge, slurm_variables, world_variables
 from headway.model.errors import DamagedError, HeadwayError
@@ -90,9 +91,9 @@ def environment(
 def start_rank(
     task: "TaskFile", env: "Mapping[str, str]", index: int, task_dir: str, peers: "Sequence[Mapping[str, Any]]" = ()
 ) -> Start:
-    """Fork. Raises OSError when there can be no more processes, or terminals."""
+    """Raises OSError when there can be no more processes, or terminals."""
     if not task.pty:
-        return _fork(task, env, index, task_dir, peers)
+        return _spawn(task, env, index, task_dir, peers) or _fork(task, env, index, task_dir, peers)
     from headway.agent import terminal
 
     terminals = terminal.open_terminals()
@@ -102,6 +103,66 @@ def start_rank(
     finally:
         terminals.close()  # the copier ends by itself where there is no rank
     return Start(index, start.pid, start.pipe, copier)
+
+
+def _spawn(
+    task: "TaskFile", env: "Mapping[str, str]", index: int, task_dir: str, peers: "Sequence[Mapping[str, Any]]"
+) -> Start | None:
+    """Start it without a copy of our memory, which costs more than a short program itself. None where something has to
+    be done between fork and exec, or where it did not start: then `_fork` does it, and says why."""
+    if "subprocess" not in sys.modules:  # not warm: loading it costs more than the copy of a small process
+        return None
+    import resource
+    import subprocess
+
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    asked = _lacking(task.rlimits)
+    files = asked.pop("NOFILE", before)  # a server has more for itself; this one alone is lowered and raised again
+    if task.code is not None or asked or files[1] != before[1] or _ignores():
+        return None
+    fds = [os.open(os.devnull, os.O_RDONLY), *_open_outputs(task_dir, task.first_rank + index)]
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, files)
+        child = subprocess.Popen(
+            [str(word) for word in task.argv], stdin=fds[0], stdout=fds[1], stderr=fds[2], cwd=task.cwd,
+            env=environment(task, env, index, task_dir, peers), start_new_session=True, umask=task.umask,
+        )  # fmt: skip
+    except (OSError, ValueError, IndexError, subprocess.SubprocessError):
+        return None
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        for fd in fds:
+            os.close(fd)
+    child.returncode = 0  # the shim itself waits for it
+    return Start(index, child.pid, _ended_pipe())
+
+
+def _ended_pipe() -> int:
+    near, far = os.pipe()
+    os.close(far)
+    return near
+
+
+def _ignores() -> bool:
+    """Whether a program would inherit signals that are ignored or blocked; what has a handler here is reset by exec."""
+    reset = (signal.SIGPIPE, signal.SIGXFSZ)  # by `subprocess`
+    ignored = [s for s in signal.valid_signals() if s not in reset and signal.getsignal(s) == signal.SIG_IGN]
+    return bool(ignored or signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+
+
+def _lacking(limits: "Mapping[str, Any]") -> "dict[str, tuple[int, int]]":
+    """Those that are not as they are asked for."""
+    import resource
+
+    known = ((name, getattr(resource, f"RLIMIT_{name}", None), pair) for name, pair in limits.items())
+    wanted = {name: (number, _pair(pair)) for name, number, pair in known if number is not None}
+    return {name: pair for name, (number, pair) in wanted.items() if resource.getrlimit(number) != pair}
+
+
+def _pair(values: "Sequence[Any]") -> tuple[int, int]:
+    """Soft and hard; a negative number means none."""
+    soft, hard = (-1 if int(value) < 0 else int(value) for value in values)
+    return soft, hard
 
 
 def _fork(
@@ -170,15 +231,20 @@ def _reset_signals() -> None:
 def _redirect(task_dir: str, rank: int, outputs: "Sequence[int]") -> None:
     """stdin is empty; stdout and stderr are files, or the terminals that are given."""
     null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)
-    for target, fd in enumerate(outputs, 1):
+    for target, fd in enumerate([null, *(outputs or _open_outputs(task_dir, rank))]):
         os.dup2(fd, target)
-    for target, role in () if outputs else ((1, "stdout"), (2, "stderr")):
+
+
+def _open_outputs(task_dir: str, rank: int) -> list[int]:
+    """For stdout and stderr. A full disk must not keep the program from running (F7): its output is lost, not the
+    run."""
+    fds = []
+    for role in ("stdout", "stderr"):
         try:
-            fd = open_output(task_dir, role, rank)
-        except OSError:  # a full disk must not keep the program from running (F7); its output is lost, not the run
-            fd = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(fd, target)
+            fds.append(open_output(task_dir, role, rank))
+        except OSError:
+            fds.append(os.open(os.devnull, os.O_WRONLY))
+    return fds
 
 
 def _exec(task: "TaskFile", env: dict[str, str]) -> tuple[int, str]:
@@ -213,11 +279,8 @@ def _limit(limits: "Mapping[str, Any]") -> None:
     """The submitter's limits, as far as this system allows: a hard limit cannot be raised."""
     import resource
 
-    for name, pair in limits.items():
-        number = getattr(resource, f"RLIMIT_{name}", None)
-        if number is None:
-            continue
-        soft, hard = (resource.RLIM_INFINITY if int(value) < 0 else int(value) for value in pair)
+    for name, (soft, hard) in _lacking(limits).items():
+        number = getattr(resource, f"RLIMIT_{name}")
         try:
             resource.setrlimit(number, (soft, hard))
         except (OSError, ValueError):

@@ -185,7 +185,7 @@ class Shim:
         self._wake_far = far
         for signum in (*_STOPS, *_PASSED_ON, signal.SIGCHLD):
             signal.signal(signum, _noted)
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        signal.signal(signal.SIGHUP, _noted)  # not ignored: programs would inherit that
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
 
     # -- the loop -----------------------------------------------------------------------------------------------------
