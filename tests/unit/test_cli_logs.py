@@ -198,3 +198,89 @@ def test_options_that_do_not_fit_the_stream_are_refused(api: FakeApi, capfd: Any
     for words in (["--level", "INFO"], ["--stream", "log", "--bytes", "9"], ["--stream", "log", "--task", "worker-0"]):
         assert main(["logs", "a1", *words]) == 2
         assert "--stream log" in capfd.readouterr().err
+
+
+# -- arrays ------------------------------------------------------------------------------------------------------------
+
+
+ARRAY = {"id": "x-c3", "uuid": "u", "jobs": 3, "states": {"running": 2}, "started_at": "2026-11-15T12:04:31Z"}
+
+
+@pytest.fixture
+def array(api: FakeApi) -> list[dict[str, Any]]:
+    """The jobs of an array, as its list tells them; a test may change them."""
+    jobs = [{"id": f"x-d{n}", "state": "running", "array_index": n, "elapsed_s": 1.0} for n in (10, 9)]
+    jobs.append({"id": "x-d11", "state": "waiting", "array_index": 11})
+    api.on("GET", "/api/arrays/c3", lambda _: ARRAY)
+    api.on("GET", "/api/jobs", lambda _: jobs)
+    return jobs
+
+
+def test_an_array_is_its_jobs_in_order_each_line_with_job_number_and_rank(
+    api: FakeApi, array: list[dict[str, Any]], capfd: Any
+) -> None:
+    def pages(request: Request) -> Any:
+        more = "cursor" not in request.query
+        return {"lines": [line(1, f"{request.path[-8:-5]} {more}\x1b[2J")], "more": more, "cursor": "1"}
+
+    api.on("GET", "/api/jobs/x-d[0-9]+/logs", pages)
+    assert main(["logs", "c3", "--rank", "1", "--tail", "5"]) == 0
+    said = [text.split("  ", 1)[1] for text in capfd.readouterr().out.splitlines()]
+    assert said == [
+        "d9 [ 9]  1 │ -d9 True␛[2J",
+        "d9 [ 9]  1 │ -d9 False␛[2J",
+        "d10 [10]  1 │ d10 True␛[2J",
+        "d10 [10]  1 │ d10 False␛[2J",
+    ]
+    first, second, *_ = api.sent("GET", ".*/logs")
+    assert first.query == {"rank": ["1"], "tail": ["5"]} and second.query == {"rank": ["1"], "cursor": ["1"]}
+    assert main(["logs", "c3", "--json"]) == 0
+    told = json.loads(capfd.readouterr().out)["lines"]
+    assert [(one["job"], one["index"], one["rank"]) for one in told] == [("x-d9", 9, 1)] * 2 + [("x-d10", 10, 1)] * 2
+
+
+def test_an_array_is_followed_until_its_last_job_is_over_and_no_line_comes_twice(
+    api: FakeApi, array: list[dict[str, Any]], capfd: Any
+) -> None:
+    looks: list[str] = []
+
+    def more(request: Request) -> Any:
+        """Each look at a job finds one more line; the first job ends after its second, the last one starts then."""
+        looks.append(request.path)
+        count = looks.count(request.path)
+        if request.path.endswith("d9/logs") and count == 2:
+            array[1]["state"] = "failed"
+            array[2] |= {"state": "running", "elapsed_s": 0.1}
+        if request.path.endswith("d11/logs"):
+            array[0]["state"] = array[2]["state"] = "succeeded"
+        return {"lines": [line(0, f"{count}")], "more": False, "cursor": str(count)}
+
+    api.on("GET", "/api/jobs/x-d[0-9]+/logs", more)
+    assert main(["logs", "-f", "c3"]) == 0
+    said = [text.split("  ", 1)[1] for text in capfd.readouterr().out.splitlines()]
+    assert [text for text in said if text.startswith("d9 ")] == [f"d9 [ 9]  0 │ {n}" for n in (1, 2, 3)]
+    assert [text for text in said if text.startswith("d11 ")] == [f"d11 [11]  0 │ {n}" for n in (1, 2)]
+
+
+@pytest.mark.parametrize("option", ["--attempt", "--bytes"])
+def test_options_of_one_job_are_refused_for_an_array(
+    api: FakeApi, array: list[dict[str, Any]], capfd: Any, option: str
+) -> None:
+    assert main(["logs", "c3", option, "1"]) == 2
+    assert capfd.readouterr().err == (
+        f"hw: {option} is for one job, and x-c3 is an array of 3\n    to see its jobs: hw ls --array c3\n"
+    )
+
+
+def test_records_of_an_array_and_one_that_has_not_started(
+    api: FakeApi, array: list[dict[str, Any]], capfd: Any
+) -> None:
+    entry = {"time": "2026-11-15T12:04:31Z", "rank": 0, "level": "INFO", "logger": "root", "text": "hello", "seq": 1}
+    api.on("GET", "/api/jobs/x-d[0-9]+/records", {"records": [entry], "after": 1, "more": False})
+    assert main(["logs", "c3", "--stream", "log", "--level", "INFO"]) == 0
+    said = [text.split("  ", 1)[1] for text in capfd.readouterr().out.splitlines()]
+    assert said == ["d9 [ 9]  0 │ INFO: hello", "d10 [10]  0 │ INFO: hello"]
+    api.on("GET", "/api/arrays/c3", {**ARRAY, "started_at": None, "states": {"waiting": 3}})
+    api.on("GET", "/api/jobs", [])
+    assert main(["logs", "c3"]) == 0
+    assert capfd.readouterr() == ("", "hw: x-c3 has not started: 3 waiting; -f waits for it\n")

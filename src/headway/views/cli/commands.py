@@ -101,10 +101,11 @@ _TABLE: Final = (
             "All ranks, merged by time, with the rank in front of each line.\n"
             "When one stream is selected and stdout is not a terminal: the raw bytes, as they were written.\n"
             "In a terminal, control characters are shown as marks.\n"
+            "The id of an array: its jobs one after the other, or with -f as they write; --tail counts for each.\n"
             "--stream log: what went through Python's logging, also what the program did not print."
         ),
         examples=(
-            ("hw logs -f 7f3c2", "follow it live"),
+            ("hw logs -f 7f3c2", "follow it live; also an array"),
             ("hw logs 7f3c2 --rank 2 --stream stderr --tail 50", ""),
             ("hw logs 7f3c2 --rank 0 --stream stdout > out.txt", "the bytes as they were written"),
             ("hw logs 7f3c2 --grep 'loss|nan'", "searched by the server"),

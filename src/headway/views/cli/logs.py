@@ -1,4 +1,5 @@
-"""`hw logs ID`: what a job wrote. All ranks merged by time with the rank in front, or one stream byte by byte.
+"""`hw logs ID`: what a job wrote. All ranks merged by time with the rank in front, or one stream byte by byte. What the
+jobs of an array wrote: `array_logs`.
 
 One stream is selected when the options leave only one: `--stream`, and `--rank` where there are several processes. Its
 raw bytes come out when stdout is not a terminal; a terminal gets safe text only (Sec7).
@@ -23,7 +24,10 @@ def command(call: Call) -> int:
     ref = one_word(call, "id of a job")
     _check(call)
     source = call.source()
-    job = source.get(job_route(ref))
+    try:
+        job = source.get(job_route(ref))
+    except NotFoundError as error:
+        return _array(call, source, ref, error)
     if call.get("stream") == "log":
         from headway.views.cli import record
 
@@ -42,6 +46,16 @@ def command(call: Call) -> int:
         _raw(call, source, job)
     else:
         _lines(call, source, job)
+    return 0
+
+
+def _array(call: Call, source: Source, ref: str, error: NotFoundError) -> int:
+    from headway.views.cli import array_logs, arrays
+
+    array = arrays.found(source, ref)
+    if array is None:
+        raise error
+    array_logs.show(call, source, array)
     return 0
 
 
