@@ -7,6 +7,7 @@ difference.
 import os
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from headway.views.console.control import press
 from headway.views.console.frame import frame
 from headway.views.console.painter import Painter
 from headway.views.console.theme import Theme
-from tests.console_model import NOW, line, model
+from tests.console_model import NOW, at, line, model
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "console"
 SIZES = [(80, 24), (120, 40)]
@@ -199,3 +200,53 @@ def test_trackers_of_earlier_epochs_make_room_for_those_that_run() -> None:
     shown = picture(made, (120, 24), Theme())
     assert "25 %  2/8" in shown and "rank 0 is last of 2; first 37 %" in shown
     assert "warm-up 8" in shown and "warm-up 0" not in shown and "trackers more" not in shown
+
+
+def test_a_server_that_lags_makes_nobody_quiet() -> None:
+    """Silence is judged by the newest that is known of the job, not by the clock of whoever watches."""
+    made = model(8)
+    made.take({"usage": {"time": at(40), "cpu_percent": 1.0, "ranks": 8}})
+    for rank in range(8):
+        made.take({"lines": [line("here", rank, 39)]})
+    made.now = NOW + timedelta(minutes=5)
+    assert "quiet" not in picture(made, (120, 40), Theme(False))
+    made.take({"usage": {"time": at(80), "cpu_percent": 1.0, "ranks": 8}, "lines": [line("here", 2, 80)]})
+    assert "ranks 0, 1, 3–7 quiet for over 30 s" in picture(made, (120, 40), Theme(False))
+
+
+def test_a_job_whose_usage_nobody_samples_is_judged_by_our_clock_while_the_server_is_there() -> None:
+    made = model(2, rich=False)
+    made.now = NOW + timedelta(minutes=5)
+    assert "quiet for over 2 min" in picture(made, (120, 40), Theme(False)) or "quiet for over 5 min" in picture(
+        made, (120, 40), Theme(False)
+    )
+    made.lost_since = NOW
+    assert "quiet" not in picture(made, (120, 40), Theme(False))
+
+
+def test_whole_curves_take_the_place_of_what_came_live_and_no_sample_counts_twice() -> None:
+    made = model(1)
+    samples = [(at(n), 1000.0 * n) for n in range(8)]
+    for when, value in samples[:2] + samples[7:]:  # between them nobody was there
+        made.take({"usage": {"time": when, "memory_bytes": value}, "metrics": {"loss": value}})
+    points = {"time": [when for when, _ in samples], "value": [value for _, value in samples]}
+    made.take_curves({"usage": {"memory_bytes": points}, "metrics": {"loss": [points], "new": [points]}})
+    made.take({"usage": {"time": at(7), "memory_bytes": 7000.0}})
+    whole = [1000.0 * n for n in range(8) for _ in range(4)][:29]  # a place is a quarter of a second
+    assert made.usage_curves["memory_bytes"].values() == whole == made.metrics["loss"].curve.values()
+    assert (made.metrics["loss"].last, made.metrics["new"].last) == (7000.0, 7000.0)
+    made.take({"usage": {"time": at(8), "memory_bytes": 8000.0}})
+    assert made.usage_curves["memory_bytes"].values()[-1] == 8000.0
+
+
+def test_a_view_that_is_scrolled_back_stays_where_it_is_when_late_lines_find_their_place() -> None:
+    made = model(2)
+    for number in range(50):
+        made.take({"lines": [line(f"line {number}", 0, 50 + number)]})
+    made.place.bottom = made.log.end - 10
+    made.take({"lines": [line("late", 1, 70.5)]})
+    below = made.log.shown[made.place.bottom - made.log.first].text
+    made.take_curves({})
+    found = [entry.text for entry in made.log.shown]
+    assert found.index("line 20") + 1 == found.index("late")
+    assert abs(found.index(below) - (made.place.bottom - made.log.first)) <= 1

@@ -94,3 +94,18 @@ def test_a_burst_is_thinned_and_counted() -> None:
     assert made.log.total - before == CONSOLE_BURST_LINES_MAX + 123
     assert "… 123 lines went by too fast; hw logs has them" in [entry.text for entry in made.log.shown]
     assert made.log.shown[-1].text == f"n {CONSOLE_BURST_LINES_MAX + 122}"
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9)), max_size=60))
+def test_lines_that_came_late_find_their_place_and_a_ranks_own_order_stays(said: list[tuple[int, int]]) -> None:
+    log, clocks = Log(), dict[int, int]()
+    for number, (rank, step) in enumerate(said):
+        clocks[rank] = clocks.get(rank, 0) + step
+        log.add(f"{rank}:{number}", rank, time=f"2026-11-15T12:{clocks[rank]:04d}Z")
+    log.settle()
+    times = [one.time or "" for one in log.kept]
+    assert times == sorted(times) and not log.settle()
+    for rank in clocks:
+        mine = [int(one.text.partition(":")[2]) for one in log.kept if one.rank == rank]
+        assert mine == [number for number, (whose, _) in enumerate(said) if whose == rank]
+    assert sum(entry.count for entry in log.shown) == len(said)

@@ -69,7 +69,9 @@ def test_usage_comes_with_checkpoints_by_level_and_time(served: Served) -> None:
     assert len(get(served, f"/api/jobs/{job.id}/usage?since={since}")["samples"]) == 3
     assert len(get(served, f"/api/jobs/{job.id}/usage?until={since}")["samples"]) == 2
     assert len(get(served, f"/api/jobs/{job.id}/usage?since={NOW_NS // 10**9 + 4}")["samples"]) == 1
-    for wrong in ("level=3", "since=yesterday", "until=9e999", "since=nan", "after=-1"):
+    curve = get(served, f"/api/jobs/{job.id}/usage?points=64")["curves"]["cpu_percent"]
+    assert curve["time"] == [one["time"] for one in found["samples"]] and curve["value"] == [100.0] * 5
+    for wrong in ("level=3", "since=yesterday", "until=9e999", "since=nan", "after=-1", "points=1", "points=9999999"):
         get(served, f"/api/jobs/{job.id}/usage?{wrong}", 400)
 
 

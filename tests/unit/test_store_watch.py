@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headway.model.job import State
-from headway.store import catalog, migrate, query, records, retention, watch, watched
+from headway.store import catalog, curves, migrate, query, records, retention, watch, watched
 from headway.store.connection import Connection
 from headway.store.form import iso
 from headway.wire.batch import Part
@@ -459,3 +459,40 @@ def test_a_database_of_the_first_schema_opens_and_keeps_everything(tmp_path: Pat
 def dump(c: sqlite3.Connection) -> dict[str, list[list[str]]]:
     names = [r[0] for r in c.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'")]
     return {name: [[str(v) for v in row] for row in c.execute(f"SELECT * FROM {name}")] for name in names}
+
+
+# -- curves of usage ---------------------------------------------------------------------------------------------------
+
+
+def test_a_curve_of_few_samples_has_each_of_them(b: Bench) -> None:
+    lines = [[line(0, None, 10.0 * n, 100), line(1, None, 20.0 * n, 300)] for n in range(1, 9)]
+    gpu = {"index": 0, "load_percent": 50.0, "memory_bytes": None}
+    told = [sample(at_s=n, processes=one, gpus=[gpu] if n > 4 else []) for n, one in enumerate(lines)]
+    b.tell(*told, sample(at_s=8, processes=[]), stream="usage-1-aaaaaa")
+    found = b.read(curves.usage, b.job.pk, 64)
+    assert found["cpu_percent"]["value"] == [15.0 * n for n in range(1, 9)]
+    assert found["cpu_percent"]["time"] == [iso(NOW_NS + n * S) for n in range(8)]
+    assert found["memory_bytes"]["value"] == [200.0] * 8
+    assert found["gpu_percent"] == {"time": [iso(NOW_NS + n * S) for n in (5, 6, 7)], "value": [50.0] * 3}
+    assert set(found) == {"cpu_percent", "memory_bytes", "gpu_percent"}
+
+
+def test_a_curve_has_the_whole_life_also_where_fine_samples_are_gone(b: Bench) -> None:
+    minutes = [sample(level=2, at_s=60 * n, processes=[line(0, None, [0.0, float(n), 99.0], 1)]) for n in range(1, 641)]
+    b.tell(*minutes, sample(at_s=640 * 60 + 1), stream="usage-1-aaaaaa")
+    found = b.read(curves.usage, b.job.pk, 64)["cpu_percent"]
+    assert found["value"] == sorted(found["value"]) and len(found["value"]) == 64
+    assert found["value"][0] < 11 and found["value"][-1] > 630
+
+
+def test_a_curve_of_very_many_samples_reads_few_of_them(b: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(curves, "CURVE_SAMPLES_MAX", 20)
+    b.tell(*(sample(at_s=n) for n in range(200)), stream="usage-1-aaaaaa")
+    read: list[Any] = []
+    monkeypatch.setattr(watch, "short", lambda fact: read.append(fact) or {"ranks": [[0, 1.0, 2.0]], "gpus": []})
+    assert len(b.read(curves.usage, b.job.pk, 10)["cpu_percent"]["value"]) == 10
+    assert len(read) == 20
+
+
+def test_a_job_without_samples_has_no_curve(b: Bench) -> None:
+    assert b.read(curves.usage, b.job.pk, 64) == {}

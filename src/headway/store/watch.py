@@ -184,16 +184,8 @@ def put_usage(c: sqlite3.Connection, o: Origin, fact: Fact) -> bool:
 def _keep_last(c: sqlite3.Connection, o: Origin, fact: Fact, level: int) -> None:
     """The sample in short, and the highest memory so far. Longer spans only tell of that height, and a sample that was
     taken when the processes were gone does not take the place of the last one that saw them."""
-    ranks = rank_lines(fact)
+    ranks, told = rank_lines(fact), short(fact)
     high = max(((_high(one.get("rss_bytes")), one["rank"]) for one in ranks), default=(0, None), key=lambda h: h[0])
-    short = {
-        "ranks": [[one["rank"], _mean(one.get("cpu_percent")), _mean(one.get("rss_bytes"))] for one in ranks],
-        "gpus": [
-            [holder(gpu, fact), _mean(gpu.get("load_percent")), _mean(gpu.get("memory_bytes"))]
-            for gpu in gpus(fact)
-            if gpu.get("own") is not False  # a card of the node that somebody else works on
-        ],
-    }
     c.execute(
         """INSERT INTO usage_last VALUES (:task, :now, :data, :peak, :rank) ON CONFLICT (task) DO UPDATE SET
              data = CASE WHEN :is_last AND :now >= time_ns THEN :data ELSE data END,
@@ -201,10 +193,24 @@ def _keep_last(c: sqlite3.Connection, o: Origin, fact: Fact, level: int) -> None
              peak_rank = CASE WHEN coalesce(:peak, 0) > coalesce(peak_bytes, 0) THEN :rank ELSE peak_rank END,
              peak_bytes = nullif(max(coalesce(peak_bytes, 0), coalesce(:peak, 0)), 0)""",
         {
-            "task": o.task, "now": o.when_ns, "data": json.dumps(short), "peak": int(min(high[0], 2.0**62)) or None,
-            "rank": high[1], "is_last": level == 0 and bool(ranks or short["gpus"]),
+            "task": o.task, "now": o.when_ns, "data": json.dumps(told), "peak": int(min(high[0], 2.0**62)) or None,
+            "rank": high[1], "is_last": level == 0 and bool(ranks or told["gpus"]),
         },
     )  # fmt: skip
+
+
+def short(sample: Fact) -> dict[str, list[list[Any]]]:
+    """A sample for lists and curves: `[rank, CPU, memory]` of each rank, `[rank, load, memory]` of each card."""
+    return {
+        "ranks": [
+            [one["rank"], _mean(one.get("cpu_percent")), _mean(one.get("rss_bytes"))] for one in rank_lines(sample)
+        ],
+        "gpus": [
+            [holder(gpu, sample), _mean(gpu.get("load_percent")), _mean(gpu.get("memory_bytes"))]
+            for gpu in gpus(sample)
+            if gpu.get("own") is not False  # a card of the node that somebody else works on
+        ],
+    }
 
 
 def dicts(value: Any) -> list[Fact]:

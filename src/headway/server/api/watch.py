@@ -14,11 +14,11 @@ from zlib import crc32
 import msgspec
 
 from headway.model.errors import UsageError
-from headway.model.limits import FOLLOW_WAIT_S, RECORDS_MAX, WATCH_INTERVAL_S, WATCH_JOBS_MAX
+from headway.model.limits import CURVE_POINTS_MAX, FOLLOW_WAIT_S, RECORDS_MAX, WATCH_INTERVAL_S, WATCH_JOBS_MAX
 from headway.server.app import Route
 from headway.server.auth import Role
 from headway.server.call import Call, Count, Reply, encode, reply_json
-from headway.store import query, records, watched
+from headway.store import curves, query, records, watched
 
 _END_NS = 2**62
 _CHANGES_BY_ITSELF = "elapsed_s"  # of a row: no news
@@ -67,6 +67,7 @@ class AskedUsage(msgspec.Struct, forbid_unknown_fields=True):
     since: str | None = None
     until: str | None = None
     after: Count | None = None  # `next` of the last answer
+    points: Count | None = None  # the last attempt's whole life in so many, and nothing else
 
 
 async def usage(call: Call) -> Reply:
@@ -75,7 +76,11 @@ async def usage(call: Call) -> Reply:
         raise UsageError(f"level is {asked.level}", "valid: 0 (each sample), 1 (10 s), 2 (60 s), or leave it out")
     since_ns = _time_ns(asked.since, "since", 0) if asked.after is None else asked.after
     until_ns = _time_ns(asked.until, "until", _END_NS)
+    if asked.points is not None and not 2 <= asked.points <= CURVE_POINTS_MAX:
+        raise UsageError(f"points is {asked.points}", f"valid: 2 to {CURVE_POINTS_MAX}, or leave it out for samples")
     pk = await call.services.find(call)
+    if asked.points is not None:
+        return reply_json({"curves": await call.services.slow_query(curves.usage, pk, asked.points)})
     return Reply(await call.services.slow_query(read_usage, pk, asked.level, since_ns, until_ns))
 
 

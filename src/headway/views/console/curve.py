@@ -23,10 +23,11 @@ def real(value: Any) -> float | None:
 
 
 class Curve:
-    __slots__ = ("_counts", "_place_s", "_start_s", "_sums")
+    __slots__ = ("_counts", "_place_s", "_start_s", "_sums", "last_s")
 
     def __init__(self) -> None:
         self._start_s: float | None = None
+        self.last_s = -math.inf  # the newest moment that a value was of
         self._place_s = _FIRST_PLACE_S
         self._sums: list[float] = []
         self._counts: list[int] = []
@@ -35,6 +36,7 @@ class Curve:
         """Values that are not finite leave no trace here; the number beside the curve shows them."""
         if not math.isfinite(value):
             return
+        self.last_s = max(self.last_s, time_s)
         if self._start_s is None:
             self._start_s = time_s
         place = max(int((time_s - self._start_s) / self._place_s), len(self._sums) - 1, 0)

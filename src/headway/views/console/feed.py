@@ -11,8 +11,18 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from headway.model.errors import HeadwayError, NotFoundError, UnreachableError
-from headway.model.limits import CONSOLE_ASK_S, CONSOLE_BURST_LINES_MAX, CONSOLE_JOBS_S, CONSOLE_WAIT_S
+from headway.model.errors import HeadwayError, NotFoundError, UnreachableError, UsageError
+from headway.model.limits import (
+    CONSOLE_ASK_S,
+    CONSOLE_BURST_LINES_MAX,
+    CONSOLE_CURVES_FIRST_S,
+    CONSOLE_CURVES_S,
+    CONSOLE_JOBS_S,
+    CONSOLE_LATE_S,
+    CONSOLE_LINES_MAX,
+    CONSOLE_PART_LINES,
+    CONSOLE_WAIT_S,
+)
 from headway.views import format as fmt
 from headway.views import summary
 from headway.views.console.curve import PLACES
@@ -23,6 +33,8 @@ from headway.views.source import Source, job_route, until_reached
 Answer = dict[str, Any]
 _WAITING_MAX: Final = 4
 _PROCESSES_S: Final = 1.0  # how often it is asked whether all processes have started
+_SETTLE_S: Final = 60.0  # after an outage: so long agents may take to send what they have kept
+_NAMES_MAX, _NAME_CHARS_MAX = 48, 64  # of metrics whose whole curves are asked for; a screen has room for fewer
 _PATIENCE_S: Final = 0.5  # how often a full queue looks whether the view is still there
 OPEN: Final = ("waiting", "running", "stopping", "held", "unknown")
 
@@ -99,40 +111,70 @@ class Feed:
 
 
 class JobFeed(Feed):
-    """The news of one job. With `tail`: the last lines first, and the curves of what was logged before."""
+    """The news of one job, and now and then its whole curves. With `tail`: the last lines first."""
 
     def __init__(self, source: Source, job_id: str, wake: Callable[[], None], tail: int | None = None) -> None:
         super().__init__(source, wake)
         self.job_id, self.tail = job_id, tail
+        self._names: list[str] = []  # metrics that a view may have room for
+        self._curves_s = self._pause_s = 0.0  # when to ask for whole curves again, and after how long then
+        self._settled_s = 0.0  # until then, what comes is what was missed
 
     def _ask(self) -> None:
         follow = Follow(self.source, self.job_id, tail=self.tail, lost=self._lost, found=self._found)
-        if self.tail is not None:
-            self._put({"curves": self._curves(follow)})
         state, again_s = "", 0.0
         for answer in follow.answers(self._wait_s):
+            if self.silent_s > CONSOLE_WAIT_S + CONSOLE_LATE_S:
+                self._missed()
             self._asked_s = None
             if not answer.get("done") and (answer.get("state") != state or time.monotonic() > again_s):
                 job = answer["job"] = follow.ask(lambda source: source.get(job_route(self.job_id)))
                 # it runs before its processes are known: their pids and nodes come a moment later
                 again_s = time.monotonic() + _PROCESSES_S if _starts(job) else math.inf
             state = str(answer.get("state"))
-            self._put(thinned(answer))
+            self._tell(answer, follow)
             if self._closed.wait(CONSOLE_ASK_S):
                 return
+
+    def _tell(self, answer: Answer, follow: Follow) -> None:
+        """The answer in parts that are soon taken, and before the last of them whole curves, when they are due."""
+        self._names = list(answer.get("metrics") or self._names)[:_NAMES_MAX]
+        most = CONSOLE_LINES_MAX if time.monotonic() < self._settled_s else CONSOLE_BURST_LINES_MAX
+        *parts, last = parts_of(thinned(answer, most))
+        for part in parts:
+            self._put(part)
+        if time.monotonic() >= self._curves_s:
+            self._pause_s = min(max(2 * self._pause_s, CONSOLE_CURVES_FIRST_S), CONSOLE_CURVES_S)
+            self._curves_s = time.monotonic() + self._pause_s
+            self._put({"curves": self._curves(follow)})
+        self._put(last)
 
     def _wait_s(self) -> float:
         self._asked_s = time.monotonic()
         return CONSOLE_WAIT_S
 
-    def _curves(self, follow: Follow) -> Any:
-        """What rank 0 has logged so far, with few points."""
-        query = [("points", PLACES), ("rank", 0)]
-        try:
-            found = follow.ask(lambda source: source.get(job_route(self.job_id, "metrics"), query))
-        except NotFoundError:
-            return {}
-        return next(iter(found.values()), {}) if isinstance(found, dict) else {}
+    def _found(self) -> None:
+        self._missed()
+        super()._found()
+
+    def _missed(self) -> None:
+        """The server was away: what was told meanwhile comes now, from each agent in its own time."""
+        self._curves_s = self._pause_s = 0.0
+        self._settled_s = time.monotonic() + _SETTLE_S
+
+    def _curves(self, follow: Follow) -> Answer:
+        """What rank 0 has logged so far, and what all have used, in few points. Older servers know less of that."""
+        names = [name for name in self._names if len(name) <= _NAME_CHARS_MAX]
+        logged = [("points", PLACES), ("rank", 0), ("name", names)]
+        found: Answer = {}
+        for key, route, query in (("metrics", "metrics", logged), ("usage", "usage", [("points", PLACES)])):
+            try:
+                answer = follow.ask(lambda source: source.get(job_route(self.job_id, route), query))  # noqa: B023
+            except (NotFoundError, UsageError):
+                continue
+            if isinstance(answer, dict):
+                found[key] = next(iter(answer.values()), {})
+        return found
 
 
 def _starts(job: Answer) -> bool:
@@ -141,12 +183,25 @@ def _starts(job: Answer) -> bool:
     return job.get("state") == "running" and len(known) < summary.count_processes(job)
 
 
-def thinned(answer: Answer) -> Answer:
-    """Of a burst only the last lines, and how many came before: nobody can read it, and keys must not wait for it."""
-    skipped = len(answer.get("lines") or []) - CONSOLE_BURST_LINES_MAX
+def thinned(answer: Answer, most: int = CONSOLE_BURST_LINES_MAX) -> Answer:
+    """Of a burst only the last lines, and how many came before: nobody can read it, and keys must not wait for it.
+    What was missed while the server was away is no burst."""
+    skipped = len(answer.get("lines") or []) - most
     if skipped > 0:
         answer["skipped"], answer["lines"] = skipped, answer["lines"][skipped:]
     return answer
+
+
+def parts_of(answer: Answer) -> list[Answer]:
+    """The lines of a long answer some at a time; all else comes with the last of them."""
+    lines = answer.get("lines") or []
+    starts = range(0, len(lines), CONSOLE_PART_LINES)
+    if len(starts) < 2:
+        return [answer]
+    parts: list[Answer] = [{"lines": lines[start : start + CONSOLE_PART_LINES]} for start in starts]
+    if answer.get("skipped"):
+        parts[0]["skipped"] = answer["skipped"]
+    return [*parts[:-1], {**answer, **parts[-1], "skipped": 0}]
 
 
 class JobsFeed(Feed):

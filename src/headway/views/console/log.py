@@ -142,6 +142,22 @@ class Log:
             if choice.takes(said):
                 self._fold(said)
 
+    def settle(self) -> bool:
+        """Put lines that came late into their place by time; whether there were any. A rank's own order stays."""
+        newest, latest, late = "", dict[int, str](), False
+        keys: list[str] = []
+        for said in self.kept:
+            time = (said.time or newest).removesuffix("Z").removesuffix("+00:00")
+            key = latest[said.rank] = max(time, latest.get(said.rank, ""))
+            late, newest = late or key < newest, max(newest, key)
+            keys.append(key)
+        if late:
+            order = sorted(range(len(keys)), key=keys.__getitem__)
+            kept = list(self.kept)
+            self.kept = deque((kept[place] for place in order), maxlen=self.kept.maxlen)
+            self.choose(self.choice)
+        return late
+
     def _level(self, text: str, rank: int) -> int:
         """Read off the line; an indented line belongs to the one before, such as the frames of a traceback."""
         found = _LEVEL.search(text[:_LEVEL_CHARS])

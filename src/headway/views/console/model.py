@@ -55,6 +55,7 @@ class Model:
     exits: dict[int, dict[str, Any]] = field(default_factory=dict)  # rank → how it ended
     wrote: dict[int, datetime] = field(default_factory=dict)  # rank → when it last wrote
     said: dict[int, str] = field(default_factory=dict)  # rank → what
+    newest: datetime | None = None  # the newest moment that anything of the job is known of
     lost_since: datetime | None = None
     notice: str = ""
     watched: bool = False  # by `hw watch`: leaving it needs no words about the job
@@ -80,6 +81,12 @@ class Model:
             return float(found) if found is not None else None
         return fmt.age_s(self.job.get("started_at"), self.now)
 
+    @property
+    def judged_at(self) -> datetime:
+        """The moment that silence is judged by: what a server that lags has not told yet was not silence. Only a job
+        whose usage nobody samples, and so may have nothing to tell for long, is judged by our clock."""
+        return self.newest if self.newest is not None and (self.usage or self.lost_since) else self.now
+
     def take(self, answer: dict[str, Any]) -> None:
         """One answer of `follow`; `job` is there when the feed has asked for it again."""
         if answer.get("job") or answer.get("done"):
@@ -101,29 +108,54 @@ class Model:
                 self._take_line(one)
         for event in answer.get("events") or []:
             self._take_event(event)
+        if answer.get("done"):
+            self.log.settle()
         self._take_numbers(answer)
 
     def _take_numbers(self, answer: dict[str, Any]) -> None:
         for name, value in (answer.get("metrics") or {}).items():
-            self.add_metric(str(name), value, self.now)
+            self._take_metric(str(name), value)
         if answer.get("progress") is not None:
             self.progress = [one for one in answer["progress"] if isinstance(one, dict)]
             self.memo.pop("bars", None)
         if isinstance(answer.get("usage"), dict):
             self.usage = answer["usage"]
+            when = self._heard(self.usage.get("time"))
             for name, value in self.usage.items():
                 number = real(value)
-                if number is not None:
-                    self.usage_curves.setdefault(name, Curve()).add(self.now.timestamp(), number)
+                curve = self.usage_curves.setdefault(name, Curve()) if number is not None else None
+                if number is not None and curve is not None and when.timestamp() > curve.last_s:
+                    curve.add(when.timestamp(), number)
 
-    def add_metric(self, name: str, value: Any, when: datetime) -> None:
+    def _take_metric(self, name: str, value: Any) -> None:
         if name not in self.metrics and len(self.metrics) >= _METRICS_MAX:
             return
         metric = self.metrics.setdefault(name, Metric())
         metric.last = value
         number = real(value)
         if number is not None:
-            metric.curve.add(when.timestamp(), number)
+            metric.curve.add(self.judged_at.timestamp(), number)
+
+    def take_curves(self, found: dict[str, Any]) -> None:
+        """Whole curves, in place of those made of what came while we watched: `{metrics: …, usage: …}`. Lines that
+        came late, from an agent that was away for longer than others, find their place."""
+        for name, series in (found.get("metrics") or {}).items():
+            if series and (name in self.metrics or len(self.metrics) < _METRICS_MAX):
+                metric = self.metrics.setdefault(name, Metric())
+                metric.curve = _curve(series[-1])  # the last attempt's
+                metric.last = metric.last if metric.last is not None else (series[-1].get("value") or [None])[-1]
+        for name, points in (found.get("usage") or {}).items():
+            self.usage_curves[name] = _curve(points)
+        below = self.log.end - (self.place.bottom or 0)
+        if self.log.settle() and self.place.bottom is not None:
+            self.place.bottom = max(self.log.end - below, self.log.first)
+
+    def _heard(self, time: Any) -> datetime:
+        """The moment that something of the job is of; ours, if it does not say."""
+        when = fmt.moment(time)
+        if when is not None and (self.newest is None or when > self.newest):
+            self.newest = when
+        return when or self.now
 
     def _take_line(self, line: dict[str, Any]) -> None:
         if not line.get("time"):  # its moment is not known yet: it came just now
@@ -144,9 +176,9 @@ class Model:
         self._note_rank(record, str(record.get("text") or ""))
 
     def _note_rank(self, line: dict[str, Any], text: str) -> None:
-        rank = line.get("rank")
+        rank, when = line.get("rank"), self._heard(line.get("time"))
         if isinstance(rank, int) and rank >= 0:
-            self.wrote[rank] = fmt.moment(line.get("time")) or self.now
+            self.wrote[rank] = when
             self.ranks = max(self.ranks, min(rank + 1, 1 << 16))
             if text.strip():
                 self.said[rank] = text
@@ -159,3 +191,13 @@ class Model:
         words = summary.event_words(event, output_seen=summary.has_output(self.job))
         if words:
             self.log.add(f"hw: {words}", time=event.get("time"))
+
+
+def _curve(points: dict[str, Any]) -> Curve:
+    """Of `{time: […], value: […]}`."""
+    curve = Curve()
+    for time, value in zip(points.get("time") or [], points.get("value") or [], strict=False):
+        when, number = fmt.moment(time), real(value)
+        if when is not None and number is not None:
+            curve.add(when.timestamp(), number)
+    return curve

@@ -54,7 +54,7 @@ def _some(group: list[Standing]) -> str:
 
 def standings(model: Model) -> list[Standing]:
     known = {int(p["rank"]): p for p in summary.processes(model.job) if isinstance(p.get("rank"), int)}
-    started = fmt.moment(model.job.get("started_at")) or model.now
+    started = fmt.moment(model.job.get("started_at")) or model.judged_at
     return [_standing(rank, known.get(rank, {}), model, started) for rank in range(model.ranks)]
 
 
@@ -66,7 +66,7 @@ def _standing(rank: int, process: dict[str, Any], model: Model, started: datetim
             return Standing(rank, "ended", 3, DIM)
         return Standing(rank, f"failed ({fmt.exit_words(code, signal)})", 0, RED)
     wrote = model.wrote.get(rank)
-    silent_s = (model.now - (wrote or started)).total_seconds()
+    silent_s = (model.judged_at - (wrote or started)).total_seconds()
     if silent_s < _QUIET_S:
         return Standing(rank, "write" if wrote else "have not written yet", 4)
     age_s = max((age for age in _AGES_S if age <= silent_s), default=_AGES_S[0])
@@ -91,7 +91,7 @@ def table(model: Model, columns: int, rows: int, theme: Theme) -> list[Line]:
     for one in found[first : first + rows - 1]:
         process = known.get(one.rank, {})
         wrote = model.wrote.get(one.rank)
-        ago = f"{fmt.clock((model.now - wrote).total_seconds())} ago" if wrote else "—"
+        ago = f"{fmt.clock(max((model.judged_at - wrote).total_seconds(), 0.0))} ago" if wrote else "—"
         node = theme.safe(str(process.get("node") or "—"))[:12]
         said = theme.safe(model.said.get(one.rank, ""))
         note = f"{one.words}: " if one.order < 3 else ""

@@ -2,18 +2,15 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Any
 
-from headway.model.limits import CONSOLE_WAIT_S
-from headway.views import format as fmt
+from headway.model.limits import CONSOLE_LATE_S, CONSOLE_WAIT_S
 from headway.views.console import control
 from headway.views.console.cells import Line, Size
 from headway.views.console.feed import JobFeed
 from headway.views.console.frame import frame
 from headway.views.console.model import Model
 from headway.views.console.theme import Theme
-
-_LATE_S: Final = 3.0  # a busy server may be this late
 
 
 class JobView:
@@ -29,7 +26,7 @@ class JobView:
         self.model.now = datetime.now(UTC)
         for answer in answers:
             self._take(answer)
-        if self.model.lost_since is None and self.feed.silent_s > CONSOLE_WAIT_S + _LATE_S:
+        if self.model.lost_since is None and self.feed.silent_s > CONSOLE_WAIT_S + CONSOLE_LATE_S:
             self.model.lost_since = self.model.now - timedelta(seconds=self.feed.silent_s)
         return bool(answers)
 
@@ -37,21 +34,13 @@ class JobView:
         if "lost" in answer:
             self.model.lost_since = self.model.now if answer["lost"] else None
         elif "curves" in answer:
-            self._take_curves(answer["curves"])
+            self.model.take_curves(answer["curves"])
         else:
             self.model.lost_since = None
             self.model.take(answer)
             self.done = answer.get("done") or self.done
             if self.done is not None:
                 self.model.notice = f"it has {self.model.state}; q leaves"
-
-    def _take_curves(self, found: dict[str, list[dict[str, Any]]]) -> None:
-        for name, series in found.items():
-            for one in series[-1:]:  # the last attempt's
-                for time, value in zip(one.get("time") or [], one.get("value") or [], strict=False):
-                    when = fmt.moment(time)
-                    if when is not None:
-                        self.model.add_metric(name, value, when)
 
     def press(self, key: str) -> str | None:
         """`leave` when the person wants to go."""
