@@ -17,9 +17,9 @@ def start(folder: str) -> Callable[..., object]:
 def sampler(pids: list[int]) -> Callable[[], object]:
     """The agent's own, with each process as a rank; what it tells is put into words as for its stream."""
     probes = importlib.import_module("headway.agent.probes.sampler")
-    encode = importlib.import_module("json").dumps
+    words = importlib.import_module("headway.agent.probes.stream").Words()
     now_s = 0.0
-    made = probes.Sampler(1.0, encode, now_s)
+    made = probes.Sampler(1.0, words.of, now_s)
     for rank, pid in enumerate(pids):
         made.follow(rank, pid, None)
 

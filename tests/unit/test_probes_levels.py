@@ -58,6 +58,20 @@ def test_a_fold_of_folds_is_the_fold_of_all(samples: list[dict[str, Any]], cut: 
     assert _close(merged.result(), whole.result())
 
 
+@given(st.lists(st.tuples(SAMPLE, st.integers(1, 4)), min_size=1, max_size=6))
+def test_objects_that_come_again_count_as_often_as_they_come(samples: list[tuple[dict[str, Any], int]]) -> None:
+    """Processes that have not moved are told as the same object, and are not gone through again."""
+    again, anew, lower = Fold(), Fold(), Fold()
+    for sample, times in samples:
+        for _ in range(times):
+            again.add(sample)
+            lower.add({**sample, "processes": list(sample["processes"])})
+            anew.add(json.loads(json.dumps(sample)))
+    assert again.count == anew.count
+    assert _close(again.result(), anew.result())
+    assert _close(lower.result(), anew.result())
+
+
 def _close(left: object, right: object) -> bool:
     """Equal, but for the order in which floats were added."""
     if isinstance(left, dict) and isinstance(right, dict):

@@ -121,6 +121,34 @@ def test_a_process_that_has_not_moved_uses_nothing_and_no_byte_of_it_is_lost(pro
     assert (moved["cpu_percent"], moved["read_bps"]) == (round(100 / TICKS_S, 1), 4000)
 
 
+def test_the_line_of_a_process_that_has_not_moved_is_the_one_before(proc: FakeProc, clocked: Clocked) -> None:
+    """By which those who fold and write lines know it. Whatever changes in it makes another."""
+    for pid in (50, 51):
+        proc.process(pid, ticks=pid)
+    proc.process(52, 51)
+    proc.process(51, ticks=51, children="52")
+    clocked.forest.follow(0, 50, 500)
+    clocked.forest.follow(1, 51, 500)
+    for _ in range(3):
+        before = clocked.sample()
+    after = clocked.sample()
+    assert len(after) == 5
+    assert all(after[key] is before[key] for key in after)
+    (proc.root / "50/fd").rmdir()
+    before, after = after, clocked.sample(11.0)
+    assert before[0, 50]["fds"] is not None
+    assert (after[0, 50]["fds"], after[0, None]["fds"]) == (None, None)
+    assert after[1, 51] is before[1, 51]
+    clocked.forest.follow(2, 52, 500)
+    before, after = after, clocked.sample()
+    assert set(after) == {(0, None), (0, 50), (1, None), (1, 51), (2, None), (2, 52)}
+    assert (before[1, None]["processes"], after[1, None]["processes"]) == (2, 1)
+    proc.process(52, 51, ticks=TICKS_S)
+    before, after = after, clocked.sample()
+    assert (before[2, 52]["cpu_percent"], after[2, 52]["cpu_percent"]) == (0.0, 100.0)
+    assert (after[2, None]["cpu_percent"], clocked.sample()[2, None]["cpu_percent"]) == (100.0, 0.0)
+
+
 def test_a_number_that_was_given_anew_is_not_the_rank(proc: FakeProc, clocked: Clocked) -> None:
     """F29: known by pid and start time."""
     proc.process(42, start=500)

@@ -1,5 +1,6 @@
 """How the shipper and the sampler meet: who is watched, which streams are given back, and what samples must not do."""
 
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 
 from headway.agent.clock import Clock
 from headway.agent.message import Closed, Grown
-from headway.agent.probes.stream import UsageStream
+from headway.agent.probes.stream import UsageStream, Words
 from headway.agent.probes.usage import Usage
 from headway.agent.shipper import Shipper
 from headway.agent.tail import Tail
@@ -109,6 +110,18 @@ def test_a_fact_that_nobody_could_read_is_not_written(tmp_path: Path, value: obj
     assert list(tmp_path.iterdir()) == []
     assert stream.write({"type": "usage", "value": 1})
     stream.close()
+
+
+def test_the_words_of_a_line_are_those_of_json_whether_it_is_known_or_new() -> None:
+    still, words = {"rank": 0, "pid": 7, "name": 'a "b" \u00e9', "rss_bytes": None}, Words()
+    facts: list[dict[str, Any]] = [
+        {"type": "usage", "level": 0, "processes": [still, {"rank": 0, "pid": 8, "cpu_percent": number}], "gpus": []}
+        for number in (1.5, 2.5)
+    ]
+    facts += [{**facts[0], "processes": [still, still]}, {**facts[0], "processes": []}, {**facts[0], "level": 1}]
+    assert [json.loads(words.of(fact)) for fact in facts] == facts
+    with pytest.raises(ValueError, match="JSON compliant"):
+        words.of({"type": "usage", "processes": [{"cpu_percent": float("nan")}]})
 
 
 def test_streams_of_usage_may_be_dropped_and_are_not_synced(rig: Rig) -> None:

@@ -53,7 +53,8 @@ class Forest:
         self._unseen = True  # something was started since the last look at all numbers
         self._without_children = False
         self._before: dict[int, int] = {}  # rank -> ticks that its tree had used at the last sample
-        self._percent: dict[int, float | None] = {}
+        self._percent: dict[int, float] = {}
+        self._trees: dict[int, tuple[list[Line], float | None, Line]] = {}  # rank -> what it was told of, and as what
 
     def follow(self, rank: int, pid: int, start: int | None) -> None:
         """A rank's first process. It may be below another rank's, as those of torchrun are."""
@@ -62,7 +63,7 @@ class Forest:
         self._roots[pid] = (rank, start)
         member = self.members.get(pid)
         if member is not None and start in (None, member.start):
-            member.rank = rank
+            member.belong(rank)
 
     # -- a sample -----------------------------------------------------------------------------------------------------
 
@@ -74,7 +75,7 @@ class Forest:
         self._find(now_s)
         running = [m for m in self.members.values() if m.is_running]
         for member in running:
-            member.measure(now_s, span_s)
+            member.measure(span_s)
         self._sum_cpu(span_s)
         self._look_closer(running, now_s)
         self._at_s, self._at_ticks = now_s, self._ticks() - BORN_SLACK_S * TICKS_S
@@ -177,19 +178,19 @@ class Forest:
     def _sum_cpu(self, span_s: float | None) -> None:
         """CPU of each tree. Children that lived between two samples show in the time that their parent waited for;
         those that nobody in the tree waited for do not. So it is the larger of the two ways to count."""
-        own: dict[int, int] = {}
+        own: dict[int, int] = {}  # of ranks of which something is known
         family: dict[int, int] = {}
-        known: set[int] = set()
         for m in self.members.values():
-            own[m.rank] = own.get(m.rank, 0) + (m.used_ticks or 0)
-            family[m.rank] = family.get(m.rank, 0) + m.family_ticks - m.family_before
             if m.used_ticks is not None:
-                known.add(m.rank)
+                own[m.rank] = own.get(m.rank, 0) + m.used_ticks
+            if m.family_ticks != m.family_before:
+                family[m.rank] = family.get(m.rank, 0) + m.family_ticks - m.family_before
         self._percent = {}
+        if not span_s:
+            return
         for rank, ticks in own.items():
-            more = family[rank] - self._before.get(rank, 0)
-            percent = 100 * max(ticks, more) / TICKS_S / span_s if span_s and rank in known else None
-            self._percent[rank] = None if percent is None else round(min(percent, self._percent_max), 1)
+            more = family.get(rank, 0) - self._before.get(rank, 0)
+            self._percent[rank] = round(min(100 * max(ticks, more) / TICKS_S / span_s, self._percent_max), 1)
 
     def _look_closer(self, running: "Iterable[Member]", now_s: float) -> None:
         """What is dear: open files of those that are due, PSS of one process at a time."""
@@ -217,12 +218,17 @@ class Forest:
         told = running
         if len(running) > USAGE_LINES_MAX:
             told = sorted(running, key=lambda m: (m.pid not in self._roots, -(m.rss_bytes or 0)))[:USAGE_LINES_MAX]
-        lines = {m.pid: m.line() for m in running}
         trees: dict[int, list[Line]] = {}
         for member in running:
-            trees.setdefault(member.rank, []).append(lines[member.pid])
-        ranks = [self._tree_line(rank, tree) for rank, tree in sorted(trees.items())]
-        return ranks + [lines[m.pid] for m in sorted(told, key=lambda m: (m.rank, m.pid))]
+            trees.setdefault(member.rank, []).append(member.line())
+        before, self._trees = self._trees, {}
+        for rank, tree in sorted(trees.items()):
+            percent, known = self._percent.get(rank), before.get(rank)
+            same = known is not None and known[0] == tree and known[1] == percent
+            self._trees[rank] = known if known and same else (tree, percent, self._tree_line(rank, tree))
+        return [known[2] for known in self._trees.values()] + [
+            m.line() for m in sorted(told, key=lambda m: (m.rank, m.pid))
+        ]
 
     def _tree_line(self, rank: int, tree: "list[Line]") -> "Line":
         line: Line = {"rank": rank, "pid": None, "ppid": None, "name": None, "processes": len(tree)}

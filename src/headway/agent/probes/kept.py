@@ -11,6 +11,7 @@ from headway.model.limits import USAGE_FILES_MAX
 
 READS_MAX = 256  # pieces of one file
 PIECE_BYTES = 1 << 14
+LAST_BYTES = 2048  # a piece that is shorter is the last: the kernel hands out lines as long as a page has room for one
 
 _SHORT = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
@@ -100,9 +101,9 @@ def _pieces(fd: int) -> bytes:
     parts, offset = [], 0
     for _ in range(READS_MAX):
         part = os.pread(fd, PIECE_BYTES, offset)
-        if not part:
-            break
         parts.append(part)
+        if len(part) < LAST_BYTES:
+            break
         offset += len(part)
     return b"".join(parts)
 

@@ -27,8 +27,10 @@ class Band:
     def merge(self, other: "Band") -> None:
         self.total += other.total
         self.count += other.count
-        self.low = min(self.low, other.low)
-        self.high = max(self.high, other.high)
+        if other.low < self.low:
+            self.low = other.low
+        if other.high > self.high:
+            self.high = other.high
 
     def result(self) -> list[float]:
         if self.low == self.high:
@@ -69,12 +71,14 @@ class Rows:
 
 class Fold:
     """One object: numbers as bands, objects and lists of objects likewise, lists of words as all words seen, and of
-    everything else the last."""
+    everything else the last. An object that comes again must be as it was: then it is only counted, and counts as often
+    once another one comes or the span ends."""
 
-    __slots__ = ("bands", "count", "folds", "order", "plain", "rows", "words")
+    __slots__ = ("_again", "_last", "bands", "count", "folds", "order", "plain", "rows", "words")
 
     def __init__(self) -> None:
-        self.count = 0
+        self.count = self._again = 0
+        self._last: Mapping[str, Any] | None = None
         self.order: dict[str, None] = {}  # names as they came
         self.bands: dict[str, Band] = {}
         self.folds: dict[str, Fold] = {}
@@ -84,27 +88,46 @@ class Fold:
 
     def add(self, values: "Mapping[str, Any]") -> None:
         self.count += 1
+        if values is self._last:
+            self._again += 1
+            return
+        self._settle()
+        self._last = values
+        bands = self.bands
         for name, value in values.items():
             kind = type(value)
-            if name not in self.order:
-                self.order[name] = None
             if (kind is int or kind is float) and name not in _NAMES:
-                band = self.bands.get(name)
-                if band is None:
-                    self.bands[name] = Band(value, value, 1, value)
+                band = bands.get(name)
+                if band is not None:
+                    band.total += value
+                    band.count += 1
+                    if value < band.low:
+                        band.low = value
+                    elif value > band.high:
+                        band.high = value
                     continue
-                band.total += value
-                band.count += 1
-                if value < band.low:
-                    band.low = value
-                elif value > band.high:
-                    band.high = value
+                bands[name] = Band(value, value, 1, value)
             elif kind is dict:
                 self.folds.setdefault(name, Fold()).add(value)
             elif kind is list:
                 self._add_list(name, value)
             elif value is not None or name in _NAMES:
                 self.plain[name] = value
+            self.order[name] = None
+
+    def _settle(self) -> None:
+        """Count the last object as often as it came again."""
+        again, self._again = self._again, 0
+        if not again or self._last is None:
+            return
+        for name, value in self._last.items():
+            if name in self.bands and value is not None:
+                self.bands[name].total += again * value
+                self.bands[name].count += again
+            for _ in range(again if type(value) is dict else 0):
+                self.folds[name].add(value)
+            for _ in range(again if type(value) is list else 0):
+                self._add_list(name, value)
 
     def _add_list(self, name: str, values: "list[Any]") -> None:
         if name not in self.words and name not in self.rows and not values:
@@ -117,12 +140,18 @@ class Fold:
 
     def merge(self, other: "Fold") -> None:
         """As if all that `other` has seen had been added here."""
+        self._settle()
+        other._settle()
+        self._last = None
         self.count += other.count
         self.order.update(other.order)
         self.plain.update(other.plain)
         for name, band in other.bands.items():
-            mine = self.bands.setdefault(name, Band(band.low, 0, 0, band.high))
-            mine.merge(band)
+            mine = self.bands.get(name)
+            if mine is None:
+                self.bands[name] = Band(band.low, band.total, band.count, band.high)
+            else:
+                mine.merge(band)
         for name, fold in other.folds.items():
             self.folds.setdefault(name, Fold()).merge(fold)
         for name, rows in other.rows.items():
@@ -131,10 +160,12 @@ class Fold:
             self.words.setdefault(name, set()).update(words)
 
     def result(self) -> "dict[str, Any]":
-        return {name: self._value(name) for name in self.order}
+        self._settle()
+        bands = self.bands
+        return {name: bands[name].result() if name in bands else self._value(name) for name in self.order}
 
     def _value(self, name: str) -> "Any":
-        for found in (self.bands.get(name), self.folds.get(name), self.rows.get(name)):
+        for found in (self.folds.get(name), self.rows.get(name)):
             if found is not None:
                 return found.result()
         return sorted(self.words[name]) if name in self.words else self.plain.get(name)

@@ -64,8 +64,9 @@ class Node:
         return (user + nice + system + irq + softirq + steal) / TICKS_S
 
     def _memory(self) -> tuple[int | None, int | None]:
-        rows = dict(row.split(b":", 1) for row in self._meminfo.read(1024).splitlines() if b":" in row)
-        total, free = _kib(rows.get(b"MemTotal")), _kib(rows.get(b"MemAvailable", rows.get(b"MemFree")))
+        data = self._meminfo.read(1024)
+        total, free = _kib(data, b"MemTotal:"), _kib(data, b"MemAvailable:")
+        free = _kib(data, b"MemFree:") if free is None else free
         limit = self.group.memory_max_bytes
         if limit is not None and limit < (total or limit + 1):
             used = self.group.memory_bytes()
@@ -134,6 +135,6 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _kib(row: bytes | None) -> int | None:
-    words = (row or b"").split()
+def _kib(data: bytes, name: bytes) -> int | None:
+    words = data.partition(name)[2].split(None, 1)
     return int(words[0]) * 1024 if words and words[0].isdigit() else None

@@ -23,10 +23,30 @@ if TYPE_CHECKING:
 _ENCODER = JSONEncoder(allow_nan=False, separators=(",", ":"))  # in C: a sample has hundreds of numbers
 
 
+class Words:
+    """Facts as JSON. A line of a process that has not moved is the object of the sample before (`member.py`): so are
+    its words."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[object, str]] = {}  # by identity, of objects that are held here
+
+    def of(self, fact: "dict[str, Any]") -> bytes:
+        """Raises ValueError for a number that JSON does not have."""
+        lines = fact.get("processes")
+        if not lines or fact.get("level"):
+            return _ENCODER.encode(fact).encode()
+        known = self._known
+        told = [known.get(id(line)) or (line, _ENCODER.encode(line)) for line in lines]
+        self._known = dict(zip(map(id, lines), told, strict=True))
+        rest = _ENCODER.encode({name: value for name, value in fact.items() if name != "processes"})
+        return f'{rest[:-1]},"processes":[{",".join([words for _, words in told])}]}}'.encode()
+
+
 class UsageStream:
     def __init__(self, task_dir: str, files: Files = OS_FILES, bytes_max: int = SEGMENT_BYTES_MAX) -> None:
         self._task_dir, self._files, self._bytes_max = task_dir, files, bytes_max
         self._stream: StreamWriter | None = None
+        self._words = Words()
 
     @property
     def name(self) -> str | None:
@@ -36,7 +56,7 @@ class UsageStream:
     def write(self, fact: "dict[str, Any]") -> bool:
         """Append; `fact` has its `time_ns`. A full disk costs this sample; the next one tries a new stream (F6)."""
         try:
-            frame = encode(FACT, _ENCODER.encode(fact).encode())
+            frame = encode(FACT, self._words.of(fact))
         except ValueError:  # a number that JSON does not have
             return False
         if len(frame) > FRAME_BYTES_MAX:
