@@ -19,6 +19,7 @@ from tests.waiting import wait_until
 
 PODMAN = ["--storage-driver", "overlay", "--cgroup-manager", "cgroupfs", "--runtime", "runc"]
 PODMAN_OPTIONS = ["--ulimit=nofile=1024:1024", "--ulimit=nproc=1024:1024"]
+LEFT_S = 150.0  # the server looks for what was left behind once in a minute
 
 
 class Daemon:
@@ -100,6 +101,28 @@ def podman() -> Iterator[list[str]]:
         subprocess.run([*client, "rm", "--all", "--force"], capture_output=True, check=False)
         subprocess.run(["umount", f"{root}/root/overlay"], capture_output=True, check=False)
         shutil.rmtree(root, ignore_errors=True)
+
+
+def of_home(program: list[str], home: Path, *options: str) -> list[str]:
+    """Names of the containers of one home: a daemon is shared by tests, and what another has left is not ours."""
+    words = ["ps", "--all", "--filter", f"label=headway.home={home}", *options, "--format", "{{.Names}}"]
+    return subprocess.run([*program, *words], capture_output=True, text=True, check=True).stdout.split()
+
+
+def networks_of(program: list[str], home: Path) -> list[str]:
+    words = ["network", "ls", "--filter", f"label=headway.home={home}", "--format", "{{.Name}}"]
+    return subprocess.run([*program, *words], capture_output=True, text=True, check=True).stdout.split()
+
+
+def wait_removed(program: list[str], home: Path) -> None:
+    """All containers and networks of one home; what is still there is named, with what its engine says of it."""
+    try:
+        wait_until(lambda: not of_home(program, home), LEFT_S, "the removal of every container")
+        wait_until(lambda: not networks_of(program, home), LEFT_S, "the removal of every network")
+    except AssertionError as error:
+        words = ["ps", "--all", "--filter", f"label=headway.home={home}"]
+        told = subprocess.run([*program, *words], capture_output=True, text=True, check=False).stdout
+        raise AssertionError(f"{error}\ncontainers: {told}\nnetworks: {networks_of(program, home)}") from None
 
 
 def python_mounts() -> list[str]:

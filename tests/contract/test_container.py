@@ -31,12 +31,7 @@ def hw(home: Path, tmp_path: Path, docker: list[str]) -> Iterator[Hw]:
     driver = Hw(home, cwd)
     yield driver
     driver("abort", "--state", "running,waiting", "--yes")
-    wait_until(lambda: not _containers(docker), what="the removal of every container")
-
-
-def _containers(docker: list[str]) -> list[str]:
-    done = subprocess.run([*docker, "ps", "-aq"], capture_output=True, text=True, check=True)
-    return done.stdout.split()
+    container.wait_removed(docker, home)
 
 
 def test_a_job_runs_inside_with_its_folder_metrics_and_environment(hw: Hw) -> None:
@@ -58,6 +53,23 @@ def test_an_image_without_python_has_its_agent_outside(hw: Hw) -> None:
     done = hw("-c", "bare", "run", "sh", "-c", "echo in $PWD as $RANK; echo bad >&2; exit 3")
     assert done.returncode == 3
     assert done.stdout.decode() == f"in {hw.cwd} as 0\n" and b"bad" in done.stderr
+
+
+@pytest.mark.parametrize("killed", ["its program, which ignores the stop", "the engine's program"])
+def test_what_a_killed_program_of_the_engine_ran_does_not_stay(hw: Hw, docker: list[str], killed: str) -> None:
+    """The agent is outside, and its process is `docker run`: killing that ends nothing."""
+    script = "trap '' TERM INT; echo up; while true; do sleep 1; done"
+    (hw.cwd / "job.yaml").write_text(json.dumps({"command": ["sh", "-c", script], "grace": "1s"}))
+    job = hw.submit("-c", "bare", "job.yaml")
+    wait_until(lambda: b"up" in hw("logs", job).stdout, what="the output")
+    assert len(container.of_home(docker, hw.home, "--filter", "status=running")) == 1
+    if killed == "the engine's program":
+        os.kill(hw.json("q", job)["attempts"][-1]["tasks"][0]["processes"][0]["pid"], signal.SIGKILL)
+        assert hw.wait_ended(job)["signal"] == 9
+    else:
+        assert hw("abort", job).returncode == 0
+        assert hw.wait_ended(job)["state"] == "stopped"
+    container.wait_removed(docker, hw.home)
 
 
 def test_memory_that_ran_out_is_told(hw: Hw) -> None:
@@ -107,7 +119,7 @@ def test_the_output_of_a_killed_container_is_kept(hw: Hw, docker: list[str]) -> 
     job = hw.submit("-c", "box", "sh", "-c", "echo said; sleep 100")
     hw.wait_state(job, "running")
     wait_until(lambda: b"said" in hw("logs", job).stdout, what="the output")
-    subprocess.run([*docker, "kill", *_containers(docker)], check=True, capture_output=True)
+    subprocess.run([*docker, "kill", *container.of_home(docker, hw.home)], check=True, capture_output=True)
     found = hw.wait_ended(job)
     assert (found["state"], found["exit_code"]) == ("failed", None)
     assert found["attempts"][-1]["cause"]["cause"] == "sigkill_unexplained"
@@ -167,7 +179,7 @@ def test_podman_runs_the_same_job(home: Path, tmp_path: Path, podman: list[str])
     hw = Hw(home, tmp_path)
     done = hw("-c", "pod", "run", "sh", "-c", "echo hello; exit 4")
     assert (done.returncode, done.stdout) == (4, b"hello\n"), done.stderr.decode()
-    wait_until(lambda: not _containers(podman), what="the removal of the container")
+    container.wait_removed(podman, home)
 
 
 @pytest.mark.cap(48)

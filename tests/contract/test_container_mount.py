@@ -15,7 +15,7 @@ from headway.carrier import mount
 from headway.engines import carry
 from headway.model.errors import RefusedError
 from headway.model.job import Folder
-from tests import container_image, needs, processes
+from tests import container, container_image, needs, processes
 from tests.driver import Hw
 from tests.waiting import wait_until
 
@@ -42,11 +42,7 @@ def hw(home: Path, tmp_path: Path, docker: list[str], s3: int) -> Iterator[Hw]:
     assert driver("storage", "upload", "a.txt", f"s3://{BUCKET}/data/").returncode == 0
     yield driver
     driver("abort", "--state", "running,waiting", "--yes")
-    wait_until(lambda: not _containers(docker), what="the removal of every container")
-
-
-def _containers(docker: list[str]) -> list[str]:
-    return subprocess.run([*docker, "ps", "-aq"], capture_output=True, text=True, check=True).stdout.split()
+    container.wait_removed(docker, home)
 
 
 def _mounted(hw: Hw) -> list[str]:
@@ -97,7 +93,7 @@ def test_nothing_stays_mounted_whoever_is_killed(hw: Hw, docker: list[str], what
         for pid, words in processes.of_home(hw.home).items():
             if not words.startswith("rclone"):
                 os.kill(pid, signal.SIGKILL)
-    subprocess.run([*docker, "kill", *_containers(docker)], check=False, capture_output=True)
+    subprocess.run([*docker, "kill", *container.of_home(docker, hw.home)], check=False, capture_output=True)
     found = hw.wait_ended(job)
     assert found["state"] == "failed" and found["attempts"][-1]["cause"]["cause"] == "sigkill_unexplained"
     wait_until(lambda: not _mounted(hw), what="the end of every mount")

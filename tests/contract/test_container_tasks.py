@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests import container_image, needs
+from tests import container, container_image, needs
 from tests.driver import Hw
 from tests.many import lines, tasks
 from tests.waiting import wait_until
@@ -56,17 +56,7 @@ def hw(home: Path, tmp_path: Path, docker: list[str]) -> Iterator[Hw]:
     driver = Hw(home, cwd)
     yield driver
     driver("abort", "--state", "running,waiting", "--yes")
-    wait_until(lambda: not _told(docker, "ps", "-aq"), what="the removal of every container")
-    wait_until(lambda: not _networks(docker, home), what="the removal of every network")
-
-
-def _told(docker: list[str], *words: str) -> list[str]:
-    return subprocess.run([*docker, *words], capture_output=True, text=True, check=True).stdout.split()
-
-
-def _networks(docker: list[str], home: Path) -> list[str]:
-    """Those of this test; other tests share the daemon."""
-    return _told(docker, "network", "ls", "--filter", f"label=headway.home={home}", "--format", "{{.Name}}")
+    container.wait_removed(docker, home)
 
 
 def _submit(hw: Hw, **job: Any) -> str:
@@ -103,7 +93,8 @@ def test_one_dead_rank_ends_the_other_containers_and_is_named(hw: Hw) -> None:
 def test_a_container_that_was_removed_is_told_and_ends_the_others(hw: Hw, docker: list[str]) -> None:
     job = _submit(hw, command=["sh", "-c", "echo said $RANK; sleep 60"], nodes=2)
     wait_until(lambda: [lines(hw, job, rank) for rank in (0, 1)] == [["said 0"], ["said 1"]], what="the output of both")
-    subprocess.run([*docker, "rm", "-f", *_told(docker, "ps", "-q", "--filter", "name=worker-1")], check=True)
+    second = container.of_home(docker, hw.home, "--filter", "name=worker-1")
+    subprocess.run([*docker, "rm", "-f", *second], check=True)
     found = hw.wait_ended(job)
     cause = found["attempts"][-1]["cause"]
     assert (found["state"], cause["rank"]) == ("failed", 1)

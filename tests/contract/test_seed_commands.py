@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests import container_image
+from tests import container, container_image
 from tests.driver import HW, Hw
-from tests.waiting import wait_until
 
 pytestmark = pytest.mark.cap(2, 3, 5, 6, 44, 47)
 
@@ -37,8 +36,7 @@ def box(hw: Hw, docker: list[str]) -> Iterator[Hw]:
     (hw.cwd / "headway.yaml").write_text(json.dumps({"clusters": {"box": box}}))
     yield hw
     hw("abort", "--state", "running,waiting,held", "--yes")
-    told = [*docker, "ps", "-aq"]
-    wait_until(lambda: not subprocess.run(told, capture_output=True).stdout, what="the removal of every container")
+    container.wait_removed(docker, hw.home)
 
 
 @pytest.fixture(params=["here", "box"])

@@ -6,8 +6,11 @@ Every call has a time limit, and its failures are told in words. An engine that 
 the background from then on, and every call fails at once until it answers: whoever asks shall not wait for it again.
 """
 
+import contextlib
 import csv
 import io
+import os
+import signal
 import subprocess
 import threading
 import time
@@ -86,10 +89,16 @@ class Program:
             raise UnreachableError(f"{name} cannot be run: {error.strerror}") from None
 
     def _do(self, args: Sequence[str], timeout_s: float) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            [*self.words, *args], capture_output=True, text=True, errors="replace", timeout=timeout_s,
-            stdin=subprocess.DEVNULL, check=False, start_new_session=True,
+        child = subprocess.Popen(
+            [*self.words, *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            errors="replace", start_new_session=True,
         )  # fmt: skip
+        try:
+            stdout, stderr = child.communicate(timeout=timeout_s)
+        except BaseException:  # the whole of it: `sudo docker` and scripts have children
+            _end(child)
+            raise
+        return subprocess.CompletedProcess(child.args, child.returncode, stdout, stderr)
 
     def _await_answer(self) -> None:
         with self._lock:
@@ -155,6 +164,17 @@ class Program:
         raise RefusedError(
             f"there is no image {image[:200]}{near}", f"{names}; to fetch it: {self.words[0]} pull {image}"
         )
+
+
+def _end(child: "subprocess.Popen[str]") -> None:
+    """One that hangs, with its children, as far as they are ours. It is not waited for: the kernel may hold it."""
+    with contextlib.suppress(OSError):
+        os.killpg(child.pid, signal.SIGKILL)
+    for pipe in (child.stdout, child.stderr):
+        if pipe is not None:
+            pipe.close()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        child.wait(1.0)
 
 
 def mount(source: str, target: str, *, read_only: bool = False, follow: bool = False) -> list[str]:

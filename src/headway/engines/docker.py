@@ -26,6 +26,7 @@ from headway.engines.container import Container, Failed, Program
 from headway.engines.network import HOME_LABEL, Networks
 from headway.engines.protocol import UNSEEN, EngineId, Given, Node, Observation, Plan, PlannedTask, Waiting
 from headway.engines.recipe import Recipe
+from headway.engines.strays import Strays
 from headway.engines.tasks import check_machine, folders_file, on_node, plan_of, task_file, tasks_of
 from headway.model.errors import RefusedError, UnreachableError, UsageError
 from headway.model.folder import PRIVATE
@@ -81,7 +82,8 @@ class ContainerEngine:
         self._agent: Path | None = None
         self._carriers = carry.Carriers()
         self._carried = paths.home / "folders"
-        self._may_have_left = True  # containers or networks that a killed server did not remove
+        self._strays = Strays(self.program, str(paths.home), self._is_task, lambda key: bool(self._groups.members(key)))
+        self._beside: set[str] = set()  # tasks whose agent is outside: it can be killed without its containers
 
     # -- planning -------------------------------------------------------------------------------------
 
@@ -147,7 +149,9 @@ class ContainerEngine:
             found = None
             for name in [self._options["python"]] if self._options["python"] else ["python3", "python"]:
                 try:
-                    words = ("run", "--rm", "--pull=never", "--network=none", *self._options["run_options"])
+                    self._strays.expect()
+                    words = ["run", "--rm", "--pull=never", "--network=none", *self._options["run_options"]]
+                    words += ["--label", f"{HOME_LABEL}={self.paths.home}"]
                     told = self.program.run(*words, "--entrypoint", name, image_id, "-I", "-S", "-c", _VERSION)
                     version = tuple(int(word) for word in told.split())
                 except ValueError:
@@ -189,7 +193,7 @@ class ContainerEngine:
         for name in names:
             if self._is_outside(name):
                 self._cancel(name)
-        with contextlib.suppress(UnreachableError):  # then `_sweep` of the next server finds them
+        with contextlib.suppress(UnreachableError):  # what is left then has no task any more: `Strays` finds it
             self.program.call(["rm", "--force", *names])
         for name in names:
             folders.remove(self._folder(name))
@@ -289,13 +293,14 @@ class ContainerEngine:
         folder, python = self._folder(name), self._where(str(task.image))
         self._states.pop(name, None)
         self._seen_s[name] = time.monotonic()
+        self._strays.expect()
         if python is None:
             if name not in self._children or self._children[name].poll() is not None:
                 self._children[name] = self._spawn("shim", folder)
             return
         state = self.program.states([name]).get(name)
         if state is not None and not state.runs and state.status not in _NOT_BEGUN:
-            self.program.run("rm", name)
+            self._make_room(name)
             state = None
         if state is None:
             devices = (folders.load_json(folder / "task.json") or {}).get("devices") or []
@@ -309,6 +314,12 @@ class ContainerEngine:
                     raise
         self.program.run("start", name)
         self._carriers.keep(folder)
+
+    def _make_room(self, name: str) -> None:
+        try:
+            self.program.run("rm", name)
+        except Failed as error:  # its files are busy, or it is being removed: neither lasts
+            raise UnreachableError(f"{self.name} does not remove the container of the start before: {error}") from None
 
     def _agent_argv(self, verb: str, folder: Path) -> list[str]:
         return ["-I", "-S", str(self._zip()), verb, str(folder)]
@@ -379,6 +390,8 @@ class ContainerEngine:
             return Observation("starting", state.word, {"started": None})
         word = state.word if state else "no container"
         if not there:  # everything was sent, and the agent has removed it
+            if name in self._beside and self._strays.end(name):
+                self._beside.discard(name)
             return Observation("gone", word, {"started": None, "drained": True, **self._death(name)})
         if not begun:
             return self._before_start(name, state)
@@ -428,9 +441,12 @@ class ContainerEngine:
             if alive or time.monotonic() - self._seen_s.setdefault(name, time.monotonic()) < START_TIMEOUT_S:
                 return Observation("starting", "agent starting", {"started": None})
             return Observation("gone", "the agent did not start", {"started": False})
+        self._beside.add(name)
         shim = identity.Identity.load(folders.load_json(folder / "shim.json"))
         if shim is not None and identity.is_alive(shim):
             return Observation("running", "agent alive", {"started": True})
+        if folders.has_end(folder):
+            self._strays.end(name)  # a program of the engine that had to be killed has left what it ran
         return self._after(folder, "agent gone")
 
     def _after(self, folder: Path, word: str) -> Observation:
@@ -446,18 +462,21 @@ class ContainerEngine:
     def _tidy(self, names: Sequence[str]) -> None:
         """Remove containers of which everything is known and sent."""
         for name in names:
-            self._states.pop(name, None)
-            self._seen_s.pop(name, None)
-            carry.release(str(self._carried), name)
-            if not folders.is_task(self._folder(name)):
-                folders.remove(self._folder(name))
+            self._forget(name)
         try:
             if names:
                 self.program.run("rm", *names)
         except (Failed, UnreachableError):
-            return  # it runs again, or is gone already; `tasks` looks for it later
+            return  # it runs again, or is gone already; `Strays` looks for it later
         finally:
             self._reap()
+
+    def _forget(self, name: str) -> None:
+        self._states.pop(name, None)
+        self._seen_s.pop(name, None)
+        carry.release(str(self._carried), name)
+        if not folders.is_task(self._folder(name)):
+            folders.remove(self._folder(name))
 
     def _reap(self) -> None:
         for name, child in list(self._children.items()):
@@ -511,24 +530,12 @@ class ContainerEngine:
         return True
 
     def tasks(self) -> list[tuple[EngineId, TaskKey]]:
-        self._sweep()
+        for name in filter(group.ID.match, self._strays.sweep(self._networks)):
+            self._forget(name)
         spools = [path.parent.name for path in self.paths.spool.glob("*-*/task.json")]
         found = [match for name in spools if (match := group.ID.match(name))]
         ours = [m for m in found if (folders.load_json(self._folder(m[0]) / "task.json") or {}).get("container")]
         return [(EngineId(m[0]), TaskKey(m["uuid"], int(m["attempt"]), m["task"])) for m in ours]
-
-    def _sweep(self) -> None:
-        """Once: what a server left that was killed before it had removed it."""
-        if not self._may_have_left:
-            return
-        try:
-            words = ("ps", "--all", "--filter", f"label={HOME_LABEL}={self.paths.home}", "--format", "{{.Names}}")
-            names = [name for name in self.program.run(*words).split() if group.ID.match(name)]
-            self._tidy([name for name in names if not folders.is_task(self._folder(name))])
-            self._networks.sweep(lambda key: not self._groups.members(key))
-        except (Failed, UnreachableError):
-            return
-        self._may_have_left = False
 
     def discard(self, engine_id: EngineId) -> None:
         for name in self._groups.names(engine_id):
@@ -551,6 +558,9 @@ class ContainerEngine:
         self._children.clear()
         self._carriers.close()
         self.program.close()
+
+    def _is_task(self, name: str) -> bool:
+        return group.ID.match(name) is not None and folders.is_task(self._folder(name))
 
     def _folder(self, name: str) -> Path:
         if not group.ID.match(name):

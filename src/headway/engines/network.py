@@ -84,14 +84,16 @@ class Networks:
         except (Failed, UnreachableError):
             return
 
-    def sweep(self, is_over: Callable[[str], bool]) -> None:
-        """Remove those of attempts of this home that a killed server has left."""
+    def sweep(self, is_over: Callable[[str], bool]) -> bool:
+        """Remove those of attempts of this home that nobody has removed. Whether there was any."""
         told = self._program.run(
             "network", "ls", "--filter", f"label={HOME_LABEL}={self._home}", "--format", "{{.Name}}"
         )
-        for name in told.split():
+        names = told.split()
+        for name in names:
             if name.startswith(_PREFIX) and is_over(name.removeprefix(_PREFIX)):
                 self.remove(name.removeprefix(_PREFIX))
+        return bool(names)
 
 
 def _name(key: str) -> str:

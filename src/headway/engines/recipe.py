@@ -12,10 +12,10 @@ from headway.engines import carry
 from headway.engines.container import mount
 from headway.engines.network import HOME_LABEL, Networks
 from headway.engines.protocol import Given, Plan, PlannedTask
+from headway.engines.strays import TASK_LABEL
 from headway.model.folder import variable
 from headway.settings.home import Paths, agent_socket_path
 
-LABEL = "headway.task"
 # What an agent outside puts into the environment of a rank, beside the task's own: it goes by name.
 _RANK = (
     "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK", "ROLE_RANK", "ROLE_WORLD_SIZE",
@@ -42,7 +42,7 @@ class Recipe:
         the working folder lead to (`engines/carry.py`)."""
         options = self._options
         output, folder = self._paths.output / plan.job, self._paths.spool / name
-        words = ["--pull=never", "--label", f"{LABEL}={name}", "--label", f"headway.job={plan.job}"]
+        words = ["--pull=never", "--label", f"{TASK_LABEL}={name}", "--label", f"headway.job={plan.job}"]
         words += ["--label", f"{HOME_LABEL}={self._paths.home}"]
         words += ["--shm-size", str(options["shm"]), "--workdir", task.cwd]
         code = self._paths.home / "checkouts" / plan.uuid if plan.code is not None else task.cwd

@@ -140,8 +140,8 @@ class DockerHarness(LocalHarness):
 
     def close(self) -> None:
         super().close()
-        for engine_id, _ in self.engine.tasks():
-            self.engine.program.run("rm", "--force", engine_id)
+        for name in container.of_home(self.engine.program.words, self.paths.home):
+            self.engine.program.call(["rm", "--force", name])  # one that is being removed may be gone by then
 
 
 class SlurmHarness(LocalHarness):
