@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # Tests wait for processes more than they compute, so three at a time pay even on two cores.
 TEST_WORKERS ?= 3
-TEST_TIMEOUT_S ?= 120
+TEST_TIMEOUT_S ?= 300
 WHAT ?= tests
 BENCH ?=
 SIM_S ?= 60
@@ -43,7 +43,7 @@ check: $(STAMP)  ## ruff, mypy --strict, import-linter, tidy
 	$(BIN)/python -m pytest -q tests/unit/test_tidy.py tests/unit/test_docs.py
 
 test: check  ## check, then all tests (WHAT=tests/unit for a part)
-	@tools/need.sh strace gcc openssl ip mpirun busybox dockerd podman runc sbatch sshd moto_server azurite-blob rclone
+	@tools/need.sh strace gcc openssl ip mpirun busybox dockerd podman runc sbatch sshd moto_server azurite-blob rclone zsh node
 	@if [ "$$CI" = true ]; then tools/torch.sh; fi
 	HEADWAY_SIM_SECONDS=$(SIM_S) tools/test.sh $(BIN)/python $(TEST_WORKERS) $(TEST_TIMEOUT_S) $(WHAT)
 

@@ -14,6 +14,7 @@ packages() {
         dockerd) echo docker.io ;;
         busybox) echo busybox-static ;;
         ip) echo iproute2 ;;
+        node) echo nodejs ;;
         rclone) echo rclone fuse3 ;;
         *) echo "$1" ;;
     esac

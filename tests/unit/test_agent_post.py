@@ -61,6 +61,7 @@ class Server:
             one.sendall(data)
 
     def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)  # closing alone leaves a thread in accept()
         self._listener.close()
         for one in self._open:
             one.close()

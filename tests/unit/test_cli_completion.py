@@ -9,6 +9,7 @@ import pytest
 
 from headway.views.cli import completion
 from headway.views.cli.commands import COMMANDS
+from tests import needs
 
 pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
 
@@ -52,14 +53,14 @@ def test_every_verb_that_takes_an_id_is_offered_some() -> None:
     assert "__fish_seen_subcommand_from usage' -a '(hw completion ids" in completion.fish()
 
 
-@pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
 def test_zsh_runs_the_same_function(tmp_path: Path) -> None:
     """Its own `compgen` needs a line that is being typed; what it is asked for is looked at here."""
+    zsh = needs.tool("zsh", "zsh")
     script = f"""{completion.bash().rpartition("complete -o")[0]}
 compgen() {{ print -r -- "$@"; }}
 emulate ksh
 COMP_WORDS=(hw ls --state runn) COMP_CWORD=3
 _hw && print -r -- "${{COMPREPLY[*]}}"
 """
-    found = subprocess.run(["zsh", "-f", "-c", script], cwd=tmp_path, capture_output=True, text=True)
+    found = subprocess.run([zsh, "-f", "-c", script], cwd=tmp_path, capture_output=True, text=True)
     assert found.stderr == "" and found.stdout.startswith("-W waiting running ") and "-- runn" in found.stdout

@@ -4,7 +4,6 @@ import csv
 import io
 import json
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -17,6 +16,7 @@ from headway.views import sheet, usage, usage_page
 from headway.views.cli.main import main
 from headway.views.cli.usage import page
 from headway.views.terminal import Output
+from tests import needs
 from tests.fake_api import FakeApi, Request, job, serving
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\u202egnp"
@@ -408,9 +408,7 @@ console.log(JSON.stringify({
 
 @pytest.mark.parametrize("what", ["plain", "hostile"])
 def test_the_script_draws_the_page(tmp_path: Path, what: str) -> None:
-    node = shutil.which("node")
-    if node is None:
-        pytest.skip("there is no node here to run the script")
+    node = needs.tool("node", "nodejs")
     plain = usage_page.render(job(), usage.tracks([sample(n) for n in range(10)]), answer()["checkpoints"])
     (tmp_path / "page.html").write_text(plain if what == "plain" else hostile_page())
     (tmp_path / "run.js").write_text(_DOCUMENT)
