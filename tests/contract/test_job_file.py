@@ -126,3 +126,12 @@ def test_every_example_runs_as_it_stands(hw: Hw, name: str) -> None:
     smoke = ["--smoke"] if "smoke:" in Path(path).read_text() else []
     done = hw("run", *smoke, path, timeout_s=120)
     assert done.returncode == 0, done.stderr.decode()
+
+
+def test_an_image_where_nothing_runs_containers_is_told_and_refused_where_it_was_typed(hw: Hw, tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text(JOB + "image: pytorch:2.13\n")
+    done = hw("run", "-n", "1", "job.yaml")
+    assert done.returncode == 0
+    assert b"hw: the image pytorch:2.13 is not used: the cluster here (local) runs no containers" in done.stderr
+    done = hw("submit", "--image", "other:1", "job.yaml")
+    assert done.returncode == 2 and b"--image other:1: the cluster here (local) runs no containers" in done.stderr

@@ -6,7 +6,7 @@ The definition of the cluster goes with the job: the server does not read this p
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from headway.model.errors import RefusedError
+from headway.model.errors import RefusedError, UsageError
 from headway.views import format as fmt
 from headway.views.cli.dispatch import Call
 from headway.views.source import Source
@@ -32,6 +32,23 @@ def choose(source: Source, call: Call, settings: "Settings", name: str, spec: Ma
     if best is None:
         raise RefusedError("-c auto: no cluster can take this job now", "hw clusters -v shows what each one has")
     return {"cluster": best["name"], "definition": resolve(best["name"], configured)}
+
+
+def unused_image(call: Call, spec: Mapping[str, Any]) -> list[str]:
+    """A job file may name an image for some clusters and go to another, which is told; one that was typed is meant."""
+    from headway.settings.clusters import LOCAL, TABLES
+
+    engine, cluster = spec["definition"].get("engine", LOCAL), spec["cluster"]
+    images = [spec.get("image"), *(role.get("image") for role in spec.get("roles") or [])]
+    image = next(filter(None, images), None)
+    if image is None or call.get("place") or "image" in TABLES[engine].options:
+        return []
+    if call.get("image"):
+        raise UsageError(
+            f"--image {image}: the cluster {cluster} ({engine}) runs no containers",
+            "hw clusters lists those that do; one is named by -c, for example: {box: {engine: docker}}",
+        )
+    return [f"the image {image} is not used: the cluster {cluster} ({engine}) runs no containers"]
 
 
 def survey(

@@ -175,7 +175,7 @@ def wanted(source: Source, call: Call) -> Wanted:
     else:
         warnings = _carry(call, settings, _folder(), spec, env, [])
         _pin(call, settings, spec, None)
-    return Wanted(spec, env, _numbered(call, command), warnings)
+    return Wanted(spec, env, _numbered(call, command), [*place.unused_image(call, spec), *warnings])
 
 
 def _carry(
@@ -234,7 +234,7 @@ def _from_file(source: Source, call: Call, path: "Path") -> Wanted:
     ]
     warnings = _carry(call, settings, str(path.parent.absolute()), spec, env, jobs)
     _pin(call, settings, spec, found.code)
-    return Wanted(spec, env, jobs, [*_short_secrets(secrets), *warnings])
+    return Wanted(spec, env, jobs, [*place.unused_image(call, spec), *_short_secrets(secrets), *warnings])
 
 
 def _pin(call: Call, settings: "Settings", spec: dict[str, Any], code: Mapping[str, list[str]] | None) -> None:
