@@ -60,6 +60,14 @@ def on_slurm(home: Path, folder: Path, slurm: SlurmCluster, program: str) -> Ite
     driver("server", "stop")
 
 
+def wait_saved(slurm: SlurmCluster, job_id: str) -> None:
+    """Until the controller has written down what it knows of a job; killed before that, it forgets that it runs."""
+    path = slurm.folder / "state" / "job_state"
+    before_ns = path.stat().st_mtime_ns if path.exists() else 0
+    slurm.command("scontrol", "update", f"jobid={job_id}", "nice=1")  # a change, which it saves within some seconds
+    wait_until(lambda: path.exists() and path.stat().st_mtime_ns != before_ns, 60, "the controller's state on its disk")
+
+
 def processes_of(slurm: SlurmCluster, job_id: str) -> dict[str, list[int]]:
     """What runs for a batch job, by name: shim, shipper, srun, the program, and Slurm's own step daemons, called
     `batch` (it runs the script) and `step` (it runs the agents)."""

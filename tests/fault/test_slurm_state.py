@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headway.testing.slurm import SlurmCluster
+from headway.testing.slurm import NODES, SlurmCluster
 from tests.driver import Hw
 from tests.slurmed import TRAIN, daemons, on_slurm
 from tests.waiting import wait_until
@@ -63,6 +63,11 @@ def foreign(slurm: SlurmCluster) -> str:
     return slurm.command("sbatch", "--parsable", "-N1", "-o", "/dev/null", "--wrap", "sleep 300").stdout.strip()
 
 
+def set_nodes(slurm: SlurmCluster, state: str) -> None:
+    for number in range(1, NODES + 1):  # one that is in that state already refuses, and with it all that are named
+        slurm.command("scontrol", "update", f"nodename=node{number}", f"state={state}", "reason=test")
+
+
 def words(slurm: SlurmCluster, numbers: set[str]) -> list[str]:
     said = slurm.command("squeue", "-h", "-t", "all", "-o", "%A %T").stdout.splitlines()
     return [line.split()[1] for line in said if line.split()[0] in numbers]
@@ -103,4 +108,36 @@ def test_jobs_of_a_controller_that_lost_its_state_end_truly_and_their_numbers_ar
     again = over(hw, waits)
     assert again["state"] == "succeeded" and again["engine_id"] not in taken
     slurm.command("scancel", *taken)
+    slurm.wait_idle()
+
+
+def test_a_job_whose_start_the_controller_lost_is_told_as_that_and_tried_again_and_never_as_cancelled(
+    hw: Hw, slurm: SlurmCluster
+) -> None:
+    """Its state is put back to what it was before the start, as if it had died before it could save it."""
+    set_nodes(slurm, "drain")
+    job = submit(hw, "enough", "-n", "8")
+    wait_until(lambda: "PENDING" in slurm.command("squeue", "-h", "-o", "%T").stdout, 30, "one that waits")
+    slurm.kill("slurmctld", signal.SIGTERM)
+    state, before = slurm.folder / "state", slurm.folder / "before"
+    shutil.copytree(state, before)
+    slurm.start_controller()
+    wait_until(lambda: slurm.command("squeue", "-h").returncode == 0, 30, "the controller")
+    set_nodes(slurm, "resume")
+    wait_until(lambda: len(hw.points(job, "loss", rank=7)) > 3, 60, "points of the last rank")
+    wait_until(lambda: hw.json("q", job)["attempts"][0]["engine_word"] == "RUNNING", 60, "what Slurm says")
+    slurm.kill("slurmctld")
+    shutil.rmtree(state)
+    shutil.move(before, state)
+    slurm.start_controller()
+    wait_until(lambda: len(hw.json("q", job)["attempts"]) == 2, 120, "the second attempt")
+    (hw.cwd / "enough").touch()
+    wait_until(lambda: set_nodes(slurm, "resume") or hw.json("q", job)["ended_at"], 120, "its end")
+    ended = hw.json("q", job)
+    assert ended["state"] == "succeeded" and len(ended["attempts"]) == 2
+    cause = ended["attempts"][0]["cause"]
+    assert (cause["cause"], cause["class"]) == ("start_lost", "transient") and "has lost that" in cause["text"]
+    lines = hw("logs", job, "--attempt", "1", "--rank", "7", "--stream", "stdout").stdout.decode().splitlines()
+    assert lines == [f"step {i}" for i in range(len(lines))] and len(lines) > 3
+    wait_until(lambda: words(slurm, {ended["attempts"][0]["engine_id"]}) == ["CANCELLED"], 60, "its withdrawal")
     slurm.wait_idle()

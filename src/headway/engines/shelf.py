@@ -46,6 +46,8 @@ class TaskView(NamedTuple):
     claimed: bool = False  # somebody waits whether that agent answers
     taken: bool = False  # it did not: another machine has taken over for it
     job: str = ""  # its id for people
+    made_s: float = 0.0  # when it was made, just before it was submitted; by the clock of the file system, as the next
+    sign_s: float = 0.0  # when its agent began, or else the batch script last printed something; 0: neither
 
 
 class Shelf:
@@ -67,10 +69,12 @@ class Shelf:
     # -- tasks ---------------------------------------------------------------------------------------------------------
 
     def make(self, name: str, task: Mapping[str, Any], env: Mapping[str, str]) -> None:
-        """A task's folder, made once. Raises OSError."""
+        """A task's folder, made once; when it was last wanted is the time of its task file. Raises OSError."""
         folder = self._folder(name)
         if folders.load_json(folder / "task.json") is None:
             folders.make(folder, task, env)
+        else:
+            os.utime(folder / "task.json")
 
     def make_all(
         self, tasks: Iterable[tuple[str, Mapping[str, Any], Mapping[str, str]]], outputs: bool = False
@@ -95,7 +99,7 @@ class Shelf:
         for name in self.tasks():
             match = folders.ID.match(name)
             if match and match["key"] in found:
-                found[match["key"]][name] = _view(self._folder(name), whole)
+                found[match["key"]][name] = _view(self._folder(name), self._note(match["key"], ".slurm"), whole)
         return found
 
     def adopt(self, names: Sequence[str], argv: Sequence[str]) -> int:
@@ -301,7 +305,8 @@ class Shelf:
             os.close(fd)
 
 
-def _view(folder: Path, whole: bool) -> TaskView:
+def _view(folder: Path, output: Path, whole: bool) -> TaskView:
+    """`output`: what the batch script prints."""
     begun = (folder / "shim.json").exists()
     if not whole:
         return TaskView(begun, False, False, False, None, 0.0)
@@ -314,8 +319,17 @@ def _view(folder: Path, whole: bool) -> TaskView:
         pid if isinstance(pid, int) else None, float(grace_s) if isinstance(grace_s, int | float) else 0.0,
         start if isinstance(start, int) else None, (folder / END).exists(),
         shim.get("boot_id") not in (None, boot_id()), _mark(folder), (folder / lock.CLAIM).exists(),
-        (folder / lock.TAKEN).exists(), str(task.get("id") or ""),
+        (folder / lock.TAKEN).exists(), str(task.get("id") or ""), _time_s(folder / "task.json"),
+        _time_s(folder / "shim.json") or _time_s(output),
     )  # fmt: skip
+
+
+def _time_s(path: Path) -> float:
+    """When it was last written; 0: it is not there."""
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def _mark(folder: Path) -> str:

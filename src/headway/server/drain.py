@@ -160,7 +160,8 @@ class Drain:
     async def _end_lingering(self, engine_id: EngineId, seen: Observation) -> None:
         """The scheduler's own daemons may have died with the job: it would keep its place to the end of its time."""
         left, now_s = self._left[engine_id], self._clock_s()
-        due = left.told and left.engine.queues and seen.state == "running" and now_s - left.since_s >= LINGER_S
+        there = seen.state in ("starting", "running")
+        due = left.told and left.engine.queues and there and now_s - left.since_s >= LINGER_S
         if not due or not self._again.is_due(engine_id, now_s):
             return
         self._again.again(engine_id, now_s)

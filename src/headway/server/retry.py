@@ -44,6 +44,7 @@ POLICIES: Final[dict[str, Policy]] = {
     "declared_permanent": NEVER,
     # not the program's doing
     "preempted": ALWAYS,
+    "start_lost": ALWAYS,
     "node_lost": ELSEWHERE,
     "driver_mismatch": Policy(1, counted=False, do=OTHER_NODE),
     "gpu_ecc": ELSEWHERE,

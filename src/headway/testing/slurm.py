@@ -171,10 +171,10 @@ class SlurmCluster:
         env = {**os.environ, **self.env}
         return subprocess.run(argv, env=env, capture_output=True, text=True, timeout=60, check=False)
 
-    def kill(self, daemon: str) -> None:
-        """SIGKILL to `slurmctld` or to a node's daemon."""
+    def kill(self, daemon: str, number: int = signal.SIGKILL) -> None:
+        """A signal that ends `slurmctld` or a node's daemon; with SIGTERM it saves what it knows."""
         child = self._daemons.pop(daemon)
-        child.kill()
+        child.send_signal(number)
         child.wait()
 
     def wait_idle(self) -> None:

@@ -6,6 +6,7 @@ believed first. Same key, same job: the key is the batch job's comment, so an an
 again (F24), and a shim refuses to start where one has started before.
 """
 
+import contextlib
 import math
 import threading
 import time
@@ -18,7 +19,7 @@ from headway.engines import folder as folders
 from headway.engines import joined
 from headway.engines.protocol import AnyBox, EngineId, Freed, Given, Node, Observation, Plan, Start, Waiting
 from headway.engines.shelf import TaskView
-from headway.engines.slurm import answer, ending, partition, script, sooner, waiting
+from headway.engines.slurm import answer, begin, ending, partition, script, sooner, waiting
 from headway.engines.slurm.answer import JobLine
 from headway.engines.slurm.command import Commands
 from headway.engines.slurm.ledger import Ledger
@@ -74,6 +75,7 @@ class SlurmEngine:
         self._owner = Owner(self._ledger, self._records)
         self._begun: set[str] = set()  # Slurm's ids of jobs of which an agent has started
         self._ended: dict[str, JobLine] = {}  # what Slurm has told of those that are over; asked for once
+        self._taken: dict[str, dict[str, Any]] = {}  # why Slurm has taken a start back, told while its folders were there
         self._asked_s: dict[str, float] = {}  # when an id was asked to stop gently
         self._known_s: dict[str, float] = {}  # Slurm's id -> when Slurm last knew it
         self._lost: set[str] = set()  # keys of jobs that Slurm took and then lost
@@ -263,7 +265,7 @@ class SlurmEngine:
                 return dict.fromkeys(ids, Observation("unknown", str(error)))
         lines = self.lines()
         told = self._asked_more(ids, lines)
-        over = [i for i, line in told.items() if line is None or (isinstance(line, JobLine) and line.state == "ended")]
+        over = [i for i, line in told.items() if line is None or (isinstance(line, JobLine) and self._is_over(i, line))]
         fresh = [i for i, line in told.items() if isinstance(line, JobLine) and line.state == "running"]
         views = self._look([i for i in fresh if i not in self._begun], whole=False) | self._look(over, whole=True)
         for i, line in told.items():
@@ -284,7 +286,7 @@ class SlurmEngine:
         unclear = [
             i for i, line in found.items()
             if i not in self._ended and not isinstance(line, Observation)
-            and (line is None or line.state in ("unknown", "ended"))
+            and (line is None or line.state == "unknown" or self._is_over(i, line))
         ]  # fmt: skip
         if unclear:
             try:
@@ -299,6 +301,9 @@ class SlurmEngine:
             if isinstance(line, JobLine) and line.word == "CANCELLED" and line.by_uid is None:
                 found[i] = replace(line, by_uid=self._records.who_cancelled(i))
         return found
+
+    def _is_over(self, job_id: str, line: JobLine) -> bool:
+        return line.state == "ended" or begin.is_back(line, job_id in self._begun)
 
     def _is_newer(self, job_id: str) -> bool:
         """Slurm has taken it since it was last asked."""
@@ -337,6 +342,8 @@ class SlurmEngine:
         if line is None:
             return self._forgotten(job_id, views)
         word = f"{line.word} ({line.reason})" if line.reason else line.word
+        if self._is_over(job_id, line):
+            return self._after(job_id, word, line, views)
         if line.state == "starting":
             return Observation("starting", word, {"started": None, "nodes": line.nodes})
         if line.state == "running":
@@ -346,9 +353,7 @@ class SlurmEngine:
             return Observation(
                 "running" if begun else "starting", word, {"started": begun or None, "nodes": line.nodes}
             )
-        if line.state == "unknown":
-            return Observation("unknown", word)
-        return self._after(job_id, word, line, views)
+        return Observation("unknown", word)
 
     def _forgotten(self, job_id: str, views: Mapping[str, TaskView]) -> Observation:
         seen = self._after(job_id, "no longer known to Slurm", None, views)
@@ -366,7 +371,8 @@ class SlurmEngine:
 
     def _after(self, job_id: str, word: str, line: JobLine | None, views: Mapping[str, TaskView]) -> Observation:
         """Slurm is done with it. What its agents wrote tells the rest."""
-        end = {} if line is None else ending.told(line, self._failed_nodes(line), self._place.user)
+        taken = {} if line is None else self._taken_back(job_id, line, views)
+        end = taken or ({} if line is None else ending.told(line, self._failed_nodes(line), self._place.user))
         one = Observation("gone", word, {"started": None})
         if views:
             one = joined.join(self._tasks_after(word, line, views))
@@ -375,11 +381,25 @@ class SlurmEngine:
             self._tidy(views)
         if key and (not views or one.detail.get("drained")):
             self._place.finish(key.rpartition("-")[0])
+        if taken and line is not None and line.state == "starting" and one.state in ("ended", "gone"):
+            self._withdraw(job_id)
         if key and one.detail.get("started") is False:  # no agent could tell why
             end = ending.with_words(end, self._shelf.said(key))
-        elif key and line is not None and ending.was_killed(line):
+        elif key and line is not None and not taken and ending.was_killed(line):
             end = ending.of_memory(end, self._shelf.said(key), line)
         return replace(one, state_word=one.state_word if one.state == "unknown" else word, detail={**one.detail, **end})
+
+    def _taken_back(self, job_id: str, line: JobLine, views: Mapping[str, TaskView]) -> dict[str, Any]:
+        """Told from its folders, which go when all of them is sent: so it is kept."""
+        if job_id not in self._taken and (end := begin.end_of(line, job_id in self._begun, views.values())):
+            self._taken[job_id] = end
+        return self._taken.get(job_id, {})
+
+    def _withdraw(self, job_id: str) -> None:
+        """Slurm would start it a second time, and its tasks would not begin again."""
+        with contextlib.suppress(HeadwayError):  # then the shims refuse it
+            self._commands.run(["scancel", job_id])
+        self.ask_again()
 
     def _tasks_after(self, word: str, line: JobLine | None, views: Mapping[str, TaskView]) -> dict[str, Observation]:
         """Of agents on other machines, how long they have been silent counts, too."""
