@@ -49,3 +49,38 @@ def test_a_late_failure_is_told_too_and_what_nobody_asks_for_any_more_is_forgott
         calls.close()
 
     asyncio.run(inside())
+
+
+def test_who_has_not_answered_in_time_is_not_waited_for_until_it_has() -> None:
+    """A look has many questions; one that is away holds it with the first."""
+
+    async def inside() -> None:
+        calls, gate = Calls(lambda: None), threading.Event()
+        with pytest.raises(LateError):
+            await calls.run("jobs", lambda: gate.wait() and 1, patience_s=0.01, of="lab")
+        with pytest.raises(LateError):  # with all the patience there is, this would be an answer
+            await calls.run("room", lambda: gate.wait() and 2, patience_s=60.0, of="lab")
+        assert await calls.run("room of another", lambda: 3, patience_s=60.0, of="other") == 3
+        gate.set()
+        await calls.run("anything", wait_until, lambda: not calls.hangs("jobs") and not calls.hangs("room"))
+        assert await calls.run("plans", lambda: 4, patience_s=60.0, of="lab") == 4
+        calls.close()
+
+    asyncio.run(inside())
+
+
+def test_one_that_says_it_cannot_be_reached_is_not_waited_for_either() -> None:
+    async def inside() -> None:
+        calls, gate = Calls(lambda: None), threading.Event()
+
+        def fails() -> None:
+            raise UnreachableError("it is away")
+
+        with pytest.raises(UnreachableError, match="away"):
+            await calls.run("jobs", fails, patience_s=60.0, of="lab")
+        with pytest.raises(LateError):
+            await calls.run("room", gate.wait, patience_s=60.0, of="lab")
+        gate.set()
+        calls.close()
+
+    asyncio.run(inside())

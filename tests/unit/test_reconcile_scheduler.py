@@ -4,7 +4,10 @@ from typing import Any
 
 import pytest
 
+from headway.engines.protocol import Observation
 from headway.model.job import State
+from headway.model.limits import SILENT_AFTER_S
+from headway.server.pace import Misses
 from headway.server.reconcile import Again, SetState, decide
 from tests.unit.test_reconcile import T0, S, intended, seen, started
 
@@ -85,6 +88,27 @@ def test_while_the_scheduler_is_away_an_end_that_nobody_saw_is_unknown_and_not_o
     job = started(result={"type": "task_ended", "lost": True})
     [last] = decide([job], seen(state="unknown", silent_s={job.attempts[-1].key: 99.0}, **QUEUES))
     assert isinstance(last, SetState) and (last.state, last.ended_ns) == (State.UNKNOWN, None)
+
+
+@pytest.mark.parametrize("make", [intended, started])
+def test_a_job_is_not_unknown_before_its_scheduler_has_said_nothing_of_it_for_a_while(make: Any) -> None:
+    """Whether it waits, so that no agent can tell of it, or its agents are silent."""
+    job = make()
+    job.attempts[-1].engine_id, key = "17", job.attempts[-1].key
+    for missed_s in (0.0, SILENT_AFTER_S):
+        silent = seen(state="unknown", silent_s={key: 9_999.0}, missed_s={key: missed_s}, **QUEUES)
+        assert decide([job], silent) == []
+    [last] = decide([job], seen(state="unknown", silent_s={key: 9_999.0}, missed_s={key: SILENT_AFTER_S + 1}, **QUEUES))
+    assert isinstance(last, SetState) and last.state is State.UNKNOWN
+
+
+def test_answers_that_stay_away_count_from_the_third_on_and_one_that_comes_begins_anew() -> None:
+    misses, there = Misses(), {"a": Observation("starting", "PENDING"), "b": Observation("unknown", "late")}
+    assert misses.since_s(["a", "b"], {}, 0.0) == {"a": 0.0, "b": 0.0}
+    assert misses.since_s(["a", "b"], {}, 100.0) == {"a": 0.0, "b": 0.0}  # one look after a long pause says nothing
+    assert misses.since_s(["a", "b"], there, 101.0) == {"b": 101.0}
+    assert misses.since_s(["a"], {}, 102.0) == {"a": 0.0}
+    assert misses.since_s(["b"], {}, 103.0) == {"b": 103.0}
 
 
 def test_a_scheduler_that_saw_only_the_agent_die_does_not_know_how_the_program_ended() -> None:

@@ -78,7 +78,7 @@ def view(begun: bool, sign_s: float = 0.0) -> TaskView:
         ("PENDING", {"StartTime": "N/A"}, False, [view(False)], None),
         ("PENDING", {"Restarts": "1", "StartTime": "N/A"}, True, [], "preempted"),
         ("FAILED", {"Restarts": "2", "StartTime": at(200)}, False, [view(True, 2.0)], "preempted"),
-        ("FAILED", {"Restarts": "1", "StartTime": at(200)}, False, [view(False)], None),  # requeued before an agent began
+        ("FAILED", {"Restarts": "1", "StartTime": at(200)}, False, [view(False)], None),  # before it had begun
     ],
 )
 def test_a_start_that_was_taken_back_is_told_whatever_slurm_calls_it(

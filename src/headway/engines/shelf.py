@@ -93,13 +93,17 @@ class Shelf:
         except OSError:
             return []
 
-    def look(self, keys: Sequence[str], whole: bool) -> dict[str, dict[str, TaskView]]:
-        """By key and name of the folder; not `whole`: only whether it has begun is looked at."""
+    def look(
+        self, keys: Sequence[str], whole: bool, outputs: Mapping[str, str] | None = None
+    ) -> dict[str, dict[str, TaskView]]:
+        """By key and name of the folder; not `whole`: only whether it has begun is looked at. `outputs`: what the
+        outputs of their batch scripts are called, by key."""
         found: dict[str, dict[str, TaskView]] = {key: {} for key in keys}
+        printed = {key: self._output((outputs or {}).get(key) or key) for key in keys}
         for name in self.tasks():
             match = folders.ID.match(name)
             if match and match["key"] in found:
-                found[match["key"]][name] = _view(self._folder(name), self._note(match["key"], ".slurm"), whole)
+                found[match["key"]][name] = _view(self._folder(name), printed[match["key"]], whole)
         return found
 
     def adopt(self, names: Sequence[str], argv: Sequence[str]) -> int:
@@ -162,14 +166,21 @@ class Shelf:
         return job_id if job_id.isdigit() else ""
 
     def forget(self, key: str) -> None:
+        """With the key of an array, all that its elements have printed."""
         for suffix in (".id", ".slurm", ".array"):
             self._note(key, suffix).unlink(missing_ok=True)
+        for path in self._spool.glob(f"{key}_*.slurm"):
+            path.unlink(missing_ok=True)
 
-    def said(self, key: str) -> str:
+    def _output(self, name: str) -> Path:
+        key, _, index = name.partition("_")
+        return self._note(key, f"_{int(index)}.slurm" if index else ".slurm")
+
+    def said(self, name: str) -> str:
         """The last line that the batch script itself has printed, but for srun's "Exited with exit code 1"; where Slurm
         says there that memory ran out, that line. What a task prints goes elsewhere."""
         try:
-            with self._note(key, ".slurm").open("rb") as file:
+            with self._output(name).open("rb") as file:
                 file.seek(max(0, file.seek(0, os.SEEK_END) - _SAID_BYTES))
                 lines = file.read(_SAID_BYTES).decode(errors="replace").splitlines()
         except OSError:

@@ -2,7 +2,7 @@
 
 Used by `control.py` for engines and files. A call that hangs keeps its name taken, so that the same question is not
 asked again and again of something that does not answer. Where the caller is in a hurry, the answer that came too late
-is kept for the next time that it asks.
+is kept for the next time that it asks; and whoever has not answered in time is not waited for at all until it has.
 """
 
 import asyncio
@@ -27,6 +27,7 @@ class Calls:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="headway-engine")
         self._hanging: dict[str, asyncio.Future[Any]] = {}
         self._answers: dict[str, asyncio.Future[Any]] = {}  # came late, to callers in a hurry
+        self._away: set[str] = set()  # whom it is no use to wait for
         self._on_late, self._timeout_s = on_late, timeout_s
 
     @property
@@ -37,10 +38,13 @@ class Calls:
     def hangs(self, name: str) -> bool:
         return name in self._hanging
 
-    async def run(self, name: str, call: Callable[..., T], *args: Any, patience_s: float | None = None) -> T:
+    async def run(
+        self, name: str, call: Callable[..., T], *args: Any, patience_s: float | None = None, of: str = ""
+    ) -> T:
         """The call's result; LateError when it takes too long, or when an earlier one of that name still does.
 
-        With `patience_s`, an answer that comes later than that is kept, and is the next one's under this name.
+        With `patience_s`, an answer that comes later than that is kept, and is the next one's under this name. `of`:
+        who is asked. So one that is away holds a caller with many questions once, and not with each of them.
         """
         if name in self._answers:
             late: asyncio.Future[T] = self._answers.pop(name)
@@ -49,11 +53,13 @@ class Calls:
             raise LateError(f"{name} still waits for an earlier answer")
         future = asyncio.get_running_loop().run_in_executor(self._threads, call, *args)
         limit_s = self._timeout_s if patience_s is None else min(patience_s, self._timeout_s)
-        await asyncio.wait({future}, timeout=limit_s)
+        await asyncio.wait({future}, timeout=0.0 if patience_s is not None and of in self._away else limit_s)
         if future.done():
+            self._learn(of, future)
             return future.result()
+        self._away |= {of} if of else set()
         self._hanging[name] = future
-        future.add_done_callback(lambda late: self._late(name, late, keep=patience_s is not None))
+        future.add_done_callback(lambda late: self._late(name, late, of, keep=patience_s is not None))
         raise LateError(f"{name} did not answer within {limit_s:g} s")
 
     def begin(self, call: Callable[..., T], *args: Any) -> "asyncio.Future[T]":
@@ -64,10 +70,18 @@ class Calls:
         """Nobody will ask under this name any more."""
         self._answers.pop(name, None)
 
-    def _late(self, name: str, future: "asyncio.Future[Any]", keep: bool) -> None:
+    def _learn(self, of: str, future: "asyncio.Future[Any]") -> None:
+        """Whether whoever was asked is there."""
+        error = future.exception()  # looked at, so that asyncio does not warn
+        if error is None:
+            self._away.discard(of)
+        elif of and isinstance(error, UnreachableError):
+            self._away.add(of)
+
+    def _late(self, name: str, future: "asyncio.Future[Any]", of: str, keep: bool) -> None:
         self._hanging.pop(name, None)
         if not future.cancelled():
-            future.exception()  # looked at, so that asyncio does not warn
+            self._learn(of, future)
             if keep:
                 self._answers[name] = future
         self._on_late()

@@ -26,7 +26,7 @@ T = TypeVar("T")
 STRAYS_S = 60.0  # between two looks for spools that nobody sends
 SALVAGE_FIRST_S = 2.0
 SALVAGE_MAX_S = 120.0
-PATIENCE_S = 2.0  # with an engine beyond this machine: jobs of others do not wait for one that is slow or away (F22)
+PATIENCE_S = 0.5  # with an engine beyond this machine: jobs of others do not wait for one that is slow or away (F22)
 LOOK_MAX = 100  # tasks that are over and are looked at in one step
 STEP_S = 0.1  # then the others are next: nobody waits for all of many that have ended at once
 DONE_MAX = 10_000  # older ones that still have a folder are looked at again now and then
@@ -137,7 +137,7 @@ class Drain:
         return {engine_id: seen for engine_id, seen in found.items() if engine_id in self._left}
 
     async def _ask(self, engine: Engine, name: str, call: Callable[..., T], *args: Any) -> T:
-        return await self._calls.run(name, call, *args, patience_s=patience_s(engine))
+        return await self._calls.run(name, call, *args, patience_s=patience_s(engine), of=engine.cluster)
 
     async def _is_drained(self, engine_id: EngineId, seen: Observation) -> bool:
         if seen.state not in ("ended", "gone"):

@@ -26,6 +26,15 @@ def with_private(spec: JobSpec, private: envfile.Private | None) -> JobSpec:
     return replace(spec, command=private.command, roles=roles)
 
 
+def attempt_of(job: Job, number: int) -> Attempt | None:
+    return next((attempt for attempt in job.attempts if attempt.number == number), None)
+
+
+def start_of(attempt: Attempt) -> str:
+    """The name of the call that starts it."""
+    return f"start of {attempt.key}"
+
+
 def look_at(engine: Engine, attempts: Sequence[Attempt]) -> tuple[dict[str, EngineId], dict[str, Observation]]:
     """Ids by key, also of attempts whose submit was never answered, and what the engine says of each."""
     ids: dict[str, EngineId] = {}

@@ -29,7 +29,7 @@ from headway.server.keyring import Keyring
 from headway.server.later import Later
 from headway.server.mailbox import Mailbox
 from headway.server.outbox import Outbox
-from headway.server.pace import IDLE_INTERVAL_S, INTERVAL_S, Quiet, Rests
+from headway.server.pace import IDLE_INTERVAL_S, INTERVAL_S, Misses, Quiet, Rests
 from headway.server.reconcile import Action, Again, Cancel, Launch, NewAttempt, Salvage, Seen, SetState
 from headway.settings.clusters import HERE
 from headway.settings.home import Paths
@@ -46,6 +46,7 @@ HEARD_FLUSH_S = 5.0
 TELL_AGAIN_S = 5.0
 RETRY_FIRST_S = 1.0  # after a start that failed for now; doubles
 RETRY_MAX_S = 30.0
+STOP_WAIT_S = 2.0  # for an engine that shall stop a job; then its agents are told as well
 
 
 class Getter(Protocol):
@@ -83,6 +84,7 @@ class Loop:
         self._words: dict[tuple[int, int], str] = {}  # engines' own, by job and attempt; not flushed yet
         self._flushed_s = clock_s()
         self._cancelled_s: dict[str, float] = {}
+        self._stopping_s: dict[str, float] = {}  # attempt key -> since when its engine does not answer to a stop
         self._launches: dict[str, int] = {}
         self._told: dict[tuple[TaskKey, str], float] = {}  # commands that reconcile asked for
         self._late_start: dict[str, str] = {}  # place -> the name of a start there that takes long
@@ -91,7 +93,7 @@ class Loop:
         self._later = Later(store)
         self._full = False  # as many jobs run here as may, so that a new one changes nothing
         self._retry = Backoff(RETRY_FIRST_S, RETRY_MAX_S)
-        self._rests, self._quiet = Rests(), Quiet()
+        self._rests, self._quiet, self._misses = Rests(), Quiet(), Misses()
         self._drain = Drain(store, self._calls, clock_s=clock_s)
         self.outbox: Outbox | None = None  # set by the server; without it no monitor is told of jobs
         self.reach: Callable[[], Awaitable[dict[str, Any] | None]] = errand.nowhere  # set by the server: its address
@@ -247,7 +249,7 @@ class Loop:
 
     async def _ask(self, engine: Engine, name: str, call: Callable[..., T], *args: Any) -> T:
         """One that is slow answers later; until then nothing is known of it."""
-        return await self._calls.run(name, call, *args, patience_s=patience_s(engine))
+        return await self._calls.run(name, call, *args, patience_s=patience_s(engine), of=engine.cluster)
 
     async def _observe_cluster(self, spec: JobSpec, asked: list[tuple[int, Attempt]]) -> dict[str, Observation]:
         engine, cluster = self._engine_or_none(spec), spec.place
@@ -272,8 +274,7 @@ class Loop:
         now_s = self._clock_s()
         nodes, queues = {}, set()
         for cluster, spec in {job.spec.place: job.spec for job in jobs}.items():
-            engine = self._engine_or_none(spec)
-            if engine is None:
+            if (engine := self._engine_or_none(spec)) is None:
                 continue
             with contextlib.suppress(HeadwayError):
                 nodes[cluster] = await self._ask(engine, f"room of {cluster}", engine.capacity)
@@ -287,6 +288,7 @@ class Loop:
             queues=frozenset(queues),
             observations=observations,
             silent_s={key: now_s - max(self._heard_s.get(key, 0.0), self._started_s) for key in keys},
+            missed_s=self._misses.since_s(keys, observations, now_s),
             cancelled_s={key: now_s - then for key, then in self._cancelled_s.items()},
             launches=self._launches,
             busy=frozenset(job.pk for job in jobs if self._is_busy(job, now_s)),
@@ -304,7 +306,7 @@ class Loop:
     def _is_busy(self, job: Job, now_s: float) -> bool:
         """A start under way, or one that failed for now and shall wait; a job that was found or shall stop does not."""
         last = job.attempts[-1] if job.attempts else None
-        if last is not None and (last.key in self._starts or self._calls.hangs(_start_of(last))):
+        if last is not None and (last.key in self._starts or self._calls.hangs(errand.start_of(last))):
             return True
         reached = last is not None and last.engine_id is not None and not job.between_tries
         return not reached and job.stop_requested_ns is None and not self._retry.is_due(job.uuid, now_s)
@@ -342,7 +344,7 @@ class Loop:
         handed: set[int] = set()
         for engine, mine in together.launches(actions, jobs, self._engine_or_none):
             tls = await self.reach() if has_route(engine) else None
-            pairs = [(jobs[action.pk], _attempt_of(jobs[action.pk], action.number)) for action in mine]
+            pairs = [(jobs[action.pk], errand.attempt_of(jobs[action.pk], action.number)) for action in mine]
             known = [(job, attempt) for job, attempt in pairs if attempt is not None]  # else it could not be stored
             self._starts.add(engine, [together.One(j, a, self._secret_names(j.spec), tls) for j, a in known])
             handed |= {action.pk for action in mine}
@@ -452,10 +454,10 @@ class Loop:
 
     def _let_go(self, job: Job, attempt: Attempt) -> None:
         """An attempt is over; its agents may still send for a while."""
-        for known in (self._cancelled_s, self._launches):
+        for known in (self._cancelled_s, self._stopping_s, self._launches):
             known.pop(attempt.key, None)
         self._keyring.forget(attempt.key)
-        self._calls.forget(_start_of(attempt))
+        self._calls.forget(errand.start_of(attempt))
         self._drain.add(job, attempt, self._engine(job.spec))
 
     def _again(self, action: Again, job: Job) -> None:
@@ -494,7 +496,7 @@ class Loop:
         return partial(transaction.insert_attempt, job.pk, plan, key, hashes, self._clock_ns()), done
 
     async def _launch(self, job: Job, number: int) -> None:
-        attempt, place = _attempt_of(job, number), job.spec.place
+        attempt, place = errand.attempt_of(job, number), job.spec.place
         if attempt is None:
             return  # the intent could not be stored
         if self._calls.hangs(self._late_start.get(place, "")):
@@ -502,7 +504,7 @@ class Loop:
         try:
             result: EngineId | HeadwayError = await self._submit_to_engine(job, attempt)
         except LateError:
-            self._late_start[place] = _start_of(attempt)
+            self._late_start[place] = errand.start_of(attempt)
             return
         except HeadwayError as error:
             result = error
@@ -537,7 +539,7 @@ class Loop:
         engine = self._engine(job.spec)
         tls = await self.reach() if has_route(engine) else None
         given = (self._paths.env, self._keyring, self._secret_names(job.spec), tls)
-        return await self._ask(engine, _start_of(attempt), errand.start, engine, job, attempt, *given)
+        return await self._ask(engine, errand.start_of(attempt), errand.start, engine, job, attempt, *given)
 
     async def _private(self, job: Job) -> envfile.Private | None:
         return await self._calls.run("files", envfile.of_job, self._paths.env, job.uuid, job.spec)
@@ -553,8 +555,13 @@ class Loop:
         asked = False
         if attempt.engine_id is not None and job.spec.place not in away:
             engine = self._engine(job.spec)
-            with contextlib.suppress(UnreachableError):  # a scheduler that is away keeps nobody from stopping
+            try:
                 asked = await self._ask(engine, f"stop of {attempt.key}", engine.cancel, EngineId(attempt.engine_id))
+            except LateError:
+                if now_s - self._stopping_s.setdefault(attempt.key, now_s) < STOP_WAIT_S:
+                    return  # a program is not told twice without need; the answer wakes us
+            except UnreachableError:
+                pass  # a scheduler that is away keeps nobody from stopping
         if not asked or attempt.key in self._cancelled_s:  # asked before in vain: it may say yes to everything
             for task in attempt.tasks:
                 key = TaskKey(job.uuid, attempt.number, task.name)
@@ -589,12 +596,3 @@ class Loop:
     async def _note(self, job: Job, number: int | None, text: str) -> None:
         data = {"level": "warning", "text": text}
         await self._write(lambda c: catalog.add_event(c, job.pk, "note", data, self._clock_ns(), attempt=number))
-
-
-def _start_of(attempt: Attempt) -> str:
-    """The name of the call that starts it."""
-    return f"start of {attempt.key}"
-
-
-def _attempt_of(job: Job, number: int) -> Attempt | None:
-    return next((attempt for attempt in job.attempts if attempt.number == number), None)

@@ -3,14 +3,16 @@
 Called by `loop.py`."""
 
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
-from headway.engines.protocol import Engine, Unhurried
+from headway.engines.protocol import UNSEEN, Engine, Observation, Unhurried
 from headway.model.job import Job, JobSpec, State
 from headway.server import queue
 from headway.server.reconcile import Action, Again, NewAttempt, SetState
 
 INTERVAL_S = 1.0  # between two looks when nothing wakes the loop
+MISSES_MIN = 3  # answers of an engine that stay away, or say nothing, before a job is not seen any more
+MISSES_KEPT_S = 600.0
 IDLE_INTERVAL_S = 5.0  # and when there is no open job, or nothing that a look could see
 
 
@@ -77,6 +79,27 @@ class Rests:
                 left_s = min(max(left_s, 0.0), retry.get("wait_s", 0.0))
                 found[last.key] = self._due_s.setdefault(last.key, now_s + left_s) - now_s
         self._due_s = {key: due_s for key, due_s in self._due_s.items() if key in found}
+        return found
+
+
+class Misses:
+    """Since when an engine has not told anything of an attempt. One answer that is late or fails says nothing."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[float, float, int]] = {}  # key -> first and last miss, and how many there were
+
+    def since_s(self, keys: Sequence[str], observations: Mapping[str, Observation], now_s: float) -> dict[str, float]:
+        """By key, of those that this look has missed; 0 where there were too few."""
+        found: dict[str, float] = {}
+        for key in keys:
+            if observations.get(key, UNSEEN).state != "unknown":
+                self._known.pop(key, None)
+                continue
+            first_s, _, count = self._known.get(key, (now_s, now_s, 0))
+            self._known[key] = (first_s, now_s, count + 1)
+            found[key] = now_s - first_s if count + 1 >= MISSES_MIN else 0.0
+        if len(self._known) > len(found):
+            self._known = {k: known for k, known in self._known.items() if now_s - known[1] < MISSES_KEPT_S}
         return found
 
 

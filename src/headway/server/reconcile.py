@@ -35,6 +35,7 @@ class Seen:
     queues: frozenset[str] = frozenset()  # places whose engine has a queue of its own
     observations: Mapping[str, Observation] = field(default_factory=dict)  # attempt key -> what its engine says
     silent_s: Mapping[str, float] = field(default_factory=dict)  # attempt key -> since an agent of it was heard
+    missed_s: Mapping[str, float] = field(default_factory=dict)  # attempt key -> since its engine says nothing of it
     cancelled_s: Mapping[str, float] = field(default_factory=dict)  # attempt key -> since its engine was asked to stop
     launches: Mapping[str, int] = field(default_factory=dict)  # attempt key -> starts tried
     busy: frozenset[int] = frozenset()  # jobs with a call under way, or that wait for a second try
@@ -220,7 +221,7 @@ def _give_up(job: Job, attempt: Attempt, observation: Observation, seen: Seen) -
 def _watch(job: Job, attempt: Attempt, observation: Observation, seen: Seen) -> list[Action]:
     """It has started and its end is not known."""
     actions: list[Action] = []
-    silent = seen.silent_s.get(attempt.key, 0.0) > SILENT_AFTER_S
+    silent = _is_silent(job, attempt, seen)
     stop = job.stop_requested_ns is not None
     if observation.detail.get("salvage"):
         if seen.silent_s.get(attempt.key, 0.0) >= observation.detail.get("silence_s", 0.0):
@@ -254,6 +255,13 @@ def _hold(job: Job, attempt: Attempt, seen: Seen) -> SetState:
     cause = finding.as_cause() if finding else None
     begun = _started_ns(job, attempt, seen.now_ns)
     return SetState(job.pk, attempt.number, State.HELD, since, started, None, end.exit_code, end.signal, cause, begun)
+
+
+def _is_silent(job: Job, attempt: Attempt, seen: Seen) -> bool:
+    """Nobody has told anything of it for a while: neither its agents nor, where there is one, its scheduler, whose
+    answers may be late now and then."""
+    told = job.spec.place in seen.queues and seen.missed_s.get(attempt.key, math.inf) <= SILENT_AFTER_S
+    return seen.silent_s.get(attempt.key, 0.0) > SILENT_AFTER_S and not told
 
 
 def _live_state(job: Job, attempt: Attempt, observation: Observation, silent: bool) -> State:
@@ -368,8 +376,7 @@ def _awaits_word(job: Job, attempt: Attempt, seen: Seen) -> bool:
 def _wait_for_word(job: Job, attempt: Attempt, seen: Seen) -> list[Action]:
     """Meanwhile it does not count as running where neither its agents nor the scheduler have said so of late (P8)."""
     observation = seen.observations.get(attempt.key, UNSEEN)
-    silent = seen.silent_s.get(attempt.key, 0.0) > SILENT_AFTER_S
-    state = _live_state(job, attempt, observation, silent)
+    state = _live_state(job, attempt, observation, _is_silent(job, attempt, seen))
     return [] if state == job.state else [_live(job, attempt, state, seen)]
 
 

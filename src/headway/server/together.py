@@ -157,7 +157,8 @@ async def stop(
     for place, engine, some in stops(actions, jobs, engine_of):
         ids = {EngineId(str(job.attempts[-1].engine_id)): job for job in some}
         try:
-            told = await calls.run(f"stops on {place}", engine.cancel_many, list(ids), patience_s=PATIENCE_S)
+            call = (f"stops on {place}", engine.cancel_many, list(ids))
+            told = await calls.run(*call, patience_s=PATIENCE_S, of=some[0].spec.cluster)
             done += [ids[engine_id] for engine_id in told if engine_id in ids]  # a late answer has others, too
         except UnreachableError:
             away.add(place)

@@ -101,7 +101,9 @@ class InlineCalls(Calls):
         super().__init__(on_late)
         self._strikes, self._wait = strikes, wait
 
-    async def run(self, name: str, call: Callable[..., T], *args: Any, patience_s: float | None = None) -> T:
+    async def run(
+        self, name: str, call: Callable[..., T], *args: Any, patience_s: float | None = None, of: str = ""
+    ) -> T:
         if self._strikes("server dies before a call"):
             raise ServerDied
         if self._strikes("slow call"):

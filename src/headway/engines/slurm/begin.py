@@ -1,9 +1,9 @@
 """Whether Slurm has taken a start back: it lost it, or put the job back into its queue. Pure. Called by the engine.
 
 A controller writes down what it knows every few seconds. One that is killed right after it has started a job comes back
-with that job in its queue: its nodes end what runs, it starts the job a second time, and calls that CANCELLED, FAILED or
-RUNNING, as chance will have it. So its word says nothing; the times do. An agent that began before the start that Slurm
-tells of belongs to an earlier one, which Slurm has lost.
+with that job in its queue: its nodes end what runs, it starts the job a second time, and calls that CANCELLED, FAILED
+or RUNNING, as chance will have it. So its word says nothing; the times do. An agent that began before the start that
+Slurm tells of belongs to an earlier one, which Slurm has lost.
 
 Slurm's times are those of the controller's clock, the files' those of the file system, and either may be hours off
 (F26). So only spans are compared, from the submission on, each of one clock.

@@ -75,7 +75,7 @@ class SlurmEngine:
         self._owner = Owner(self._ledger, self._records)
         self._begun: set[str] = set()  # Slurm's ids of jobs of which an agent has started
         self._ended: dict[str, JobLine] = {}  # what Slurm has told of those that are over; asked for once
-        self._taken: dict[str, dict[str, Any]] = {}  # why Slurm has taken a start back, told while its folders were there
+        self._taken: dict[str, dict[str, Any]] = {}  # why Slurm has taken a start back, by its id
         self._asked_s: dict[str, float] = {}  # when an id was asked to stop gently
         self._known_s: dict[str, float] = {}  # Slurm's id -> when Slurm last knew it
         self._lost: set[str] = set()  # keys of jobs that Slurm took and then lost
@@ -336,7 +336,10 @@ class SlurmEngine:
     def _look(self, ids: Sequence[str], *, whole: bool) -> dict[str, dict[str, TaskView]]:
         """Their tasks' folders, by Slurm's id and the folder's name."""
         keys = {key: job_id for job_id in ids if (key := self._ledger.key_of(job_id))}
-        return {keys[key]: found for key, found in self._shelf.look(list(keys), whole).items()} if keys else {}
+        if not keys:
+            return {}
+        printed = {key: self._ledger.output_of(job_id) for key, job_id in keys.items()} if whole else {}
+        return {keys[key]: found for key, found in self._shelf.look(list(keys), whole, printed).items()}
 
     def _seen(self, job_id: str, line: JobLine | None, views: Mapping[str, TaskView]) -> Observation:
         if line is None:
@@ -384,9 +387,9 @@ class SlurmEngine:
         if taken and line is not None and line.state == "starting" and one.state in ("ended", "gone"):
             self._withdraw(job_id)
         if key and one.detail.get("started") is False:  # no agent could tell why
-            end = ending.with_words(end, self._shelf.said(key))
+            end = ending.with_words(end, self._shelf.said(self._ledger.output_of(job_id)))
         elif key and line is not None and not taken and ending.was_killed(line):
-            end = ending.of_memory(end, self._shelf.said(key), line)
+            end = ending.of_memory(end, self._shelf.said(self._ledger.output_of(job_id)), line)
         return replace(one, state_word=one.state_word if one.state == "unknown" else word, detail={**one.detail, **end})
 
     def _taken_back(self, job_id: str, line: JobLine, views: Mapping[str, TaskView]) -> dict[str, Any]:

@@ -90,8 +90,10 @@ class FarShelf:
         self._has_looked = True
         return found
 
-    def look(self, keys: Sequence[str], whole: bool) -> dict[str, dict[str, TaskView]]:
-        found = self._ask("look", keys=list(keys), whole=whole)
+    def look(
+        self, keys: Sequence[str], whole: bool, outputs: Mapping[str, str] | None = None
+    ) -> dict[str, dict[str, TaskView]]:
+        found = self._ask("look", keys=list(keys), whole=whole, outputs=dict(outputs or {}))
         return {key: {name: TaskView(*view) for name, view in views.items()} for key, views in found.items()}
 
     def adopt(self, names: Sequence[str], argv: Sequence[str]) -> int:
@@ -118,8 +120,8 @@ class FarShelf:
     def has_code(self, digest: str) -> bool:
         return bool(self._ask("has_code", digest=digest))
 
-    def said(self, key: str) -> str:
-        return str(self._ask("said", key=key))
+    def said(self, name: str) -> str:
+        return str(self._ask("said", name=name))
 
     def note_array(self, key: str, members: Mapping[str, str]) -> None:
         self._ask("note_array", key=key, members=dict(members))

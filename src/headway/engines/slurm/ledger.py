@@ -82,6 +82,12 @@ class Ledger:
                 self._keys[job_id] = key
         return self._keys.get(job_id)
 
+    def output_of(self, job_id: str) -> str:
+        """What the file is called, without its ending, into which its batch script prints; empty: not known."""
+        whole, _, index = job_id.partition("_")
+        key = self.key_of(job_id)
+        return f"{self._keys[whole]}_{index}" if index and whole in self._keys else key or ""
+
     def known_id(self, key: str) -> str | None:
         """Slurm's id, where it is known without asking or reading."""
         return self._ids.get(key) or next((number for number, known in self._keys.items() if known == key), None)

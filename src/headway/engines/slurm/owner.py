@@ -39,7 +39,7 @@ class Owner:
 
     def _is_output(self, key: str, path: str) -> bool:
         own = {key, *(own for own, _ in self._ledger.places(key))}
-        return PurePosixPath(path).name.removesuffix(".slurm") in own
+        return PurePosixPath(path).name.removesuffix(".slurm").partition("_")[0] in own  # `_7`, `_%a`: an element's
 
 
 def has_other_name(line: JobLine, views: Mapping[str, TaskView]) -> bool:

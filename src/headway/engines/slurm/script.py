@@ -61,7 +61,7 @@ def render(plan: Plan, key: str, options: Mapping[str, Any], spool: Path, agent:
 def render_array(plan: Plan, key: str, members: Mapping[str, str], spec: str, spool: Path, agent: Sequence[str]) -> str:
     """One script for many attempts that ask for the same. `members`: index -> key; `spec`: the indices for sbatch."""
     name = plan.job.rpartition("-")[0] or plan.job
-    own = directives(replace(plan, job=name), key, plan.options, spool)
+    own = directives(replace(plan, job=name), key, plan.options, spool, output=f"{key}_%a")
     lines = ["#!/bin/sh", *(f"#SBATCH {line}" for line in [*own, f"--array={spec}"]), "", "umask 077"]
     lines += ['case "$SLURM_ARRAY_TASK_ID" in', *(f"{int(index)}) key={k};;" for index, k in members.items())]
     lines += ["*) exit 64;;", "esac"]
@@ -91,12 +91,15 @@ def _names(plan: Plan) -> str:
     return shlex.join(task.name for task in plan.tasks)
 
 
-def directives(plan: Plan, key: str, options: Mapping[str, Any], spool: Path) -> list[str]:
-    """Every value is checked: a newline in one could become a directive of its own."""
+def directives(
+    plan: Plan, key: str, options: Mapping[str, Any], spool: Path, *, output: str | None = None
+) -> list[str]:
+    """Every value is checked: a newline in one could become a directive of its own. `output`: what the file is called
+    into which the script itself prints, where not as the attempt; each element of an array has its own."""
     found = [
         f"--job-name={safe_name(plan.job)}", f"--comment={comment(key)}", f"--nodes={len(plan.tasks)}",
         f"--ntasks={len(plan.tasks)}", "--ntasks-per-node=1", "--no-requeue", "--export=NONE",
-        f"--output={_path(spool)}/{key}.slurm", "--open-mode=append",
+        f"--output={_path(spool)}/{output or key}.slurm", "--open-mode=append",
     ]  # fmt: skip
     if gres := _gres(plan, options):
         found.append(gres)
