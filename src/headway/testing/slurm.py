@@ -1,9 +1,10 @@
 """A real Slurm of some nodes on this machine, for tests, `make bench` and trying things by hand.
 
-    python -m headway.testing.slurm FOLDER        # until Ctrl-C; prints the SLURM_CONF to export
+    python -m headway.testing.slurm FOLDER [accounting]       # until Ctrl-C; prints the SLURM_CONF to export
 
-Debian's packages slurm-wlm and munge are enough; no service of the system is touched. The daemons are children, and
-end with this process. Nodes have four made-up GPUs each, which are character devices or terminals.
+Debian's packages slurm-wlm and munge are enough, with accounting slurmdbd and mariadb-server too; no service of the
+system is touched. The daemons are children, and end with this process. Nodes have four made-up GPUs each, which are
+character devices or terminals.
 """
 
 import os
@@ -17,6 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 
+from headway.testing import slurm_accounting
 from headway.testing.port import reserve
 
 NODES, CPUS, MEMORY_MIB, GPUS = 4, 4, 4000, 4
@@ -60,9 +62,10 @@ PartitionName=short Nodes=node1 MaxTime=5 DefMemPerCPU=100
 """
 
 
-def missing() -> list[str]:
+def missing(*, accounting: bool = False) -> list[str]:
     """Programs that are not here."""
-    return [name for name in PROGRAMS if _which(name) is None]
+    wanted = (*PROGRAMS, *slurm_accounting.PROGRAMS) if accounting else PROGRAMS
+    return [name for name in wanted if _which(name) is None]
 
 
 def _which(name: str) -> str | None:
@@ -70,12 +73,19 @@ def _which(name: str) -> str | None:
 
 
 class SlurmCluster:
-    """`lines`: further settings of slurm.conf."""
+    """`lines`: further settings of slurm.conf. `accounting`: with associations, QoS and their limits; the user of the
+    tests is in the account `ml`."""
 
     def __init__(
-        self, folder: Path, *, slurmd_timeout_s: int = 10, min_job_age_s: int = 300, lines: Sequence[str] = ()
+        self,
+        folder: Path,
+        *,
+        slurmd_timeout_s: int = 10,
+        min_job_age_s: int = 300,
+        lines: Sequence[str] = (),
+        accounting: bool = False,
     ) -> None:
-        self.folder = folder
+        self.folder, self._accounting = folder, accounting
         self.conf = folder / "slurm.conf"
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
         self._write_files(slurmd_timeout_s, min_job_age_s, lines)
@@ -101,8 +111,11 @@ class SlurmCluster:
         self.folder.chmod(0o755)  # munged wants a socket that everybody can reach
         for name in ("state", "log", "dev"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
-        port = reserve(1 + NODES)
+        port = reserve(2 + NODES)
         user = _user()
+        if self._accounting:
+            slurm_accounting.prepare(self.folder, port + NODES + 1, user)
+            lines = [*slurm_accounting.lines(self.folder, port + NODES + 1), *lines]
         self.conf.write_text(
             _CONF.format(
                 d=self.folder, port=port, first=port + 1, last=port + NODES, user=user, nodes=NODES, cpus=CPUS,
@@ -137,10 +150,27 @@ class SlurmCluster:
             f"--pid-file={d}/munge.pid", f"--log-file={d}/log/munge.log", f"--seed-file={d}/munge.seed",
         )  # fmt: skip
         _wait((d / "munge.sock").exists, "munged")
+        if self._accounting:
+            self._start_accounting()
         self.start_controller()
         for number in range(1, NODES + 1):
             self.start_node(f"node{number}")
         _wait(self._is_up, "the nodes")
+
+    def _start_accounting(self) -> None:
+        program, *options = slurm_accounting.database(self.folder, _user())
+        self._run("database", program, *options)
+        _wait((self.folder / "db.sock").exists, "the database")
+        self._run("slurmdbd", "slurmdbd", "-D")
+        _wait(lambda: self.command("sacctmgr", "-i", "add", "cluster", "t").returncode == 0, "slurmdbd")
+        self.account("add", "account", "ml", "Description=tests")
+        self.account("add", "user", _user(), "Account=ml")
+
+    def account(self, *words: str) -> None:
+        """One change with sacctmgr."""
+        done = self.command("sacctmgr", "-i", *words)
+        if done.returncode:
+            raise OSError(f"sacctmgr {' '.join(words)}: {done.stderr or done.stdout}")
 
     def start_controller(self, *options: str) -> None:
         """`-c`: without its state, as one whose disk was lost."""
@@ -152,7 +182,7 @@ class SlurmCluster:
     def _run(self, name: str, program: str, *options: str) -> None:
         path = _which(program)
         if path is None:
-            raise FileNotFoundError(f"no {program} here; type: sudo apt-get install slurm-wlm munge")
+            raise FileNotFoundError(f"no {program} here; type: sudo apt-get install slurm-wlm munge slurmdbd mariadb-server")
         with (self.folder / "log" / f"{name}.out").open("ab") as output:
             self._daemons[name] = subprocess.Popen(
                 [path, *options], env=self._environment(), stdin=subprocess.DEVNULL, stdout=output,
@@ -161,7 +191,8 @@ class SlurmCluster:
 
     def _environment(self) -> dict[str, str]:
         """Daemons serve many tests, so they belong to no home."""
-        return {k: v for k, v in os.environ.items() if not k.startswith("HEADWAY_")} | self.env
+        own = {k: v for k, v in os.environ.items() if not k.startswith("HEADWAY_")} | self.env
+        return own | (slurm_accounting.env(self.folder) if self._accounting else {})
 
     def _is_up(self) -> bool:
         done = self.command("sinfo", "-h", "-N", "-p", "main", "-o", "%T")
@@ -214,7 +245,7 @@ def main() -> None:
         signal.signal(number, signal.default_int_handler)
     folder = Path(sys.argv[1]).absolute()
     folder.mkdir(parents=True, exist_ok=True)
-    with SlurmCluster(folder) as cluster:
+    with SlurmCluster(folder, accounting="accounting" in sys.argv[2:]) as cluster:
         sys.stdout.write(f"export SLURM_CONF={cluster.conf}\n")
         sys.stdout.flush()
         try:
