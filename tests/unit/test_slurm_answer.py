@@ -48,6 +48,12 @@ def test_a_node_that_takes_no_jobs_is_known_as_that(state: str) -> None:
         ("cpu=8,mem=200G,node=1,gres/gpu=2", 2),
         ("gpu:a100:8(S:0-1),gpu:v100:2", 10),
         ("gpu:tesla:2(IDX:0-1)", 2),
+        ("gpu:3090:4", 4),  # kinds that begin with a number
+        ("gpu:1g.10gb:2(IDX:0,1),gpu:2g.20gb:1(IDX:N/A)", 3),
+        ("cpu=8,gres/gpu:3090=4", 4),
+        ("gpu:nvidia_a100-sxm4-80gb:8(S:0,1),shard:16,mps:100", 8),
+        ("gres:gpu", 1),
+        ("gpu:4 NtasksPerTRES:0", 4),  # 20.11 prints this one without a sign of equality
         ("(null)", 0),
         ("craynetwork:3", 0),
     ],

@@ -99,7 +99,7 @@ class Recorded:
         if any(word in asked for word in self.silent):
             return ""
         for part, name in (
-            ("assoc_mgr qos=", "qos"), ("assoc_mgr accounts=", "associations"), ("show qos", "sacctmgr-qos"),
+            ("assoc_mgr qos=", "qos"), ("flags=assoc", "associations"), ("show qos", "sacctmgr-qos"),
             ("show assoc", "sacctmgr-associations"), ("show partition", "partition"), ("show reserv", "reservation"),
         ):  # fmt: skip
             if part in asked:

@@ -70,7 +70,9 @@ def _worker(spec: JobSpec, gpu_per_node: int | None, has_gpus: bool) -> Role:
     if not 1 <= spec.processes <= PROCESSES_MAX:
         raise UsageError(f"-n {spec.processes}: a job has 1 to {PROCESSES_MAX} processes here")
     count = count_of(spec.processes, spec.nodes)
-    shape = spread(count, per_node=gpu_per_node, nodes=spec.nodes, multi_process=spec.multi_process)
+    shape = spread(
+        count, per_node=gpu_per_node, nodes=spec.nodes, multi_process=spec.multi_process, one_node=spec.one_node
+    )
     gpus = spec.gpus or (shape.share * shape.nodes if has_gpus else 0)
     each = -(-gpus // shape.nodes)
     alone = shape.nodes == 1

@@ -4,6 +4,7 @@
     ├── UsageError          wrong usage or bad input                      exit 2, HTTP 400
     ├── NotFoundError       no such job, or several match                 exit 3, HTTP 404 / 409
     ├── RefusedError        the request is understood and cannot be done  exit 1, HTTP 409
+    │   └── LaterError      … now; nothing needs to change but time       exit 1, HTTP 409
     ├── UnreachableError    server or cluster could not be reached        exit 4, HTTP 503 (Temporary)
     ├── DamagedError        a file or message is not what it says         exit 1, HTTP 400
     └── VersionError        written by a newer Headway                    exit 1, HTTP 400
@@ -39,6 +40,11 @@ class NotFoundError(HeadwayError):
 
 class RefusedError(HeadwayError):
     code = "refused"
+
+
+class LaterError(RefusedError):
+    temporary = True
+    code = "later"
 
 
 class UnreachableError(HeadwayError):

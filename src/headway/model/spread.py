@@ -25,10 +25,17 @@ class Spread:
 
 
 def spread(
-    count: int, *, per_node: int | None = None, nodes: int = 1, multi_process: bool = True, cluster: str = ""
+    count: int,
+    *,
+    per_node: int | None = None,
+    nodes: int = 1,
+    multi_process: bool = True,
+    cluster: str = "",
+    one_node: bool = False,
 ) -> Spread:
     """`count`: what `-n` or `gpus:` asks for. `per_node`: GPUs of one node, None where nobody said.
-    `nodes` above 1 was asked for by name; otherwise it follows from the others. `cluster`: for the words of an error.
+    `nodes` above 1 was asked for by name; otherwise it follows from the others, unless `one_node` says that one was.
+    `cluster`: for the words of an error.
     """
     where = f" (cluster {cluster})" if cluster else ""
     if nodes > 1:
@@ -38,6 +45,11 @@ def spread(
                 f"{count} GPUs on {nodes} nodes are {share} each, and a node has {per_node}{where}",
                 f"use {-(-count // per_node)} nodes or more, or -n {nodes * per_node}",
             )
+    elif one_node and per_node is not None and count > per_node:
+        raise UsageError(
+            f"{count} GPUs on one node, and a node has {per_node}{where}",
+            f"use --nodes {-(-count // per_node)}, or -n {per_node}",
+        )
     elif per_node is None or count <= per_node:
         nodes, share = 1, count
     elif count % per_node:

@@ -106,7 +106,7 @@ def _check_size(spec: JobSpec) -> None:
     count = count_of(spec.processes, spec.nodes)
     spread(
         count, per_node=spec.gpu_per_node, nodes=spec.nodes, multi_process=spec.multi_process,
-        cluster=spec.cluster,
+        cluster=spec.cluster, one_node=spec.one_node,
     )  # fmt: skip
 
 
@@ -140,7 +140,7 @@ def _check_words(spec: JobSpec) -> None:
             raise UsageError(f"{name} is too long")
     if spec.parent is not None:
         _text("parent", spec.parent)
-    for name in ("attached", "pty", "reserved"):
+    for name in ("attached", "pty", "reserved", "one_node"):
         if not isinstance(getattr(spec, name), bool):
             raise UsageError(f"{name} is true or false")
     for name in ("monitor", "guest_of"):

@@ -511,7 +511,7 @@ class Loop:
         await self._launched(job, attempt, result)
 
     async def _launched(self, job: Job, attempt: Attempt, result: EngineId | HeadwayError) -> None:
-        if isinstance(result, UnreachableError):
+        if isinstance(result, HeadwayError) and result.temporary:
             log.warning("%s could not be started now: %s", job.id, result)
             if self._retry.again(job.uuid, self._clock_s(), str(result)):
                 await self._note(job, attempt.number, f"could not be started now: {result}")

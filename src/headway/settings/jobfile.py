@@ -225,6 +225,8 @@ def _prepared(
     size = whole.get("gpus", whole.get("processes"))
     if size is not None:
         spec["processes"] = size
+    if whole.get("nodes") == 1:
+        spec["one_node"] = True
     if "roles" in whole:
         spec["roles"] = [_role(name, role, whole) for name, role in whole["roles"].items()]
         spec.setdefault("command", spec["roles"][0]["command"])

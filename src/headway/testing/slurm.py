@@ -165,6 +165,7 @@ class SlurmCluster:
         _wait(lambda: self.command("sacctmgr", "-i", "add", "cluster", "t").returncode == 0, "slurmdbd")
         self.account("add", "account", "ml", "Description=tests")
         self.account("add", "user", _user(), "Account=ml")
+        self.account("modify", "user", _user(), "set", "DefaultAccount=ml")  # root is in one of its own by birth
 
     def account(self, *words: str) -> None:
         """One change with sacctmgr."""
@@ -182,7 +183,8 @@ class SlurmCluster:
     def _run(self, name: str, program: str, *options: str) -> None:
         path = _which(program)
         if path is None:
-            raise FileNotFoundError(f"no {program} here; type: sudo apt-get install slurm-wlm munge slurmdbd mariadb-server")
+            wanted = f"slurm-wlm munge{' slurmdbd mariadb-server' if self._accounting else ''}"
+            raise FileNotFoundError(f"no {program} here; type: sudo apt-get install {wanted}")
         with (self.folder / "log" / f"{name}.out").open("ab") as output:
             self._daemons[name] = subprocess.Popen(
                 [path, *options], env=self._environment(), stdin=subprocess.DEVNULL, stdout=output,

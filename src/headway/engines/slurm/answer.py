@@ -30,7 +30,7 @@ OVER: Final = frozenset(
     }
 )  # fmt: skip
 _FIELD: Final = re.compile(r"(?:^|\s)([A-Z][A-Za-z_/:]*)=")
-_GRES: Final = re.compile(r"gpu(?::[A-Za-z][\w.-]*)?[:=](\d+)")
+_COUNT: Final = re.compile(r"(.*)[:=](\d+)\Z")
 _DURATION: Final = re.compile(r"(?:(?P<days>\d+)-)?(?P<rest>\d+(?::\d+){0,2})\Z")
 _HOSTS: Final = re.compile(r"([^\[,]+)(?:\[([^\]]+)\])?([^,\[]*)")
 
@@ -78,6 +78,8 @@ class NodeLine:
     gpus_used: int
     reason: str = ""
     partitions: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()
+    kinds: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # kind of GPU -> how many, and in use
 
     @property
     def is_usable(self) -> bool:
@@ -193,6 +195,7 @@ def read_nodes(text: str) -> list[NodeLine]:
                 number_of(fields.get("RealMemory", "")), number_of(fields.get("AllocMem", "")),
                 count_gpus(fields.get("Gres", "")), count_gpus(fields.get("GresUsed", "")),
                 _plain(fields.get("Reason", "")), tuple(filter(None, fields.get("Partitions", "").split(","))),
+                tuple(filter(None, _plain(fields.get("AvailableFeatures", "")).split(","))), _kinds(fields),
             )
         )  # fmt: skip
     return found
@@ -204,9 +207,28 @@ def read_min_age_s(text: str) -> float:
     return float(match[1]) if match else 0.0
 
 
+def _kinds(fields: Mapping[str, str]) -> dict[str, tuple[int, int]]:
+    used = read_gpus(fields.get("GresUsed", ""))
+    return {kind: (count, used.get(kind, 0)) for kind, count in read_gpus(fields.get("Gres", "")).items() if kind}
+
+
 def count_gpus(gres: str) -> int:
     """`gpu:a100:4(S:0-1),gpu:2` is 6; `gpu:tesla:2(IDX:0-1)` is 2."""
-    return sum(int(count) for count in _GRES.findall(gres))
+    return sum(read_gpus(gres).values())
+
+
+def read_gpus(gres: str) -> dict[str, int]:
+    """How many of each kind; one without a kind is `""`. Kinds may begin with a number: `gpu:3090:4`, `gpu:1g.10gb:2`.
+    As Slurm itself has it, a last part that is a number is a count, and without one it is 1."""
+    found: dict[str, int] = {}
+    for part in re.sub(r"\([^)]*\)", "", gres).split(","):
+        name = (part.split() or [""])[0].removeprefix("gres:").removeprefix("gres/")  # 20.11: gpu:4 NtasksPerTRES:0
+        told = _COUNT.match(name)
+        name, count = (told[1], int(told[2])) if told else (name, 1)
+        what, _, kind = name.partition(":")
+        if what == "gpu":
+            found[kind] = found.get(kind, 0) + count
+    return found
 
 
 def expand_hosts(compact: str) -> list[str]:
@@ -284,8 +306,9 @@ def gpus_of(tres: Mapping[str, float]) -> int:
 HOLDER_WIDTHS: Final = (20, 24, 8, 160, 80, 80, 400)
 
 
-def read_holders(text: str) -> list[Holder]:
-    """`squeue -O` with these widths: id, end, nodes, allocation, what each node gives, name, names of nodes."""
+def read_holders(text: str, kind: str = "") -> list[Holder]:
+    """`squeue -O` with these widths: id, end, nodes, allocation, what each node gives, name, names of nodes. `kind`: of
+    GPUs that matter; a job that named none may have any."""
     found = []
     for line in text.splitlines():
         parts, place = [], 0
@@ -297,7 +320,9 @@ def read_holders(text: str) -> list[Holder]:
         if not nodes or _time(end) is None or any("[" in node for node in nodes):
             continue
         tres, count = read_tres(whole), len(nodes)
-        gpus = count_gpus(each) or gpus_of(tres) // count
+        named = read_gpus(each)
+        mine = [number for name, number in named.items() if not kind or name in ("", kind)]
+        gpus = sum(mine) if named else gpus_of(tres) // count
         memory = int(tres.get("mem", 0)) // count * 1024 * 1024
         found.append(Holder(job_id, name, end, nodes, gpus, int(tres.get("cpu", 0)) // count, memory))
     return found

@@ -1,7 +1,8 @@
 """Runs Slurm's commands with a time limit, here; `far.py` has the same for a login node. Called by the engine alone.
 
 What a command prints is data; why it failed is told with Slurm's own last line. A controller that does not answer is
-`UnreachableError`, so nothing follows from it; a request that Slurm refuses is `RefusedError`.
+`UnreachableError`, so nothing follows from it; a request that Slurm refuses is `RefusedError`, and one that it does not
+take for now `LaterError`.
 """
 
 import os
@@ -13,7 +14,8 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from headway.model.errors import HeadwayError, RefusedError, UnreachableError
+from headway.engines.slurm import refusal
+from headway.model.errors import HeadwayError, LaterError, RefusedError, UnreachableError
 
 TIMEOUT_S: Final = 30.0
 _NOT_FOUND: Final = 127  # says a shell
@@ -49,8 +51,8 @@ class Commands:
             )  # fmt: skip
         except FileNotFoundError:
             raise not_here(argv[0]) from None
-        except subprocess.TimeoutExpired:
-            raise UnreachableError(f"{argv[0]} did not answer within {timeout_s:g} s") from None
+        except subprocess.TimeoutExpired as slow:
+            raise too_late(argv[0], timeout_s, slow.stderr) from None
         except OSError as error:
             raise UnreachableError(f"{argv[0]} could not be run: {error}") from None
         if done.returncode == 0:
@@ -58,16 +60,17 @@ class Commands:
         raise failure(argv[0], done.returncode, done.stderr.strip() or done.stdout.strip())
 
     def run_each(self, argv: Sequence[str], texts: Sequence[str]) -> list[str | HeadwayError]:
-        """Once for each text, one after the other. Where one is not answered, neither are those behind it."""
+        """Once for each text, one after the other. Where one is not answered, or is taken later, so are those behind
+        it."""
         found: list[str | HeadwayError] = []
         for text in texts:
             try:
                 found.append(self.run(argv, text))
-            except RefusedError as error:
-                found.append(error)
-            except UnreachableError as error:
+            except (UnreachableError, LaterError) as error:
                 found += [error] * (len(texts) - len(found))
                 break
+            except RefusedError as error:
+                found.append(error)
         return found
 
 
@@ -81,7 +84,7 @@ class ShellCommands(Commands):
         found: list[str | HeadwayError] = []
         while len(found) < len(texts):
             found += self._run_some(argv, texts[len(found) :])
-            if isinstance(found[-1], UnreachableError):
+            if isinstance(found[-1], UnreachableError | LaterError):
                 found += [found[-1]] * (len(texts) - len(found))
         return found
 
@@ -99,11 +102,12 @@ class ShellCommands(Commands):
         for (said, code), reason in zip(answers, err.split(mark), strict=False):
             found.append(said if code == "0" else failure(argv[0], int(code), reason.strip() or said.strip()))
         if len(found) < len(texts) and not (found and isinstance(found[-1], HeadwayError)):
-            found.append(UnreachableError(f"{argv[0]} {why}"))
+            found.append(too_late(argv[0], TIMEOUT_S, err) if why is None else UnreachableError(f"{argv[0]} {why}"))
         return found
 
-    def _talk(self, program: str) -> tuple[str, str, str]:
-        """What a shell prints over it, and how it ended where that is too early. As long as it prints, it may go on."""
+    def _talk(self, program: str) -> tuple[str, str, str | None]:
+        """What a shell prints over it, and how it ended where that is too early; None: it took too long. As long as it
+        prints, it may go on."""
         given: bytes | None = program.encode()
         printed, why = 0, "ended before it had answered"
         with subprocess.Popen(
@@ -118,22 +122,26 @@ class ShellCommands(Commands):
                     given, out, err = None, slow.output or b"", slow.stderr or b""
                 if len(out) == printed:
                     os.killpg(child.pid, signal.SIGKILL)
-                    why = f"did not answer within {TIMEOUT_S:g} s"
-                    break
+                    return out.decode(errors="replace"), err.decode(errors="replace"), None
                 printed = len(out)
         return out.decode(errors="replace"), err.decode(errors="replace"), why
 
 
 def failure(program: str, code: int, said: str) -> UnreachableError | RefusedError:
-    """The last line is the reason; the ones before are about environment and plugins."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    last = lines[-1] if lines else f"exit code {code}"
-    words = last.removeprefix(f"{program}: ").removeprefix("error: ").removeprefix("Batch job submission failed: ")
     if code == _NOT_FOUND:
         return not_here(program)
-    if any(word in said.lower() for word in _AWAY):
-        return UnreachableError(f"{program}: {words}", "it is tried again")
-    return RefusedError(f"Slurm refuses it: {words}")
+    if refusal.is_full(said) or not any(word in said.lower() for word in _AWAY):
+        return refusal.read(code, said)
+    lines = refusal.lines_of(said)
+    return UnreachableError(f"{program}: {lines[-1]}", "it is tried again")
+
+
+def too_late(program: str, timeout_s: float, said: bytes | str | None) -> UnreachableError:
+    """Of a full queue sbatch tells first, and then tries for longer than we wait."""
+    text = said.decode(errors="replace") if isinstance(said, bytes) else said or ""
+    return UnreachableError(
+        refusal.FULL if refusal.is_full(text) else f"{program} did not answer within {timeout_s:g} s"
+    )
 
 
 def not_here(program: str) -> UnreachableError:

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,8 +29,10 @@ from headway.engines.slurm.owner import Owner, has_other_name
 from headway.engines.slurm.place import Place, place_for
 from headway.engines.slurm.record import Records
 from headway.engines.slurm.submission import Submission
+from headway.engines.slurm.trial import Trial
+from headway.engines.slurm.wording import Wording
 from headway.engines.tasks import plan_of, tasks_of
-from headway.model.errors import HeadwayError, RefusedError, UnreachableError
+from headway.model.errors import HeadwayError, LaterError, RefusedError, UnreachableError
 from headway.model.job import Job
 from headway.model.limits import SALVAGE_ENDED_S, SALVAGE_SILENT_S
 from headway.settings.home import Paths
@@ -71,7 +74,8 @@ class SlurmEngine:
         self._polled_s = -POLL_MAX_S
         self._poll_s = POLL_FIRST_S
         self._ledger = Ledger(self._shelf)
-        self._submission = Submission(self._place, self._ledger, get, self)
+        self._submission = Submission(self._place, self._ledger, get, self, clock_s)
+        self._trial = Trial(self._commands, self.in_words, clock_s)
         self._owner = Owner(self._ledger, self._records)
         self._begun: set[str] = set()  # Slurm's ids of jobs of which an agent has started
         self._ended: dict[str, JobLine] = {}  # what Slurm has told of those that are over; asked for once
@@ -171,6 +175,8 @@ class SlurmEngine:
         self._library.check(plan.folders, self._place.agent()[0], self._options.get("host") or "this machine")
         plan = partition.check(plan, self._partitions(asked), self._would_take)
         text = script.render(plan, f"{plan.uuid}-{attempt}", plan.options, self.spool, self._place.agent())
+        if not job.pk:  # it is not stored yet, so somebody can be told
+            self._trial.check(plan, text, nodes)
         return replace(plan, script=text)
 
     def _would_take(self, plan: Plan) -> bool:
@@ -178,9 +184,15 @@ class SlurmEngine:
         text = script.render(plan, f"{plan.uuid}-0", plan.options, self.spool, self._place.agent())
         try:
             self._commands.run(["sbatch", "--test-only"], text)
+        except LaterError:
+            return True
         except RefusedError:
             return False
         return True
+
+    def in_words(self, plan: Plan, error: RefusedError, nodes: Sequence[answer.NodeLine] = ()) -> RefusedError:
+        """A refusal with what was asked for and what there is."""
+        return Wording(partial(waiting.ask, self._commands), self._place.uid).of(plan, error, nodes)
 
     def _asked(self, job: Job) -> dict[str, Any]:
         """The cluster's options under the job's own; nodes that have failed it are left out from now on."""

@@ -5,7 +5,7 @@
 Numbers are those that the nodes report; a node that takes no jobs has nothing free.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -28,26 +28,35 @@ class Need:
     cpus: int
     memory_bytes: int
     time_s: float | None = None
+    kind: str = ""  # of GPU: a100
+    exclusive: bool = False  # it shares its nodes with nobody
 
     @classmethod
     def of(cls, job: JobLine) -> "Need":
         told = job.fields
         nodes = max(1, answer.number_of(told.get("NumNodes", "1")))
         whole = answer.read_tres(told.get("ReqTRES") or told.get("TRES", ""))
-        per_node = answer.count_gpus(told.get("TresPerNode", "") or told.get("Gres", ""))
-        gpus = per_node or -(-answer.gpus_of(whole) // nodes)
+        per_node = answer.read_gpus(told.get("TresPerNode", "") or told.get("Gres", ""))
+        kinds = (
+            per_node or answer.read_gpus(told.get("TresPerJob", "")) or answer.read_gpus(told.get("TresPerTask", ""))
+        )
+        gpus = sum(per_node.values()) or -(-(answer.gpus_of(whole) or sum(kinds.values())) // nodes)
         cpus = -(-answer.number_of(told.get("NumCPUs", "1")) // nodes)
         memory = answer.mebibytes(told.get("MinMemoryNode", ""))
         if not memory:
             memory = answer.mebibytes(told.get("MinMemoryCPU", "")) * cpus
-        return cls(nodes, gpus, cpus, memory * MIB, answer.seconds(told.get("TimeLimit", "")))
+        kind = next(iter(kinds)) if len(kinds) == 1 else ""
+        limit_s, alone = answer.seconds(told.get("TimeLimit", "")), _is_exclusive(told)
+        return cls(nodes, gpus, cpus, memory * MIB, limit_s, kind, alone)
 
     def words(self) -> str:
         """`8 GPUs = 2 nodes × 4, 4 CPUs and 64 GiB each, 4 h`."""
         each = [plural(self.cpus, "CPU")] + ([size_text(self.memory_bytes)] if self.memory_bytes else [])
         nodes = plural(self.nodes, "node")
         shape = f"{nodes} × {self.gpus}" if self.nodes > 1 else "1 node"
-        first = f"{plural(self.nodes * self.gpus, 'GPU')} = {shape}" if self.gpus else nodes
+        kind = f" of kind {self.kind}" if self.kind else ""
+        first = f"{plural(self.nodes * self.gpus, 'GPU')}{kind} = {shape}" if self.gpus else nodes
+        first += f", {'each' if self.nodes > 1 else 'all of it'} to itself" if self.exclusive else ""
         parts = [first, f"{' and '.join(each)} each" if self.nodes > 1 else " and ".join(each)]
         return ", ".join(parts + ([duration_text(self.time_s)] if self.time_s is not None else []))
 
@@ -58,6 +67,11 @@ class Need:
         found = [f"{number_word(gpus)} GPU{'' if gpus == 1 else 's'}"] if gpus > 0 else []
         found += [f"{number_word(cpus)} CPU{'' if cpus == 1 else 's'}"] if cpus > 0 else []
         return found + ([f"{size_text(memory)} of memory"] if memory > 0 else [])
+
+
+def _is_exclusive(told: Mapping[str, str]) -> bool:
+    """Slurm 26.05 has a word of its own for it; before, OverSubscribe said OK for all others."""
+    return told["Exclusive"] == "NODE" if "Exclusive" in told else told.get("OverSubscribe") == "NO"
 
 
 def fitting(need: Need, free: Sequence[Node]) -> list[Node]:
@@ -72,13 +86,17 @@ def explain(need: Need, free: Sequence[Node]) -> str:
     if len(ready) >= need.nodes:
         names = _names([node.name for node in ready[: need.nodes]])
         return f"what it needs is free on {names}: it is not room that it waits for"
+    if need.exclusive:
+        few = number_word(len(ready)) if ready else "none"
+        needed = "the one node" if need.nodes == 1 else f"the {number_word(need.nodes)} nodes"
+        return f"it shares its nodes with nobody, and {few} of {needed} that it needs {_are(len(ready))} empty"
     what, each = ("GPU", need.gpus) if need.gpus else ("CPU", need.cpus)
     have = [(node.name, node.gpus if need.gpus else node.cpus or 0) for node in free]
     total, wanted = sum(count for _, count in have), need.nodes * each
     if total < wanted:
         few = number_word(total) if total else "none"
-        return f"{few} of the {plural(wanted, what)} that it needs {'is' if total == 1 else 'are'} free"
-    start = f"{plural(total, what)} {'is' if total == 1 else 'are'} free, but "
+        return f"{few} of the {plural(wanted, what)} that it needs {_are(total)} free"
+    start = f"{plural(total, what)} {_are(total)} free, but "
     asked = f"you ask for {_nodes(need.nodes)} of {number_word(each)}"
     if sum(count >= each for _, count in have) < need.nodes:
         more = _lacking(need, [node for node in free if _has(node, need, each)])
@@ -89,6 +107,10 @@ def explain(need: Need, free: Sequence[Node]) -> str:
     )  # fmt: skip
     short = _lacking(need, [node for node in free if _has(node, need, 1)])
     return f"{start}not on {_nodes(need.nodes)} with {together} together: {short}"
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
 
 
 def _has(node: Node, need: Need, least: int) -> bool:

@@ -34,6 +34,11 @@ class Ledger:
         self._shelf.note_array(group.key, group.keys)
         self._members.add(group.key, group.keys)
 
+    def drop_array(self, key: str) -> None:
+        """Slurm has not taken it."""
+        self._members.drop(key)
+        self._shelf.forget(key)
+
     def _arrays(self) -> array.Members:
         """What this server has not submitted itself is read once."""
         if not self._members_read:

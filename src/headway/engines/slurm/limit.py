@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from headway.engines.slurm import answer
+from headway.engines.slurm import answer, reservation
 from headway.engines.slurm.answer import JobLine
 from headway.engines.slurm.fit import MIB, Need, duration_text, plural
 from headway.engines.slurm.reason import LIMIT
-from headway.engines.slurm.script import MARGIN_S
 from headway.settings.quantity import size_text
 
 Ask = Callable[[Sequence[str]], str]  # runs one of Slurm's commands; empty: it does not answer
@@ -42,27 +41,31 @@ class Record:
     source: str
 
 
-def explain(word: str, job: JobLine, ask: Ask, now: datetime | None = None) -> tuple[str, ...]:
-    """One sentence for each limit that is meant. `now`: by the cluster's clock."""
+def explain(
+    word: str, job: JobLine, ask: Ask, now: datetime | None = None, *, with_use: bool = True
+) -> tuple[str, ...]:
+    """One sentence for each limit that is meant. `now`: by the cluster's clock. `with_use`: and what is used of it."""
     found = LIMIT.match(word)
     if found is not None:
-        return tuple(_of_policy(found, job, ask))
+        return tuple(_of_policy(found, job, ask, with_use))
     if word.startswith("Partition") or word in ("AccountNotAllowed", "QOSNotAllowed"):
         return tuple(_of_partition(word, job, ask))
     if word in ("Reservation", "ReqNodeNotAvail", "Resources", "Priority", "NodeDown", "BeginTime"):
-        return tuple(_of_reservations(word, job, ask, now))
+        return tuple(_of_reservations(job, ask, now))
     return ()
 
 
 # -- QoS and associations ---------------------------------------------------------------------------------------------
 
 
-def _of_policy(found: re.Match[str], job: JobLine, ask: Ask) -> Iterator[str]:
-    field = field_of(found)
-    for record in _records(found["whose"], job, ask):
-        text = _sentence(record, field, found["what"].lower(), job)
-        if text is not None:
-            yield text
+def _of_policy(found: re.Match[str], job: JobLine, ask: Ask, with_use: bool) -> list[str]:
+    """Where several have such a limit, those that are reached. Of two QoS the first that has it counts, as in Slurm."""
+    field, what = field_of(found), found["what"].lower()
+    is_assoc = found["whose"] == "Assoc"
+    records = _associations(field, job, ask) if is_assoc else _qos_of(field, what, job, ask)
+    told = [one for record in records if (one := _told(record, field, what, job)) is not None]
+    reached = [one for one in told if one.is_reached] or told
+    return [one.sentence(with_use) for one in (reached if is_assoc else told[:1])]
 
 
 def field_of(found: re.Match[str]) -> str:
@@ -80,14 +83,13 @@ def field_of(found: re.Match[str]) -> str:
     return f"{kind}TRES{minutes}{where}"
 
 
-def _records(whose: str, job: JobLine, ask: Ask) -> list[Record]:
-    if whose == "Assoc":
-        account = job.fields.get("Account", "")
-        return _associations(account, ask) if answer.is_word(account) else []
-    found = []
-    names = [job.fields.get("QOS", ""), partition(job, ask).get("QoS", "")]
-    for name in dict.fromkeys(filter(answer.is_word, names)):
-        found += _qos(name, job, ask)
+def _qos_of(field: str, what: str, job: JobLine, ask: Ask) -> list[Record]:
+    """The partition's own goes before the job's, unless that one says OverPartQOS."""
+    names = [partition(job, ask).get("QoS", ""), job.fields.get("QOS", "")]
+    found = [record for name in dict.fromkeys(filter(answer.is_word, names)) for record in _qos(name, job, ask)]
+    if sum(_told(record, field, what, job) is not None for record in found) > 1:
+        flags = ask(["sacctmgr", "-nP", "show", "qos", names[1], "format=Flags"])
+        found = found[::-1] if "OverPartQOS" in flags else found
     return found
 
 
@@ -105,18 +107,37 @@ def _qos(name: str, job: JobLine, ask: Ask) -> list[Record]:
     ]
 
 
-def _associations(account: str, ask: Ask) -> list[Record]:
-    said = ask(["scontrol", "-o", "show", "assoc_mgr", f"accounts={account}", "flags=assoc"])
+def _associations(field: str, job: JobLine, ask: Ask) -> list[Record]:
+    """The user's own in the account, the account, and those above it. What one hands down (Max…) stands in the user's
+    own already."""
+    user, account = job.fields.get("UserId", "").partition("(")[0], job.fields.get("Account", "")
+    said = ask(["scontrol", "-o", "show", "assoc_mgr", *([f"users={user}"] if user else []), "flags=assoc"])
     rows = [_pairs(line) for line in said.splitlines() if line.startswith("ClusterName=")]
     source = "scontrol show assoc_mgr"
-    if not rows:
+    if not rows and answer.is_word(account):
         rows = _table(ask(["sacctmgr", "-P", "show", "assoc", f"account={account}"]))
         source = "sacctmgr show assoc"
-    found = []
-    for row in rows:
-        user = (row.get("UserName") or row.get("User") or "").partition("(")[0]
-        found.append(Record(f"account {account}" + (f" of {user}" if user else ""), row, source))
+    if not answer.is_word(account):
+        account = next((row["Account"] for row in rows if row.get("DefAssoc") == "Yes" and _user_of(row) == user), "")
+    chain = _chain(rows, account, user)
+    own = [row for row in chain if _user_of(row)]
+    found = own or chain if not field.startswith("Grp") else chain
+    return [Record(f"account {row['Account']}" + (f" of {name}" if (name := _user_of(row)) else ""), row, source)
+            for row in found]  # fmt: skip
+
+
+def _chain(rows: Sequence[Mapping[str, str]], account: str, user: str) -> list[Mapping[str, str]]:
+    """From the user's own row up to the root of all accounts."""
+    found: list[Mapping[str, str]] = [r for r in rows if r.get("Account") == account and user and _user_of(r) == user]
+    above = {row.get("Account", ""): row for row in rows if not _user_of(row)}
+    while account in above and above[account] not in found:
+        found.append(above[account])
+        account = above[account].get("ParentAccount", above[account].get("ParentName", "")).partition("(")[0]
     return found
+
+
+def _user_of(row: Mapping[str, str]) -> str:
+    return (row.get("UserName") or row.get("User") or "").partition("(")[0]
 
 
 def _pairs(line: str) -> dict[str, str]:
@@ -129,7 +150,24 @@ def _table(text: str) -> list[dict[str, str]]:
     return [dict(zip(lines[0], row, strict=False)) for row in lines[1:]]
 
 
-def _sentence(record: Record, field: str, what: str, job: JobLine) -> str | None:
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One limit: what is allowed, what is used of it and what the job asks for, each as a number and in words."""
+
+    start: str  # QoS normal allows 4 GPUs for each user (MaxTRESPU gres/gpu)
+    used: str
+    asked: str
+    source: str
+    is_reached: bool
+
+    def sentence(self, with_use: bool) -> str:
+        use = f"; {self.used} in use" if self.used and with_use else ""
+        counted = self.asked and (with_use or "job" not in self.asked)  # one more job says nothing alone
+        asked = f", and it asks for {self.asked}" if counted else ""
+        return f"{self.start}{use}{asked} ({self.source})"
+
+
+def _told(record: Record, field: str, what: str, job: JobLine) -> Told | None:
     """None: this record has no such limit."""
     value = record.limits.get(field) or record.limits.get(_SACCTMGR.get(field, field)) or ""
     name, told = field, value
@@ -138,21 +176,23 @@ def _sentence(record: Record, field: str, what: str, job: JobLine) -> str | None
     if field.endswith("WallPJ") and (limit_s := answer.seconds(told)) is not None:
         asked_s = Need.of(job).time_s
         asked = duration_text(asked_s) if asked_s is not None else "no limit"
-        most_words = f"{duration_text(limit_s)} for one job ({field})"
-        return f"{record.name} allows {most_words}, and it asks for {asked} ({record.source})"
+        start = f"{record.name} allows {duration_text(limit_s)} for one job ({field})"
+        return Told(start, "", asked, record.source, asked_s is None or asked_s > limit_s)
     read = _VALUE.match(told)
     if read is None:
         return None
     scale = 1024 if read["unit"] == "G" else 1024 * 1024 if read["unit"] == "T" else 1
-    most = float(read["most"]) * scale
+    most, used, count = float(read["most"]) * scale, float(read["used"] or 0), _asked(field, name, job)
     scope = _FOR.get(field[-2:], "together" if field.startswith("Grp") else "")
-    asked_count = _asked(field, name, job)
     verb = "wants at least" if field.startswith("Min") else "allows"
-    used = f"; {_amount(float(read['used']), name, field)} in use" if read["used"] is not None else ""
-    ask_words = f", and it asks for {_amount(asked_count, name, field)}" if asked_count is not None else ""
     label = field if name == field else f"{field} {name}"
-    words = [record.name, verb, _amount(most, name, field), scope, f"({label}){used}{ask_words}", f"({record.source})"]
-    return " ".join(filter(None, words))
+    return Told(
+        " ".join(filter(None, [record.name, verb, _amount(most, name, field), scope, f"({label})"])),
+        _amount(used, name, field) if read["used"] is not None else "",
+        _amount(count, name, field) if count is not None else "",
+        record.source,
+        used + (count or 0) > most,
+    )
 
 
 def _one_of(value: str, prefix: str, job: JobLine) -> tuple[str, str]:
@@ -186,7 +226,7 @@ def _amount(count: float, name: str, field: str) -> str:
     minutes = " minutes" if "Mins" in field else ""
     number = int(count) if count == int(count) else count
     if "Jobs" in field:
-        return plural(int(count), "job")
+        return plural(int(count), "queued job" if "Submit" in field else "job")
     if field == "GrpWall":
         return duration_text(count * 60)
     if name == "mem" and not minutes:
@@ -241,37 +281,12 @@ def _of_lists(who: str, told: Mapping[str, str], job: JobLine, source: str) -> I
 # -- reservations and maintenance -------------------------------------------------------------------------------------
 
 
-def _of_reservations(word: str, job: JobLine, ask: Ask, now: datetime | None) -> Iterator[str]:
-    """Its own one; and those that begin before it would have ended: it cannot start in front of them."""
-    own, need = job.fields.get("Reservation", ""), Need.of(job)
-    for line in ask(["scontrol", "show", "reservation", "-o"]).splitlines():
-        told = answer.read_fields(line)
-        name, nodes = told.get("ReservationName", ""), told.get("Nodes", "")
-        begin, end = told.get("StartTime", ""), told.get("EndTime", "")
-        source = "(scontrol show reservation)"
-        if not name:
-            continue
-        if name == own:
-            users = told.get("Users") or "some"
-            yield f"its reservation {name} has {nodes or 'no nodes'} from {begin} to {end}, for {users} {source}"
-        elif now is not None and need.time_s is not None and _is_ahead(begin, end, need.time_s, now):
-            kind = "maintenance" if "MAINT" in told.get("Flags", "") else "reservation"
-            left = max(0.0, (datetime.fromisoformat(begin) - now).total_seconds())
-            yield (
-                f"the {kind} {name} takes {nodes} from {begin} to {end}: in {duration_text(left)}, and it asks for "
-                f"{duration_text(need.time_s)}{_in_time(left)} {source}"
-            )
+def _of_reservations(job: JobLine, ask: Ask, now: datetime | None) -> Iterator[str]:
+    for one in reservations(ask):
+        told = reservation.sentence(one, job.fields.get("Reservation", ""), Need.of(job).time_s, now)
+        if told is not None:
+            yield f"{told} (scontrol show reservation)"
 
 
-def _in_time(left_s: float) -> str:
-    """What would end before that, with the margin that Slurm gets beyond the job's own end."""
-    minutes = int(left_s - MARGIN_S - 60) // 60
-    return f"; with --max-duration {minutes}m it would end before" if minutes > 0 else ""
-
-
-def _is_ahead(begin: str, end: str, time_s: float, now: datetime) -> bool:
-    try:
-        start, over = datetime.fromisoformat(begin), datetime.fromisoformat(end)
-    except ValueError:
-        return False
-    return over > now and (start - now).total_seconds() < time_s
+def reservations(ask: Ask) -> list[reservation.Reservation]:
+    return reservation.read(ask(["scontrol", "show", "reservation", "-o"]))

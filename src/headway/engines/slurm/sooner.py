@@ -10,11 +10,14 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from headway.engines.protocol import Node, Plan
-from headway.engines.slurm.answer import Holder, JobLine, NodeLine, is_word, number_of, seconds
+from headway.engines.slurm import reservation
+from headway.engines.slurm.answer import Holder, JobLine, NodeLine, expand_hosts, is_word, number_of, seconds
 from headway.engines.slurm.command import Commands
 from headway.engines.slurm.fit import Need, fitting
+from headway.engines.slurm.reservation import Reservation
 from headway.engines.slurm.script import MARGIN_S, MIB, duration
 from headway.model.errors import HeadwayError, RefusedError
+from headway.settings.nearest import did_you_mean
 from headway.settings.quantity import size_text
 
 TRIES_MAX: Final = 6
@@ -26,52 +29,66 @@ def check_ever(plan: Plan, nodes: Sequence[NodeLine]) -> None:
     """RefusedError, naming the resource, for what this cluster could never give, however long one waits."""
     if not nodes:
         return  # it could not be asked, or the partition is empty: Slurm itself will say
-    need = max(task.gpus for task in plan.tasks)
-    if need > max(node.gpus for node in nodes):
-        most = max(node.gpus for node in nodes)
+    kind = str(plan.options.get("gpu_type") or "")
+    need, count = max(task.gpus for task in plan.tasks), len(plan.tasks)
+    what = f"{kind} GPUs" if kind else "GPUs"
+    able = _with_gpus(need, kind, nodes)
+    if count > len(able):
+        enough = f"nodes with {need} {what}" if need else "nodes"
+        total = sum(_gpus_of(node, kind) for node in nodes)
         raise RefusedError(
-            f"a task asks for {need} GPUs, and no node has more than {most}", f"use at most {most} a node"
+            f"the job needs {count} {enough}, and there {'is' if len(able) == 1 else 'are'} {len(able)}",
+            f"there are {total} {what} in all; ask for fewer" if need else f"use at most {len(able)}",
         )
-    able = [node for node in nodes if node.gpus >= need]
-    if len(plan.tasks) > len(able):
-        what = f"nodes with {need} GPUs" if need else "nodes"
-        total = sum(node.gpus for node in nodes)
-        raise RefusedError(
-            f"the job needs {len(plan.tasks)} {what}, and there {'is' if len(able) == 1 else 'are'} {len(able)}",
-            f"there are {total} GPUs in all; ask for fewer" if need else f"use at most {len(able)}",
-        )
-    memory = max((task.memory_bytes or 0 for task in plan.tasks), default=0) or (plan.memory_bytes or 0) // len(
-        plan.tasks
-    )
-    if memory > max(node.memory_mib for node in able) * MIB:
-        raise RefusedError(
-            f"a task asks for {size_text(memory)} of memory, and no node has more than "
-            f"{size_text(max(node.memory_mib for node in able) * MIB)}",
-            "ask for less",
-        )
-    cpus = max((task.cpus or 0 for task in plan.tasks), default=0) or -(-(plan.cpus or 0) // len(plan.tasks))
-    if cpus > max(node.cpus for node in able):
-        raise RefusedError(
-            f"a task asks for {cpus} CPUs, and no node has more than {max(node.cpus for node in able)}",
-            "ask for fewer",
-        )
+    memory = max((task.memory_bytes or 0 for task in plan.tasks), default=0) or (plan.memory_bytes or 0) // count
+    cpus = max((task.cpus or 0 for task in plan.tasks), default=0) or -(-(plan.cpus or 0) // count)
+    most, most_cpus = max(node.memory_mib for node in able) * MIB, max(node.cpus for node in able)
+    if memory > most:
+        told = f"a task asks for {size_text(memory)} of memory, and no node has more than {size_text(most)}"
+        raise RefusedError(told, "ask for less")
+    if cpus > most_cpus:
+        raise RefusedError(f"a task asks for {cpus} CPUs, and no node has more than {most_cpus}", "ask for fewer")
     ready = [node for node in able if node.memory_mib * MIB >= memory and node.cpus >= cpus]
-    if len(plan.tasks) > len(ready):
-        parts = [f"{need} GPUs"] * bool(need) + [f"{cpus} CPUs"] * bool(cpus) + [size_text(memory)] * bool(memory)
-        what = " and ".join(parts)
+    if count > len(ready):
+        parts = [f"{need} {what}"] * bool(need) + [f"{cpus} CPUs"] * bool(cpus) + [size_text(memory)] * bool(memory)
         raise RefusedError(
-            f"the job needs {len(plan.tasks)} nodes with {what} each, and there are {len(ready)}",
+            f"the job needs {count} nodes with {' and '.join(parts)} each, and there are {len(ready)}",
             "ask for fewer nodes, or for less on each",
         )
 
 
-def free_of(node: NodeLine) -> Node:
-    """What is left of a node; nothing of one that takes no jobs."""
+def _with_gpus(need: int, kind: str, nodes: Sequence[NodeLine]) -> list[NodeLine]:
+    """The nodes that have so many; RefusedError where none has."""
+    most = max(_gpus_of(node, kind) for node in nodes)
+    if need > most:
+        kinds = sorted({one for node in nodes for one in node.kinds})
+        if kind and not most:
+            there = (
+                f"there are: {', '.join(kinds)}" if kinds else "the nodes tell no kinds of theirs: leave gpu_type out"
+            )
+            raise RefusedError(f"no node has GPUs of kind {kind!r}{did_you_mean(kind, kinds)}", there)
+        what = f"{kind} GPUs" if kind else "GPUs"
+        raise RefusedError(
+            f"a task asks for {need} {what}, and no node has more than {most}", f"use at most {most} a node"
+        )
+    return [node for node in nodes if _gpus_of(node, kind) >= need]
+
+
+def _gpus_of(node: NodeLine, kind: str) -> int:
+    return node.kinds.get(kind, (0, 0))[0] if kind else node.gpus
+
+
+def free_of(node: NodeLine, kind: str = "", *, whole: bool = False) -> Node:
+    """What is left of a node; nothing of one that takes no jobs. `kind`: of these GPUs alone; `whole`: for a job that
+    shares it with nobody."""
     if not node.is_usable:
         return Node(node.name, 0, 0, 0, "slurm", f"{node.state.lower()} {node.reason}".strip())
+    if whole and (node.cpus_used or node.gpus_used):
+        return Node(node.name, 0, 0, 0, "slurm", "others run there")
     memory = max(0, node.memory_mib - node.memory_used_mib) * MIB
-    cpus, gpus = max(0, node.cpus - node.cpus_used), max(0, node.gpus - node.gpus_used)
-    return Node(node.name, cpus, memory, gpus, "slurm", node.state.lower())
+    all_gpus, used = node.kinds.get(kind, (0, 0)) if kind else (node.gpus, node.gpus_used)
+    return Node(node.name, max(0, node.cpus - node.cpus_used), memory, max(0, all_gpus - used), "slurm",
+                node.state.lower())  # fmt: skip
 
 
 def capacity_of(node: NodeLine) -> Node:
@@ -90,24 +107,43 @@ def given_back(node: Node, holder: Holder) -> Node:
 
 
 def suggest(
-    job: JobLine, need: Need, free: Sequence[Node], commands: Commands, now: datetime | None, own_s: float
-) -> tuple[str, ...]:
+    job: JobLine, need: Need, free: Sequence[Node], commands: Commands, now: datetime | None, own_s: float,
+    held: Sequence[Reservation] = (),
+) -> tuple[str, ...]:  # fmt: skip
     """Smaller or shorter requests that Slurm itself would start sooner, each asked for with `--test-only`.
 
     Slurm adds `own_s` for the job itself, which is in the queue: a smaller one would take its place.
     """
     found: dict[str, str] = {}
-    for words, asked in list(smaller(need, free))[:TRIES_MAX]:
+    tries = dict([*_before(need, held, now), *smaller(need, free)])
+    for words, asked in list(tries.items())[:TRIES_MAX]:
         told, where = _starts(commands, _options(job, asked))
-        if told is None:
+        when = None if told is None else _likely(told, where, own_s, asked, held)
+        if when is None:
             continue
-        when = datetime.fromisoformat(told) - timedelta(seconds=own_s)
         soon = now is not None and (when - now).total_seconds() < NOW_S
         if not soon and job.start is not None and when >= datetime.fromisoformat(job.start):
             continue
         found[words] = f"would start {'now' if soon else f'at {when.isoformat()}'}{f' on {where}' if where else ''}"
     width = max(map(len, found), default=0)
     return tuple(f"{words:<{width}}  {what} (sbatch --test-only)" for words, what in found.items())
+
+
+def _before(need: Need, held: Sequence[Reservation], now: datetime | None) -> Iterator[tuple[str, Need]]:
+    """As long as fits in front of a maintenance."""
+    shorter = reservation.shorter_s(held, now, need.time_s) if now is not None else None
+    if shorter is not None:
+        yield f"--max-duration {shorter / 60:.0f}m", replace(need, time_s=shorter + MARGIN_S)
+
+
+def _likely(told: str, where: str, own_s: float, asked: Need, held: Sequence[Reservation]) -> datetime | None:
+    """When it would start without the job itself in the queue, unless a reservation has the nodes then. None: it has
+    them even when Slurm says."""
+    nodes = expand_hosts(where)
+    for when in (datetime.fromisoformat(told) - timedelta(seconds=own_s), datetime.fromisoformat(told)):
+        if not reservation.in_the_way(held, nodes, when.isoformat(), asked.time_s):
+            return when
+    return None
 
 
 def own_delay_s(need: Need, partition: Mapping[str, str]) -> float:
@@ -175,7 +211,8 @@ def _options(job: JobLine, need: Need) -> list[str]:
     }  # fmt: skip
     found = [f"{flag}={job.fields[name]}" for name, flag in names.items() if is_word(job.fields.get(name, ""))]
     found += [f"--nodes={need.nodes}", f"--ntasks={need.nodes}", "--ntasks-per-node=1", f"--cpus-per-task={need.cpus}"]
-    found += [f"--gres=gpu:{need.gpus}"] if need.gpus else []
+    found += [f"--gres=gpu:{need.kind}:{need.gpus}" if need.kind else f"--gres=gpu:{need.gpus}"] if need.gpus else []
+    found += ["--exclusive"] if need.exclusive else []
     found += [f"--mem={need.memory_bytes // MIB}M"] if need.memory_bytes else []
     return found + ([f"--time={duration(need.time_s)}"] if need.time_s is not None else [])
 

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -17,10 +18,11 @@ from headway.engines.slurm.answer import JobLine
 from headway.engines.slurm.ledger import Ledger
 from headway.engines.slurm.place import Place
 from headway.engines.tasks import folders_file, task_file
-from headway.model.errors import HeadwayError, RefusedError, UnreachableError
+from headway.model.errors import HeadwayError, LaterError, RefusedError, UnreachableError
 from headway.model.limits import SBATCH_AT_ONCE, SBATCH_RUN_MAX
 
 Outcome = EngineId | HeadwayError
+FULL_S: Final = 5.0  # so long one that was not taken speaks for those that ask for the same
 _KEEP: Final = ("SLURM_", "SLURMD_", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICES")
 
 
@@ -31,15 +33,19 @@ class Asked(Protocol):
     def ask_again(self) -> None: ...
     def lines(self) -> Mapping[str, JobLine]: ...
     def taken(self, ids: Mapping[str, str]) -> None: ...
+    def in_words(self, plan: Plan, error: RefusedError) -> RefusedError: ...
 
 
 class Submission:
-    def __init__(self, place: Place, ledger: Ledger, get: Callable[[str], Any], asked: Asked) -> None:
-        self._place, self._ledger, self._get, self._asked = place, ledger, get, asked
+    def __init__(
+        self, place: Place, ledger: Ledger, get: Callable[[str], Any], asked: Asked, clock_s: Callable[[], float]
+    ) -> None:
+        self._place, self._ledger, self._get, self._asked, self._clock_s = place, ledger, get, asked, clock_s
         self._shelf, self._commands = place.shelf, place.commands
         self._changed = threading.Condition()
         self._keys: set[str] = set()  # that are being submitted
         self._sbatches = threading.Semaphore(SBATCH_AT_ONCE)
+        self._full: dict[tuple[str, ...], tuple[float, LaterError]] = {}  # what is asked for -> until when, and why
 
     def submit(self, starts: Sequence[Start]) -> dict[str, Outcome]:
         """By key. Jobs of one array that ask for the same are one sbatch."""
@@ -76,7 +82,9 @@ class Submission:
             try:
                 found |= dict.fromkeys(group.keys.values(), away[0]) if away else self._submit_array(group)
             except RefusedError as error:
-                if "array" in str(error).lower():  # this cluster takes none, or none so long
+                # this cluster takes none, or none so long, or not so many more of ours: then as many as it takes
+                if isinstance(error, LaterError) or "array" in str(error).lower():
+                    self._ledger.drop_array(group.key)
                     alone += group.starts.values()
                 else:
                     found |= dict.fromkeys(group.keys.values(), error)
@@ -92,8 +100,23 @@ class Submission:
 
     def _submit_some(self, away: list[UnreachableError], some: Sequence[Start]) -> dict[str, Outcome]:
         """Each a batch job of its own, one after the other."""
-        if away:
-            return dict.fromkeys([one.key for one in some], away[0])
+        found: dict[str, Outcome] = {}
+        for shape, same in groupby(some, key=lambda one: script.shape(one.plan)):
+            ones = list(same)
+            why = away[0] if away else self._later(shape)
+            found |= dict.fromkeys([one.key for one in ones], why) if why else self._submit_alike(away, shape, ones)
+        return found
+
+    def _later(self, shape: tuple[str, ...]) -> LaterError | None:
+        """Why one that asked for the same was not taken a moment ago."""
+        now_s = self._clock_s()
+        self._full = {asked: (until_s, why) for asked, (until_s, why) in self._full.items() if until_s > now_s}
+        return self._full[shape][1] if shape in self._full else None
+
+    def _submit_alike(
+        self, away: list[UnreachableError], shape: tuple[str, ...], some: Sequence[Start]
+    ) -> dict[str, Outcome]:
+        """Once one is not taken for now, those behind it are not tried: they ask for the same."""
         found: dict[str, Outcome] = {}
         texts: dict[str, str] = {}
         for one in some:
@@ -104,6 +127,7 @@ class Submission:
             except HeadwayError as error:
                 found[one.key] = error
         numbers = self._sbatch(texts)
+        numbers |= self._worded(shape, some[0].plan, numbers)
         for key, number in numbers.items():
             if isinstance(number, UnreachableError):
                 away.append(number)
@@ -111,6 +135,15 @@ class Submission:
                 self._ledger.note(key, number)
         self._asked.taken({str(number): key for key, number in numbers.items() if not isinstance(number, HeadwayError)})
         return found | numbers
+
+    def _worded(self, shape: tuple[str, ...], plan: Plan, numbers: Mapping[str, Outcome]) -> dict[str, Outcome]:
+        """Those that were refused, with the limit that it was; asked for once, for they ask for the same."""
+        refused = {key: one for key, one in numbers.items() if isinstance(one, RefusedError)}
+        said = {str(one): self._asked.in_words(plan, one) for one in {str(e): e for e in refused.values()}.values()}
+        for one in said.values():
+            if isinstance(one, LaterError):
+                self._full[shape] = (self._clock_s() + FULL_S, one)
+        return {key: said[str(one)] for key, one in refused.items()}
 
     def _submit_array(self, group: array.Group) -> dict[str, Outcome]:
         self._make_folders(group.starts.values())

@@ -3,16 +3,17 @@
 Each question may fail by itself (no accounting, no rights): then that part is not told, and the rest is.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Final
 
 from headway.engines.protocol import Node, Waiting
-from headway.engines.slurm import answer, fit, limit, reason, sooner
+from headway.engines.slurm import answer, fit, limit, reason, reservation, sooner
 from headway.engines.slurm.answer import JobLine, NodeLine
 from headway.engines.slurm.command import Commands
 from headway.engines.slurm.fit import Need
+from headway.engines.slurm.reservation import Reservation
 from headway.model.errors import HeadwayError
 
 ROOM: Final = ("Resources", "Priority", "None", "ReqNodeNotAvail", "Constraints", "NodeNotAvail")
@@ -29,12 +30,18 @@ def explain(job: JobLine, nodes: Sequence[NodeLine], commands: Commands) -> Wait
     if job.state == "running":
         return Waiting(f"{job.word}: Slurm has started it on {job.nodes}, and its agents have not spoken yet")
     told, need = reason.explain(job.reason), Need.of(job)
-    free = tuple(sooner.free_of(node) for node in nodes)
+    own = job.fields.get("Reservation", "")
+    free = tuple(sooner.free_of(node, need.kind, whole=need.exclusive) for node in nodes)
     now = _now(commands)
-    ask = partial(_ask, commands)
-    limits = limit.explain(told.word, job, ask, now)
-    own_s = sooner.own_delay_s(need, limit.partition(job, ask))
+    said = partial(ask, commands)
+    limits = limit.explain(told.word, job, said, now)
+    own_s = sooner.own_delay_s(need, limit.partition(job, said))
+    held = [one for one in limit.reservations(said) if one.name != own]
     is_room = told.word in ROOM
+    room = None
+    if is_room and now is not None:
+        running = answer.read_holders(ask(commands, ["squeue", "-h", "-t", "R", "-O", _HOLDERS]), need.kind)
+        room = _room_at(need, free, running, held, now)
     ahead, words = ((), ()) if told.word in _ASIDE else _ahead(job, commands)
     waits_for = job.fields.get("Dependency", "") if told.word.startswith("Dependency") else ""
     text = told.text + (f" ({waits_for})" if answer.is_word(waits_for) else "")
@@ -43,16 +50,16 @@ def explain(job: JobLine, nodes: Sequence[NodeLine], commands: Commands) -> Wait
         f"{told.word}: {text}",
         ahead,
         free,
-        sooner.suggest(job, need, free, commands, now, own_s) if is_room or (told.never and limits) else (),
+        sooner.suggest(job, need, free, commands, now, own_s, held) if is_room or (told.never and limits) else (),
         needs=need.words(),
         fit=fit.explain(need, free) if is_room else "",
         limits=limits,
-        start=_forecast(job, need, free, commands, now, is_room=is_room),
+        start=_forecast(job, need, room, held, now, is_room=is_room),
         ahead_words=words,
     )
 
 
-def _ask(commands: Commands, argv: Sequence[str]) -> str:
+def ask(commands: Commands, argv: Sequence[str]) -> str:
     try:
         return commands.run(argv)
     except HeadwayError:
@@ -62,7 +69,7 @@ def _ask(commands: Commands, argv: Sequence[str]) -> str:
 def _now(commands: Commands) -> datetime | None:
     """By the clock of the machine that Slurm's commands run on: its times have no zone."""
     try:
-        return datetime.fromisoformat(_ask(commands, ["date", "+%Y-%m-%dT%H:%M:%S"]).strip())
+        return datetime.fromisoformat(ask(commands, ["date", "+%Y-%m-%dT%H:%M:%S"]).strip())
     except ValueError:
         return None
 
@@ -71,7 +78,7 @@ def _ahead(job: JobLine, commands: Commands) -> tuple[tuple[str, ...], tuple[str
     """Ids of waiting jobs of its partition with a higher place, and the same with what they ask for."""
     partition = job.fields.get("Partition", "").partition(",")[0]
     where = ["-p", partition] if answer.is_word(partition) else []
-    said = _ask(commands, ["squeue", "-h", "-t", "PD", "--sort=-p,i", *where, "-o", _AHEAD])
+    said = ask(commands, ["squeue", "-h", "-t", "PD", "--sort=-p,i", *where, "-o", _AHEAD])
     ids, words = [], []
     for line in said.splitlines():
         parts = line.split("|", 5)
@@ -90,8 +97,9 @@ def _ahead(job: JobLine, commands: Commands) -> tuple[tuple[str, ...], tuple[str
 
 
 def _forecast(
-    job: JobLine, need: Need, free: Sequence[Node], commands: Commands, now: datetime | None, *, is_room: bool
-) -> str:
+    job: JobLine, need: Need, room: tuple[str, str] | None, held: Sequence[Reservation], now: datetime | None,
+    *, is_room: bool,
+) -> str:  # fmt: skip
     """When it may start, and who says so."""
     said = []
     if job.start:
@@ -99,26 +107,40 @@ def _forecast(
         ahead = f", in {fit.duration_text(left_s)}" if left_s > 0 else ""
         if reason.explain(job.reason).word == "BeginTime":
             return f"not before {job.start}{ahead}, by Slurm's own clock"
-        said.append(f"{job.start}{ahead}, by Slurm's own clock and its backfill scheduler")
-    own = _room_at(need, free, answer.read_holders(_ask(commands, ["squeue", "-h", "-t", "R", "-O", _HOLDERS])))
-    if is_room and own is not None:
-        when, who = own
+        nodes = answer.expand_hosts(job.fields.get("SchedNodeList", ""))
+        who = reservation.in_the_way(held, nodes, job.start, need.time_s)
+        early = f", which is too early: {who} has them then" if who else ""
+        said.append(f"{job.start}{ahead}, by Slurm's own clock and its backfill scheduler{early}")
+    if is_room and room is not None:
+        when, why = room
         at = "then" if when == job.start else f"at {when}"
-        said.append(f"{at} {who} reaches its time limit at the latest, and there is room if nobody goes first")
+        said.append(f"{at} {why}, and there is room if nobody goes first")
     if not said and is_room:
         return "neither Slurm nor the time limits of running jobs tell when"
     return "; ".join(said)
 
 
-def _room_at(need: Need, free: Sequence[Node], holders: Sequence[answer.Holder]) -> tuple[str, str] | None:
-    """The first moment at which running jobs have given back enough: each ends when its time is over at the latest."""
+def _room_at(
+    need: Need, free: Sequence[Node], holders: Sequence[answer.Holder], held: Sequence[Reservation], now: datetime
+) -> tuple[str, str] | None:
+    """The first moment at which running jobs have given back enough, each when its time is over, and no reservation
+    has it; and what happens then."""
     left = {node.name: node for node in free}
-    if len(fit.fitting(need, free)) >= need.nodes:
+    if need.exclusive or _fits(need, left, held, now):
         return None
-    for holder in sorted(holders, key=lambda one: one.end):
-        for name in holder.nodes:
-            if name in left:
-                left[name] = sooner.given_back(left[name], holder)
-        if len(fit.fitting(need, list(left.values()))) >= need.nodes:
-            return holder.end, f"{holder.name} (Slurm {holder.id})"
+    steps = [(datetime.fromisoformat(one.end), one) for one in holders]
+    ends: list[tuple[datetime, answer.Holder | Reservation]] = [*steps, *((one.end, one) for one in held)]
+    for when, one in sorted(ends, key=lambda pair: pair[0]):
+        if isinstance(one, Reservation):
+            why = f"{one.words} is over"
+        else:
+            left |= {name: sooner.given_back(left[name], one) for name in one.nodes if name in left}
+            why = f"{one.name} (Slurm {one.id}) reaches its time limit at the latest"
+        if _fits(need, left, held, when):
+            return when.isoformat(), why
     return None
+
+
+def _fits(need: Need, left: Mapping[str, Node], held: Sequence[Reservation], at: datetime) -> bool:
+    taken = reservation.taken(held, at, need.time_s)
+    return len(fit.fitting(need, [node for name, node in left.items() if name not in taken])) >= need.nodes

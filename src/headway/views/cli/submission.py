@@ -336,6 +336,8 @@ def changes(call: Call, given: Mapping[str, Any] | None = None) -> dict[str, Any
     known = given or {}
     if "processes" in spec and known.get("nodes"):
         spec.setdefault("nodes", 1)  # -n takes the place of what the file says about size
+    if call.get("nodes") == 1 or (known.get("one_node") and ("nodes" in spec or "processes" in spec)):
+        spec["one_node"] = call.get("nodes") == 1
     tags = list(dict.fromkeys([*known.get("tags", []), *call.get("tags", [])]))
     if len(tags) > TAGS_MAX:
         raise UsageError(f"--tag: {len(tags)} tags are too many", f"at most {TAGS_MAX}")
