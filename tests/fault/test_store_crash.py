@@ -49,7 +49,7 @@ def check(home: Path, acks: int, large: bool) -> int:
         assert store.restored is None, "nothing is damaged"
         with store.read() as c:
             assert snapshot.check(c) is None
-            if not catalog.find_jobs(c, UUID):
+            if catalog.find_uuid(c, UUID) is None:
                 assert acks == 0
                 return 0
             pk = catalog.resolve(c, UUID)

@@ -146,6 +146,28 @@ async def test_an_array_is_found_by_its_ending_and_is_no_job(b: Bench) -> None:
 
 
 @in_loop
+async def test_an_ending_that_a_job_and_an_array_share_means_neither_and_both_are_told(b: Bench) -> None:
+    drawn = iter(["7777u", "11111", "2222u"])  # no drawn id ends in u
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (catalog, arrays):
+            patch.setattr(module, "new_suffix", lambda: next(drawn))
+        uuid = await submit(b, numbered(1))
+        job = await b.submit("true")
+    with b.store.read() as c:
+        for find in (catalog.resolve, arrays.find):
+            with pytest.raises(NotFoundError, match='2 jobs and arrays end in "u"') as told:
+                find(c, "u")
+            assert told.value.candidates == ["job-2222u", "sweep-7777u"]
+            assert "job-2222u (waiting), sweep-7777u (an array)" in told.value.message
+        assert arrays.find(c, "7u") == arrays.find(c, "7777u") == uuid
+        assert catalog.resolve(c, "2u") == catalog.resolve(c, "2222u") == job.pk
+        with pytest.raises(NotFoundError, match="sweep-7777u is an array"):
+            catalog.resolve(c, "7u")
+        with pytest.raises(NotFoundError, match="no job or array"):
+            arrays.find(c, "2u")
+
+
+@in_loop
 async def test_no_job_takes_the_ending_of_an_array(b: Bench) -> None:
     taken = shown(b, await submit(b, numbered(1)))["id"][-5:]
     drawn = iter([taken, taken, "bbbbb"])

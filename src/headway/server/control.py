@@ -138,8 +138,8 @@ class Control(Loop):
 
     def _find_uuid(self, uuid: str) -> Job | None:
         with self._store.read() as c:
-            found = catalog.find_jobs(c, uuid)
-            return catalog.load_job(c, found[0][0]) if found else None
+            pk = catalog.find_uuid(c, uuid)
+            return None if pk is None else catalog.load_job(c, pk)
 
     def _load(self, pk: int) -> Job:
         with self._store.read() as c:

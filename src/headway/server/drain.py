@@ -227,8 +227,8 @@ class Drain:
     def _find(self, keys: Collection[TaskKey]) -> dict[str, Job]:
         """Their jobs, by uuid."""
         with self._store.read() as c:
-            found = {uuid: catalog.find_jobs(c, uuid) for uuid in {key.uuid for key in keys}}
-            return {uuid: catalog.load_job(c, rows[0][0]) for uuid, rows in found.items() if len(rows) == 1}
+            found = {uuid: catalog.find_uuid(c, uuid) for uuid in {key.uuid for key in keys}}
+            return {uuid: catalog.load_job(c, pk) for uuid, pk in found.items() if pk is not None}
 
 
 def patience_s(engine: Engine) -> float | None:

@@ -138,10 +138,10 @@ class Forwarder:
     def _look_up(self, entry: "Entry") -> tuple[Job | None, bool]:
         """The job as it is stored here, and whether agents of it may still send."""
         with self._outbox.store.read() as c:
-            found = catalog.find_jobs(c, entry.uuid)
-            if not found:
+            pk = catalog.find_uuid(c, entry.uuid)
+            if pk is None:
                 return None, False
-            return catalog.load_job(c, found[0][0]), catalog.any_may_send(c, entry.uuid)
+            return catalog.load_job(c, pk), catalog.any_may_send(c, entry.uuid)
 
     def _tell(self, job: Job, still_open: bool = False) -> None:
         """The job as it stands. While batches of it wait, its end is not told: it would come before its last words."""
@@ -229,16 +229,16 @@ class Forwarder:
     def _do(self, uuid: str, command: dict[str, Any]) -> None:
         """As if it had been typed here."""
         with self._outbox.store.read() as c:
-            found = catalog.find_jobs(c, uuid)
-        if not found or command.get("do") not in ("stop", "signal"):
+            pk = catalog.find_uuid(c, uuid)
+        if pk is None or command.get("do") not in ("stop", "signal"):
             return
-        pk, stop = found[0][0], command["do"] == "stop"
+        stop = command["do"] == "stop"
         work = self._control.abort(pk) if stop else self._control.signal(pk, int(command["signal"]))
         try:
             asyncio.run_coroutine_threadsafe(work, self._loop).result(_COMMAND_S)
-            log.info("%s of %s, as asked for at the monitor %s", command["do"], found[0][1], self._address)
+            log.info("%s of %s, as asked for at the monitor %s", command["do"], uuid, self._address)
         except (HeadwayError, LateError) as error:
-            log.warning("%s of %s, asked for at the monitor %s: %s", command["do"], found[0][1], self._address, error)
+            log.warning("%s of %s, asked for at the monitor %s: %s", command["do"], uuid, self._address, error)
 
     # -- the wire ------------------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from uuid import UUID, uuid5
 from headway.model.errors import NotFoundError
 from headway.model.ids import new_suffix
 from headway.model.job import State
+from headway.store import reference
 from headway.store.catalog import JobFilter, matcher_of, where_of
 from headway.store.connection import touch
 from headway.store.form import iso
@@ -100,20 +101,12 @@ def request_stop(c: sqlite3.Connection, uuid: str, now_ns: int) -> int:
 
 
 def find(c: sqlite3.Connection, ref: str) -> str:
-    """The uuid of the array that `ref` means: its id, its uuid, or the end of its id. One whose jobs are all deleted is
-    gone with them."""
-    if ref.isascii() and ref:
-        rows = c.execute(
-            """SELECT uuid, id FROM arrays WHERE (id = :ref OR uuid = :ref OR suffix = :ref
-               OR (substr(id, -length(:ref)) = :ref AND NOT EXISTS (SELECT 1 FROM arrays WHERE suffix = :ref)))
-               AND EXISTS (SELECT 1 FROM jobs WHERE jobs.array = arrays.uuid AND deleted_ns IS NULL)""",
-            {"ref": ref},
-        ).fetchall()
-        if len(rows) == 1:
-            return str(rows[0]["uuid"])
-        if rows:
-            ids = [str(row["id"]) for row in rows[:10]]
-            raise NotFoundError(f'{len(rows)} arrays end in "{ref[:80]}"', "type one more character", ids)
+    """The uuid of the one array that `ref` means, where it means no job as well."""
+    jobs, arrays = reference.find(c, ref)
+    if len(arrays) == 1 and not jobs:
+        return str(arrays[0]["uuid"])
+    if len(jobs) + len(arrays) > 1:
+        raise reference.ambiguous(ref, jobs, arrays)
     raise NotFoundError(f'no job or array ends in "{ref[:80]}"', "`hw ls` lists them")
 
 

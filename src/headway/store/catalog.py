@@ -21,7 +21,6 @@ from headway.store import spec as spec_text
 from headway.store.connection import touch
 from headway.wire.batch import TaskKey
 
-CANDIDATES_SHOWN = 10
 _OPEN_STATES = tuple(str(s) for s in State if s not in (State.SUCCEEDED, State.FAILED, State.STOPPED))
 _TASK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z")  # also a folder's name
 _LIGHT = """pk, id, uuid, spec, state, state_since_ns, submitted_ns, started_ns, ended_ns, exit_code, signal,
@@ -100,38 +99,20 @@ def _check_uuid(uuid: str) -> None:
         raise UsageError(f"{uuid[:80]!r} is not a UUID", "lower case, 8-4-4-4-12 digits")
 
 
-def find_jobs(c: sqlite3.Connection, ref: str) -> list[tuple[int, str, str]]:
-    """(pk, id, state) of every job that `ref` may mean: its id, its uuid, or an ending of its id."""
-    if not ref.isascii():
-        return []
-    rows = c.execute(
-        "SELECT pk, id, state FROM jobs WHERE (id = :ref OR uuid = :ref OR suffix = :ref) AND deleted_ns IS NULL",
-        {"ref": ref},
-    ).fetchall()
-    if not rows and ref:  # five characters already are unique, fewer may not be
-        rows = c.execute(
-            """SELECT pk, id, state FROM jobs WHERE substr(id, -length(:ref)) = :ref AND deleted_ns IS NULL
-               ORDER BY pk DESC""",
-            {"ref": ref},
-        ).fetchall()
-    return [(row["pk"], row["id"], row["state"]) for row in rows]
+def find_uuid(c: sqlite3.Connection, uuid: str) -> int | None:
+    """The job of this uuid, unless it was deleted."""
+    row = c.execute("SELECT pk FROM jobs WHERE uuid = :uuid AND deleted_ns IS NULL", {"uuid": uuid}).fetchone()
+    return None if row is None else int(row["pk"])
 
 
 def resolve(c: sqlite3.Connection, ref: str) -> int:
     """The one job that `ref` means; an error that lists the candidates where there is not exactly one."""
-    found = find_jobs(c, ref)
-    if len(found) == 1:
-        return found[0][0]
-    shown = ref[:80]
-    if not found:
-        raise reference.not_found(c, ref if ref.isascii() else "", shown)
-    listed = ", ".join(f"{job_id} ({state})" for _, job_id, state in found[:CANDIDATES_SHOWN])
-    more = f" and {len(found) - CANDIDATES_SHOWN} more" if len(found) > CANDIDATES_SHOWN else ""
-    raise NotFoundError(
-        f'{len(found)} jobs end in "{shown}": {listed}{more}',
-        "type one more character, or use the whole id",
-        [job_id for _, job_id, _ in found[:CANDIDATES_SHOWN]],
-    )
+    jobs, arrays = reference.find(c, ref)
+    if len(jobs) == 1 and not arrays:
+        return int(jobs[0]["pk"])
+    if len(arrays) == 1 and not jobs:
+        raise reference.no_job(c, arrays[0])
+    raise reference.ambiguous(ref, jobs, arrays) if jobs or arrays else reference.not_found(c, ref)
 
 
 def load_job(c: sqlite3.Connection, pk: int) -> Job:

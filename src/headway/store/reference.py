@@ -1,21 +1,53 @@
-"""What to say where a word that somebody typed means no job: an array, or a name. Called by `catalog.resolve`."""
+"""What a word means that somebody typed for a job or an array: its id, its uuid, or an ending of its id.
+
+Called by `catalog.resolve` and `arrays.find`. An ending that several have, jobs or arrays, means none of them.
+"""
 
 import sqlite3
+from collections.abc import Sequence
 
 from headway.model.errors import NotFoundError
 
 CANDIDATES_SHOWN = 10
+_WHOLE, _ENDING = "(id = :ref OR uuid = :ref OR suffix = :ref)", "substr(id, -length(:ref)) = :ref"
+_JOBS = "SELECT pk, id, state FROM jobs WHERE {} AND deleted_ns IS NULL ORDER BY pk DESC"
+_ARRAYS = """SELECT uuid, id, suffix FROM arrays WHERE {} AND EXISTS (
+             SELECT 1 FROM jobs WHERE jobs.array = arrays.uuid AND deleted_ns IS NULL) ORDER BY submitted_ns DESC"""
 
 
-def not_found(c: sqlite3.Connection, ref: str, shown: str) -> NotFoundError:
-    array = c.execute(
-        """SELECT id, suffix, uuid FROM arrays WHERE :ref IN (id, suffix, uuid)
-           AND EXISTS (SELECT 1 FROM jobs WHERE jobs.array = arrays.uuid AND deleted_ns IS NULL)""",
-        {"ref": ref},
-    ).fetchone()
-    if array is not None:
-        return NotFoundError(f"{array['id']} is an array of jobs", _way_into(c, array))
-    return _by_name(c, ref) or NotFoundError(f'no job ends in "{shown}"', "`hw ls` lists the jobs")
+def find(c: sqlite3.Connection, ref: str) -> tuple[list[sqlite3.Row], list[sqlite3.Row]]:
+    """Jobs and arrays that `ref` may mean. What is its id, its uuid or the five characters is not an ending of others.
+    An array whose jobs are all deleted is gone with them."""
+    if not ref or not ref.isascii():
+        return [], []
+    for how in (_WHOLE, _ENDING):
+        jobs, arrays = (c.execute(query.format(how), {"ref": ref}).fetchall() for query in (_JOBS, _ARRAYS))
+        if jobs or arrays:
+            return jobs, arrays
+    return [], []
+
+
+def ambiguous(ref: str, jobs: Sequence[sqlite3.Row], arrays: Sequence[sqlite3.Row]) -> NotFoundError:
+    found = [(row["id"], row["state"]) for row in jobs] + [(row["id"], "an array") for row in arrays]
+    kinds = " and ".join(kind for kind, rows in (("jobs", jobs), ("arrays", arrays)) if rows)
+    return NotFoundError(
+        f'{len(found)} {kinds} end in "{ref[:80]}": {_listed(found)}',
+        "type one more character, or use the whole id",
+        [each for each, _ in found[:CANDIDATES_SHOWN]],
+    )
+
+
+def no_job(c: sqlite3.Connection, array: sqlite3.Row) -> NotFoundError:
+    return NotFoundError(f"{array['id']} is an array of jobs", _way_into(c, array))
+
+
+def not_found(c: sqlite3.Connection, ref: str) -> NotFoundError:
+    return _by_name(c, ref) or NotFoundError(f'no job ends in "{ref[:80]}"', "`hw ls` lists the jobs")
+
+
+def _listed(found: Sequence[tuple[str, str]]) -> str:
+    more = f" and {len(found) - CANDIDATES_SHOWN} more" if len(found) > CANDIDATES_SHOWN else ""
+    return ", ".join(f"{each} ({what})" for each, what in found[:CANDIDATES_SHOWN]) + more
 
 
 def _way_into(c: sqlite3.Connection, array: sqlite3.Row) -> str:
@@ -31,6 +63,8 @@ def _way_into(c: sqlite3.Connection, array: sqlite3.Row) -> str:
 
 def _by_name(c: sqlite3.Connection, name: str) -> NotFoundError | None:
     """A name is no id: many jobs may have it, and tomorrow one more. Those that have it now are told."""
+    if not name.isascii():
+        return None
     rows = c.execute(
         """SELECT id, state, submitted_ns FROM jobs WHERE name = :name AND array IS NULL AND deleted_ns IS NULL
            UNION ALL SELECT id, 'an array', submitted_ns FROM arrays WHERE name = :name
@@ -40,11 +74,9 @@ def _by_name(c: sqlite3.Connection, name: str) -> NotFoundError | None:
     ).fetchall()
     if not rows:
         return None
-    listed = ", ".join(f"{row['id']} ({row['state']})" for row in rows[:CANDIDATES_SHOWN])
-    more = f" and {len(rows) - CANDIDATES_SHOWN} more" if len(rows) > CANDIDATES_SHOWN else ""
     which = "is the name of" if len(rows) == 1 else f"is the name of {len(rows)} jobs, not an id:"
     return NotFoundError(
-        f'"{name[:80]}" {which} {listed}{more}',
+        f'"{name[:80]}" {which} {_listed([(row["id"], row["state"]) for row in rows])}',
         "use an id; its last five characters will do",
         [row["id"] for row in rows[:CANDIDATES_SHOWN]],
     )

@@ -224,9 +224,10 @@ class SimServer:
         def call() -> bool:
             assert self.control is not None
             with self.read() as c:
-                found = catalog.find_jobs(c, uuid)
+                pk = catalog.find_uuid(c, uuid)
+            assert pk is not None
             try:
-                self._wait(self.control.abort(found[0][0]))
+                self._wait(self.control.abort(pk))
             except UnreachableError:
                 return False
             except HeadwayError:
