@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.model.errors import DamagedError, HeadwayError, UnreachableError
-from headway.views.http import Client, parse_head
+from headway.model.errors import DamagedError, HeadwayError, NotFoundError, RefusedError, UnreachableError
+from headway.views.http import Client, LostError, parse_head
+from headway.views.source import Source
 from tests.waiting import wait_until
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Thing: a\r\n\r\nhi"
@@ -162,3 +163,58 @@ def test_an_answer_that_is_long_in_coming_is_told_once_and_one_that_never_comes_
         with pytest.raises(UnreachableError, match=r"did not answer within 0\.2 s") as failed:
             client.request("GET", "/", None, 0.2)
     assert told == ["slow"] and failed.value.hint == "kill it"
+
+
+# -- repeating ---------------------------------------------------------------------------------------------------------
+
+
+def hangs_up(wire: socket.socket) -> None:
+    """As a server that is killed over a request."""
+    wire.recv(65536)
+
+
+def json_says(status: str, body: bytes) -> Callable[[socket.socket], None]:
+    return says(b"HTTP/1.1 %s\r\nContent-Length: %d\r\n\r\n" % (status.encode(), len(body)) + body)
+
+
+def test_a_question_whose_server_is_killed_over_it_is_put_to_the_next(path: Path) -> None:
+    with listening(path, hangs_up, hangs_up, json_says("200 OK", b"[1]")) as client:
+        source = Source(path.parent, client)
+        assert source.get("/x") == [1] and source.repeated
+    with listening(path.with_name("t"), json_says("200 OK", b"[2]")) as client:
+        source = Source(path.parent, client)
+        assert source.get("/x") == [2] and not source.repeated
+
+
+def test_what_must_not_be_done_twice_is_not_repeated_unless_nobody_has_heard_it(path: Path) -> None:
+    with listening(path, hangs_up, json_says("200 OK", b"[1]")) as client:
+        with pytest.raises(LostError) as lost:
+            Source(path.parent, client).post("/x", {})
+        assert lost.value.sent and lost.value.exit_code == 4
+        assert Source(path.parent, client).post("/x", {}) == [1]
+    with pytest.raises(LostError) as unheard:
+        Source(path.parent, Client(path.with_name("none")), start=False).post("/x", {})
+    assert not unheard.value.sent
+
+
+def test_one_who_starts_no_server_asks_once(path: Path) -> None:
+    with listening(path, hangs_up, json_says("200 OK", b"[1]")) as client:
+        with pytest.raises(LostError):
+            Source(path.parent, client, start=False).get("/x")
+        assert Source(path.parent, client).get("/x") == [1]
+
+
+def test_a_refusal_of_what_was_asked_for_again_means_that_it_was_done_before(path: Path) -> None:
+    refused = json_says("409 Conflict", b'{"error": {"code": "refused", "message": "over"}}')
+    gone = json_says("404 Not Found", b'{"error": {"code": "not_found", "message": "none"}}')
+    with listening(path, hangs_up, refused, json_says("200 OK", b'{"state": "stopped"}'), hangs_up, gone) as client:
+        source = Source(path.parent, client)
+        assert source.ask("a-00000", "abort") == {"state": "stopped"}
+        assert source.delete("/api/jobs/a-00000") is None
+    with listening(path.with_name("t"), refused, gone) as client:
+        source = Source(path.parent, client)
+        with pytest.raises(RefusedError):
+            source.ask("a-00000", "abort")
+        client.close()
+        with pytest.raises(NotFoundError):
+            source.delete("/api/jobs/a-00000")

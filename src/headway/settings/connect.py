@@ -7,6 +7,7 @@ import fcntl
 import http.client
 import json as _json
 import os
+import signal
 import socket
 import subprocess
 import time
@@ -190,7 +191,7 @@ def ensure_server(home_folder: Path, timeout_s: float = SERVER_START_TIMEOUT_S) 
             child.returncode = child.returncode or 0  # it is meant to outlive us, so its handle shall not complain
             return path
         path = server_path(home_folder)
-        if child.poll() not in (None, 0):
+        if child.poll() not in (None, 0, -signal.SIGKILL):  # one that somebody has killed is followed by another
             raise UnreachableError(f"the server ended with {child.returncode} before it could be reached", hint)
     raise UnreachableError(f"the server did not start within {timeout_s:g} s", hint)
 

@@ -29,6 +29,15 @@ class Stale(Exception):
     """A kept connection had been closed by the server before anything of this answer came."""
 
 
+class LostError(UnreachableError):
+    """Nobody listens there, or whoever did has left before the answer was whole: a server that was ended, mostly.
+    `sent`: it may have heard the request, and done what it asks for."""
+
+    def __init__(self, message: str, hint: str, *, sent: bool) -> None:
+        super().__init__(message, hint)
+        self.sent = sent
+
+
 class Client:
     """One kept connection, for one thread. Raises UnreachableError when no whole answer comes in time."""
 
@@ -40,13 +49,14 @@ class Client:
         self._socket: socket.socket | None = None
         self._used = False  # a connection that has carried a request may have been closed since
         self._rest = b""  # read, but not yet part of an answer
+        self._sent = False  # something of this request may have been heard
         self.slow: Callable[[], None] | None = None  # called once, when an answer is long in coming
         self.stuck: Callable[[], str] | None = None  # what to type where none comes at all; default: `hint`
 
     def request(
         self, method: str, target: str, body: bytes | None = None, timeout_s: float = VIEW_TIMEOUT_S
     ) -> Response:
-        deadline = time.monotonic() + timeout_s
+        deadline, self._sent = time.monotonic() + timeout_s, False
         head = f"{method} {target} HTTP/1.1\r\n{self.head}Connection: keep-alive\r\n"
         if body is not None:
             head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
@@ -64,7 +74,8 @@ class Client:
         except OSError as error:
             self.close()
             reason = str(error) or type(error).__name__
-            raise UnreachableError(f"the server at {self.path} did not answer: {reason}", self.hint) from None
+            told = f"the server at {self.path} did not answer: {reason}"
+            raise LostError(told, self.hint, sent=self._sent) from None
         except HeadwayError:
             self.close()  # what else is on its way there belongs to an answer that was not understood
             raise
@@ -89,6 +100,7 @@ class Client:
         self._used = True
         try:
             wire.settimeout(_left(deadline))
+            self._sent = True
             wire.sendall(data)
             self._tell_slow(wire, deadline)
             return self._answer(wire, deadline)

@@ -23,10 +23,11 @@ from headway.model.errors import (
 )
 from headway.model.limits import BACKOFF_FIRST_S, VIEW_RETRY_MAX_S, VIEW_SLOW_S, VIEW_TIMEOUT_S
 from headway.settings import home as homes
-from headway.views.http import Client, Response
+from headway.views.http import Client, LostError, Response
 
 _TROUBLE: Final = "x-headway-trouble"  # a header: the server's store takes nothing at the moment, and why
 _LOG_TAIL_BYTES: Final = 16 * 1024
+_TRIES: Final = 10  # of a request to servers that are ended over it, one after the other
 Query = Iterable[tuple[str, Any]]
 _REF: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}\Z")
 _ERRORS: Final[dict[str, type[HeadwayError]]] = {
@@ -35,8 +36,10 @@ _ERRORS: Final[dict[str, type[HeadwayError]]] = {
 
 
 class Source:
-    def __init__(self, home: Path, client: Client, monitor: str = "") -> None:
+    def __init__(self, home: Path, client: Client, monitor: str = "", *, start: bool = True) -> None:
         self.home, self.client = home, client
+        self._starts = start and not monitor
+        self.repeated = False  # the last request may have been heard before, by a server that was ended over it
         self._say: Callable[[str], None] | None = None
         self.monitor = monitor  # the address of another machine's server; it is not ours to start
 
@@ -48,7 +51,7 @@ class Source:
         if not client.try_connect():
             client.path = _start_server(home) if start else _find_server(home)
         client.stuck = partial(_stuck_hint, home)
-        return cls(home, client)
+        return cls(home, client, start=start)
 
     def _tell_trouble(self, trouble: str) -> None:
         """Once: a server that can store nothing knows no more than it knew."""
@@ -89,34 +92,65 @@ class Source:
             self.client.path = _start_server(self.home)
 
     def get(self, route: str, query: Query = ()) -> Any:
-        return self._data("GET", route + encode(query))
+        return self._data("GET", route + encode(query), again=True)
 
-    def post(self, route: str, body: Any, *, wait_s: float = 0.0) -> Any:
+    def post(self, route: str, body: Any, *, wait_s: float = 0.0, again: bool = False) -> Any:
+        """`again`: asking twice is asking once, so it is repeated where a server was ended over it."""
         if wait_s:  # it is asked to wait
             self.client.slow = None
-        return self._data("POST", route, body=body, timeout_s=VIEW_TIMEOUT_S + wait_s)
+        return self._data("POST", route, body=body, timeout_s=VIEW_TIMEOUT_S + wait_s, again=again)
+
+    def ask(self, ref: str, verb: str) -> Any:
+        """`abort` or `release` a job; the job. One that had heard of it before is over now, and refuses."""
+        try:
+            return self.post(job_route(ref, verb), {}, again=True)
+        except RefusedError:
+            if not self.repeated:
+                raise
+            return self.get(job_route(ref))
 
     def delete(self, route: str) -> Any:
-        return self._data("DELETE", route)
+        try:
+            return self._data("DELETE", route, again=True)
+        except NotFoundError:
+            if not self.repeated:
+                raise
+            return None
 
     def raw(self, route: str, query: Query = ()) -> Response:
         """An answer that is not JSON, or JSON that is only passed on."""
-        return self._answer("GET", route + encode(query))
+        return self._answer("GET", route + encode(query), again=True)
 
     def close(self) -> None:
         self.client.close()
 
-    def _data(self, method: str, route: str, *, body: Any = None, timeout_s: float | None = None) -> Any:
-        answer = self._answer(method, route, body=body, timeout_s=timeout_s)
+    def _data(self, method: str, route: str, *, body: Any = None, timeout_s: float | None = None, again: bool) -> Any:
+        answer = self._answer(method, route, body=body, timeout_s=timeout_s, again=again)
         return parse(answer.body, f"{method} {route[:120]}") if answer.body else None
 
-    def _answer(self, method: str, route: str, *, body: Any = None, timeout_s: float | None = None) -> Response:
+    def _answer(
+        self, method: str, route: str, *, body: Any = None, timeout_s: float | None = None, again: bool
+    ) -> Response:
         data = None if body is None else json.dumps(body).encode()
-        answer = self.client.request(method, route, data, VIEW_TIMEOUT_S if timeout_s is None else timeout_s)
+        limit_s = VIEW_TIMEOUT_S if timeout_s is None else timeout_s
+        answer = self._until_answered(partial(self.client.request, method, route, data, limit_s), again)
         self._tell_trouble(answer.headers.get(_TROUBLE, ""))
         if answer.status >= 300:
             raise error_of(answer, f"{method} {route[:120]}")
         return answer
+
+    def _until_answered(self, request: Callable[[], Response], again: bool) -> Response:
+        """A request that nobody has heard is made again in any case, to the next server, which is started."""
+        self.repeated = False
+        for left in reversed(range(_TRIES if self._starts else 1)):
+            try:
+                return request()
+            except LostError as error:
+                if not left or (error.sent and not again):
+                    raise
+                self.repeated = self.repeated or error.sent
+            self.reconnect()
+        raise AssertionError("unreachable")
 
 
 def _pid_words(home: Path) -> str:

@@ -6,7 +6,6 @@ from headway.model.errors import NotFoundError
 from headway.views import format as fmt
 from headway.views.cli import arrays, selection
 from headway.views.cli.dispatch import Call
-from headway.views.source import job_route
 
 _OPEN = ["waiting", "running", "stopping", "held", "unknown"]
 
@@ -16,7 +15,7 @@ def command(call: Call) -> int:
 
     def deed(job: dict[str, Any]) -> str:
         try:
-            job |= source.post(job_route(job["id"], "abort"), {})
+            job |= source.ask(job["id"], "abort")
         except NotFoundError:
             if arrays.found(source, job["id"]) is None:
                 raise

@@ -91,7 +91,7 @@ def show(call: Call, array: Array, *, first: bool) -> None:
 
 def abort(source: Source, job: Array) -> str:
     """Stop all of it; what came of it in words."""
-    job |= source.post(array_route(job["id"], "abort"), {})
+    job |= source.post(array_route(job["id"], "abort"), {}, again=True)
     return f"{job['id']}  {fmt.plural(job['stopped'], 'job')} stopping · {counts(job)}"
 
 

@@ -59,7 +59,7 @@ def survey(
 
     asked = {**({} if HERE in configured else {HERE: {}}), **configured}
     found: list[dict[str, Any]] = source.post(
-        "/api/clusters", {"clusters": asked, "spec": dict(spec) if spec else None}
+        "/api/clusters", {"clusters": asked, "spec": dict(spec) if spec else None}, again=True
     )
     return found
 

@@ -15,7 +15,7 @@ def show(call: Call, source: Source) -> int:
     asked = submission.wanted(source, call)
     first = asked.jobs[0] if asked.jobs else {"spec": {}, "env": {}}
     spec, env = {**asked.spec, **first["spec"]}, {**asked.env, **first["env"]}
-    found: dict[str, Any] = source.post("/api/plan", {"spec": spec, "env": env})
+    found: dict[str, Any] = source.post("/api/plan", {"spec": spec, "env": env}, again=True)
     variables = _variables(spec, env)
     if call.as_json:
         call.terminal.put_json({**found, "env": variables, "jobs": [_job(job) for job in asked.jobs]})

@@ -4,14 +4,13 @@ from typing import Any
 
 from headway.views.cli import selection
 from headway.views.cli.dispatch import Call
-from headway.views.source import job_route
 
 
 def command(call: Call) -> int:
     source = call.source()
 
     def deed(job: dict[str, Any]) -> str:
-        job |= source.post(job_route(job["id"], "release"), {})
+        job |= source.ask(job["id"], "release")
         return f"{job['id']}  released"
 
     return selection.act(call, source, "release", ["held"], deed)

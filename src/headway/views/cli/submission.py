@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from headway.model.errors import NotFoundError, UnreachableError, UsageError
+from headway.model.errors import NotFoundError, UsageError
 from headway.model.ids import check_name, name_from_command, new_uuid
 from headway.model.limits import ARGV_BYTES_MAX, ENV_BYTES_MAX, RESERVE_MARGIN_S, RESERVE_S, TAGS_MAX
 from headway.settings.layers import BUILT_IN
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from headway.settings.layers import Settings
 
 RESERVE: Final = "ssh"
-_TRIES: Final = 3
 _ASKED: Final = (
     "processes", "nodes", "cpus", "memory_bytes", "max_duration_s", "monitoring_interval_s", "priority", "image",
     "hold_s", "pty",
@@ -143,15 +142,9 @@ def resubmit_array(source: Source, call: Call, ref: str, states: list[str]) -> d
 
 
 def _send(source: Source, route: str, body: dict[str, Any]) -> dict[str, Any]:
-    for left in reversed(range(_TRIES)):
-        try:
-            job: dict[str, Any] = source.post(route, body)
-            return job
-        except UnreachableError:
-            if not left:
-                raise
-            source.reconnect()
-    raise AssertionError("unreachable")
+    """The same uuid is the same job, however often it is sent."""
+    job: dict[str, Any] = source.post(route, body, again=True)
+    return job
 
 
 def wanted(source: Source, call: Call) -> Wanted:
