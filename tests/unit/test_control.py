@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from headway.engines.protocol import Given, Observation
-from headway.model.errors import LaterError, NotFoundError, RefusedError, UnreachableError, UsageError
+from headway.model.errors import NotFoundError, RefusedError, UnreachableError, UsageError
 from headway.model.ids import new_uuid
 from headway.model.job import State
 from headway.server import calls
@@ -295,18 +295,6 @@ async def test_a_refused_start_fails_the_job_with_the_reason(bench: Bench) -> No
     found = bench.job(job.pk)
     assert found.state is State.FAILED
     assert found.attempts[0].cause is not None and "/gone does not exist" in found.attempts[0].cause["text"]
-
-
-@in_loop
-async def test_a_start_that_a_full_queue_does_not_take_waits_and_says_why(bench: Bench) -> None:
-    job = await bench.submit()
-    bench.engine.refuse = LaterError("as many are queued as may be")
-    await bench.look(3)
-    assert bench.job(job.pk).state is State.WAITING
-    assert "as many are queued as may be; it is tried again" in (await bench.control.explain(job)).reason
-    bench.engine.refuse, bench.now_s = None, bench.now_s + 60
-    await bench.look()
-    assert f"{job.uuid}-1" in bench.engine.started
 
 
 @in_loop

@@ -15,6 +15,7 @@ from headway.engines.slurm import answer, command, trial
 from headway.engines.slurm.submission import FULL_S
 from headway.model.errors import HeadwayError, LaterError, RefusedError, UnreachableError
 from headway.model.job import Job, State
+from tests.unit.control_bench import Bench, in_loop
 from tests.unit.test_slurm_array import element, key_of, starts
 from tests.unit.test_slurm_engine import NODES, Rig, job
 
@@ -219,3 +220,15 @@ def test_the_limit_is_named_with_its_value(tmp_path: Path) -> None:
     rig.commands.answers["scontrol"] = lambda argv, _: mine if "assoc_mgr" in argv else NODES
     with pytest.raises(LaterError, match=r"account ml of root allows 3 queued jobs \(MaxSubmitJobs\)"):
         rig.submit(job())
+
+
+@in_loop
+async def test_a_start_that_a_full_queue_does_not_take_waits_and_says_why(bench: Bench) -> None:
+    job = await bench.submit()
+    bench.engine.refuse = LaterError("as many are queued as may be")
+    await bench.look(3)
+    assert bench.job(job.pk).state is State.WAITING
+    assert "as many are queued as may be; it is tried again" in (await bench.control.explain(job)).reason
+    bench.engine.refuse, bench.now_s = None, bench.now_s + 60
+    await bench.look()
+    assert f"{job.uuid}-1" in bench.engine.started
