@@ -1,6 +1,7 @@
 """The relay on a login node, with a shell of this machine in place of ssh: messages, files, code, lost connections."""
 
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from headway.engines import relay
 from headway.engines.relay import Relay
 from headway.engines.slurm.far import Far
 from headway.model.errors import DamagedError, HeadwayError, RefusedError, UnreachableError
+from headway.model.limits import OUTPUT_ROOM_BYTES
 from headway.settings.home import Paths
 from headway.wire import relay as wire
 from tests.driver import alive
@@ -256,14 +258,68 @@ def test_outputs_come_back_once_and_a_name_that_leads_out_is_not_followed(
     (path / "deep" / "model.bin").write_bytes(b"m" * 2_500_000)
     (path / "link").symlink_to("/etc/passwd")
     assert rig.far.shelf.unfinished() == {UUID: "job-7f3c2"}
-    rig.far.finish(UUID)
+    assert rig.far.finish(f"{UUID}-1") is False
     here = rig.paths.output / "job-7f3c2"
     wait_until(lambda: not rig.far.shelf.unfinished(), what="the outputs")
     assert (here / "deep" / "model.bin").read_bytes() == b"m" * 2_500_000
     assert sorted(p.name for p in here.iterdir()) == ["deep"]
-    monkeypatch.setattr(rig.far.shelf, "outputs", lambda job: [("../../evil", 1)])
+    wait_until(lambda: rig.far.finish(f"{UUID}-1"), what="its end")
+    assert not rig.paths.coming("job-7f3c2").exists()
+    monkeypatch.setattr(rig.far.shelf, "outputs", lambda job: [("../../evil", 1, 1)])
     with pytest.raises(DamagedError, match="not the name of an output"):
-        rig.far._copy_outputs("job-7f3c2")
+        rig.far._fetch._fetch("job-7f3c2")
+
+
+def finished(rig: Rig, job: str, files: dict[str, bytes]) -> Path:
+    """A job that is over, with its outputs there; where they belong here."""
+    path, name = rig.folder / "output" / job, f"{UUID}-1-worker-0"
+    rig.far.shelf.make_all([(name, {"version": 1, "id": job, "uuid": UUID}, {})])
+    rig.far.shelf.remove([name])
+    for file, data in files.items():
+        (path / file).write_bytes(data)
+    return rig.paths.output / job
+
+
+def test_an_output_goes_on_where_it_was_left_and_what_is_here_does_not_come_again(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = os.urandom(5 << 20)
+    here = finished(rig, "job-7f3c2", {"a": b"small", "model": data})
+    real, asked = rig.relay.call, []
+
+    def call(do: str, *args: Any, **head: Any) -> Any:
+        if do == "get":
+            asked.append((head["path"], head["offset"]))
+            if asked[-1] == ("model", 3 << 20):
+                raise UnreachableError("lab is not reached over ssh: broken")
+        return real(do, *args, **head)
+
+    monkeypatch.setattr(rig.relay, "call", call)
+    for _ in range(2):
+        with pytest.raises(UnreachableError):
+            rig.far._fetch._fetch("job-7f3c2")
+    assert asked == [("a", 0), *(("model", k << 20) for k in range(4)), ("model", 3 << 20)]
+    assert "broken; it goes on by itself" in rig.paths.coming("job-7f3c2").read_text()
+    monkeypatch.setattr(rig.relay, "call", real)
+    rig.far._fetch._fetch("job-7f3c2")
+    assert (here / "model").read_bytes() == data and sorted(os.listdir(here)) == ["a", "model"]
+    assert not rig.paths.coming("job-7f3c2").exists()
+    (rig.folder / "output" / "job-7f3c2" / "model").write_bytes(b"another")
+    rig.far._fetch._fetch("job-7f3c2")
+    assert (here / "model").read_bytes() == b"another"
+
+
+def test_outputs_for_which_there_is_no_room_here_stay_there_and_are_named(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = finished(rig, "job-7f3c2", {"a": b"small", "model": b"m" * 5000, "z": b"small"})
+    usage = shutil.disk_usage(rig.folder)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=OUTPUT_ROOM_BYTES + 100))
+    wait_until(lambda: rig.far.finish(f"{UUID}-1"), what="its end")
+    assert sorted(os.listdir(here)) == ["a", "z"]
+    told = rig.paths.coming("job-7f3c2").read_text()
+    assert told.startswith(f"model (4.9 KiB) stay in lab:{rig.folder}/output/job-7f3c2: 1.0 GiB are free here")
+    assert rig.far.shelf.unfinished() == {}
 
 
 # -- the wire ----------------------------------------------------------------------------------------------------------

@@ -291,8 +291,8 @@ class Shelf:
             raise ValueError(f"{job[:80]!r} is not the name of a job")
         return self._home / "output" / job
 
-    def outputs(self, job: str) -> list[tuple[str, int]]:
-        """Plain files that the job has put into its output folder, with their sizes; the first so many of them."""
+    def outputs(self, job: str) -> list[tuple[str, int, int]]:
+        """Plain files that the job has put into its output folder, with their sizes and times; the first so many."""
         root, found = self._outputs_of(job), []
         for folder, folders_, names in os.walk(root):
             folders_.sort()
@@ -301,7 +301,7 @@ class Shelf:
                 with contextlib.suppress(FileNotFoundError):  # the job may still run, and remove files
                     status = os.lstat(path)
                     if stat.S_ISREG(status.st_mode):
-                        found.append((os.path.relpath(path, root), status.st_size))
+                        found.append((os.path.relpath(path, root), status.st_size, status.st_mtime_ns))
             if len(found) > OUTPUT_FILES_MAX:
                 break
         return found

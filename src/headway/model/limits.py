@@ -241,7 +241,9 @@ RELAY_AGAIN_FIRST_S = 1.0  # a lost connection is made again after this, then le
 RELAY_AGAIN_MAX_S = 30.0
 RELAY_AGAIN_WAIT_S = 2.0  # that the question waits for it; the others do not
 OUTPUT_FILES_MAX = 10_000  # of one job that come back over ssh
-OUTPUT_BYTES_MAX = 2 * GIB  # of one job that come back over ssh; what is beyond stays on the cluster, and is named
+OUTPUT_ROOM_BYTES = (
+    1 * GIB
+)  # that stay free here; outputs for which there is no more stay on the cluster, and are named
 
 # -- jobs -------------------------------------------------------------------------------------------
 ROLES_MAX = 32  # of one job

@@ -55,6 +55,10 @@ class Paths(Value):
     def output(self) -> Path:
         return self.home / "output"
 
+    def coming(self, job: str) -> Path:
+        """A note where a job's outputs are that are not here."""
+        return self.home / "clusters" / "outputs" / job
+
     @property
     def server_json(self) -> Path:
         return self.home / "server.json"

@@ -51,6 +51,7 @@ def job_object(c: sqlite3.Connection, pk: int, paths: Paths, now_ns: int) -> dic
         "reserved": job.spec.reserved,
         "after": [{"id": id_, "state": state} for id_, state in catalog.states_of(c, job.spec.after).values()],
         "output_dir": str(paths.output.absolute() / job.id),
+        "outputs": _outputs(job, paths),
         "config": job.config,
         **told,
         "page": None,
@@ -92,6 +93,16 @@ def _hold(job: Job, now_ns: int) -> dict[str, Any] | None:
 
 def _attempts(job: Job, logs: Logs) -> list[dict[str, Any]]:
     return [_attempt(attempt, logs) for attempt in job.attempts]
+
+
+def _outputs(job: Job, paths: Paths) -> str | None:
+    """Of a cluster behind ssh: how far they have come, or why they do not; None: all are here, or none are expected."""
+    if not job.spec.definition.get("host"):
+        return None
+    try:
+        return paths.coming(job.id).read_text(errors="replace")
+    except OSError:
+        return None
 
 
 def _head(job: Job, engine: str, engine_id: str | None, now_ns: int) -> dict[str, Any]:

@@ -394,8 +394,8 @@ class SlurmEngine:
         key = self._ledger.key_of(job_id)
         if one.detail.get("drained"):
             self._tidy(views)
-        if key and (not views or one.detail.get("drained")):
-            self._place.finish(key.rpartition("-")[0])
+        if key and (not views or one.detail.get("drained")) and not self._place.finish(key):
+            one = Observation("ended", word, {"started": one.detail.get("started")})  # its outputs are on their way
         if taken and line is not None and line.state == "starting" and one.state in ("ended", "gone"):
             self._withdraw(job_id)
         if key and one.detail.get("started") is False:  # no agent could tell why

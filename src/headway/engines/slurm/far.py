@@ -4,7 +4,6 @@ Made by `place.py` where a cluster has a `host`. Nothing of the cluster needs to
 """
 
 import contextlib
-import logging
 import os
 import secrets
 import shlex
@@ -20,14 +19,13 @@ from headway.engines.protocol import Plan
 from headway.engines.relay import Relay
 from headway.engines.shelf import TaskView
 from headway.engines.slurm.command import TIMEOUT_S, Commands, failure
-from headway.model.errors import DamagedError, HeadwayError, UnreachableError
-from headway.model.limits import OUTPUT_BYTES_MAX, OUTPUT_FILES_MAX, RELAY_PIECE_BYTES
+from headway.engines.slurm.fetch import Fetch
+from headway.model.errors import UnreachableError
+from headway.model.limits import RELAY_PIECE_BYTES
 from headway.settings.home import Paths
 from headway.wire import tray
 
-log = logging.getLogger("headway.control")
 FOLDER: Final = "~/.headway"
-_FETCH_AGAIN_S: Final = 60.0
 _TRAY_S: Final = 15.0
 _CARRIED_S: Final = 60.0  # a snapshot that is there stays so long, whoever tidies up
 _TASKS_AT_ONCE: Final = 50
@@ -136,8 +134,8 @@ class FarShelf:
         snapshots, folders, size = self._ask("collect", open_jobs=list(open_jobs), dry_run=dry_run)
         return int(snapshots), int(folders), int(size)
 
-    def outputs(self, job: str) -> list[tuple[str, int]]:
-        return [(str(path), int(size)) for path, size in self._ask("outputs", job=job)]
+    def outputs(self, job: str) -> list[tuple[str, int, int]]:
+        return [(str(path), int(size), int(mtime_ns)) for path, size, mtime_ns in self._ask("outputs", job=job)]
 
     def finish(self, uuid: str) -> None:
         self._ask("finish", uuid=uuid)
@@ -186,8 +184,7 @@ class Far:
         self.commands, self.shelf, self.tray = FarCommands(self._relay), FarShelf(self._relay), FarTray(self._relay)
         self._tray_of: int | None = None  # pid of the relay that has made it
         self._carried: tuple[str, float] = ("", 0.0)
-        self._fetcher: threading.Thread | None = None
-        self._fetch_again_s = 0.0
+        self._fetch = Fetch(paths, self._relay, self.shelf)
 
     def agent(self) -> list[str]:
         hello = self._relay.hello()
@@ -272,60 +269,8 @@ class Far:
 
     # -- outputs come back ---------------------------------------------------------------------------------------------
 
-    def finish(self, uuid: str) -> None:
-        """Whatever has not come back yet is fetched, also what an earlier server left; again later where it fails."""
-        busy = self._fetcher is not None and self._fetcher.is_alive()
-        if not busy and time.monotonic() >= self._fetch_again_s:
-            self._fetcher = threading.Thread(target=self._fetch, name="headway-outputs", daemon=True)
-            self._fetcher.start()
-
-    def _fetch(self) -> None:
-        try:
-            while found := self.shelf.unfinished():
-                for uuid, job in found.items():
-                    self._copy_outputs(job)
-                    self.shelf.finish(uuid)
-        except (OSError, HeadwayError) as error:
-            self._fetch_again_s = time.monotonic() + _FETCH_AGAIN_S
-            log.warning("outputs could not be fetched from %s now: %s", self._relay.host, error)
-
-    def _copy_outputs(self, job: str) -> None:
-        left = OUTPUT_BYTES_MAX
-        found = self.shelf.outputs(job)
-        for path, size in found[:OUTPUT_FILES_MAX]:
-            if size > left:
-                where = f"{self._relay.host}:{self.shelf.home}/output/{job}"
-                log.warning(
-                    "outputs of %s stay in %s from %s on: more than %d bytes", job, where, path, OUTPUT_BYTES_MAX
-                )
-                return
-            left -= size
-            self._copy_output(job, path, size)
-
-    def _copy_output(self, job: str, path: str, size: int) -> None:
-        """A name from the cluster is not believed: it stays below the job's folder here, and no link is followed."""
-        parts = path.split("/")
-        if not path or any(part in ("", ".", "..") for part in parts) or "\0" in path:
-            raise DamagedError(f"{path[:200]!r} is not the name of an output")
-        target = self._paths.output / job
-        for part in parts[:-1]:
-            target /= part
-            if target.is_symlink():
-                raise DamagedError(f"{target} is a link; nothing is written through it")
-        target.mkdir(mode=0o700, parents=True, exist_ok=True)
-        draft = target / f".{secrets.token_hex(8)}.tmp"
-        fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        try:
-            with os.fdopen(fd, "wb") as file:
-                while (offset := file.tell()) < size:
-                    _, data = self._relay.call("get", job=job, path=path, offset=offset, length=RELAY_PIECE_BYTES)
-                    if not data:
-                        break
-                    file.write(data)
-            os.replace(draft, target / parts[-1])
-        finally:
-            with contextlib.suppress(FileNotFoundError):
-                draft.unlink()
+    def finish(self, key: str) -> bool:
+        return self._fetch.is_done(key)
 
 
 _relays: dict[tuple[str, str, str, str | None], Relay] = {}

@@ -90,8 +90,9 @@ class Place(Protocol):
     def trouble(self) -> str:
         """Why and since when it is not reached, in words; empty while it is."""
 
-    def finish(self, uuid: str) -> None:
-        """The job is over and all of it is sent: outputs come back, its code goes. Does not wait for that."""
+    def finish(self, key: str) -> bool:
+        """The attempt is over and all of it is sent: outputs come back, its code goes. Does not wait for that; False:
+        it is not done, and has to be asked for again."""
 
     @property
     def is_apart(self) -> bool:
@@ -194,10 +195,11 @@ class Here:
     def trouble(self) -> str:
         return ""
 
-    def finish(self, uuid: str) -> None:
+    def finish(self, key: str) -> bool:
         """Outputs are here already. Code in the home goes by the server's own hand."""
         if self.is_apart:
-            self.shelf.finish(uuid)
+            self.shelf.finish(key.rpartition("-")[0])
+        return True
 
     @property
     def is_apart(self) -> bool:

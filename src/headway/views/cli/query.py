@@ -119,6 +119,7 @@ def _fact_lines(job: dict[str, Any], out: Output, now: datetime) -> list[str]:
         ("attach", _attach_words(job)),
         ("reserved", _reserved_words(job)),
         ("sent", _way_words(job)),
+        ("outputs", job.get("outputs")),
         ("code", _code_words(job.get("provenance") or {}, job.get("code"))),
         ("on", _surroundings_words(job.get("provenance") or {})),
         ("config", _config_words(job)),
