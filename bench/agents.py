@@ -46,7 +46,8 @@ class Rank:
 
 
 def make_rank(rank: int, records: int, per_s: int, chance: random.Random) -> Rank:
-    values = dataset.Records(NAMES, np.arange(records), np.arange(records) * 10**8, np.full((len(NAMES), records), 0.5))
+    times_ns = dataset.FIRST_TIME_NS + np.arange(records) * 10**9 // per_s
+    values = dataset.Records(NAMES, np.arange(records), times_ns, np.full((len(NAMES), records), 0.5))
     name = stream_name(rank)
     head, framed = dataset.opening(name, NAMES, rank), dataset.frames(values)
     phase_s = chance.random() / per_s

@@ -198,6 +198,8 @@ def test_wrong_clocks_are_replaced_by_the_time_of_receipt_and_told(b: Bench) -> 
     assert found.points.times_us.tolist() == [(NOW_NS - 10**9) // 1000] + [NOW_NS // 1000] * 4
     (event,) = b.events("clock")
     assert event["data"] == {"stream": METRICS, "points": 4, "first_ns": 0}
+    b.send(METRICS, "records", record(0, 9, [1.0], 0))
+    assert len(b.events("clock")) == 1, "said once is enough: a wrong clock is wrong with every record"
 
 
 def test_names_that_schemas_share_stay_in_order(b: Bench) -> None:

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from headway.model.errors import RefusedError, UnreachableError
-from headway.store import catalog, writer
+from headway.model.limits import LINGER_MAX_S
+from headway.store import catalog, series, writer
 from headway.store.connection import Connection, open_writer
+from headway.store.ingest import Ingester
 from headway.store.pool import Pool
 from headway.wire.batch import Part
 from tests.storing import NOW_NS, Bench, bench, record, records, schema
@@ -285,3 +287,30 @@ def test_a_connection_that_cannot_roll_back_is_opened_anew(b: Bench, monkeypatch
         b.write(break_it)
     b.write(lambda c: note(b, c, "works"))
     assert len(made) == 1 and notes(b) == ["works"]
+
+
+def test_a_writer_with_much_to_do_rests_longer_but_never_for_long() -> None:
+    assert writer.rest_s(0.05, 0.0) == 0.05
+    assert writer.rest_s(0.05, 0.03) == pytest.approx(0.12)
+    assert writer.rest_s(0.05, 60.0) == LINGER_MAX_S
+    assert writer.rest_s(0.0, 60.0) == 0.0, "where nobody lingers"
+
+
+def test_rows_of_a_batch_that_failed_halfway_are_not_written_with_the_next(
+    b: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P4: a batch's rows are written at its end; one that has no such end leaves none."""
+    first = schema(0, "loss") + record(0, 0, [0.0])
+    b.send(METRICS, "records", first)
+    parts = [Part(METRICS, "records", len(first), record(0, 1, [1.0])), Part("stdout-0", "raw", 0, b"hello\n")]
+    with monkeypatch.context() as patch:
+        patch.setattr(Ingester, "_bytes", lambda *_: {}["a mistake of ours"])
+        with pytest.raises(KeyError):
+            b.ingest(*parts)
+    b.send("stdout-0", "raw", b"hello\n")
+    assert b.ingest(Part(METRICS, "records", len(first) + 48, b"")).acks == {METRICS: len(first)}
+    assert b.ingest(parts[0]).acks == {METRICS: len(first) + len(parts[0].data)}
+    assert b.ingest(parts[0]).acks == {METRICS: len(first) + len(parts[0].data)}
+    (found,) = b.read(series.read_series, b.job.pk, "loss")
+    assert found.points.values.tolist() == [0.0, 1.0]
+    assert b.object()["metrics"] == {"loss": 1.0}

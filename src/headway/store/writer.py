@@ -22,6 +22,8 @@ from headway.model.limits import (
     COMMIT_PARTS_MAX,
     INGEST_QUEUE_BYTES_MAX,
     LINGER_BYTES,
+    LINGER_MAX_S,
+    LINGER_REST,
     LINGER_S,
     WAL_BYTES_MAX,
     WRITE_QUEUE_MAX,
@@ -59,6 +61,11 @@ class Hooks:
     def damaged(self, error: BaseException) -> None: ...
 
 
+def rest_s(linger_s: float, used_s: float) -> float:
+    """How long little data waits after a commit that took `used_s` of CPU time; `linger_s` is the least, 0 is never."""
+    return max(linger_s, min(LINGER_MAX_S, LINGER_REST * used_s)) if linger_s else 0.0
+
+
 class Writer(threading.Thread):
     def __init__(self, connect: Callable[[], Connection], hooks: Hooks, linger_s: float = LINGER_S) -> None:
         super().__init__(name="headway-writer", daemon=True)
@@ -72,6 +79,7 @@ class Writer(threading.Thread):
         self._suspect = False  # an input/output error: the write-ahead log is emptied before it is trusted again
         self._log_full = False
         self._linger_s, self._last_commit_s, self._urgent = linger_s, 0.0, False
+        self._used_s = 0.0  # CPU time of the last commit
         self._repair: Callable[[], None] | None = None
         self.trouble = ""  # why the last commit failed; "" once one has succeeded again
 
@@ -149,21 +157,25 @@ class Writer(threading.Thread):
         return [item for item in items if item.future.set_running_or_notify_cancel()]
 
     def _linger(self) -> None:
-        """Little data waits a moment for more, so that a hundred chatty agents do not cost a hundred syncs."""
+        """Little data waits a moment for more, so that a hundred chatty agents do not cost a hundred syncs. The more
+        the last commit cost, the longer: what then comes together costs less than it does apart."""
+        wait_s = rest_s(self._linger_s, self._used_s)
         while not (self._urgent or self._stopping or self._queued_bytes >= LINGER_BYTES):
-            left_s = self._last_commit_s + self._linger_s - time.monotonic()
+            left_s = self._last_commit_s + wait_s - time.monotonic()
             if left_s <= 0:
                 return
             self._ready.wait(left_s)
 
     def _commit(self, items: list[Item]) -> None:
         changed: set[tuple[int, str]] = set()
+        begun_s = time.thread_time()
         try:
             c = self._usable_connection()
             if self._log_full:
                 items = self._refuse_data(items)
             changed = self._transaction(c, items)
             self._last_commit_s, self.trouble = time.monotonic(), ""
+            self._used_s = time.thread_time() - begun_s
             self._log_bytes += c.written_bytes + sum(item.size for item in items if not item.refusable)
             self._log_bytes += COMMIT_OVERHEAD_BYTES
             self._log_commits += 1
