@@ -1,7 +1,8 @@
 """Named timings: `timed("data")` around what is to be measured. Called by training, often.
 
 A use appends one number to a queue; every so often the queue is folded into count, mean, deviation, least and most
-(Welford's way, which loses no digits), and that is told at most once a second and at the end.
+(Welford's way, which loses no digits). That is told at the first use, then ever less often down to once a second, and
+at the end: whoever looks at a young job sees what it has measured.
 """
 
 import os
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     F = TypeVar("F", bound=Callable[..., Any])
 
 FOLD_AT = 512  # uses that wait
+PAUSE_FIRST_S = 0.05  # after the first use; each pause is twice the last one, up to TIMING_INTERVAL_S
 FOLD_MAX = 4096  # folded at once: another thread may be adding as fast as we take
 _COROUTINE = 0x80  # inspect.CO_COROUTINE, without inspect
 _timings: "list[Timings]" = []
@@ -36,12 +38,13 @@ class Stat:
     def __init__(self, name: str, waiting_max: int | None = None) -> None:
         self.name = name
         self.waiting: deque[float] = deque(maxlen=waiting_max)
-        self.next_s = float("inf") if waiting_max == 0 else perf_counter() + TIMING_INTERVAL_S
         self.reset()
+        self.next_s = float("inf") if waiting_max == 0 else 0.0
 
     def reset(self) -> None:
         self.waiting.clear()
         self.count, self.told = 0, 0
+        self.next_s, self.pause_s = 0.0, PAUSE_FIRST_S
         self.mean = self.squares = self.most = 0.0
         self.least = float("inf")
         self.folding = False
@@ -105,11 +108,11 @@ class Timings:
             raise_if_signal(error)
 
     def turn(self, stat: Stat, now_s: float) -> None:
-        """A use found the queue long, or a second over."""
+        """A use found the queue long, or that it is time to tell."""
         try:
             stat.fold()
             if now_s > stat.next_s:
-                stat.next_s = now_s + TIMING_INTERVAL_S
+                stat.next_s, stat.pause_s = now_s + stat.pause_s, min(2 * stat.pause_s, TIMING_INTERVAL_S)
                 self._say(stat)
         except Exception as error:  # P1: an error of ours must not reach training
             raise_if_signal(error)
@@ -132,7 +135,6 @@ class Timings:
             self._pid = os.getpid()
             for stat in self.stats.values():
                 stat.reset()
-                stat.next_s = 0.0
 
 
 def current_timings() -> Timings:
@@ -146,8 +148,8 @@ def current_timings() -> Timings:
 class timed:
     """Measure how long something takes, by name: `with hw.timed("data"): …`, or `@hw.timed("step")` over a function.
 
-    Count, mean, deviation, least and most are kept per name and process, and told once a second and at the end. A use
-    costs less than a microsecond, never raises and never waits.
+    Count, mean, deviation, least and most are kept per name and process, and told at the first use, from then on up to
+    once a second, and at the end. A use costs less than a microsecond, never raises and never waits.
     """
 
     _outer: "list[float] | None" = None  # where one object is entered again inside itself
