@@ -3,14 +3,18 @@
 Pure: from the job object of the contract and the job's events to lines of text. Called by the verbs that show jobs.
 """
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from datetime import datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from headway.model.limits import DISPLAY_METRICS_MAX
 from headway.views import format as fmt
 from headway.views.table import fit, width
 from headway.views.terminal import BOLD, DIM, Output
+
+if TYPE_CHECKING:
+    from headway.views.best import Best
 
 Job = dict[str, Any]
 Event = dict[str, Any]
@@ -55,7 +59,7 @@ def _state_words(job: Job, now: datetime) -> str:
 
 
 def waiting_words(waiting: dict[str, Any], now: datetime) -> str:
-    """`attempt 2 at 12:04:31`, or `after 7f3c2, a0317`; nothing for a job that is simply in the queue."""
+    """`attempt 2 at 12:04:31`, `after 7f3c2, a0317`, `Resources` as an engine puts it, or `2 ahead` in our queue."""
     if waiting.get("next_at"):
         when = fmt.moment(waiting["next_at"])
         due = when is None or when <= now
@@ -64,7 +68,34 @@ def waiting_words(waiting: dict[str, Any], now: datetime) -> str:
         )
     names = [fmt.suffix(str(name)) for name in waiting.get("after") or []]
     more = f" and {len(names) - _AFTER_SHOWN} more" if len(names) > _AFTER_SHOWN else ""
-    return f"after {', '.join(names[:_AFTER_SHOWN])}{more}" if names else ""
+    if names:
+        return f"after {', '.join(names[:_AFTER_SHOWN])}{more}"
+    before = waiting.get("ahead")
+    if isinstance(before, int):
+        return f"{before:,} ahead" if before else "next"
+    return str(waiting.get("word") or "")
+
+
+def progress_words(job: Job) -> str:
+    """That of the first tracker with a known total: `37 %  left 1:12`."""
+    for tracker in job.get("progress") or []:
+        completed, total = _real(tracker.get("completed")), _real(tracker.get("total"))
+        if tracker.get("source") == "folder" and tracker.get("state") != "running":
+            continue  # it is there; what counts is how far the program is
+        if completed is not None and total is not None and total > 0:
+            left_s = _real(tracker.get("eta_s"))
+            left = "" if left_s is None or fmt.is_over(job) else f"  left {fmt.clock(left_s)}"
+            return f"{int(100 * min(completed / total, 1.0)):>3} %{left}"
+    return ""
+
+
+def _real(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+
+
+def heard_words(job: Job, now: datetime) -> str:
+    """An unknown state always has its age (P8)."""
+    return f"last heard {fmt.duration(fmt.age_s(job.get('heard_at') or job.get('state_since'), now))} ago"
 
 
 def _waiting_of(job: Job) -> dict[str, Any]:
@@ -73,7 +104,8 @@ def _waiting_of(job: Job) -> dict[str, Any]:
         return dict(job["waiting"])
     left = [one["id"] for one in job.get("after") or [] if one.get("state") != "succeeded"]
     number = len(job.get("attempts") or []) + 1
-    return {"attempt": number, "next_at": (job.get("retries") or {}).get("next_at"), "after": left}
+    word = str(last_attempt(job).get("engine_word") or "").partition("(")[2].rstrip(")")
+    return {"attempt": number, "next_at": (job.get("retries") or {}).get("next_at"), "after": left, "word": word}
 
 
 def heard_at(job: Job) -> str | None:
@@ -123,12 +155,24 @@ def has_output(job: Job, attempt: int | None = None) -> bool:
     return not found or any(path for process in found for path in (process.get("logs") or {"": "?"}).values())
 
 
-def metrics_words(job: Job, out: Output, limit: int = DISPLAY_METRICS_MAX) -> str:
-    """`loss 0.031   accuracy 0.91`: last values, the lowest rank's."""
+def metrics_words(
+    job: Job, out: Output, limit: int = DISPLAY_METRICS_MAX, best: "Mapping[str, Best] | None" = None
+) -> str:
+    """`loss 0.031 (best 0.03 at step 9400)   accuracy 0.91`: last values, the lowest rank's."""
     metrics = job.get("metrics") or {}
-    shown = [f"{out.safe(str(name))} {fmt.number(_value(found))}" for name, found in list(metrics.items())[:limit]]
+    shown = [
+        f"{out.safe(str(name))} {fmt.number(_value(found))}{_best_words(_value(found), (best or {}).get(name))}"
+        for name, found in list(metrics.items())[:limit]
+    ]
     more = len(metrics) - limit
     return "   ".join(shown) + (f"   and {more} more" if more > 0 else "")
+
+
+def _best_words(last: Any, best: "Best | None") -> str:
+    """Nothing where the last value is the best, as far as can be seen."""
+    if best is None or fmt.number(best.value) == fmt.number(last):
+        return ""
+    return f" (best {fmt.number(best.value)}" + (")" if best.step is None else f" at step {best.step})")
 
 
 def _value(found: Any) -> Any:
@@ -163,17 +207,18 @@ def retry_words(number: Any, because: Any, retry: dict[str, Any]) -> str:
     return f"attempt {number} failed: {because or 'no reason is known'}; {retry.get('text')}{where}{wait}"
 
 
-def end_lines(job: Job, events: list[Event], out: Output) -> list[str]:
+def end_lines(job: Job, events: list[Event], out: Output, best: "Mapping[str, Best] | None" = None) -> list[str]:
     """The end of a run, good or bad."""
     short = fmt.suffix(str(job["id"]))
     head = f"{_mark(str(job['state']), out)} {out.style(out.safe(str(job['id'])), BOLD)}"
     took = fmt.duration(_ran_s(job))
     if job["state"] == "succeeded":
-        metrics = metrics_words(job, out)
-        return [
-            f"{head} succeeded in {took}" + (f"    {metrics}" if metrics else ""),
-            "  " + out.style(f"hw q {short} · hw logs {short} · hw resubmit {short}", DIM),
-        ]
+        told = [words for words in (metrics_words(job, out, best=best), _peak_words(job)) if words]
+        plain = "    ".join([f"x {job['id']} succeeded in {took}", *told])
+        fits = out.columns is None or width(plain) <= out.columns
+        lines = ["    ".join([f"{head} succeeded in {took}", *(told if fits else [])])]
+        lines += [] if fits else [f"  {words}" for words in told]
+        return [*lines, "  " + out.style(f"hw q {short} · hw logs {short} · hw resubmit {short}", DIM)]
     first = first_failure(job, events)
     held = str(job["state"]) == "held"
     verb = {"failed": "failed", "stopped": "was stopped", "held": "failed"}.get(str(job["state"]), str(job["state"]))
@@ -190,6 +235,15 @@ def end_lines(job: Job, events: list[Event], out: Output) -> list[str]:
     if held:
         lines += [fact("held", hold_words(job)), fact("", f"hw shell {short} enters it · hw release {short} frees it")]
     return [*lines, fact("next", f"hw q {short} · hw logs {short}{rank} · hw resubmit {short}")]
+
+
+def _peak_words(job: Job) -> str:
+    """`peak 1.9 GiB`: the most memory that one process has used; of several, whose it was."""
+    used = job.get("usage") or {}
+    peak, rank = used.get("peak_memory_bytes"), used.get("peak_rank")
+    if not isinstance(peak, int | float):
+        return ""
+    return f"peak {fmt.size(peak)}" + (f" (rank {rank})" if rank is not None and count_processes(job) > 1 else "")
 
 
 def _ran_s(job: Job) -> float | None:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Final
 
 from headway.model.limits import FOLLOW_WAIT_S
-from headway.views import summary
+from headway.views import best, summary
 from headway.views.cli import submission
 from headway.views.cli.dispatch import EXIT_INTERRUPTED, EXIT_OWN_FAILURE, Call
 from headway.views.cli.output import Exact, Merged
@@ -113,7 +113,8 @@ class Plain:
             self._tell_closed()
             if answer.get("done"):
                 self.job = answer["done"]
-        for line in summary.end_lines(self.job, self.events, self.terminal.err):
+        found = best.ask(self.job, self.follow.ask)
+        for line in summary.end_lines(self.job, self.events, self.terminal.err, found):
             self.terminal.say(line)
         return self.job
 

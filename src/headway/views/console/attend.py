@@ -6,13 +6,14 @@ A job that ends within a blink gets no view: its lines are printed as they would
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from headway.model.limits import CONSOLE_END_LINES
+from headway.views import best, summary
 from headway.views import format as fmt
-from headway.views import summary
 from headway.views.console.feed import JobFeed
 from headway.views.console.log import Log, Said
 from headway.views.console.loop import show
@@ -83,8 +84,14 @@ class Attendance:
             self.terminal.say(self.terminal.err.style(words, DIM))
         for one in shown:
             self._print(one, view.model.ranks)
-        for line in summary.end_lines(view.done, view.model.events, self.terminal.err):
+        found = best.ask(view.done, self._ask)
+        for line in summary.end_lines(view.done, view.model.events, self.terminal.err, found):
             self.terminal.say(line)
+
+    def _ask(self, question: Callable[[Source], Any]) -> Any:
+        """On a connection of its own: ours may be to a server that has gone since."""
+        with closing(self.source.again()) as source:
+            return question(source)
 
     def _print(self, said: Said, ranks: int) -> None:
         ours = said.rank < 0 or said.stream in ("stderr", "agent")
