@@ -9,6 +9,8 @@ STAMP := $(VENV)/.installed
 TEST_WORKERS ?= 3
 TEST_TIMEOUT_S ?= 300
 WHAT ?= tests
+# As after an installation: where PYTHONDONTWRITEBYTECODE is set, each start of hw would compile all that it imports.
+COMPILE := $(BIN)/python -m compileall -q src
 BENCH ?=
 SIM_S ?= 60
 SOAK_S ?= 3600
@@ -45,9 +47,11 @@ check: $(STAMP)  ## ruff, mypy --strict, import-linter, tidy
 test: check  ## check, then all tests (WHAT=tests/unit for a part)
 	@tools/need.sh strace gcc openssl ip mpirun busybox dockerd podman runc sbatch sshd moto_server azurite-blob rclone zsh node
 	@if [ "$$CI" = true ]; then tools/torch.sh; fi
+	@$(COMPILE)
 	HEADWAY_SIM_SECONDS=$(SIM_S) tools/test.sh $(BIN)/python $(TEST_WORKERS) $(TEST_TIMEOUT_S) $(WHAT)
 
 bench: $(STAMP)  ## figures beside the peers', into bench/results (BENCH='--only log')
+	@$(COMPILE)
 	$(BIN)/python -m bench $(BENCH)
 	$(BIN)/python tools/figures.py
 
