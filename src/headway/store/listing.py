@@ -1,6 +1,7 @@
 """The rows of `hw ls` as a table needs them: few fields, none that is empty, read without making whole jobs.
 
-Ten thousand jobs are a tenth of a second here, and a sixth of the bytes of the contract's objects (`query.job_rows`).
+Ten thousand jobs are a twentieth of a second here, and a sixth of the bytes of the contract's objects
+(`query.job_rows`): what is shown of a job that has ended is made once and kept, as long as its row stays equal.
 Called by the server's API for `brief` lists; a field that is not there is empty, null or zero.
 """
 
@@ -12,15 +13,15 @@ from typing import Any
 
 import msgspec
 
-from headway.model.limits import JOBS_LISTED_MAX
-from headway.store import arrays, query
+from headway.model.limits import JOBS_KEPT_MAX, JOBS_LISTED_MAX
+from headway.store import arrays, query, standing, watched
 from headway.store.catalog import JobFilter, matcher_of, states_of, where_of
 from headway.store.form import iso
 
 _ROWS = """SELECT pk, id, name, state, state_since_ns, submitted_ns, started_ns, ended_ns, exit_code, signal,
-             experiment, cluster, array_index, cause, tags, spec FROM jobs WHERE """
-_Row = tuple[int, str, str, str, int, int, int | None, int | None, int | None, int | None, str | None, str, int | None,
-             str | None, str, str]  # fmt: skip
+             experiment, cluster, engine, array_index, cause, tags FROM jobs WHERE """
+_Row = tuple[int, str, str, str, int, int, int | None, int | None, int | None, int | None, str | None, str, str,
+             int | None, str | None, str]  # fmt: skip
 
 
 class _Asked(msgspec.Struct):
@@ -37,21 +38,30 @@ class _Asked(msgspec.Struct):
 _decode_asked = msgspec.json.Decoder(_Asked).decode
 _EXPLAINED = ("failed", "stopped", "held", "unknown")
 _SOME = 1000
+# pk -> (the row that it was made of, what is shown of it), of jobs that have ended: most of a long list
+_ended: dict[int, tuple[_Row, dict[str, Any]]] = {}
 
 
 def rows(c: sqlite3.Connection, filters: JobFilter, now_ns: int) -> list[dict[str, Any]]:
     """Jobs, newest first."""
+    chosen = _chosen(c, filters)
+    fresh = [row for row in chosen if _ended.get(row[0], (None,))[0] != row]
+    asked = _asked_of(c, [row[0] for row in fresh])
+    made = {row[0]: _made(row, asked[row[0]], now_ns) for row in fresh if row[0] in asked}
+    known = [(row, made.get(row[0]) or _ended[row[0]][1]) for row in chosen if row[0] in made or row[0] in _ended]
+    return _with_more(c, known, asked)
+
+
+def _chosen(c: sqlite3.Connection, filters: JobFilter) -> list[_Row]:
     where, values = where_of(filters)
-    matches = matcher_of(filters)
+    matches, most = matcher_of(filters), min(filters.limit, JOBS_LISTED_MAX)
     cursor = c.cursor()
     cursor.row_factory = None  # plain tuples
-    found = cursor.execute(f"{_ROWS} {where} ORDER BY submitted_ns DESC, pk DESC", values)
-    wanted = (row for row in found if matches is None or matches(row[1], row[-1]))
-    chosen: list[_Row] = list(islice(wanted, min(filters.limit, JOBS_LISTED_MAX)))
-    logged = {row[0] for row in c.execute("SELECT DISTINCT job FROM series")} if chosen else set()
-    told = (*_EXPLAINED, "waiting")
-    last = _last_attempts(c, [row[0] for row in chosen if row[3] in told])
-    return [_row(c, row, last.get(row[0]), row[0] in logged, now_ns) for row in chosen]
+    if matches is None:
+        return cursor.execute(f"{_ROWS} {where} ORDER BY submitted_ns DESC, pk DESC LIMIT {most:d}", values).fetchall()
+    select = _ROWS.replace(" FROM", ", spec FROM")
+    found = cursor.execute(f"{select} {where} ORDER BY submitted_ns DESC, pk DESC", values)
+    return list(islice((row[:-1] for row in found if matches(row[1], row[-1])), most))
 
 
 def folded(c: sqlite3.Connection, filters: JobFilter, now_ns: int) -> list[dict[str, Any]]:
@@ -60,9 +70,10 @@ def folded(c: sqlite3.Connection, filters: JobFilter, now_ns: int) -> list[dict[
     return sorted(found, key=lambda row: str(row["submitted_at"]), reverse=True)[: filters.limit]
 
 
-def _row(c: sqlite3.Connection, row: _Row, last: sqlite3.Row | None, has_metrics: bool, now_ns: int) -> dict[str, Any]:
-    (pk, id_, name, state, since_ns, submitted_ns, started_ns, ended_ns, exit_code, signal, experiment, cluster, index,
-     cause, tags, spec) = row  # fmt: skip
+def _made(row: _Row, asked: _Asked, now_ns: int) -> dict[str, Any]:
+    """What the row itself says. Kept for the next list once the job has ended."""
+    (pk, id_, name, state, since_ns, submitted_ns, started_ns, ended_ns, exit_code, signal, experiment, cluster, _,
+     index, cause, tags) = row  # fmt: skip
     found: dict[str, Any] = {"id": id_, "name": name, "state": state, "cluster": cluster}
     found["submitted_at"] = iso(submitted_ns)
     if experiment is not None:
@@ -73,21 +84,57 @@ def _row(c: sqlite3.Connection, row: _Row, last: sqlite3.Row | None, has_metrics
         found["elapsed_s"] = round(max(0, (now_ns if ended_ns is None else ended_ns) - started_ns) / 1e9, 3)
     if tags != "[]":
         found["tags"] = json.loads(tags)
-    asked = _asked(spec)
     for field, value in (("gpus", asked.gpus), ("parameters", asked.parameters), ("smoke", asked.smoke)):
         if value:
             found[field] = value
     if asked.guest_of is not None:
         found |= {"guest_of": asked.guest_of, "host": asked.host}
-    if has_metrics:
-        found["metrics"] = query.latest_metrics(c, pk, query.ROW_METRICS_MAX)
     if state == "unknown":
         found |= {"state_since": iso(since_ns), "ended_at": iso(ended_ns)}
     if state in _EXPLAINED:
-        why = cause or (last["cause"] if last is not None else None)
-        found |= {"exit_code": exit_code, "signal": signal, "cause": json.loads(why) if why else None}
-    elif state == "waiting" and (last is not None or asked.after):
-        found["waiting"] = query.waiting_words(last, states_of(c, asked.after).values())
+        found |= {"exit_code": exit_code, "signal": signal, "cause": json.loads(cause) if cause else None}
+    if ended_ns is not None:
+        if len(_ended) >= JOBS_KEPT_MAX:
+            _ended.clear()
+        _ended[pk] = (row, found)
+    return found
+
+
+def _with_more(
+    c: sqlite3.Connection, known: list[tuple[_Row, dict[str, Any]]], asked: dict[int, _Asked]
+) -> list[dict[str, Any]]:
+    """What other tables say of them, with few queries for all."""
+    logged = {row[0] for row in c.execute("SELECT DISTINCT job FROM series")} if known else set()
+    told = {row[0]: row for row, _ in known if row[3] not in ("succeeded", "waiting")}
+    waiting = {row[0] for row, _ in known if row[3] == "waiting"}
+    last = _last_attempts(c, [*told, *waiting])
+    trackers = watched.progress(c, list(told), query.ROW_TRACKERS_MAX) if told else {}
+    places = standing.nodes(c, [row[0] for row, _ in known if row[12] != "local"])
+    spoken = standing.heard(c, [pk for pk, row in told.items() if row[3] == "unknown"])
+    before = standing.ahead(c) if waiting else {}
+    found = []
+    for row, one in known:
+        pk = row[0]
+        more: dict[str, Any] = {"metrics": query.latest_metrics(c, pk, query.ROW_METRICS_MAX)} if pk in logged else {}
+        if trackers.get(pk):
+            more["progress"] = trackers[pk]
+        if row[3] in _EXPLAINED and one["cause"] is None and pk in last and last[pk]["cause"]:
+            more["cause"] = json.loads(last[pk]["cause"])
+        if pk in waiting:
+            needed = states_of(c, asked[pk].after).values() if pk in asked else ()
+            more["waiting"] = standing.waits_for(last.get(pk), needed, before.get(pk))
+        more |= standing.beside(row[3], pk, places, spoken) if places or spoken else {}
+        found.append({**one, **more} if more else one)
+    return found
+
+
+def _asked_of(c: sqlite3.Connection, keys: list[int]) -> dict[int, _Asked]:
+    found: dict[int, _Asked] = {}
+    for start in range(0, len(keys), _SOME):
+        some = keys[start : start + _SOME]
+        marks = ", ".join("?" * len(some))
+        wanted = f"SELECT pk, spec FROM jobs WHERE pk IN ({marks})"  # noqa: S608  (our own words, values are parameters)
+        found |= {row["pk"]: _asked(row["spec"]) for row in c.execute(wanted, some)}
     return found
 
 
@@ -104,6 +151,6 @@ def _last_attempts(c: sqlite3.Connection, keys: list[int]) -> dict[int, sqlite3.
     for start in range(0, len(keys), _SOME):
         some = keys[start : start + _SOME]
         marks = ", ".join("?" * len(some))
-        wanted = f"SELECT job, number, cause, retry FROM attempts WHERE job IN ({marks}) ORDER BY number"  # noqa: S608  (our own words, values are parameters)
+        wanted = f"SELECT job, number, engine_word, cause, retry FROM attempts WHERE job IN ({marks}) ORDER BY number"  # noqa: S608  (our own words, values are parameters)
         found |= {row["job"]: row for row in c.execute(wanted, some)}
     return found

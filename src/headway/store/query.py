@@ -7,7 +7,7 @@ numbers that JSON cannot hold are strings.
 import json
 import sqlite3
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from headway.model.job import Attempt, Job, Process, State, Task, count_retries
 from headway.model.limits import METRIC_POINTS_MAX
 from headway.model.record import RAW
 from headway.settings.home import Paths
-from headway.store import arrays, catalog, series, watched
+from headway.store import arrays, catalog, series, standing, watched
 from headway.store.form import iso, number
 
 ROW_METRICS_MAX = 32  # names shown per job in a list
@@ -171,19 +171,22 @@ def job_rows(c: sqlite3.Connection, filters: catalog.JobFilter | None, now_ns: i
 def _rows_of(c: sqlite3.Connection, jobs: list[Job], now_ns: int) -> list[dict[str, Any]]:
     """With a few queries per thousand jobs, however many there are."""
     found: list[dict[str, Any]] = []
+    before = standing.ahead(c) if any(job.state is State.WAITING for job in jobs) else {}
     for start in range(0, len(jobs), 1000):
         some = jobs[start : start + 1000]
         keys = [job.pk for job in some]
         engines = {row["job"]: row["engine"] for row in _about(c, "SELECT pk AS job, engine FROM jobs", "pk", keys)}
-        tried = _about(c, "SELECT job, number, engine_id, cause, retry FROM attempts", "job", keys)
+        tried = _about(c, "SELECT job, number, engine_id, engine_word, cause, retry FROM attempts", "job", keys)
         last = {row["job"]: row for row in sorted(tried, key=lambda row: int(row["number"]))}
         logged = {row["job"] for row in _about(c, "SELECT DISTINCT job FROM series", "job", keys)}
         trackers = watched.progress(c, keys, ROW_TRACKERS_MAX)
+        places = standing.nodes(c, [pk for pk in keys if engines[pk] != "local"])
+        spoken = standing.heard(c, [job.pk for job in some if job.state is State.UNKNOWN])
         for job in some:
             metrics = latest_metrics(c, job.pk, ROW_METRICS_MAX) if job.pk in logged else {}
             row = _row(job, engines[job.pk], last.get(job.pk), metrics, trackers.get(job.pk, []), now_ns)
-            row["waiting"] = _waiting(c, job, last.get(job.pk)) if job.state is State.WAITING else None
-            found.append(row)
+            row["waiting"] = _waiting(c, job, last.get(job.pk), before) if job.state is State.WAITING else None
+            found.append(row | standing.beside(job.state, job.pk, places, spoken))
     return found
 
 
@@ -213,22 +216,11 @@ def _row(
     }
 
 
-def _waiting(c: sqlite3.Connection, job: Job, row: sqlite3.Row | None) -> dict[str, Any] | None:
+def _waiting(
+    c: sqlite3.Connection, job: Job, last: sqlite3.Row | None, before: Mapping[int, int]
+) -> dict[str, Any] | None:
     known = catalog.states_of(c, job.spec.after).values() if job.spec.after else ()
-    return waiting_words(row, known)
-
-
-def waiting_words(row: sqlite3.Row | None, needed: Iterable[tuple[str, State | None]]) -> dict[str, Any] | None:
-    """What keeps a job from the queue: the time of its next try, by its last attempt's `number` and `retry`, or jobs
-    that have not succeeded yet."""
-    if row is not None and row["retry"]:
-        return {
-            "attempt": row["number"] + 1,
-            "next_at": iso(json.loads(row["retry"]).get("not_before_ns")),
-            "after": [],
-        }
-    left = [id_ for id_, state in needed if state is not State.SUCCEEDED]
-    return {"attempt": 1, "next_at": None, "after": left} if left else None
+    return standing.waits_for(last, known, before.get(job.pk))
 
 
 def open_rows(c: sqlite3.Connection, jobs_max: int, now_ns: int) -> list[dict[str, Any]]:

@@ -30,6 +30,28 @@ def place(job: dict[str, Any]) -> str:
     return f"{cluster} on {job.get('host') or job['guest_of']}" if job.get("guest_of") else cluster
 
 
+def nodes(names: list[str]) -> str:
+    """`node[1-2,7]`, as schedulers write it; names without a number stand as they are."""
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        stem = name.rstrip("0123456789")
+        groups.setdefault(stem, []).append(name[len(stem) :])
+    return ",".join(f"{stem}{_bracketed(numbers)}" for stem, numbers in groups.items())
+
+
+def _bracketed(numbers: list[str]) -> str:
+    if len(numbers) == 1:
+        return numbers[0]
+    spans: list[list[str]] = []
+    for number in sorted(numbers, key=lambda one: (len(one), one)):
+        last = spans[-1][-1] if spans else ""
+        if last and len(last) == len(number) < 10 and int(number) == int(last) + 1:
+            spans[-1].append(number)
+        else:
+            spans.append([number])
+    return f"[{','.join(span[0] if len(span) == 1 else f'{span[0]}-{span[-1]}' for span in spans)}]"
+
+
 def suffix(job_id: str) -> str:
     """The part of an id that a person types."""
     return job_id.rsplit("-", 1)[-1]

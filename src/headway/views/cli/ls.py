@@ -18,6 +18,7 @@ _METRICS_MAX: Final = 4
 _NOTED: Final = (
     "is_array",
     "smoke",
+    "heard_at",
     "state_since",
     "cause",
     "exit_code",
@@ -111,17 +112,31 @@ def _kinds(metrics: list[str], out: Output, now: datetime) -> list[_Kind]:
         *([each("name", text("name"), factor=True, keep=1)] if short else []),
         each("index", _index, "array_index", right=True, factor=True),
         each("state", lambda job: str(job["state"]), keep=table.ALWAYS),
-        each("elapsed", lambda job: fmt.clock(job.get("elapsed_s")), "elapsed_s", right=True, keep=1),
+        each("progress", _progress, keep=1),
+        each("elapsed", partial(_elapsed, now=now), "elapsed_s", "waiting", right=True, keep=1),
         times,
         *(each(out.safe(name), partial(_metric, name), "metrics", right=True, limit=16) for name in metrics),
         each("parameters", _parameters, factor=True),
         each("experiment", text("experiment"), factor=True),
         each("cluster", text("cluster"), factor=True),
+        each("node", lambda job: fmt.nodes(job.get("nodes") or []), "nodes", factor=True),
         each("host", _host, "guest_of", factor=True),
         each("GPUs", text("gpus"), "gpus", right=True, factor=True, said="{} GPUs"),
         each("tags", lambda job: ", ".join(str(tag) for tag in job.get("tags") or []), factor=True),
         each("note", lambda job: note(job, now), *_NOTED, keep=1),
     ]
+
+
+def _progress(job: Job) -> str:
+    """Of a job that has done all of it nothing need be said."""
+    return "" if job["state"] == "succeeded" else summary.progress_words(job)
+
+
+def _elapsed(job: Job, now: datetime) -> str:
+    """How long it has run; of one that waits, how long it has waited."""
+    if job["state"] == "waiting" and not job.get("is_array"):
+        return fmt.clock(fmt.age_s(job.get("submitted_at"), now))
+    return fmt.clock(job.get("elapsed_s"))
 
 
 def _index(job: Job) -> str:
@@ -154,9 +169,8 @@ def note(job: Job, now: datetime) -> str:
 
 
 def _reason(job: Job, now: datetime) -> str:
-    """An unknown state always has its age (P8)."""
     if job["state"] == "unknown" and not fmt.is_over(job):
-        return f"last heard {fmt.duration(fmt.age_s(job.get('state_since'), now))} ago"
+        return summary.heard_words(job, now)
     if job["state"] in ("failed", "stopped", "held", "unknown"):
         cause = job.get("cause") or {}
         return str(cause.get("text") or "") or _end(job)

@@ -10,7 +10,6 @@ from typing import Any, Final
 from headway.views import format as fmt
 from headway.views import summary, table
 from headway.views.console.cells import BOLD, DIM, EMPTY, RED, Line, Size, cut, plain
-from headway.views.console.curve import real
 from headway.views.console.feed import JobsFeed
 from headway.views.console.theme import Theme
 from headway.views.console.usage import total
@@ -129,7 +128,7 @@ def _cells(job: Job, names: list[str], now: datetime) -> list[str]:
         if job.get("guest_of")
         else str(job.get("name") or ""),
         f"{fmt.STATE_MARKS.get(str(job['state']), '?')} {job['state']}",
-        _progress(job),
+        summary.progress_words(job),
         fmt.clock(open_s),
         *_used(job),
         *(fmt.number(found[name]) if name in found else "" for name in names),
@@ -143,26 +142,13 @@ def _used(job: Job) -> tuple[str, str]:
     return "" if cpu is None else f"{cpu:.0f} %", "" if memory is None else fmt.size(memory)
 
 
-def _progress(job: Job) -> str:
-    """That of the first tracker with a known total: `37 %  left 1:12`."""
-    for tracker in job.get("progress") or []:
-        completed, total = real(tracker.get("completed")), real(tracker.get("total"))
-        if tracker.get("source") == "folder" and tracker.get("state") != "running":
-            continue  # it is there; what counts is how far the program is
-        if completed is not None and total is not None and total > 0:
-            left_s = real(tracker.get("eta_s"))
-            left = "" if left_s is None or fmt.is_over(job) else f"  left {fmt.clock(left_s)}"
-            return f"{int(100 * min(completed / total, 1.0)):>3} %{left}"
-    return ""
-
-
 def _note(job: Job, now: datetime) -> str:
     state = str(job["state"])
     if state == "waiting":
         why = summary.waiting_words(job.get("waiting") or {}, now)
         return f"waits for {fmt.clock(fmt.age_s(job.get('submitted_at'), now))}" + (f", {why}" if why else "")
     if state == "unknown" and not fmt.is_over(job):
-        return f"last heard {fmt.duration(fmt.age_s(job.get('state_since'), now))} ago"
+        return summary.heard_words(job, now)
     if state in ("failed", "unknown"):
         cause = job.get("cause") or summary.last_attempt(job).get("cause") or {}
         return str(cause.get("text") or fmt.exit_words(job.get("exit_code"), job.get("signal")))
