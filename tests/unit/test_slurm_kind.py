@@ -82,8 +82,6 @@ def test_a_job_that_shares_its_nodes_with_nobody_waits_for_empty_ones() -> None:
     need = Need.of(waiting(NumNodes="2", NumCPUs="2", OverSubscribe="NO"))
     free = [sooner.free_of(node, whole=True) for node in answer.read_nodes(MIXED)]
     assert [node.state_word for node in free] == ["others run there"] * 2
-    assert fit.explain(need, free) == (
-        "it shares its nodes with nobody, and none of the two nodes that it needs are empty"
-    )
+    assert fit.explain(need, free) == ("it shares its nodes with nobody, and no node is empty")
     assert "each to itself" in need.words()
     assert "--exclusive" in sooner._options(waiting(OverSubscribe="NO"), need)

@@ -147,6 +147,18 @@ def test_what_can_be_waited_for_is_taken(tmp_path: Path, name: str) -> None:
     assert site.asked == 1
 
 
+def test_nodes_that_were_drained_a_moment_ago_make_nothing_final(tmp_path: Path) -> None:
+    """What is known of the nodes may be half a minute old."""
+    site = Site(tmp_path)
+    site.plan(processes=1)
+    site.trial_says = recorded()["nodes-away"]
+    site.rig.commands.answers["scontrol"] = NODES.replace("State=IDLE", "State=IDLE+DRAIN")
+    site.plan(processes=4)
+    site.rig.commands.answers["scontrol"] = NODES
+    with pytest.raises(RefusedError, match="no nodes could ever give this together"):
+        site.plan(processes=8)
+
+
 def test_while_the_controller_is_away_nobody_waits_for_its_answer(tmp_path: Path) -> None:
     site = Site(tmp_path, UnreachableError("sbatch did not answer within 10 s"))
     for processes in (1, 2, 4):

@@ -37,6 +37,17 @@ def test_room_that_a_maintenance_takes_is_room_after_it() -> None:
     assert found is not None and found[0] == "2026-11-16T04:30:00"
 
 
+def test_no_end_of_a_job_brings_back_a_node_that_is_drained() -> None:
+    drained = NODES.replace("State=MIXED", "State=MIXED+DRAIN")
+    commands = Scripted(date=f"{NOW.isoformat()}\n", JobID=holder("2026-11-16T04:30:00"))
+    one = job("ReqNodeNotAvail, UnavailableNodes:node[1-2]", NumNodes="1", MinMemoryNode="100M")
+    told = waiting.explain(one, read_nodes(drained), commands)
+    assert told.start == "neither Slurm nor the time limits of running jobs tell when"
+    assert told.reason.endswith("hw clusters -v shows which nodes are away, and why")
+    up = waiting.explain(one, read_nodes(NODES.replace("GresUsed=gpu:0", "GresUsed=gpu:4")), commands)
+    assert up.start.startswith("at 2026-11-16T04:30:00 wrap")
+
+
 def test_what_slurm_says_is_not_moved_into_a_maintenance() -> None:
     """Slurm puts every other job off by the time of the one that waits; to take that away must not lead there."""
     held = reservation.read(SERVICE)

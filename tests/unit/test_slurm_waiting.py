@@ -124,8 +124,8 @@ class Recorded:
         (
             "QOSGrpCpuLimit",
             {"NumCPUs": "16"},
-            "QoS normal allows 10 CPUs together (GrpTRES cpu); 5 CPUs in use, and it asks for 16 CPUs "
-            "(scontrol show assoc_mgr)",
+            "QoS normal allows 10 CPUs together (GrpTRES cpu); 5 CPUs in use, and it asks for 16 CPUs: alone it is "
+            "over that, so it never starts as it is (scontrol show assoc_mgr)",
         ),
         (
             "QOSMaxJobsPerUserLimit",
@@ -136,8 +136,8 @@ class Recorded:
         (
             "AssocGrpGRES",
             {},
-            "account ml allows 6 GPUs together (GrpTRES gres/gpu); 3 GPUs in use, and it asks for 8 GPUs "
-            "(scontrol show assoc_mgr)",
+            "account ml allows 6 GPUs together (GrpTRES gres/gpu); 3 GPUs in use, and it asks for 8 GPUs: alone it is "
+            "over that, so it never starts as it is (scontrol show assoc_mgr)",
         ),
         (
             "PartitionTimeLimit",
@@ -192,6 +192,16 @@ def test_a_maintenance_that_begins_before_the_job_would_end_is_told() -> None:
 def test_the_word_names_the_limit(word: str, field: str) -> None:
     found = limit.LIMIT.match(word)
     assert found is not None and limit.field_of(found) == field
+
+
+def test_a_licence_is_told_with_how_many_there_are() -> None:
+    def ask(argv: Sequence[str]) -> str:
+        assert "licenses" in argv
+        return "LicenseName=matlab Total=2 Used=1 Free=1 Reserved=0 Remote=no\nLicenseName=other Total=9 Used=0\n"
+
+    assert limit.explain("Licenses", job(Licenses="matlab:2"), ask) == (
+        "licence matlab: there are 2, 1 in use, and it asks for 2 (scontrol show licenses)",
+    )
 
 
 # -- smaller requests and the forecast --------------------------------------------------------------------------------

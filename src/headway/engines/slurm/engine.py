@@ -176,7 +176,7 @@ class SlurmEngine:
         plan = partition.check(plan, self._partitions(asked), self._would_take)
         text = script.render(plan, f"{plan.uuid}-{attempt}", plan.options, self.spool, self._place.agent())
         if not job.pk:  # it is not stored yet, so somebody can be told
-            self._trial.check(plan, text, nodes)
+            self._trial.check(plan, text, partial(self._fresh_nodes, asked))
         return replace(plan, script=text)
 
     def _would_take(self, plan: Plan) -> bool:
@@ -468,9 +468,10 @@ class SlurmEngine:
             return Waiting("Slurm does not know it")
         return waiting.explain(line, self._fresh_nodes(), self._commands)
 
-    def _fresh_nodes(self) -> list[answer.NodeLine]:
+    def _fresh_nodes(self, asked: str | None = None) -> list[answer.NodeLine]:
+        """Of these partitions, or of the cluster's own."""
         self._nodes = (-NODES_KEPT_S, self._nodes[1])
-        return self._known_nodes()
+        return self._nodes_of(asked or self._options.get("partition"))
 
     def attach(self, task: TaskKey, node: str | None = None) -> list[str] | None:
         """From what is known: nothing is asked, so it answers also while Slurm does not."""

@@ -87,15 +87,15 @@ def explain(need: Need, free: Sequence[Node]) -> str:
         names = _names([node.name for node in ready[: need.nodes]])
         return f"what it needs is free on {names}: it is not room that it waits for"
     if need.exclusive:
-        few = number_word(len(ready)) if ready else "none"
-        needed = "the one node" if need.nodes == 1 else f"the {number_word(need.nodes)} nodes"
-        return f"it shares its nodes with nobody, and {few} of {needed} that it needs {_are(len(ready))} empty"
+        few = f"only {_nodes(len(ready))} of the {number_word(need.nodes)} that it needs" if ready else "no node"
+        return f"it shares its nodes with nobody, and {few} {_are(len(ready) or 1)} empty"
     what, each = ("GPU", need.gpus) if need.gpus else ("CPU", need.cpus)
     have = [(node.name, node.gpus if need.gpus else node.cpus or 0) for node in free]
     total, wanted = sum(count for _, count in have), need.nodes * each
     if total < wanted:
         few = number_word(total) if total else "none"
-        return f"{few} of the {plural(wanted, what)} that it needs {_are(total)} free"
+        more = _lacking(need, [node for node in free if _has(node, need, each)])
+        return f"{few} of the {plural(wanted, what)} that it needs {_are(total)} free{f', and {more}' if more else ''}"
     start = f"{plural(total, what)} {_are(total)} free, but "
     asked = f"you ask for {_nodes(need.nodes)} of {number_word(each)}"
     if sum(count >= each for _, count in have) < need.nodes:

@@ -48,6 +48,8 @@ def explain(
     found = LIMIT.match(word)
     if found is not None:
         return tuple(_of_policy(found, job, ask, with_use))
+    if word == "Licenses":
+        return tuple(_of_licences(job, ask))
     if word.startswith("Partition") or word in ("AccountNotAllowed", "QOSNotAllowed"):
         return tuple(_of_partition(word, job, ask))
     if word in ("Reservation", "ReqNodeNotAvail", "Resources", "Priority", "NodeDown", "BeginTime"):
@@ -159,12 +161,14 @@ class Told:
     asked: str
     source: str
     is_reached: bool
+    alone: bool = False  # this job by itself is over it
 
     def sentence(self, with_use: bool) -> str:
         use = f"; {self.used} in use" if self.used and with_use else ""
         counted = self.asked and (with_use or "job" not in self.asked)  # one more job says nothing alone
         asked = f", and it asks for {self.asked}" if counted else ""
-        return f"{self.start}{use}{asked} ({self.source})"
+        never = ": alone it is over that, so it never starts as it is" if self.alone and self.used else ""
+        return f"{self.start}{use}{asked}{never} ({self.source})"
 
 
 def _told(record: Record, field: str, what: str, job: JobLine) -> Told | None:
@@ -192,6 +196,7 @@ def _told(record: Record, field: str, what: str, job: JobLine) -> Told | None:
         _amount(count, name, field) if count is not None else "",
         record.source,
         used + (count or 0) > most,
+        not field.startswith("Min") and (count or 0) > most,
     )
 
 
@@ -276,6 +281,23 @@ def _of_lists(who: str, told: Mapping[str, str], job: JobLine, source: str) -> I
             if names != "ALL":
                 has = job.fields.get(own) or "none"
                 yield f"{who}: {verb}{what} {names}, and its {own.lower()} is {has} {source}"
+
+
+# -- licences ---------------------------------------------------------------------------------------------------------
+
+
+def _of_licences(job: JobLine, ask: Ask) -> Iterator[str]:
+    """`matlab:2,ansys@server`: what it asks for, of those that there are."""
+    asked = [part.replace("=", ":").partition(":") for part in job.fields.get("Licenses", "").split(",")]
+    wanted = {name: answer.number_of(count) or 1 for name, _, count in asked}
+    for line in ask(["scontrol", "show", "licenses", "-o"]).splitlines():
+        told = answer.read_fields(line)
+        name = told.get("LicenseName", "")
+        if name in wanted:
+            yield (
+                f"licence {name}: there are {told.get('Total', '?')}, {told.get('Used', '?')} in use, and it asks for "
+                f"{wanted[name]} (scontrol show licenses)"
+            )
 
 
 # -- reservations and maintenance -------------------------------------------------------------------------------------

@@ -92,6 +92,7 @@ _WORDS: Final[dict[str, tuple[str, str, bool]]] = {
 
 # The one reason that is a sentence in Slurm itself.
 _SENTENCE: Final = "Nodes required for job are DOWN"
+AWAY_HINT: Final = "hw clusters -v shows which nodes are away, and why"
 _AWAY: Final = "the nodes that it could have are down, drained, or kept for jobs of a partition with a higher priority"
 
 LIMIT: Final = re.compile(
@@ -112,7 +113,7 @@ _FOR: Final = {
 def explain(told: str) -> Reason:
     """`told` as squeue gives it: a word, and for some words more behind a comma. scontrol writes `_` for a blank."""
     if told.startswith(_SENTENCE) or told.replace("_", " ").startswith(_SENTENCE):
-        return Reason("Resources", _AWAY, "hw clusters -v shows which nodes are away, and why")
+        return Reason("Resources", _AWAY, AWAY_HINT)
     word, _, more = told.strip().partition(",")
     word, more = word.strip("() ") or "None", more.lstrip("_ ")
     if word in _WORDS:

@@ -117,6 +117,8 @@ def suggest(
     found: dict[str, str] = {}
     tries = dict([*_before(need, held, now), *smaller(need, free)])
     for words, asked in list(tries.items())[:TRIES_MAX]:
+        if words.startswith("--max-") and any(w.startswith("--max-") and "now" in said for w, said in found.items()):
+            continue  # a longer one would start now
         told, where = _starts(commands, _options(job, asked))
         when = None if told is None else _likely(told, where, own_s, asked, held)
         if when is None:

@@ -40,8 +40,9 @@ class Trial:
         self._known: dict[tuple[str, ...], tuple[float, RefusedError | None]] = {}  # until when, and why not
         self._away_until_s = 0.0
 
-    def check(self, plan: Plan, text: str, nodes: Sequence[NodeLine]) -> None:
-        """RefusedError, in words, for what Slurm would never take. `nodes`: those that it could have."""
+    def check(self, plan: Plan, text: str, nodes: Callable[[], Sequence[NodeLine]]) -> None:
+        """RefusedError, in words, for what Slurm would never take. `nodes`: asks for those that it could have, as they
+        are after a refusal: one that was drained a moment ago would make it seem final."""
         shape, now_s = script.shape(plan), self._clock_s()
         until_s, refused = self._known.get(shape, (0.0, None))
         if now_s >= until_s:
@@ -58,13 +59,14 @@ class Trial:
         if refused is not None:
             raise refused
 
-    def _ask(self, plan: Plan, text: str, nodes: Sequence[NodeLine]) -> RefusedError | None:
+    def _ask(self, plan: Plan, text: str, nodes: Callable[[], Sequence[NodeLine]]) -> RefusedError | None:
         try:
             self._commands.run(["sbatch", "--test-only"], text, timeout_s=TIMEOUT_S)
         except LaterError:
             return None  # a full queue is waited for
         except RefusedError as error:
-            return self._words(plan, error, nodes) if is_final(error, nodes) else None
+            known = nodes()
+            return self._words(plan, error, known) if is_final(error, known) else None
         return None
 
 

@@ -21,6 +21,8 @@ ROOM: Final = ("Resources", "Priority", "None", "ReqNodeNotAvail", "Constraints"
 _ASIDE: Final = (
     "JobHeldUser", "JobHeldAdmin", "JobHoldMaxRequeue", "Dependency", "DependencyNeverSatisfied", "BeginTime",
 )  # fmt: skip
+# Less of it would do; what other limits allow `--test-only` does not regard.
+_TOO_MUCH: Final = ("PartitionTimeLimit", "PartitionNodeLimit")
 _AHEAD: Final = "%A|%Q|%D|%b|%C|%j"
 _HOLDERS: Final = "JobID:20,EndTime:24,NumNodes:8,tres-alloc:160,tres-per-node:80,Name:80,NodeList:400"
 
@@ -41,22 +43,29 @@ def explain(job: JobLine, nodes: Sequence[NodeLine], commands: Commands) -> Wait
     room = None
     if is_room and now is not None:
         running = answer.read_holders(ask(commands, ["squeue", "-h", "-t", "R", "-O", _HOLDERS]), need.kind)
-        room = _room_at(need, free, running, held, now)
-    ahead, words = ((), ()) if told.word in _ASIDE else _ahead(job, commands)
+        up = [one for one, node in zip(free, nodes, strict=True) if node.is_usable]  # no end of a job brings one back
+        room = _room_at(need, up, running, held, now)
+    is_aside = told.word in _ASIDE or told.never or reason.LIMIT.match(told.word) is not None
+    ahead, words = ((), ()) if is_aside else _ahead(job, commands)
     waits_for = job.fields.get("Dependency", "") if told.word.startswith("Dependency") else ""
     text = told.text + (f" ({waits_for})" if answer.is_word(waits_for) else "")
-    text += f"; {told.hint.replace('ID', job.number or job.id)}" if told.hint else ""
+    hint = reason.AWAY_HINT if told.word == "ReqNodeNotAvail" and told.hint and not _names_nodes(job) else told.hint
+    text += f"; {hint.replace('ID', job.number or job.id)}" if hint else ""
     return Waiting(
         f"{told.word}: {text}",
         ahead,
         free,
-        sooner.suggest(job, need, free, commands, now, own_s, held) if is_room or (told.never and limits) else (),
+        sooner.suggest(job, need, free, commands, now, own_s, held) if is_room or told.word in _TOO_MUCH else (),
         needs=need.words(),
         fit=fit.explain(need, free) if is_room else "",
         limits=limits,
         start=_forecast(job, need, room, held, now, is_room=is_room),
         ahead_words=words,
     )
+
+
+def _names_nodes(job: JobLine) -> bool:
+    return answer.is_word(job.fields.get("ReqNodeList", ""))
 
 
 def ask(commands: Commands, argv: Sequence[str]) -> str:
