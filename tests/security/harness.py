@@ -49,7 +49,7 @@ class FakeControl:
         self.calls.append(("heard", task))
 
     async def submit(
-        self, uuid: str, spec: Mapping[str, Any], env: Mapping[str, str], *, find_program: bool = False
+        self, uuid: str, spec: Mapping[str, Any], env: Mapping[str, str], *, find_program: bool = False, **_: Any
     ) -> Job:
         self.calls.append(("submit", uuid, dict(spec), dict(env)))
         return await self._write(lambda c: catalog.insert_job(c, uuid, JobSpec(**spec), time.time_ns()))

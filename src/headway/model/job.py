@@ -3,7 +3,7 @@
 Times are nanoseconds since the epoch, UTC, named `*_ns`; None means unknown or not yet.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -66,7 +66,7 @@ class Role:
 
 
 _PLACES_MAX = 256
-_places: dict[str, str] = {}  # asked for every job in every look
+_places: dict[str, str] = {}
 
 
 def _place(cluster: str, definition: Mapping[str, Any]) -> str:
@@ -100,8 +100,21 @@ class Retry:
     backoff_max_s: float = 600.0
 
 
+class _Placed:
+    """Room beside the fields of a JobSpec: where it runs is asked for every job in every look."""
+
+    __slots__ = ("_known",)
+
+    def _remembered(self, cluster: str, definition: dict[str, Any], find: Callable[[], str]) -> str:
+        """The place, found once as long as these two are the same."""
+        known: tuple[str, dict[str, Any], str] | None = getattr(self, "_known", None)
+        if known is None or known[0] is not cluster or known[1] is not definition:
+            known = self._known = (cluster, definition, find())
+        return known[2]
+
+
 @dataclass(slots=True)
-class JobSpec:
+class JobSpec(_Placed):
     """What a person asked for. Stored as JSON with the job; never holds the environment but for `env_kept`."""
 
     command: list[str]  # as it may be shown: secrets in it are masked
@@ -157,6 +170,9 @@ class JobSpec:
         """Where it runs, apart from another cluster of the same name: two projects may define one name differently."""
         if not self.definition:
             return self.cluster
+        return self._remembered(self.cluster, self.definition, self._find_place)
+
+    def _find_place(self) -> str:
         key = f"{self.cluster} {self.definition!r}"
         found = _places.get(key)
         if found is None:

@@ -7,14 +7,14 @@ wanted; the loop that `Control` inherits does it.
 
 import asyncio
 import signal as signals
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from sqlite3 import Connection
 from typing import Any
 
 from headway.engines.protocol import Engine, EngineId, Plan, Salvager, Waiting
-from headway.model.errors import RefusedError, UnreachableError, UsageError
+from headway.model.errors import HeadwayError, RefusedError, UnreachableError, UsageError
 from headway.model.ids import name_from_command
 from headway.model.job import ENDED, Job, JobSpec, State
 from headway.model.limits import PROCESSES_MAX, TRAY_POLL_WAIT_S
@@ -29,26 +29,37 @@ from headway.store import catalog
 from headway.wire.batch import TaskKey
 from headway.wire.redact import mask_argv, secret_values
 
+Look = Callable[[Connection, int], None]
 ATTACHED_TASK = "worker-0"
 NO_UUID = "00000000-0000-0000-0000-000000000000"  # of a job that is only planned
 
 
 class Control(Loop):
     async def submit(
-        self, uuid: str, spec: JobSpec | Mapping[str, Any], env: Mapping[str, str], *, find_program: bool = False
+        self,
+        uuid: str,
+        spec: JobSpec | Mapping[str, Any],
+        env: Mapping[str, str],
+        *,
+        find_program: bool = False,
+        look: Look | None = None,
     ) -> Job:
         """A new job; the same uuid gives the same job, whatever died in between (P9).
 
-        `find_program`: a local program that is not there is refused now, and not told by the job's end.
+        `find_program`: a local program that is not there is refused now, and not told by the job's end. `look` sees a
+        job that is new, in the transaction that makes it.
         """
         uuid = check.job_uuid(uuid)
-        known = await self._calls.run("the store", self._find_uuid, uuid)
-        if known is not None:
+        try:
+            checked = check.job_spec(spec)
+            if checked.attached or checked.guest_of is not None:
+                raise UsageError("a submitted job is neither attached nor another machine's")
+            return await self._insert(uuid, checked, env, find_program=find_program, look=look)
+        except HeadwayError:  # what was submitted before may be wrong by now: its folder is gone
+            known = await self._calls.run("the store", self._find_uuid, uuid)
+            if known is None:
+                raise
             return known
-        checked = check.job_spec(spec)
-        if checked.attached or checked.guest_of is not None:
-            raise UsageError("a submitted job is neither attached nor another machine's")
-        return await self._insert(uuid, checked, env, find_program=find_program)
 
     async def plan(self, spec: Mapping[str, Any], env: Mapping[str, str]) -> Plan:
         """What the engine would get, for `--dry-run`: every check of a submission, and nothing stored."""
@@ -79,19 +90,39 @@ class Control(Loop):
         check.carried(spec, plan.code, engine.name)
         return plan
 
-    async def _insert(self, uuid: str, spec: JobSpec, env: Mapping[str, str], *, find_program: bool = False) -> Job:
+    async def _insert(
+        self,
+        uuid: str,
+        spec: JobSpec,
+        env: Mapping[str, str],
+        *,
+        find_program: bool = False,
+        look: Look | None = None,
+    ) -> Job:
         variables = check.environment(env, spec)
         spec = await self._settled(spec)
         engine = await self._checked(uuid, spec, variables, find_program=find_program)
-        spec = await self._calls.run(f"plan of {uuid}", self._kept, engine, uuid, spec, variables)
-        await self._admit(uuid, spec.monitor)
+        made = await self._calls.run(f"plan of {uuid}", self._kept, engine, uuid, spec, variables)
+        if isinstance(made, Job):
+            return made
+        await self._admit(uuid, made.monitor)
         now_ns = self._clock_ns()
-        job = await self._write(lambda c: catalog.insert_job(c, uuid, spec, now_ns, engine.name))
+
+        def work(c: Connection) -> Job:
+            job = catalog.insert_job(c, uuid, made, now_ns, engine.name)
+            if look is not None:
+                look(c, job.pk)
+            return job
+
+        job = await self._write(work)
         self.poke_for(engine)
         return job
 
-    def _kept(self, engine: Engine, uuid: str, spec: JobSpec, variables: dict[str, str]) -> JobSpec:
-        """In a thread: what is stored of a job, once what may not be stored is in its file."""
+    def _kept(self, engine: Engine, uuid: str, spec: JobSpec, variables: dict[str, str]) -> JobSpec | Job:
+        """In a thread: what is stored of a job, once what may not be stored is in its file; a job that is known."""
+        known = self._find_uuid(uuid)
+        if known is not None:
+            return known
         plan = self._sketched(engine, uuid, spec)
         private = envfile.Private(variables, spec.command, {role.name: role.command for role in spec.roles})
         self._keep(uuid, private)

@@ -102,8 +102,13 @@ def _encoded(c: Connection, rows: Rows, chosen: catalog.JobFilter, now_ns: int) 
 
 async def submit(call: Call) -> Reply:
     asked = call.read(Submit)
-    job = await call.services.control.submit(asked.uuid, asked.spec, asked.env, find_program=asked.find_program)
-    return await show(call.services, job.pk, 201)
+    services, seen = call.services, dict[int, dict[str, Any]]()
+
+    def look(c: Connection, pk: int) -> None:
+        seen[pk] = query.job_object(c, pk, services.paths, time.time_ns())
+
+    job = await services.control.submit(asked.uuid, asked.spec, asked.env, find_program=asked.find_program, look=look)
+    return reply_json(seen[job.pk], 201) if job.pk in seen else await show(services, job.pk, 201)
 
 
 async def plan(call: Call) -> Reply:
