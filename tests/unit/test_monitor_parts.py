@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from headway.server import forward, guest
 from headway.server.outbox import Entry, Outbox
 from headway.settings import monitor, remote
 from headway.settings.connect import Response
+from headway.store import catalog
 from headway.wire import batch
 from headway.wire.batch import Part
 from tests.storing import Bench, bench
@@ -166,6 +168,40 @@ def test_the_end_of_a_job_is_not_told_while_its_batches_wait(b: Bench) -> None:
     told = forward.document(b.job, still_open=False)
     assert (told["state"], told["exit_code"], told["attempts"][0]["state"]) == ("failed", 1, "failed")
     assert told["spec"]["rlimits"] == {} and told["spec"]["monitor"] is None
+
+
+class Teller(forward.Forwarder):
+    """Sends into lists; what it is asked to look at is real."""
+
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox, self._address = outbox, "head:10200"  # type: ignore[assignment]
+        self.wake, self.dirty, self._stopped = threading.Event(), True, threading.Event()
+        self._told, self.states = {}, list[str]()
+
+    def _post(self, route: str, client: Any = None, **more: Any) -> Response:
+        self.states += [more["json"]["state"]] if "json" in more else []
+        return Response(200, {}, json.dumps({"acks": {}}).encode())
+
+
+def test_an_end_that_was_held_back_for_the_last_batches_is_told_in_the_round_after_them(
+    b: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outbox, _ = admitted(b, monkeypatch)
+    keep(outbox, b, Part("stdout-0", "raw", 0, b"last words"))
+    monkeypatch.setattr(catalog, "any_may_send", lambda c, uuid: True)  # its agent has not signed off yet
+
+    def end(c: Any) -> None:
+        catalog.set_job_state(c, b.job.pk, State.RUNNING, 10)
+        catalog.set_job_state(c, b.job.pk, State.SUCCEEDED, 20, exit_code=0, ended_ns=20)
+        catalog.set_attempt(c, b.job.pk, 1, state=State.SUCCEEDED, exit_code=0, ended_ns=20)
+
+    b.write(end)
+    teller = Teller(outbox)
+    teller._round()
+    assert teller.states == ["running"] and teller.wake.is_set()  # nobody waits for the next idle look
+    teller.wake.clear()
+    teller._round()
+    assert teller.states == ["running", "succeeded"] and not teller.wake.is_set()
 
 
 # -- guests ------------------------------------------------------------------------------------------------------------

@@ -104,7 +104,9 @@ class Forwarder:
             return 0
 
     def _round(self) -> None:
-        dirty, self.dirty = self.dirty, False
+        dirty = self.dirty
+        if dirty:  # only then: a change that is told between these lines is seen now or in the next round
+            self.dirty = False
         for entry in self._outbox.entries(str(self._address)):
             waiting = self._outbox.waiting(entry)
             if not (dirty or waiting or entry.uuid not in self._told):
@@ -133,7 +135,8 @@ class Forwarder:
             self._outbox.finish(entry)
             self._told.pop(entry.uuid, None)
         elif waiting:
-            self.dirty = True  # its state may have been told as open because of these
+            self.dirty = True  # its state may have been told as open because of these: look again at once
+            self.wake.set()
 
     def _look_up(self, entry: "Entry") -> tuple[Job | None, bool]:
         """The job as it is stored here, and whether agents of it may still send."""
