@@ -461,6 +461,12 @@ def dump(c: sqlite3.Connection) -> dict[str, list[list[str]]]:
     return {name: [[str(v) for v in row] for row in c.execute(f"SELECT * FROM {name}")] for name in names}
 
 
+def test_a_row_prefers_trackers_that_know_where_they_end(b: Bench) -> None:
+    b.tell(tracker(7, 0, 10), *(tracker(7, n, 10, total=None) for n in range(1, 6)), stream="shipper-1-aaaaaa")
+    found = b.read(lambda c: watched.progress(c, [b.job.pk], 2))[b.job.pk]
+    assert [one["total"] for one in found] == [100, None]
+
+
 # -- curves of usage ---------------------------------------------------------------------------------------------------
 
 

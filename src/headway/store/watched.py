@@ -36,7 +36,7 @@ def _of_last_attempts(c: sqlite3.Connection, table: str, jobs: list[int]) -> Ite
 def progress(c: sqlite3.Connection, jobs: list[int], trackers_max: int = TRACKERS_SHOWN_MAX) -> dict[int, list[Object]]:
     """Of each job `[{msg completed total rate eta_s state rank source started_at updated_at}]`, of its last attempt.
 
-    A shared tracker is one entry with rank null. Where there are too many, those that run come first.
+    A shared tracker is one entry with rank null. Where there are too many, those that run come first, with a total.
     """
     rows: dict[int, list[sqlite3.Row]] = {}
     for row in _of_last_attempts(c, "progress", jobs):
@@ -47,8 +47,13 @@ def progress(c: sqlite3.Connection, jobs: list[int], trackers_max: int = TRACKER
 def _chosen(trackers: list[Object], most: int) -> list[Object]:
     if len(trackers) <= most:
         return trackers
-    newest = sorted(range(len(trackers)), key=lambda i: (trackers[i]["state"] != "running", -i))[:most]
+    newest = sorted(range(len(trackers)), key=lambda i: _rank_of(trackers[i], -i))[:most]
     return [trackers[i] for i in sorted(newest)]
+
+
+def _rank_of(tracker: Object, age: int) -> tuple[bool, bool, int]:
+    """Those that run come first, and of these the ones that know where they end."""
+    return tracker["state"] != "running", tracker["total"] is None, age
 
 
 def _trackers(rows: list[sqlite3.Row]) -> list[Object]:
