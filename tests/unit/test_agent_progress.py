@@ -271,6 +271,7 @@ def test_a_loss_that_is_only_printed_becomes_a_metric(tmp_path: Path) -> None:
     (stream,) = streams.streams(folder, "metrics")
     found = [(point.name, point.step, repr(point.value)) for point in streams.points(folder)]
     assert stream.rank == 3
+    assert frame.decode_json(streams.frames_of(folder, stream.name)[0][1])["source"] == "output"
     assert found == [("loss", 10, "0.5"), ("loss", 20, "nan"), ("loss", 25, "0.25")]
 
 

@@ -440,3 +440,40 @@ def test_bits_of_points_are_those_that_were_sent(b: Bench) -> None:
     odd = [float("nan"), float("inf"), float("-inf"), -0.0, 5e-324, 0.1, 1e308]
     b.send(METRICS, "records", schema(0, "x") + b"".join(record(0, i, [v]) for i, v in enumerate(odd)))
     assert bits(values(b, "x")) == bits(odd)
+
+
+def printed_opening(stream: str) -> bytes:
+    return opening(stream, source="output")
+
+
+@pytest.mark.cap(24)
+@pytest.mark.parametrize("forgets", [False, True])
+@pytest.mark.parametrize("first", ["printed", "logged"])
+def test_a_metric_that_was_printed_stays_apart_from_the_one_that_is_logged(b: Bench, first: str, forgets: bool) -> None:
+    """A program prints its loss before it logs it for the first time: that is no point of what it logs."""
+    own, seen = "metrics-0-100-abcdef.0", "metrics-0-7-00ff00.0"
+    begin = {
+        "logged": (own, opening(own) + schema(0, "loss", "lr") + record(0, 0, [1.0, 0.1])),
+        "printed": (seen, printed_opening(seen) + schema(0, "loss", "norm") + record(0, 10, [0.5, 7.0])),
+    }
+    for who in sorted(begin, key=lambda who: who != first):
+        b.send(begin[who][0], "records", begin[who][1])
+    if forgets:
+        b.store._ingester.forget()
+    b.send(seen, "records", record(0, 20, [0.25, 8.0]))
+    b.send(own, "records", record(0, 1, [0.9, 0.1]))
+    follows = "metrics-0-7-00ff00.1"
+    b.send(follows, "records", printed_opening(follows) + schema(0, "loss", "norm") + record(0, 30, [0.2, 9.0]))
+    assert values(b, "loss") == [1.0, 0.9]
+    assert values(b, "printed/loss") == [0.5, 0.25, 0.2]
+    assert values(b, "norm") == [7.0, 8.0, 9.0], "of which there is no other"
+    assert b.object()["metrics"] == {"loss": 0.9, "lr": 0.1, "printed/loss": 0.2, "norm": 9.0}
+
+
+def test_printed_metrics_of_other_ranks_and_of_two_agents_keep_their_name(b: Bench) -> None:
+    for stream in ("metrics-0-7-00ff00.0", "metrics-0-8-00ff01.0", "metrics-1-7-00ff00.0"):
+        b.send(stream, "records", printed_opening(stream) + schema(0, "loss") + record(0, 1, [0.5]))
+    logged = "metrics-1-70-00ff00.0"
+    b.send(logged, "records", opening(logged) + schema(0, "loss") + record(0, 1, [1.0]))
+    assert values(b, "loss", rank=0) == [0.5, 0.5]
+    assert values(b, "loss", rank=1) == [1.0]

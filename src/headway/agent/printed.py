@@ -1,7 +1,8 @@
 """Losses that a program only prints become metrics (capability 24). Called by `progress.py`, which reads the lines.
 
 A program that logs metrics of its own is left alone: it says what counts. What is printed is looked at five times a
-second, so of a faster program some of the values are kept, each with the step that stood beside it.
+second, so of a faster program some of the values are kept, each with the step that stood beside it. Values that came
+before its first own one are kept apart by the server, as `printed/loss`: the opening says where they are from.
 """
 
 import os
@@ -92,6 +93,7 @@ class PrintedValues:
         number = before.number + 1 if before is not None else 0
         pid = os.getpid()
         opening = {"kind": "metrics", "rank": rank, "pid": pid, "start": process_start(), "segment": number}
+        opening["source"] = "output"
         name = metrics_name(rank, pid, self._rand, number)
         made = MetricSegment(self._task_dir, name, opening, self._files)
         self._leave(rank)

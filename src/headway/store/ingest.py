@@ -28,6 +28,7 @@ from headway.wire import block
 from headway.wire.batch import Part, TaskKey
 
 _TASKS_CACHED = 1024
+PRINTED = "printed"  # in front of the name of a metric that was printed, where the program also logs one of that name
 _METRICS_STREAM = re.compile(r"metrics-(\d{1,9})-(\d{1,10}-[0-9a-f]{1,16})\.(\d{1,9})\Z")
 _RANKED_STREAM = re.compile(r"(?:stdout|stderr|facts|metrics|logs)-(\d{1,9})(?=[.-]|\Z)")
 _RAW_STREAM = re.compile(r"(?:stdout|stderr)-\d+\Z|agent\Z")
@@ -268,12 +269,12 @@ class Ingester:
                 {"stream": stream.pk, "id": schema, "names": json.dumps(names)},
             )
             stream.schemas[schema] = names
+        if found.others:  # first, for its opening says whose values they are
+            self._facts(c, task, stream, found)
         for points in found.points:
             self._points(c, task, stream, process, segment, points)
         if found.points:
             touch(c, task.job, "metrics")
-        if found.others:
-            self._facts(c, task, stream, found)
 
     def _few(self, c: sqlite3.Connection, task: _Task, stream: _Stream, few: Few) -> bool:
         """False where its names are new to the process: then they are counted first."""
@@ -406,19 +407,45 @@ class Ingester:
         where = {
             "job": task.job, "attempt": task.number, "rank": process.rank, "process": process.process, "name": name,
         }  # fmt: skip
-        row = c.execute(
-            """SELECT pk FROM series WHERE job = :job AND name = :name AND attempt = :attempt AND rank = :rank
-                 AND process = :process""",
-            where,
-        ).fetchone()
-        if row is not None:
-            process.series[name] = int(row["pk"])
-        else:
+        known = self._of_rank(c, where)
+        if process.process not in known and self._is_apart(c, task, process, known):
+            where["name"] = f"{PRINTED}/{name}"
+            known = self._of_rank(c, where)
+        pk = known.get(process.process)
+        if pk is None:
             cursor = c.execute(
                 """INSERT INTO series (job, attempt, rank, process, name)
                    VALUES (:job, :attempt, :rank, :process, :name)""",
                 where,
             )
-            process.series[name] = int(cursor.lastrowid or 0)
-            process.names += 1
-        return process.series[name]
+            pk, process.names = int(cursor.lastrowid or 0), process.names + 1
+        process.series[name] = pk
+        return pk
+
+    def _of_rank(self, c: sqlite3.Connection, where: dict[str, object]) -> dict[str, int]:
+        """Series of that name and rank, by process."""
+        rows = c.execute(
+            "SELECT pk, process FROM series WHERE job = :job AND name = :name AND attempt = :attempt AND rank = :rank",
+            where,
+        )
+        return {row["process"]: int(row["pk"]) for row in rows}
+
+    def _is_apart(self, c: sqlite3.Connection, task: _Task, process: _Process, others: dict[str, int]) -> bool:
+        """What a program only prints and what it logs itself are not one series. Whether the new one is to be called
+        otherwise; where it is the others that were printed, they are."""
+        if not others:
+            return False
+        if self._is_printed(c, task, process.rank, process.process):
+            return any(not self._is_printed(c, task, process.rank, other) for other in others)
+        printed = [(pk,) for other, pk in others.items() if self._is_printed(c, task, process.rank, other)]
+        c.executemany(f"UPDATE series SET name = '{PRINTED}/' || name WHERE pk = ?", printed)  # noqa: S608  (our word)
+        return False
+
+    def _is_printed(self, c: sqlite3.Connection, task: _Task, rank: int, process: str) -> bool:
+        """Whether its values were read from the output (`agent/printed.py`), as the opening of its stream says."""
+        front = f"metrics-{rank}-{process}"
+        row = c.execute(
+            "SELECT opened FROM streams WHERE task = ? AND name > ? AND name < ? AND opened IS NOT NULL LIMIT 1",
+            (task.pk, f"{front}.", f"{front}/"),  # "/" follows "."
+        ).fetchone()
+        return row is not None and json.loads(row["opened"]).get("source") == "output"
