@@ -3,12 +3,14 @@
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from headway.testing.port import reserve
 from tests import needs
+from tests.desk import Desk
 from tests.driver import PYTHON
 from tests.machines import Machine, link, stop_all
 from tests.waiting import wait_until
@@ -94,7 +96,14 @@ def test_a_monitor_stops_the_job_of_another_machine(pair: tuple[Machine, Machine
     head.wait_state(job, "running")
     wait_until(lambda: "line 5" in head.lines(job), 30, "its lines")
     assert head("resubmit", job).returncode == 1  # it runs elsewhere
-    assert head("abort", job).returncode == 0
+    person = Machine(head.home.parent / "c", head.cwd.parent / "c")  # a third machine, with a terminal and no server
+    person.join(address, head.json("monitor", "status")["monitor"]["pin"], head.token("person2", "read"))
+    with closing(Desk("--monitor", address, "watch", job, HEADWAY_HOME=str(person.home))) as desk:
+        desk.sees("line 5")
+        assert head("abort", job).returncode == 0
+        desk.sees("was stopped")
+        assert desk.ends() == 0
+    assert not (person.home / "server.json").exists()
     assert node.wait_ended(job)["state"] == "stopped"
     assert head.wait_ended(job)["state"] == "stopped"
 

@@ -17,9 +17,11 @@ from hypothesis import strategies as st
 from headway.views.console.cells import cells, coloured, cut, flow, plain, text_of
 from headway.views.console.control import press
 from headway.views.console.frame import frame
+from headway.views.console.log import Log
+from headway.views.console.model import Model
 from headway.views.console.painter import Painter
 from headway.views.console.theme import Theme
-from tests.console_model import NOW, at, line, model
+from tests.console_model import NOW, at, job, line, model
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "console"
 SIZES = [(80, 24), (120, 40)]
@@ -250,3 +252,10 @@ def test_a_view_that_is_scrolled_back_stays_where_it_is_when_late_lines_find_the
     found = [entry.text for entry in made.log.shown]
     assert found.index("line 20") + 1 == found.index("late")
     assert abs(found.index(below) - (made.place.bottom - made.log.first)) <= 1
+
+
+def test_before_the_first_answer_nobody_is_called_quiet() -> None:
+    made = Model(job(8), Log(), 8, "running", NOW + timedelta(minutes=5))
+    assert "quiet" not in picture(made, (120, 40), Theme(False))
+    made.take({"state": "running"})
+    assert "all ranks quiet for over 5 min" in picture(made, (120, 40), Theme(False))

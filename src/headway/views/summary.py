@@ -217,7 +217,9 @@ def end_lines(job: Job, events: list[Event], out: Output, best: "Mapping[str, Be
         plain = "    ".join([f"x {job['id']} succeeded in {took}", *told])
         fits = out.columns is None or width(plain) <= out.columns
         lines = ["    ".join([f"{head} succeeded in {took}", *(told if fits else [])])]
-        lines += [] if fits else [f"  {words}" for words in told]
+        below = "    ".join(told)
+        if not fits:
+            lines += [f"  {words}" for words in ([below] if width(below) + 2 <= (out.columns or 0) else told)]
         return [*lines, "  " + out.style(f"hw q {short} · hw logs {short} · hw resubmit {short}", DIM)]
     first = first_failure(job, events)
     held = str(job["state"]) == "held"

@@ -48,7 +48,8 @@ class Feed:
 
     def __init__(self, source: Source, wake: Callable[[], None]) -> None:
         # a connection of its own, made when it is first used: a server that is away is waited for there
-        self.source = Source(source.home, Client(source.client.path))
+        near = Source(source.home, Client(source.client.path))
+        self.source = Source.to_monitor(source.monitor) if source.monitor else near
         self._wake = wake
         self._answers: queue.Queue[Answer | HeadwayError] = queue.Queue(_WAITING_MAX)
         self._closed = threading.Event()

@@ -25,7 +25,12 @@ def frame(model: Model, size: Size, theme: Theme) -> list[Line]:
     )
     above += metrics(model.metrics, columns, max(rows // 10, 1), theme)
     above += usage(model.usage, model.usage_curves, columns)
-    known = (size, int(model.judged_at.timestamp()), len(model.exits))  # who is quiet changes with the second
+    known = (
+        size,
+        int(model.judged_at.timestamp()),
+        len(model.exits),
+        model.answered,
+    )  # who is quiet changes with the second
     above += model.remember("strip", known, lambda: ranks.strip(model, columns))
     top += above[:room]
     left = max(rows - len(top) - 2, 0)

@@ -56,6 +56,7 @@ class Model:
     wrote: dict[int, datetime] = field(default_factory=dict)  # rank → when it last wrote
     said: dict[int, str] = field(default_factory=dict)  # rank → what
     newest: datetime | None = None  # the newest moment that anything of the job is known of
+    answered: bool = False  # anything was told: before that, silence means nothing
     lost_since: datetime | None = None
     notice: str = ""
     watched: bool = False  # by `hw watch`: leaving it needs no words about the job
@@ -94,6 +95,7 @@ class Model:
             self.ranks = max(self.ranks, summary.count_processes(self.job))
             self.progress = self.job.get("progress") or self.progress
             self.memo.clear()
+        self.answered = True
         self.state = str(answer.get("state") or self.state)
         lines, records = answer.get("lines") or [], answer.get("records") or []
         said = [*lines, *records]

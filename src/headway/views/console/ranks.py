@@ -30,7 +30,7 @@ class Standing:
 
 def strip(model: Model, columns: int) -> list[Line]:
     """`ranks  3 failed (exit code 1) · 17 quiet for 2 min · 62 others write`; nothing while all ranks write."""
-    if model.ranks < 2:
+    if model.ranks < 2 or not model.answered:
         return []
     groups: dict[str, list[Standing]] = {}
     for one in standings(model):
