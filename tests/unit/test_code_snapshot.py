@@ -125,6 +125,21 @@ def test_git_ignores_untracked_files_and_submodules_are_as_git_has_them(tmp_path
     assert depot.read(entry.digest) == b"changed"
 
 
+def test_a_folder_that_git_could_not_read_is_told(tree: Path, depot: Depot, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In git's own words: root, who may run this test, can read everything."""
+    real = needs.tool("git", "git")
+    git(tree, "init", "-q")
+    program = tree.parent / "bin" / "git"
+    program.parent.mkdir()
+    warning = "warning: could not open directory 'pkg/closed/': Permission denied"
+    program.write_text(f'#!/bin/sh\ncase "$*" in *ls-files*) echo "{warning}" >&2;; esac\nexec {real} "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    made = snapshot.make(str(tree), depot)
+    assert ("pkg/closed/", "it cannot be read: Permission denied") in made.left_out
+    assert "train.py" in paths(depot, made.digest)
+
+
 def test_a_submodule_that_is_not_there_is_told(tmp_path: Path, depot: Depot) -> None:
     root = tmp_path / "main"
     root.mkdir()

@@ -9,6 +9,7 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import re
 import stat
 import subprocess
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -21,6 +22,7 @@ from headway.model.limits import CODE_FILE_BYTES_MAX, CODE_GIT_S, CODE_IGNORE_BY
 
 HWIGNORE, GITIGNORE = ".hwignore", ".gitignore"
 _PIPE_BYTES = 1 << 20  # the names of 50,000 files: git need not wait until we read them
+_UNREAD = re.compile(r"^warning: could not open directory '(.+)': (.+)$", re.MULTILINE)
 RULES_VERSION = f"1 {SECRETS!r} {CODE_FILE_BYTES_MAX}"  # what `snapshot.py` leaves out by itself is among the rules
 
 
@@ -62,7 +64,9 @@ class Tree:
 
         `taken`: paths of an earlier look by `rules`, which are not judged anew where the rules are the same.
         """
-        found = (self._listing or _Listing(self.root)).take()
+        listing = self._listing or _Listing(self.root)
+        found = listing.take()
+        self.left_out += listing.unread
         if found is None:
             found = list(_walk(self.root, _Layers(self.root, (GITIGNORE, HWIGNORE)), self._skipped))
         else:
@@ -80,7 +84,10 @@ class Tree:
         if not os.path.lexists(os.path.join(self.root, below, ".git")):
             self.left_out.append((below, "a submodule that is not checked out: git submodule update --init"))
             return []
-        return self._without_excluded(set(self._kept(_git_files(self.root, below) or [])))
+        listing = _Listing(self.root, below)
+        found = listing.take() or []
+        self.left_out += listing.unread
+        return self._without_excluded(set(self._kept(found)))
 
     def _kept(self, paths: list[str], taken: Collection[str] = (), rules: str = "") -> list[str]:
         """What git has listed, without what `.hwignore` and we ourselves leave out."""
@@ -122,9 +129,10 @@ class _Git:
             env.pop(name, None)
         argv = ["git", "-c", "core.fsmonitor=false", "-c", "core.quotePath=false", *words]
         self._child: subprocess.Popen[bytes] | None = None
+        self.words = ""  # what it said beside
         try:
             self._child = subprocess.Popen(
-                argv, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+                argv, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
             )
         except OSError:
             return
@@ -136,17 +144,13 @@ class _Git:
         if self._child is None:
             return None
         try:
-            data, _ = self._child.communicate(timeout=CODE_GIT_S)
+            data, words = self._child.communicate(timeout=CODE_GIT_S)
         except subprocess.TimeoutExpired:
             self._child.kill()
             self._child.communicate()
             return None
+        self.words = words.decode("utf-8", "surrogateescape")
         return data if self._child.returncode == 0 else None
-
-
-def _git_files(root: str, below: str = "") -> list[str] | None:
-    """Tracked files and untracked ones that are not ignored; None where this is no git work tree."""
-    return _Listing(root, below).take()
 
 
 def _names(data: bytes, below: str) -> list[str]:
@@ -157,14 +161,19 @@ def _names(data: bytes, below: str) -> list[str]:
 
 
 class _Listing:
-    """What git lists, asked for at once and taken later."""
+    """Tracked files and untracked ones that are not ignored, as git lists them: asked for at once and taken later."""
 
     def __init__(self, root: str, below: str = "") -> None:
         self._below = below
+        self.unread: list[tuple[str, str]] = []  # folders that git passed over, and why
         self._asked = _Git(os.path.join(root, below), "ls-files", "-co", "--exclude-standard", "-z")
 
     def take(self) -> list[str] | None:
+        """None where this is no git work tree."""
         data = self._asked.output()
+        self.unread = [
+            (self._below + name, f"it cannot be read: {why}") for name, why in _UNREAD.findall(self._asked.words)
+        ]
         return None if data is None else _names(data, self._below)
 
 
