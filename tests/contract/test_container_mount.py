@@ -64,7 +64,7 @@ def test_a_folder_is_mounted_into_a_container_and_unmounted_at_its_end(hw: Hw, c
     assert name in [row["name"] for row in hw.json("storage", "ls", f"s3://{BUCKET}/data")]
     assert not os.path.lexists(hw.cwd / "data")
     wait_until(lambda: not _mounted(hw), what="the end of every mount")
-    assert not any((hw.home / "folders" / "mounts").iterdir())
+    wait_until(lambda: not any((hw.home / "folders" / "mounts").iterdir()), what="that nothing of it is left")
 
 
 def test_each_container_of_a_job_sees_its_own_mount_until_its_end(hw: Hw) -> None:

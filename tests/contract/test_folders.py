@@ -325,3 +325,29 @@ def test_a_folder_is_mounted_for_the_job_and_unmounted_at_its_end(hw: Hw, place:
     found = fetched(hw, f"{place}/data")
     assert found["new.txt"] == "made\n" and found["deep/b.txt"] == "first"
     assert not os.path.lexists(hw.cwd / "data") and str(hw.home) not in Path("/proc/mounts").read_text()
+
+
+@pytest.mark.parametrize("place", ["s3"], indirect=True)
+def test_a_mounted_folder_stays_for_the_other_tasks_when_one_ends(hw: Hw, place: str) -> None:
+    """They have one working folder, and so one path for it; also another job that was submitted there."""
+    needs.tool("rclone", "rclone fuse3")
+    needs.allowed("mounting with FUSE is", "test", "-w", "/dev/fuse")
+    fill(hw, f"{place}/data")
+    folder = {"data": {"from": f"{place}/data", "mount": "rclone", "mode": "ro"}}
+    wait = "while [ ! -e go ]; do sleep 0.1; done"
+    program = f"cat data/a.txt; [ $RANK = $ENDS ] || {{ {wait}; cat data/a.txt; }}"
+    (hw.cwd / "job.yaml").write_text(json.dumps({"command": ["sh", "-c", program], "folders": folder, "nodes": 2}))
+    jobs = [hw.submit("--env", f"ENDS={number}", "job.yaml") for number in range(2)]
+
+    def ended(job: str) -> list[str]:
+        attempts = hw.json("q", job)["attempts"]
+        return [task["name"] for task in attempts[-1]["tasks"] if task["state"] == "ended"] if attempts else []
+
+    for number, job in enumerate(jobs):
+        wait_until(lambda job=job, number=number: ended(job) == [f"worker-{number}"], what=f"the end of task {number}")
+    (hw.cwd / "go").touch()
+    for job in jobs:
+        assert hw.wait_ended(job)["state"] == "succeeded", hw("logs", job).stdout.decode()
+    wait_until(lambda: str(hw.home) not in Path("/proc/mounts").read_text(), what="the end of the mount")
+    wait_until(lambda: not os.path.lexists(hw.cwd / "data"), what="the end of the link")
+    wait_until(lambda: not any((hw.home / "folders" / "mounts").iterdir()), what="that nothing of it is left")

@@ -12,6 +12,7 @@ import pytest
 from headway.carrier import mount, place
 from headway.carrier.collect import Freed, collect
 from headway.carrier.send import Sender, open_for_writing
+from headway.carrier.shared import Link
 from headway.carrier.state import State, Stopped, cause_of
 from headway.model import folder as names
 from headway.model.errors import NotFoundError, UnreachableError, UsageError
@@ -88,6 +89,67 @@ def test_what_rclone_has_not_sent_is_known_from_its_cache(tmp_path: Path) -> Non
     (notes / "sent").write_text('{"Dirty": false}')
     (notes / "model.pt").write_text('{"Dirty": true}')
     assert mount.unsent(str(tmp_path)) == ["model.pt"]
+
+
+def user(tmp_path: Path, name: str, job: str = "train-1") -> Link:
+    """A task in the working folder `work` that needs work/data."""
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "task.json").write_text("{}")
+    (tmp_path / "work").mkdir(exist_ok=True)
+    return Link(str(tmp_path / "base"), str(tmp_path / "work" / "data"), str(tmp_path / name), job)
+
+
+def test_a_link_to_a_mount_stays_until_the_last_task_is_gone(tmp_path: Path) -> None:
+    first, second = user(tmp_path, "a"), user(tmp_path, "b")
+    point = tmp_path / "base" / "mounts" / "m" / "data"
+    point.mkdir(parents=True)
+    for link in (first, second, first):  # a carrier that is started again comes again
+        with link.held():
+            link.join(str(point), str(point))
+            place.link(link.path, str(point))
+    with second.held():
+        assert not second.leave(str(point)) and os.path.islink(first.path)
+    with first.held():
+        assert first.leave(str(point)) and first.is_last
+        point.rmdir()
+        first.forget(str(point), str(point))
+    assert not os.path.lexists(first.path) and not any((tmp_path / "base" / "mounts").iterdir())
+
+
+def test_a_task_that_is_gone_without_a_word_keeps_no_mount(tmp_path: Path) -> None:
+    first, second = user(tmp_path, "a"), user(tmp_path, "b")
+    for link in (first, second):
+        with link.held():
+            link.join("/point", "/point")
+    with first.held():
+        assert not first.leave("/point")  # its carrier may be dead, its processes are not
+        shutil.rmtree(tmp_path / "b")
+        assert first.leave("/point") and first.is_last
+
+
+def test_another_mount_does_not_take_the_place_of_one_that_is_in_use(tmp_path: Path) -> None:
+    first, second = user(tmp_path, "a", "train-1"), user(tmp_path, "b", "train-2")
+    with first.held():
+        first.join("/point", "/point")
+    with second.held(), pytest.raises(UsageError, match="leads to what train-1 has mounted there"):
+        second.join("/other", "/other")
+
+
+def test_a_lock_whose_file_was_removed_does_not_count(tmp_path: Path) -> None:
+    first, second = user(tmp_path, "a"), user(tmp_path, "b")
+    seen: list[str] = []
+
+    def remove() -> None:  # while the second one waits, the first leaves, and takes the lock's file with it
+        seen.append("waits")
+        if len(seen) == 1:
+            first.forget("/point", "/point")
+            holder.__exit__(None, None, None)
+
+    holder = first.held()
+    holder.__enter__()
+    with second.held(remove):
+        assert seen and (tmp_path / "base" / "mounts" / "links").is_dir()
+        second.join("/point", "/point")
 
 
 class FakeStorage:

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from headway.carrier import fetch, mount, place
 from headway.carrier.send import Busy, Left, Sender
+from headway.carrier.shared import Link
 from headway.carrier.state import State, Stopped, cause_of
 from headway.code import checkout
 from headway.model import folder as names
@@ -49,7 +50,7 @@ class Carrier:
         self.state = State(task_dir)
         self._senders: list[Sender] = []
         self._seen_mounts: str | None = given.get("mounts")  # where a container has what is mounted here
-        self._mounted: dict[str, tuple[str, str]] = {}  # point -> the link to it, and where that leads
+        self._mounted: dict[str, tuple[Link, str]] = {}  # point -> the link to it, and where that leads
 
     def run(self) -> int:
         self.state.save()
@@ -117,16 +118,24 @@ class Carrier:
         return Storage(where, self._accounts.get(folder["account"] or "", {}))
 
     def _mount(self, folder: Mapping[str, Any], source: Place, path: str) -> str:
-        key = f"{self._uuid}-{self._task['attempt']}-{self._task['task']}"
-        above, name = os.path.join(self._base, "mounts", key), place.digest(folder["name"])
+        """In containers each task has its own mount, which all of them see under one path; else tasks and jobs that
+        have one working folder and want the same there share it."""
+        above = os.path.join(self._base, "mounts", os.path.basename(self._task_dir))
+        if not self._seen_mounts:
+            wanted = [str(folder[key]) for key in ("source", "target", "mount", "mode", "options", "account")]
+            above = os.path.join(self._base, "mounts", place.digest(os.path.realpath(os.path.dirname(path)), *wanted))
+        name = place.digest(folder["name"])
         point, target = os.path.join(above, name), os.path.join(self._seen_mounts or above, name)
-        self._mounted[point] = (path, target)
+        link = Link(self._base, path, self._task_dir, str(self._task.get("id") or ""))
         mount.check(folder, source, None)
-        cache = f"{point}{place.CACHE}"
-        os.makedirs(cache, mode=0o700, exist_ok=True)
-        found = mount.words(folder, source, self._accounts.get(folder["account"] or "", {}), point, cache)
-        mount.mount(found, point, 2, self.state)
-        place.link(path, target)
+        with link.held(self.state.check_stop):
+            link.join(point, target)
+            self._mounted[point] = (link, target)
+            cache = _cache_of(point)
+            os.makedirs(cache, mode=0o700, exist_ok=True)
+            found = mount.words(folder, source, self._accounts.get(folder["account"] or "", {}), point, cache)
+            mount.mount(found, point, 2, self.state)
+            place.link(path, target)
         return target
 
     # -- sending ------------------------------------------------------------------------------------------------------
@@ -181,19 +190,26 @@ class Carrier:
         """Why something is left: still mounted, or in the cache of a mount tool."""
         told = []
         for point, (link, target) in self._mounted.items():
-            cache = f"{point}{place.CACHE}"
-            left = mount.wait_sent(cache)
-            why = mount.unmount(point)
-            if left:
-                told.append(f"the mount tool has not sent: {', '.join(left[:FOLDER_MISSING_SHOWN])}; it is in {cache}")
-            elif why is not None:
-                told.append(f"{point} could not be unmounted: {why}")
-            else:
-                shutil.rmtree(cache, ignore_errors=True)
-                if not glob.glob(f"{glob.escape(os.path.dirname(point))}/*"):
-                    mount.unmount(os.path.dirname(point))  # a mount of its own, where it had to be shared
-                place.forget_mount(point, link, target)
+            left = mount.wait_sent(_cache_of(point))
+            with link.held():
+                told += self._let_go(point, link, target, left)
         return told
+
+    def _let_go(self, point: str, link: Link, target: str, left: list[str]) -> list[str]:
+        cache = _cache_of(point)
+        unsent = [f"the mount tool has not sent: {', '.join(left[:FOLDER_MISSING_SHOWN])}; it is in {cache}"]
+        if not link.leave(point):
+            return unsent if left else []  # others still need it
+        why = mount.unmount(point, remove=link.is_last)
+        if left:
+            return unsent
+        if why is not None:
+            return [f"{point} could not be unmounted: {why}"]
+        shutil.rmtree(cache, ignore_errors=True)
+        if not glob.glob(f"{glob.escape(os.path.dirname(point))}/*"):
+            mount.unmount(os.path.dirname(point))  # a mount of its own, where it had to be shared
+        link.forget(point, target)
+        return []
 
 
 class Failed(Exception):
@@ -202,6 +218,11 @@ class Failed(Exception):
     def __init__(self, cause: dict[str, str]) -> None:
         super().__init__(cause["text"])
         self.cause = cause
+
+
+def _cache_of(point: str) -> str:
+    """What the mount tool of this node keeps: the point itself may be on a file system that nodes share."""
+    return f"{point}-{os.uname().nodename}{place.CACHE}"
 
 
 def _verb(folder: Mapping[str, Any]) -> str:

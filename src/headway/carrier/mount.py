@@ -204,15 +204,19 @@ def unsent(cache: str) -> list[str]:
 
 
 def wait_sent(cache: str) -> list[str]:
-    """What is not sent after all, when a long time is over."""
+    """What is not sent after all, when a long time is over. Others may write meanwhile, and are not waited for."""
     deadline_s = time.monotonic() + FOLDER_END_S
-    while (left := unsent(cache)) and time.monotonic() < deadline_s:
+    left = unsent(cache)
+    while left and time.monotonic() < deadline_s:
         time.sleep(_SENT_STEP_S)
+        now = set(unsent(cache))
+        left = [name for name in left if name in now]
     return left
 
 
-def unmount(point: str, programs: Sequence[tuple[str, ...]] = _UNMOUNTS) -> str | None:
-    """None, or why it is still mounted. The tools send what they hold before they let go."""
+def unmount(point: str, programs: Sequence[tuple[str, ...]] = _UNMOUNTS, *, remove: bool = True) -> str | None:
+    """None, or why it is still mounted. The tools send what they hold before they let go. `remove`: the point, too,
+    which must not go where it is mounted on another node."""
     told = ""
     for program in programs:
         if not is_mounted(point):
@@ -227,5 +231,6 @@ def unmount(point: str, programs: Sequence[tuple[str, ...]] = _UNMOUNTS) -> str 
     if is_mounted(point):
         return told or "it is busy"
     with suppress(FileNotFoundError):
-        os.rmdir(point)
+        if remove:
+            os.rmdir(point)
     return None

@@ -4,7 +4,9 @@ Below `base` (HOME/folders, or `folders` in a cluster's own folder):
 
     cache/<place>/<version>/   what was fetched of one place, read only, shared by all tasks and jobs of the node
     jobs/<uuid>/               what is known of one job: what was fetched once, what was there before, what was sent
-    mounts/<task>/<name>/      where mount tools mount; in a container the folder above has the name of the attempt
+    mounts/<folder>/<name>/    where mount tools mount, for all that want the same in one working folder; for containers
+                               mounts/<task>/<name>/, which each of them sees as mounts/<working folder>/<name>/
+    mounts/links/<path>/       the tasks that use what is mounted under one path (`shared.py`)
     placed/<path>.json         folders that were fetched into a person's own working folder
 """
 
@@ -14,7 +16,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, Final
 
 from headway.model.errors import UsageError
@@ -81,22 +83,6 @@ def link(path: str, target: str) -> None:
     draft = f"{path}.{os.getpid()}.tmp"
     os.symlink(target, draft)
     os.replace(draft, path)
-
-
-def forget_mount(point: str, path: str, target: str) -> None:
-    """The link to what was mounted, and the folder around it: neither is of use any more. In containers one link is for
-    all tasks of an attempt, and goes with the last of them."""
-    above = os.path.dirname(point)
-    with suppress(OSError):
-        os.rmdir(above)
-    with suppress(OSError):
-        others = [name for name in os.listdir(os.path.dirname(above)) if name.startswith(_attempt_of(target))]
-        if os.readlink(path) == target and (target == point or not others):
-            os.unlink(path)
-
-
-def _attempt_of(target: str) -> str:
-    return f"{os.path.basename(os.path.dirname(target))}-"
 
 
 @contextmanager

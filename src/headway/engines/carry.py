@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from headway.carrier import mount, place
 from headway.engines import folder as folders
-from headway.engines import group
 from headway.model import folder as names
 from headway.model.errors import RefusedError
 from headway.model.job import Folder
@@ -72,12 +71,12 @@ def needs_carrier(folder: Path) -> bool:
     return not over and not lock.is_held(folder / names.LOCK)
 
 
-def links(carried: dict[str, Any], name: str) -> list[tuple[str, str, str]]:
-    """What a task's container has to see, since links in its working folder will lead there: (path here, path there,
-    way). The paths here are there from now on."""
+def links(carried: dict[str, Any], name: str, root: str) -> list[tuple[str, str, str]]:
+    """What a task's container has to see, since links in its working folder `root` will lead there: (path here, path
+    there, way). The paths here are there from now on."""
     found = []
     if any(folder["mount"] for folder in carried["folders"]):
-        found.append((_mounts(carried["base"], name), _seen_mounts(carried["base"], name), FOLLOW))
+        found.append((_mounts(carried["base"], name), _seen_mounts(carried["base"], root), FOLLOW))
         open_way(found[0][0])
     for folder in carried["folders"]:
         source = parse(folder["source"]) if folder["source"] else None
@@ -102,18 +101,16 @@ def given(carried: dict[str, Any], root: str, links: Sequence[tuple[str, str, st
 
 # -- mounts --------------------------------------------------------------------------------------------------------
 # A mount tool mounts outside, below a folder of the task, while its container runs already: the container has that
-# folder as a slave, so the mount appears there, and goes when it goes here. In each container of a job this folder
-# has one name, so that a link in the working folder, which all of them share, leads each to its own.
+# folder as a slave, so the mount appears there, and goes when it goes here. In each container this folder has a name
+# by the working folder, so that a link there, which all tasks and jobs in it share, leads each to its own.
 
 
 def _mounts(base: str, name: str) -> str:
     return os.path.join(base, "mounts", name)
 
 
-def _seen_mounts(base: str, name: str) -> str:
-    found = group.ID.match(name)
-    assert found is not None  # the engine makes no other names
-    return os.path.join(base, "mounts", f"{found['uuid']}-{found['attempt']}")
+def _seen_mounts(base: str, root: str) -> str:
+    return os.path.join(base, "mounts", place.digest(os.path.realpath(root)))
 
 
 def check_mounts(plan: Sequence[Folder], base: str, user: str) -> None:

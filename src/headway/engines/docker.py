@@ -247,7 +247,7 @@ class ContainerEngine:
     def _make(self, folder: Path, plan: Plan, task: PlannedTask, given: Given, gpus: list[int]) -> None:
         values, env = self._task_file(plan, task, given, gpus), dict(given.env)
         carried = folders_file(plan, given, self._carried, self._get)
-        links = carry.links(carried, folder.name) if carried is not None else []
+        links = carry.links(carried, folder.name, task.cwd) if carried is not None else []
         carried = carried and carry.given(carried, task.cwd, links)
         python = self._where(str(task.image))
         if python is not None:
