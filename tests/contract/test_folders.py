@@ -1,5 +1,6 @@
 """`folders:` of a job, end to end: fetched before the start, sent while it runs and at its end (capability 48)."""
 
+import contextlib
 import fcntl
 import json
 import os
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests import needs, processes
-from tests.driver import Hw, agents, files_with
+from tests.driver import Hw, agents, alive, files_with
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.cap(48)
@@ -351,3 +352,29 @@ def test_a_mounted_folder_stays_for_the_other_tasks_when_one_ends(hw: Hw, place:
     wait_until(lambda: str(hw.home) not in Path("/proc/mounts").read_text(), what="the end of the mount")
     wait_until(lambda: not os.path.lexists(hw.cwd / "data"), what="the end of the link")
     wait_until(lambda: not any((hw.home / "folders" / "mounts").iterdir()), what="that nothing of it is left")
+
+
+@pytest.mark.parametrize("place", ["s3"], indirect=True)
+def test_a_mount_that_hangs_holds_up_neither_the_end_of_its_job_nor_other_jobs(hw: Hw, place: str) -> None:
+    needs.tool("rclone", "rclone fuse3")
+    needs.allowed("mounting with FUSE is", "test", "-w", "/dev/fuse")
+    fill(hw, f"{place}/data")
+    options = ["--dir-cache-time", "0s", "--attr-timeout", "0s"]
+    folder = {"from": f"{place}/data", "mount": "rclone", "mode": "ro", "options": options}
+    program = "cat data/a.txt; while [ ! -e go ]; do sleep 0.1; done; touch asks; ls data/none data/"
+    job = hw.submit(job_file(hw, program, {"data": folder}))
+    wait_until(lambda: b"first" in hw("logs", job).stdout, what="the job's output")
+    (note,) = (hw.home / "folders" / "mounts").glob("*/*.tool")
+    pid = json.loads(note.read_text())["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        (hw.cwd / "go").touch()
+        wait_until((hw.cwd / "asks").exists, what="that it asks the tool")
+        assert hw("run", "echo", "other").stdout == b"other\n"
+        assert hw("abort", job).returncode == 0
+        assert hw.wait_ended(job)["state"] == "stopped"
+        wait_until(lambda: not alive(pid), what="the end of the tool")
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+    assert str(hw.home) not in Path("/proc/mounts").read_text() and not os.path.lexists(hw.cwd / "data")

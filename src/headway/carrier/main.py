@@ -20,7 +20,7 @@ from typing import Any, Final
 from headway.carrier import fetch, mount, place
 from headway.carrier.send import Busy, Left, Sender
 from headway.carrier.shared import Link
-from headway.carrier.state import State, Stopped, cause_of
+from headway.carrier.state import Meter, State, Stopped, cause_of
 from headway.code import checkout
 from headway.model import folder as names
 from headway.model.errors import HeadwayError, UsageError
@@ -134,7 +134,9 @@ class Carrier:
             cache = _cache_of(point)
             os.makedirs(cache, mode=0o700, exist_ok=True)
             found = mount.words(folder, source, self._accounts.get(folder["account"] or "", {}), point, cache)
+            meter = Meter(self.state, str(folder["name"]), "mounting", 0)
             mount.mount(found, point, 2, self.state)
+            meter.close()
             place.link(path, target)
         return target
 

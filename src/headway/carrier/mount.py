@@ -7,6 +7,7 @@ outlive it, so that a carrier that is started again finds what is mounted.
 import json
 import os
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -14,14 +15,19 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from headway.carrier.place import read_json, write_json
 from headway.carrier.state import State
 from headway.model.errors import RefusedError, UnreachableError, UsageError
 from headway.model.limits import FOLDER_END_S, FOLDER_MOUNT_S
 from headway.storage.place import AZURE, LOCAL, S3, Place
+from headway.wire import identity
 
 TOOLS: Final[Mapping[str, tuple[str, ...]]] = {"blobfuse2": (AZURE,), "s3fs": (S3,), "rclone": (AZURE, S3)}
 _FUSE: Final = "/dev/fuse"
 _UNMOUNTS: Final = (("fusermount3", "-u"), ("fusermount", "-u"), ("umount",))
+_LAZY: Final = (("fusermount3", "-uz"), ("umount", "-l"))  # of one that is dead: others may still stand in it
+ANSWER_S = 5.0  # a tool that is asked for nothing but its name, or was unmounted
+TOOL: Final = ".tool"  # who mounts, beside the point
 _REMOTE: Final = "headway"  # rclone's name for the account, of which its environment tells the rest
 _AWS: Final = {"key_id": "ACCESS_KEY_ID", "secret": "SECRET_ACCESS_KEY", "token": "SESSION_TOKEN"}
 _STEP_S: Final = 0.05
@@ -125,6 +131,7 @@ def mount(found: Words, point: str, log: int, state: State) -> None:
     except FileNotFoundError:
         node = os.uname().nodename
         raise UsageError(f"the mount tool {found.argv[0]} is not installed on {node}", "leave `mount` out") from None
+    _note_tool(point, child.pid)
     try:
         _await_mount(child, found.argv[0], point, state)
     except BaseException:  # also when the job is stopped: a tool that is not waited for any more must not mount later
@@ -152,7 +159,8 @@ def is_mounted(point: str) -> bool:
             points = {line.split(" ")[1] for line in file}
     except OSError:
         return os.path.ismount(point)
-    return _escaped(os.path.realpath(point)) in points
+    above, name = os.path.split(point)  # the point itself is not asked: a tool that hangs would hold us
+    return _escaped(os.path.join(os.path.realpath(above), name)) in points
 
 
 def _escaped(path: str) -> str:
@@ -215,22 +223,80 @@ def wait_sent(cache: str) -> list[str]:
 
 
 def unmount(point: str, programs: Sequence[tuple[str, ...]] = _UNMOUNTS, *, remove: bool = True) -> str | None:
-    """None, or why it is still mounted. The tools send what they hold before they let go. `remove`: the point, too,
-    which must not go where it is mounted on another node."""
-    told = ""
-    for program in programs:
-        if not is_mounted(point):
-            break
-        try:
-            done = subprocess.run(
-                [*program, point], capture_output=True, text=True, check=False, timeout=FOLDER_MOUNT_S
-            )
-            told = done.stderr.strip() or told
-        except (OSError, subprocess.TimeoutExpired) as error:
-            told = told or str(error)
+    """None, or why it is still mounted. The tools send what they hold before they let go; one that does not answer is
+    ended, and what waits for it with it. `remove`: the point, too, which must not go where it is mounted on another
+    node."""
+    told = _unmount(point, programs)
+    if is_mounted(point) and not _answers(point):
+        _end_tool(point)
+        told = _unmount(point, (*programs, *_LAZY)) or told
     if is_mounted(point):
         return told or "it is busy"
+    _end_tool(point)
     with suppress(FileNotFoundError):
         if remove:
             os.rmdir(point)
     return None
+
+
+def _unmount(point: str, programs: Sequence[tuple[str, ...]]) -> str:
+    told = ""
+    for program in programs:
+        if not is_mounted(point):
+            break
+        told = _run([*program, point], FOLDER_MOUNT_S) or told
+    return told
+
+
+def _run(words: list[str], timeout_s: float) -> str | None:
+    """What it said if it failed. One that does not end is left behind: the kernel may hold it."""
+    try:
+        child = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    except OSError as error:
+        return str(error)
+    try:
+        _, said = child.communicate(timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        return f"{words[0]} did not end within {timeout_s:g} s"
+    return (
+        None if child.returncode == 0 else said.decode(errors="replace").strip() or f"it ended with {child.returncode}"
+    )
+
+
+def _answers(point: str) -> bool:
+    """Whether the tool behind it does. Asked by another process, which may hang in our place."""
+    try:
+        child = subprocess.Popen(
+            ["stat", "-f", point], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        child.wait(ANSWER_S)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        return False
+    except OSError:
+        return True  # nothing can be said
+    return True
+
+
+def _tool_file(point: str) -> str:
+    return f"{point}-{os.uname().nodename}{TOOL}"
+
+
+def _note_tool(point: str, pid: int) -> None:
+    """For whoever unmounts: another carrier may have started it."""
+    values = {"pid": pid, "start": identity.start_of(pid), "boot_id": identity.boot_id()}
+    write_json(_tool_file(point), values)
+
+
+def _end_tool(point: str) -> None:
+    """It ends by itself when it is unmounted, unless it hangs."""
+    who = identity.Identity.load(read_json(_tool_file(point)))
+    deadline_s = time.monotonic() + ANSWER_S
+    while who is not None and identity.is_alive(who):
+        if is_mounted(point) or time.monotonic() >= deadline_s:
+            identity.send(who, signal.SIGKILL)
+            break
+        time.sleep(_STEP_S)
+    with suppress(FileNotFoundError):
+        os.unlink(_tool_file(point))

@@ -75,7 +75,9 @@ def check_free(base: str, folder: Mapping[str, Any], path: str) -> None:
 
 def link(path: str, target: str) -> None:
     """`path` leads to `target` from now on. Only a link, or an empty folder, makes room for it."""
-    if os.path.realpath(path) == os.path.realpath(target):
+    if os.path.islink(path) and os.readlink(path) == target:  # a mount that hangs is not looked at
+        return
+    if not os.path.islink(path) and os.path.realpath(path) == os.path.realpath(target):
         return
     os.makedirs(os.path.dirname(path), exist_ok=True)
     if os.path.isdir(path) and not os.path.islink(path):

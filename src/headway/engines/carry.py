@@ -147,6 +147,6 @@ def release(base: str, name: str) -> None:
         return
     with contextlib.suppress(OSError):  # what a mount tool could not send is still there, and stays
         for point in sorted(os.listdir(folder)):
-            if not point.endswith(place.CACHE):
+            if not point.endswith((place.CACHE, mount.TOOL)):
                 mount.unmount(os.path.join(folder, point))
         mount.unmount(folder)

@@ -122,7 +122,8 @@ def carried(progress: Any) -> str:
 
 def carried_words(tracker: dict[str, Any]) -> str:
     words = " ".join(str(word) for word in tracker.get("msg") or [])
-    return f"{words}: {size(tracker.get('completed'))} of {size(tracker.get('total'))}"
+    total = tracker.get("total")
+    return f"{words}: {size(tracker.get('completed'))} of {size(total)}" if total else words
 
 
 def number(value: Any) -> str:
