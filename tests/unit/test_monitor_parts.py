@@ -19,7 +19,7 @@ from headway.settings.connect import Response
 from headway.store import catalog
 from headway.wire import batch
 from headway.wire.batch import Part
-from tests.storing import Bench, bench
+from tests.storing import Bench, bench, new_job
 
 
 @pytest.fixture
@@ -251,7 +251,14 @@ def test_a_guest_that_is_not_heard_of_is_unknown_until_it_is_told_again(b: Bench
     assert tell(b, "running").state is State.RUNNING
 
 
-def _state(b: Bench, pk: int) -> State:
-    from headway.store import catalog
+def test_a_home_without_open_guests_has_nobody_to_look_for(b: Bench) -> None:
+    new_job(b.store, "here", experiment='"guest_of":"node"')
+    assert not b.read(catalog.has_guests)
+    tell(b, "running")
+    assert b.read(catalog.has_guests)
+    tell(b, "failed")
+    assert not b.read(catalog.has_guests)
 
+
+def _state(b: Bench, pk: int) -> State:
     return b.read(catalog.load_job, pk).state

@@ -148,8 +148,12 @@ class Guests:
         started_s = self.clock_s()
         while True:
             await asyncio.sleep(_LOOK_S)
-            if self.clock_s() - started_s > SILENT_AFTER_S:
+            if self.clock_s() - started_s > SILENT_AFTER_S and await asyncio.to_thread(self._has_any):
                 await asyncio.wrap_future(self.store.write(self._silence))
+
+    def _has_any(self) -> bool:
+        with self.store.read() as c:
+            return catalog.has_guests(c)
 
     def _silence(self, c: Connection) -> None:
         for job in catalog.open_jobs(c):

@@ -187,6 +187,17 @@ def where_of(f: JobFilter) -> tuple[str, dict[str, Any]]:
     return " AND ".join(terms), values
 
 
+def has_guests(c: sqlite3.Connection) -> bool:
+    """Whether a job of another machine is open here."""
+    marks = ", ".join("?" * len(_OPEN_STATES))
+    row = c.execute(
+        f"""SELECT 1 FROM jobs WHERE state IN ({marks}) AND ended_ns IS NULL AND deleted_ns IS NULL
+            AND instr(spec, '"guest_of":"') > 0 LIMIT 1""",  # noqa: S608  (our own words, values are parameters)
+        _OPEN_STATES,
+    )
+    return row.fetchone() is not None
+
+
 def open_jobs(
     c: sqlite3.Connection, window: int | None = None, wide: Collection[str] = (), wide_window: int = 0,
     skip: Collection[int] = (),
