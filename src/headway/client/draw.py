@@ -1,16 +1,20 @@
 """What a record of `logging` says, as text: %-format, several values in one call, rich's drawings. For client/logs.py.
 
 Objects of rich are drawn here, without colour and at a fixed width, so that no object ever leaves the process. rich is
-never imported for their sake: where such an object is, rich is. Everything is bounded.
+never imported for their sake: where such an object is, rich is. Everything is bounded, in size and, between two steps
+of a drawing, in time. What cannot be drawn is shown as plain words: markup that is none as it stands, a table by its
+cells.
 """
 
 import sys
+import time
 from itertools import islice
 
 from headway.client.interrupt import raise_if_signal
 from headway.client.value import type_name
 from headway.model.limits import (
     LOG_CELL_CHARS_MAX,
+    LOG_DRAW_S_MAX,
     LOG_ITEMS_MAX,
     LOG_TABLE_COLUMNS_MAX,
     LOG_TABLE_ROWS_MAX,
@@ -20,13 +24,20 @@ from headway.model.limits import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from logging import LogRecord
     from typing import Any
 
     Mask = Callable[[str], str]
 
 DRAWN_CHARS_MAX = 4 * LOG_TEXT_CHARS_MAX  # of one object; masked whole, then cut
+CELL_DRAWN_CHARS_MAX = 4096  # of one cell in a drawing
+_MORE = "… more is not drawn"
+_kinds: "dict[str, Any]" = {}  # of consoles: made with the first drawing
+
+
+class _Spent(Exception):
+    """The time for drawing is over."""
 
 
 class Shown:
@@ -133,25 +144,83 @@ def is_drawing(value: object) -> bool:
 
 
 def _console() -> "Any":
-    rich: Any = __import__("rich.console", fromlist=["Console"])
+    if "pen" not in _kinds:
+        rich: Any = __import__("rich.console", fromlist=["Console"])
+        _kinds["pen"] = _pen(rich.Console)
     io: Any = __import__("io")
-    return rich.Console(
+    return _kinds["pen"](
         file=io.StringIO(), width=LOG_WIDTH_CHARS, color_system=None, force_terminal=False, no_color=True,
         force_jupyter=False, legacy_windows=False, highlight=False,
     )  # fmt: skip
 
 
-def draw(value: "Any") -> str:
+def _pen(base: "Any") -> "Any":
+    """rich's console, for which every drawing has an end, and markup that is none is text."""
+
+    def start(self: "Any", **options: "Any") -> None:
+        base.__init__(self, **options)
+        self.end_s = time.monotonic() + LOG_DRAW_S_MAX
+
+    def render(self: "Any", renderable: "Any", options: "Any" = None) -> "Iterator[Any]":
+        _check(self)
+        for segment in base.render(self, renderable, options):
+            _check(self)
+            yield segment
+
+    def render_str(self: "Any", text: str, **options: "Any") -> "Any":
+        text = text[:DRAWN_CHARS_MAX]
+        try:
+            return base.render_str(self, text, **options)
+        except Exception as error:  # rich's MarkupError: a closing tag without an opening one, and the like (B17)
+            raise_if_signal(error)
+            return base.render_str(self, text, **{**options, "markup": False})
+
+    return type("Pen", (base,), {"__init__": start, "render": render, "render_str": render_str})
+
+
+def _check(console: "Any") -> None:
+    if time.monotonic() > console.end_s:
+        raise _Spent
+
+
+def draw(value: "Any", console: "Any" = None) -> str:
     """As it would look on a terminal without colours."""
-    console, size, parts = _console(), 0, []
-    for segment in console.render(_fewer_rows(value)):
-        if not segment.control:
-            parts.append(segment.text)
-            size += len(segment.text)
-        if size > DRAWN_CHARS_MAX:
-            parts.append("\n… more is not drawn")
-            break
+    console = console or _console()
+    try:
+        return _drawn(value, console)
+    except Exception as error:  # somebody else's object: by its cells, or by what it stands around
+        raise_if_signal(error)
+        if _is_table(value):
+            return _listed(value, console)
+        inner = getattr(value, "renderable", None)
+        if inner is None:
+            raise
+        return shown(inner)
+
+
+def _drawn(value: "Any", console: "Any") -> str:
+    size, parts = 0, []
+    try:
+        for segment in console.render(_smaller(value) if _is_table(value) else value):
+            if not segment.control:
+                parts.append(segment.text)
+                size += len(segment.text)
+            if size > DRAWN_CHARS_MAX:
+                parts.append(f"\n{_MORE}")
+                break
+    except _Spent:
+        if _is_table(value):
+            raise
+        parts.append(f"\n{_MORE}")
     return "\n".join(line.rstrip() for line in "".join(parts).splitlines()) + _rows_left(value)
+
+
+def _listed(table: "Any", console: "Any") -> str:
+    """A table that cannot be drawn, a line for each row."""
+    found = _cells(table, console, lambda text: text)
+    lines = [" │ ".join(row) for row in (found["columns"], *found["rows"])]
+    title = [_cell(console, table.title)] if table.title else []
+    return "\n".join([*title, *lines]) + _rows_left(table)
 
 
 def _is_table(value: "Any") -> bool:
@@ -164,42 +233,58 @@ def _rows_left(value: "Any") -> str:
     return f"\n… and {left} more rows" if left > 0 else ""
 
 
-def _fewer_rows(value: "Any") -> "Any":
-    """The same table with its first rows only: drawing a million of them would take minutes."""
-    if not _rows_left(value):
-        return value
+def _smaller(value: "Any") -> "Any":
+    """The same table with its first rows, and of each cell its beginning: drawing a million would take minutes."""
     copy: Any = __import__("copy").copy
     table = copy(value)
     table.columns, table.rows = [copy(column) for column in value.columns], value.rows[:LOG_TABLE_ROWS_MAX]
     for column in table.columns:
-        column._cells = column._cells[:LOG_TABLE_ROWS_MAX]
+        column._cells = [_shorter(cell) for cell in column._cells[:LOG_TABLE_ROWS_MAX]]
     return table
+
+
+def _shorter(cell: "Any") -> "Any":
+    is_long = (isinstance(cell, str) or hasattr(cell, "plain")) and len(cell) > CELL_DRAWN_CHARS_MAX
+    return cell[:CELL_DRAWN_CHARS_MAX] if is_long else cell
 
 
 def cells_of(record: "LogRecord", mask: "Mask") -> "dict[str, Any] | None":
     """The first table of a record as `{columns, rows}`, for views that lay it out themselves. Never raises."""
-    values = (record.msg, *(record.args if isinstance(record.args, tuple) else ()))
+    args: Any = record.args.values() if isinstance(record.args, dict) else record.args or ()
+    values = (record.msg, *args)
     table: Any = next((value for value in values if _is_table(value)), None)
     if table is None:
         return None
     try:
-        console = _console()
-        columns = table.columns[:LOG_TABLE_COLUMNS_MAX]
-        cells = [
-            [_cell(console, cell, mask) for cell in islice(column.cells, LOG_TABLE_ROWS_MAX)] for column in columns
-        ]
-        return {
-            "columns": [_cell(console, column.header, mask) for column in columns],
-            "rows": [list(row) for row in zip(*cells, strict=False)],
-        }
+        return _cells(table, _console(), mask)
     except Exception as error:  # a table of somebody else's making; its drawing is in the text
         raise_if_signal(error)
         return None
 
 
-def _cell(console: "Any", cell: "Any", mask: "Mask") -> str:
-    if isinstance(cell, str):
-        cell = console.render_str(cell)
-    text = cell.plain if hasattr(cell, "plain") else draw(cell).strip()
-    masked = mask(text)
+def _cells(table: "Any", console: "Any", mask: "Mask") -> "dict[str, Any]":
+    columns = table.columns[:LOG_TABLE_COLUMNS_MAX]
+    cells = [
+        [_bounded_cell(console, cell, mask) for cell in islice(column.cells, LOG_TABLE_ROWS_MAX)] for column in columns
+    ]
+    return {
+        "columns": [_bounded_cell(console, column.header, mask) for column in columns],
+        "rows": [list(row) for row in zip(*cells, strict=False)],
+    }
+
+
+def _cell(console: "Any", cell: "Any") -> str:
+    """All cells of a table share their time."""
+    try:
+        cell = _shorter(cell)
+        if isinstance(cell, str):
+            cell = console.render_str(cell)
+        return str(cell.plain) if hasattr(cell, "plain") else draw(cell, console).strip()
+    except Exception as error:  # of somebody else's making; the other cells are shown
+        raise_if_signal(error)
+        return f"<{type_name(cell)} that cannot be shown: {type(error).__name__}>"
+
+
+def _bounded_cell(console: "Any", cell: "Any", mask: "Mask") -> str:
+    masked = mask(_cell(console, cell))
     return masked if len(masked) <= LOG_CELL_CHARS_MAX else masked[: LOG_CELL_CHARS_MAX - 1] + "…"

@@ -43,6 +43,7 @@ PROGRESS_SLOTS_MAX = 1024  # trackers of one process at the same time; further o
 PROGRESS_INTERVAL_S = 0.2  # at least this long between two told positions of one tracker
 LOG_TEXT_CHARS_MAX = 16 * KIB  # of one record of `logging`; a longer one is cut in the middle, and says so
 LOG_WIDTH_CHARS = 100  # tables and other drawings of rich in a record
+LOG_DRAW_S_MAX = 1.0  # for drawing what is in one record; then plain words, or what has been drawn
 LOG_TABLE_ROWS_MAX = 200  # of a table in a record
 LOG_TABLE_COLUMNS_MAX = 32
 LOG_CELL_CHARS_MAX = 200
