@@ -155,17 +155,30 @@ def has_output(job: Job, attempt: int | None = None) -> bool:
     return not found or any(path for process in found for path in (process.get("logs") or {"": "?"}).values())
 
 
-def metrics_words(
-    job: Job, out: Output, limit: int = DISPLAY_METRICS_MAX, best: "Mapping[str, Best] | None" = None
-) -> str:
-    """`loss 0.031 (best 0.03 at step 9400)   accuracy 0.91`: last values, the lowest rank's."""
+def metrics_words(job: Job, out: Output, limit: int = DISPLAY_METRICS_MAX) -> str:
+    """`loss 0.031   accuracy 0.91`: last values, the lowest rank's."""
+    return "   ".join(_metrics(job, out, limit, {}))
+
+
+def _metrics(job: Job, out: Output, limit: int, best: "Mapping[str, Best]") -> list[str]:
+    """One by one: `loss 0.031 (best 0.03 at step 9400)`."""
     metrics = job.get("metrics") or {}
     shown = [
-        f"{out.safe(str(name))} {fmt.number(_value(found))}{_best_words(_value(found), (best or {}).get(name))}"
+        f"{out.safe(str(name))} {fmt.number(_value(found))}{_best_words(_value(found), best.get(name))}"
         for name, found in list(metrics.items())[:limit]
     ]
-    more = len(metrics) - limit
-    return "   ".join(shown) + (f"   and {more} more" if more > 0 else "")
+    return [*shown, f"and {len(metrics) - limit} more"] if len(metrics) > limit else shown
+
+
+def _packed(words: list[str], columns: int) -> list[str]:
+    """Side by side on as many lines as they need."""
+    lines: list[str] = []
+    for word in words:
+        if lines and width(f"{lines[-1]}   {word}") <= columns:
+            lines[-1] += f"   {word}"
+        else:
+            lines.append(f"  {word}")
+    return lines
 
 
 def _best_words(last: Any, best: "Best | None") -> str:
@@ -213,13 +226,11 @@ def end_lines(job: Job, events: list[Event], out: Output, best: "Mapping[str, Be
     head = f"{_mark(str(job['state']), out)} {out.style(out.safe(str(job['id'])), BOLD)}"
     took = fmt.duration(_ran_s(job))
     if job["state"] == "succeeded":
-        told = [words for words in (metrics_words(job, out, best=best), _peak_words(job)) if words]
-        plain = "    ".join([f"x {job['id']} succeeded in {took}", *told])
-        fits = out.columns is None or width(plain) <= out.columns
-        lines = ["    ".join([f"{head} succeeded in {took}", *(told if fits else [])])]
-        below = "    ".join(told)
-        if not fits:
-            lines += [f"  {words}" for words in ([below] if width(below) + 2 <= (out.columns or 0) else told)]
+        told = [*_metrics(job, out, DISPLAY_METRICS_MAX, best or {}), *_peak_words(job)]
+        whole = "   ".join(told)
+        fits = out.columns is None or width(f"x {job['id']} succeeded in {took}    {whole}") <= out.columns
+        lines = [f"{head} succeeded in {took}" + (f"    {whole}" if whole and fits else "")]
+        lines += [] if fits else _packed(told, out.columns or 0)
         return [*lines, "  " + out.style(f"hw q {short} · hw logs {short} · hw resubmit {short}", DIM)]
     first = first_failure(job, events)
     held = str(job["state"]) == "held"
@@ -239,13 +250,13 @@ def end_lines(job: Job, events: list[Event], out: Output, best: "Mapping[str, Be
     return [*lines, fact("next", f"hw q {short} · hw logs {short}{rank} · hw resubmit {short}")]
 
 
-def _peak_words(job: Job) -> str:
+def _peak_words(job: Job) -> list[str]:
     """`peak 1.9 GiB`: the most memory that one process has used; of several, whose it was."""
     used = job.get("usage") or {}
     peak, rank = used.get("peak_memory_bytes"), used.get("peak_rank")
     if not isinstance(peak, int | float):
-        return ""
-    return f"peak {fmt.size(peak)}" + (f" (rank {rank})" if rank is not None and count_processes(job) > 1 else "")
+        return []
+    return [f"peak {fmt.size(peak)}" + (f" (rank {rank})" if rank is not None and count_processes(job) > 1 else "")]
 
 
 def _ran_s(job: Job) -> float | None:
