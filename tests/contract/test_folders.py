@@ -296,6 +296,13 @@ def test_a_dry_run_shows_the_folders_and_no_key(hw: Hw, place: str) -> None:
     assert "a-very-long-secret" not in text + done.stderr.decode() and not (hw.cwd / "data").exists()
 
 
+def test_a_dry_run_says_that_a_link_protects_nothing(hw: Hw) -> None:
+    (hw.cwd / "words").mkdir()
+    done = hw("submit", "--dry-run", job_file(hw, "true", {"data": {"from": str(hw.cwd / "words"), "mode": "ro"}}))
+    text = done.stdout.decode()
+    assert f"folder ./data from {hw.cwd}/words, to be read only: a link, and the job may there what its" in text, text
+
+
 @pytest.mark.parametrize("place", ["s3"], indirect=True)
 def test_a_mount_tool_that_fails_is_told_and_its_command_line_has_no_key(hw: Hw, place: str, tmp_path: Path) -> None:
     needs.allowed("mounting with FUSE is", "test", "-w", "/dev/fuse")

@@ -13,6 +13,7 @@ from typing import Any, Literal, NewType, Protocol, runtime_checkable
 from headway.model.errors import HeadwayError
 from headway.model.folder import variable
 from headway.model.job import Folder, Job
+from headway.storage.place import LOCAL, parse
 from headway.wire import tray
 from headway.wire.batch import TaskKey
 
@@ -93,7 +94,7 @@ class Plan:
             lines.append(f"{task.name}: {ranks}{world}, {task.gpus} GPUs{own}, on {task.node or 'any node'}")
             where = shlex.quote(task.cwd) if self.code is None else f"SNAPSHOT/{shlex.quote(self.code_cwd or '.')}"
             lines += [f"  cd {where}", f"  {shlex.join(task.argv)}"]
-        lines += [_folder_words(folder) for folder in self.folders]
+        lines += [_folder_words(folder, self.engine) for folder in self.folders]
         asked: dict[str, object] = {"image": self.image, "cpus": self.cpus, "memory_bytes": self.memory_bytes}
         asked["max_duration_s"] = self.max_duration_s
         asked["monitoring_interval_s"] = self.monitoring_interval_s or None
@@ -111,13 +112,19 @@ def _own(task: PlannedTask, common: str | None) -> str:
     return "".join(f", {name}={value}" for name, value in named.items() if value is not None)
 
 
-def _folder_words(folder: Folder) -> str:
+_READ_ONLY = "read only"
+_LINKED = "to be read only: a link, and the job may there what its account may"
+
+
+def _folder_words(folder: Folder, engine: str) -> str:
     """`folder ./data from az://datasets/voc20 (account eastblob), read only, as HEADWAY_FOLDER_DATA`."""
+    is_link = folder.source is not None and not folder.mount and parse(folder.source).kind == LOCAL
+    holds = not is_link or engine in ("docker", "podman")
     words = [f"folder ./{folder.name}"]
     words += [f"from {folder.source}"] if folder.source else []
     words += [f"to {folder.target}"] if folder.target else []
     words += [f"(account {folder.account})"] if folder.account else []
-    ways = ["read only"] if folder.mode == "ro" else []
+    ways = [_READ_ONLY if holds else _LINKED] if folder.mode == "ro" else []
     ways += [f"mounted with {shlex.join([folder.mount, *folder.options])}"] if folder.mount else []
     return ", ".join([" ".join(words), *ways, f"as {variable(folder.name)}"])
 
