@@ -6,6 +6,7 @@ import pytest
 
 from headway.engines.protocol import Engine
 from headway.model.job import Attempt, Job, JobSpec, State
+from headway.server.drain import Backoff
 from headway.server.pace import IDLE_INTERVAL_S, INTERVAL_S, Quiet, goes_on, is_full, pause_s
 from headway.server.reconcile import Again, Cancel, NewAttempt, SetState
 
@@ -100,3 +101,12 @@ def test_a_late_answer_is_for_all_jobs_so_all_are_looked_at() -> None:
     quiet.left_out(100.0, False)
     quiet.settle([queued(1)], [], {"lab"})
     assert quiet.left_out(100.1, True) == set()
+
+
+def test_what_only_waits_for_an_answer_is_looked_at_soon_and_is_no_failure() -> None:
+    retry = Backoff(1.0, 30.0)
+    for now_s in (0.0, 10.0, 20.0):
+        retry.soon("job", now_s)
+        assert not retry.is_due("job", now_s) and retry.is_due("job", now_s + 0.25)
+    retry.again("job", 30.0, "it is away")
+    assert retry.is_due("job", 31.0) and retry.why("job") == "it is away"  # the first pause, not the fourth

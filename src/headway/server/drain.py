@@ -26,7 +26,7 @@ T = TypeVar("T")
 STRAYS_S = 60.0  # between two looks for spools that nobody sends
 SALVAGE_FIRST_S = 2.0
 SALVAGE_MAX_S = 120.0
-PATIENCE_S = 0.5  # with an engine beyond this machine: jobs of others do not wait for one that is slow or away (F22)
+PATIENCE_S = 2.0  # with an engine beyond this machine: jobs of others do not wait for one that is slow or away (F22)
 LOOK_MAX = 100  # tasks that are over and are looked at in one step
 STEP_S = 0.1  # then the others are next: nobody waits for all of many that have ended at once
 DONE_MAX = 10_000  # older ones that still have a folder are looked at again now and then
@@ -52,6 +52,10 @@ class Backoff:
         is_new = self._why.get(name) != why
         self._why[name] = why
         return is_new
+
+    def soon(self, name: str, now_s: float) -> None:
+        """It has not failed: what it needs is on its way."""
+        self._next[name] = (now_s + self._first_s / 4, self._first_s)
 
     def why(self, name: str) -> str:
         """Why it failed last; empty where it has not."""

@@ -75,7 +75,7 @@ class Loop:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._started_s = clock_s()
+        self._started_s = self._look_s = clock_s()  # of jobs that fail in one look none is due before others
         self._idle, self._rest_for_s = False, INTERVAL_S
         self._thought_s = 0.0  # how long the last look read and thought; doing is mostly waiting
         self._window = QUEUE_WINDOW
@@ -163,9 +163,9 @@ class Loop:
     async def look(self) -> None:
         """One round: read, observe, decide, execute."""
         self._wake.clear()
-        begin_s, self._full = self._clock_s(), False
+        self._look_s, self._full = self._clock_s(), False
         await self._take_started()
-        skip = self._quiet.left_out(begin_s, self._calls.has_late)
+        skip = self._quiet.left_out(self._look_s, self._calls.has_late)
         jobs = await self._calls.run("the store", self._open_jobs, skip)
         self._starts.withdraw({a.key for job in jobs if job.stop_requested_ns is not None for a in job.attempts})
         self._idle = not skip and all(is_over(job) for job in jobs) and self._drain.idle
@@ -182,7 +182,7 @@ class Loop:
         self._full = pace.is_full(jobs, actions, seen.queues, seen.max_running)
         rest_s = pace.pause_s(jobs, actions, self._engine_or_none)
         self._rest_for_s = rest_s if self._drain.idle else min(rest_s, self._drain.pause_s())
-        self._thought_s = self._clock_s() - begin_s
+        self._thought_s = self._clock_s() - self._look_s
         await self._act(await self._end_waiting(actions, by_pk), by_pk)
         if not self._wake.is_set() or self._drain.count > DRAINS_LATER_MAX:
             self._end_tokens(await self._drain.step(self._engines, self._engine_or_none))
@@ -374,10 +374,12 @@ class Loop:
             self._failed(action, job, error)
 
     def _failed(self, action: Action, job: Job, error: Exception) -> None:
+        if isinstance(error, LateError):  # the call goes on, and its answer is kept
+            return self._retry.soon(job.uuid, self._look_s)
         if isinstance(action, NewAttempt | Launch):
-            self._retry.again(job.uuid, self._clock_s())
-        ours = isinstance(error, HeadwayError)
-        log.warning("%s of %s: %s", type(action).__name__, job.id, error, exc_info=None if ours else error)
+            self._retry.again(job.uuid, self._look_s)
+        trace = None if isinstance(error, HeadwayError) else error
+        log.warning("%s of %s: %s", type(action).__name__, job.id, error, exc_info=trace)
 
     async def _write(self, work: Callable[[Connection], T]) -> T:
         return await asyncio.wrap_future(self._store.write(work))
@@ -513,7 +515,7 @@ class Loop:
     async def _launched(self, job: Job, attempt: Attempt, result: EngineId | HeadwayError) -> None:
         if isinstance(result, HeadwayError) and result.temporary:
             log.warning("%s could not be started now: %s", job.id, result)
-            if self._retry.again(job.uuid, self._clock_s(), str(result)):
+            if self._retry.again(job.uuid, self._look_s, str(result)):
                 await self._note(job, attempt.number, f"could not be started now: {result}")
             return
         if isinstance(result, HeadwayError):
