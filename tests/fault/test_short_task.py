@@ -64,6 +64,7 @@ def test_what_git_said_of_the_same_files_goes_with_the_rest_until_one_has_change
 ) -> None:
     for name in [name for name in os.environ if name.startswith("GIT_")]:
         monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(rig.home.parent))  # the person's own settings of git may change meanwhile
     cwd = rig.home.parent / "cwd"
     cwd.mkdir()
     (cwd / "train.py").write_text("one\n")
