@@ -66,7 +66,10 @@ def test_an_array_of_a_plain_command_survives_the_server_and_is_aborted_as_one(h
 
 
 def test_the_metrics_of_an_array_are_those_of_its_jobs_and_its_name_leads_to_them(hw: Hw) -> None:
-    hw.script("import headway, os, sys\nheadway.log({'loss': int(os.environ['HEADWAY_ARRAY_INDEX']) + 0.5}, step=7)\n")
+    hw.script(
+        "import headway, os, sys\nindex = int(os.environ['HEADWAY_ARRAY_INDEX'])\n"
+        "headway.log({'loss': index + 0.5}, step=7)\nprint('said', index)\n"
+    )
     sweep = hw("submit", "--wait", "sweep.yaml").stdout.decode().strip()
     told = hw("metrics", sweep).stdout.decode().splitlines()
     assert told[0].split() == ["index", "id", "state", "parameters", "loss"]
@@ -75,8 +78,8 @@ def test_the_metrics_of_an_array_are_those_of_its_jobs_and_its_name_leads_to_the
     points = hw.json("metrics", sweep[-5:], "-m", "loss")
     assert [points[job]["loss"][0]["value"] for job in ids] == [[i + 0.5] for i in range(4)]
     assert hw("metrics", sweep, "-m", "nothing").stdout == b""
-    logs = hw("logs", sweep)
-    assert logs.returncode == 3 and ids[0].encode() in logs.stderr
+    said = [line.split("  ", 1)[1] for line in hw("logs", sweep).stdout.decode().splitlines()]
+    assert said == [f"{job[-5:]} [{i}]  0 │ said {i}" for i, job in enumerate(ids)]
     named = hw("metrics", "sweep")
     assert named.returncode == 3 and sweep.encode() in named.stderr
 
