@@ -19,10 +19,10 @@ from headway.server.guard import METHODS
 from headway.server.routes import ROUTES
 from headway.settings import remote
 from headway.settings.connect import HOST, Response
+from headway.testing.port import reserve
 from headway.wire import batch
 from headway.wire.batch import Part, TaskKey
 from tests import needs
-from tests.machines import free_port
 from tests.security.harness import Served
 from tests.security.test_routes import PATHS, address, bearer
 from tests.waiting import wait_until
@@ -31,7 +31,7 @@ from tests.waiting import wait_until
 @pytest.fixture
 def served(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
     needs.tool("openssl", "openssl")
-    monkeypatch.setenv("HEADWAY_AGENT_ADDRESS", f"127.0.0.1:{free_port()}")
+    monkeypatch.setenv("HEADWAY_AGENT_ADDRESS", f"127.0.0.1:{reserve()}")
     server = Served(home).start()
     yield server
     leave(server)
@@ -164,7 +164,7 @@ def test_plain_http_is_told_what_this_address_is(served: Served) -> None:
 
 def test_the_next_address_is_tried_where_one_does_not_answer(served: Served) -> None:
     where, (_, key) = opened(served), served.job()
-    closed = f"127.0.0.1:{free_port()}"
+    closed = f"127.0.0.1:{reserve()}"
     channel = TlsChannel({**where, "addresses": [closed, "not a number:1", *where["addresses"]]}, "x.y")
     channel.token = served.token("ingest", key)
     assert post(channel, "/agent/ingest", data(key)).status == 200
@@ -187,7 +187,7 @@ def test_a_monitor_has_one_address_for_agents_and_everybody(home: Path) -> None:
     from headway.settings.home import Paths
 
     needs.tool("openssl", "openssl")
-    monitor.save(Paths(home), monitor.Listen(remote.Address("127.0.0.1", free_port()), []))
+    monitor.save(Paths(home), monitor.Listen(remote.Address("127.0.0.1", reserve()), []))
     served = Served(home).start()
     try:
         where, (_, key) = opened(served), served.job()

@@ -19,11 +19,11 @@ from headway.server.routes import ROUTES
 from headway.settings import monitor, remote
 from headway.settings.connect import Response
 from headway.settings.home import Paths
+from headway.testing.port import reserve
 from headway.wire import batch
 from headway.wire.batch import Part, TaskKey
 from headway.wire.pin import pin_of
 from tests import needs
-from tests.machines import free_port
 from tests.security.harness import Served, read_all, status
 from tests.security.test_routes import PATHS, WORDS, address, bearer
 
@@ -33,7 +33,7 @@ UUID = "00000000-0000-4000-8000-00000000000{}"
 @pytest.fixture
 def served(home: Path) -> Iterator[Served]:
     needs.tool("openssl", "openssl")
-    where = remote.Address("127.0.0.1", free_port())
+    where = remote.Address("127.0.0.1", reserve())
     monitor.save(Paths(home), monitor.Listen(where, ["monitor.test", "outside.test:7000"]))
     server = Served(home).start()
     yield server
