@@ -10,6 +10,7 @@ from headway.views import summary
 from headway.views.cli import query
 from headway.views.cli.output import Merged
 from headway.views.terminal import Output
+from tests import fake_api
 
 NOW = datetime(2026, 11, 16, 12, 0, 0, tzinfo=UTC)
 
@@ -90,3 +91,20 @@ def test_a_long_config_takes_a_few_rows_and_says_where_all_of_it_is() -> None:
     assert told == f"big {'x' * 59}… · lr 0.1"
     many = query._config_words({"config": {f"key{i}": i for i in range(1000)}})
     assert many.startswith("key0 0 · key1 1 · ") and many.endswith("… (--json has all of it)") and len(many) < 900
+
+
+@pytest.mark.parametrize(
+    ("where", "cause", "words"),
+    [
+        ("main", "code_exception", "ValueError: bad"),
+        ("thread", "segfault_or_abort", "crashed"),  # a thread's exception ends no process
+        ("thread", "unknown", "ValueError: bad"),  # but it is all that is known
+    ],
+)
+def test_an_exception_is_the_headline_where_it_is_what_ended_the_process(where: str, cause: str, words: str) -> None:
+    exception = {"where": where, "exc_type": "builtins.ValueError", "message": "bad"}
+    told = {"cause": cause, "class": "user", "text": "crashed", "rank": 0}
+    found = fake_api.job(
+        "a-7f3c2", {**fake_api.process(), "signal": 11, "exception": exception}, state="failed", cause=told
+    )
+    assert summary.verdict(found, summary.first_failure(found, []))[0] == words

@@ -363,7 +363,14 @@ def first_failure(job: Job, events: list[Event]) -> dict[str, Any] | None:
     if rank is None:
         return None
     found = next((p for p in known if p.get("rank") == rank), {"rank": rank})
-    return {**found, "exception": found.get("exception") or _exception_of(mine, rank)}
+    exception = found.get("exception") or _exception_of(mine, rank)
+    return {**found, "exception": exception if _counts(exception, cause) else None}
+
+
+def _counts(exception: dict[str, Any] | None, cause: dict[str, Any]) -> bool:
+    """One of another thread ends no process: it counts where nothing else is known."""
+    where = (exception or {}).get("where", "main")
+    return where == "main" or cause.get("cause") in (None, "unknown")
 
 
 def _with_exits(found: list[dict[str, Any]], events: list[Event]) -> list[dict[str, Any]]:
