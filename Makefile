@@ -58,8 +58,9 @@ bench: $(STAMP)  ## figures beside the peers', into bench/results (BENCH='--only
 soak: $(STAMP)  ## the seeded simulation for an hour (SOAK_S=seconds, SOAK='--seed 42')
 	$(BIN)/python -m headway.testing.simulation --seconds $(SOAK_S) $(SOAK)
 
-test-cluster: $(STAMP)  ## a real Slurm: the server killed at random during JOBS=20 jobs, and stopped for a minute (SEED=…)
-	@tools/need.sh sbatch
+test-cluster: $(STAMP)  ## a real Slurm: limits with accounting; the server killed at random during JOBS=20 jobs (SEED=…)
+	@tools/need.sh sbatch slurmdbd mariadbd
+	$(BIN)/python -m pytest tests/fault/slurm_accounting.py --timeout 600
 	HEADWAY_KILL_JOBS=$(JOBS) HEADWAY_KILL_SEED=$(SEED) HEADWAY_STOPPED_S=60 \
 	  $(BIN)/python -m pytest tests/fault/test_slurm_server.py --timeout 3600
 

@@ -9,6 +9,7 @@ packages() {
         gcc) echo gcc libc6-dev ;;
         unshare) echo util-linux ;;
         sbatch) echo slurm-wlm munge ;;
+        mariadbd) echo mariadb-server ;;
         sshd) echo openssh-server openssh-client ;;
         mpirun) echo openmpi-bin ;;
         dockerd) echo docker.io ;;

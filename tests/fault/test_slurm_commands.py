@@ -17,6 +17,7 @@ COMMANDS = (*READ, "scancel", "srun")
 WRAPPER = """#!/bin/sh
 how() {{ cat {modes}/{name} 2> /dev/null; }}
 while [ "$(how)" = hang ]; do sleep 0.1; done
+case "$(how) $*" in "lose "*--test-only* | "kill "*--test-only*) exec {real} "$@" ;; esac  # it submits nothing
 case "$(how)" in
 fail) echo '{name}: error: something of its own' >&2; exit 1 ;;
 garbage) echo '<html>502 Bad Gateway</html>'; exit 0 ;;

@@ -55,6 +55,12 @@ def test_every_documented_word_is_said_in_words(word: str) -> None:
     assert not reason.text.startswith("Slurm says"), word
 
 
+@pytest.mark.parametrize("word", sorted({*DOCUMENTED} - {"Resources", "Priority"}))
+def test_every_documented_word_says_what_to_do(word: str) -> None:
+    """Of the two others, the lines below tell who is ahead, what is free and what would start sooner."""
+    assert explain(word).hint
+
+
 def test_a_limit_names_whose_it_is_and_what_it_is_about() -> None:
     assert explain("QOSMaxGRESPerUser").text == (
         "the most that is allowed is reached in its QoS: GPUs or other GRES for each user"

@@ -299,8 +299,15 @@ def test_a_job_that_slurm_has_just_started_waits_for_its_agents() -> None:
     ("word", "fields", "said"),
     [
         ("JobHeldUser", {}, "it is held by its owner; scontrol release 7 lets it go"),
-        ("Dependency", {"Dependency": "afterok:11(unfulfilled)"}, "it waits for another job (afterok:11(unfulfilled))"),
-        ("BeginTime", {}, "it may not start before a time: it was asked for, or it was just requeued"),
+        (
+            "Dependency", {"Dependency": "afterok:11(unfulfilled)"},
+            "it waits for another job (afterok:11(unfulfilled)); it starts by itself once that one has ended",
+        ),
+        (
+            "BeginTime", {},
+            "it may not start before a time: it was asked for, or it was just requeued; "
+            "scontrol update jobid=7 starttime=now starts it at once",
+        ),
     ],
 )  # fmt: skip
 def test_a_job_that_stands_aside_is_told_what_it_waits_for_and_not_who_is_ahead(
@@ -343,3 +350,36 @@ def test_nodes_that_are_away_for_one_reason_are_told_together() -> None:
     assert why._nodes(nodes) == [
         "n2 4 GPU 4 CPU 4 B", "n4 0 GPU 0 CPU 0 B", "n1, n3 none (idle+drain fan broken)",
     ]  # fmt: skip
+
+
+# -- which limit it is, where several could be meant ------------------------------------------------------------------
+
+
+def of_user(argv: Sequence[str]) -> str:
+    """Recorded: the account root allows 8 GPUs to all below it, and ml 2 jobs to root."""
+    return (GOLDEN / "22.05-associations-of-user.txt").read_text() if "users=root" in argv else ""
+
+
+def test_a_limit_of_an_account_above_ones_own_is_found() -> None:
+    [said] = limit.explain("AssocGrpGRES", job(Account="ml"), of_user)
+    assert said.startswith("account root allows 8 GPUs together (GrpTRES gres/gpu)")
+
+
+def test_without_an_account_it_is_the_users_own_default() -> None:
+    for account in ("ml", ""):
+        [said] = limit.explain("AssocMaxJobsLimit", job(Account=account), of_user)
+        assert said.startswith("account ml of root allows 2 jobs (MaxJobs)")
+
+
+@pytest.mark.parametrize(("flags", "name", "most"), [("", "ofpart", 1), ("OverPartQOS", "small", 2)])
+def test_of_two_qos_the_partitions_own_goes_first_unless_the_jobs_is_over_it(flags: str, name: str, most: int) -> None:
+    def ask(argv: Sequence[str]) -> str:
+        asked = shlex.join(argv)
+        if "partition" in asked:
+            return "PartitionName=short QoS=ofpart MaxTime=00:05:00"
+        if "sacctmgr" in asked:
+            return f"{flags}\n"
+        return "QOS=small(3) MaxWallPJ=2 Priority=0\n" if "small" in asked else "QOS=ofpart(2) MaxWallPJ=1 Priority=0\n"
+
+    [said] = limit.explain("QOSMaxWallDurationPerJobLimit", job(QOS="small", Partition="short"), ask)
+    assert said.startswith(f"QoS {name} allows {most} min for one job")

@@ -18,19 +18,25 @@ class Reason:
 
 
 _ASK_LESS: Final = "ask for less, or wait until jobs of yours have ended"
+_BY_ITSELF: Final = "it starts by itself when one that has it has ended"
+_SOON: Final = "nothing to do: this passes by itself"
+AWAY_HINT: Final = "hw clusters -v shows which nodes are away, and why"
 _ASK_ADMIN: Final = "ask the cluster's administrators"
 
 # word -> (text, hint, whether it will never start by itself)
 _WORDS: Final[dict[str, tuple[str, str, bool]]] = {
-    "None": ("Slurm has not looked at it yet", "", False),
+    "None": ("Slurm has not looked at it yet", _SOON, False),
     "Resources": ("it is at the head of its queue, and what it needs is not free", "", False),
     "Priority": ("jobs with a higher priority go first", "", False),
-    "Dependency": ("it waits for another job", "", False),
+    "Dependency": ("it waits for another job", "it starts by itself once that one has ended", False),
     "DependencyNeverSatisfied": ("the job that it waits for did not end as it should", "abort it, submit again", True),
     "JobHeldUser": ("it is held by its owner", "scontrol release ID lets it go", True),
     "JobHeldAdmin": ("it is held by an administrator", _ASK_ADMIN, True),
     "JobHoldMaxRequeue": ("it was requeued too often and is held", "find out why it fails, then resubmit", True),
-    "BeginTime": ("it may not start before a time: it was asked for, or it was just requeued", "", False),
+    "BeginTime": (
+        "it may not start before a time: it was asked for, or it was just requeued",
+        "scontrol update jobid=ID starttime=now starts it at once", False,
+    ),
     "PartitionDown": ("its partition is down", "submit to another partition", False),
     "PartitionInactive": ("its partition takes no jobs now", "submit to another partition", False),
     "PartitionNodeLimit": ("it asks for more nodes than its partition allows", "ask for fewer nodes", True),
@@ -42,30 +48,30 @@ _WORDS: Final[dict[str, tuple[str, str, bool]]] = {
     "InvalidQOS": ("its QoS is not valid", "use another QoS", True),
     "BadConstraints": ("no node has what its constraints ask for", "ask for less, or for other features", True),
     "ReqNodeNotAvail": ("a node that it needs is not available", "take the node out of the request, or wait", False),
-    "NodeDown": ("a node that it needs is down", "", False),
+    "NodeDown": ("a node that it needs is down", AWAY_HINT, False),
     "FrontEndDown": ("no front end node is available", _ASK_ADMIN, False),
-    "Reservation": ("its reservation has not begun, or has no room", "", False),
+    "Reservation": ("its reservation has not begun, or has no room", "wait, or submit without the reservation", False),
     "ReservationDeleted": ("its reservation was deleted", "submit it without the reservation", True),
-    "Licenses": ("a licence that it needs is not free", "", False),
-    "JobArrayTaskLimit": ("its array runs as many tasks at once as it may", "", False),
-    "Cleaning": ("it was requeued, and its last run is still being cleaned up", "", False),
-    "Prolog": ("its prolog still runs", "", False),
+    "Licenses": ("a licence that it needs is not free", _BY_ITSELF, False),
+    "JobArrayTaskLimit": ("its array runs as many tasks at once as it may", _BY_ITSELF, False),
+    "Cleaning": ("it was requeued, and its last run is still being cleaned up", _SOON, False),
+    "Prolog": ("its prolog still runs", _SOON, False),
     "JobLaunchFailure": ("it could not be launched: a bad program, file system or node", "see the agent's log", True),
     "SystemFailure": ("a failure of Slurm, a file system or the network", _ASK_ADMIN, False),
-    "NonZeroExitCode": ("its command ended with an exit code other than 0", "", True),
+    "NonZeroExitCode": ("its command ended with an exit code other than 0", "its log says why", True),
     "OutOfMemory": ("it used more memory than it had", "ask for more memory", True),
     "TimeLimit": ("it used all its time", "ask for more time", True),
-    "InactiveLimit": ("it was inactive for too long", "", True),
+    "InactiveLimit": ("it was inactive for too long", "ask the cluster's administrators for a longer one", True),
     "DeadLine": ("it cannot end before its deadline", "ask for less time, or for a later deadline", True),
-    "FedJobLock": ("the clusters of the federation agree on who starts it", "", False),
-    "SchedDefer": ("it asked to start at once, and Slurm puts starts off", "", False),
-    "Constraints": ("no node has what its constraints ask for now", "", False),
-    "NodeNotAvail": ("no node is available", "", False),
-    "PowerNotAvail": ("there is not enough power now", "", False),
-    "PowerReserved": ("the power that it needs is reserved", "", False),
+    "FedJobLock": ("the clusters of the federation agree on who starts it", _SOON, False),
+    "SchedDefer": ("it asked to start at once, and Slurm puts starts off", "submit it without --immediate", False),
+    "Constraints": ("no node has what its constraints ask for now", AWAY_HINT, False),
+    "NodeNotAvail": ("no node is available", AWAY_HINT, False),
+    "PowerNotAvail": ("there is not enough power now", _BY_ITSELF, False),
+    "PowerReserved": ("the power that it needs is reserved", _BY_ITSELF, False),
     "BurstBufferOperation": ("an operation on its burst buffer failed", _ASK_ADMIN, True),
-    "BurstBufferResources": ("its burst buffer has no room", "", False),
-    "BurstBufferStageIn": ("its burst buffer is being filled", "", False),
+    "BurstBufferResources": ("its burst buffer has no room", _BY_ITSELF, False),
+    "BurstBufferStageIn": ("its burst buffer is being filled", _SOON, False),
     "AccountingPolicy": ("a limit of its account, QoS or partition is reached", _ASK_LESS, False),
     "AssociationJobLimit": ("your account has as many jobs as it may", _ASK_LESS, False),
     "AssociationResourceLimit": ("your account uses as much as it may", _ASK_LESS, False),
@@ -75,24 +81,23 @@ _WORDS: Final[dict[str, tuple[str, str, bool]]] = {
     "QOSTimeLimit": ("its QoS has used all its time", _ASK_ADMIN, False),
     "QOSUsageThreshold": ("your usage is above what its QoS allows", "wait, or use another QoS", False),
     "MaxMemPerLimit": ("it asks for more memory than is allowed for each node or CPU", "ask for less memory", True),
-    "JobNotReady": ("Slurm prepares it", "", False),
-    "WaitingForScheduling": ("Slurm has not looked at it yet", "", False),
-    "NvidiaImexChannels": ("no channel between GPUs of several nodes (IMEX) is free", "", False),
+    "JobNotReady": ("Slurm prepares it", _SOON, False),
+    "WaitingForScheduling": ("Slurm has not looked at it yet", _SOON, False),
+    "NvidiaImexChannels": ("no channel between GPUs of several nodes (IMEX) is free", _BY_ITSELF, False),
     "MaxPoweredUpNodes": ("as many nodes are powered up as may be", "wait until others have ended", False),
-    "MpiPortsBusy": ("the ports for MPI on its nodes are in use", "", False),
+    "MpiPortsBusy": ("the ports for MPI on its nodes are in use", _BY_ITSELF, False),
     "ReservationInvalid": ("its reservation is not valid", "submit it with another reservation, or none", True),
-    "RaisedSignal": ("it was ended by a signal", "", True),
+    "RaisedSignal": ("it was ended by a signal", "its log says what it did last", True),
     "BlockMaxError": ("its nodes of a Blue Gene have failed too often", _ASK_ADMIN, False),
-    "BlockFreeAction": ("nodes of a Blue Gene are being freed", "", False),
+    "BlockFreeAction": ("nodes of a Blue Gene are being freed", _SOON, False),
     "InvalidReason": ("Slurm itself does not know why", _ASK_ADMIN, False),
     "InvaildReason": ("Slurm itself does not know why", _ASK_ADMIN, False),  # its own spelling, up to 23.02
     "MaxRequeue": ("it was requeued too often", "find out why it fails, then resubmit", True),
-    "Requeued": ("it was requeued", "", False),
+    "Requeued": ("it was requeued", _SOON, False),
 }  # fmt: skip
 
 # The one reason that is a sentence in Slurm itself.
 _SENTENCE: Final = "Nodes required for job are DOWN"
-AWAY_HINT: Final = "hw clusters -v shows which nodes are away, and why"
 _AWAY: Final = "the nodes that it could have are down, drained, or kept for jobs of a partition with a higher priority"
 
 LIMIT: Final = re.compile(

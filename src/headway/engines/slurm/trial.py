@@ -14,7 +14,7 @@ from headway.engines.slurm.answer import NodeLine
 from headway.engines.slurm.command import Commands
 from headway.model.errors import LaterError, RefusedError, UnreachableError
 
-TIMEOUT_S: Final = 10.0  # a person waits for it
+TIMEOUT_S: Final = 5.0  # a person waits for it
 YES_KEPT_S: Final = 600.0
 NO_KEPT_S: Final = 10.0  # somebody may have just been let in
 AWAY_S: Final = 30.0
