@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -99,12 +98,18 @@ class Submission:
         return found
 
     def _submit_some(self, away: list[UnreachableError], some: Sequence[Start]) -> dict[str, Outcome]:
-        """Each a batch job of its own, one after the other."""
+        """Each a batch job of its own, one after the other. Once one is not taken for now, those that ask for the same
+        are not tried, and the others are."""
         found: dict[str, Outcome] = {}
-        for shape, same in groupby(some, key=lambda one: script.shape(one.plan)):
-            ones = list(same)
-            why = away[0] if away else self._later(shape)
-            found |= dict.fromkeys([one.key for one in ones], why) if why else self._submit_alike(away, shape, ones)
+        shapes = {one.key: script.shape(one.plan) for one in some}
+        left = list(some)
+        while left:
+            full = {one.key: why for one in left if (why := away[0] if away else self._later(shapes[one.key]))}
+            found |= full
+            tried = [one for one in left if one.key not in full]
+            told = self._submit_tried(away, tried, shapes) if tried else {}
+            found |= told
+            left = [one for one in tried if isinstance(told[one.key], LaterError) and not self._later(shapes[one.key])]
         return found
 
     def _later(self, shape: tuple[str, ...]) -> LaterError | None:
@@ -113,10 +118,9 @@ class Submission:
         self._full = {asked: (until_s, why) for asked, (until_s, why) in self._full.items() if until_s > now_s}
         return self._full[shape][1] if shape in self._full else None
 
-    def _submit_alike(
-        self, away: list[UnreachableError], shape: tuple[str, ...], some: Sequence[Start]
+    def _submit_tried(
+        self, away: list[UnreachableError], some: Sequence[Start], shapes: Mapping[str, tuple[str, ...]]
     ) -> dict[str, Outcome]:
-        """Once one is not taken for now, those behind it are not tried: they ask for the same."""
         found: dict[str, Outcome] = {}
         texts: dict[str, str] = {}
         for one in some:
@@ -127,7 +131,12 @@ class Submission:
             except HeadwayError as error:
                 found[one.key] = error
         numbers = self._sbatch(texts)
-        numbers |= self._worded(shape, some[0].plan, numbers)
+        first = next((one for one in some if isinstance(numbers.get(one.key), LaterError)), None)
+        if first is not None:  # it speaks for all that ask for the same
+            why = self._asked.in_words(first.plan, LaterError(str(numbers[first.key])))
+            later = why if isinstance(why, LaterError) else LaterError(str(why))
+            self._full[shapes[first.key]] = (self._clock_s() + FULL_S, later)
+            numbers |= {key: later for key, one in numbers.items() if isinstance(one, LaterError)}
         for key, number in numbers.items():
             if isinstance(number, UnreachableError):
                 away.append(number)
@@ -135,15 +144,6 @@ class Submission:
                 self._ledger.note(key, number)
         self._asked.taken({str(number): key for key, number in numbers.items() if not isinstance(number, HeadwayError)})
         return found | numbers
-
-    def _worded(self, shape: tuple[str, ...], plan: Plan, numbers: Mapping[str, Outcome]) -> dict[str, Outcome]:
-        """Those that were refused, with the limit that it was; asked for once, for they ask for the same."""
-        refused = {key: one for key, one in numbers.items() if isinstance(one, RefusedError)}
-        said = {str(one): self._asked.in_words(plan, one) for one in {str(e): e for e in refused.values()}.values()}
-        for one in said.values():
-            if isinstance(one, LaterError):
-                self._full[shape] = (self._clock_s() + FULL_S, one)
-        return {key: said[str(one)] for key, one in refused.items()}
 
     def _submit_array(self, group: array.Group) -> dict[str, Outcome]:
         self._make_folders(group.starts.values())
