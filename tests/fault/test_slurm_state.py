@@ -86,7 +86,8 @@ def test_jobs_of_a_controller_that_lost_its_state_end_truly_and_their_numbers_ar
     try:
         slurm.kill(node)  # its agents go on
         lose_state(slurm)
-        assert {foreign(slurm), foreign(slurm)} == taken
+        others = {foreign(slurm) for _ in range(max(map(int, taken)))}  # a question of sbatch's takes a number, too
+        assert taken <= others
     finally:
         os.kill(hw.server_pid(), signal.SIGCONT)
     wait_until(lambda: words(slurm, taken) == ["RUNNING"] * 2, 60, "the others' jobs")
@@ -107,7 +108,7 @@ def test_jobs_of_a_controller_that_lost_its_state_end_truly_and_their_numbers_ar
     (hw.cwd / "enough").touch()
     again = over(hw, waits)
     assert again["state"] == "succeeded" and again["engine_id"] not in taken
-    slurm.command("scancel", *taken)
+    slurm.command("scancel", *others)
     slurm.wait_idle()
 
 
