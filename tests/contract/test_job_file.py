@@ -135,12 +135,3 @@ def test_an_image_where_nothing_runs_containers_is_told_and_refused_where_it_was
     assert b"hw: the image pytorch:2.13 is not used: the cluster here (local) runs no containers" in done.stderr
     done = hw("submit", "--image", "other:1", "job.yaml")
     assert done.returncode == 2 and b"--image other:1: the cluster here (local) runs no containers" in done.stderr
-
-
-@pytest.mark.parametrize("verb", ["run", "submit", "simulate"])
-def test_a_job_file_that_is_not_there_is_told_before_anything_starts(hw: Hw, verb: str) -> None:
-    (hw.cwd / "train.yaml").touch()
-    done = hw(verb, "trian.yaml")
-    assert done.returncode == (125 if verb == "run" else 2)  # `run` keeps low numbers for the command
-    assert f'the job file trian.yaml does not exist in {hw.cwd}; did you mean "train.yaml"?' in done.stderr.decode()
-    assert not (hw.home / "server.json").exists()

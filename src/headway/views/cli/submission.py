@@ -274,13 +274,7 @@ def job_file(words: list[str]) -> "Path | None":
     """The job file that a sole word names, or the project's where no word is given and it has a job."""
     from pathlib import Path
 
-    if len(words) == 1 and words[0].endswith((".yaml", ".yml")):
-        if not os.path.exists(words[0]):
-            from headway.settings.nearest import did_you_mean
-
-            near = did_you_mean(words[0], [path.name for path in Path().glob("*.y*ml")])
-            told = f"the job file {words[0]} does not exist in {_folder()}{near}"
-            raise UsageError(told, "correct the path, or submit from the folder that it is in")
+    if len(words) == 1 and words[0].endswith((".yaml", ".yml")) and os.path.exists(words[0]):
         return Path(words[0])
     if words:
         return None
