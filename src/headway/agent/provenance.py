@@ -71,16 +71,23 @@ class Inquiry:
         try:
             self._collector = Collector(about, now_s)
         except OSError as error:  # no more processes, or descriptors: the job's data matters more
-            self._say(f"provenance is not collected: {error.strerror}")
+            self._do_without(about, str(error.strerror))
             self.is_over = True
 
     def _hear(self, collector: "Collector", now_s: float) -> bool:
         done, fact = collector.read(now_s)
         if done:
             self._collector, self.is_over = None, True
-            if fact is not None:
+            if "type" in fact:
                 self._write(fact)
+            else:
+                self._do_without(collector.about, str(fact.get("error") or "its process ended, or took too long"))
         return done
+
+    def _do_without(self, about: "About", why: str) -> None:
+        """What is known without a process of its own."""
+        self._say(f"the state of the code is not known: {why}")
+        self._write(_fact(about, None))
 
     def close(self) -> None:
         if self._collector is not None:
@@ -105,7 +112,7 @@ class Collector:
     """A child that collects. `fileno` becomes readable as it speaks; `read` gives the fact when it has."""
 
     def __init__(self, about: "About", now_s: float) -> None:
-        self.deadline_s = now_s + PROVENANCE_S
+        self.about, self.deadline_s = about, now_s + PROVENANCE_S
         self._parts: list[bytes] = []
         self._fd, far = os.pipe()
         try:
@@ -122,19 +129,20 @@ class Collector:
     def fileno(self) -> int:
         return self._fd
 
-    def read(self, now_s: float) -> "tuple[bool, dict[str, Any] | None]":
-        """(done, fact). A child that takes too long is ended; what it had found is then lost."""
+    def read(self, now_s: float) -> "tuple[bool, dict[str, Any]]":
+        """(done, fact); in place of a fact, its `error`. A child that takes too long is ended; what it had found is
+        then lost."""
         try:
             while part := os.read(self._fd, 1 << 16):
                 self._parts.append(part)
         except BlockingIOError:
             if now_s < self.deadline_s:
-                return False, None
+                return False, {}
         self.close()
         try:
-            return True, json.loads(b"".join(self._parts))
+            return True, dict(json.loads(b"".join(self._parts)))
         except ValueError:
-            return True, None
+            return True, {}
 
     def close(self) -> None:
         if self._fd < 0:
@@ -166,13 +174,17 @@ def _child(fd: int, about: "About") -> None:  # never returns
         os.closerange(3, fd)  # locks and sockets are the shipper's alone
         os.closerange(fd + 1, 1 << 16)
         os.nice(10)
-        data = json.dumps(collect(about)).encode()
-        while data:
-            data = data[os.write(fd, data) :]
-    except BaseException:  # noqa: S110  (a forked child must end here, whatever happens; the job has no provenance then)
-        pass
+        _hand_over(fd, collect(about))
+    except BaseException as error:  # a forked child must end here, whatever happens
+        _hand_over(fd, {"error": f"{type(error).__name__}: {error}"[:WORD_CHARS_MAX]})
     finally:
         os._exit(0)
+
+
+def _hand_over(fd: int, found: "dict[str, Any]") -> None:
+    data = json.dumps(found).encode()
+    while data:
+        data = data[os.write(fd, data) :]
 
 
 def collect(about: About) -> "dict[str, Any]":
