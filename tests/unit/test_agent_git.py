@@ -87,6 +87,13 @@ def test_what_git_would_now_tell_otherwise_is_not_known(tree: Path, what: str) -
     assert known is not None and known.state == git.ask(str(tree)).state
 
 
+def test_a_git_that_was_told_to_look_elsewhere_is_asked(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep(tree)
+    assert recall(tree) is not None
+    monkeypatch.setenv("GIT_DIR", str(tree.parent / "other"))
+    assert recall(tree) is None
+
+
 def test_a_file_that_settings_include_is_one_of_those_it_was_made_from(tree: Path) -> None:
     more = tree.parent / "more"
     more.write_text('[remote "origin"]\n\turl = https://example.invalid/x.git\n')

@@ -48,6 +48,8 @@ def find_top(cwd: str) -> str | None:
 
 def recall(cwd: str, home: str) -> Answer | None:
     """What git would say, where that is known without asking."""
+    if _is_led_elsewhere():
+        return None
     top = find_top(cwd)
     if top is None:
         return Answer(None)
@@ -90,6 +92,11 @@ def keep(answer: Answer, home: str) -> None:
         os.rename(draft, path)
     except OSError:
         return  # a full disk, or a home that is not here: then it is not kept
+
+
+def _is_led_elsewhere() -> bool:
+    """Git may have been told another index or another folder: what it says then is not kept, nor looked up."""
+    return any(name.startswith("GIT_") for name in os.environ)
 
 
 def remote(cwd: str) -> str | None:
@@ -141,7 +148,7 @@ def _first_line(path: str) -> str:
 
 def _tracked(top: str) -> list[str]:
     """[] where they cannot be told, or are so many that asking git costs less than looking at each."""
-    if any(name.startswith("GIT_") for name in os.environ):  # another index, another folder
+    if _is_led_elsewhere():
         return []
     listed = _git(top, "ls-files", "--stage", "-z") or b""
     lines = listed.split(b"\0")[:-1]
