@@ -17,11 +17,15 @@ def run(folder: Path, *words: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.fixture(autouse=True)
+def _no_words_for_git(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("GIT_")]:
+        monkeypatch.delenv(name)
+
+
 @pytest.fixture
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working tree with a commit; the home is beside it."""
-    for name in [name for name in os.environ if name.startswith("GIT_")]:
-        monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path / "person"))
     monkeypatch.setattr(git, "SETTLED_NS", -(10**15))  # as if all of it had long been there
     folder = tmp_path / "tree"
@@ -89,6 +93,7 @@ def test_what_git_would_now_tell_otherwise_is_not_known(tree: Path, what: str) -
 
 def test_a_git_that_was_told_to_look_elsewhere_is_asked(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     keep(tree)
+    monkeypatch.setenv("GIT_PAGER", "cat")
     assert recall(tree) is not None
     monkeypatch.setenv("GIT_DIR", str(tree.parent / "other"))
     assert recall(tree) is None

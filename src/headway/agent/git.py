@@ -25,6 +25,11 @@ GIT_TIMEOUT_S = 10.0
 _REMOTE = "remote.origin.url"
 SETTLED_NS = 2_000_000_000  # what changed less than this ago may change again within the same tick of a file system
 _DIFF_BYTES_MAX = min(PROVENANCE_DIFF_BYTES_MAX, FRAME_BYTES_MAX // 2)  # with escapes it must fit into one frame
+_HARMLESS = (  # how git talks to people and to other machines; all else may change what it says of a folder
+    "GIT_AUTHOR_", "GIT_COMMITTER_", "GIT_EDITOR", "GIT_SEQUENCE_EDITOR", "GIT_PAGER", "GIT_ASKPASS", "GIT_SSH",
+    "GIT_SSL_", "GIT_HTTP_", "GIT_PROXY_", "GIT_CURL_", "GIT_TRACE",
+    "GIT_TERMINAL_PROMPT", "GIT_OPTIONAL_LOCKS", "GIT_PS1_", "GIT_LFS_", "GIT_MERGE_AUTOEDIT",
+)  # fmt: skip
 _SUBMODULE = b"160000 "  # how a line of ls-files begins; what is changed inside of one is not among our files
 
 
@@ -96,7 +101,7 @@ def keep(answer: Answer, home: str) -> None:
 
 def _is_led_elsewhere() -> bool:
     """Git may have been told another index or another folder: what it says then is not kept, nor looked up."""
-    return any(name.startswith("GIT_") for name in os.environ)
+    return any(name.startswith("GIT_") and not name.startswith(_HARMLESS) for name in os.environ)
 
 
 def remote(cwd: str) -> str | None:
