@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from headway.engines import strays
 from headway.engines.docker import ContainerEngine
 from headway.engines.local import LocalEngine
 from headway.engines.protocol import EngineId, Given
@@ -27,6 +28,7 @@ case "$1" in
     run) {run} ;;
     start) {start} ;;
     inspect) {inspect} ;;
+    ps) {ps} ;;
     network) if [ "$2" = inspect ]; then
                  echo "Error response from daemon: network $5 not found" >&2
                  echo "Error: see above" >&2
@@ -46,10 +48,11 @@ class Stub:
         start: str = "true",
         run: str = "echo 3 11",
         create_network: str = "true",
+        ps: str = "true",
         **options: Any,
     ) -> None:
         self.log, self._program = folder / "log", folder / "docker"
-        self._answers = {"start": start, "run": run, "create_network": create_network}
+        self._answers = {"start": start, "run": run, "create_network": create_network, "ps": ps}
         self.tell(inspect)
         self._program.chmod(0o755)
         self.paths = Paths(folder / "home")
@@ -215,3 +218,19 @@ def test_an_engine_that_is_down_is_not_a_job_that_is_gone(tmp_path: Path, inspec
     stub = Stub(tmp_path, inspect)
     with pytest.raises(UnreachableError):
         stub.engine.observe([EngineId(f"{new_uuid()}-1-worker-0")])
+
+
+@pytest.mark.parametrize("status", ["created", "running", "exited"])
+def test_a_container_that_answers_a_question_is_given_time_before_it_runs_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: str
+) -> None:
+    stub = Stub(tmp_path, f"printf 'c1\\t/some_name\\t{status}\\t\\n'", ps="echo c1")
+    assert stub.engine.tasks() == [] and stub.calls("ps") and stub.calls("rm") == []
+    monkeypatch.setattr(strays, "PATIENCE_S", 0.0)
+    assert stub.engine.tasks() == [] and stub.calls("rm") == [["rm", "--force", "c1"]]
+
+
+def test_a_container_of_a_task_that_is_over_gets_no_time_before_it_runs(tmp_path: Path) -> None:
+    name = f"{new_uuid()}-1-worker-0"
+    stub = Stub(tmp_path, f"printf 'c1\\t/{name}\\tcreated\\t{name}\\n'", ps="echo c1")
+    assert stub.engine.tasks() == [] and stub.calls("rm") == [["rm", "--force", "c1"]]

@@ -28,9 +28,9 @@ class _Found:
 
     @property
     def may_end(self) -> bool:
-        """By itself: an agent that has sent everything, or the answer to a question. What an agent outside has left
-        behind runs until it is ended."""
-        return Container(self.status, 0, oom=False).runs and self.task in ("", self.name)
+        """By itself: an agent that has sent everything, or the answer to a question, which is made before it runs.
+        What an agent outside has left behind runs until it is ended."""
+        return self.task == "" or (Container(self.status, 0, oom=False).runs and self.task == self.name)
 
 
 class Strays:
