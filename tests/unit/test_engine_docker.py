@@ -15,8 +15,10 @@ from headway.engines.slots import GpuCount
 from headway.model.errors import RefusedError, UnreachableError
 from headway.model.ids import new_uuid
 from headway.model.job import Job, JobSpec, State
+from headway.model.record import FACT
 from headway.settings import clusters
 from headway.settings.home import Paths
+from headway.wire import frame
 
 SETTINGS: dict[str, Any] = {"gpus": 4, "spool_bytes_max": 1 << 30, "secret_names": []}
 PROGRAM = """#!/bin/sh
@@ -234,3 +236,21 @@ def test_a_container_of_a_task_that_is_over_gets_no_time_before_it_runs(tmp_path
     name = f"{new_uuid()}-1-worker-0"
     stub = Stub(tmp_path, f"printf 'c1\\t/{name}\\tcreated\\t{name}\\n'", ps="echo c1")
     assert stub.engine.tasks() == [] and stub.calls("rm") == [["rm", "--force", "c1"]]
+
+
+def test_what_an_agent_outside_has_left_is_ended_once_while_the_rest_is_sent(tmp_path: Path) -> None:
+    stub = Stub(tmp_path, ps=f"[ -e {tmp_path}/up ] || {{ echo 'Error: boom' >&2; exit 1; }}")
+    engine_id = EngineId(f"{new_uuid()}-1-worker-0")
+    folder = stub.paths.spool / engine_id
+    folder.mkdir(parents=True)
+    (folder / "task.json").write_text('{"container": "docker", "inherit_env": false}')
+    (folder / "shim.json").write_text("{}")
+    (folder / "shim").write_bytes(frame.encode_json(FACT, {"type": "task_ended"}))
+    for asked in (1, 2):  # an engine that refuses is asked again
+        assert stub.engine.observe([engine_id])[engine_id].detail["salvage"] and len(stub.calls("ps")) == asked
+    (tmp_path / "up").touch()
+    for _ in range(3):
+        assert stub.engine.observe([engine_id])[engine_id].detail["salvage"] and len(stub.calls("ps")) == 3
+    for path in folder.iterdir():  # all of it was sent
+        path.unlink()
+    assert stub.engine.observe([engine_id])[engine_id].detail["drained"] and len(stub.calls("ps")) == 4

@@ -83,7 +83,7 @@ class ContainerEngine:
         self._carriers = carry.Carriers()
         self._carried = paths.home / "folders"
         self._strays = Strays(self.program, str(paths.home), self._is_task, lambda key: bool(self._groups.members(key)))
-        self._beside: set[str] = set()  # tasks whose agent is outside: it can be killed without its containers
+        self._beside: dict[str, bool] = {}  # tasks whose agent is outside -> whether its containers were ended after it
 
     # -- planning -------------------------------------------------------------------------------------
 
@@ -391,7 +391,7 @@ class ContainerEngine:
         word = state.word if state else "no container"
         if not there:  # everything was sent, and the agent has removed it
             if name in self._beside and self._strays.end(name):
-                self._beside.discard(name)
+                self._beside.pop(name, None)
             return Observation("gone", word, {"started": None, "drained": True, **self._death(name)})
         if not begun:
             return self._before_start(name, state)
@@ -441,12 +441,12 @@ class ContainerEngine:
             if alive or time.monotonic() - self._seen_s.setdefault(name, time.monotonic()) < START_TIMEOUT_S:
                 return Observation("starting", "agent starting", {"started": None})
             return Observation("gone", "the agent did not start", {"started": False})
-        self._beside.add(name)
+        cleared = self._beside.setdefault(name, False)
         shim = identity.Identity.load(folders.load_json(folder / "shim.json"))
         if shim is not None and identity.is_alive(shim):
             return Observation("running", "agent alive", {"started": True})
-        if folders.has_end(folder):
-            self._strays.end(name)  # a program of the engine that had to be killed has left what it ran
+        if not cleared and folders.has_end(folder):  # a program that had to be killed has left what it ran
+            self._beside[name] = self._strays.end(name)
         return self._after(folder, "agent gone")
 
     def _after(self, folder: Path, word: str) -> Observation:
