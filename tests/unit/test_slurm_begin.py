@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
-from headway.engines.protocol import EngineId
+from headway.engines.protocol import EngineId, Given
 from headway.engines.shelf import TaskView
 from headway.engines.slurm import begin
 from headway.engines.slurm.answer import JobLine
-from tests.unit.test_slurm_engine import KEY, Rig, job, line
+from headway.model.errors import UnreachableError
+from tests.unit.test_slurm_engine import KEY, NODES, UUID, Rig, job, line
 from tests.unit.test_slurm_engine import rig as rig  # a fixture
 
 SUBMIT = "2026-03-28T12:00:00"
@@ -112,3 +113,45 @@ def test_a_job_that_waits_again_after_it_had_begun_is_over_and_withdrawn(rig: Ri
     answer(rig, "CANCELLED", SubmitTime=SUBMIT, StartTime=at(9), Restarts=0)
     seen = rig.engine.observe([EngineId("17")])[EngineId("17")]
     assert seen.detail["end"]["cause"] == "start_lost"  # it stays what it was
+
+
+def begins(rig: Rig) -> None:
+    rig.submit(job())
+    (rig.engine.spool / f"{KEY}-worker-0" / "shim.json").write_text("{}")
+    answer(rig, "RUNNING")
+    rig.now_s += 60.0
+    assert rig.engine.observe([EngineId("17")])[EngineId("17")].state == "running"
+
+
+@pytest.mark.parametrize("heard", [True, False])
+def test_the_number_of_a_job_that_had_begun_may_be_given_to_the_next_one_which_has_not(rig: Rig, heard: bool) -> None:
+    """A controller that came back without the first one. `heard`: whether sbatch's answer has come."""
+    begins(rig)
+    later = f"{UUID}-2"
+    rig.commands.answers |= {"scontrol": NODES, "squeue": "", "scancel": ""}
+    rig.now_s += 0.2
+    plan = rig.engine.plan(job(), 2)
+    given = Given({}, {"worker-0": "id.secret"})
+    if not heard:
+        rig.commands.answers["sbatch"] = UnreachableError("sbatch did not answer within 30 s")
+        with pytest.raises(UnreachableError):
+            rig.engine.submit(plan, later, given)
+    rig.commands.answers |= {"sbatch": "17", "squeue": "" if heard else line("17", "PENDING", f"headway:{later}")}
+    assert rig.engine.submit(plan, later, given) == "17"
+    for _ in range(2):
+        assert rig.engine.observe([EngineId("17")])[EngineId("17")].state == "starting"
+        rig.now_s += 60.0
+        rig.commands.answers["squeue"] = line("17", "PENDING", f"headway:{later}")
+    assert rig.commands.count("scancel") == 0
+
+
+def test_nothing_is_kept_of_a_job_that_is_discarded(rig: Rig) -> None:
+    begins(rig)
+    rig.now_s += 60.0
+    answer(rig, "PENDING", SubmitTime=SUBMIT, StartTime="N/A", Restarts=0)
+    rig.engine.observe([EngineId("17")])
+    assert rig.engine._begun and rig.engine._taken
+    answer(rig, "CANCELLED", SubmitTime=SUBMIT, StartTime=at(9), Restarts=0)
+    rig.engine.ask_again()
+    rig.engine.discard(EngineId("17"))
+    assert not (rig.engine._begun or rig.engine._taken or rig.engine._ended)

@@ -10,7 +10,7 @@ import contextlib
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -213,11 +213,20 @@ class SlurmEngine:
 
     def taken(self, ids: Mapping[str, str]) -> None:
         """Slurm has them: by its id, the key."""
+        self._forget(ids)
         self._ledger.learn(ids)
         with self._lock:
             self._known_s |= dict.fromkeys(ids, self._clock_s())
         self._lost.difference_update(ids.values())
         self._soon_again()
+
+    def _forget(self, ids: Iterable[str]) -> None:
+        """What was seen under these numbers is over: a controller that lost a job gives its number to the next one."""
+        kept: Sequence[dict[str, Any]] = (self._taken, self._ended, self._asked_s, self._down, self._proven)
+        for job_id in ids:
+            self._begun.discard(job_id)
+            for seen in kept:
+                seen.pop(job_id, None)
 
     def find(self, key: str) -> EngineId | None:
         """By the file that `submit` left, or else by the comment that Slurm keeps: alone, or as a part of an array."""
@@ -228,6 +237,7 @@ class SlurmEngine:
             found = self._ledger.find_among(key, numbers)
             if found is None and self._garbled:  # it may be in what cannot be read: never a second job (F24)
                 raise UnreachableError("squeue's answer cannot be read, so nothing is known of jobs that are not in it")
+            self._forget([found] if found else [])
         return found
 
     # -- looking ------------------------------------------------------------------------------------------------------
@@ -293,7 +303,7 @@ class SlurmEngine:
     ) -> dict[EngineId, JobLine | Observation | None]:
         """What Slurm says of each; of those that squeue does not tell enough of, others are asked, all at once."""
         found: dict[EngineId, JobLine | Observation | None] = {i: self._own(i, lines.get(i)) for i in ids}
-        found |= {i: self._ended[i] for i in ids if i in self._ended}
+        found |= {i: over for i in ids if (over := self._ended.get(i))}
         found |= {i: JobLine(i, "PENDING") for i in ids if found[i] is None and self._is_newer(i)}
         unclear = [
             i for i, line in found.items()
@@ -578,6 +588,7 @@ class SlurmEngine:
         self._silence.forget(done)
         if key and len(done) == len(views):
             self._ledger.forget(key)
+            self._forget([engine_id])
 
     def close(self) -> None:
         """Nothing of a job runs here; shippers that send for dead agents go on."""
