@@ -141,6 +141,17 @@ def test_a_list_shows_an_ended_job_anew_when_it_changed_and_all_else_as_before(b
     assert found["done"]["tags"] == ["kept"] and found["bad"]["cause"] == CAUSE
 
 
+def test_a_list_is_whole_when_what_is_kept_of_ended_jobs_is_emptied_over_it(b: Bench, monkeypatch: Any) -> None:
+    monkeypatch.setattr(listing, "JOBS_KEPT_MAX", 2)
+    monkeypatch.setattr(listing, "_ended", {})
+    names = [row["name"] for row in b.read(listing.rows, JobFilter(), LATER_NS)]
+    for name in ("first", "second", "third", "fourth"):
+        in_state(b, name, State.RUNNING, State.SUCCEEDED)
+        names.insert(0, name)
+        assert [row["name"] for row in b.read(listing.rows, JobFilter(), LATER_NS)] == names
+        assert len(listing._ended) <= 2
+
+
 @pytest.mark.parametrize(
     ("names", "words"),
     [

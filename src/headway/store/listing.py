@@ -45,10 +45,12 @@ _ended: dict[int, tuple[_Row, dict[str, Any]]] = {}
 def rows(c: sqlite3.Connection, filters: JobFilter, now_ns: int) -> list[dict[str, Any]]:
     """Jobs, newest first."""
     chosen = _chosen(c, filters)
-    fresh = [row for row in chosen if _ended.get(row[0], (None,))[0] != row]
+    # taken before any is made: what is kept may be emptied by that, and by another thread's list
+    kept = {row[0]: hit[1] for row in chosen if (hit := _ended.get(row[0])) and hit[0] == row}
+    fresh = [row for row in chosen if row[0] not in kept]
     asked = _asked_of(c, [row[0] for row in fresh])
-    made = {row[0]: _made(row, asked[row[0]], now_ns) for row in fresh if row[0] in asked}
-    known = [(row, made.get(row[0]) or _ended[row[0]][1]) for row in chosen if row[0] in made or row[0] in _ended]
+    shown = kept | {row[0]: _made(row, asked[row[0]], now_ns) for row in fresh if row[0] in asked}
+    known = [(row, shown[row[0]]) for row in chosen if row[0] in shown]
     return _with_more(c, known, asked)
 
 
