@@ -197,6 +197,45 @@ def test_what_must_not_be_done_twice_is_not_repeated_unless_nobody_has_heard_it(
     assert not unheard.value.sent
 
 
+def answers_then_hangs_up(wire: socket.socket) -> None:
+    """As a server that is killed over the second request of a connection."""
+    json_says("200 OK", b"[1]")(wire)
+    hangs_up(wire)
+
+
+def test_what_a_server_is_killed_over_on_a_kept_connection_is_not_sent_again_either(path: Path) -> None:
+    with listening(path, answers_then_hangs_up, json_says("200 OK", b"[2]")) as client:
+        source = Source(path.parent, client)
+        assert source.post("/x", {}) == [1]
+        with pytest.raises(LostError) as lost:
+            source.post("/x", {})
+        assert lost.value.sent
+        assert source.get("/x") == [2]  # the next server has heard nothing before
+
+
+def test_what_is_asked_for_again_on_a_kept_connection_is_known_to_be_repeated(path: Path) -> None:
+    refused = json_says("409 Conflict", b'{"error": {"code": "refused", "message": "over"}}')
+    with listening(path, answers_then_hangs_up, refused, json_says("200 OK", b'{"state": "stopped"}')) as client:
+        source = Source(path.parent, client)
+        assert source.get("/x") == [1]
+        assert source.ask("a-00000", "abort") == {"state": "stopped"}
+
+
+def test_a_kept_connection_that_was_closed_before_is_not_used_even_for_what_must_not_be_done_twice(path: Path) -> None:
+    closed = threading.Event()
+
+    def serve(wire: socket.socket) -> None:
+        json_says("200 OK", b"[1]")(wire)
+        wire.close()
+        closed.set()
+
+    with listening(path, serve, json_says("200 OK", b"[2]")) as client:
+        source = Source(path.parent, client)
+        assert source.get("/x") == [1]
+        assert closed.wait(60)
+        assert source.post("/x", {}) == [2] and not source.repeated
+
+
 def test_one_who_starts_no_server_asks_once(path: Path) -> None:
     with listening(path, hangs_up, json_says("200 OK", b"[1]")) as client:
         with pytest.raises(LostError):

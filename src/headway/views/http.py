@@ -26,7 +26,7 @@ class Response:
 
 
 class Stale(Exception):
-    """A kept connection had been closed by the server before anything of this answer came."""
+    """A kept connection was closed by the server before anything of this answer came."""
 
 
 class LostError(UnreachableError):
@@ -64,8 +64,10 @@ class Client:
         try:
             try:
                 return self._exchange(data, deadline)
-            except Stale:  # the kept connection had been closed meanwhile: once more, on a new one
+            except Stale:  # closed over this request, which may have been heard: only a question is put twice
                 self.close()
+                if method != "GET":
+                    raise ConnectionError("it closed the connection") from None
                 return self._exchange(data, deadline)
         except TimeoutError:
             self.close()
@@ -95,6 +97,8 @@ class Client:
         self._socket, self._rest, self._used = None, b"", False
 
     def _exchange(self, data: bytes, deadline: float) -> Response:
+        if self._used and self._socket and not self._rest and select.select([self._socket], [], [], 0)[0]:
+            self.close()  # nothing is owed to us there: it was closed meanwhile
         fresh = not self._used
         wire = self._socket or self._connect(deadline)
         self._used = True
