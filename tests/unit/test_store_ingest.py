@@ -200,6 +200,10 @@ def test_wrong_clocks_are_replaced_by_the_time_of_receipt_and_told(b: Bench) -> 
     assert event["data"] == {"stream": METRICS, "points": 4, "first_ns": 0}
     b.send(METRICS, "records", record(0, 9, [1.0], 0))
     assert len(b.events("clock")) == 1, "said once is enough: a wrong clock is wrong with every record"
+    b.write(lambda c: b.store.after_rollback())  # a restart forgets what was told
+    for step in (10, 11):
+        b.send(METRICS, "records", record(0, step, [1.0], 0))
+    assert len(b.events("clock")) == 2
 
 
 def test_names_that_schemas_share_stay_in_order(b: Bench) -> None:

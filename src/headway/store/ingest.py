@@ -361,7 +361,8 @@ class Ingester:
         self._rows.latest += [(pk, step, time_ns, last, rows) for pk, last in zip(series, few.last, strict=True)]
 
     def _times(self, c: sqlite3.Connection, task: _Task, stream: _Stream, points: Points) -> block.Ints:
-        """Microseconds; a clock that cannot be right is replaced by the time of receipt, and told once (B13)."""
+        """Microseconds; a clock that cannot be right is replaced by the time of receipt, and told (B13): once for
+        each stream, and again only where that was forgotten here, as by a restart."""
         times = points.times_ns // 1000
         low, high = fact.TIME_NS_MIN // 1000, fact.TIME_NS_MAX // 1000
         if times.min() >= low and times.max() < high:
