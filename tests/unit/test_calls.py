@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from headway.model.errors import UnreachableError
-from headway.server.calls import Calls, LateError
+from headway.server.calls import HANGING_MAX, THREADS, Calls, LateError
 from tests.waiting import wait_until
 
 
@@ -81,6 +81,29 @@ def test_one_that_says_it_cannot_be_reached_is_not_waited_for_either() -> None:
         with pytest.raises(LateError):
             await calls.run("room", gate.wait, patience_s=60.0, of="lab")
         gate.set()
+        calls.close()
+
+    asyncio.run(inside())
+
+
+def test_one_that_hangs_holds_a_few_threads_and_not_all() -> None:
+    async def inside() -> None:
+        calls, gate, begun = Calls(lambda: None), threading.Event(), []
+
+        def hangs(k: int) -> int:
+            begun.append(k)
+            gate.wait()
+            return k
+
+        for k in range(2 * THREADS):
+            with pytest.raises(LateError):
+                await calls.run(f"rest of {k}", hangs, k, patience_s=0.01, of="lab")
+        assert await calls.run("the store", lambda: 1) == 1  # it would wait for a thread
+        assert sorted(begun) == list(range(HANGING_MAX))
+        gate.set()
+        await calls.run("anything", wait_until, lambda: not any(calls.hangs(f"rest of {k}") for k in begun))
+        assert await calls.run("rest of 0", hangs, 100, patience_s=60.0, of="lab") == 0  # it came late
+        assert await calls.run("rest of 50", hangs, 50, patience_s=60.0, of="lab") == 50
         calls.close()
 
     asyncio.run(inside())

@@ -14,6 +14,7 @@ from headway.model.errors import UnreachableError
 
 CALL_TIMEOUT_S = 20.0
 THREADS = 32  # some for each cluster that hangs, and the others go on
+HANGING_MAX = 4  # of one that is asked: each holds a thread, and the store and files need some, too
 
 T = TypeVar("T")
 
@@ -25,7 +26,7 @@ class LateError(UnreachableError):
 class Calls:
     def __init__(self, on_late: Callable[[], None], timeout_s: float = CALL_TIMEOUT_S) -> None:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="headway-engine")
-        self._hanging: dict[str, asyncio.Future[Any]] = {}
+        self._hanging: dict[str, str] = {}  # name -> who was asked
         self._answers: dict[str, asyncio.Future[Any]] = {}  # came late, to callers in a hurry
         self._away: set[str] = set()  # whom it is no use to wait for
         self._on_late, self._timeout_s = on_late, timeout_s
@@ -44,13 +45,16 @@ class Calls:
         """The call's result; LateError when it takes too long, or when an earlier one of that name still does.
 
         With `patience_s`, an answer that comes later than that is kept, and is the next one's under this name. `of`:
-        who is asked. So one that is away holds a caller with many questions once, and not with each of them.
+        who is asked. So one that is away holds a caller with many questions once, and not with each of them, and it
+        holds a few threads, and not all.
         """
         if name in self._answers:
             late: asyncio.Future[T] = self._answers.pop(name)
             return late.result()
         if name in self._hanging:
             raise LateError(f"{name} still waits for an earlier answer")
+        if of and list(self._hanging.values()).count(of) >= HANGING_MAX:
+            raise LateError(f"{name} is not asked for: {HANGING_MAX} earlier calls still wait for {of}")
         future = asyncio.get_running_loop().run_in_executor(self._threads, call, *args)
         limit_s = self._timeout_s if patience_s is None else min(patience_s, self._timeout_s)
         await asyncio.wait({future}, timeout=0.0 if patience_s is not None and of in self._away else limit_s)
@@ -58,7 +62,7 @@ class Calls:
             self._learn(of, future)
             return future.result()
         self._away |= {of} if of else set()
-        self._hanging[name] = future
+        self._hanging[name] = of
         future.add_done_callback(lambda late: self._late(name, late, of, keep=patience_s is not None))
         raise LateError(f"{name} did not answer within {limit_s:g} s")
 
