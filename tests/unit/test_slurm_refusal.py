@@ -4,6 +4,7 @@ Source of the answers: sbatch 22.05.8 on a cluster with accounting (`headway.tes
 """
 
 import re
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -224,6 +225,34 @@ def test_one_that_is_not_taken_speaks_for_those_that_ask_for_the_same_and_for_no
     rig.now_s += FULL_S
     rig.engine.submit_many(starts(rig, *same))
     assert before < queue.tried <= before + 3
+
+
+def test_one_that_is_not_taken_while_another_thread_looks_for_such_ends_nothing(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    queue, asked, looks = Queue(rig, room=0), threading.Event(), threading.Event()
+    first, second = starts(rig, element(0, array=None)), starts(rig, element(1, array=None, cpus=2))
+
+    def sbatch(argv: Sequence[str], text: str) -> str:
+        asked.set()
+        looks.wait()
+        return queue.sbatch(argv, text)
+
+    class Until(float):
+        """In the middle of a look, the other thread is told that its job is not taken."""
+
+        def __gt__(self, other: float) -> bool:
+            if not looks.is_set():
+                looks.set()
+                beside.join(0.5)  # it may have to wait for the end of the look
+            return super().__gt__(other)
+
+    rig.commands.answers["sbatch"] = sbatch
+    beside = threading.Thread(target=rig.engine.submit_many, args=[second])
+    beside.start()
+    asked.wait()
+    rig.engine._submission._full = {(name,): (Until(rig.now_s + FULL_S), LaterError("full")) for name in "ab"}
+    assert kinds(rig.engine.submit_many(first)) == [True]
+    beside.join()
 
 
 def test_the_limit_is_named_with_its_value(tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ class Submission:
         self._changed = threading.Condition()
         self._keys: set[str] = set()  # that are being submitted
         self._sbatches = threading.Semaphore(SBATCH_AT_ONCE)
+        self._full_lock = threading.Lock()  # all threads of a `submit` use it
         self._full: dict[tuple[str, ...], tuple[float, LaterError]] = {}  # what is asked for -> until when, and why
 
     def submit(self, starts: Sequence[Start]) -> dict[str, Outcome]:
@@ -115,8 +116,10 @@ class Submission:
     def _later(self, shape: tuple[str, ...]) -> LaterError | None:
         """Why one that asked for the same was not taken a moment ago."""
         now_s = self._clock_s()
-        self._full = {asked: (until_s, why) for asked, (until_s, why) in self._full.items() if until_s > now_s}
-        return self._full[shape][1] if shape in self._full else None
+        with self._full_lock:
+            self._full = {asked: (until_s, why) for asked, (until_s, why) in self._full.items() if until_s > now_s}
+            told = self._full.get(shape)
+        return told[1] if told else None
 
     def _submit_tried(
         self, away: list[UnreachableError], some: Sequence[Start], shapes: Mapping[str, tuple[str, ...]]
@@ -135,7 +138,8 @@ class Submission:
         if first is not None:  # it speaks for all that ask for the same
             why = self._asked.in_words(first.plan, LaterError(str(numbers[first.key])))
             later = why if isinstance(why, LaterError) else LaterError(str(why))
-            self._full[shapes[first.key]] = (self._clock_s() + FULL_S, later)
+            with self._full_lock:
+                self._full[shapes[first.key]] = (self._clock_s() + FULL_S, later)
             numbers |= {key: later for key, one in numbers.items() if isinstance(one, LaterError)}
         for key, number in numbers.items():
             if isinstance(number, UnreachableError):
