@@ -246,6 +246,18 @@ def test_an_unfinished_line_waits_for_its_end_but_not_for_long(served: Served) -
     assert texts(follow(served, job.id, first["cursor"], wait_s=10)) == ["half"]
 
 
+def test_a_new_attempt_that_has_written_nothing_yet_does_not_make_the_one_before_news_again(served: Served) -> None:
+    job, key = served.job(state=State.RUNNING)
+    post(served, key, output(b"first\n"))
+    first = follow(served, job.id)
+    served.write(lambda c: catalog.insert_attempt(c, job.pk, 2, f"{key.uuid}-2", 2))
+    between = follow(served, job.id, first["cursor"])
+    served.write(lambda c: catalog.insert_task(c, job.pk, 2, "worker-0", "here"))
+    post(served, TaskKey(key.uuid, 2, "worker-0"), output(b"second\n"))
+    after = follow(served, job.id, between["cursor"])
+    assert [texts(answer) for answer in (first, between, after)] == [["first"], [], ["second"]]
+
+
 def test_a_viewer_that_reads_the_bytes_himself_is_told_that_there_are_more_and_no_lines(served: Served) -> None:
     job, key = served.job(state=State.RUNNING)
     post(served, key, output(b"one\nha"))

@@ -137,10 +137,10 @@ def look_at(
 
 def _outputs(c: sqlite3.Connection, pk: int, first: int) -> list[Output]:
     """stdout and stderr of all ranks, of the attempt that the cursor is in and of later ones."""
-    newest = lines.outputs(c, pk)
-    last = newest[0].attempt if newest else first
-    earlier = [one for number in range(max(first, 1), last) for one in lines.outputs(c, pk, attempt=number)]
-    return earlier + newest
+    last = c.execute("SELECT max(number) FROM attempts WHERE job = ?", (pk,)).fetchone()[0] or first
+    # also while the last one has no stream yet: a place in those before it must not be forgotten
+    numbers = range(max(min(first, last), 1), last + 1)
+    return [one for number in numbers for one in lines.outputs(c, pk, attempt=number)]
 
 
 def _grown(c: sqlite3.Connection, pk: int, cursor: Cursor) -> tuple[Cursor, bool]:
