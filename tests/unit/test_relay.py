@@ -1,5 +1,6 @@
 """The relay on a login node, with a shell of this machine in place of ssh: messages, files, code, lost connections."""
 
+import errno
 import os
 import shutil
 import signal
@@ -14,6 +15,7 @@ from headway.code.depot import Depot, content_digest
 from headway.code.manifest import FILE, Entry, encode
 from headway.engines import relay
 from headway.engines.relay import Relay
+from headway.engines.slurm import fetch
 from headway.engines.slurm.far import Far
 from headway.model.errors import DamagedError, HeadwayError, RefusedError, UnreachableError
 from headway.model.limits import OUTPUT_ROOM_BYTES
@@ -23,6 +25,7 @@ from tests.driver import alive
 from tests.waiting import wait_until
 
 UUID = "01234567-89ab-cdef-0123-456789abcdef"
+OTHER = "11234567-89ab-cdef-0123-456789abcdef"
 BANNER = "printf 'Welcome to the lab!\\nno newline at the end of this'; "
 
 
@@ -270,10 +273,10 @@ def test_outputs_come_back_once_and_a_name_that_leads_out_is_not_followed(
         rig.far._fetch._fetch("job-7f3c2")
 
 
-def finished(rig: Rig, job: str, files: dict[str, bytes]) -> Path:
+def finished(rig: Rig, job: str, files: dict[str, bytes], uuid: str = UUID) -> Path:
     """A job that is over, with its outputs there; where they belong here."""
-    path, name = rig.folder / "output" / job, f"{UUID}-1-worker-0"
-    rig.far.shelf.make_all([(name, {"version": 1, "id": job, "uuid": UUID}, {})])
+    path, name = rig.folder / "output" / job, f"{uuid}-1-worker-0"
+    rig.far.shelf.make_all([(name, {"version": 1, "id": job, "uuid": uuid}, {})])
     rig.far.shelf.remove([name])
     for file, data in files.items():
         (path / file).write_bytes(data)
@@ -320,6 +323,47 @@ def test_outputs_for_which_there_is_no_room_here_stay_there_and_are_named(
     told = rig.paths.coming("job-7f3c2").read_text()
     assert told.startswith(f"model (4.9 KiB) stay in lab:{rig.folder}/output/job-7f3c2: 1.0 GiB are free here")
     assert rig.far.shelf.unfinished() == {}
+
+
+def test_an_output_that_cannot_come_stays_there_and_the_others_come(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = finished(rig, "job-7f3c2", {"a": b"small", "secret": b"s" * 3000, "z": b"small"})
+    (here / "a").mkdir(parents=True)  # a folder in the attempt before
+    real = rig.relay.call
+
+    def call(do: str, *args: Any, **head: Any) -> Any:
+        if head.get("path") == "secret":
+            raise PermissionError(errno.EACCES, "lab: Permission denied")
+        return real(do, *args, **head)
+
+    monkeypatch.setattr(rig.relay, "call", call)
+    wait_until(lambda: rig.far.finish(f"{UUID}-1"), what="its end")
+    assert (here / "z").read_bytes() == b"small" and (here / "a").is_dir() and not (here / "secret").exists()
+    told = rig.paths.coming("job-7f3c2").read_text()
+    assert told.startswith(f"a and 1 more (2.9 KiB) stay in lab:{rig.folder}/output/job-7f3c2: Is a directory; ")
+
+
+@pytest.mark.parametrize("bad", [UUID, OTHER])
+def test_a_job_whose_outputs_fail_keeps_no_other_from_its_own(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, bad: str
+) -> None:
+    """Whichever of them is the first."""
+    monkeypatch.setattr(fetch, "AGAIN_S", 0.0)
+    good = OTHER if bad == UUID else UUID
+    for uuid in (bad, good):
+        finished(rig, f"job-{uuid[:5]}", {"model": b"m"}, uuid)
+    real = rig.relay.call
+
+    def call(do: str, *args: Any, **head: Any) -> Any:
+        if do == "get" and head["job"] == f"job-{bad[:5]}":
+            raise OSError(errno.EIO, "lab: Input/output error")
+        return real(do, *args, **head)
+
+    monkeypatch.setattr(rig.relay, "call", call)
+    wait_until(lambda: rig.far.finish(f"{good}-1"), what="its end")
+    assert (rig.paths.output / f"job-{good[:5]}" / "model").read_bytes() == b"m"
+    assert rig.far.finish(f"{bad}-1") is False and rig.far.shelf.unfinished() == {bad: f"job-{bad[:5]}"}
+    monkeypatch.setattr(rig.relay, "call", real)
+    wait_until(lambda: rig.far.finish(f"{bad}-1"), what="the other one's end")
 
 
 # -- the wire ----------------------------------------------------------------------------------------------------------

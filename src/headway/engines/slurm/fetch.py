@@ -11,12 +11,12 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 from headway.engines.relay import Relay
-from headway.model.errors import DamagedError, HeadwayError
+from headway.model.errors import DamagedError, HeadwayError, UnreachableError
 from headway.model.limits import OUTPUT_FILES_MAX, OUTPUT_ROOM_BYTES, RELAY_PIECE_BYTES
 from headway.settings.home import Paths
 from headway.settings.quantity import size_text
@@ -25,6 +25,11 @@ log = logging.getLogger("headway.control")
 AGAIN_S: Final = 60.0
 _NOTE_S: Final = 1.0  # between two words about how far it is
 _DONE_MAX: Final = 10_000
+_NEVER: Final = (PermissionError, IsADirectoryError, NotADirectoryError, FileExistsError)  # another try is no use
+
+
+class _NoRoomError(Exception):
+    pass
 
 
 class File(NamedTuple):
@@ -67,24 +72,41 @@ class Fetch:
         with self._lock:
             asked = set(self._asked)
         try:
-            for uuid, job in self._shelf.unfinished().items():
-                self._fetch(job)
-                self._shelf.finish(uuid)
+            left = self._fetch_all(self._shelf.unfinished())
         except (OSError, HeadwayError) as error:
-            self._again_s = time.monotonic() + AGAIN_S
-            log.warning("outputs could not be fetched from %s now: %s", self._relay.host, error)
+            self._later(error)
             return
         with self._lock:
-            self._asked -= asked
-            self._done.update(dict.fromkeys(asked))
+            done = {key for key in asked if key.rpartition("-")[0] not in left}
+            self._asked -= done
+            self._done.update(dict.fromkeys(done))
             while len(self._done) > _DONE_MAX:
                 del self._done[next(iter(self._done))]
+
+    def _fetch_all(self, jobs: Mapping[str, str]) -> set[str]:
+        """Those of which not all has come. One job's trouble keeps no other's outputs."""
+        left = set(jobs)
+        for uuid, job in jobs.items():
+            try:
+                self._fetch(job)
+                self._shelf.finish(uuid)
+                left.remove(uuid)
+            except UnreachableError as error:  # so are the others
+                self._later(error)
+                break
+            except (OSError, HeadwayError) as error:
+                self._later(error)
+        return left
+
+    def _later(self, error: Exception) -> None:
+        self._again_s = time.monotonic() + AGAIN_S
+        log.warning("outputs could not be fetched from %s now: %s", self._relay.host, error)
 
     def _fetch(self, job: str) -> None:
         found = [File(*one) for one in self._shelf.outputs(job)]
         there = f"{self._relay.host}:{self._shelf.home}/output/{job}"
         try:
-            left = self._copy(job, found[:OUTPUT_FILES_MAX], there) + found[OUTPUT_FILES_MAX:]
+            left = self._copy(job, found[:OUTPUT_FILES_MAX], there) | dict.fromkeys(found[OUTPUT_FILES_MAX:], "")
         except (OSError, HeadwayError) as error:
             self._note(job, f"come from {there}: {str(error)[:200]}; it goes on by itself")
             raise
@@ -93,21 +115,30 @@ class Fetch:
         else:
             self._paths.coming(job).unlink(missing_ok=True)
 
-    def _copy(self, job: str, files: Sequence[File], there: str) -> list[File]:
-        """Those for which there is no room here."""
-        total, come, left = sum(file.size for file in files), 0, []
+    def _copy(self, job: str, files: Sequence[File], there: str) -> dict[File, str]:
+        """Those that stay there, and why; nothing: there is no room here."""
+        total, come, left = sum(file.size for file in files), 0, dict[File, str]()
         for file in files:
-            target = _target(self._paths.output / job, file.path)
-            if not _is_here(target, file):
-                if shutil.disk_usage(target.parent).free < file.size - _size(_draft(target, file)) + OUTPUT_ROOM_BYTES:
-                    left.append(file)
-                    continue
-                for size in self._pieces(job, file, target):
+            try:
+                for size in self._one(job, file):
                     self._note_now_and_then(
                         job, f"{size_text(come + size)} of {size_text(total)} have come from {there}"
                     )
-            come += file.size
+                come += file.size
+            except _NoRoomError:
+                left[file] = ""
+            except _NEVER as error:
+                left[file] = error.strerror or str(error)
         return left
+
+    def _one(self, job: str, file: File) -> Iterator[int]:
+        """Copies it, unless it is here."""
+        target = _target(self._paths.output / job, file.path)
+        if _is_here(target, file):
+            return
+        if shutil.disk_usage(target.parent).free < file.size - _size(_draft(target, file)) + OUTPUT_ROOM_BYTES:
+            raise _NoRoomError
+        yield from self._pieces(job, file, target)
 
     def _pieces(self, job: str, file: File, target: Path) -> Iterator[int]:
         """Copies it, from where it was left; how much of it there is."""
@@ -137,10 +168,11 @@ class Fetch:
         os.replace(draft, path)
 
 
-def _stays(left: Sequence[File], there: str, here: Path) -> str:
+def _stays(left: Mapping[File, str], there: str, here: Path) -> str:
     size, more = size_text(sum(file.size for file in left)), f" and {len(left) - 1} more" if len(left) > 1 else ""
-    why = f"{size_text(shutil.disk_usage(here.parent).free)} are free here"
-    return f"{left[0].path}{more} ({size}) stay in {there}: {why}; to fetch all: scp -r {there} ."
+    first, why = next(iter(left.items()))
+    why = why or f"{size_text(shutil.disk_usage(here.parent).free)} are free here"
+    return f"{first.path}{more} ({size}) stay in {there}: {why}; to fetch all: scp -r {there} ."
 
 
 def _target(root: Path, path: str) -> Path:
