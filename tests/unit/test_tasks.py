@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from headway.engines.tasks import tasks_of, world_size
-from headway.model.errors import UsageError
+from headway.engines.protocol import Node
+from headway.engines.tasks import check_machine, tasks_of, world_size
+from headway.model.errors import RefusedError, UsageError
 from headway.model.job import JobSpec, Role
 
 
@@ -62,3 +63,29 @@ def test_helpers_stand_behind_the_world() -> None:
     assert world_size(made, tasks) == 5
     assert [(t.role_first_rank, t.role_processes) for t in tasks] == [(0, 1), (0, 4), (2, 4), (0, 1)]
     assert tasks[0].argv == ("p",) and [t.node_rank for t in tasks] == [0, 1, 2, 3]
+
+
+def test_roles_run_without_their_gpus_where_a_cluster_has_none() -> None:
+    """As `gpus:` of a job does: it means processes there. What was planned with GPUs keeps them."""
+    made = spec(roles=[Role("ps", ["p"]), Role("worker", ["w"], 2, gpus=1)])
+    ranks = [("ps-0", 0, 1), ("worker-0", 1, 1), ("worker-1", 2, 1)]
+    assert shape(made) == [(*task, 0) for task in ranks]
+    kept = [(*task, task[0] != "ps-0") for task in ranks]
+    assert shape(made, has_gpus=True) == kept
+    made.gpus = 2
+    assert shape(made) == kept
+
+
+@pytest.mark.parametrize(
+    ("fields", "gpus", "hint"),
+    [
+        ({"processes": 4}, 2, "use -n 2 or fewer"),
+        ({"roles": [Role("worker", ["w"], 4, gpus=1)]}, 2, "instances, or gpus of a role"),
+        ({"processes": 4, "gpus": 4}, 0, "hw resubmit runs it without"),
+    ],
+)
+def test_too_many_gpus_are_refused_with_what_can_be_typed(fields: dict[str, Any], gpus: int, hint: str) -> None:
+    made = spec(**fields)
+    with pytest.raises(RefusedError, match=f"4 GPUs, this machine has {gpus}") as caught:
+        check_machine(made, tasks_of(made, has_gpus=gpus > 0), Node("here", 64, None, gpus, "setting"))
+    assert hint in str(caught.value.hint) and "-n 0" not in str(caught.value.hint)

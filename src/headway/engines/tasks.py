@@ -23,9 +23,12 @@ _CARRIED_OF: Final = ("AWS_", "AZURE_", "http_proxy", "https_proxy", "HTTP_PROXY
 def tasks_of(spec: JobSpec, *, gpu_per_node: int | None = None, has_gpus: bool = False) -> list[PlannedTask]:
     """All tasks, in order of rank. `gpu_per_node`: the cluster's own; `has_gpus`: `-n` then counts GPUs.
 
+    Where a cluster has none, roles run without theirs, as `-n` does; `spec.gpus` are those that were planned at submit.
     Helpers (completion none) come last: their ranks lie behind the world of those that the job waits for.
     """
     roles = spec.roles or [_worker(spec, spec.gpu_per_node or gpu_per_node, has_gpus)]
+    if not has_gpus and not spec.gpus:
+        roles = [replace(role, gpus=0) for role in roles]
     order = [role for role in roles if role.completion != "none"] + [r for r in roles if r.completion == "none"]
     tasks: list[PlannedTask] = []
     rank = 0
@@ -142,10 +145,16 @@ def check_machine(spec: JobSpec, tasks: Sequence[PlannedTask], node: Node) -> tu
     if spec.roles:
         cpus = sum(task.cpus or 0 for task in tasks) or None
         memory_bytes = sum(task.memory_bytes or 0 for task in tasks) or None
-    _check_fits("GPUs", sum(task.gpus for task in tasks), node.gpus, f"use -n {node.gpus} or fewer")
+    _check_fits("GPUs", sum(task.gpus for task in tasks), node.gpus, _gpu_hint(spec, node.gpus))
     _check_fits("CPUs", cpus, node.cpus, "ask for fewer")
     _check_fits("memory", memory_bytes, node.memory_bytes, "ask for less")
     return cpus, memory_bytes
+
+
+def _gpu_hint(spec: JobSpec, there: int) -> str:
+    if not there:  # it was planned with some
+        return "no GPU is seen here any more: look with nvidia-smi; hw resubmit runs it without"
+    return "ask for fewer: instances, or gpus of a role" if spec.roles else f"use -n {there} or fewer"
 
 
 def _check_fits(what: str, asked: int | None, there: int | None, hint: str) -> None:

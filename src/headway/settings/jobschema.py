@@ -90,7 +90,7 @@ ROLE: Final = Section(
         Key("command", COMMAND, "What this role runs. Default: the job's command."),
         Key("instances", count(1, PROCESSES_MAX), "How many tasks: `worker-0`, `worker-1`, … Default 1."),
         Key("processes", count(1, PROCESSES_MAX), "Processes of each instance. Default 1."),
-        Key("gpus", count(0, PROCESSES_MAX), "GPUs of each instance. Default 0."),
+        Key("gpus", count(0, PROCESSES_MAX), "GPUs of each instance; none where the cluster has none. Default 0."),
         Key("cpus", count(1, 1 << 20), "Cores of each instance."),
         Key("memory", SIZE, "Memory of each instance."),
         Key("image", Text(), "Its container image. Default: the job's."),

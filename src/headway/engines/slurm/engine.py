@@ -167,7 +167,7 @@ class SlurmEngine:
         asked = options.get("partition")
         nodes = self._nodes_or_old(asked)
         partition.check_names(self._all_partitions(), asked)
-        has_gpus = any(node.gpus for node in nodes)
+        has_gpus = any(node.gpus for node in nodes) or (bool(spec.roles) and not nodes)  # not known: as the roles say
         per_node = self._options.get("gpu_per_node") or max((node.gpus for node in nodes), default=0) or None
         tasks = tasks_of(spec, gpu_per_node=per_node, has_gpus=has_gpus)
         plan = plan_of(self.name, self.cluster, job, attempt, tasks, rlimits={}, options=options)
