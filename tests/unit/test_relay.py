@@ -312,6 +312,32 @@ def test_an_output_goes_on_where_it_was_left_and_what_is_here_does_not_come_agai
     assert (here / "model").read_bytes() == b"another"
 
 
+def test_nothing_stays_of_an_output_that_changed_between_two_tries_and_it_is_on_disk_before_it_has_its_name(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = f".{'0' * 24}.part"  # the job's own file, whatever it is called
+    here = finished(rig, "job-7f3c2", {own: b"own", "model": b"m" * (2 << 20)})
+    real, fsync, replace = rig.relay.call, os.fsync, os.replace
+    done: list[str] = []
+
+    def call(do: str, *args: Any, **head: Any) -> Any:
+        if do == "get" and head["offset"]:
+            raise UnreachableError("lab is not reached over ssh: broken")
+        return real(do, *args, **head)
+
+    monkeypatch.setattr(rig.relay, "call", call)
+    with pytest.raises(UnreachableError):
+        rig.far._fetch._fetch("job-7f3c2")
+    assert len(list(here.glob(".*.part"))) == 2
+    monkeypatch.setattr(rig.relay, "call", real)
+    (rig.folder / "output" / "job-7f3c2" / "model").write_bytes(b"another")
+    monkeypatch.setattr(os, "fsync", lambda fd: (done.append("on disk"), fsync(fd)))
+    monkeypatch.setattr(os, "replace", lambda old, new: (done.append(Path(new).name), replace(old, new)))
+    rig.far._fetch._fetch("job-7f3c2")
+    assert (here / "model").read_bytes() == b"another" and sorted(os.listdir(here)) == sorted([own, "model"])
+    assert done[done.index("model") - 1] == "on disk"
+
+
 def test_outputs_for_which_there_is_no_room_here_stay_there_and_are_named(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

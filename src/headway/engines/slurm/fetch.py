@@ -8,6 +8,7 @@ far this is and why it does not go on (`store/query.py` shows it).
 import hashlib
 import logging
 import os
+import re
 import shutil
 import threading
 import time
@@ -25,6 +26,7 @@ log = logging.getLogger("headway.control")
 AGAIN_S: Final = 60.0
 _NOTE_S: Final = 1.0  # between two words about how far it is
 _DONE_MAX: Final = 10_000
+_DRAFT: Final = re.compile(r"\.[0-9a-f]{24}\.part")
 _NEVER: Final = (PermissionError, IsADirectoryError, NotADirectoryError, FileExistsError)  # another try is no use
 
 
@@ -110,6 +112,7 @@ class Fetch:
         except (OSError, HeadwayError) as error:
             self._note(job, f"come from {there}: {str(error)[:200]}; it goes on by itself")
             raise
+        _remove_drafts(self._paths.output / job, found)
         if left:
             self._note(job, _stays(left, there, self._paths.output / job))
         else:
@@ -152,6 +155,7 @@ class Fetch:
                     break  # it has become shorter: what there is
                 out.write(data)
                 out.flush()
+            os.fsync(out.fileno())  # before it has its name, and the note there goes
         os.utime(draft, ns=(file.mtime_ns, file.mtime_ns))
         os.replace(draft, target)
 
@@ -193,6 +197,15 @@ def _draft(target: Path, file: File) -> Path:
     """Under this name it grows. Another content of the same name has another one."""
     digest = hashlib.sha256(os.fsencode(f"{file.path}\n{file.size}\n{file.mtime_ns}")).hexdigest()
     return target.with_name(f".{digest[:24]}.part")
+
+
+def _remove_drafts(root: Path, files: Sequence[File]) -> None:
+    """Nothing more comes: what is left is of files that have changed between two tries, or that stay there."""
+    own = {root / file.path for file in files}
+    for folder, _, names in os.walk(root):
+        for path in (Path(folder, name) for name in names if _DRAFT.fullmatch(name)):
+            if path not in own:
+                path.unlink(missing_ok=True)
 
 
 def _size(path: Path) -> int:
