@@ -4,6 +4,7 @@ The server is frozen for HEADWAY_OUTAGE_S seconds (a full minute by hand: `HEADW
 looks for it next starts it again. Afterwards no view may have a hole.
 """
 
+import copy
 import json
 import os
 import re
@@ -21,7 +22,7 @@ import pytest
 from headway.views.console.curve import Curve
 from headway.views.console.feed import JobFeed
 from headway.views.console.log import Log
-from headway.views.console.model import Model
+from headway.views.console.model import Metric, Model
 from headway.views.console.view import JobView
 from headway.views.source import Source, job_route
 from tests.desk import Desk
@@ -75,7 +76,7 @@ def test_a_server_unplugged_and_killed_leaves_no_hole_in_any_view(hw: Hw, desks:
     job = hw.submit("-n", "2", "--monitoring-interval-s", "0.5", PYTHON, hw.script(SCRIPT))
     follower = hw.start("logs", "-f", job)
     desks.append(Desk("watch", job))
-    view = watching(job)
+    view, still = watching(job)
     desks[0].sees("beat 1 ")
     wait_until(lambda: hw("usage", job, "--json").returncode == 0 and samples(hw, job), what="a sample of usage")
 
@@ -88,7 +89,7 @@ def test_a_server_unplugged_and_killed_leaves_no_hole_in_any_view(hw: Hw, desks:
     os.kill(frozen, signal.SIGKILL)
     newest = beats(desks[0].shown(), 0)[-1]
     wait_until(lambda: max(beats(desks[0].shown(), 0)) > newest + OUTAGE_S, 60, "news after the outage")
-    wait_until(lambda: has_whole_curves(view.model), 60, "curves without a hole")
+    wait_until(lambda: has_whole_curves(view.model, still), 60, "curves without a hole")
     (hw.cwd / "enough").touch()
 
     out, err = follower.communicate(timeout=90)
@@ -112,28 +113,31 @@ def test_a_server_unplugged_and_killed_leaves_no_hole_in_any_view(hw: Hw, desks:
         assert [text for whose, text in held if whose == rank] == texts and len(texts) == whole[rank] + 1
 
 
-def watching(job: str) -> JobView:
-    """What `hw watch` holds of a job, without a terminal, to its end."""
+def watching(job: str) -> tuple[JobView, threading.Lock]:
+    """What `hw watch` holds of a job, without a terminal, to its end. It takes no news while the lock is held."""
     with closing(Source.connect()) as source:
         found = source.get(job_route(job))
         feed = JobFeed(source, job, lambda: came.set(), 1000)
-    came = threading.Event()
+    came, still = threading.Event(), threading.Lock()
     view = JobView(Model(found, Log(), 2, str(found["state"])), feed, lambda _: None)
 
     def work() -> None:
         while view.done is None:
             came.wait(1.0)
             came.clear()
-            view.take_news()
+            with still:
+                view.take_news()
 
     feed.start()
     threading.Thread(target=work, daemon=True).start()
-    return view
+    return view, still
 
 
-def has_whole_curves(model: Model) -> bool:
+def has_whole_curves(model: Model, still: threading.Lock) -> bool:
     """Whether the memory and the number that the view draws are those that are stored, for all of the job's life."""
-    used, number = model.usage_curves.get("memory_bytes", Curve()), model.metrics["number"].curve
+    with still:  # as they are at one moment: news change them in place
+        drawn = model.usage_curves.get("memory_bytes", Curve()), model.metrics.get("number", Metric()).curve
+        used, number = copy.deepcopy(drawn)
     with closing(Source.connect()) as source:  # what hw usage and hw metrics ask for
         found = source.get(job_route(model.job_id, "usage"))["samples"]
         told = source.get(job_route(model.job_id, "metrics"), [("name", "number"), ("rank", 0)])
