@@ -11,6 +11,7 @@ import pytest
 
 from headway.carrier import mount, place
 from headway.carrier.collect import Freed, collect
+from headway.carrier.main import Carrier
 from headway.carrier.send import Sender, open_for_writing
 from headway.carrier.shared import Link
 from headway.carrier.state import State, Stopped, cause_of
@@ -133,6 +134,22 @@ def test_another_mount_does_not_take_the_place_of_one_that_is_in_use(tmp_path: P
         first.join("/point", "/point")
     with second.held(), pytest.raises(UsageError, match="leads to what train-1 has mounted there"):
         second.join("/other", "/other")
+
+
+@pytest.mark.parametrize("dirty", ["true", "false"])
+def test_what_was_written_after_the_last_look_does_not_go_with_the_cache(tmp_path: Path, dirty: str) -> None:
+    """Of two tasks that share a mount, one lost its carrier and wrote on; the other is the last."""
+    link, point = user(tmp_path, "a"), tmp_path / "base" / "mounts" / "m" / "data"
+    cache = Path(f"{point}-{os.uname().nodename}{place.CACHE}")
+    (cache / "vfsMeta").mkdir(parents=True)
+    (cache / "vfsMeta" / "model.pt").write_text(f'{{"Dirty": {dirty}}}')
+    point.mkdir()
+    with link.held():
+        link.join(str(point), str(point))
+        told = Carrier.__new__(Carrier)._let_go(str(point), link, str(point), [])
+    unsent = dirty == "true"
+    assert told == ([f"the mount tool has not sent: model.pt; it is in {cache}"] if unsent else [])
+    assert cache.exists() == unsent and not point.exists()
 
 
 def test_a_lock_whose_file_was_removed_does_not_count(tmp_path: Path) -> None:

@@ -199,14 +199,15 @@ class Carrier:
 
     def _let_go(self, point: str, link: Link, target: str, left: list[str]) -> list[str]:
         cache = _cache_of(point)
-        unsent = [f"the mount tool has not sent: {', '.join(left[:FOLDER_MISSING_SHOWN])}; it is in {cache}"]
         if not link.leave(point):
-            return unsent if left else []  # others still need it
+            return _unsent(left, cache)  # others still need it
         why = mount.unmount(point, remove=link.is_last)
         if left:
-            return unsent
+            return _unsent(left, cache)
         if why is not None:
             return [f"{point} could not be unmounted: {why}"]
+        if late := mount.unsent(cache):  # since that look, by a task whose own carrier was killed
+            return _unsent(late, cache)
         shutil.rmtree(cache, ignore_errors=True)
         if not glob.glob(f"{glob.escape(os.path.dirname(point))}/*"):
             mount.unmount(os.path.dirname(point))  # a mount of its own, where it had to be shared
@@ -225,6 +226,11 @@ class Failed(Exception):
 def _cache_of(point: str) -> str:
     """What the mount tool of this node keeps: the point itself may be on a file system that nodes share."""
     return f"{point}-{os.uname().nodename}{place.CACHE}"
+
+
+def _unsent(left: list[str], cache: str) -> list[str]:
+    shown = ", ".join(left[:FOLDER_MISSING_SHOWN])
+    return [f"the mount tool has not sent: {shown}; it is in {cache}"] if left else []
 
 
 def _verb(folder: Mapping[str, Any]) -> str:
