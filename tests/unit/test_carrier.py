@@ -5,6 +5,7 @@ import shutil
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -126,6 +127,22 @@ def test_a_task_that_is_gone_without_a_word_keeps_no_mount(tmp_path: Path) -> No
         assert not first.leave("/point")  # its carrier may be dead, its processes are not
         shutil.rmtree(tmp_path / "b")
         assert first.leave("/point") and first.is_last
+
+
+def test_a_task_of_another_node_keeps_a_mount_only_as_long_as_it_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = user(tmp_path, "a")
+    monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(nodename="another-node"))
+    second = user(tmp_path, "b", "train-2")
+    with first.held():
+        first.join("/point", "/point")
+    with second.held():
+        with pytest.raises(UsageError, match="leads to what train-1 has mounted there"):
+            second.join("/other", "/other")
+        shutil.rmtree(tmp_path / "a")  # its carrier was killed, and its spool is drained
+        second.join("/other", "/other")
+        assert second.leave("/other") and second.is_last
 
 
 def test_another_mount_does_not_take_the_place_of_one_that_is_in_use(tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ class Link:
             if name in (_LOCK, self._own) or name.endswith(".tmp"):
                 continue
             user = place.read_json(os.path.join(self._users, name))
-            if user.get("node") == self._node and not _is_there(str(user.get("task_dir"))):
+            if user and not _is_there(str(user.get("task_dir"))):  # of any node: whoever sees `base` sees its spool
                 with suppress(OSError):
                     os.unlink(os.path.join(self._users, name))
                 continue
@@ -103,7 +103,14 @@ class Link:
 
 
 def _is_there(task_dir: str) -> bool:
-    return os.path.exists(os.path.join(task_dir, "task.json"))
+    """Also where it cannot be looked at now."""
+    try:
+        os.stat(os.path.join(task_dir, "task.json"))
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def _try_lock(fd: int) -> bool:
