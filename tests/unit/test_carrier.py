@@ -1,9 +1,12 @@
 """The parts of the carrier: command lines of mount tools, tries to send, causes, and what a cache keeps."""
 
+import json
 import os
 import shutil
+import signal
+import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,11 +24,14 @@ from headway.model.errors import NotFoundError, UnreachableError, UsageError
 from headway.model.limits import FOLDER_CACHE_S, FOLDER_TRIES
 from headway.storage.account import CredentialsError
 from headway.storage.place import parse
+from tests import needs
 from tests.driver import alive
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.cap(48)
 S3 = {"kind": "s3", "endpoint": "http://lab:9000", "key_id": "my-id", "secret": "my-secret", "token": "my-token"}
 KEY = {"kind": "azure", "account": "vig", "key": "my-key"}
+OUTLIVES = pytest.mark.filterwarnings("ignore:subprocess:ResourceWarning")  # a tool is meant to outlive its handle
 SAS = {"kind": "azure", "account": "vig", "sas": "?sr=c&sig=my-sig"}
 
 
@@ -83,6 +89,67 @@ def test_a_mount_tool_ends_with_the_wait_for_it(tmp_path: Path) -> None:
     with (tmp_path / "log").open("w") as log, pytest.raises(Stopped):
         mount.mount(words, str(tmp_path / "point"), log.fileno(), StoppedThen(str(tmp_path)))
     assert not alive(int(pid.read_text()))
+
+
+@pytest.fixture
+def point(tmp_path: Path) -> Iterator[str]:
+    """Where `mounted` mounts."""
+    needs.tool("rclone", "rclone fuse3")
+    needs.allowed("mounting with FUSE is", "test", "-w", "/dev/fuse")
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "a.txt").write_text("data")
+    (tmp_path / "task.json").write_text("{}")
+    yield str(tmp_path / "point")
+    mount.unmount(str(tmp_path / "point"))
+
+
+def mounted(tmp_path: Path, point: str) -> int:
+    """The process of the tool that is mounted now."""
+    words = mount.Words(["rclone", "mount", "--config", "/notfound", str(tmp_path / "source"), point])
+    with (tmp_path / "log").open("a") as log:
+        mount.mount(words, point, log.fileno(), State(str(tmp_path)))
+    return int(json.loads(Path(mount._tool_file(point)).read_text())["pid"])
+
+
+@OUTLIVES
+def test_what_a_killed_mount_tool_has_left_makes_room_though_others_stand_in_it(tmp_path: Path, point: str) -> None:
+    first = mounted(tmp_path, point)
+    assert mounted(tmp_path, point) == first
+    with subprocess.Popen(["sleep", "600"], cwd=point) as other:
+        try:
+            os.kill(first, signal.SIGKILL)
+            wait_until(lambda: not alive(first), what="the end of the tool")
+            assert mounted(tmp_path, point) != first
+            assert Path(point, "a.txt").read_text() == "data"
+        finally:
+            other.kill()
+
+
+@OUTLIVES
+def test_what_a_killed_mount_tool_has_left_is_unmounted_though_others_stand_in_it(tmp_path: Path, point: str) -> None:
+    tool = mounted(tmp_path, point)
+    with subprocess.Popen(["sleep", "600"], cwd=point) as other:
+        try:
+            os.kill(tool, signal.SIGKILL)
+            wait_until(lambda: not alive(tool), what="the end of the tool")
+            assert mount.unmount(point) is None and not mount.is_mounted(point) and not os.path.exists(point)
+        finally:
+            other.kill()
+
+
+@OUTLIVES
+def test_a_mount_tool_that_hangs_is_not_taken_from_those_that_use_it(
+    tmp_path: Path, point: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tool = mounted(tmp_path, point)
+    os.kill(tool, signal.SIGSTOP)
+    try:
+        with monkeypatch.context() as patched:
+            patched.setattr(mount, "ANSWER_S", 0.1)
+            assert mounted(tmp_path, point) == tool
+    finally:
+        os.kill(tool, signal.SIGCONT)
+    assert Path(point, "a.txt").read_text() == "data"
 
 
 def test_what_rclone_has_not_sent_is_known_from_its_cache(tmp_path: Path) -> None:

@@ -120,9 +120,13 @@ def _blobfuse2(source: Place, account: Mapping[str, str], point: str, cache: str
 
 
 def mount(found: Words, point: str, log: int, state: State) -> None:
-    """Start the tool, unless it is mounted there already, and wait until it is."""
+    """Start the tool, unless it is mounted there already, and wait until it is. What a killed tool has left makes room;
+    one that hangs stays: it may be at work for others."""
     if is_mounted(point):
-        return
+        if _answers(point) is not False:
+            return
+        if why := unmount(point, remove=False):
+            raise UnreachableError(f"what a killed mount tool left at {point} could not be unmounted: {why}", _WORDS)
     os.makedirs(point, mode=0o700, exist_ok=True)
     cloud = ("AWS_", "AZURE_") if found.alone else ()
     env = {**{name: value for name, value in os.environ.items() if not name.startswith(cloud)}, **found.env}
@@ -264,19 +268,19 @@ def _run(words: list[str], timeout_s: float) -> str | None:
     )
 
 
-def _answers(point: str) -> bool:
-    """Whether the tool behind it does. Asked by another process, which may hang in our place."""
+def _answers(point: str) -> bool | None:
+    """Whether the tool behind it does: False if it is dead, None if it hangs. Asked by another process, which may hang
+    in our place."""
     try:
         child = subprocess.Popen(
             ["stat", "-f", point], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
-        child.wait(ANSWER_S)
+        return child.wait(ANSWER_S) == 0
     except subprocess.TimeoutExpired:
         child.kill()
-        return False
+        return None
     except OSError:
         return True  # nothing can be said
-    return True
 
 
 def _tool_file(point: str) -> str:
