@@ -2,6 +2,7 @@
 
 import pytest
 
+from headway.views.console.cells import text_of
 from headway.views.console.control import INTERRUPT, LEAVE, TERMINATE, press
 from headway.views.console.frame import frame
 from headway.views.console.keys import Keys
@@ -43,6 +44,21 @@ def test_ctrl_c_asks_and_a_second_one_interrupts() -> None:
     made = model(4)
     assert typed(made, "ctrl-c") is None and made.place.mode == "ask"
     assert typed(made, "ctrl-c") == INTERRUPT and made.place.mode == "log"
+
+
+def test_the_next_ctrl_c_after_an_interrupt_terminates_unless_the_job_is_only_watched() -> None:
+    made, watched = model(4), model(4)
+    watched.watched = True
+    assert typed(made, "ctrl-c", "i", "ctrl-c") == TERMINATE
+    assert text_of(frame(made, (80, 24), Theme())[-1]).endswith("ctrl-c terminate")
+    assert typed(watched, "ctrl-c", "i", "ctrl-c") is None and watched.place.mode == "ask"
+
+
+def test_what_headway_says_itself_is_called_so_once() -> None:
+    for ranks, wanted in ((1, "│ hw: interrupting"), (2, "hw │ interrupting")):
+        made = model(ranks)
+        made.log.add("hw: interrupting")
+        assert text_of(frame(made, (80, 24), Theme())[-2]).endswith(wanted)
 
 
 @pytest.mark.parametrize(("key", "word"), [("i", INTERRUPT), ("t", TERMINATE), ("q", LEAVE), ("esc", None)])

@@ -123,8 +123,9 @@ def test_ctrl_c_asks_before_it_interrupts(api: FakeApi, desks: list[Desk]) -> No
     assert api.sent("POST", ".*/signal") == []
     desk.press(b"i")
     wait_until(lambda: api.sent("POST", ".*/signal"))
-    desk.sees("interrupting digits-7f3c2")
-    desk.press(b"\x03t")
+    desk.sees("hw │ interrupting digits-7f3c2; Ctrl-C again terminates it")
+    assert api.sent("POST", ".*/abort") == []
+    desk.press(b"\x03")
     wait_until(lambda: api.sent("POST", ".*/abort"))
 
 

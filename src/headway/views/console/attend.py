@@ -99,7 +99,8 @@ class Attendance:
         wide = len(str(max(ranks - 1, 0)))
         whose = "hw" if said.rank < 0 else str(said.rank)
         front = out.style(f"{clock(said.time)}  {whose:>{wide}} │ ", DIM) if ranks > 1 else ""
-        out.write(f"{front}{said.text}\n")
+        text = said.text.removeprefix("hw: ") if front and said.rank < 0 else said.text
+        out.write(f"{front}{text}\n")
 
 
 def _notice(model: Model, text: str) -> None:

@@ -16,6 +16,8 @@ def press(model: Model, key: str) -> str | None:
     mode = model.place.mode
     if mode == "ask":
         return _answer(model, key)
+    if key == "ctrl-c" and model.interrupted:
+        return TERMINATE
     if key == "ctrl-c":
         model.place.before, model.place.mode = mode, "ask"
         return None
@@ -28,10 +30,12 @@ def press(model: Model, key: str) -> str | None:
 
 
 def _answer(model: Model, key: str) -> str | None:
-    """A second Ctrl-C interrupts, as it does without a live view."""
+    """A second Ctrl-C interrupts, as the first does without a live view. `hw run` says then that the next one
+    terminates; `hw watch`, which says nothing, asks again."""
     deeds = {"i": INTERRUPT, "ctrl-c": INTERRUPT, "t": TERMINATE, "q": LEAVE}
     if key in deeds or key in ("esc", "n", "enter"):
         model.place.mode = model.place.before
+    model.interrupted |= deeds.get(key) == INTERRUPT and not model.watched
     return deeds.get(key)
 
 

@@ -31,7 +31,11 @@ def _of_log(model: Model, enter: str) -> list[Key]:
     if model.ranks > 1:
         keys[1:1] = [("r", "rank"), (enter, "ranks")]
     keys.append(("↑↓←→", "scroll"))
-    return [*keys, ("q", "leave" if model.watched else "leave running"), ("ctrl-c", "stop")]
+    return [
+        *keys,
+        ("q", "leave" if model.watched else "leave running"),
+        ("ctrl-c", "terminate" if model.interrupted else "stop"),
+    ]
 
 
 def _keys(keys: list[Key], columns: int) -> Line:

@@ -59,6 +59,7 @@ class Model:
     answered: bool = False  # anything was told: before that, silence means nothing
     lost_since: datetime | None = None
     notice: str = ""
+    interrupted: bool = False  # by the person at the view, who was told that the next Ctrl-C terminates
     watched: bool = False  # by `hw watch`: leaving it needs no words about the job
     place: Place = field(default_factory=Place)
     memo: dict[str, tuple[Any, Any]] = field(default_factory=dict)  # parts of the last frame that still hold

@@ -85,5 +85,5 @@ def _line(entry: Entry, ranks: int, wide: int, columns: int, pan: int) -> Line:
     if colour and len(text) == 1 and not text[0][1]:
         text = plain(text[0][0], colour)
     if entry.mask == 1:
-        text = plain(entry.text, CYAN)
+        text = plain(entry.text.removeprefix("hw: ") if wide else entry.text, CYAN)
     return ((front, DIM), *cut(text, room, pan), (count, BOLD))
