@@ -108,3 +108,17 @@ def test_an_exception_is_the_headline_where_it_is_what_ended_the_process(where: 
         "a-7f3c2", {**fake_api.process(), "signal": 11, "exception": exception}, state="failed", cause=told
     )
     assert summary.verdict(found, summary.first_failure(found, []))[0] == words
+
+
+def test_of_the_counts_of_each_process_the_last_is_told_where_points_were_refused() -> None:
+    """P5: what could not be kept is counted, and shown."""
+
+    def counters(rank: int, pid: int, rejected: object, produced: int) -> dict[str, Any]:
+        data = {"pid": pid, "rejected": rejected, "produced": produced}
+        return {"type": "counters", "attempt": 1, "rank": rank, "data": data}
+
+    told = [counters(0, 7, 20, 41), counters(1, 8, 0, 9), counters(0, 9, 1, 2), counters(0, 7, 500, 1000)]
+    assert summary.told_words([*told, counters(2, 1, "odd", 1)]) == [
+        "rank 0: 1 of 2 points was refused, and not kept",
+        "rank 0: 500 of 1,000 points were refused, and not kept",
+    ]

@@ -471,3 +471,20 @@ def test_a_flush_that_is_durable_syncs_both_streams(bench: Bench, monkeypatch: p
     assert synced == []
     bench.run.flush(durable=True)
     assert len(synced) == 2
+
+
+def test_refused_points_are_told_with_their_number_while_it_runs_and_at_its_end(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P5. The pauses between two facts double: calls that go wrong for days make a few of them."""
+    now_s = [1000.0]
+    monkeypatch.setattr("headway.client.metric.time.monotonic", lambda: now_s[0])
+    for number in range(1000):
+        bench.log({"loss": 1.0}, step=number / 2)  # type: ignore[arg-type]
+        now_s[0] += 0.1
+    told = [fact["rejected"] for fact in streams.facts(bench.folder, "counters")]
+    assert told == sorted(told) and 0 < told[0] and len(told) == 6
+    bench.run.end(0)
+    last = streams.facts(bench.folder, "counters")[-1]
+    assert (last["pid"], last["rejected"], last["produced"]) == (os.getpid(), 500, 1000)
+    assert len([text for text in bench.warned if "because of its step" in text]) == 1

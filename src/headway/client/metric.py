@@ -9,6 +9,7 @@ written): that is P5.
 """
 
 import errno
+import os
 import time
 from _thread import get_ident
 from zlib import crc32
@@ -106,6 +107,8 @@ class Metrics:
         """What a new stream starts from."""
         self.segment: MetricSegment = NoSegment()
         self.rejected = 0
+        self._tell_after_s = 1.0  # twice as long each time: a training of days tells a few of them
+        self._tell_next_s: float | None = None
         self._dropped = 0
         self._written_before = 0  # in segments that are closed
         self._retired: list[tuple[float, MetricSegment]] = []
@@ -124,6 +127,22 @@ class Metrics:
         dropped = self._dropped + lost
         produced = written + self.rejected + dropped
         return {"produced": produced, "written": written, "rejected": self.rejected, "dropped": dropped}
+
+    def _reject(self, points: int) -> None:
+        """Count what cannot be kept. The number is told now and then, not only at the end, which may be a SIGKILL."""
+        if not points:
+            return
+        self.rejected += points
+        now_s = time.monotonic()
+        if self._tell_next_s is None:  # the first one has a note of its own
+            self._tell_next_s = now_s + self._tell_after_s
+        elif now_s >= self._tell_next_s:
+            self._tell_after_s *= 2
+            self._tell_next_s = now_s + self._tell_after_s
+            self.tell_counters()
+
+    def tell_counters(self) -> None:
+        self.run.fact("counters", pid=os.getpid(), **self.counters())
 
     def _count_gap(self, records: int, points: int, size: int, reason: str) -> None:
         self._gap[0] += records
@@ -159,7 +178,7 @@ class Metrics:
         try:
             call = values_of.take_apart(values)
             left = len(call.points)
-            self.rejected += call.refused
+            self._reject(call.refused)
             for key, text in call.notes:
                 self.run.note(key, text)
             left -= self._refuse_new_names(call.points)
@@ -171,7 +190,7 @@ class Metrics:
                 self._write(names, [call.points.pop(name) for name in names], number)
                 left -= len(names)
         except Refused as reason:
-            self.rejected += left
+            self._reject(left)
             self.run.note("step", f"a call of log() is not kept, because of its step: {reason}")
         except Exception as error:  # P1: an error of ours must not reach training
             raise_if_signal(error)
@@ -194,7 +213,7 @@ class Metrics:
         for name in over:
             del points[name]
         if over:
-            self.rejected += len(over)
+            self._reject(len(over))
             limit = f"a process has at most {METRIC_NAMES_MAX} metric names"
             self.run.note("names", f"{limit}; {over[0]!r} and further ones are not kept")
         return len(over)

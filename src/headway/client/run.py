@@ -395,7 +395,7 @@ class Run:
             self.metrics.tell_gap()
             for part in self.parts:
                 part.tell()
-            self.fact("counters", **self.metrics.counters())
+            self.metrics.tell_counters()
             self.metrics.pause()
             if self.attachment is not None:
                 self.attachment.reap()

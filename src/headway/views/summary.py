@@ -204,6 +204,8 @@ def event_words(event: Event, *, output_seen: bool = False) -> str:
     if event.get("type") == "gap":
         counts = [f"{data[name]:,} {name}" for name in ("points", "records", "bytes") if data.get(name)]
         return f"{who}lost {', '.join(counts) or 'data'} of {data.get('stream')}: {data.get('reason')}"
+    if event.get("type") == "counters":
+        return f"{who}{words}" if (words := _refused_words(data.get("rejected"), data.get("produced"))) else ""
     if event.get("type") == "retry":
         return retry_words(event.get("attempt"), data.get("because"), data)
     if event.get("type") == "preempt_notice":
@@ -211,6 +213,24 @@ def event_words(event: Event, *, output_seen: bool = False) -> str:
             return f"{who}told to end soon by SIGTERM; its hw.on_preempt is called"
         return f"its machine will be wanted for something else ({data.get('by')})"
     return ""
+
+
+def told_words(events: list[Event]) -> list[str]:
+    """What of all events a person should know; of the counts of a process, which grow, only the last."""
+    counts = {_counted(event): event for event in events if event.get("type") == "counters"}
+    kept = (e for e in events if e.get("type") != "counters" or counts[_counted(e)] is e)
+    return [words for words in map(event_words, kept) if words]
+
+
+def _counted(event: Event) -> tuple[Any, ...]:
+    return event.get("attempt"), event.get("rank"), str((event.get("data") or {}).get("pid"))
+
+
+def _refused_words(refused: Any, produced: Any) -> str:
+    """`500 of 1,000 points were refused, and not kept`."""
+    if not (isinstance(refused, int) and isinstance(produced, int) and refused > 0):
+        return ""
+    return f"{refused:,} of {produced:,} points {'was' if refused == 1 else 'were'} refused, and not kept"
 
 
 def retry_words(number: Any, because: Any, retry: dict[str, Any]) -> str:

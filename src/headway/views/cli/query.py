@@ -91,7 +91,7 @@ def page(job: dict[str, Any], events: list[dict[str, Any]], out: Output, now: da
         lines += _failure_lines(job, events, out)
     lines += _fact_lines(job, out, now)
     lines += _process_lines(job, out, now)
-    told = [words for words in map(summary.event_words, events) if words]
+    told = summary.told_words(events)
     lines += [_fact("" if number else "notes", out.safe(words)) for number, words in enumerate(told[-_NOTES_MAX:])]
     return lines
 
