@@ -37,6 +37,27 @@ def test_a_job_that_runs_is_asked_for_again_until_all_its_processes_are_known(ho
     assert [bool(answer.get("job")) for answer in answers[:8]] == [True, True, True, *[False] * 5]
 
 
+def test_what_a_job_waits_for_is_asked_for_again_while_it_waits(home: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(feed, "_PROCESSES_S", 0.0)
+    ahead = iter([2, 1])
+
+    def rows(_: Request) -> list[dict[str, Any]]:
+        return [{"id": "x-a1", "waiting": {"ahead": next(ahead, 0)}}]
+
+    with serving(home) as api:
+        api.on("GET", "/api/jobs/x-a1", job("x-a1", state="waiting"))
+        api.on("GET", "/api/jobs", rows)
+        api.on("POST", "/api/jobs/x-a1/follow", {"state": "waiting", "cursor": "1"})
+        found = opened()
+        found.start()
+        answers: list[dict[str, Any]] = []
+        news = lambda: [one for one in found.take() if "state" in one]  # noqa: E731  (other answers are curves)
+        wait_until(lambda: answers.extend(news()) or len(answers) >= 3, 20, "three answers")
+        found.close()
+        assert api.sent("GET", "/api/jobs")[0].query == {"state": ["waiting"], "match": [r"^x\-a1$"]}
+    assert [answer["job"]["waiting"]["ahead"] for answer in answers[:3]] == [2, 1, 0]
+
+
 def test_whole_curves_are_asked_for_at_the_opening_and_again_after_an_outage(home: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(feed, "CONSOLE_CURVES_FIRST_S", 1000.0)
     monkeypatch.setattr(feed, "CONSOLE_CURVES_S", 1000.0)

@@ -110,6 +110,21 @@ def test_a_lost_server_is_said_on_the_first_line() -> None:
     assert "no server" in picture(made, (80, 24), Theme()).splitlines()[0]
 
 
+@pytest.mark.parametrize(
+    ("known", "wanted"),
+    [
+        ({"waiting": {"ahead": 2}}, "waiting for 0:09, 2 ahead "),
+        ({"waiting": {"attempt": 2, "next_at": at(50)}}, "waiting for 0:09, attempt 2 at 12:04:50 "),
+        ({"attempts": [{"number": 1}], "retries": {"next_at": at(50)}}, "waiting for 0:09, attempt 2 at 12:04:50 "),
+        ({"waiting": None, "attempts": []}, "waiting for 0:09 "),
+    ],
+)
+def test_a_job_that_waits_says_why_and_how_long_it_waits_this_time(known: dict[str, object], wanted: str) -> None:
+    made = Model(job(1) | {"state": "waiting", "state_since": at(32)} | known, Log(), 1, "waiting", NOW)
+    assert wanted in picture(made, (80, 24), Theme()).split("\n")[0]
+    assert "it waits to start; why: hw why 7f3c2" in picture(made, (80, 24), Theme())
+
+
 def test_quiet_and_failed_ranks_are_folded_and_named() -> None:
     made = model(64)
     made.take({"events": [{"type": "process_exited", "rank": 7, "data": {"exit_code": 3, "signal": None}}]})

@@ -46,7 +46,7 @@ def _state_words(job: Job, now: datetime) -> str:
         since = fmt.local_time(job.get("state_since"), now)
         return f"unknown since {since}, last heard {fmt.duration(fmt.age_s(heard_at(job), now))} ago"
     if state == "waiting":
-        why = waiting_words(_waiting_of(job), now) or f"in the queue (hw why {fmt.suffix(str(job['id']))})"
+        why = waiting_words(waiting_of(job), now) or f"in the queue (hw why {fmt.suffix(str(job['id']))})"
         age = fmt.duration(fmt.age_s(job.get("state_since") or job.get("submitted_at"), now))
         return f"waiting for {age}, {why}"
     if state == "held" and (job.get("hold") or {}).get("until"):
@@ -98,7 +98,7 @@ def heard_words(job: Job, now: datetime) -> str:
     return f"last heard {fmt.duration(fmt.age_s(job.get('heard_at') or job.get('state_since'), now))} ago"
 
 
-def _waiting_of(job: Job) -> dict[str, Any]:
+def waiting_of(job: Job) -> dict[str, Any]:
     """Of a whole job object; rows of a list bring it with them."""
     if job.get("waiting"):
         return dict(job["waiting"])

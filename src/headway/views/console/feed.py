@@ -5,6 +5,7 @@ Answers wait in a short queue: while the terminal is slow, the server is asked l
 
 import math
 import queue
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -129,13 +130,22 @@ class JobFeed(Feed):
                 self._missed()
             self._asked_s = None
             if not answer.get("done") and (answer.get("state") != state or time.monotonic() > again_s):
-                job = answer["job"] = follow.ask(lambda source: source.get(job_route(self.job_id)))
+                job = answer["job"] = follow.ask(self._job)
                 # it runs before its processes are known: their pids and nodes come a moment later
-                again_s = time.monotonic() + _PROCESSES_S if _starts(job) else math.inf
+                again_s = time.monotonic() + _PROCESSES_S if _starts(job) or _waits(job) else math.inf
             state = str(answer.get("state"))
             self._tell(answer, follow)
             if self._closed.wait(CONSOLE_ASK_S):
                 return
+
+    def _job(self, source: Source) -> Answer:
+        """With what it waits for, if it does, which only rows of the list have: the queue moves on meanwhile."""
+        job: Answer = source.get(job_route(self.job_id))
+        if _waits(job):
+            query = [("state", "waiting"), ("match", f"^{re.escape(self.job_id)}$")]
+            rows = [row for row in source.get("/api/jobs", query) if row.get("id") == self.job_id]
+            job["waiting"] = rows[0].get("waiting") if rows else None
+        return job
 
     def _tell(self, answer: Answer, follow: Follow) -> None:
         """The answer in parts that are soon taken, and before the last of them whole curves, when they are due."""
@@ -182,6 +192,10 @@ def _starts(job: Answer) -> bool:
     """Whether it runs, and some of its processes are not known yet."""
     known = [process for process in summary.processes(job) if process.get("pid")]
     return job.get("state") == "running" and len(known) < summary.count_processes(job)
+
+
+def _waits(job: Answer) -> bool:
+    return job.get("state") == "waiting"
 
 
 def thinned(answer: Answer, most: int = CONSOLE_BURST_LINES_MAX) -> Answer:

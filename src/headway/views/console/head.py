@@ -12,7 +12,7 @@ from headway.views.console.theme import Theme
 def head(model: Model, columns: int, theme: Theme) -> Line:
     state = model.state or str(model.job.get("state") or "unknown")
     mark = plain(fmt.STATE_MARKS.get(state, "?"), fmt.STATE_COLOURS.get(state, "35"))
-    left = join([mark, plain(theme.safe(model.job_id), BOLD), (("", ""), *_state(model, state))], " ")
+    left = join([mark, plain(theme.safe(model.job_id), BOLD), (("", ""), *_state(model, state, theme))], " ")
     right = _trouble(model, theme)
     where = plain(" · ".join(theme.safe(word) for word in _place(model)), DIM)
     wanted = (*left, ("   ", ""), *where)
@@ -22,9 +22,11 @@ def head(model: Model, columns: int, theme: Theme) -> Line:
     return (*cut(wanted, max(room, 24)), ("   ", ""), *right)
 
 
-def _state(model: Model, state: str) -> Line:
+def _state(model: Model, state: str, theme: Theme) -> Line:
     if state == "waiting":
-        return plain(f" waiting for {fmt.clock(fmt.age_s(model.job.get('submitted_at'), model.now))}")
+        age_s = fmt.age_s(model.job.get("state_since") or model.job.get("submitted_at"), model.now)
+        why = summary.waiting_words(summary.waiting_of(model.job), model.now)
+        return plain(theme.safe(f" waiting for {fmt.clock(age_s)}{', ' if why else ''}{why}"))
     if state == "unknown":
         return plain(f" unknown, last heard {fmt.duration(fmt.age_s(summary.heard_at(model.job), model.now))} ago")
     return plain(f" {state} {fmt.clock(model.elapsed_s)}")

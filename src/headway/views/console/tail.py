@@ -54,7 +54,8 @@ def _nothing(model: Model) -> str:
     choice = model.log.choice
     if model.log.total and (choice.text or choice.rank is not None or choice.level):
         return f"  none of the last {fmt.plural(len(model.log.kept), 'line')} is like that; esc shows all"
-    return "  it waits to start" if model.state == "waiting" else "  nothing was written yet"
+    waits = f"  it waits to start; why: hw why {fmt.suffix(model.job_id)}"
+    return waits if model.state == "waiting" else "  nothing was written yet"
 
 
 def who_columns(ranks: int) -> int:
