@@ -170,9 +170,11 @@ def test_a_word_is_a_job_file_only_when_it_stands_alone_and_exists(
     (tmp_path / "job.yaml").write_text("name: x")
     assert hw("submit", "job.yaml") == 2
     assert "job.yaml, line 1: a job needs a command" in hw.err
-    assert hw("submit", "job.yaml", "x") == 0
     assert hw("submit", "other.yaml") == 0
     assert hw("submit", "--wait", "job.yaml") == 125
+    (tmp_path / "job.yaml").chmod(0o755)
+    assert hw("submit", "./job.yaml", "x") == 0
+    assert api.sent("POST", "/api/jobs")[-1].body["spec"]["command"] == ["./job.yaml", "x"]
 
 
 def test_too_much_environment_is_refused_and_the_largest_variable_named(
@@ -572,3 +574,22 @@ def test_a_setting_of_the_server_in_a_project_is_told_to_have_no_effect(
 def test_options_without_a_verb_ask_for_one(hw: Hw) -> None:
     assert hw("-n", "4") == 2
     assert hw.err.startswith("hw: -n is for a command of hw, and none was given\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["submit", "job.yaml", "--set", "lr=0.01"], "hw submit --set lr=0.01 job.yaml"),
+        (["run", "./job.yaml", "--smoke"], "hw run --smoke ./job.yaml"),
+        (["run", "./job.yaml", "extra"], "a job file stands alone: hw run ./job.yaml"),
+        (["submit", "--set", "a=1", "job.yaml", "--name", "a b"], "hw submit --name 'a b' job.yaml"),
+    ],
+)
+def test_words_after_a_job_file_are_told_where_they_belong(
+    api: FakeApi, hw: Hw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], hint: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "job.yaml").write_text("command: 'true'\n")
+    assert hw(*words) == (125 if words[0] == "run" else 2)
+    assert "has words after it" in hw.err and hint in hw.err
+    assert not api.sent("POST", ".*")

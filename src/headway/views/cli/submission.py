@@ -12,6 +12,7 @@ from headway.model.errors import NotFoundError, UsageError
 from headway.model.ids import check_name, name_from_command, new_uuid
 from headway.model.limits import ARGV_BYTES_MAX, ENV_BYTES_MAX, RESERVE_MARGIN_S, RESERVE_S, TAGS_MAX
 from headway.settings.layers import BUILT_IN
+from headway.views import format as fmt
 from headway.views.cli import place
 from headway.views.cli.dispatch import Call
 from headway.views.source import Source, array_route, job_route
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from headway.settings.layers import Settings
 
 RESERVE: Final = "ssh"
+_JOB_FILES: Final = (".yaml", ".yml")
 _ASKED: Final = (
     "processes", "nodes", "cpus", "memory_bytes", "max_duration_s", "monitoring_interval_s", "priority", "image",
     "hold_s", "pty",
@@ -152,6 +154,7 @@ def wanted(source: Source, call: Call) -> Wanted:
     file = job_file(call.words)
     if file is not None:
         return _from_file(source, call, file)
+    _check_alone(call)
     for key, name in (("sets", "--set"), ("smoke", "--smoke")):
         if call.get(key):
             raise UsageError(f"{name} is for a job file", f"for example: hw {call.command.name} {name} … job.yaml")
@@ -274,7 +277,7 @@ def job_file(words: list[str]) -> "Path | None":
     """The job file that a sole word names, or the project's where no word is given and it has a job."""
     from pathlib import Path
 
-    if len(words) == 1 and words[0].endswith((".yaml", ".yml")) and os.path.exists(words[0]):
+    if len(words) == 1 and words[0].endswith(_JOB_FILES) and os.path.exists(words[0]):
         return Path(words[0])
     if words:
         return None
@@ -287,6 +290,23 @@ def job_file(words: list[str]) -> "Path | None":
 
     root = yamlfile.read(found).value
     return found if isinstance(root, dict) and jobfile.SECTION in root else None
+
+
+def _check_alone(call: Call) -> None:
+    """Words after a job file make it a program with arguments; one that cannot be executed was not meant as that."""
+    file, *rest = call.words or [""]
+    if not rest or not file.endswith(_JOB_FILES) or not os.path.isfile(file):
+        return
+    import shutil
+
+    if shutil.which(file) is not None:
+        return
+    if rest[0].startswith("-"):
+        hint = f"options stand before the job file: {fmt.shell_words(['hw', call.command.name, *rest, file])}"
+    else:
+        alone = fmt.shell_words(["hw", call.command.name, file])
+        hint = f"a job file stands alone: {alone}; options stand before it, such as --set NAME=VALUE"
+    raise UsageError(f"{file[:200]} has words after it, and so is no job file; nor is it a program", hint)
 
 
 def makes_array(call: Call) -> bool:
