@@ -116,5 +116,29 @@ def test_a_short_log_cannot_be_scrolled_away() -> None:
     made = model(1)
     typed(made, "/", *"loading", "enter", "pgup", "up")
     assert made.place.bottom is None
-    typed(made, "right", "right", "left")
-    assert made.place.pan == 16
+    typed(made, "right")
+    assert made.place.pan == 0
+
+
+@pytest.mark.parametrize("back", ["home", "end", "esc"])
+def test_sideways_goes_as_far_as_the_longest_line_in_sight_and_back_with_one_key(back: str) -> None:
+    made = model(1)
+    made.log.add("y" * 99 + "z", 0)
+    made.log.add("short", 0)
+    typed(made, "/", *"yz", "enter", *["right"] * 9)
+    lines = [text_of(one) for one in frame(made, (80, 24), Theme())]
+    assert [one[-2:] for one in lines if " │ y" in one] == ["yz"] and made.place.pan == 100 - (80 - len("12:04:39 │ "))
+    assert any("from column 32" in one for one in lines)
+    typed(made, "left")
+    assert made.place.pan == 15
+    typed(made, back)
+    assert made.place.pan == 0 and not any("from column" in text_of(one) for one in frame(made, (80, 24), Theme()))
+
+
+def test_lines_that_come_while_it_is_scrolled_sideways_are_not_hidden() -> None:
+    made = model(1)
+    made.log.add("y" * 200, 0)
+    typed(made, *["right"] * 9)
+    for number in range(50):
+        made.log.add(f"line {number}", 0)
+    assert text_of(frame(made, (80, 24), Theme())[-2]).endswith("│ line 49")

@@ -108,11 +108,13 @@ def _scroll(model: Model, key: str) -> None:
         if place.bottom is not None and place.bottom >= log.end and steps[key] < 0:
             place.bottom = None  # all of it is in sight: there is nothing to scroll to
     elif key in ("home", "g"):
-        place.bottom = log.first + min(place.page, len(log.shown))
+        place.bottom, place.pan = log.first + min(place.page, len(log.shown)), 0
     elif key in ("end", "G"):
-        place.bottom = None
-    elif key in ("left", "right"):
-        place.pan = max(place.pan + (_PAN_COLUMNS if key == "right" else -_PAN_COLUMNS), 0)
+        place.bottom, place.pan = None, 0
+    elif key == "right":
+        place.pan = max(min(place.pan + _PAN_COLUMNS, place.pan_max), place.pan)
+    elif key == "left":
+        place.pan = max(min(place.pan, place.pan_max) - _PAN_COLUMNS, 0)
 
 
 def _show(model: Model, choice: Choice) -> None:

@@ -35,6 +35,7 @@ class Place:
     typed: str = ""
     bottom: int | None = None  # number behind the last entry that is shown; None: the newest
     pan: int = 0  # cells scrolled to the right
+    pan_max: int = 0  # in the last frame: then the end of its longest line is in sight
     page: int = 10  # rows of log in the last frame
     chosen: int = 0  # row in the list of ranks
     choices: int = 0  # rows of that list in the last frame

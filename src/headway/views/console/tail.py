@@ -24,6 +24,8 @@ def rule(model: Model, columns: int, theme: Theme) -> Line:
     choice, place = model.log.choice, model.place
     words = ["log", f"rank {choice.rank}" if choice.rank is not None else "all ranks" if model.ranks > 1 else ""]
     words += [LEVELS.get(choice.level, ""), f'with "{theme.safe(choice.text)}"' if choice.text else ""]
+    pan = min(place.pan, place.pan_max)
+    words.append(f"from column {pan + 1}" if pan else "")
     left = f"─ {' · '.join(word for word in words if word)} "
     right = " esc shows all ─" if choice.text or choice.rank is not None or choice.level else ""
     if place.bottom is not None:
@@ -46,8 +48,13 @@ def tail(model: Model, columns: int, rows: int) -> list[Line]:
     wide = who_columns(model.ranks)
     entries = log.shown[first - log.first : bottom - log.first]
     if not entries:
+        place.pan_max = 0
         return [plain(_nothing(model), DIM)][:rows]
-    return [_line(entry, model.ranks, wide, columns, place.pan) for entry in entries]
+    room = columns - len(_front(entries[0], model.ranks, wide))
+    longest = max(cells(coloured(entry.text)) + len(_count(entry)) for entry in entries)
+    place.pan_max = max(longest - room, 0)
+    pan = min(place.pan, place.pan_max)  # there is always something to be seen, whatever lines come
+    return [_line(entry, model.ranks, wide, columns, pan) for entry in entries]
 
 
 def _nothing(model: Model) -> str:
@@ -77,10 +84,17 @@ def who(entry: Entry, ranks: int) -> str:
     return f"{said[0]}+{len(said) - 1}"
 
 
+def _front(entry: Entry, ranks: int, wide: int) -> str:
+    return f"{clock(entry.time)} " + (f"{who(entry, ranks):>{wide}} │ " if wide else "│ ")
+
+
+def _count(entry: Entry) -> str:
+    return f" ×{entry.count}" if entry.count > entry.mask.bit_count() else ""
+
+
 def _line(entry: Entry, ranks: int, wide: int, columns: int, pan: int) -> Line:
-    front = f"{clock(entry.time)} " + (f"{who(entry, ranks):>{wide}} │ " if wide else "│ ")
+    front, count = _front(entry, ranks, wide), _count(entry)
     colour = RED if entry.level >= 40 else YELLOW if entry.level >= 30 else ""
-    count = f" ×{entry.count}" if entry.count > entry.mask.bit_count() else ""
     room = max(columns - len(front) - len(count), 1)
     text = coloured(entry.text)
     if colour and len(text) == 1 and not text[0][1]:
