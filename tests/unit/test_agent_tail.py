@@ -75,6 +75,17 @@ def test_the_index_has_an_entry_per_growth_at_least_50_ms_apart(tail: Tail, tmp_
     tail.close()
 
 
+def test_what_is_seen_at_once_has_one_time(tail: Tail, tmp_path: Path) -> None:
+    """So that what a program printed stands before the traceback that ended it (stdout goes first)."""
+    names = ("stderr-0", "stdout-0", "stdout-1")
+    for name in names:
+        (tmp_path / name).write_bytes(b"a")
+    tail.look(0.0)
+    times = {struct.unpack("<QQ", (tmp_path / f"{name}.index").read_bytes())[1] for name in names}
+    assert len(times) == 1
+    tail.close()
+
+
 def test_an_index_that_was_torn_goes_on_at_a_whole_entry(tmp_path: Path) -> None:
     future_us = 2**52
     (tmp_path / "stdout-0.index").write_bytes(struct.pack("<QQ", 0, future_us) + b"torn")

@@ -140,8 +140,9 @@ class Tail:
         events: list[Event] = []
         if names or self._names.may_have_changed(now_s):
             events += self._find(now_s)
+        wall_ns = self._clock.wall_ns()  # one for all: of what is seen at once, stdout goes first
         for tailed in list(self.streams.values()):
-            events += self._measure(tailed, now_s)
+            events += self._measure(tailed, now_s, wall_ns)
         if now_s >= self._writers_s + WRITERS_INTERVAL_S:
             self._writers_s = now_s
             events += self._close_orphans(now_s)
@@ -219,22 +220,22 @@ class Tail:
         except OSError as error:
             return self.files.fstat(fd).st_size if error.errno == errno.ENXIO else 0  # nothing but a hole
 
-    def _measure(self, tailed: Tailed, now_s: float) -> "list[Event]":
+    def _measure(self, tailed: Tailed, now_s: float, wall_ns: int) -> "list[Event]":
         if tailed.stream.role == "shim":
             return []  # allocated ahead, so its size says nothing; `advance` tells
         try:
             size = self.files.fstat(tailed.fd).st_size
         except OSError:
             return []
-        return self.advance(tailed, size, now_s)
+        return self.advance(tailed, size, now_s, wall_ns)
 
-    def advance(self, tailed: Tailed, size: int, now_s: float) -> "list[Event]":
+    def advance(self, tailed: Tailed, size: int, now_s: float, wall_ns: int = 0) -> "list[Event]":
         """A stream has that many bytes now."""
         if size <= tailed.size:
             return []
         if tailed.index is not None:
             begin = tailed.size or min(self._cursor.get(tailed.stream.name, 0), size)  # an earlier shipper saw the rest
-            tailed.index.add(begin, self._clock.wall_ns(), now_s)
+            tailed.index.add(begin, wall_ns or self._clock.wall_ns(), now_s)
         if tailed.opening is None and tailed.stream.kind == RECORDS:
             try:
                 tailed.opening = read_opening(tailed.fd, self.files)
@@ -294,7 +295,7 @@ class Tail:
         if tailed.closed:
             return []
         tailed.closed = True
-        return [*self._measure(tailed, now_s), Closed(tailed.stream.name)]
+        return [*self._measure(tailed, now_s, self._clock.wall_ns()), Closed(tailed.stream.name)]
 
     def close_all(self, now_s: float) -> "list[Event]":
         """All processes of the task are gone."""
