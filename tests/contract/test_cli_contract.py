@@ -315,7 +315,8 @@ def test_run_survives_the_servers_death_and_misses_nothing(hw: Hw) -> None:
     out, err = child.communicate(timeout=60)
     assert child.returncode == 0, err.decode()
     assert out == b"".join(b"%d\n" % i for i in range(1, 60))
-    assert err.count(b"the server is gone") == err.count(b"the server is back") == 1
+    gone, back = (err.count(words) for words in (b"the server is gone", b"the server is back"))
+    assert gone == back <= 1  # none: the next one answered at once
 
 
 # -- logs -------------------------------------------------------------------------------------------------------------

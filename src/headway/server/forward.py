@@ -137,6 +137,8 @@ class Forwarder:
         elif waiting:
             self.dirty = True  # its state may have been told as open because of these: look again at once
             self.wake.set()
+        elif is_over(job):
+            self.dirty = True  # agents of it may still send, and nobody tells when they no longer may
 
     def _look_up(self, entry: "Entry") -> tuple[Job | None, bool]:
         """The job as it is stored here, and whether agents of it may still send."""

@@ -7,7 +7,6 @@ how a task there reaches its home, its code and the server.
 import hashlib
 import json
 import os
-import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -163,7 +162,8 @@ class Here:
             try:
                 draft.touch(0o600)
                 draft.write_text(json.dumps({**told, "tls": dict(tls) if tls else None}))
-                shutil.copystat(path, draft)  # its time is when the task was submitted
+                made = path.stat()  # its time is when the task was submitted
+                os.utime(draft, ns=(made.st_atime_ns, made.st_mtime_ns))
                 os.replace(draft, path)
                 changed += 1
             except OSError:
