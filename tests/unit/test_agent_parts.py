@@ -389,5 +389,8 @@ def test_provenance_that_cannot_be_asked_for_costs_nothing_else(
     hello = {"executable": "/usr/bin/python"}
     assert not inquiry.step(0.0, None, hello, ended=False) and not inquiry.is_over, "nothing has got through yet"
     assert inquiry.step(1.0, 0.5, hello, ended=False) or inquiry.is_over
-    assert said == ["provenance is not collected: Resource temporarily unavailable"] and not written
+    assert said == ["the state of the code is not known: Resource temporarily unavailable"]
+    assert [(fact["type"], fact["git"], fact["executable"]) for fact in written] == [
+        ("provenance", None, "/usr/bin/python")
+    ]
     assert not inquiry.step(2.0, 0.5, hello, ended=True)

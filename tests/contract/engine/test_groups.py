@@ -105,9 +105,8 @@ def test_what_a_killed_server_left_of_containers_is_removed_by_the_next(home: Pa
     harness = DockerHarness(home, docker)
     job = job_of(harness, "sleep", "60")
     harness.engine._networks.make(harness.engine.plan(job))
-    harness.engine.program.run(
-        "create", "--name", names(job)[0], "--label", f"headway.home={home}", container_image.PYTHON, "true"
-    )
+    labels = ["--label", f"headway.home={home}", "--label", f"headway.task={names(job)[0]}"]
+    harness.engine.program.run("create", "--name", names(job)[0], *labels, container_image.PYTHON, "true")
     harness.restart()
     assert harness.engine.tasks() == []
     assert f"{job.uuid}-1" not in harness.engine.program.run("network", "ls")
