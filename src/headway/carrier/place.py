@@ -93,7 +93,7 @@ def locked(path: str, waiting: Callable[[], None]) -> Iterator[None]:
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        while not _try_lock(fd):
+        while not try_lock(fd):
             waiting()
             time.sleep(0.2)
         yield
@@ -101,7 +101,7 @@ def locked(path: str, waiting: Callable[[], None]) -> Iterator[None]:
         os.close(fd)
 
 
-def _try_lock(fd: int) -> bool:
+def try_lock(fd: int) -> bool:
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -6,7 +6,6 @@ stays until the last of this node is gone, and the link until the last of all. A
 there: one whose carrier was killed keeps the mount for its processes, one whose spool is gone keeps nothing.
 """
 
-import fcntl
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -41,7 +40,7 @@ class Link:
             except FileNotFoundError:
                 continue  # removed just now
             try:
-                if _try_lock(fd) and _is_at(fd, path):
+                if place.try_lock(fd) and _is_at(fd, path):
                     yield
                     return
             finally:
@@ -110,14 +109,6 @@ def _is_there(task_dir: str) -> bool:
         return False
     except OSError:
         return True
-    return True
-
-
-def _try_lock(fd: int) -> bool:
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
     return True
 
 
