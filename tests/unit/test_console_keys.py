@@ -87,12 +87,21 @@ def test_one_rank_is_opened_by_number_and_from_the_list() -> None:
     made = model(64)
     typed(made, "r", *"2x", "enter")
     assert made.log.choice.rank == 2
-    typed(made, "r", *"999", "enter")
-    assert made.log.choice.rank is None and made.notice == "there is no rank 999"
-    typed(made, "enter", "down", "down", "down", "up", "enter")
+    typed(made, "esc", "enter", "down", "down", "down", "up", "enter")
     assert (made.log.choice.rank, made.place.mode) == (2, "log")
     typed(made, "enter", "end", "enter")
     assert made.log.choice.rank == 63
+
+
+def test_a_rank_that_is_not_there_is_said_beside_the_question_and_another_may_be_typed() -> None:
+    made = model(2)
+    typed(made, "r", "9", "enter")
+    wanted = " show one rank, 0 to 1:     there is no rank 9"
+    assert text_of(frame(made, (80, 24), Theme())[-1]) == wanted and made.log.choice.rank is None
+    typed(made, "²", "1")
+    assert "there is no rank" not in "".join(text_of(one) for one in frame(made, (80, 24), Theme()))
+    typed(made, "enter")
+    assert (made.log.choice.rank, made.place.mode) == (1, "log")
 
 
 def test_levels_go_round() -> None:

@@ -41,15 +41,16 @@ def _answer(model: Model, key: str) -> str | None:
 
 def _type(model: Model, key: str) -> None:
     place = model.place
-    if key in ("esc", "enter"):
+    model.notice = ""
+    if key == "enter" and place.mode == "rank" and place.typed and int(place.typed) >= model.ranks:
+        model.notice, place.typed = f"there is no rank {place.typed}", ""  # said where he looks, who may type another
+    elif key in ("esc", "enter"):
         mode, typed = place.mode, place.typed if key == "enter" else ""
         place.mode, place.typed = "log", ""
         if mode == "filter":
             _show(model, replace(model.log.choice, text=typed.strip().lower()))
         else:
-            rank = int(typed) if typed.isdigit() and int(typed) < model.ranks else None
-            model.notice = f"there is no rank {typed}" if typed and rank is None else ""
-            _show(model, replace(model.log.choice, rank=rank))
+            _show(model, replace(model.log.choice, rank=int(typed) if typed else None))
     elif key == "backspace":
         place.typed = place.typed[:-1]
     elif key == "ctrl-u":
@@ -57,7 +58,7 @@ def _type(model: Model, key: str) -> None:
     else:
         text = " " if key == "space" else key
         if len(text) == 1 and text.isprintable() and len(place.typed) < _TYPED_CHARS_MAX:
-            place.typed += text if place.mode == "filter" or text.isdigit() else ""
+            place.typed += text if place.mode == "filter" or text in "0123456789" else ""
 
 
 def _choose(model: Model, key: str) -> str | None:

@@ -14,7 +14,8 @@ def footer(model: Model, columns: int, theme: Theme) -> Line:
         asked = "show lines with: " if mode == "filter" else f"show one rank, 0 to {model.ranks - 1}: "
         typed = plain(theme.safe(model.place.typed))
         hint = "   enter shows, esc shows all"
-        return cut(((f" {asked}", BOLD), *typed, (" ", REVERSE), (hint, DIM)), columns)
+        wrong = (f"   {theme.safe(model.notice)}", YELLOW) if model.notice and mode == "rank" else (hint, DIM)
+        return cut(((f" {asked}", BOLD), *typed, (" ", REVERSE), wrong), columns)
     if mode == "ask":
         asked_of = theme.safe(fmt.suffix(model.job_id))
         keys = [("i", "interrupt"), ("t", "terminate"), ("q", "leave running"), ("esc", "go on")]
