@@ -156,6 +156,27 @@ def test_a_failure_that_may_be_tried_again_ends_the_attempt_and_not_the_job() ->
     assert action.retry["do"] == AGAIN and action.retry["not_before_ns"] > T0 + 9 * S
 
 
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (0, None),
+        (1, "the retry asked for was not made: config_error would come again"),
+        (2, "none of the 2 retries asked for was made: config_error would come again"),
+    ],
+)
+def test_why_no_retry_follows_is_kept_where_some_were_asked_for(asked: int, words: str | None) -> None:
+    told = {"cause": "config_error", "class": "user", "text": "its folder is not there"}
+    (action,) = decide([running(fact(cause=told), retry=Retry(max=asked))], seen())
+    assert isinstance(action, SetState) and action.state is State.FAILED and action.cause is not None
+    assert action.cause["cause"] == "config_error" and action.cause.get("no_retry") == words
+
+
+def test_after_the_last_retry_it_is_told_that_none_is_left() -> None:
+    attempts = [failed(1, "unknown", do=AGAIN, counted=True), failed(2, "unknown")]
+    decision = after("unknown", 2, Retry(max=1))
+    assert retry.refusal_words(decision, attempts, Retry(max=1)) == "no further retry: tried again 1 of 1 times"
+
+
 def test_the_next_attempt_starts_when_its_time_has_come_and_takes_a_place() -> None:
     job = between()
     assert decide([job], seen(rest_s={"uuid-1-1": 3.0})) == []

@@ -18,7 +18,7 @@ from headway.model.job import ENDED, Attempt, Job, Process, State, Task
 from headway.model.limits import MIB, SILENT_AFTER_S
 from headway.server import join, queue
 from headway.server.join import Tell
-from headway.server.retry import NO, OTHER_NODE, Decision, decide_retry
+from headway.server.retry import NO, OTHER_NODE, Decision, decide_retry, refusal_words
 from headway.settings.quantity import size_text
 
 CANCEL_AGAIN_S = 5.0  # after the grace time: ask the engine once more
@@ -187,7 +187,15 @@ def _end_unstarted(job: Job, attempt: Attempt, told: Finding, seen: Seen) -> lis
     state = State.STOPPED if told.cause == "cancelled" else State.FAILED
     last = _ended(job, attempt, state, seen.now_ns, None, None, told)
     decision = _decide_on(job, attempt, told, seen)
-    return [last] if decision.do == NO else [_again(job, attempt, last, decision, seen)]
+    if decision.do == NO:
+        return [_without_retry(job, last, decision)]
+    return [_again(job, attempt, last, decision, seen)]
+
+
+def _without_retry(job: Job, last: SetState, decision: Decision) -> SetState:
+    """Why no retry follows is kept with the cause, where retries were asked for."""
+    words = refusal_words(decision, job.attempts, job.spec.retry)
+    return replace(last, cause={**last.cause, "no_retry": words}) if words and last.cause is not None else last
 
 
 def _again(job: Job, attempt: Attempt, last: SetState, decision: Decision, seen: Seen) -> Again:
@@ -311,6 +319,7 @@ def _finish(job: Job, attempt: Attempt, seen: Seen) -> list[Action]:
     else:
         state = State.SUCCEEDED if finding is None else State.FAILED
     last = _ended(job, attempt, state, seen.now_ns, end.exit_code, end.signal, finding)
+    last = _without_retry(job, last, decision)
     if job.state is not state:
         return [last]
     heard = SetState(job.pk, attempt.number, State.RUNNING, last.since_ns, started_ns=last.started_ns)

@@ -141,6 +141,16 @@ def decide_retry(
     return Decision(do, policy.counted, f"{what} {number} of {allowed}{anew}", backoff_s(retry, row, chance))
 
 
+def refusal_words(decision: Decision, attempts: Sequence[Attempt], retry: Retry) -> str:
+    """One line for a person who had asked for retries and gets none now: why. Empty for all others."""
+    if decision.do != NO or not decision.text or retry.max == 0:
+        return ""
+    if count_retries(attempts)[0]:
+        return f"no further retry: {decision.text}"
+    asked = "the retry" if retry.max == 1 else f"none of the {retry.max} retries"
+    return f"{asked} asked for was {'not ' if retry.max == 1 else ''}made: {decision.text}"
+
+
 def _since_progress(attempts: Sequence[Attempt], reached: Mapping[int, int]) -> Sequence[Attempt]:
     """From the last attempt that came further than all before it; what it failed of is another hurdle."""
     first, furthest = 0, None

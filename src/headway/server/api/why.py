@@ -45,7 +45,7 @@ def _findings(job: Job) -> list[dict[str, Any]]:
             {
                 "cause": cause.get("cause"), "class": cause.get("class"), "confidence": 1.0, "task": None,
                 "rank": cause.get("rank"), "attempt": attempt.number, "text": cause.get("text"), "evidence": [],
-                "advice": None, "retry": None,
+                "advice": None, "retry": cause.get("no_retry"),
             }
         )  # fmt: skip
     return found

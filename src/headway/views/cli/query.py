@@ -155,7 +155,7 @@ def _attempt_lines(job: dict[str, Any], now: datetime) -> list[str]:
     attempts = job.get("attempts") or []
     retries = job.get("retries") or {}
     if len(attempts) < 2 and not retries.get("total"):
-        return []
+        return [words for words in map(_no_retry_words, attempts) if words]
     lines = [f"{_retries_words(retries.get('total') or 0)}, {retries.get('counted')} counted"]
     lines[0] += f" of {retries['max']}" if retries.get("max") else ""
     for attempt in attempts[-_ATTEMPTS_MAX:]:
@@ -179,8 +179,13 @@ def _attempt_words(attempt: dict[str, Any], now: datetime) -> str:
     cause = (attempt.get("cause") or {}).get("text")
     words = f"{attempt['number']}  {attempt['state']}{took}" + (f" on {', '.join(nodes)}" if nodes else "")
     words += f": {cause}" if cause else ""
-    retry = attempt.get("retry") or {}
-    return words + (f" → {retry['text']}" if retry.get("text") else "")
+    then = (attempt.get("retry") or {}).get("text") or _no_retry_words(attempt)
+    return words + (f" → {then}" if then else "")
+
+
+def _no_retry_words(attempt: dict[str, Any]) -> str:
+    """Why no retry followed, where some were asked for."""
+    return str((attempt.get("cause") or {}).get("no_retry") or "")
 
 
 def _engine_words(job: dict[str, Any]) -> str:

@@ -42,6 +42,8 @@ def listing(found: dict[str, Any], out: Output) -> Iterator[str]:
         known = [str(word) for word in (one["class"], one["cause"]) if word not in (None, "unknown")]
         kind = f"   {out.style(out.safe(' · '.join(known)), DIM)}" if known else ""
         yield f"  attempt {one['attempt']}{who}: {out.safe(one['text'] or '')}{kind}"
+        if one.get("retry"):
+            yield f"    {out.safe(str(one['retry']))}"
     if not found["findings"] and state in ("running", "succeeded"):
         yield "  nothing is wrong with it, as far as is known"
 
