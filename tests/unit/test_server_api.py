@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from headway.model.job import State
-from headway.model.limits import FOLLOW_BYTES_MAX, FOLLOW_METRICS_S, LOG_RAW_BYTES_MAX
+from headway.model.limits import FOLLOW_BYTES_MAX, FOLLOW_METRICS_S, LINE_BYTES_MAX, LOG_RAW_BYTES_MAX
 from headway.model.record import METRICS, OPEN
+from headway.server.api import follow as api_follow
 from headway.settings.connect import Client
 from headway.store import catalog
 from headway.wire import batch, frame
@@ -256,6 +257,25 @@ def test_a_new_attempt_that_has_written_nothing_yet_does_not_make_the_one_before
     post(served, TaskKey(key.uuid, 2, "worker-0"), output(b"second\n"))
     after = follow(served, job.id, between["cursor"])
     assert [texts(answer) for answer in (first, between, after)] == [["first"], [], ["second"]]
+
+
+def test_what_did_not_fit_into_an_answer_is_told_though_the_next_attempt_has_begun(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api_follow, "FOLLOW_BYTES_MAX", 1)  # so that one answer holds LINE_BYTES_MAX
+    job, key = served.job(state=State.RUNNING)
+    written = [f"first {number:0{LINE_BYTES_MAX // 4}}" for number in range(12)]
+    post(served, key, output("".join(f"{line}\n" for line in written).encode()))
+    served.write(lambda c: catalog.insert_attempt(c, job.pk, 2, f"{key.uuid}-2", 2))
+    served.write(lambda c: catalog.insert_task(c, job.pk, 2, "worker-0", "here"))
+    post(served, TaskKey(key.uuid, 2, "worker-0"), output(b"second\n"))
+    cursor, seen = {"attempt": 1}, list[str]()
+    while answer := follow(served, job.id, cursor):
+        cursor = answer["cursor"]
+        seen += texts(answer)
+        if not texts(answer):
+            break
+    assert sorted(seen) == [*written, "second"]
 
 
 def test_a_viewer_that_reads_the_bytes_himself_is_told_that_there_are_more_and_no_lines(served: Served) -> None:

@@ -202,7 +202,8 @@ def event_words(event: Event, *, output_seen: bool = False) -> str:
     if event.get("type") == "note" and str(data.get("level", "warning")).lower() != "debug":
         return f"{who}{data.get('text', '')}"
     if event.get("type") == "gap":
-        counts = [f"{data[name]:,} {name}" for name in ("points", "records", "bytes") if data.get(name)]
+        kinds = ("points", "records", "bytes")
+        counts = [f"{data[kind]:,} {kind}" for kind in kinds if isinstance(data.get(kind), int) and data[kind]]
         return f"{who}lost {', '.join(counts) or 'data'} of {data.get('stream')}: {data.get('reason')}"
     if event.get("type") == "counters":
         return f"{who}{words}" if (words := _refused_words(data.get("rejected"), data.get("produced"))) else ""
