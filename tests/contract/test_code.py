@@ -64,6 +64,7 @@ def test_a_queued_job_runs_the_code_as_it_was_submitted(hw: Hw, project: Path, t
     assert hw("code", job, str(tmp_path / "old")).returncode == 0
     assert (tmp_path / "old/sub/lib.txt").read_text() == "first" and not (tmp_path / "old/.env").exists()
     assert hw("code", job, str(tmp_path / "old")).returncode == 1
+    assert b"cannot be written" in hw("code", job, "/proc/old").stderr
 
 
 @pytest.mark.cap(47)

@@ -255,3 +255,4 @@ def test_a_bundle_holds_the_story_and_no_secret(hw: Hw) -> None:
     )
     assert not [name for name, data in files.items() if CANARY.encode() in data]
     assert hw("bundle", job, "-o", "help.tar.gz").returncode == 2  # it never replaces a file
+    assert b"cannot be written: No such file or directory" in hw("bundle", job, "-o", "nowhere/help.tar.gz").stderr

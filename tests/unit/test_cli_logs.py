@@ -80,6 +80,22 @@ def test_a_rank_that_an_ended_job_never_had_is_told(api: FakeApi, capfd: Any) ->
     assert "x-b2 has no rank 9" in said and "it has 0 to 1" in said
 
 
+def test_a_task_that_an_ended_job_never_had_is_told(api: FakeApi, capfd: Any) -> None:
+    assert main(["logs", "b2", "--task", "nope"]) == 3
+    said = capfd.readouterr().err
+    assert "x-b2 has no task nope" in said and "it has worker-0" in said
+
+
+def test_of_a_retried_job_it_is_told_which_attempt_is_shown(api: FakeApi, capfd: Any) -> None:
+    shown = job("x-c3", process(0))
+    (last,) = shown["attempts"]
+    api.on("GET", "/api/jobs/c3", shown | {"attempts": [last, last | {"number": 2}, last | {"number": 3}]})
+    api.on("GET", "/api/jobs/.*/logs", {"lines": [line(0, "hello")], "more": False})
+    for words, told in (([], "hw: of attempt 3; of those before it: --attempt 1 to 2\n"), (["--attempt", "2"], "")):
+        assert main(["logs", "c3", *words]) == 0
+        assert capfd.readouterr().err == told
+
+
 def test_a_search_that_was_stopped_says_so(api: FakeApi, capfd: Any) -> None:
     api.on("GET", "/api/jobs/.*/logs", {"lines": [line(0, "a")], "more": False, "timed_out": True, "cursor": "1:2"})
     assert main(["logs", "a1", "--grep", "a"]) == 0

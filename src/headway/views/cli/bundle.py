@@ -46,7 +46,8 @@ def command(call: Call) -> int:
         call.terminal.put_json({"id": job["id"], "file": str(path.absolute()), "bytes": path.stat().st_size})
     else:
         call.terminal.put(call.terminal.out.safe(str(path)))
-        call.terminal.say(f"  {fmt.size(path.stat().st_size)}, readable by you alone; look into it: tar -tzf {path}")
+        look = fmt.shell_words(["tar", "-tzf", str(path)])
+        call.terminal.say(f"  {fmt.size(path.stat().st_size)}, readable by you alone; look into it: {look}")
     return 0
 
 
@@ -69,6 +70,8 @@ def _private_file(path: Path) -> io.BufferedWriter:
         return os.fdopen(os.open(path, flags, 0o600), "wb")
     except FileExistsError:
         raise UsageError(f"{path} is there already", "another name: hw bundle ID -o FILE") from None
+    except OSError as error:
+        raise HeadwayError(f"{path} cannot be written: {error.strerror}", "another place: hw bundle ID -o FILE") from None
 
 
 def _members(source: Source, job: dict[str, Any], settings: Settings) -> Iterator[tuple[str, bytes]]:

@@ -2,7 +2,7 @@
 
 import os
 
-from headway.model.errors import RefusedError, UsageError
+from headway.model.errors import HeadwayError, RefusedError, UsageError
 from headway.views import format as fmt
 from headway.views.cli.dispatch import Call
 from headway.views.source import job_route
@@ -36,5 +36,7 @@ def _restore(digest: str, folder: str, force: bool) -> int:
     depot = Depot(home.home() / "code")
     try:
         return checkout.restore(depot, digest, folder, force=force)
+    except OSError as error:
+        raise HeadwayError(f"{folder} cannot be written: {error.strerror}", "another place: hw code ID FOLDER") from None
     finally:
         depot.close()

@@ -35,6 +35,8 @@ def command(call: Call) -> int:
         return 0
     _check_attempt(call, job)
     _check_rank(call, job)
+    _check_task(call, job)
+    _tell_attempt(call, job)
     if not job.get("started_at"):
         _tell_not_started(call, job)
     elif not summary.has_output(job, call.get("attempt")) and call.get("stream") != "agent":
@@ -85,6 +87,21 @@ def _check_rank(call: Call, job: Job) -> None:
     if job["state"] in fmt.ENDED and ranks and call.get("rank") is not None and call.get("rank") not in ranks:
         known = f"it has {ranks[0]}" + (f" to {ranks[-1]}" if len(ranks) > 1 else "")
         raise NotFoundError(f"{job['id']} has no rank {call.get('rank')}", known)
+
+
+def _check_task(call: Call, job: Job) -> None:
+    """Of an ended job only, likewise."""
+    tasks = sorted({str(process["task"]) for process in summary.processes(job, call.get("attempt"))})
+    if job["state"] in fmt.ENDED and tasks and call.get("task") is not None and call.get("task") not in tasks:
+        raise NotFoundError(f"{job['id']} has no task {call.get('task')}", f"it has {', '.join(tasks)}")
+
+
+def _tell_attempt(call: Call, job: Job) -> None:
+    """That there is more than what follows."""
+    numbers = [attempt["number"] for attempt in job.get("attempts") or []]
+    if len(numbers) > 1 and call.get("attempt") is None:
+        before = "--attempt 1" if len(numbers) == 2 else f"--attempt 1 to {numbers[-2]}"
+        call.terminal.say(f"hw: of attempt {numbers[-1]}; of those before it: {before}")
 
 
 def _tell_not_started(call: Call, job: Job) -> None:
