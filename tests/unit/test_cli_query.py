@@ -126,7 +126,7 @@ def test_of_the_counts_of_each_process_the_last_is_told_where_points_were_refuse
 
 def test_a_job_whose_retries_were_not_made_says_why_in_one_line() -> None:
     words = "none of the 2 retries asked for was made: code_exception would come again"
-    attempt = {"number": 1, "state": "failed", "cause": {"cause": "code_exception", "no_retry": words}}
-    shown = fake_api.job(state="failed", attempts=[attempt], retries={"total": 0, "counted": 0, "max": 2})
-    lines = query.page(shown, [], Output(io.StringIO()), datetime.now(UTC))
-    assert [line for line in lines if "retries" in line] == [f"  attempts    {words}"]
+    cause = {"cause": "code_exception", "no_retry": words}
+    shown = fake_api.job(state="failed", cause=cause, retries={"total": 0, "counted": 0, "max": 2})
+    lines = query.page(shown, [], terminal(40), NOW)
+    assert [line for line in lines if "retries" in line] == [query._fact("attempts", words)]

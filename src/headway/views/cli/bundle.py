@@ -71,7 +71,7 @@ def _private_file(path: Path) -> io.BufferedWriter:
     except FileExistsError:
         raise UsageError(f"{path} is there already", "another name: hw bundle ID -o FILE") from None
     except OSError as error:
-        raise HeadwayError(f"{path} cannot be written: {error.strerror}", "another place: hw bundle ID -o FILE") from None
+        raise HeadwayError(f"{path} cannot be written: {error.strerror}", "another one: hw bundle ID -o FILE") from None
 
 
 def _members(source: Source, job: dict[str, Any], settings: Settings) -> Iterator[tuple[str, bytes]]:

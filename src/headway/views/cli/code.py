@@ -37,6 +37,6 @@ def _restore(digest: str, folder: str, force: bool) -> int:
     try:
         return checkout.restore(depot, digest, folder, force=force)
     except OSError as error:
-        raise HeadwayError(f"{folder} cannot be written: {error.strerror}", "another place: hw code ID FOLDER") from None
+        raise HeadwayError(f"{folder} cannot be written: {error.strerror}", "name another: hw code ID FOLDER") from None
     finally:
         depot.close()
