@@ -179,7 +179,22 @@ def test_a_command_is_split_as_a_shell_does_without_one(given: str, words: list[
         ("command: a\nmatrix: {lr: [1]}\n", [], "line 2: matrix.lr: nothing uses this parameter"),
         ("command: a {{ lr }}\nmatrix: {lr: [1]}\narray: 3\n", [], "either an array or a matrix"),
         ("command: a {{ lr }}\nmatrix: {lr: [1], exclude: [{lr: 2}]}\n", [], "no combination has"),
-        ("command: a {{ lr }}\nmatrix: {lr: [1], exclude: [{lq: 2}]}\n", [], "the matrix has no 'lq'"),
+        ("command: a {{ lr }}\nmatrix: {lr: [1], exclude: [{lq: 2}]}\n", [], 'the matrix has no "lq"'),
+        (
+            "command: a {{ lr }}\nmatrix:\n  lr: [1]\n  include:\n    - {lr: 2}\n    - lr: 3\n      lrr: 4\n",
+            [],
+            'line 7: matrix.include: the matrix has no "lrr"; did you mean "lr"?',
+        ),
+        ("command: a {{ lr }}\nmatrix:\n  lr: [1]\n  exclude:\n    - {lr: 2}\n", [], "line 5: matrix.exclude: no"),
+        ("command: a {{ lr }}\nmatrix:\n  lr: [1]\n  include:\n    - 7\n", [], "line 5: matrix.include: 7 is not"),
+        ("command: a {{ lr }}\nmatrix:\n  seed: [1]\n  lr:\n    - 1\n    - x\n", [], "line 4: matrix.lr: 'x' is not"),
+        ("command: a\nparameters:\n  lr: 1\n", [], "line 3: parameters.lr: nothing uses this parameter"),
+        ("roles:\n  ps:\n    instances: 1\n", [], "line 2: roles.ps: it has no command"),
+        (
+            "command: a {{ lr }}\nparameters: {lr: 1}\nsmoke:\n  gpus: 1\n  parameters:\n    lrr: 2\n",
+            [],
+            'line 6: smoke.parameters: there is no parameter "lrr"; did you mean "lr"?',
+        ),
     ],
 )  # fmt: skip
 def test_parameters_are_checked(tmp_path: Path, text: str, sets: list[tuple[str, str]], words: str) -> None:
@@ -217,6 +232,21 @@ env: {SEED: "{{ seed }}"}
     assert [(e.index, e.env) for e in found.elements][-1] == (3, {"SEED": "9"})
     fixed = prepared(tmp_path, text.replace("  exclude: [{lr: 0.01, seed: 2}]\n", ""), ("seed", "5"))
     assert [e.spec["parameters"]["seed"] for e in fixed.elements] == [5, 5, 9]
+
+
+def test_what_is_set_makes_no_exclusion_of_a_matrix_wrong(tmp_path: Path) -> None:
+    text = """
+command: a {{ lr }} {{ seed }}
+matrix:
+  lr: [1, 2]
+  seed: [1, 2]
+  exclude: [{lr: 1, seed: 2}]
+  include: [{lr: 9, seed: 9}]
+"""
+    commands = [element.spec["command"] for element in prepared(tmp_path, text, ("lr", "3")).elements]
+    assert commands == [["a", "3", "1"], ["a", "3", "2"], ["a", "9", "9"]]
+    commands = [element.spec["command"] for element in prepared(tmp_path, text, ("lr", "1")).elements]
+    assert commands == [["a", "1", "1"], ["a", "9", "9"]]
 
 
 def test_a_smoke_run_of_a_matrix_is_one_job(tmp_path: Path) -> None:

@@ -30,11 +30,20 @@ _RETRY: Final = {"max": "max", "total": "total_max", "backoff": "backoff_s", "ba
 class JobFile:
     path: Path
     values: dict[str, Any]  # checked, by the keys of the table; commands are lists of words
-    lines: dict[str, int]  # of its keys
+    root: Node  # the same with lines
 
-    def at(self, key: str) -> str:
-        """How an error names a key: `job.yaml, line 3: gpus`."""
-        return f"{self.path}, line {self.lines.get(key, 1)}: {key}"
+    def at(self, key: str, *below: str | int) -> str:
+        """How an error names a key: `job.yaml, line 3: smoke.gpus`. The line is that of what stands `below` it."""
+        node = self.root
+        for step in (*key.split("."), *below):
+            inner = node.value
+            if isinstance(inner, dict) and step in inner:
+                node = inner[str(step)]
+            elif isinstance(inner, list) and isinstance(step, int) and step < len(inner):
+                node = inner[step]
+            else:
+                break
+        return f"{self.path}, line {node.line}: {key}"
 
 
 @dataclass(slots=True)
@@ -64,13 +73,12 @@ def load(path: Path) -> JobFile:
     elif path.name == "headway.yaml":
         raise UsageError(f"{path} has no section `{SECTION}`", "a job file has another name, or add the section")
     values = JOB.read(root, f"{path}, line {root.line}")
-    assert isinstance(root.value, dict)  # the table has said so
-    found = JobFile(path, values, {key: node.line for key, node in root.value.items()})
-    _split_commands(found, root)
+    found = JobFile(path, values, root)
+    _split_commands(found)
     return found
 
 
-def _split_commands(file: JobFile, root: Node) -> None:
+def _split_commands(file: JobFile) -> None:
     values = file.values
     if "command" in values:
         values["command"] = template.words(values["command"], file.at("command"))
@@ -78,12 +86,12 @@ def _split_commands(file: JobFile, root: Node) -> None:
             raise UsageError(f"{file.at('command')}: there is no command to run", "for example: python train.py")
     for name, role in values.get("roles", {}).items():
         if "command" in role:
-            role["command"] = template.words(role["command"], f"{file.at('roles')}.{name}.command")
+            role["command"] = template.words(role["command"], file.at(f"roles.{name}.command"))
         elif "command" not in values:
-            raise UsageError(f"{file.at('roles')}.{name}: it has no command, and the job has none either")
+            raise UsageError(f"{file.at(f'roles.{name}')}: it has no command, and the job has none either")
     if "command" not in values and not values.get("roles"):
         raise UsageError(
-            f"{file.path}, line {root.line}: a job needs a command", "for example: command: python train.py"
+            f"{file.path}, line {file.root.line}: a job needs a command", "for example: command: python train.py"
         )
     if values.get("gpus", values.get("processes")) != values.get("processes", values.get("gpus")):
         raise UsageError(f"{file.at('processes')}: gpus is {values['gpus']} and this is another number", "keep one")
@@ -99,8 +107,8 @@ def prepare(
     if array is not None:
         values |= {"array": array}
         values.pop("matrix", None)
-    parameters, matrix = _parameters(file, values, sets, smoke)
-    rows = _rows(file, values, matrix, smoke)
+    parameters, matrix, changes = _parameters(file, values, sets, smoke)
+    rows = _rows(file, values, matrix, changes, smoke)
     _check_names(file, values, parameters, matrix, indexed=rows[0][0] is not None)
     first = {**parameters, **rows[0][1]}
     prepared = _prepared(file, template.fill({k: v for k, v in values.items() if k in _FILLED}, first), values, first)
@@ -130,27 +138,26 @@ def _smoke(file: JobFile) -> dict[str, Any]:
 
 def _parameters(
     file: JobFile, values: Mapping[str, Any], sets: Sequence[tuple[str, str]], smoke: bool
-) -> tuple[dict[str, Any], dict[str, list[Any]]]:
-    """Values by name, and the axes of the matrix: file < smoke < --set. What is set takes the place of an axis."""
+) -> tuple[dict[str, Any], dict[str, list[Any]], dict[str, Any]]:
+    """Values by name (file < smoke < --set), the matrix, and what was changed: it takes the place of an axis."""
     matrix = {name: list(axis) for name, axis in values.get("matrix", {}).items()}
     axes = {name: axis for name, axis in matrix.items() if name not in MATRIX_WORDS and axis}
     defaults = {**{name: axis[0] for name, axis in axes.items()}, **values.get("parameters", {})}
     for name, axis in axes.items():
         for value in axis:
             if not isinstance(value, dict):
-                _check_type(value, defaults[name], f"{file.at('matrix')}.{name}")
+                _check_type(value, defaults[name], file.at(f"matrix.{name}"))
     found = dict(defaults)
-    changes: dict[str, Any] = dict(file.values.get("smoke", {}).get("parameters", {})) if smoke else {}
-    for name, value in changes.items():
-        _check_known(name, defaults, f"{file.at('smoke')}.parameters")
-        _check_type(value, defaults[name], f"{file.at('smoke')}.parameters.{name}")
+    small: dict[str, Any] = file.values.get("smoke", {}).get("parameters", {})
+    for name, value in small.items():  # also without --smoke: it is wrong now as later
+        _check_known(name, defaults, file.at("smoke.parameters", name))
+        _check_type(value, defaults[name], file.at(f"smoke.parameters.{name}"))
+    changes = dict(small) if smoke else {}
     for name, text in sets:
         _check_known(name, defaults, "--set")
         changes[name] = template.typed(text, defaults[name], f"--set {name}")
     found |= changes
-    for name in changes.keys() & axes.keys():
-        matrix[name] = [changes[name]]
-    return found, matrix
+    return found, matrix, changes
 
 
 def _check_known(name: str, known: Mapping[str, Any], where: str) -> None:
@@ -167,13 +174,13 @@ def _check_type(value: Any, like: Any, where: str) -> None:
 
 
 def _rows(
-    file: JobFile, values: Mapping[str, Any], matrix: dict[str, list[Any]], smoke: bool
+    file: JobFile, values: Mapping[str, Any], matrix: dict[str, list[Any]], changes: sweep.Row, smoke: bool
 ) -> list[tuple[int | None, sweep.Row]]:
     """(number, what it has of its own) of each job; the number is None where there is no array."""
     if matrix and "array" in values:
         raise UsageError(f"{file.at('array')}: a job file has either an array or a matrix", "keep one of them")
     if matrix:
-        rows = sweep.rows(matrix, file.at("matrix"))
+        rows = sweep.rows(matrix, file.at, changes)
         if smoke:
             return [(None, {**rows[0], INDEX: 0})]
         return [(index, {**row, INDEX: index}) for index, row in enumerate(rows)]
@@ -203,12 +210,12 @@ def _check_names(
         if name != INDEX:
             _check_known(name, parameters, file.at(key))
         if name != INDEX and parameters[name] is None and name not in matrix:
-            raise UsageError(f"{file.at('parameters')}.{name}: it has no value", f"give one: --set {name}=VALUE")
+            raise UsageError(f"{file.at(f'parameters.{name}')}: it has no value", f"give one: --set {name}=VALUE")
     for name in parameters:
         if name not in used:
-            where = file.at("matrix" if name in matrix else "parameters")
+            where = file.at(f"{'matrix' if name in matrix else 'parameters'}.{name}")
             raise UsageError(
-                f"{where}.{name}: nothing uses this parameter", f"write {{{{ {name} }}}} in the command, or remove it"
+                f"{where}: nothing uses this parameter", f"write {{{{ {name} }}}} in the command, or remove it"
             )
 
 
