@@ -28,6 +28,22 @@ def test_the_script_of_an_interpreter_is_known(words: list[str], script: str | N
     assert program.script_of(words) == script
 
 
+@pytest.mark.parametrize(
+    ("words", "empty"),
+    [
+        (["python"], True), (["python3.11", "-u", "-"], True), (["/bin/bash"], True), (["sh", "-e", "-s"], True),
+        (["python", "train.py"], False), (["python", "-c", "1"], False), (["python", "-uc", "1"], False),
+        (["python", "--version"], False), (["bash", "-x", "run.sh"], False), (["cat"], False), (["cat", "-"], False),
+    ],
+)  # fmt: skip
+def test_an_interpreter_without_a_program_is_refused_since_stdin_is_empty(words: list[str], empty: bool) -> None:
+    spec = JobSpec(words, "/", "n")
+    if not empty:
+        return program.check_input(spec)
+    with pytest.raises(UsageError, match="would read its program from stdin, which is empty in a job"):
+        program.check_input(spec)
+
+
 def test_what_is_there_is_taken(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("")
     (tmp_path / "go").write_text("#!/bin/sh\n")

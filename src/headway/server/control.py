@@ -72,6 +72,7 @@ class Control(Loop):
     ) -> Engine:
         """Its engine, after everything was checked that can be known now without it."""
         check.folder(spec.cwd)
+        program.check_input(spec)
         if spec.code is not None:
             await self._calls.run(f"code of {uuid}", check.code, spec, self._paths.home)
         engine = self._engine(spec)

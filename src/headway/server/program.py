@@ -1,4 +1,5 @@
-"""Whether the program and the script of a local job are there, before it is queued. Called by `control.py`.
+"""Whether the program and the script of a local job are there, before it is queued, and that an interpreter of any job
+has a program at all. Called by `control.py`.
 
 What is missing now may be there when the job starts; but a job that waits for others (`after`) is the only one that may
 count on it. A job that somebody follows is not checked: its exit code (126, 127) tells it, as a shell's would.
@@ -15,6 +16,7 @@ from headway.settings.nearest import nearest
 _PYTHON = re.compile(r"(python|pypy)[0-9.]*\Z")
 _SHELLS = frozenset(("sh", "bash", "dash", "zsh", "ksh"))
 _WITH_VALUE = frozenset(("-W", "-X", "-o", "-O"))  # options of interpreters whose value is the next word
+_PLAIN = frozenset(("-u", "-i", "-q", "-I", "-E", "-B", "-e", "-x", "-l"))  # options that bring no program
 _NO_SCRIPT = frozenset(("-c", "-m", "-s", "-", "--version", "-V", "--help", "-h"))
 
 
@@ -62,6 +64,29 @@ def script_of(words: Sequence[str]) -> str | None:
         elif not word.startswith("-"):
             return word
     return None
+
+
+def check_input(spec: JobSpec) -> None:
+    """An interpreter that would read its program from stdin does nothing, and calls that a success: stdin is empty."""
+    for words in [role.command for role in spec.roles] or [spec.command]:
+        if reads_stdin(words):
+            name = os.path.basename(words[0])
+            example = f"{name} -c '…'" if name in _SHELLS else f"{name} train.py, or {name} -c '…'"
+            raise UsageError(
+                f"{name} would read its program from stdin, which is empty in a job: nothing would run",
+                f"give it a file or the program itself: {example}",
+            )
+
+
+def reads_stdin(words: Sequence[str]) -> bool:
+    """Whether an interpreter is given no program. Options that nobody knows here are taken for one."""
+    name = os.path.basename(words[0])
+    rest = list(words[1:])
+    if not (_PYTHON.match(name) or name in _SHELLS):
+        return False
+    while rest and rest[0] in _PLAIN:
+        del rest[0]
+    return not rest or rest[0] == "-" or (rest[0] == "-s" and name in _SHELLS)
 
 
 def _is_bundle(word: str) -> bool:
