@@ -22,6 +22,7 @@ def look(folder: Path, *words: str, roles: list[Role] | None = None) -> None:
         (["/opt/bin/python", "x.py"], "x.py"), (["python", "-m", "pytest"], None), (["python", "-c", "1"], None),
         (["python", "-"], None), (["python"], None), (["bash", "-e", "run.sh"], "run.sh"), (["bash", "-c", "x"], None),
         (["torchrun", "train.py"], None), (["sh", "-ec", "x"], None),
+        (["python", "-uc", "1"], None), (["python", "-Im", "pip"], None), (["python", "-Wdefault::c", "x.py"], "x.py"),
     ],
 )  # fmt: skip
 def test_the_script_of_an_interpreter_is_known(words: list[str], script: str | None) -> None:

@@ -57,7 +57,7 @@ def script_of(words: Sequence[str]) -> str | None:
         return None
     rest = iter(words[1:])
     for word in rest:
-        if word in _NO_SCRIPT or word.startswith(("-c", "-m")) or (name in _SHELLS and _is_bundle(word)):
+        if word in _NO_SCRIPT or word.startswith(("-c", "-m")) or _is_bundle(word, "cs" if name in _SHELLS else "cm"):
             return None
         if word in _WITH_VALUE:
             next(rest, None)
@@ -89,9 +89,9 @@ def reads_stdin(words: Sequence[str]) -> bool:
     return not rest or rest[0] == "-" or (rest[0] == "-s" and name in _SHELLS)
 
 
-def _is_bundle(word: str) -> bool:
-    """`-ec`: letters of a shell among which is the one for a command in the next word, or for stdin."""
-    return word.startswith("-") and not word.startswith("--") and bool({"c", "s"} & set(word))
+def _is_bundle(word: str, letters: str) -> bool:
+    """`-ec`, `-uc`: short options in one word, among them one that brings the program, or says that none is a file."""
+    return word.startswith("-") and word[1:].isalpha() and word[1] not in "WX" and not set(letters).isdisjoint(word)
 
 
 def _check_script(script: str, cwd: str) -> None:
