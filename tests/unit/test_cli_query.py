@@ -110,6 +110,22 @@ def test_an_exception_is_the_headline_where_it_is_what_ended_the_process(where: 
     assert summary.verdict(found, summary.first_failure(found, []))[0] == words
 
 
+@pytest.mark.parametrize(
+    ("ended", "text", "tail"),
+    [
+        ({"signal": 9}, "killed by SIGKILL; who sent it is not known", "system error · x"),
+        ({"signal": 9}, "killed because memory ran out", "killed by signal 9 (SIGKILL) · system error · x"),
+        ({"exit_code": 137}, "exit code 137: killed by SIGKILL; who sent it is not known", "system error · x"),
+        ({"exit_code": 3}, "lost the code 31", "exit code 3 · system error · x"),
+    ],
+)
+def test_how_a_process_ended_is_told_once(ended: dict[str, int], text: str, tail: str) -> None:
+    how = {"exit_code": None, "signal": None, **ended}
+    told = {"cause": "x", "class": "system", "text": text, "rank": 0}
+    found = fake_api.job("a-7f3c2", {**fake_api.process(), **how}, state="failed", cause=told) | how
+    assert summary.verdict(found, summary.first_failure(found, [])) == (text, tail)
+
+
 def test_of_the_counts_of_each_process_the_last_is_told_where_points_were_refused() -> None:
     """P5: what could not be kept is counted, and shown."""
 

@@ -4,6 +4,7 @@ Pure: from the job object of the contract and the job's events to lines of text.
 """
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -315,11 +316,17 @@ def verdict(job: Job, first: dict[str, Any] | None) -> tuple[str, str]:
     known = [word for word in (_class_words(cause), cause.get("cause")) if word and word != "unknown"]
     if cause.get("cause") == "cancelled":  # somebody wanted it so: that is nobody's error
         known = []
-    code = job.get("exit_code")
-    if (job.get("started_at") is None and code is None) or text.removesuffix(")").endswith(f"code {code}"):
+    if (job.get("started_at") is None and job.get("exit_code") is None) or (not exception and _says_end(text, job)):
         ended = ""  # there is none, or it is said already
     tail = " · ".join(str(word) for word in (ended if text else "", *known) if word)
     return text or ended or "no reason is known", tail
+
+
+def _says_end(text: str, job: Job) -> bool:
+    """Whether the words of a cause hold the exit code, or the signal by its name."""
+    signal = job.get("signal")
+    told = fmt.signal_name(signal) if signal is not None else f"code {job.get('exit_code')}"
+    return re.search(rf"\b{re.escape(told)}\b", text) is not None
 
 
 def _class_words(cause: dict[str, Any]) -> str:
