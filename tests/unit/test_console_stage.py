@@ -232,6 +232,22 @@ def test_a_job_that_was_deleted_leads_back_to_the_list(api: FakeApi, desks: list
         assert desk.ends() == 0
 
 
+def test_watch_lists_the_jobs_of_an_array(api: FakeApi, desks: list[Desk]) -> None:
+    scripted = Scripted(api)
+    api.on("GET", "/api/jobs/[^/]*", Reply({"error": {"code": "not_found", "message": "no such job", "hint": ""}}, 404))
+    api.on("GET", "/api/arrays/a17", {"id": "sweep-a17", "uuid": "u1"})
+    rows = [scripted.running | {"id": f"sweep-{n}", "array_index": n} for n in (1, 0)]
+    api.on("GET", "/api/jobs", lambda request: rows if request.query.get("array") == ["u1"] else [])
+    desks.append(desk := Desk("watch", "a17"))
+    desk.sees("2 running")
+    rows[1] |= {"state": "failed", "cause": {"text": "exited with code 3"}}
+    desk.sees("exited with code 3")
+    desk.press(b"q")
+    assert desk.ends() == 0
+    listed = subprocess.run([*HW, "watch", "a17"], capture_output=True, text=True, timeout=30)
+    assert listed.stdout.index("sweep-0") < listed.stdout.index("sweep-1")
+
+
 def test_watch_without_a_terminal_is_plain(api: FakeApi, home: Path) -> None:
     scripted = Scripted(api)
     listed = subprocess.run([*HW, "watch"], capture_output=True, text=True, timeout=30)

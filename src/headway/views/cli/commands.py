@@ -116,7 +116,7 @@ _TABLE: Final = (
         "watch", LOOK, "a live view of one job, or of all open ones", "hw watch [ID…]", ("monitor",),
         details=(
             "One id: state, progress, metrics, usage and the log of all ranks, until the job ends or you press q.\n"
-            "None, or several: one line per job, like top; enter opens one.\n"
+            "None, several, or an array: one line per job, like top; enter opens one.\n"
             "Leaving has no effect on jobs. Without a terminal: plain lines, or the list once.\n"
             "With --json: the jobs once, as hw ls or hw q tell them."
         ),

@@ -1,4 +1,4 @@
-"""`hw watch [ID…]`: a live view of one job, or of all open ones, from any terminal. Leaving it changes no job."""
+"""`hw watch [ID…]`: a live view of one job, of those of an array, or of all open ones. Leaving it changes no job."""
 
 import signal
 import threading
@@ -10,10 +10,11 @@ from typing import Any, Final
 from headway.model.errors import HeadwayError, NotFoundError, UsageError
 from headway.views import format as fmt
 from headway.views import summary
+from headway.views.cli import arrays
 from headway.views.cli.dispatch import Call
 from headway.views.cli.signals import Leave
 from headway.views.console.attend import Attendance
-from headway.views.console.feed import OPEN, JobsFeed
+from headway.views.console.feed import OPEN, JobsFeed, of_array
 from headway.views.console.jobs import JobsView
 from headway.views.console.loop import show
 from headway.views.console.stage import Stage, is_possible
@@ -28,7 +29,9 @@ def command(call: Call) -> int:
     if call.after:
         raise UsageError("hw watch takes ids of jobs only", f"usage: {call.command.usage}")
     source = call.source()
-    jobs: list[Job] = [source.get(job_route(ref)) for ref in call.words]
+    jobs, whole = _named(source, call.words)
+    if call.as_json or not is_possible(call.terminal):
+        jobs += [job for array in whole for job in of_array(source, array)]
     if call.as_json:
         call.terminal.put_json(jobs if call.words else source.get("/api/jobs", [("state", list(OPEN))]))
         return 0
@@ -36,13 +39,26 @@ def command(call: Call) -> int:
         return _plainly(call, source, jobs)
     try:
         with _leaving_signals():
-            if len(jobs) == 1:
+            if len(jobs) == 1 and not whole:
                 _job(call, source, jobs[0])
             else:
-                _jobs(call, source, [str(job["id"]) for job in jobs])
+                _jobs(call, source, [str(job["id"]) for job in jobs], whole)
     except Leave as leaving:
         return leaving.code
     return 0
+
+
+def _named(source: Source, refs: list[str]) -> tuple[list[Job], list[str]]:
+    """The jobs that are meant, and the arrays, by their uuid."""
+    jobs, found = [], []
+    for ref in refs:
+        try:
+            jobs.append(source.get(job_route(ref)))
+        except NotFoundError:
+            if (array := arrays.found(source, ref)) is None:
+                raise
+            found.append(str(array["uuid"]))
+    return jobs, found
 
 
 def _job(call: Call, source: Source, job: Job) -> None:
@@ -51,13 +67,13 @@ def _job(call: Call, source: Source, job: Job) -> None:
     Attendance(source, call.terminal, job, stop, summary.count_processes(job), _TAIL_LINES).to_the_end()
 
 
-def _jobs(call: Call, source: Source, refs: list[str]) -> None:
+def _jobs(call: Call, source: Source, refs: list[str], whole: list[str]) -> None:
     """The list, and from it into one job and back."""
     theme = Theme(call.terminal.out.color, call.terminal.out.ascii_only)
     chosen = notice = ""
     while True:
         with Stage(call.terminal.out.fd, theme) as stage:
-            feed = JobsFeed(source, stage.wake, refs)
+            feed = JobsFeed(source, stage.wake, refs, whole)
             view = JobsView(feed)
             view.chosen, view.notice = chosen, notice
             feed.start()

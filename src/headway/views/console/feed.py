@@ -8,7 +8,7 @@ import queue
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -23,6 +23,7 @@ from headway.model.limits import (
     CONSOLE_LINES_MAX,
     CONSOLE_PART_LINES,
     CONSOLE_WAIT_S,
+    JOBS_LISTED_MAX,
 )
 from headway.views import format as fmt
 from headway.views import summary
@@ -219,12 +220,24 @@ def parts_of(answer: Answer) -> list[Answer]:
     return [*parts[:-1], {**answer, **parts[-1], "skipped": 0}]
 
 
-class JobsFeed(Feed):
-    """All jobs that have not ended, or those named, again and again. Ones that have ended since are told once more."""
+def of_array(source: Source, array: str) -> list[Answer]:
+    """Its jobs, in their order."""
+    try:
+        found = source.get("/api/jobs", [("array", array), ("limit", JOBS_LISTED_MAX)])
+    except NotFoundError:  # deleted meanwhile
+        return []
+    return sorted(found, key=lambda job: job.get("array_index") or 0)
 
-    def __init__(self, source: Source, wake: Callable[[], None], refs: list[str]) -> None:
+
+class JobsFeed(Feed):
+    """All jobs that have not ended, or those named and of arrays named, again and again. Ones that have ended since are
+    told once more."""
+
+    def __init__(
+        self, source: Source, wake: Callable[[], None], refs: Sequence[str], arrays: Sequence[str] = ()
+    ) -> None:
         super().__init__(source, wake)
-        self.refs = refs
+        self.refs, self.arrays = refs, arrays
         self._away = self._older = False
         self._cursor: Any = None
 
@@ -242,12 +255,12 @@ class JobsFeed(Feed):
     def _jobs(self, known: set[str]) -> list[dict[str, Any]]:
         if self._away:
             self.source.reconnect()
-        if self.refs:
-            return self._those(self.refs)
+        if self.refs or self.arrays:
+            return self._those(self.refs) + [job for array in self.arrays for job in of_array(self.source, array)]
         jobs = [job for job in self._open_jobs() if not fmt.is_over(job)]
         return jobs + self._those(sorted(known - {str(job["id"]) for job in jobs}))
 
-    def _those(self, job_ids: list[str]) -> list[dict[str, Any]]:
+    def _those(self, job_ids: Sequence[str]) -> list[dict[str, Any]]:
         found = []
         for job_id in job_ids:
             try:
