@@ -248,6 +248,16 @@ def test_watch_lists_the_jobs_of_an_array(api: FakeApi, desks: list[Desk]) -> No
     assert listed.stdout.index("sweep-0") < listed.stdout.index("sweep-1")
 
 
+def test_a_prompt_does_not_follow_the_echo_of_ctrl_c(api: FakeApi, desks: list[Desk]) -> None:
+    Scripted(api)
+    api.on("GET", "/api/jobs/.*/logs", {"lines": [line("hello 3", 3)], "cursor": "1", "more": False})
+    desks.append(desk := Desk("logs", "-f", "7f3c2"))
+    desk.sees("hello 3")
+    desk.press(b"\x03")
+    assert desk.ends() == 130
+    wait_until(lambda: desk.raw.endswith(b"^C\r\n"), what=f"a line end behind ^C: {desk.raw!r}")
+
+
 def test_watch_without_a_terminal_is_plain(api: FakeApi, home: Path) -> None:
     scripted = Scripted(api)
     listed = subprocess.run([*HW, "watch"], capture_output=True, text=True, timeout=30)

@@ -64,6 +64,8 @@ def dispatch(argv: list[str]) -> int:
     except HeadwayError as error:
         failure = error
     except KeyboardInterrupt:
+        if terminal.err.is_tty:
+            terminal.say()  # the terminal has echoed ^C: the prompt does not go on behind it
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         _forget_stdout()
