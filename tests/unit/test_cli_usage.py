@@ -17,7 +17,7 @@ from headway.views.cli.main import main
 from headway.views.cli.usage import page
 from headway.views.terminal import Output
 from tests import needs
-from tests.fake_api import FakeApi, Request, job, serving
+from tests.fake_api import FakeApi, Reply, Request, job, serving
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\u202egnp"
 
@@ -163,7 +163,7 @@ def test_the_page_of_a_job_tells_its_progress_and_its_last_sample(
         {"msg": [], "completed": 7.0, "total": None, "rate": None, "eta_s": None, "state": "failed", "rank": None},
     ]
     used = {"ranks": 2, "cpu_percent": 99.6, "memory_bytes": 2048, "peak_memory_bytes": 4096, "gpu_percent": 50.0}
-    found = job(progress=trackers, usage=used)
+    found = job(progress=trackers, usage=used, state="running", ended_at=None)
     api.on("GET", "/api/jobs/[^/]+", found)
     api.on("GET", "/api/jobs/[^/]+/events", [])
     api.on("GET", "/api/jobs/[^/]+/logs", {"lines": []})
@@ -171,9 +171,31 @@ def test_the_page_of_a_job_tells_its_progress_and_its_last_sample(
     assert code == 0
     assert re.search(r"progress +epoch 3 40/100 \(rank 0\) · 2/s · 30 s left$", out, re.MULTILINE), out
     assert re.search(r"progress +progress 7 · failed$", out, re.MULTILINE), out
-    assert re.search(r"usage +cpu 100 % each · memory 2\.0 KiB each · peak 4\.0 KiB · gpu 50 %$", out, re.MULTILINE), (
+    assert re.search(r"usage +cpu 100 % each · memory 2\.0 KiB each · gpu 50 % · peak 4\.0 KiB$", out, re.MULTILINE), (
         out
     )
+
+
+@pytest.mark.parametrize(
+    ("curves", "words"),
+    [
+        ({"curves": {"cpu_percent": {"value": [80, 100]}, "memory_bytes": {"value": [1024, 3072]}}},
+         "on average cpu 90 % each · memory 2.0 KiB each · peak 4.0 KiB (rank 1)"),
+        (Reply({"error": {"code": "usage", "message": "unknown parameter points", "hint": ""}}, 400),
+         "peak 4.0 KiB (rank 1)"),
+    ],
+    ids=["means", "older server"],
+)  # fmt: skip
+def test_q_of_an_ended_job_tells_its_means_and_peak_not_the_last_sample(
+    api: FakeApi, capfd: Any, curves: Any, words: str
+) -> None:
+    found = job(usage={"ranks": 2, "cpu_percent": 0.0, "memory_bytes": 5, "peak_memory_bytes": 4096, "peak_rank": 1})
+    api.on("GET", "/api/jobs/[^/]+", found)
+    api.on("GET", "/api/jobs/[^/]+/usage", curves)
+    api.on("GET", "/api/jobs/[^/]+/events", [])
+    api.on("GET", "/api/jobs/[^/]+/logs", {"lines": []})
+    code, out, _ = hw(capfd, "q", found["id"])
+    assert code == 0 and f"  usage       {words}\n" in out
 
 
 # -- tracks ------------------------------------------------------------------------------------------------------------

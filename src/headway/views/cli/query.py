@@ -6,13 +6,14 @@ With `--assets` the new bytes of each log are fetched to `./assets/<id>/` as wel
 from datetime import UTC, datetime
 from typing import Any
 
-from headway.model.errors import HeadwayError, NotFoundError
+from headway.model.errors import HeadwayError, NotFoundError, UsageError
 from headway.model.limits import QUERY_TAIL_LINES, QUERY_TAIL_LINES_MIN
 from headway.views import format as fmt
 from headway.views import summary, table
 from headway.views.cli import arrays
 from headway.views.cli.dispatch import Call, complain, several_words
 from headway.views.cli.output import Merged
+from headway.views.console.curve import PLACES
 from headway.views.source import Source, job_route
 from headway.views.terminal import DIM, RED, Output
 from headway.wire import display
@@ -65,6 +66,8 @@ def _provenance(source: Source, job_id: str) -> dict[str, Any] | None:
 
 def _show(call: Call, source: Source, job: dict[str, Any], *, first: bool, alone: bool) -> None:
     events = source.get(job_route(job["id"], "events"))
+    if fmt.is_over(job) and job.get("usage"):
+        job["usage"] = _whole_usage(source, job)
     out = call.terminal.out
     lines = [] if first else [""]
     lines += page(job, events, out, datetime.now(UTC))
@@ -290,15 +293,29 @@ def _speed_words(group: list[dict[str, Any]]) -> str:
     )
 
 
+def _whole_usage(source: Source, job: dict[str, Any]) -> dict[str, Any]:
+    """Of a job that is over: means over its life, not its last sample, when it did nothing any more."""
+    try:
+        curves = source.get(job_route(job["id"], "usage"), [("points", PLACES)]).get("curves") or {}
+    except (NotFoundError, UsageError):  # an older server has no such answer: the peak alone is told
+        curves = {}
+    last = job["usage"]
+    means = {name: sum(curve["value"]) / len(curve["value"]) for name, curve in curves.items() if curve["value"]}
+    kept = {key: last.get(key) for key in ("ranks", "peak_memory_bytes", "peak_rank")}
+    return {**kept, **means, "whole": True}
+
+
 def _usage_words(found: dict[str, Any]) -> str:
-    """The last sample: a mean where there are several ranks."""
+    """The last sample, or means over the job's life: of one rank where there are several."""
     each = " each" if (found.get("ranks") or 0) > 1 else ""
     cpu, gpu = found.get("cpu_percent"), found.get("gpu_percent")
     words = [f"cpu {cpu:.0f} %{each}"] if cpu is not None else []
-    sizes = [("memory", "memory_bytes"), ("peak", "peak_memory_bytes")]
-    words += [f"{name} {fmt.size(found[key])}{each * (name != 'peak')}" for name, key in sizes if found.get(key)]
+    words += [f"memory {fmt.size(found['memory_bytes'])}{each}"] if found.get("memory_bytes") else []
     words += [f"gpu {gpu:.0f} %"] if gpu is not None else []
-    return " · ".join(words)
+    means = ["on average " + " · ".join(words)] if words and found.get("whole") else words
+    peak, rank = found.get("peak_memory_bytes"), found.get("peak_rank")
+    whose = f" (rank {rank})" if each and rank is not None else ""
+    return " · ".join([*means, *([f"peak {fmt.size(peak)}{whose}"] if peak else [])])
 
 
 def _brief(value: Any) -> str:
