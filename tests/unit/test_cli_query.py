@@ -35,6 +35,37 @@ def test_as_many_lines_are_shown_as_fit(rows: int | None, others: int, alone: bo
     assert query._lines_wanted(others, terminal(rows), alone) == lines
 
 
+def timed(state: str, elapsed_s: float, *spans: tuple[int, int]) -> dict[str, Any]:
+    """A job that started at 12:00:00 with attempts of one process each, from and to these seconds."""
+    attempts = [
+        {"number": n + 1, "tasks": [{"processes": [
+            {"rank": 0, "started_at": f"2026-11-16T12:00:{start:02}Z", "ended_at": f"2026-11-16T12:00:{end:02}Z"}]}]}
+        for n, (start, end) in enumerate(spans)
+    ]  # fmt: skip
+    return {"id": "x-00000", "state": state, "started_at": "2026-11-16T12:00:00Z", "elapsed_s": elapsed_s,
+            "attempts": attempts}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("found", "elapsed", "state"),
+    [
+        (timed("succeeded", 20.4, (0, 20)), "20 s", "succeeded after 20 s"),
+        (timed("failed", 50.0, (0, 20)), "50 s since the start · 20 s of it running", "failed after 20 s"),
+        (
+            timed("failed", 50.0, (0, 20), (30, 50)),
+            "50 s since the first start · 40 s of it running",
+            "failed after 50 s",
+        ),
+        ({"id": "x-00000", "state": "failed", "elapsed_s": None}, "", "failed"),
+    ],
+)
+def test_elapsed_is_since_the_first_start_and_says_how_much_of_it_was_running(
+    found: dict[str, Any], elapsed: str, state: str
+) -> None:
+    assert query._elapsed_words(found, NOW) == elapsed
+    assert summary._state_words(found, NOW) == state
+
+
 def test_ranks_share_a_line_of_progress_although_none_is_as_fast_as_another() -> None:
     trackers = [
         {"msg": ["epoch"], "completed": 40 + n % 2, "total": 100, "rate": 1 + n / 8, "eta_s": 60 + n, "rank": n,

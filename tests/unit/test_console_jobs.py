@@ -87,4 +87,4 @@ def test_a_job_whose_end_nobody_saw_is_over_although_it_stays_unknown() -> None:
     waits = job(3, "waiting", **times | {"started_at": None}, waiting={"after": ["y-b2c3d"]})
     assert [fmt.is_over(one) for one in (lost, silent, waits)] == [True, False, False]
     told = [_note(one, NOW) for one in (lost, silent, waits)]
-    assert told == ["its agent was killed", "last heard 1 min 31 s ago", "waits for 1:41, after b2c3d"]
+    assert told == ["its agent was killed", "last heard 1 min 31 s ago", "waits for 1:31, after b2c3d"]

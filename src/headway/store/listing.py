@@ -91,6 +91,8 @@ def _made(row: _Row, asked: _Asked, now_ns: int) -> dict[str, Any]:
             found[field] = value
     if asked.guest_of is not None:
         found |= {"guest_of": asked.guest_of, "host": asked.host}
+    if state == "waiting" and started_ns is not None:  # for its next attempt, since then
+        found["state_since"] = iso(since_ns)
     if state == "unknown":
         found |= {"state_since": iso(since_ns), "ended_at": iso(ended_ns)}
     if state in _EXPLAINED:

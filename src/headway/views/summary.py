@@ -48,12 +48,11 @@ def _state_words(job: Job, now: datetime) -> str:
         return f"unknown since {since}, last heard {fmt.duration(fmt.age_s(heard_at(job), now))} ago"
     if state == "waiting":
         why = waiting_words(waiting_of(job), now) or f"in the queue (hw why {fmt.suffix(str(job['id']))})"
-        age = fmt.duration(fmt.age_s(job.get("state_since") or job.get("submitted_at"), now))
-        return f"waiting for {age}, {why}"
+        return f"waiting for {fmt.duration(waited_s(job, now))}, {why}"
     if state == "held" and (job.get("hold") or {}).get("until"):
         return f"held until {fmt.local_time(job['hold']['until'], now)}"
     if state in fmt.ENDED:
-        return f"{state} after {fmt.duration(job.get('elapsed_s'))}" if job.get("started_at") else state
+        return f"{state} after {fmt.duration(lasted_s(job))}" if job.get("started_at") else state
     words = f"{state} {fmt.clock(job['elapsed_s'])}" if job.get("elapsed_s") else state
     carried = fmt.carried(job.get("progress"))
     return f"{words}, {carried}" if carried else words
@@ -246,7 +245,7 @@ def end_lines(job: Job, events: list[Event], out: Output, best: "Mapping[str, Be
     """The end of a run, good or bad."""
     short = fmt.suffix(str(job["id"]))
     head = f"{_mark(str(job['state']), out)} {out.style(out.safe(str(job['id'])), BOLD)}"
-    took = fmt.duration(_ran_s(job))
+    took = fmt.duration(lasted_s(job))
     if job["state"] == "succeeded":
         told = [*_metrics(job, out, DISPLAY_METRICS_MAX, best or {}), *_peak_words(job)]
         whole = "   ".join(told)
@@ -281,12 +280,30 @@ def _peak_words(job: Job) -> list[str]:
     return [f"peak {fmt.size(peak)}" + (f" (rank {rank})" if rank is not None and count_processes(job) > 1 else "")]
 
 
-def _ran_s(job: Job) -> float | None:
-    """How long it ran; of one that is held, up to its failure."""
-    started, since = fmt.moment(job.get("started_at")), fmt.moment(job.get("state_since"))
-    if job["state"] == "held" and started and since:
-        return max(0.0, (since - started).total_seconds())
-    return job.get("elapsed_s")
+def lasted_s(job: Job) -> float | None:
+    """From its first start to the end of its processes: a job that failed and was then held failed before that."""
+    started = fmt.moment(job.get("started_at"))
+    ends = [fmt.moment(process.get("ended_at")) for process in processes(job)]
+    known = [end for end in ends if end is not None]
+    if started is None or not known or len(known) < len(ends):
+        return job.get("elapsed_s")
+    return max(0.0, (max(known) - started).total_seconds())
+
+
+def ran_s(job: Job, now: datetime) -> float:
+    """How long its processes ran, in all attempts: without what lies between them, and without a hold."""
+    total = 0.0
+    for attempt in job.get("attempts") or []:
+        found = [process for task in attempt.get("tasks") or [] for process in task.get("processes") or []]
+        starts = [begun for process in found if (begun := fmt.moment(process.get("started_at")))]
+        ends = [fmt.moment(process.get("ended_at")) or now for process in found if process.get("started_at")]
+        total += max(0.0, (max(ends) - min(starts)).total_seconds()) if starts else 0.0
+    return total
+
+
+def waited_s(job: Job, now: datetime) -> float | None:
+    """How long it waits this time: between two attempts, since the last one."""
+    return fmt.age_s(job.get("state_since") or job.get("submitted_at"), now)
 
 
 def hold_words(job: Job) -> str:

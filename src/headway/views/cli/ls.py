@@ -133,9 +133,9 @@ def _progress(job: Job) -> str:
 
 
 def _elapsed(job: Job, now: datetime) -> str:
-    """How long it has run; of one that waits, how long it has waited."""
+    """Since its first start, with holds and waits for retries; of one that waits, how long it waits this time."""
     if job["state"] == "waiting" and not job.get("is_array"):
-        return fmt.clock(fmt.age_s(job.get("submitted_at"), now))
+        return fmt.clock(summary.waited_s(job, now))
     return fmt.clock(job.get("elapsed_s"))
 
 

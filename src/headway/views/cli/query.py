@@ -25,6 +25,7 @@ _ATTEMPTS_MAX = 10
 _CONFIG_CHARS_MAX = 800  # of the config: ten rows of a terminal
 _VALUE_CHARS_MAX = 60  # of one value of it
 _PROCESSES_MAX = 8  # a line each; of more, a line for all that are alike
+_APART_S = 1.0  # two times that are nearer are told as one
 _AROUND_LOG = 4  # two rulers, and the prompt with a line to spare
 
 
@@ -114,7 +115,7 @@ def _fact_lines(job: dict[str, Any], out: Output, now: datetime) -> list[str]:
         ("tags", ", ".join(str(tag) for tag in job.get("tags") or [])),
         ("parent", job.get("parent")),
         ("times", told),
-        ("elapsed", fmt.duration(job.get("elapsed_s")) if job.get("started_at") else ""),
+        ("elapsed", _elapsed_words(job, now)),
         *(("" if number else "attempts", words) for number, words in enumerate(_attempt_lines(job, now))),
         ("held", summary.hold_words(job)),
         ("after", " · ".join(f"{one['id']} ({one['state'] or 'gone'})" for one in job.get("after") or [])),
@@ -132,6 +133,17 @@ def _fact_lines(job: dict[str, Any], out: Output, now: datetime) -> list[str]:
     lines = [_fact(label, out.safe(str(text))) for label, text in facts if text]
     metrics = summary.metrics_words(job, out)
     return [*lines, _fact("metrics", metrics)] if metrics else lines
+
+
+def _elapsed_words(job: dict[str, Any], now: datetime) -> str:
+    """`1 h 12 min since the first start · 40 min of it running`; the second where a hold or a retry parts them."""
+    if not job.get("started_at"):
+        return ""
+    total_s, ran_s = job.get("elapsed_s") or 0.0, summary.ran_s(job, now)
+    retried = len(job.get("attempts") or []) > 1
+    if not retried and (not ran_s or total_s - ran_s < _APART_S):
+        return fmt.duration(total_s)
+    return f"{fmt.duration(total_s)} since the {'first ' * retried}start · {fmt.duration(ran_s)} of it running"
 
 
 def _way_words(job: dict[str, Any]) -> str:

@@ -24,11 +24,13 @@ def head(model: Model, columns: int, theme: Theme) -> Line:
 
 def _state(model: Model, state: str, theme: Theme) -> Line:
     if state == "waiting":
-        age_s = fmt.age_s(model.job.get("state_since") or model.job.get("submitted_at"), model.now)
+        age_s = summary.waited_s(model.job, model.now)
         why = summary.waiting_words(summary.waiting_of(model.job), model.now)
         return plain(theme.safe(f" waiting for {fmt.clock(age_s)}{', ' if why else ''}{why}"))
     if state == "unknown":
         return plain(f" unknown, last heard {fmt.duration(fmt.age_s(summary.heard_at(model.job), model.now))} ago")
+    if state == "held" and (until := (model.job.get("hold") or {}).get("until")):
+        return plain(f" held until {fmt.local_time(until, model.now)}")
     return plain(f" {state} {fmt.clock(model.elapsed_s)}")
 
 

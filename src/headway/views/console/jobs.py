@@ -146,10 +146,10 @@ def _note(job: Job, now: datetime) -> str:
     state = str(job["state"])
     if state == "waiting":
         why = summary.waiting_words(job.get("waiting") or {}, now)
-        return f"waits for {fmt.clock(fmt.age_s(job.get('submitted_at'), now))}" + (f", {why}" if why else "")
+        return f"waits for {fmt.clock(summary.waited_s(job, now))}" + (f", {why}" if why else "")
     if state == "unknown" and not fmt.is_over(job):
         return summary.heard_words(job, now)
-    if state in ("failed", "unknown"):
+    if state in ("failed", "held", "unknown"):
         cause = job.get("cause") or summary.last_attempt(job).get("cause") or {}
         return str(cause.get("text") or fmt.exit_words(job.get("exit_code"), job.get("signal")))
     return fmt.carried(job.get("progress"))
