@@ -199,3 +199,12 @@ def test_a_name_is_no_id_and_the_jobs_that_have_it_are_told(b: Bench) -> None:
         b.read(catalog.resolve, "train")
     with pytest.raises(NotFoundError, match='no job ends in "digit"'):
         b.read(catalog.resolve, "digit")
+
+
+def test_a_job_that_waits_for_its_next_attempt_has_started_although_nobody_saw_it_run(b: Bench) -> None:
+    """An attempt of milliseconds is over when its job is still called waiting."""
+    made = b.write(lambda c: catalog.insert_job(c, new_uuid(), spec(), NOW_NS))
+    b.write(lambda c: catalog.wait_again(c, made.pk, NOW_NS + 9, NOW_NS + 5))
+    b.write(lambda c: catalog.wait_again(c, made.pk, NOW_NS + 30, NOW_NS + 20))
+    read = b.read(catalog.load_job, made.pk)
+    assert (read.state, read.started_ns, read.state_since_ns) == (State.WAITING, NOW_NS + 5, NOW_NS + 30)

@@ -62,7 +62,7 @@ def apply_again(action: Again, word: str | None, c: Connection) -> None:
     """The attempt ends and the job waits for the next one, together: nobody sees the one without the other."""
     end = action.end
     _set_attempt(c, end, action.number, word, retry=action.retry)
-    catalog.set_job_state(c, action.pk, State.WAITING, end.since_ns, started_ns=end.started_ns)
+    catalog.wait_again(c, action.pk, end.since_ns, end.started_ns)
     told = {**action.retry, "cause": (end.cause or {}).get("cause"), "because": (end.cause or {}).get("text")}
     told |= {"exit_code": end.exit_code, "signal": end.signal}
     catalog.add_event(c, action.pk, "retry", told, end.since_ns, attempt=action.number)

@@ -299,6 +299,16 @@ def set_job_state(
     outbox.note_change(c, pk, str(old), str(state), row["state_since_ns"], now_ns)
 
 
+def wait_again(c: sqlite3.Connection, pk: int, since_ns: int, started_ns: int | None) -> None:
+    """The job waits for its next attempt. It has started, also where nobody saw it run and it never left that state."""
+    set_job_state(c, pk, State.WAITING, since_ns, started_ns=started_ns)
+    c.execute(
+        """UPDATE jobs SET state_since_ns = max(state_since_ns, :since), started_ns = coalesce(started_ns, :started)
+             WHERE pk = :pk""",
+        {"pk": pk, "since": since_ns, "started": started_ns},
+    )
+
+
 def story(c: sqlite3.Connection, pk: int) -> str:
     """The job's states so far, in order, for the message of an error."""
     rows = c.execute("SELECT data FROM events WHERE job = :pk AND type = 'state' ORDER BY pk", {"pk": pk}).fetchall()
