@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests import container, container_image
-from tests.driver import Hw
+from tests.driver import HW, Hw
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.cap(45, 51, 60)
@@ -91,7 +91,9 @@ def test_a_running_job_tells_its_container_and_how_to_enter_it(hw: Hw, docker: l
     at = words.index("exec")
     assert words[at : at + 3] == ["exec", "-it", found["engine_id"]]
     done = subprocess.run(
-        [*words[:at], "exec", "-i", *words[at + 2 :]],
+        [*HW, "shell", job],
+        cwd=hw.cwd,
+        env=hw.env,
         input="pwd; echo $RANK\n",
         capture_output=True,
         text=True,
