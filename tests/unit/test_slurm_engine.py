@@ -351,6 +351,13 @@ def test_a_partition_that_is_closed_is_told_with_the_queue(rig: Rig) -> None:
     assert engine.queue_words().endswith("; partition cpu is DOWN")
 
 
+def test_what_is_free_is_asked_for_anew_for_a_person_and_kept_for_a_while_for_plans(rig: Rig) -> None:
+    assert [node.free_gpus for node in rig.engine.capacity()] == [4] * 4
+    rig.commands.answers["scontrol"] = NODES.replace("GresUsed=gpu:0", "GresUsed=gpu:3")
+    assert [node.free_gpus for node in rig.engine.capacity()] == [4] * 4
+    assert [node.free_gpus for node in rig.engine.capacity_now()] == [1] * 4
+
+
 def test_new_jobs_are_planned_with_what_slurm_said_last_while_it_does_not_answer(rig: Rig) -> None:
     rig.commands.answers["scontrol"] = told
     rig.engine.plan(job(processes=8))

@@ -265,7 +265,10 @@ class Unhurried(Protocol):
 
 @runtime_checkable
 class Queue(Protocol):
-    """An engine whose queue has other people's jobs, too."""
+    """An engine whose queue and nodes have other people's jobs, too."""
+
+    def capacity_now(self) -> list[Node]:
+        """What is free at this moment, for `hw clusters`; `capacity`, for planning, may be some time old."""
 
     def queue_words(self) -> str:
         """How many run and wait there, for `hw clusters`."""

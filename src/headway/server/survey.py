@@ -36,7 +36,8 @@ async def ask(calls: Calls, asked: Asked, sketch: Job | None) -> None:
     if engine is None:
         return
     try:
-        asked.nodes = await calls.run(f"survey of {asked.spec.place}", engine.capacity)
+        capacity = engine.capacity_now if isinstance(engine, Queue) else engine.capacity
+        asked.nodes = await calls.run(f"survey of {asked.spec.place}", capacity)
         if isinstance(engine, Queue):
             asked.queue = await calls.run(f"queue of {asked.spec.place}", engine.queue_words)
         if sketch is not None:

@@ -114,6 +114,10 @@ class SlurmEngine:
         partition.check_names(self._all_partitions(), self._options.get("partition"))
         return [sooner.capacity_of(node) for node in nodes]
 
+    def capacity_now(self) -> list[Node]:
+        self._nodes = (-NODES_KEPT_S, self._nodes[1])
+        return self.capacity()
+
     def queue_words(self) -> str:
         """The whole queue of the partition, whoever's jobs they are."""
         asked = self._options.get("partition")
