@@ -115,7 +115,7 @@ class SlurmEngine:
         return [sooner.capacity_of(node) for node in nodes]
 
     def capacity_now(self) -> list[Node]:
-        self._nodes = (-NODES_KEPT_S, self._nodes[1])
+        self._nodes, self._known_partitions = (-NODES_KEPT_S, self._nodes[1]), (-NODES_KEPT_S, [])
         return self.capacity()
 
     def queue_words(self) -> str:
