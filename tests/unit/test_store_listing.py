@@ -105,7 +105,8 @@ def test_a_job_that_waits_says_how_many_are_ahead_of_it_in_its_queue(b: Bench) -
 @pytest.mark.parametrize(
     ("word", "note"),
     [("PENDING (Resources)", "Resources"), ("PENDING (JobHeldUser)", "held"), ("PENDING", ""), (None, ""),
-     ("PENDING (ReqNodeNotAvail, UnavailableNodes:node7)", "ReqNodeNotAvail")],
+     ("PENDING (ReqNodeNotAvail, UnavailableNodes:node7)", "ReqNodeNotAvail"),
+     ("PENDING (Nodes required for job are DOWN, DRAINED or reserved for jobs in higher partitions)", "Resources")],
 )  # fmt: skip
 def test_a_job_in_a_schedulers_queue_has_the_schedulers_word(b: Bench, word: str | None, note: str) -> None:
     job, _ = new_job(b.store, "queued", cluster="lab")

@@ -3,18 +3,15 @@ from what is stored already: no engine is asked. Called by `query` and `listing`
 """
 
 import json
-import re
 import sqlite3
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from headway.model.job import State
+from headway.model.job import State, queue_word
 from headway.model.limits import NODES_LISTED_MAX
 from headway.store.form import iso
 
 _SOME = 1_000
-_REASON = re.compile(r"\((\w+)")  # `PENDING (Resources)`, as engines with a queue of their own put it
-_HELD = ("JobHeldUser", "JobHeldAdmin", "JobHoldMaxRequeue")
 # in the order in which they start; those that wait for other jobs are not in the queue yet
 _QUEUED = """SELECT pk, cluster FROM jobs WHERE begun = 0 AND state = 'waiting' AND deleted_ns IS NULL
                AND stop_requested_ns IS NULL AND engine <> 'guest' AND instr(spec, '"after":["') = 0
@@ -43,9 +40,8 @@ def waits_for(
     left = [id_ for id_, state in needed if state is not State.SUCCEEDED]
     if left:
         return told | {"after": left}
-    word = _REASON.search(str(last["engine_word"] or "")) if last is not None else None
-    if word is not None:
-        return told | {"word": "held" if word[1] in _HELD else word[1]}
+    if word := queue_word(last["engine_word"]) if last is not None else "":
+        return told | {"word": word}
     return told | {"ahead": before} if before is not None else None
 
 

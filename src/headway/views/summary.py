@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from headway.model.job import queue_word
 from headway.model.limits import DISPLAY_METRICS_MAX
 from headway.views import format as fmt
 from headway.views.table import fit, width
@@ -104,7 +105,7 @@ def waiting_of(job: Job) -> dict[str, Any]:
         return dict(job["waiting"])
     left = [one["id"] for one in job.get("after") or [] if one.get("state") != "succeeded"]
     number = len(job.get("attempts") or []) + 1
-    word = str(last_attempt(job).get("engine_word") or "").partition("(")[2].rstrip(")")
+    word = queue_word(last_attempt(job).get("engine_word"))
     return {"attempt": number, "next_at": (job.get("retries") or {}).get("next_at"), "after": left, "word": word}
 
 
