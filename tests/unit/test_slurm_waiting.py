@@ -282,6 +282,28 @@ def test_the_whole_answer_names_its_sources_and_survives_questions_without_an_an
 
 
 @pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"ReqNodeList": "node2"}, "the GPU that it needs is not free; it asks for node2"),
+        (
+            {"ReqNodeList": "node1"},
+            "what it needs is free on node1: it is not room that it waits for; it asks for node1",
+        ),
+        ({"ExcNodeList": "node[1,3-4]"}, "the GPU that it needs is not free"),
+        ({"ExcNodeList": "node1"}, "what it needs is free on node3: it is not room that it waits for"),
+    ],
+)
+def test_room_on_a_node_that_it_does_not_let_itself_be_given_is_none(fields: Any, said: str) -> None:
+    text = "".join(
+        f"NodeName=node{k} CPUAlloc=0 CPUTot=4 Gres=gpu:4 GresUsed=gpu:0 RealMemory=4000 State={word}\n"
+        for k, word in enumerate(("IDLE", "IDLE+DRAIN", "IDLE", "DOWN"), 1)
+    )
+    one = job(NumNodes="1", NumCPUs="1", TresPerNode="gres:gpu:1", MinMemoryNode="100M", **fields)
+    told = waiting.explain(one, answer.read_nodes(text), Scripted(date="2026-11-16T04:10:03\n"))
+    assert told.fit == said and len(told.free) == 4
+
+
+@pytest.mark.parametrize(
     ("text", "value"),
     [("30", 1800.0), ("05:00", 300.0), ("01:00:00", 3600.0), ("1-02:00:00", 93600.0), ("2-12", 216000.0),
      ("UNLIMITED", None), ("NONE", None), ("", None), ("Partition_Limit", None)],

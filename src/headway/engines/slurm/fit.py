@@ -93,9 +93,8 @@ def explain(need: Need, free: Sequence[Node]) -> str:
     have = [(node.name, node.gpus if need.gpus else node.cpus or 0) for node in free]
     total, wanted = sum(count for _, count in have), need.nodes * each
     if total < wanted:
-        few = number_word(total) if total else "none"
         more = _lacking(need, [node for node in free if _has(node, need, each)])
-        return f"{few} of the {plural(wanted, what)} that it needs {_are(total)} free{f', and {more}' if more else ''}"
+        return f"{_free_of(total, wanted, what)}{f', and {more}' if more else ''}"
     start = f"{plural(total, what)} {_are(total)} free, but "
     asked = f"you ask for {_nodes(need.nodes)} of {number_word(each)}"
     if sum(count >= each for _, count in have) < need.nodes:
@@ -107,6 +106,12 @@ def explain(need: Need, free: Sequence[Node]) -> str:
     )  # fmt: skip
     short = _lacking(need, [node for node in free if _has(node, need, 1)])
     return f"{start}not on {_nodes(need.nodes)} with {together} together: {short}"
+
+
+def _free_of(total: int, wanted: int, what: str) -> str:
+    if wanted == 1:
+        return f"the {what} that it needs is not free"
+    return f"{number_word(total) if total else 'none'} of the {plural(wanted, what)} that it needs {_are(total)} free"
 
 
 def _are(count: int) -> str:

@@ -34,6 +34,7 @@ def explain(job: JobLine, nodes: Sequence[NodeLine], commands: Commands) -> Wait
     told, need = reason.explain(job.reason), Need.of(job)
     own = job.fields.get("Reservation", "")
     free = tuple(sooner.free_of(node, need.kind, whole=need.exclusive) for node in nodes)
+    may = _may_have(job, need, free)
     now = _now(commands)
     said = partial(ask, commands)
     limits = limit.explain(told.word, job, said, now)
@@ -43,7 +44,8 @@ def explain(job: JobLine, nodes: Sequence[NodeLine], commands: Commands) -> Wait
     room = None
     if is_room and now is not None:
         running = answer.read_holders(ask(commands, ["squeue", "-h", "-t", "R", "-O", _HOLDERS]), need.kind)
-        up = [one for one, node in zip(free, nodes, strict=True) if node.is_usable]  # no end of a job brings one back
+        away = {node.name for node in nodes if not node.is_usable}  # no end of a job brings one back
+        up = [one for one in may if one.name not in away]
         room = _room_at(need, up, running, held, now)
     is_aside = told.word in _ASIDE or told.never or reason.LIMIT.match(told.word) is not None
     ahead, words = ((), ()) if is_aside else _ahead(job, commands)
@@ -55,13 +57,30 @@ def explain(job: JobLine, nodes: Sequence[NodeLine], commands: Commands) -> Wait
         f"{told.word}: {text}",
         ahead,
         free,
-        sooner.suggest(job, need, free, commands, now, own_s, held) if is_room or told.word in _TOO_MUCH else (),
+        sooner.suggest(job, need, may, commands, now, own_s, held) if is_room or told.word in _TOO_MUCH else (),
         needs=need.words(),
-        fit=fit.explain(need, free) if is_room else "",
+        fit=_fit_words(job, need, may) if is_room else "",
         limits=limits,
         start=_forecast(job, need, room, held, now, is_room=is_room),
         ahead_words=words,
     )
+
+
+def _may_have(job: JobLine, need: Need, free: Sequence[Node]) -> Sequence[Node]:
+    """Those of the nodes that it lets itself be given."""
+    if len(_listed(job, "ReqNodeList")) >= need.nodes:
+        return [one for one in free if one.name in _listed(job, "ReqNodeList")]
+    return [one for one in free if one.name not in _listed(job, "ExcNodeList")]
+
+
+def _listed(job: JobLine, field: str) -> list[str]:
+    told = job.fields.get(field, "")
+    return answer.expand_hosts(told) if answer.is_word(told) else []
+
+
+def _fit_words(job: JobLine, need: Need, may: Sequence[Node]) -> str:
+    words = fit.explain(need, may)
+    return f"{words}; it asks for {job.fields['ReqNodeList']}" if words and _names_nodes(job) else words
 
 
 def _names_nodes(job: JobLine) -> bool:
