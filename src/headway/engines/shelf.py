@@ -12,7 +12,7 @@ import re
 import stat
 import subprocess
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -26,6 +26,7 @@ from headway.wire import lock
 from headway.wire.identity import boot_id
 
 _SAID_BYTES: Final = 2000
+_UUID_CHARS: Final = 36
 # Slurm's own watch over memory, and that of the kernel as Slurm tells it, in the output of the batch script.
 MEMORY: Final = re.compile(r"exceeded (?:job |step )?memory limit|oom[-_ ]?kill|out of memory", re.IGNORECASE)
 
@@ -86,10 +87,12 @@ class Shelf:
                 self.make_output(str(task["id"]), str(task["uuid"]))
             self.make(name, task, env)
 
-    def tasks(self) -> list[str]:
-        """Names of all task folders."""
+    def tasks(self, uuids: Collection[str] | None = None) -> list[str]:
+        """Names of all task folders, or of those of some jobs: to look for a few among thousands costs little."""
         try:
-            return sorted(name for name in os.listdir(self._spool) if folders.ID.match(name))
+            names = os.listdir(self._spool)
+            own = names if uuids is None else [name for name in names if name[:_UUID_CHARS] in uuids]
+            return sorted(name for name in own if folders.ID.match(name))
         except OSError:
             return []
 
@@ -100,7 +103,8 @@ class Shelf:
         outputs of their batch scripts are called, by key."""
         found: dict[str, dict[str, TaskView]] = {key: {} for key in keys}
         printed = {key: self._output((outputs or {}).get(key) or key) for key in keys}
-        for name in self.tasks():
+        uuids = {key[:_UUID_CHARS] for key in keys}
+        for name in self.tasks(uuids):
             match = folders.ID.match(name)
             if match and match["key"] in found:
                 found[match["key"]][name] = _view(self._folder(name), printed[match["key"]], whole)
@@ -266,7 +270,7 @@ class Shelf:
 
     def unfinished(self) -> dict[str, str]:
         """Jobs whose outputs have not come back and of which no task is left here: their names by uuid."""
-        alive, found = {name[:36] for name in self.tasks()}, {}
+        alive, found = {name[:_UUID_CHARS] for name in self.tasks()}, {}
         for path in self._spool.glob("*-0.job"):
             uuid = path.stem.removesuffix("-0")
             if uuid not in alive and folders.KEY.match(path.stem):
@@ -277,7 +281,7 @@ class Shelf:
     def finish(self, uuid: str) -> bool:
         """The job is over, and all of it is sent: its code goes, where the job has not changed it. False: another
         attempt of it is here."""
-        if any(name.startswith(uuid) for name in self.tasks()):
+        if self.tasks({uuid}):
             return False
         note = self._note(f"{uuid}-0", ".job")
         with contextlib.suppress(OSError, ValueError):
