@@ -238,7 +238,8 @@ def count_jobs(c: sqlite3.Connection) -> dict[str, int]:
     return {row["state"]: row["jobs"] for row in rows}
 
 
-# Steps from name to name through the index, so that a thousand ranks cost no more than one.
+# Steps from name to name through the index, so that a thousand ranks cost no more than one. What was printed before the
+# program logged a metric of that name (`printed/loss`) is no news any more.
 _LATEST = """
 WITH RECURSIVE n (name) AS (
   SELECT min(name) FROM series WHERE job = :pk
@@ -249,7 +250,9 @@ SELECT n.name, (
   SELECT l.value FROM series s JOIN latest l ON l.series = s.pk WHERE s.job = :pk AND s.name = n.name
     AND s.attempt = (SELECT max(attempt) FROM series WHERE job = :pk AND name = n.name)
   ORDER BY s.rank, l.time_ns DESC LIMIT 1
-) AS value FROM n WHERE n.name IS NOT NULL LIMIT :limit"""
+) AS value FROM n WHERE n.name IS NOT NULL AND NOT (n.name LIKE 'printed/%' AND EXISTS (
+  SELECT 1 FROM series s WHERE s.job = :pk AND s.name = substr(n.name, length('printed/') + 1)
+)) LIMIT :limit"""
 
 
 def latest_metrics(c: sqlite3.Connection, pk: int, names_max: int | None = None) -> dict[str, float | str]:
