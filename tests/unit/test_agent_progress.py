@@ -275,6 +275,31 @@ def test_a_loss_that_is_only_printed_becomes_a_metric(tmp_path: Path) -> None:
     assert found == [("loss", 10, "0.5"), ("loss", 20, "nan"), ("loss", 25, "0.25")]
 
 
+def test_a_metric_that_the_tail_has_not_come_to_counts_before_the_first_printed_one(tmp_path: Path) -> None:
+    w = Watch(folder := tmp_path / "task")
+    (folder / "stdout-0").touch()
+    w.look()
+    (folder / f"metrics-0-{NOBODY}-abcdef.0").touch()  # after the tail's look, and before the line
+    (folder / "stdout-0").write_text("iter: 10 loss: 0.5 eta: 1:00\n")
+    w.watch.look(w.now_s + 1.0, last=True)
+    assert [stream.pid for stream in streams.streams(folder, "metrics")] == [NOBODY]
+
+
+def test_an_agent_goes_on_with_what_is_printed_where_the_one_before_it_was_killed(tmp_path: Path) -> None:
+    w = Watch(folder := tmp_path / "task")
+    (folder / "stdout-0").write_text("iter: 10 loss: 0.5 eta: 1:00\n")
+    w.look()
+    (before,) = streams.streams(folder, "metrics")
+    (folder / before.name).rename(folder / before.name.replace(str(os.getpid()), str(NOBODY)))
+    w.tail = Tail(str(folder), Clock(), {})
+    w.watch = ProgressWatch(str(folder), w.tail, Clock(), list, w.said.append)
+    with open(folder / "stdout-0", "a") as file:
+        file.write("iter: 20 loss: 0.25 eta: 0:50\n")
+    w.look()
+    w.look(last=True)
+    assert {stream.pid for stream in streams.streams(folder, "metrics")} == {NOBODY, os.getpid()}
+
+
 def test_what_a_program_prints_is_no_metric_where_it_logs_its_own(tmp_path: Path) -> None:
     w = Watch(folder := tmp_path / "task")
     w.bench.log({"loss": 1.0})

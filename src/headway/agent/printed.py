@@ -70,9 +70,18 @@ class PrintedValues:
     def _logs_itself(self, rank: int) -> bool:
         if len(self._tail.streams) != self._looked_at:
             self._looked_at, me = len(self._tail.streams), os.getpid()
-            found = [tailed.stream for tailed in self._tail.streams.values() if tailed.stream.role == "metrics"]
-            self._logging.update(one.rank for one in found if one.rank is not None and one.pid != me)
-        return rank in self._logging
+            found = [one for one in self._tail.streams.values() if one.stream.role == "metrics"]
+            own = [one.stream for one in found if (one.opening or {}).get("source") != "output"]  # no agent's before us
+            self._logging.update(one.rank for one in own if one.rank is not None and one.pid != me)
+        return rank in self._logging or (rank not in self._segments and self._has_begun(rank))
+
+    def _has_begun(self, rank: int) -> bool:
+        """Whether it has logged a metric just now, which the tail has not come to: a first line is read this soon."""
+        try:
+            names = self._files.listdir(self._task_dir)
+        except OSError:
+            return False
+        return any(name.startswith(f"metrics-{rank}-") and name not in self._tail.streams for name in names)
 
     def _write(self, rank: int, names: tuple[str, ...], step: int, values: list[float]) -> None:
         try:
