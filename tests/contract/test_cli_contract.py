@@ -400,6 +400,12 @@ def test_a_running_job_cannot_be_deleted(hw: Hw) -> None:
     hw.wait_ended(job)
 
 
+def test_looking_at_the_server_of_a_home_that_is_not_there_does_not_make_it(hw: Hw) -> None:
+    nowhere = hw.home.with_name("nowhere")
+    codes = [hw("server", verb, env={"HEADWAY_HOME": str(nowhere)}).returncode for verb in ("status", "stop", "logs")]
+    assert codes == [4, 0, 1] and not nowhere.exists()
+
+
 def test_server_start_status_stop(hw: Hw) -> None:
     assert hw("server", "status").returncode == 4
     assert hw("server", "start").returncode == 0

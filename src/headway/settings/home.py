@@ -118,12 +118,13 @@ def _temporary() -> Path:
     return Path(gettempdir())
 
 
-def home() -> Path:
-    """HEADWAY_HOME, else the XDG data folder. Made with mode 0700 when it is not there."""
+def home(*, make: bool = True) -> Path:
+    """HEADWAY_HOME, else the XDG data folder. Made with mode 0700 when it is not there, unless one only looks."""
     value = os.environ.get("HEADWAY_HOME", "")
     path = Path(value).expanduser().absolute() if value else _user_folder("XDG_DATA_HOME", ".local/share") / "headway"
     try:
-        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if make:
+            path.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
         raise UsageError(
             f"the folder for Headway's data, {path}, cannot be made: {error.strerror}",

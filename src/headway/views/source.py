@@ -46,7 +46,7 @@ class Source:
     @classmethod
     def connect(cls, *, start: bool = True) -> Self:
         """The server of HEADWAY_HOME. With `start`, one is started when none is there."""
-        home = homes.home()
+        home = homes.home(make=start)
         client = Client(homes.socket_path(home))
         if not client.try_connect():
             client.path = _start_server(home) if start else _find_server(home)

@@ -46,7 +46,7 @@ def _status(call: Call) -> int:
         found = call.source(start=False).get("/api/server")
     except UnreachableError:
         if call.as_json:
-            call.terminal.put_json({"pid": None, "address": None, "version": None, "home": str(homes.home())})
+            call.terminal.put_json({"pid": None, "address": None, "version": None, "home": str(homes.home(make=False))})
         raise
     _tell(call, found)
     return 0
@@ -109,7 +109,7 @@ def wait_gone(source: Source) -> None:
 
 def _logs(call: Call) -> int:
     """Read from its file, not from the server: the log is wanted most when there is no server."""
-    path = homes.Paths(homes.home()).server_log
+    path = homes.Paths(homes.home(make=False)).server_log
     lines = call.get("tail", _TAIL_LINES)
     try:
         with path.open("rb") as file:
