@@ -66,6 +66,18 @@ def test_elapsed_is_since_the_first_start_and_says_how_much_of_it_was_running(
     assert summary._state_words(found, NOW) == state
 
 
+def test_every_role_has_a_line_with_its_command() -> None:
+    roles = [
+        {"name": "ps", "instances": 1, "command": ["python", "ps.py"]},
+        {"name": "worker", "instances": 2, "command": ["python", "train.py", "--note", "a b"]},
+    ]
+    assert query._command_facts({"command": ["python", "ps.py"], "roles": roles}) == [
+        ("roles", "ps         python ps.py"),
+        ("", "worker ×2  python train.py --note 'a b'"),
+    ]
+    assert query._command_facts({"command": ["true"], "roles": []}) == [("command", "true")]
+
+
 def test_ranks_share_a_line_of_progress_although_none_is_as_fast_as_another() -> None:
     trackers = [
         {"msg": ["epoch"], "completed": 40 + n % 2, "total": 100, "rate": 1 + n / 8, "eta_s": 60 + n, "rank": n,

@@ -14,9 +14,11 @@ KEYS = (
     "id uuid name experiment state state_since cluster engine engine_id engine_url attach command cwd code gpus "
     "processes submitted_at started_at ended_at elapsed_s exit_code signal parent tags host guest_of monitor "
     "array array_index parameters smoke cause priority retries hold reserved after "
-    "output_dir outputs config progress usage metrics page image folders definition attempts"
+    "output_dir outputs config progress usage metrics page image roles folders definition attempts"
 ).split()
-HEAVY = "cause priority retries hold reserved after folders output_dir outputs config usage metrics attempts".split()
+HEAVY = (
+    "cause priority retries hold reserved after roles folders output_dir outputs config usage metrics attempts"
+).split()
 ATTEMPT_KEYS = {"number", "state", "cause", "exit_code", "signal", "tasks"}
 PROCESS_KEYS = {
     "rank", "local_rank", "pid", "state", "exit_code", "signal", "started_at", "ended_at", "logs", "exception",

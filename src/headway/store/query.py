@@ -56,6 +56,7 @@ def job_object(c: sqlite3.Connection, pk: int, paths: Paths, now_ns: int) -> dic
         **told,
         "page": None,
         "image": job.spec.image or job.spec.definition.get("image"),
+        "roles": [asdict(role) for role in job.spec.roles],
         "folders": [asdict(folder) for folder in job.spec.folders],
         "definition": job.spec.definition,
         "attempts": _attempts(job, {(s["attempt"], s["task"], s["name"]): s["path"] for s in sent}),

@@ -108,7 +108,7 @@ def _fact_lines(job: dict[str, Any], out: Output, now: datetime) -> list[str]:
     times = [("submitted", "submitted_at"), ("started", "started_at"), ("ended", "ended_at")]
     told = " · ".join(f"{word} {fmt.local_time(job[key], now)}" for word, key in times if job.get(key))
     facts = [
-        ("command", fmt.shell_words([str(w) for w in job.get("command") or []])),
+        *_command_facts(job),
         ("folder", job.get("cwd")),
         *(("" if number else "folders", _folder_words(one)) for number, one in enumerate(job.get("folders") or [])),
         ("experiment", job.get("experiment")),
@@ -133,6 +133,18 @@ def _fact_lines(job: dict[str, Any], out: Output, now: datetime) -> list[str]:
     lines = [_fact(label, out.safe(str(text))) for label, text in facts if text]
     metrics = summary.metrics_words(job, out)
     return [*lines, _fact("metrics", metrics)] if metrics else lines
+
+
+def _command_facts(job: dict[str, Any]) -> list[tuple[str, str]]:
+    """The command; of roles a line for each, `worker ×2  python train.py`."""
+    roles = job.get("roles") or []
+    if not roles:
+        return [("command", fmt.shell_words([str(word) for word in job.get("command") or []]))]
+    names = [role["name"] + (f" ×{role['instances']}" if role["instances"] > 1 else "") for role in roles]
+    cells = max(map(len, names))
+    words = [fmt.shell_words(role["command"]) for role in roles]
+    lines = [f"{name:<{cells}}  {command}" for name, command in zip(names, words, strict=True)]
+    return [("" if number else "roles", line) for number, line in enumerate(lines)]
 
 
 def _elapsed_words(job: dict[str, Any], now: datetime) -> str:
@@ -401,16 +413,18 @@ def _log_lines(source: Source, job: dict[str, Any], out: Output, tail: int) -> l
         return [_fact("log", "the job has not started, so there is none yet")]
     if not summary.has_output(job):
         return [_fact("log", "not kept: the script was started without hw, and its output went where it was started")]
+    every = len(job.get("roles") or []) > 1  # rank 0 stands for its like, not for another role
+    whose = "all ranks" if every else "rank 0"
     try:
-        answer = source.get(job_route(job["id"], "logs"), [("rank", 0), ("tail", tail)])
+        answer = source.get(job_route(job["id"], "logs"), [("rank", None if every else 0), ("tail", tail)])
     except HeadwayError as error:
         return [_fact("log", out.safe(error.message))]
     lines = answer.get("lines") or []
     if not lines:
-        return [_fact("log", "rank 0 has written nothing")] if tail else []
-    merged = Merged(out, out, ranks=1)
+        return [_fact("log", "nothing has been written" if every else "rank 0 has written nothing")] if tail else []
+    merged = Merged(out, out, ranks=summary.count_processes(job) if every else 1)
     last = "the last line" if len(lines) == 1 else f"the last {len(lines)} lines"
-    ruler = out.style(f"─ log · rank 0 · {last} · all: hw logs {fmt.suffix(job['id'])} ".ljust(60, "─"), DIM)
+    ruler = out.style(f"─ log · {whose} · {last} · all: hw logs {fmt.suffix(job['id'])} ".ljust(60, "─"), DIM)
     return [ruler, *(merged.line(_brief_line(line, out), out).rstrip("\n") for line in lines), out.style("─" * 60, DIM)]
 
 
