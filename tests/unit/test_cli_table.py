@@ -37,6 +37,17 @@ def test_a_narrow_terminal_drops_columns_from_the_right_and_keeps_those_that_mat
     assert lines == ["id     state", "abcde  running"]
 
 
+def test_columns_that_most_rows_have_not_and_then_others_go_before_the_note_is_cut_short() -> None:
+    columns = [Column("id", keep=2), Column("lr"), Column("submitted"), Column("note", keep=1)]
+    rows = [
+        ["a", "0.1", "12:00:00", ""],
+        ["b", "", "12:01:00", "non-finite loss at step 8123"],
+        ["c", "", "12:02:00", ""],
+    ]
+    assert layout(columns, rows, 43)[1][2] == "b   12:01:00   non-finite loss at step 8123"
+    assert layout(columns, rows, 40)[1][2] == "b   non-finite loss at step 8123"
+
+
 def test_wide_characters_take_two_cells() -> None:
     assert (width("中a"), fit("中文字", 4)) == (3, "中…")
 

@@ -31,7 +31,7 @@ Cells = Sequence[str]
 Paint = Callable[[str], str]
 _CELLS_MIN: Final = 4
 _EMPTIES: Final = frozenset(("", EMPTY))
-_LAST_CELLS_MIN: Final = 12
+_LAST_CELLS_MIN: Final = 28  # of a reason less says nothing
 
 
 def width(text: str) -> int:
@@ -96,18 +96,27 @@ class _Table:
         self.widths = [max(width(column.title), _widest(cells[i])) for i, column in enumerate(columns)]
 
     def narrow(self, columns_max: int) -> None:
-        """Drop what may go, from the right, until the rest fits; then cut the last column, then the others."""
+        """Drop what may go, first what most rows have not, from the right, until the rest fits; then cut columns, the
+        last one first."""
+        for i in reversed(range(len(self.columns))):
+            if self._total() > columns_max and not self.columns[i].keep and self._is_sparse(i):
+                self._drop(i)
         while self._total() - self._spare() > columns_max:
             keeps = [column.keep for column in self.columns]
             if min(keeps, default=ALWAYS) >= ALWAYS:
                 break
-            gone = max(i for i, keep in enumerate(keeps) if keep == min(keeps))
-            del self.columns[gone], self.widths[gone], self.cells[gone]
+            self._drop(max(i for i, keep in enumerate(keeps) if keep == min(keeps)))
         over = self._total() - columns_max
         for i in reversed(range(len(self.columns))):
             cut = min(max(over, 0), max(self.widths[i] - _CELLS_MIN, 0))
             self.widths[i] -= cut
             over -= cut
+
+    def _drop(self, i: int) -> None:
+        del self.columns[i], self.widths[i], self.cells[i]
+
+    def _is_sparse(self, i: int) -> bool:
+        return 2 * sum(cell in _EMPTIES for cell in self.cells[i]) > len(self.cells[i])
 
     def _total(self) -> int:
         return sum(self.widths) + len(GAP) * (len(self.widths) - 1)
