@@ -50,6 +50,7 @@ def timed(state: str, elapsed_s: float, *spans: tuple[int, int]) -> dict[str, An
     ("found", "elapsed", "state"),
     [
         (timed("succeeded", 20.4, (0, 20)), "20 s", "succeeded after 20 s"),
+        (timed("succeeded", 0.4, (0, 0)), "400 ms", "succeeded after 400 ms"),
         (timed("failed", 50.0, (0, 20)), "50 s since the start · 20 s of it running", "failed after 20 s"),
         (
             timed("failed", 50.0, (0, 20), (30, 50)),

@@ -281,14 +281,19 @@ def _peak_words(job: Job) -> list[str]:
     return [f"peak {fmt.size(peak)}" + (f" (rank {rank})" if rank is not None and count_processes(job) > 1 else "")]
 
 
+APART_S: Final = 1.0  # two times that are nearer are told as one
+
+
 def lasted_s(job: Job) -> float | None:
     """From its first start to the end of its processes: a job that failed and was then held failed before that."""
     started = fmt.moment(job.get("started_at"))
     ends = [fmt.moment(process.get("ended_at")) for process in processes(job)]
     known = [end for end in ends if end is not None]
-    if started is None or not known or len(known) < len(ends):
-        return job.get("elapsed_s")
-    return max(0.0, (max(known) - started).total_seconds())
+    elapsed_s: float | None = job.get("elapsed_s")
+    if started is None or elapsed_s is None or not known or len(known) < len(ends):
+        return elapsed_s
+    lasted = max(0.0, (max(known) - started).total_seconds())
+    return lasted if elapsed_s - lasted >= APART_S else elapsed_s
 
 
 def ran_s(job: Job, now: datetime) -> float:

@@ -25,7 +25,6 @@ _ATTEMPTS_MAX = 10
 _CONFIG_CHARS_MAX = 800  # of the config: ten rows of a terminal
 _VALUE_CHARS_MAX = 60  # of one value of it
 _PROCESSES_MAX = 8  # a line each; of more, a line for all that are alike
-_APART_S = 1.0  # two times that are nearer are told as one
 _AROUND_LOG = 4  # two rulers, and the prompt with a line to spare
 
 
@@ -153,7 +152,7 @@ def _elapsed_words(job: dict[str, Any], now: datetime) -> str:
         return ""
     total_s, ran_s = job.get("elapsed_s") or 0.0, summary.ran_s(job, now)
     retried = len(job.get("attempts") or []) > 1
-    if not retried and (not ran_s or total_s - ran_s < _APART_S):
+    if not retried and (not ran_s or total_s - ran_s < summary.APART_S):
         return fmt.duration(total_s)
     return f"{fmt.duration(total_s)} since the {'first ' * retried}start · {fmt.duration(ran_s)} of it running"
 
