@@ -238,15 +238,6 @@ class Attempt:
     tasks: list[Task] = field(default_factory=list)
 
 
-def queue_word(told: str | None) -> str:
-    """What an engine with a queue of its own says of a waiting job, for a list: `PENDING (Resources)` is `Resources`.
-    Slurm has a whole sentence where nodes are away, which its other answers call by that word, too."""
-    reason = str(told or "").partition("(")[2].rstrip(")").partition(",")[0]
-    if reason.startswith("JobHeld") or reason == "JobHoldMaxRequeue":
-        return "held"
-    return "Resources" if reason.startswith("Nodes required for job") else reason
-
-
 def count_retries(attempts: Sequence[Attempt]) -> tuple[int, int]:
     """(tries beyond the first that were decided on, those of them that were counted)."""
     taken = [a.retry for a in attempts if a.retry is not None and a.retry.get("do") != "no"]

@@ -7,8 +7,9 @@ import sqlite3
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from headway.model.job import State, queue_word
+from headway.model.job import State
 from headway.model.limits import NODES_LISTED_MAX
+from headway.model.word import queue_word
 from headway.store.form import iso
 
 _SOME = 1_000

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from headway.model.job import queue_word
 from headway.model.limits import DISPLAY_METRICS_MAX
+from headway.model.word import queue_word
 from headway.views import format as fmt
 from headway.views.table import fit, width
 from headway.views.terminal import BOLD, DIM, Output
