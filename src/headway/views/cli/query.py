@@ -13,13 +13,13 @@ from headway.views import summary, table
 from headway.views.cli import arrays
 from headway.views.cli.dispatch import Call, complain, several_words
 from headway.views.cli.output import Merged
-from headway.views.console.curve import PLACES
 from headway.views.source import Source, job_route
 from headway.views.terminal import DIM, RED, Output
 from headway.wire import display
 
 _LABEL_CELLS = 12
 _NOTES_MAX = 10
+_USAGE_POINTS = 64  # that the means over a life are made of
 _TRACKERS_MAX = 8
 _ATTEMPTS_MAX = 10
 _CONFIG_CHARS_MAX = 800  # of the config: ten rows of a terminal
@@ -319,7 +319,7 @@ def _speed_words(group: list[dict[str, Any]]) -> str:
 def _whole_usage(source: Source, job: dict[str, Any]) -> dict[str, Any]:
     """Of a job that is over: means over its life, not its last sample, when it did nothing any more."""
     try:
-        curves = source.get(job_route(job["id"], "usage"), [("points", PLACES)]).get("curves") or {}
+        curves = source.get(job_route(job["id"], "usage"), [("points", _USAGE_POINTS)]).get("curves") or {}
     except (NotFoundError, UsageError):  # an older server has no such answer: the peak alone is told
         curves = {}
     last = job["usage"]
