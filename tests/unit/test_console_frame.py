@@ -125,6 +125,25 @@ def test_a_job_that_waits_says_why_and_how_long_it_waits_this_time(known: dict[s
     assert "it waits to start; why: hw why 7f3c2" in picture(made, (80, 24), Theme())
 
 
+def test_a_job_that_is_held_says_until_when() -> None:
+    made = Model(job(1) | {"state": "held", "hold": {"until": at(120)}}, Log(), 1, "held", NOW)
+    assert "held until 12:06:00 " in picture(made, (80, 24), Theme()).split("\n")[0]
+
+
+def test_a_count_in_the_log_gets_no_bar_beside_those_of_the_program() -> None:
+    def tracker(name: str, source: str, **more: object) -> dict[str, object]:
+        return {"msg": [name], "completed": 5, "total": None, "state": "running", "rank": 0, "source": source, **more}
+
+    printed = [tracker("step", "output"), tracker("iter", "output", eta_s=60.0), tracker("bar", "output", total=9)]
+    made = Model(job(1), Log(), 1, "running", NOW)
+    made.take({"progress": printed})
+    assert "  step " in picture(made, (80, 24), Theme())
+    made = Model(job(1), Log(), 1, "running", NOW)
+    made.take({"progress": [*printed, tracker("train", "api")]})
+    shown = picture(made, (80, 24), Theme())
+    assert "  step " not in shown and all(f"  {name} " in shown for name in ("iter", "bar", "train"))
+
+
 def test_quiet_and_failed_ranks_are_folded_and_named() -> None:
     made = model(64)
     made.take({"events": [{"type": "process_exited", "rank": 7, "data": {"exit_code": 3, "signal": None}}]})

@@ -19,7 +19,7 @@ _COLOURS: Final = {"failed": RED, "completed": GREEN, "closed": GREEN}
 
 def bars(trackers: list[Tracker], columns: int, rows: int, theme: Theme) -> list[Line]:
     """At most `rows` lines: those that run first; of those that have ended, the last ones."""
-    groups = _groups(trackers)
+    groups = _groups(_telling(trackers))
     open_ones = [group for group in groups if _state(group[0]) in ("running", "failed")]
     ended = [group for group in groups if _state(group[0]) not in ("running", "failed")]
     order = open_ones + ended[::-1][: max(rows - len(open_ones), 0)]
@@ -33,6 +33,17 @@ def bars(trackers: list[Tracker], columns: int, rows: int, theme: Theme) -> list
     lines = [cut((*front, *_bar(group[0], room), *right), columns) for group, front, right in drawn]
     left = len(order) - len(shown)
     return lines + ([plain(f"  and {fmt.plural(left, 'tracker')} more", DIM)] if left and lines else [])
+
+
+def _telling(trackers: list[Tracker]) -> list[Tracker]:
+    """Without bare counts that were read off the log (`step 1200`), where a rank has trackers of its own."""
+    own = {one.get("rank") for one in trackers if one.get("source") == "api"}
+    return [one for one in trackers if not (_is_bare(one) and (None in own or one.get("rank") in own))]
+
+
+def _is_bare(tracker: Tracker) -> bool:
+    known = real(tracker.get("total")) or real(tracker.get("eta_s"))
+    return tracker.get("source") == "output" and not known
 
 
 def _groups(trackers: list[Tracker]) -> list[list[Tracker]]:
