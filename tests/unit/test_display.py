@@ -13,8 +13,8 @@ from headway.wire import display
 SGR = re.compile(r"\x1b\[[0-9;:]*m")
 # Text that leans towards the dangerous: escape sequences in pieces, C1, bidi, zero-width, surrogates.
 PIECES = st.sampled_from(
-    ["\x1b", "\x1b[", "\x1b[31m", "\x1b[0m", "\x1b[8m", "\x1b]52;c;aGk=\x07", "\x9b31m", "\x9d", "\r", "\n", "\t", "\0",
-     "\u202e", "\u2066", "\u200b", "\u200d", "\ufeff", "\u2028", "\ud800", "\u3164", "\U000e0041", "\x7f",
+    ["\x1b", "\x1b[", "\x1b[2K", "\x1b[31m", "\x1b[0m", "\x1b[8m", "\x1b]52;c;aGk=\x07", "\x9b31m", "\x9d", "\r", "\n",
+     "\t", "\0", "\u202e", "\u2066", "\u200b", "\u200d", "\ufeff", "\u2028", "\ud800", "\u3164", "\U000e0041", "\x7f",
      "a", "é", "中"]
 )  # fmt: skip
 WILD = st.lists(st.one_of(PIECES, st.text(max_size=8), st.characters()), max_size=40).map("".join)
@@ -74,6 +74,9 @@ def test_what_is_safe_stays_as_it_is(text: str) -> None:
         ("\ud800", "<U+D800>"),
         ("[/foo] [link=x]", "[/foo] [link=x]"),  # B17: markup is text
         ("a\tb", "a\tb"),
+        ("\r\x1b[2K\x1b[1A\x1b[2Kone 5 %\r\x1b[2K\x1b[1A\x1b[2K\x1b[?25lone 6 %", "one 6 %"),  # a bar of rich
+        ("secret\x1b[2Kfine", "secret␛[2Kfine"),  # which would hide what stands before it
+        ("\x1b[?1049hx", "␛[?1049hx"),
     ],
 )
 def test_escape_sequences_are_shown_instead_of_obeyed(text: str, shown: str) -> None:

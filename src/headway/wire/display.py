@@ -1,7 +1,8 @@
 """Safe text for terminals (Sec7, B7, B8, B15–B17). Every view passes what a job, a name or a server said through here.
 
-Let through: printable text, tab, and SGR sequences that set colour or weight. Every other control, C1, bidi or
-invisible character is shown as a visible mark, so a log line can neither steer the terminal nor hide what it says.
+Let through: printable text, tab, and SGR sequences that set colour or weight. Left out: what a bar begins its line with
+to be drawn in place. Every other control, C1, bidi or invisible character is shown as a visible mark, so a log line can
+neither steer the terminal nor hide what it says.
 Applied when showing, never when storing: stored bytes stay as they came.
 """
 
@@ -13,6 +14,8 @@ from headway.model.limits import DISPLAY_LINE_CHARS_MAX
 
 RESET: Final = "\x1b[0m"
 _SGR: Final = re.compile(r"\x1b\[([0-9;:]{0,48})m")
+# At the start of a line, where they have nothing to hide: erase the line, go up, hide or show the cursor.
+_IN_PLACE: Final = re.compile(r"(?:\x1b\[(?:[0-2]?K|[0-9]{0,3}A|\?25[hl]))+")
 # Letters and marks that show nothing and are not in a control category: fillers, joiners, vowel and variation signs.
 _INVISIBLE: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u3164\uffa0")
 _SPACES: Final = frozenset("\u00a0\u1680\u202f\u205f\u3000").union(map(chr, range(0x2000, 0x200B)))
@@ -44,11 +47,13 @@ def decode(data: bytes) -> str:
 
 def collapse(text: str) -> str:
     """What a carriage return leaves on the screen: a progress bar's last state, not its 10^5 earlier ones (B15)."""
-    if "\r" not in text:
+    if "\r" in text:
+        text = text.rstrip("\r")
+        text = text[text.rfind("\r") + 1 :]
+    if not text.startswith("\x1b["):
         return text
-    text = text.rstrip("\r")
-    last = text.rfind("\r")
-    return text[last + 1 :]
+    drawn = _IN_PLACE.match(text)
+    return text[drawn.end() :] if drawn else text
 
 
 def mark(char: str, ascii_only: bool = False) -> str:
