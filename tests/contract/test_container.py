@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import urllib.request
@@ -82,6 +83,14 @@ def test_an_image_that_is_not_there_is_refused_with_the_nearest(hw: Hw) -> None:
     done = hw("-c", "box", "submit", "--image", "headway-test-pyton:1", "true")
     assert done.returncode == 1 and hw.json("ls") == []
     assert 'did you mean "headway-test-python:1"' in done.stderr.decode()
+
+
+def test_a_dry_run_shows_what_the_engine_is_asked_for(hw: Hw, docker: list[str]) -> None:
+    told = hw("-c", "box", "submit", "--dry-run", "--memory", "64MiB", "--cpus", "1", "sleep", "1").stdout.decode()
+    words = shlex.split(told.splitlines()[-1])
+    assert words[: len(docker) + 2] == [*docker, "create", "--name"]
+    assert " --cpus 1 --memory 67108864 " in shlex.join(words) and container_image.PYTHON in words
+    assert hw.json("ls") == [] and container.of_home(docker, hw.home) == []
 
 
 def test_a_running_job_tells_its_container_and_how_to_enter_it(hw: Hw, docker: list[str]) -> None:

@@ -9,6 +9,7 @@ between (F23). Of a job with several tasks all folders are made before the first
 
 import contextlib
 import os
+import shlex
 import socket
 import subprocess
 import threading
@@ -305,15 +306,31 @@ class ContainerEngine:
         if state is None:
             devices = (folders.load_json(folder / "task.json") or {}).get("devices") or []
             links = (folders.load_json(folder / PRIVATE) or {}).get("links") or []
-            words = ["create", "--name", name, *self._recipe.create(name, plan, task, devices, self._zip(), links)]
-            words += ["--entrypoint", python, str(task.image), *self._argv("shim", folder)]
             try:
-                self.program.run(*words)
+                self.program.run(*self._create(name, plan, task, python, devices, links))
             except Failed as error:
                 if "already in use" not in str(error):  # another thread, or a submit whose answer was lost
                     raise
         self.program.run("start", name)
         self._carriers.keep(folder)
+
+    def _create(
+        self, name: str, plan: Plan, task: PlannedTask, python: str, devices: Sequence[int], links: Sequence[Any] = ()
+    ) -> list[str]:
+        words = ["create", "--name", name, *self._recipe.create(name, plan, task, devices, self._zip(), links)]
+        return [*words, "--entrypoint", python, str(task.image), *self._argv("shim", self._folder(name))]
+
+    def script(self, plan: Plan) -> str:
+        """A container for each task, or, with the agent outside, one for each rank."""
+        lines = []
+        for task in plan.tasks:
+            name, cards, python = str(plan.task_key(task.name)), range(task.gpus), self._where(str(task.image))
+            if python is None:
+                words = self._recipe.run(name, plan, task, cards, self._zip(), Given({}, {}))
+            else:
+                words = self._create(name, plan, task, python, cards)
+            lines.append(shlex.join([*self.program.words, *words]))
+        return "\n".join(lines)
 
     def _make_room(self, name: str) -> None:
         try:

@@ -275,6 +275,14 @@ class Queue(Protocol):
 
 
 @runtime_checkable
+class Scripted(Protocol):
+    """An engine whose program gets words that the plan does not have, which `--dry-run` shows beside it."""
+
+    def script(self, plan: Plan) -> str:
+        """What would be typed, a line for each. What only the start decides (cards, links) is not in it."""
+
+
+@runtime_checkable
 class Salvager(Protocol):
     """An engine whose spools lie on this machine, so that what a dead agent left can be sent for it."""
 

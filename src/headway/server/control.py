@@ -13,7 +13,7 @@ from functools import partial
 from sqlite3 import Connection
 from typing import Any
 
-from headway.engines.protocol import Engine, EngineId, Plan, Salvager, Waiting
+from headway.engines.protocol import Engine, EngineId, Plan, Salvager, Scripted, Waiting
 from headway.model.errors import HeadwayError, RefusedError, UnreachableError, UsageError
 from headway.model.ids import name_from_command
 from headway.model.job import ENDED, Job, JobSpec, State
@@ -65,7 +65,12 @@ class Control(Loop):
         """What the engine would get, for `--dry-run`: every check of a submission, and nothing stored."""
         checked = check.job_spec(spec)
         engine = await self._checked(NO_UUID, checked, check.environment(env, checked), find_program=True)
-        return await self._calls.run(f"plan of {NO_UUID}", self._sketched, engine, NO_UUID, checked)
+        return await self._calls.run(f"plan of {NO_UUID}", self._scripted, engine, checked)
+
+    def _scripted(self, engine: Engine, spec: JobSpec) -> Plan:
+        """In a thread: the plan with what the engine's own program would be given."""
+        plan = self._sketched(engine, NO_UUID, spec)
+        return replace(plan, script=engine.script(plan)) if isinstance(engine, Scripted) else plan
 
     async def _checked(
         self, uuid: str, spec: JobSpec, variables: Mapping[str, str], *, find_program: bool = False
