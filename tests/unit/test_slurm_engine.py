@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -364,6 +365,11 @@ def test_new_jobs_are_planned_with_what_slurm_said_last_while_it_does_not_answer
     rig.now_s += 1000
     rig.commands.answers["scontrol"] = UnreachableError("scontrol: Unable to contact slurm controller")
     assert [task.gpus for task in rig.engine.plan(job(processes=8)).tasks] == [4, 4]
+    asked = len(rig.commands.asked)  # and somebody who submits waits for no second question
+    assert rig.engine.plan(replace(job(processes=8, max_duration_s=60), pk=0)).tasks
+    assert len(rig.commands.asked) == asked
+    with pytest.raises(UnreachableError):  # a person is told how it is
+        rig.engine.capacity_now()
     rig.now_s += 1000
     with pytest.raises(UnreachableError):
         rig.engine.capacity()

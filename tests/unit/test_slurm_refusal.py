@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from headway.engines.protocol import EngineId
+from headway.engines.protocol import EngineId, Node
 from headway.engines.slurm import answer, command, trial
 from headway.engines.slurm.submission import FULL_S
 from headway.model.errors import HeadwayError, LaterError, RefusedError, UnreachableError
 from headway.model.job import Job, State
-from tests.unit.control_bench import Bench, in_loop
+from tests.unit.control_bench import Bench, HandEngine, in_loop
 from tests.unit.test_slurm_array import element, key_of, starts
 from tests.unit.test_slurm_engine import NODES, Rig, job
 
@@ -273,3 +273,24 @@ async def test_a_start_that_a_full_queue_does_not_take_waits_and_says_why(bench:
     bench.engine.refuse, bench.now_s = None, bench.now_s + 60
     await bench.look()
     assert f"{job.uuid}-1" in bench.engine.started
+
+
+class AwayQueue(HandEngine):
+    """A scheduler that does not answer; what it said last is still known."""
+
+    queues = True
+
+    def capacity_now(self) -> list[Node]:
+        raise UnreachableError("Unable to contact slurm controller")
+
+    def queue_words(self) -> str:
+        return ""
+
+
+@in_loop
+async def test_a_job_for_a_scheduler_that_is_away_is_not_told_as_about_to_start(bench: Bench) -> None:
+    bench.others["lab"] = AwayQueue()
+    job = await bench.submit(cluster="lab", definition={"engine": "slurm"})
+    assert (await bench.control.explain(job)).reason == (
+        "lab is not reached: Unable to contact slurm controller; it starts when that is over"
+    )

@@ -375,7 +375,7 @@ class Control(Loop):
         if trouble := self._retry.why(job.uuid):
             return Waiting(f"it could not be started: {trouble}; it is tried again by itself")
         try:
-            nodes = await self._calls.run(f"capacity of {job.spec.cluster}", engine.capacity)
+            nodes = await self._calls.run(f"capacity of {job.spec.cluster}", survey.capacity_of(engine))
         except UnreachableError as error:
             return Waiting(f"{job.spec.cluster} is not reached: {error.message}; it starts when that is over")
         jobs = await self._calls.run("the store", self._open_jobs)

@@ -4,7 +4,7 @@ Each cluster is asked in a thread of its own and given up after a time, so one t
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -30,14 +30,18 @@ class Asked:
     refusal: str | None = None
 
 
+def capacity_of(engine: Engine) -> Callable[[], list[Node]]:
+    """What tells a person how it is now, also that the engine is away."""
+    return engine.capacity_now if isinstance(engine, Queue) else engine.capacity
+
+
 async def ask(calls: Calls, asked: Asked, sketch: Job | None) -> None:
     """Fill in nodes, or the error in words; with `sketch`, whether that job could ever run there."""
     engine = asked.engine
     if engine is None:
         return
     try:
-        capacity = engine.capacity_now if isinstance(engine, Queue) else engine.capacity
-        asked.nodes = await calls.run(f"survey of {asked.spec.place}", capacity)
+        asked.nodes = await calls.run(f"survey of {asked.spec.place}", capacity_of(engine))
         if isinstance(engine, Queue):
             asked.queue = await calls.run(f"queue of {asked.spec.place}", engine.queue_words)
         if sketch is not None:

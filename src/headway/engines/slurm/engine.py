@@ -22,7 +22,7 @@ from headway.engines.protocol import AnyBox, EngineId, Freed, Given, Node, Obser
 from headway.engines.shelf import TaskView
 from headway.engines.slurm import answer, begin, ending, partition, script, sooner, waiting
 from headway.engines.slurm.answer import JobLine
-from headway.engines.slurm.command import Commands
+from headway.engines.slurm.command import TIMEOUT_S, Commands
 from headway.engines.slurm.ledger import Ledger
 from headway.engines.slurm.library import Library
 from headway.engines.slurm.owner import Owner, has_other_name
@@ -42,6 +42,7 @@ from headway.wire.batch import TaskKey
 POLL_FIRST_S: Final = 1.0
 POLL_MAX_S: Final = 15.0
 NODES_KEPT_S: Final = 30.0
+NODES_ASKED_S: Final = 4.0  # by somebody who submits and waits, where what was told last will do
 NODES_FRESH_S: Final = 5.0  # what was told so long ago still tells whether a node answers
 KNOWN_KEPT_S: Final = 3600.0
 CANCELS_AT_ONCE: Final = 500
@@ -110,7 +111,7 @@ class SlurmEngine:
 
     def capacity(self) -> list[Node]:
         self._place.check()
-        nodes = self._known_nodes()
+        nodes = self._nodes_of(self._options.get("partition"))
         partition.check_names(self._all_partitions(), self._options.get("partition"))
         return [sooner.capacity_of(node) for node in nodes]
 
@@ -142,15 +143,11 @@ class SlurmEngine:
             self._known_partitions = (self._clock_s(), known)
         return known
 
-    def _known_nodes(self) -> list[answer.NodeLine]:
-        """The nodes of the cluster's partition."""
-        return self._nodes_of(self._options.get("partition"))
-
-    def _nodes_of(self, asked: str | None) -> list[answer.NodeLine]:
+    def _nodes_of(self, asked: str | None, timeout_s: float = TIMEOUT_S) -> list[answer.NodeLine]:
         """The nodes of a partition, of several, or of the default; asked for now and then."""
         asked_s, nodes = self._nodes
         if self._clock_s() - asked_s >= NODES_KEPT_S:
-            nodes = answer.read_nodes(self._commands.run(["scontrol", "show", "node", "-d", "-o"]))
+            nodes = answer.read_nodes(self._commands.run(["scontrol", "show", "node", "-d", "-o"], timeout_s=timeout_s))
             self._nodes = (self._clock_s(), nodes)
         names = asked.split(",") if asked else [one.name for one in self._partitions(None)]
         return [node for node in nodes if not names or set(names) & set(node.partitions)]
@@ -158,10 +155,11 @@ class SlurmEngine:
     def _nodes_or_old(self, asked: str | None) -> list[answer.NodeLine]:
         """For a plan: while Slurm does not answer, what it said last will do, so that new jobs are taken and wait."""
         try:
-            return self._nodes_of(asked)
+            return self._nodes_of(asked, NODES_ASKED_S if self._nodes[1] else TIMEOUT_S)
         except UnreachableError:
             if not self._nodes[1]:
                 raise
+            self._trial.away()
             now_s = self._clock_s()
             self._nodes, self._known_partitions = (now_s, self._nodes[1]), (now_s, self._known_partitions[1])
             return self._nodes_of(asked)
@@ -454,7 +452,7 @@ class SlurmEngine:
         if line.id not in self._proven:
             try:
                 fresh = self._clock_s() - self._nodes[0] <= NODES_FRESH_S
-                nodes = self._known_nodes() if fresh else self._fresh_nodes()
+                nodes = self._nodes_of(self._options.get("partition")) if fresh else self._fresh_nodes()
             except HeadwayError:
                 return False
             self._proven[line.id] = {node.name for node in nodes if node.responds}.issuperset(names)

@@ -51,13 +51,17 @@ class Trial:
             try:
                 refused = self._ask(plan, text, nodes)
             except UnreachableError:
-                self._away_until_s = now_s + AWAY_S
+                self.away()
                 return
             if len(self._known) >= KNOWN_MAX:
                 self._known.clear()
             self._known[shape] = (now_s + (YES_KEPT_S if refused is None else NO_KEPT_S), refused)
         if refused is not None:
             raise refused
+
+    def away(self) -> None:
+        """The controller did not answer: for a while nobody shall wait for it."""
+        self._away_until_s = self._clock_s() + AWAY_S
 
     def _ask(self, plan: Plan, text: str, nodes: Callable[[], Sequence[NodeLine]]) -> RefusedError | None:
         try:
