@@ -170,6 +170,13 @@ def test_how_a_process_ended_is_told_once(ended: dict[str, int], text: str, tail
     assert summary.verdict(found, summary.first_failure(found, [])) == (text, tail)
 
 
+def test_a_list_tells_how_far_the_tracker_is_that_runs() -> None:
+    ended = {"completed": 10, "total": 10, "state": "completed", "eta_s": 0.0}
+    runs = {"completed": 4, "total": 10, "state": "running", "eta_s": 6.0}
+    assert summary.progress_words({"state": "running", "progress": [ended, runs]}) == " 40 %  left 0:06"
+    assert summary.progress_words({"state": "succeeded", "progress": [ended, {**runs, "state": "closed"}]}) == "100 %"
+
+
 def test_of_the_counts_of_each_process_the_last_is_told_where_points_were_refused() -> None:
     """P5: what could not be kept is counted, and shown."""
 

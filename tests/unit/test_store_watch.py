@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from headway.model.job import State
+from headway.model.limits import TRACKERS_ENDED_MAX
 from headway.store import catalog, curves, migrate, query, records, retention, watch, watched
 from headway.store.connection import Connection
 from headway.store.form import iso
@@ -123,13 +124,35 @@ def test_a_shared_tracker_of_which_one_process_failed_still_has_the_rate_of_the_
     assert (one["state"], one["rate"], one["eta_s"]) == ("failed", 4.0, 17.5)
 
 
-def test_a_place_that_is_used_again_by_another_tracker_begins_anew(b: Bench) -> None:
-    b.tell(tracker(1, 0, 100, state="completed", time_ns=NOW_NS + S))
-    b.tell(
-        tracker(1, 0, 5, msg=["next"], started_ns=NOW_NS + 9 * S, time_ns=NOW_NS + 10 * S), stream="shipper-1-bbbbbb"
-    )
-    (one,) = b.read(lambda c: watched.progress(c, [b.job.pk]))[b.job.pk]
-    assert (one["msg"], one["started_at"]) == (["next"], iso(NOW_NS + 9 * S))
+def test_a_tracker_that_has_ended_stays_when_another_takes_its_place(b: Bench) -> None:
+    for number, msg in enumerate(["train", "test", "train"]):
+        first = tracker(1, 0, 1, msg=[msg], started_ns=NOW_NS + number * 9 * S, time_ns=NOW_NS + number * 9 * S)
+        ended = first | {"completed": 100 + number, "state": "completed", "time_ns": NOW_NS + (number * 9 + 5) * S}
+        b.tell(first, ended, first, stream=f"shipper-1-aaaaa{number}")  # a late one changes nothing
+    found = b.read(lambda c: watched.progress(c, [b.job.pk]))[b.job.pk]
+    assert [(one["msg"], one["completed"]) for one in found] == [(["test"], 101), (["train"], 102)]
+    assert found[1]["started_at"] == iso(NOW_NS + 18 * S)
+
+
+def test_a_share_counts_after_its_process_has_begun_another_tracker(b: Bench) -> None:
+    for pid in (1, 2):
+        b.tell(tracker(pid, 0, 50, distributed=True, state="completed"), stream=f"shipper-{pid}-aaaaaa")
+    after = tracker(1, 0, 5, msg=["next"], started_ns=NOW_NS + 9 * S, time_ns=NOW_NS + 10 * S)
+    b.tell(after, stream="shipper-1-bbbbbb")
+    found = b.read(lambda c: watched.progress(c, [b.job.pk]))[b.job.pk]
+    assert [(one["msg"], one["completed"]) for one in found] == [(["epoch"], 100), (["next"], 5)]
+
+
+def test_of_the_trackers_that_have_ended_the_last_ones_are_kept(b: Bench) -> None:
+    for number in range(3 * TRACKERS_ENDED_MAX):
+        at_ns = NOW_NS + number * S
+        b.tell(
+            tracker(1, 0, 1, msg=["epoch", str(number)], state="completed", started_ns=at_ns, time_ns=at_ns),
+            stream=f"shipper-1-{number:06}",
+        )
+    found = b.read(lambda c: watched.progress(c, [b.job.pk]))[b.job.pk]
+    first = 2 * TRACKERS_ENDED_MAX - 1
+    assert [int(one["msg"][1]) for one in found] == list(range(first, 3 * TRACKERS_ENDED_MAX))
 
 
 def test_only_the_last_attempt_counts_and_an_old_agent_changes_nothing_of_it(b: Bench) -> None:

@@ -191,6 +191,7 @@ SNAPSHOT_SMALL_BYTES = 64 * MIB
 GREP_TIMEOUT_S = 10.0
 GREP_PATTERN_CHARS_MAX = 1_000
 LINE_BYTES_MAX = 64 * KIB  # of one line in a view; the stored bytes are whole
+TRACKERS_ENDED_MAX = 8  # of one process, whose place another tracker has taken since: the last ones are kept
 TRACKERS_MAX = 8_192  # progress trackers of one task; beyond it finished ones are forgotten, oldest first
 TRACKERS_SHOWN_MAX = 1_000  # in one answer
 RECORD_BYTES_MAX = 64 * KIB  # of the text of one log record, and of the rest of it

@@ -16,6 +16,7 @@ from headway.model.limits import (
     RECORDS_JOB_BYTES_MAX,
     RECORDS_JOB_MAX,
     TIMINGS_MAX,
+    TRACKERS_ENDED_MAX,
     TRACKERS_MAX,
     USAGE_FULL_S,
     USAGE_MEDIUM_S,
@@ -58,11 +59,16 @@ def put_progress(c: sqlite3.Connection, o: Origin, fact: Fact) -> bool:
         "task": o.task, "pid": pid, "tracker": tracker,
         "source": str(fact["source"]) if fact.get("source") in ("output", "folder") else "api",
     }  # fmt: skip
+    words, started_ns = json.dumps(_words(fact.get("msg"), _WORDS)), whole(fact.get("started_ns"))
     row = c.execute(
-        "SELECT 1 FROM progress WHERE task = :task AND pid = :pid AND tracker = :tracker AND source = :source", key
+        """SELECT msg, state, started_ns FROM progress
+           WHERE task = :task AND pid = :pid AND tracker = :tracker AND source = :source""",
+        key,
     ).fetchone()
     if row is None:
         _make_room(c, o.task)
+    elif row["state"] != "running" and row["msg"] != words and (started_ns or 0) > (row["started_ns"] or 0):
+        _set_aside(c, key, words)
     c.execute(
         """INSERT INTO progress VALUES (:task, :pid, :tracker, :source, :rank, :msg, :completed, :total, :state,
              :distributed, :rate, :eta_s, :started_ns, :updated_ns)
@@ -71,13 +77,29 @@ def put_progress(c: sqlite3.Connection, o: Origin, fact: Fact) -> bool:
              eta_s = excluded.eta_s, started_ns = coalesce(excluded.started_ns, started_ns), rank = excluded.rank,
              updated_ns = excluded.updated_ns WHERE excluded.updated_ns >= updated_ns""",
         {
-            **key, "rank": o.rank, "msg": json.dumps(_words(fact.get("msg"), _WORDS)), "completed": completed,
+            **key, "rank": o.rank, "msg": words, "completed": completed,
             "total": finite(fact.get("total")), "distributed": bool(fact.get("distributed")),
             "state": fact["state"] if fact.get("state") in STATES else "running", "rate": finite(fact.get("rate")),
-            "eta_s": finite(fact.get("eta_s")), "started_ns": whole(fact.get("started_ns")), "updated_ns": o.when_ns,
+            "eta_s": finite(fact.get("eta_s")), "started_ns": started_ns, "updated_ns": o.when_ns,
         },
     )  # fmt: skip
     return True
+
+
+def _set_aside(c: sqlite3.Connection, key: dict[str, Any], words: str) -> None:
+    """A tracker that has ended stays, under a number below zero, when another takes its place; the last few of a
+    process, and of the same words only one: a loop in a loop is one bar."""
+    ours = "task = :task AND pid = :pid AND source = :source"
+    lowest = c.execute(f"SELECT min(tracker) FROM progress WHERE {ours}", key).fetchone()[0]  # noqa: S608  (our words)
+    aside = min(int(lowest), 0) - 1
+    c.execute(
+        f"UPDATE progress SET tracker = :aside WHERE {ours} AND tracker = :tracker",  # noqa: S608  (our words)
+        key | {"aside": aside},
+    )
+    c.execute(
+        f"DELETE FROM progress WHERE {ours} AND tracker < 0 AND (msg = :msg OR tracker >= :first)",  # noqa: S608  (our words)
+        key | {"msg": words, "first": aside + TRACKERS_ENDED_MAX},
+    )
 
 
 def _make_room(c: sqlite3.Connection, task: int) -> None:

@@ -78,8 +78,8 @@ def waiting_words(waiting: dict[str, Any], now: datetime) -> str:
 
 
 def progress_words(job: Job) -> str:
-    """That of the first tracker with a known total: `37 %  left 1:12`."""
-    for tracker in job.get("progress") or []:
+    """That of the first tracker with a known total, of those that run if any does: `37 %  left 1:12`."""
+    for tracker in sorted(job.get("progress") or [], key=lambda one: one.get("state", "running") != "running"):
         completed, total = _real(tracker.get("completed")), _real(tracker.get("total"))
         if tracker.get("source") == "folder" and tracker.get("state") != "running":
             continue  # it is there; what counts is how far the program is
