@@ -70,8 +70,13 @@ def test_a_deleted_job_goes_whatever_its_age(b: Bench) -> None:
     fill(b)
     other, _ = new_job(b.store)
     b.end()
+    notes = [b.paths.coming(one.id) for one in (b.job, other)]  # of outputs that are not here
+    for note in notes:
+        note.parent.mkdir(parents=True, exist_ok=True)
+        note.write_text("stay there")
     b.write(lambda c: catalog.mark_deleted(c, b.job.pk, b.clock()))
     assert b.store.gc(None).jobs == [b.job.id]
+    assert [note.exists() for note in notes] == [False, True]
     assert b.read(catalog.load_job, other.pk).id == other.id
 
 

@@ -186,6 +186,7 @@ class Store(Hooks):
         for job in chosen:
             while not self.write(partial(self._delete_some, pk=job.pk, now_ns=now_ns)).result():
                 pass
+            self.paths.coming(job.id).unlink(missing_ok=True)
         with self.read() as c:
             folders = list(retention.orphans(c, self.paths))
         for folder in folders:
