@@ -2,6 +2,7 @@
 
 import copy
 import errno
+import gc
 import os
 import signal
 import subprocess
@@ -14,7 +15,7 @@ import pytest
 
 from headway.client import backoff
 from headway.client import progress as module
-from headway.client.progress import Progress, Slots, track
+from headway.client.progress import REVIVED_MAX, Progress, Slots, track
 from headway.model.limits import PROGRESS_SLOT_BYTES, PROGRESS_SLOTS_MAX
 from headway.spool.slot import Slot, decode, encode_words
 from headway.testing.files import FailingFiles
@@ -262,6 +263,23 @@ def test_a_pickled_tracker_counts_the_share_of_the_process_that_gets_it(made: Tr
     assert [(s.completed, s.words, s.distributed) for s in made.read()] == [
         (3, ("shared",), True), (2, ("shared",), True),
     ]  # fmt: skip
+
+
+def test_a_tracker_that_comes_by_pickle_again_goes_on_with_its_share(made: Trackers) -> None:
+    """A worker of a pool gets it with every call."""
+    tracker = made.new(10, "shared")
+    for _ in range(3):
+        came = copy.copy(tracker)  # by the same way as through a pickle
+        came.advance(2, distributed=True)
+        del came
+        gc.collect()
+    assert [(s.completed, s.distributed) for s in made.read()] == [(0, False), (6, True)]
+
+
+def test_of_the_trackers_that_came_by_pickle_a_few_are_kept(made: Trackers) -> None:
+    for number in range(3 * REVIVED_MAX):
+        copy.copy(made.new(10, f"shared {number}"))
+    assert len(made.slots.revived) == REVIVED_MAX
 
 
 # -- disks -------------------------------------------------------------------------------------------------------------

@@ -44,6 +44,7 @@ _FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 LOOK_INTERVAL_NS = 1_000_000_000
 REUSE_AFTER_NS = 2_000_000_000  # the shipper has seen the last state of a slot by then
 CLOSE_AFTER_S = 10.0
+REVIVED_MAX = 64  # trackers that came by pickle and are kept for the next time that they come
 NONE, FOREIGN = -1, -2  # generations of trackers without a slot; a foreign one is another process's until it is used
 INFINITY = float("inf")
 _slots: "list[Slots]" = []
@@ -67,6 +68,7 @@ class Slots:
         self.pwrite = os.pwrite if run.files is OS_FILES else run.files.pwrite
         self._file, self._pid = (0, 0), 0
         self._owners: list[ref[Progress] | None] = []
+        self.revived: dict[object, Progress] = {}  # by where and when they were made
         self._done: dict[int, tuple[bytes, int]] = {}  # slots of finished trackers: their words, and since when
         self._retired: list[tuple[float, int, tuple[int, int]]] = []  # files that a thread may still be writing to
         self._backoff = Backoff()
@@ -186,6 +188,7 @@ class Slots:
         if self._pid and self._pid != os.getpid():
             for tracker in self._trackers():
                 tracker.completed, tracker.generation = 0, FOREIGN
+            self.revived.clear()
         if self.fd >= 0:
             self._leave()
         self._close_retired(everything=True)
@@ -205,8 +208,8 @@ class Progress:
     """
 
     __slots__ = (
-        "__weakref__", "_flags", "_msg", "_sequence", "_slots", "_started_ns", "_total", "completed", "generation",
-        "offset", "state", "text",
+        "__weakref__", "_flags", "_msg", "_origin", "_sequence", "_slots", "_started_ns", "_total", "completed",
+        "generation", "offset", "state", "text",
     )  # fmt: skip
 
     def __init__(self, slots: Slots, total: "float | None", msg: object, text: bytes | None = None) -> None:
@@ -215,6 +218,7 @@ class Progress:
         self.state, self.offset, self.generation = RUNNING, 0, NONE
         self._total = _number(total) if total is not None else UNKNOWN
         self._started_ns = time_ns()
+        self._origin: object = (os.getpid(), self._started_ns)
         self.text = text if text is not None else self._encode(msg)
 
     @classmethod
@@ -272,7 +276,7 @@ class Progress:
             return
 
     def __reduce__(self) -> "tuple[Any, ...]":
-        return _revive, (self._total, self.text, self._flags)
+        return _revive, (self._total, self.text, self._flags, self._origin)
 
     # -- writing ---------------------------------------------------------------------------------------
 
@@ -357,7 +361,14 @@ def _number(value: object) -> float:
         return UNKNOWN
 
 
-def _revive(total: float, text: bytes, flags: int) -> Progress:
-    tracker = Progress(current_slots(), total, None, text[:TEXT_BYTES_MAX])
-    tracker._flags, tracker.generation = flags, FOREIGN
-    return tracker
+def _revive(total: float, text: bytes, flags: int, origin: object) -> Progress:
+    """A worker of a pool gets the same tracker with each of its calls: all of them count in one share."""
+    slots = current_slots()
+    known = slots.revived.get(origin)
+    if known is not None:
+        return known
+    tracker = Progress(slots, total, None, text[:TEXT_BYTES_MAX])
+    tracker._flags, tracker.generation, tracker._origin = flags, FOREIGN, origin
+    while len(slots.revived) >= REVIVED_MAX:
+        slots.revived.pop(next(iter(slots.revived)), None)
+    return slots.revived.setdefault(origin, tracker)
