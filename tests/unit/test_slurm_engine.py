@@ -352,6 +352,13 @@ def test_a_partition_that_is_closed_is_told_with_the_queue(rig: Rig) -> None:
     assert engine.queue_words().endswith("; partition cpu is DOWN")
 
 
+@pytest.mark.parametrize(
+    ("count", "said"), [(1, "worker-0: rank 0 of 1, 1 GPU, on any"), (4, "worker-0: ranks 0-3 of 4, 4 GPUs, on any")]
+)
+def test_a_dry_run_counts_gpus_in_words(rig: Rig, count: int, said: str) -> None:
+    assert said in rig.engine.plan(job(processes=count)).describe()
+
+
 def test_what_is_free_is_asked_for_anew_for_a_person_and_kept_for_a_while_for_plans(rig: Rig) -> None:
     assert [node.free_gpus for node in rig.engine.capacity()] == [4] * 4
     rig.commands.answers["scontrol"] = NODES.replace("GresUsed=gpu:0", "GresUsed=gpu:3")

@@ -91,7 +91,8 @@ class Plan:
             ranks = f"rank {task.first_rank}" if task.processes == 1 else f"ranks {_ranks(task)}"
             world = f" of {self.world_size}" if task.first_rank < self.world_size else ", outside the world"
             own = "" if len(self.tasks) == 1 else _own(task, self.image)
-            lines.append(f"{task.name}: {ranks}{world}, {task.gpus} GPUs{own}, on {task.node or 'any node'}")
+            gpus = f"{task.gpus} GPU{'' if task.gpus == 1 else 's'}"
+            lines.append(f"{task.name}: {ranks}{world}, {gpus}{own}, on {task.node or 'any node'}")
             where = shlex.quote(task.cwd) if self.code is None else f"SNAPSHOT/{shlex.quote(self.code_cwd or '.')}"
             lines += [f"  cd {where}", f"  {shlex.join(task.argv)}"]
         lines += [_folder_words(folder, self.engine) for folder in self.folders]
