@@ -130,6 +130,12 @@ def test_a_job_that_is_held_says_until_when() -> None:
     assert "held until 12:06:00 " in picture(made, (80, 24), Theme()).split("\n")[0]
 
 
+def test_steps_that_take_seconds_are_told_in_seconds() -> None:
+    made = model(1)
+    made.take({"progress": [{"msg": ["epochs"], "completed": 2, "total": 6, "rate": 0.4, "eta_s": 10.0, "rank": 0}]})
+    assert "2.5 s/it  left 0:10" in picture(made, (120, 40), Theme())
+
+
 def test_a_count_in_the_log_gets_no_bar_beside_those_of_the_program() -> None:
     def tracker(name: str, source: str, **more: object) -> dict[str, object]:
         return {"msg": [name], "completed": 5, "total": None, "state": "running", "rank": 0, "source": source, **more}

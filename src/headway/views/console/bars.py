@@ -114,11 +114,18 @@ def _pace(tracker: Tracker, state: str) -> str:
     if state in ("failed", "completed", "closed"):
         return f"  {'done' if state == 'completed' else state}"
     rate, left_s = real(tracker.get("rate")), real(tracker.get("eta_s"))
-    pace = "" if rate is None or not math.isfinite(rate) else f"{rate:.3g} it/s"
+    pace = _rate_words(rate)
     if pace and tracker.get("source") == "folder":
         pace = f"{fmt.size(rate)}/s"
     words = f"  {pace}" if pace else ""
     return words + (f"  left {fmt.clock(left_s)}" if left_s is not None and math.isfinite(left_s) else "")
+
+
+def _rate_words(rate: float | None) -> str:
+    """Steps that take seconds are read more easily the other way round."""
+    if rate is None or not math.isfinite(rate):
+        return ""
+    return f"{1 / rate:.3g} s/it" if 0 < rate < 1 else f"{rate:.3g} it/s"
 
 
 def _spread(group: list[Tracker], long: bool) -> str:
