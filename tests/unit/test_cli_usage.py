@@ -72,6 +72,16 @@ def hw(capfd: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]:
 # -- the verb ----------------------------------------------------------------------------------------------------------
 
 
+def test_a_page_may_go_to_stdout_and_a_rank_that_is_not_there_is_an_error(api: FakeApi, capfd: Any) -> None:
+    found = job()
+    api.on("GET", "/api/jobs/[^/]+", found)
+    api.on("GET", "/api/jobs/[^/]+/usage", answer())
+    code, out, _ = hw(capfd, "usage", found["id"], "--html", "-")
+    assert code == 0 and out.startswith("<!doctype html>") and not Path("-").exists()
+    code, out, err = hw(capfd, "usage", found["id"], "--rank", "9")
+    assert (code, out) == (3, "") and "no samples of rank 9" in err and "it has those of rank 0" in err
+
+
 def test_the_table_has_nodes_ranks_gpus_and_checkpoints(api: FakeApi, capfd: pytest.CaptureFixture[str]) -> None:
     found = job()
     api.on("GET", "/api/jobs/[^/]+", found)

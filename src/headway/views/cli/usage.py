@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from headway.model.errors import HeadwayError, UsageError
+from headway.model.errors import HeadwayError, NotFoundError, UsageError
 from headway.views import format as fmt
 from headway.views import sheet, summary, table, usage
 from headway.views.cli.dispatch import Call, one_word
@@ -27,6 +27,7 @@ def command(call: Call) -> int:
     if call.as_json:
         call.terminal.put_json({"id": job["id"], **answer})
         return 0
+    _check_rank(call, job, answer)
     found = usage.tracks(answer["samples"], call.get("rank"), usage.Windows(answer.get("windows") or []))
     if call.get("csv"):
         call.terminal.out.write(sheet.to_csv(usage.csv_rows(found)))
@@ -37,6 +38,14 @@ def command(call: Call) -> int:
     else:
         call.terminal.say(f"{call.terminal.err.safe(str(job['id']))} has no samples of usage" + _why(job))
     return 0
+
+
+def _check_rank(call: Call, job: dict[str, Any], answer: Answer) -> None:
+    asked = call.get("rank")
+    known = {t.number for t in usage.tracks(answer["samples"]) if t.kind == usage.RANK} if asked is not None else set()
+    if known and asked not in known:
+        ranks = fmt.ranks(sorted(number for number in known if number is not None))
+        raise NotFoundError(f"{job['id']} has no samples of rank {asked}", f"it has those of {ranks}")
 
 
 def _why(job: dict[str, Any]) -> str:
@@ -57,9 +66,12 @@ def fetch(source: Source, job_id: str) -> Answer:
 def _write_page(call: Call, job: dict[str, Any], found: list[usage.Track], answer: Answer) -> None:
     from headway.views.usage_page import render
 
-    path = Path(call.get("html"))
+    path, text = Path(call.get("html")), render(job, found, answer.get("checkpoints") or [])
+    if str(path) == "-":
+        call.terminal.out.write_bytes(text.encode())
+        return
     try:
-        path.write_text(render(job, found, answer.get("checkpoints") or []), encoding="utf-8")
+        path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise HeadwayError(f"{path} cannot be written: {error.strerror}", "name another file") from None
     call.terminal.say(f"{call.terminal.err.safe(str(path))} holds the report; open it in any browser")
