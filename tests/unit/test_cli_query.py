@@ -197,3 +197,14 @@ def test_a_job_whose_retries_were_not_made_says_why_in_one_line() -> None:
     shown = fake_api.job(state="failed", cause=cause, retries={"total": 0, "counted": 0, "max": 2})
     lines = query.page(shown, [], terminal(40), NOW)
     assert [line for line in lines if "retries" in line] == [query._fact("attempts", words)]
+
+
+def test_of_many_trackers_those_that_run_are_told_then_the_newest() -> None:
+    states = {"outer": "running", **{f"inner {n}": "completed" for n in range(12)}}
+    trackers = [
+        {"msg": [name], "completed": 1, "total": 2, "rank": 0, "state": state} for name, state in states.items()
+    ]
+    told = query._progress_lines(trackers)
+    names = [line.partition(" 1/2")[0] for line in told]
+    assert names == ["outer", *(f"inner {n}" for n in range(5, 12)), "and 5 more, see --json"]
+    assert len(query._progress_lines(trackers[:3])) == 3

@@ -126,7 +126,7 @@ def _fact_lines(job: dict[str, Any], out: Output, now: datetime) -> list[str]:
         ("code", _code_words(job.get("provenance") or {}, job.get("code"))),
         ("on", _surroundings_words(job.get("provenance") or {})),
         ("config", _config_words(job)),
-        *(("progress", words) for words in _progress_lines(job.get("progress") or [])[-_TRACKERS_MAX:]),
+        *(("progress", words) for words in _progress_lines(job.get("progress") or [])),
         ("usage", _usage_words(job.get("usage") or {})),
     ]
     lines = [_fact(label, out.safe(str(text))) for label, text in facts if text]
@@ -273,13 +273,17 @@ def _config_words(job: dict[str, Any]) -> str:
 
 
 def _progress_lines(trackers: list[dict[str, Any]]) -> list[str]:
-    """`epoch 40/100 (rank 0) · 2/s · 30 s left`; `epoch 40–41/100 (8 ranks) · …`: ranks share a line."""
+    """`epoch 40/100 (rank 0) · 2/s · 30 s left`; `epoch 40–41/100 (8 ranks) · …`: ranks share a line. In the order they
+    started; of many those that run, then the newest."""
     alike: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for tracker in trackers:
         own = (_position_words([tracker]),) if tracker.get("source") == "folder" else (tracker.get("total"),)
         alike.setdefault((_tracker_name(tracker), *own, tracker.get("state")), []).append(tracker)
     ranks = {key: [one["rank"] for one in group if one.get("rank") is not None] for key, group in alike.items()}
-    return [f"{_position_words(group)}{_ranks_words(ranks[key])}{_speed_words(group)}" for key, group in alike.items()]
+    telling = sorted(enumerate(alike), key=lambda one: (one[1][-1] != "running", -one[0]))
+    shown = [key for _, key in sorted(telling[:_TRACKERS_MAX])]
+    lines = [f"{_position_words(alike[key])}{_ranks_words(ranks[key])}{_speed_words(alike[key])}" for key in shown]
+    return lines + ([f"and {len(alike) - len(shown)} more, see --json"] if len(alike) > len(shown) else [])
 
 
 def _tracker_name(tracker: dict[str, Any]) -> str:
