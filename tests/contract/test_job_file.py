@@ -39,14 +39,6 @@ def test_a_job_file_runs_and_options_stand_above_it(hw: Hw) -> None:
     assert done.stdout == b"['--lr', '0.1', '--tiny'] 0 fast None\n"
 
 
-@pytest.mark.parametrize(("verb", "code"), [("run", 125), ("submit", 2)])
-def test_a_job_file_that_is_not_there_is_no_program(hw: Hw, verb: str, code: int) -> None:
-    (hw.cwd / "train.yaml").write_text("command: true\n")
-    done = hw(verb, "trian.yaml")
-    assert done.returncode == code and hw.json("ls") == []
-    assert b"the job file trian.yaml does not exist in " in done.stderr and b"did you mean train.yaml?" in done.stderr
-
-
 def test_a_job_file_gives_the_number_of_processes(hw: Hw) -> None:
     done = hw("run", "job.yaml")
     assert done.returncode == 0

@@ -368,8 +368,6 @@ def changes(call: Call, given: Mapping[str, Any] | None = None) -> dict[str, Any
 def checked_command(words: list[str]) -> list[str]:
     if not words:
         raise UsageError("no command was given", "for example: hw run python train.py")
-    if len(words) == 1 and words[0].endswith(_JOB_FILES):
-        _check_job_file(words[0])
     size = sum(len(os.fsencode(word)) + 1 for word in words)
     if size > ARGV_BYTES_MAX:
         raise UsageError(
@@ -377,19 +375,6 @@ def checked_command(words: list[str]) -> list[str]:
             "put the long arguments into a file",
         )
     return list(words)
-
-
-def _check_job_file(name: str) -> None:
-    """A sole word that ends as a job file does, and names neither one nor a program."""
-    from shutil import which
-
-    from headway.settings.nearest import nearest
-
-    if os.path.exists(name) or which(name):
-        return
-    near = nearest(name, [one for one in os.listdir(_folder()) if one.endswith(_JOB_FILES)])
-    hint = f"did you mean {near}?" if near else "correct the path, or submit from the folder that it is in"
-    raise UsageError(f"the job file {name[:200]} does not exist in {_folder()}", hint)
 
 
 def environment(
