@@ -116,7 +116,8 @@ class SlurmEngine:
         return [sooner.capacity_of(node) for node in nodes]
 
     def capacity_now(self) -> list[Node]:
-        self._nodes, self._known_partitions = (-NODES_KEPT_S, self._nodes[1]), (-NODES_KEPT_S, [])
+        long_ago_s = -NODES_KEPT_S  # what was told stays known: a plan needs it while Slurm does not answer
+        self._nodes, self._known_partitions = (long_ago_s, self._nodes[1]), (long_ago_s, self._known_partitions[1])
         return self.capacity()
 
     def queue_words(self) -> str:

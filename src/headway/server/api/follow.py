@@ -168,8 +168,9 @@ def _read_on(
     grown = [one for one in chosen if at[one.pk] < one.position]
     found = lines.read_merged(c, paths, grown, at, FOLLOW_BYTES_MAX, final=over)
     after = msgspec.structs.replace(cursor, at=found.cursor, held={})
+    if grown:
+        after.attempt = _attempt_to_read(cursor, chosen, found.cursor)
     if found.more:
-        after.attempt = _attempt_to_read(cursor, chosen, after.at) if grown else cursor.attempt
         return found.lines, after, True
     late: list[Line] = []
     for one in grown:
@@ -183,7 +184,6 @@ def _read_on(
             after.at |= part.cursor
         else:
             after.held[one.pk] = (start, since_ms)
-    after.attempt = _attempt_to_read(cursor, chosen, after.at) if grown else cursor.attempt
     both = sorted(found.lines + late, key=lambda line: line.time_us or 0) if late else found.lines
     return both, after, False
 
