@@ -14,6 +14,7 @@ from typing import Any
 
 from headway.model.job import JobSpec
 from headway.model.limits import ENV_KEPT_BYTES_MAX
+from headway.settings.home import sync_folder
 from headway.wire import redact
 
 ARRAY_INDEX = "HEADWAY_ARRAY_INDEX"
@@ -39,9 +40,7 @@ def kept(spec: JobSpec, env: Mapping[str, str], secret: Collection[str]) -> dict
 
 
 def save(folder: Path, uuid: str, private: Private) -> None:
-    """Durable under its name: it is written before the job that needs it is acknowledged (P9). It gets its name first:
-    where file systems keep a journal, a sync of the file takes the new name with it, and one is enough. A power cut in
-    between leaves a file that no job knows, which goes with the next `sweep`."""
+    """Durable under its name, or not there: it is written before the job that needs it is acknowledged (P9)."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     fresh = folder / f".{uuid}-{secrets.token_hex(4)}"
     fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -49,8 +48,9 @@ def save(folder: Path, uuid: str, private: Private) -> None:
         with os.fdopen(fd, "wb") as file:
             file.write(json.dumps(asdict(private), ensure_ascii=True).encode("ascii"))
             file.flush()
-            os.rename(fresh, _path(folder, uuid))
             os.fsync(fd)
+        os.rename(fresh, _path(folder, uuid))
+        sync_folder(folder)
     except BaseException:  # also when we are interrupted: a half file with secrets must not stay
         fresh.unlink(missing_ok=True)
         raise
