@@ -1,4 +1,6 @@
-"""`python -m bench [--only NAME] [--quick] [--list]`: measures Headway and its peers, writes `bench/results/`."""
+"""`python -m bench [--only NAME] [--quick] [--list]`: measures Headway and its peers, writes
+`bench/results/`.
+"""
 
 import argparse
 import os
@@ -23,11 +25,19 @@ ROUNDS, ROUNDS_QUICK = 5, 2
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m bench", description="Headway beside its peers, in one run.")
-    parser.add_argument("--only", action="append", choices=list(CASES), metavar="NAME", help="only this; may repeat")
-    parser.add_argument("--quick", action="store_true", help="two rounds and small data: does it work, not how fast")
+    parser = argparse.ArgumentParser(
+        prog="python -m bench", description="Headway beside its peers, in one run."
+    )
+    parser.add_argument(
+        "--only", action="append", choices=list(CASES), metavar="NAME", help="only this; may repeat"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="two rounds and small data: does it work, not how fast"
+    )
     parser.add_argument("--list", action="store_true", help="list the cases")
-    parser.add_argument("--results", type=Path, default=BENCH / "results", help="where the table and the plot go")
+    parser.add_argument(
+        "--results", type=Path, default=BENCH / "results", help="where the table and the plot go"
+    )
     return parser.parse_args()
 
 
@@ -41,7 +51,9 @@ def measure(context: Context, names: list[str]) -> tuple[list[Result], dict[str,
             for result in load(name)(context):
                 result.case = name
                 results.append(result)
-                context.say(table.summary(Report(context.machine, [result])) or f"      {result.what}")
+                context.say(
+                    table.summary(Report(context.machine, [result])) or f"      {result.what}"
+                )
         except Exception as error:  # any fault of one case must not cost the others their figures
             traceback.print_exc()
             failed[name] = f"{type(error).__name__}: {error}"
@@ -54,12 +66,14 @@ def main() -> int:
     if options.list:
         print("\n".join(f"{name:10} {text}" for name, text in CASES.items()))
         return 0
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # an end by signal also ends what was started
+    # an end by signal also ends what was started
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _: sys.exit(128 + number))
     names = [name for name in CASES if not options.only or name in options.only]
     peers, missing = prepare_all()
     runtime = tempfile.mkdtemp(prefix="hwb-")
-    os.environ["XDG_RUNTIME_DIR"] = runtime  # sockets of the homes made here, and a path that stays short
+    # sockets of the homes made here, and a path that stays short
+    os.environ["XDG_RUNTIME_DIR"] = runtime
     work = BENCH / "work" / str(os.getpid())
     try:
         rounds = ROUNDS_QUICK if options.quick else ROUNDS

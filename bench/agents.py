@@ -1,8 +1,10 @@
-"""What 64 agents of 8 ranks send, from one process: `agents.py SOCKET AGENTS RANKS PER_S SECONDS` (case `agents`).
+"""What 64 agents of 8 ranks send, from one process: `agents.py SOCKET AGENTS RANKS PER_S SECONDS`
+(case `agents`).
 
-Each rank writes real frames, as the client would, at moments of its own. Each agent has a connection of its own and
-does what a shipper does: it looks every 40 ms, posts what has grown as one batch, and has one batch on its way at most.
-Reads tasks and tokens as JSON from stdin; says what was written, how many posts it took and how long answers took.
+Each rank writes real frames, as the client would, at moments of its own. Each agent has a
+connection of its own and does what a shipper does: it looks every 40 ms, posts what has grown as
+one batch, and has one batch on its way at most. Reads tasks and tokens as JSON from stdin; says
+what was written, how many posts it took and how long answers took.
 """
 
 import json
@@ -47,7 +49,9 @@ class Rank:
 
 def make_rank(rank: int, records: int, per_s: int, chance: random.Random) -> Rank:
     times_ns = dataset.FIRST_TIME_NS + np.arange(records) * 10**9 // per_s
-    values = dataset.Records(NAMES, np.arange(records), times_ns, np.full((len(NAMES), records), 0.5))
+    values = dataset.Records(
+        NAMES, np.arange(records), times_ns, np.full((len(NAMES), records), 0.5)
+    )
     name = stream_name(rank)
     head, framed = dataset.opening(name, NAMES, rank), dataset.frames(values)
     phase_s = chance.random() / per_s
@@ -93,7 +97,11 @@ class Agent:
         head, found, body = self.rest.partition(b"\r\n\r\n")
         if not found:
             return
-        length = next(int(line.split(b":")[1]) for line in head.lower().split(b"\r\n") if b"content-length" in line)
+        length = next(
+            int(line.split(b":")[1])
+            for line in head.lower().split(b"\r\n")
+            if b"content-length" in line
+        )
         if len(body) < length:
             return
         if b" 200 " not in head.split(b"\r\n")[0]:
@@ -117,7 +125,15 @@ def main() -> None:
         wire = socket.socket(socket.AF_UNIX)
         wire.connect(str(path))
         made = [make_rank(rank, per_s * seconds, per_s, chance) for rank in range(ranks)]
-        agents.append(Agent(TaskKey(uuid, attempt, task), token, wire, made, chance.random() * TAIL_INTERVAL_ACTIVE_S))
+        agents.append(
+            Agent(
+                TaskKey(uuid, attempt, task),
+                token,
+                wire,
+                made,
+                chance.random() * TAIL_INTERVAL_ACTIVE_S,
+            )
+        )
         chosen.register(wire, selectors.EVENT_READ, agents[-1])
     assert len(agents) == count
     print("ready", flush=True)

@@ -40,7 +40,9 @@ class Context:
 
     def absent(self, result: Result) -> None:
         """Say in the table which peers are missing, and why."""
-        result.measures += [Measure(name, [], self.missing[name]) for name in PEERS if name in self.missing]
+        result.measures += [
+            Measure(name, [], self.missing[name]) for name in PEERS if name in self.missing
+        ]
 
     def say(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)

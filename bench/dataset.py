@@ -1,8 +1,10 @@
-"""The fixed data: what the figures on storage and reading are measured with. Seeded; the same on every machine.
+"""The fixed data: what the figures on storage and reading are measured with. Seeded; the same on
+every machine.
 
-A record has two values, a step that counts up and a time as a training loop would give it: steps of about 25 ms with
-jitter, now and then a pause for a checkpoint. `curves`: float32-born values, a loss that falls and a norm that grows,
-both with noise in every step. `noise`: float64 white noise twice, which nothing can compress.
+A record has two values, a step that counts up and a time as a training loop would give it: steps of
+about 25 ms with jitter, now and then a pause for a checkpoint. `curves`: float32-born values, a
+loss that falls and a norm that grows, both with noise in every step. `noise`: float64 white noise
+twice, which nothing can compress.
 """
 
 from collections.abc import Iterator
@@ -60,7 +62,12 @@ def curves(rows: int) -> Records:
 
 def noise(rows: int) -> Records:
     random = np.random.default_rng(SEED + 1)
-    return Records(NAMES, np.arange(rows, dtype=np.int64), times_ns(rows, random), random.standard_normal((2, rows)))
+    return Records(
+        NAMES,
+        np.arange(rows, dtype=np.int64),
+        times_ns(rows, random),
+        random.standard_normal((2, rows)),
+    )
 
 
 def wide(rows: int, values: int) -> Records:
@@ -88,12 +95,24 @@ def opening(stream: str, names: tuple[str, ...], rank: int = 0) -> bytes:
 
 
 def frames(records: Records) -> bytes:
-    """All records as METRICS frames of schema 0, checksums included; by columns, since there are millions."""
+    """All records as METRICS frames of schema 0, checksums included; by columns, since there are
+    millions.
+    """
     width = len(records.names)
     head = frame.metrics_head(width, 0)
     layout = np.dtype(
         {
-            "names": ["magic", "crc", "kind", "flags", "length", "schema", "step", "time", "values"],
+            "names": [
+                "magic",
+                "crc",
+                "kind",
+                "flags",
+                "length",
+                "schema",
+                "step",
+                "time",
+                "values",
+            ],
             "formats": ["S2", "<u4", "u1", "u1", "<u4", "<u4", "<i8", "<i8", ("<f8", (width,))],
             "offsets": [0, 2, 6, 7, 8, 12, 16, 24, 32],
             "itemsize": 32 + 8 * width,
@@ -109,7 +128,9 @@ def frames(records: Records) -> bytes:
     return framed
 
 
-def parts(stream: bytes, head_bytes: int, record_bytes: int, part_bytes: int) -> Iterator[tuple[int, bytes]]:
+def parts(
+    stream: bytes, head_bytes: int, record_bytes: int, part_bytes: int
+) -> Iterator[tuple[int, bytes]]:
     """Cut a stream into (offset, whole frames) of about `part_bytes`."""
     step = max(part_bytes // record_bytes, 1) * record_bytes
     start = 0

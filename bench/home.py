@@ -1,4 +1,6 @@
-"""A Headway installation for one case: a home of its own, its server, and the ways the cases talk to it."""
+"""A Headway installation for one case: a home of its own, its server, and the ways the cases talk
+to it.
+"""
 
 import json
 import os
@@ -52,7 +54,11 @@ class Home:
             )  # fmt: skip
         wait_until(lambda: is_listening(self.socket), START_TIMEOUT_S, "the server does not listen")
         with self.client() as client:
-            wait_until(lambda: client.request("GET", "/api/server").status == 200, START_TIMEOUT_S, "no answer")
+            wait_until(
+                lambda: client.request("GET", "/api/server").status == 200,
+                START_TIMEOUT_S,
+                "no answer",
+            )
 
     def stop(self) -> None:
         """End the server, and whatever of this home's agents is still there."""
@@ -67,13 +73,18 @@ class Home:
             os.kill(pid, signal.SIGKILL)
 
     def processes(self) -> list[int]:
-        """Processes whose environment or command line names this home: all of them were started by this run."""
+        """Processes whose environment or command line names this home: all of them were started by
+        this run.
+        """
         found, wanted = [], str(self.folder).encode()
         for entry in Path("/proc").iterdir():
             if not entry.name.isdigit() or int(entry.name) == os.getpid():
                 continue
             try:
-                if wanted in (entry / "environ").read_bytes() or wanted in (entry / "cmdline").read_bytes():
+                if (
+                    wanted in (entry / "environ").read_bytes()
+                    or wanted in (entry / "cmdline").read_bytes()
+                ):
                     found.append(int(entry.name))
             except OSError:
                 continue  # gone, or not ours
@@ -82,7 +93,13 @@ class Home:
     def client(self, token: str | None = None) -> Client:
         return Client(self.socket, token, timeout_s=120)
 
-    def hw(self, *words: str, cwd: Path | None = None, timeout_s: float = 120, ok: tuple[int, ...] = (0,)) -> bytes:
+    def hw(
+        self,
+        *words: str,
+        cwd: Path | None = None,
+        timeout_s: float = 120,
+        ok: tuple[int, ...] = (0,),
+    ) -> bytes:
         return run([HW, *words], self.env, cwd or self.folder, timeout_s=timeout_s, ok=ok).output
 
     def hw_json(self, *words: str) -> Any:
@@ -112,21 +129,28 @@ class Home:
 
     def query(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         """Read the database beside the server, to verify what it has said."""
-        with closing(sqlite3.connect(f"file:{quote(str(self.folder / 'headway.db'))}?mode=ro", uri=True)) as db:
+        with closing(
+            sqlite3.connect(f"file:{quote(str(self.folder / 'headway.db'))}?mode=ro", uri=True)
+        ) as db:
             return db.execute(statement, values).fetchall()
 
     def points(self, uuid: str | None = None) -> int:
         """Points accepted so far, of one job or all."""
         where = "" if uuid is None else "WHERE s.job = (SELECT pk FROM jobs WHERE uuid = ?)"
         values = () if uuid is None else (uuid,)
-        rows = self.query(f"SELECT sum(l.points) FROM latest l JOIN series s ON s.pk = l.series {where}", *values)
+        rows = self.query(
+            f"SELECT sum(l.points) FROM latest l JOIN series s ON s.pk = l.series {where}", *values
+        )
         return int(rows[0][0] or 0)
 
     def used_bytes(self) -> int:
         """Bytes of pages in use; pages that compaction has freed wait for the next data."""
-        with closing(sqlite3.connect(f"file:{quote(str(self.folder / 'headway.db'))}?mode=ro", uri=True)) as db:
+        with closing(
+            sqlite3.connect(f"file:{quote(str(self.folder / 'headway.db'))}?mode=ro", uri=True)
+        ) as db:
             pages, free, size = (
-                db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
+                db.execute(f"PRAGMA {name}").fetchone()[0]
+                for name in ("page_count", "freelist_count", "page_size")
             )
         return int((pages - free) * size)
 
@@ -134,7 +158,9 @@ class Home:
 @contextmanager
 def headway_home(folder: Path, *, server: bool = True) -> Iterator[Home]:
     folder.mkdir(parents=True, mode=0o700)
-    env = environment(folder, HEADWAY_HOME=str(folder), XDG_RUNTIME_DIR=os.environ["XDG_RUNTIME_DIR"])
+    env = environment(
+        folder, HEADWAY_HOME=str(folder), XDG_RUNTIME_DIR=os.environ["XDG_RUNTIME_DIR"]
+    )
     home = Home(folder, env)
     try:
         if server:

@@ -1,4 +1,6 @@
-"""Puts a data set into a home through the server, as an agent would, and waits until it is compacted."""
+"""Puts a data set into a home through the server, as an agent would, and waits until it is
+compacted.
+"""
 
 import time
 
@@ -30,19 +32,43 @@ def load(home: Home, records: dataset.Records, name: str = "data") -> Registered
         connection.close()
     if home.points(task.key.uuid) != records.points:
         raise RuntimeError(f"{home.points(task.key.uuid):,} points stored of {records.points:,}")
-    wait_until(lambda: waiting_rows(home, task) == 0, COMPACT_TIMEOUT_S, "blocks are not compacted", pause_s=0.1)
+    wait_until(
+        lambda: waiting_rows(home, task) == 0,
+        COMPACT_TIMEOUT_S,
+        "blocks are not compacted",
+        pause_s=0.1,
+    )
     return task
 
 
 def end(connection: UnixConnection, task: Registered) -> None:
-    """Say that the task has ended, as its agent would: what is left of an ended job is compacted as well."""
+    """Say that the task has ended, as its agent would: what is left of an ended job is compacted as
+    well.
+    """
     now_ns = time.time_ns()
-    opened = {"version": 1, "stream": END_STREAM, "kind": "shipper", "rank": None, "pid": 1, "start": 1, "segment": 0}
-    ended = {"type": "task_ended", "exit_code": 0, "signal": None, "first_rank": None, "reason": None, "oom": False}
+    opened = {
+        "version": 1,
+        "stream": END_STREAM,
+        "kind": "shipper",
+        "rank": None,
+        "pid": 1,
+        "start": 1,
+        "segment": 0,
+    }
+    ended = {
+        "type": "task_ended",
+        "exit_code": 0,
+        "signal": None,
+        "first_rank": None,
+        "reason": None,
+        "oom": False,
+    }
     data = frame.encode_json(OPEN, {**opened, "time_ns": now_ns})
     data += frame.encode_json(FACT, {**ended, "lost": False, "time_ns": now_ns})
     body = encode(task.key, [Part(END_STREAM, "records", 0, data)], now_ns)
-    connection.request("POST", "/agent/ingest", body=body, headers={"Authorization": f"Bearer {task.token}"})
+    connection.request(
+        "POST", "/agent/ingest", body=body, headers={"Authorization": f"Bearer {task.token}"}
+    )
     answer = connection.getresponse()
     answer.read()
     if answer.status != 200:

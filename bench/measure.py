@@ -1,4 +1,6 @@
-"""Repeating: every contender once per round, in an order that rotates, so that a slow minute hits all of them."""
+"""Repeating: every contender once per round, in an order that rotates, so that a slow minute hits
+all of them.
+"""
 
 import os
 import resource
@@ -30,26 +32,50 @@ class Run:
     output: bytes
 
 
-def run(argv: list[str], env: dict[str, str], cwd: Path, *, timeout_s: float = 120, ok: tuple[int, ...] = (0,)) -> Run:
-    """Run a command to its end: wall time from just before the start, CPU time of it and its awaited children."""
+def run(
+    argv: list[str],
+    env: dict[str, str],
+    cwd: Path,
+    *,
+    timeout_s: float = 120,
+    ok: tuple[int, ...] = (0,),
+) -> Run:
+    """Run a command to its end: wall time from just before the start, CPU time of it and its
+    awaited children.
+    """
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     start_s = time.perf_counter()
     done = subprocess.run(
-        argv, env=env, cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout_s, check=False
+        argv,
+        env=env,
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=timeout_s,
+        check=False,
     )
     wall_s = time.perf_counter() - start_s
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if done.returncode not in ok:
-        raise RuntimeError(f"{' '.join(argv)[:200]} exited with {done.returncode}: {done.stderr.decode()[-600:]}")
+        raise RuntimeError(
+            f"{' '.join(argv)[:200]} exited with {done.returncode}: {done.stderr.decode()[-600:]}"
+        )
     cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return Run(wall_s, cpu_s, done.stdout)
 
 
 def until_logged(argv: list[str], env: dict[str, str], cwd: Path) -> float:
-    """Seconds from the start of a command until it writes `logged` to stderr; then waits for its end."""
+    """Seconds from the start of a command until it writes `logged` to stderr; then waits for its
+    end.
+    """
     start_s, said = time.perf_counter(), b""
     with subprocess.Popen(
-        argv, env=env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        argv,
+        env=env,
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
     ) as child:
         assert child.stderr is not None
         for line in child.stderr:
@@ -61,7 +87,9 @@ def until_logged(argv: list[str], env: dict[str, str], cwd: Path) -> float:
     raise RuntimeError(f"it never logged: {said[-600:].decode()}")
 
 
-def wait_until(ready: Callable[[], bool], timeout_s: float, what: str, pause_s: float = 0.02) -> float:
+def wait_until(
+    ready: Callable[[], bool], timeout_s: float, what: str, pause_s: float = 0.02
+) -> float:
     """Poll; returns the seconds it took."""
     start_s = time.perf_counter()
     while not ready():

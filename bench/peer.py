@@ -1,7 +1,9 @@
-"""The peers: their environments under `bench/envs/`, made on demand, and how one of their verbs is run.
+"""The peers: their environments under `bench/envs/`, made on demand, and how one of their verbs is
+run.
 
-Versions and hashes are pinned in `bench/requirements/`. Installing is the only step that needs a package index; while
-figures are measured, nothing talks to a network and the peers' own reporting is off.
+Versions and hashes are pinned in `bench/requirements/`. Installing is the only step that needs a
+package index; while figures are measured, nothing talks to a network and the peers' own reporting
+is off.
 """
 
 import json
@@ -38,9 +40,19 @@ class Peer:
         return self.name.replace("-", "_").lower()
 
     def start(self, verb: str, folder: Path, *arguments: object) -> list[str]:
-        return [str(self.python), *self.flags, str(DRIVER), self.driver, verb, str(folder), *map(str, arguments)]
+        return [
+            str(self.python),
+            *self.flags,
+            str(DRIVER),
+            self.driver,
+            verb,
+            str(folder),
+            *map(str, arguments),
+        ]
 
-    def run(self, verb: str, folder: Path, *arguments: object, timeout_s: float = 300) -> dict[str, Any]:
+    def run(
+        self, verb: str, folder: Path, *arguments: object, timeout_s: float = 300
+    ) -> dict[str, Any]:
         """Run a verb and return what it measured."""
         folder.mkdir(parents=True, exist_ok=True)
         done = subprocess.run(
@@ -48,7 +60,9 @@ class Peer:
             capture_output=True, timeout=timeout_s, text=True, check=False,
         )  # fmt: skip
         if done.returncode != 0:
-            raise PeerError(f"{self.name} {verb} exited with {done.returncode}: {done.stderr[-400:]}")
+            raise PeerError(
+                f"{self.name} {verb} exited with {done.returncode}: {done.stderr[-400:]}"
+            )
         return read_result(folder)
 
 
@@ -63,13 +77,21 @@ BARE = Peer("bare", Path(sys.executable))
 
 
 def environment(folder: Path, **more: str) -> dict[str, str]:
-    """A plain environment with a home of its own. Variables that change how Python runs are left out."""
-    plain = {name: os.environ[name] for name in ("PATH", "LANG", "TZ", "SSL_CERT_FILE") if name in os.environ}
+    """A plain environment with a home of its own. Variables that change how Python runs are left
+    out.
+    """
+    plain = {
+        name: os.environ[name]
+        for name in ("PATH", "LANG", "TZ", "SSL_CERT_FILE")
+        if name in os.environ
+    }
     return {**plain, **QUIET, "HOME": str(folder), "XDG_CACHE_HOME": str(folder / ".cache"), **more}
 
 
 def prepare(name: str) -> Peer:
-    """The peer, installed. A marker with the requirement file's content says that an environment is complete."""
+    """The peer, installed. A marker with the requirement file's content says that an environment is
+    complete.
+    """
     wanted = BENCH / "requirements" / f"{name.lower()}.txt"
     folder = BENCH / "envs" / name.lower()
     marker, python = folder / "complete.txt", folder / "bin" / "python"

@@ -1,4 +1,6 @@
-"""Draws a run as one SVG: a group of horizontal bars per figure, on a logarithmic scale. Called by `__main__.py`."""
+"""Draws a run as one SVG: a group of horizontal bars per figure, on a logarithmic scale. Called by
+`__main__.py`.
+"""
 
 import math
 from html import escape

@@ -1,4 +1,6 @@
-"""What a case hands back: who measured what, and which targets it meets. Pure data; `table.py` writes it."""
+"""What a case hands back: who measured what, and which targets it meets. Pure data; `table.py`
+writes it.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -49,7 +51,9 @@ class Result:
     case: str = ""
 
     def median_of(self, who: str) -> float | None:
-        """The median of `who`, or None where it was not measured (a peer that could not be installed)."""
+        """The median of `who`, or None where it was not measured (a peer that could not be
+        installed).
+        """
         return next((m.median for m in self.measures if m.who == who and m.samples), None)
 
     def at_most(self, text: str, value: float, limit: float, unit: str) -> None:

@@ -1,7 +1,9 @@
-"""A sender of ready batches, one process each: `sender.py SOCKET RECORDS VALUES PART_BYTES` (case `ingest`).
+"""A sender of ready batches, one process each: `sender.py SOCKET RECORDS VALUES PART_BYTES` (case
+`ingest`).
 
-Speaks over its own stdin and stdout: makes the stream and says `ready`; for every line `TASK TOKEN` (a JSON pair) it
-makes that task's batches, says `ready`, waits for `go`, posts them one after the other, and says how long that took.
+Speaks over its own stdin and stdout: makes the stream and says `ready`; for every line `TASK TOKEN`
+(a JSON pair) it makes that task's batches, says `ready`, waits for `go`, posts them one after the
+other, and says how long that took.
 """
 
 import http.client
@@ -17,16 +19,24 @@ from headway.wire.batch import Part, TaskKey, encode
 STREAM = "metrics-0-1-abcdef.0"
 
 
-def batches(stream: bytes, head_bytes: int, record_bytes: int, part_bytes: int, key: TaskKey) -> list[bytes]:
+def batches(
+    stream: bytes, head_bytes: int, record_bytes: int, part_bytes: int, key: TaskKey
+) -> list[bytes]:
     cut = dataset.parts(stream, head_bytes, record_bytes, part_bytes)
-    return [encode(key, [Part(STREAM, "records", offset, data)], time.time_ns()) for offset, data in cut]
+    return [
+        encode(key, [Part(STREAM, "records", offset, data)], time.time_ns()) for offset, data in cut
+    ]
 
 
-def post(connection: http.client.HTTPConnection, bodies: list[bytes], token: str, expected: int) -> None:
+def post(
+    connection: http.client.HTTPConnection, bodies: list[bytes], token: str, expected: int
+) -> None:
     """Post every batch and check that the server's position has come to the end."""
     position = 0
     for body in bodies:
-        connection.request("POST", "/agent/ingest", body=body, headers={"Authorization": f"Bearer {token}"})
+        connection.request(
+            "POST", "/agent/ingest", body=body, headers={"Authorization": f"Bearer {token}"}
+        )
         answer = connection.getresponse()
         data = answer.read()
         if answer.status != 200:

@@ -39,8 +39,13 @@ def markdown(report: Report) -> str:
     if report.quick:
         lines += ["**A quick run: fewer repetitions and smaller data. Not for quoting.**", ""]
     met = [check.met for result in report.results for check in result.checks]
-    lines += [f"{sum(met)} of {len(met)} targets met. Medians of interleaved repetitions in one run.", ""]
-    lines += [f"- {peer} could not be installed: {reason}" for peer, reason in report.missing.items()]
+    lines += [
+        f"{sum(met)} of {len(met)} targets met. Medians of interleaved repetitions in one run.",
+        "",
+    ]
+    lines += [
+        f"- {peer} could not be installed: {reason}" for peer, reason in report.missing.items()
+    ]
     lines += [f"- the case `{name}` failed: {reason}" for name, reason in report.failed.items()]
     lines += [""] if report.missing or report.failed else []
     lines += [*_targets(report.results), "", "## Every number", "", *_numbers(report.results)]
@@ -60,7 +65,9 @@ def _targets(results: Iterable[Result]) -> list[str]:
     lines = ["| what | target | measured | met |", "| --- | --- | --- | --- |"]
     for result in results:
         for check in result.checks:
-            lines.append(f"| {result.what} | {check.text} | {_value(check)} | {'yes' if check.met else '**no**'} |")
+            lines.append(
+                f"| {result.what} | {check.text} | {_value(check)} | {'yes' if check.met else '**no**'} |"
+            )
     return lines
 
 
@@ -71,8 +78,16 @@ def _value(check: Check) -> str:
 def _numbers(results: Iterable[Result]) -> list[str]:
     lines: list[str] = []
     for result in results:
-        lines += [f"### {result.what} ({result.unit})", "", "| | median | lowest – highest | beside Headway | |"]
-        lines += ["| --- | --- | --- | --- | --- |", *(_row(result, measure) for measure in result.measures), ""]
+        lines += [
+            f"### {result.what} ({result.unit})",
+            "",
+            "| | median | lowest – highest | beside Headway | |",
+        ]
+        lines += [
+            "| --- | --- | --- | --- | --- |",
+            *(_row(result, measure) for measure in result.measures),
+            "",
+        ]
         lines += [f"{note}\n" for note in result.notes]
     return lines
 
@@ -82,7 +97,9 @@ def _row(result: Result, measure: Measure) -> str:
         return f"| {measure.who} | – | | | {measure.note} |"
     ours = result.median_of(HEADWAY)
     beside = f"{number(measure.median / ours)} ×" if ours else ""
-    spread = f"{number(min(measure.samples))} – {number(max(measure.samples))} ({len(measure.samples)})"
+    spread = (
+        f"{number(min(measure.samples))} – {number(max(measure.samples))} ({len(measure.samples)})"
+    )
     return f"| {measure.who} | {number(measure.median)} | {spread} | {beside} | {measure.note} |"
 
 

@@ -1,4 +1,6 @@
-"""A terminal of the bench's own: runs a command on a pseudo-terminal and notes when bytes came. For live views."""
+"""A terminal of the bench's own: runs a command on a pseudo-terminal and notes when bytes came. For
+live views.
+"""
 
 import fcntl
 import os
@@ -35,7 +37,8 @@ class Reader:
             try:
                 select.select([self.fd], [], [])
                 data = os.read(self.fd, 1 << 16)
-            except (OSError, ValueError):  # Linux says so when the last writer of a terminal has gone
+            # Linux says so when the last writer of a terminal has gone
+            except (OSError, ValueError):
                 return
             if not data:
                 return
@@ -71,7 +74,9 @@ def on_terminal(argv: list[str], env: dict[str, str], cwd: Path) -> Iterator[Rea
 
 @contextmanager
 def on_pipe(argv: list[str], env: dict[str, str], cwd: Path) -> Iterator[Reader]:
-    child = subprocess.Popen(argv, env=env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    child = subprocess.Popen(
+        argv, env=env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+    )
     assert child.stdout is not None
     reader = Reader(child.stdout.fileno(), child.pid)
     reader.start()

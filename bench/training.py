@@ -6,7 +6,8 @@ from pathlib import Path
 from bench.home import Home
 from bench.peer import Peer
 
-OURS = Peer("headway", Path(sys.executable), ("-P",))  # not -I: a job has our bootstrap on PYTHONPATH
+# not -I: a job has our bootstrap on PYTHONPATH
+OURS = Peer("headway", Path(sys.executable), ("-P",))
 
 
 def under_hw(home: Home, argv: list[str], cwd: Path, *, ok: tuple[int, ...] = (0,)) -> None:

@@ -1,7 +1,9 @@
-"""Fixtures for every test: an environment without a person's settings, a home of its own, and checks for what is left.
+"""Fixtures for every test: an environment without a person's settings, a home of its own, and
+checks for what is left.
 
-`home` is a new HEADWAY_HOME under a short path (a socket's path may have 107 bytes). At the end its server is stopped,
-and a process of that home that is still there fails the test. `strace` skips, or fails when CI=true.
+`home` is a new HEADWAY_HOME under a short path (a socket's path may have 107 bytes). At the end its
+server is stopped, and a process of that home that is still there fails the test. `strace` skips, or
+fails when CI=true.
 """
 
 import contextlib
@@ -33,11 +35,13 @@ hypothesis.settings.register_profile("headway", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("headway")
 
 
-# -- pytest -m "cap(16)" --------------------------------------------------------------------------------------------
+# -- pytest -m "cap(16)"
+# --------------------------------------------------------------------------------------------
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # a shell that starts us in the background, or nohup, ignores signals, and all that a test starts would inherit that
+    # a shell that starts us in the background, or nohup, ignores signals, and all that a test
+    # starts would inherit that
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_DFL)
@@ -56,11 +60,14 @@ _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
-    """A drawn UUID must not be part of a test's name: every worker draws its own, and the names must agree."""
+    """A drawn UUID must not be part of a test's name: every worker draws its own, and the names
+    must agree.
+    """
     return _UUID.sub("uuid", val) if isinstance(val, str) and _UUID.search(val) else None
 
 
-# -- the environment ------------------------------------------------------------------------------------------------
+# -- the environment
+# ------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(autouse=True)
@@ -90,11 +97,18 @@ def home(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 
 def _clear(folder: Path) -> dict[int, str]:
-    """End every process of the home, the server last; return those that should have been gone by then."""
+    """End every process of the home, the server last; return those that should have been gone by
+    then.
+    """
 
     def others() -> dict[int, str]:
-        server = _server_pid(folder)  # each time: one that has only just begun to listen writes it down a little later
-        return {pid: words for pid, words in found().items() if pid != server and not processes.is_launcher(pid)}
+        # each time: one that has only just begun to listen writes it down a little later
+        server = _server_pid(folder)
+        return {
+            pid: words
+            for pid, words in found().items()
+            if pid != server and not processes.is_launcher(pid)
+        }
 
     def found() -> dict[int, str]:
         return processes.of_home(folder)
@@ -126,11 +140,14 @@ def strace() -> str:
     return needs.strace()
 
 
-# -- leaks ----------------------------------------------------------------------------------------------------------
+# -- leaks
+# ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     if report.when == "call" and report.failed:
         item.has_failed = True  # type: ignore[attr-defined]
@@ -145,16 +162,23 @@ def _no_thread_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
         return
 
     def left() -> list[str]:
-        return [thread.name for thread in threading.enumerate() if thread not in before and not thread.daemon]
+        return [
+            thread.name
+            for thread in threading.enumerate()
+            if thread not in before and not thread.daemon
+        ]
 
     try:
-        wait_until(lambda: not left(), THREADS_END_S)  # a pool that was told to end may still be at it
+        # a pool that was told to end may still be at it
+        wait_until(lambda: not left(), THREADS_END_S)
     except AssertionError:
         pytest.fail(f"threads were left at the end: {left()}", pytrace=False)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Processes of homes below pytest's own temporary folder: ended, told, and counted as a failure."""
+    """Processes of homes below pytest's own temporary folder: ended, told, and counted as a
+    failure.
+    """
     base = getattr(session.config, "_tmp_path_factory", None)
     left = processes.of_home(base.getbasetemp()) if base is not None else {}
     if left:
@@ -163,7 +187,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
-# -- container engines ----------------------------------------------------------------------------------------------
+# -- container engines
+# ----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,6 @@
-"""A job as the console may see it, made of a recipe: the same for every test and for every golden frame."""
+"""A job as the console may see it, made of a recipe: the same for every test and for every golden
+frame.
+"""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -15,12 +17,25 @@ def at(seconds: float) -> str:
 
 
 def line(text: str, rank: int = 0, seconds: float = 30.0, stream: str = "stdout") -> dict[str, Any]:
-    return {"time": at(seconds), "rank": rank, "stream": stream, "text": text, "task": "worker-0", "attempt": 1}
+    return {
+        "time": at(seconds),
+        "rank": rank,
+        "stream": stream,
+        "text": text,
+        "task": "worker-0",
+        "attempt": 1,
+    }
 
 
 def job(ranks: int) -> dict[str, Any]:
     found = [
-        {"rank": rank, "local_rank": rank, "pid": 4000 + rank, "state": "running", "started_at": at(0)}
+        {
+            "rank": rank,
+            "local_rank": rank,
+            "pid": 4000 + rank,
+            "state": "running",
+            "started_at": at(0),
+        }
         for rank in range(ranks)
     ]
     return {
@@ -32,11 +47,16 @@ def job(ranks: int) -> dict[str, Any]:
 
 
 def model(ranks: int = 4, *, rich: bool = True) -> Model:
-    """41 seconds into a job of `ranks` processes; `rich` has progress and usage, which are absent in older servers."""
+    """41 seconds into a job of `ranks` processes; `rich` has progress and usage, which are absent
+    in older servers.
+    """
     made = Model(job(ranks), Log(), ranks, "running", START)
     for second in range(40):
         made.now = START + timedelta(seconds=second)
-        answer: dict[str, Any] = {"state": "running", "metrics": {"loss": 1 / (second + 1), "accuracy": second / 40}}
+        answer: dict[str, Any] = {
+            "state": "running",
+            "metrics": {"loss": 1 / (second + 1), "accuracy": second / 40},
+        }
         if rich:
             answer["usage"] = {
                 "cpu_percent": 100.0 * ranks * (second % 7 + 3) / 10, "memory_bytes": (second + 8) * 50_000_000,
@@ -51,9 +71,23 @@ def model(ranks: int = 4, *, rich: bool = True) -> Model:
 
 
 def progress(ranks: int) -> list[dict[str, Any]]:
-    whole = {"msg": ["epoch", "3/10"], "completed": 37, "total": 100, "rate": 1.9, "eta_s": 72.0, "state": "running"}
+    whole = {
+        "msg": ["epoch", "3/10"],
+        "completed": 37,
+        "total": 100,
+        "rate": 1.9,
+        "eta_s": 72.0,
+        "state": "running",
+    }
     each = [
-        {"msg": ["data"], "completed": 400 - 9 * (rank % 8), "total": 800, "rate": 41.2, "eta_s": 9.0, "rank": rank}
+        {
+            "msg": ["data"],
+            "completed": 400 - 9 * (rank % 8),
+            "total": 800,
+            "rate": 41.2,
+            "eta_s": 9.0,
+            "rank": rank,
+        }
         for rank in range(ranks)
     ]
     return [{**whole, "rank": None}, *each]
@@ -67,5 +101,11 @@ def lines(ranks: int) -> list[dict[str, Any]]:
         found += [line(f"step {1200 + step * 10} loss {0.318 - step / 500 + rank / 1000:.3f}", rank, 31 + step / 2)
                   for rank in range(min(ranks, 3))]  # fmt: skip
     found += [line("WARNING slow batch: 1.2 s", ranks - 1, 38, "stderr")] * 3
-    found += [line("\x1b[31mred\x1b[0m \x1b]52;c;aGk=\x07 [/foo] and 図 a very long line " + "x" * 200, 0, 39)]
+    found += [
+        line(
+            "\x1b[31mred\x1b[0m \x1b]52;c;aGk=\x07 [/foo] and 図 a very long line " + "x" * 200,
+            0,
+            39,
+        )
+    ]
     return found

@@ -1,6 +1,8 @@
-"""Real container engines for tests: a Docker daemon of our own, and Podman, with images made of this machine's files.
+"""Real container engines for tests: a Docker daemon of our own, and Podman, with images made of
+this machine's files.
 
-A daemon needs root. Where it, or a program, is missing, the test is skipped with one line, and fails when CI=true.
+A daemon needs root. Where it, or a program, is missing, the test is skipped with one line, and
+fails when CI=true.
 """
 
 import os
@@ -32,23 +34,47 @@ class Daemon:
 
     def start(self) -> None:
         root = self._root
-        words = [needs.tool("dockerd", "docker.io"), "--data-root", f"{root}/data", "--exec-root", f"{root}/exec"]
-        words += ["-p", f"{root}/pid", "-H", f"unix://{root}/sock", "--bridge=none", "--iptables=false"]
+        words = [
+            needs.tool("dockerd", "docker.io"),
+            "--data-root",
+            f"{root}/data",
+            "--exec-root",
+            f"{root}/exec",
+        ]
+        words += [
+            "-p",
+            f"{root}/pid",
+            "-H",
+            f"unix://{root}/sock",
+            "--bridge=none",
+            "--iptables=false",
+        ]
         words += ["--ip-forward=false", "--oom-score-adjust=0", *self._options]
-        plain = {"PATH": os.environ["PATH"]}  # nothing of the home of the test that happens to come first
+        # nothing of the home of the test that happens to come first
+        plain = {"PATH": os.environ["PATH"]}
         with (root / "log").open("ab") as log:
-            child = subprocess.Popen(words, stdout=log, stderr=log, env=plain, start_new_session=True)
+            child = subprocess.Popen(
+                words, stdout=log, stderr=log, env=plain, start_new_session=True
+            )
         self._child = child
         wait_until(lambda: child.poll() is not None or self._answers(), what="the Docker daemon")
         if child.poll() is not None:
-            pytest.skip(f"this machine does not let a Docker daemon start: {(root / 'log').read_text()[-300:]}")
+            pytest.skip(
+                f"this machine does not let a Docker daemon start: {(root / 'log').read_text()[-300:]}"
+            )
 
     def _answers(self) -> bool:
-        return subprocess.run([*self.client, "info"], capture_output=True, check=False).returncode == 0
+        return (
+            subprocess.run([*self.client, "info"], capture_output=True, check=False).returncode == 0
+        )
 
     def clear(self) -> None:
-        """No container and no network, which is a bridge of this machine, may outlive the daemon's last day."""
-        told = subprocess.run([*self.client, "ps", "-aq"], capture_output=True, text=True, check=False).stdout.split()
+        """No container and no network, which is a bridge of this machine, may outlive the daemon's
+        last day.
+        """
+        told = subprocess.run(
+            [*self.client, "ps", "-aq"], capture_output=True, text=True, check=False
+        ).stdout.split()
         if told:
             subprocess.run([*self.client, "rm", "-f", *told], capture_output=True, check=False)
         subprocess.run([*self.client, "network", "prune", "-f"], capture_output=True, check=False)
@@ -104,25 +130,45 @@ def podman() -> Iterator[list[str]]:
 
 
 def of_home(program: list[str], home: Path, *options: str) -> list[str]:
-    """Names of the containers of one home: a daemon is shared by tests, and what another has left is not ours."""
-    words = ["ps", "--all", "--filter", f"label=headway.home={home}", *options, "--format", "{{.Names}}"]
-    return subprocess.run([*program, *words], capture_output=True, text=True, check=True).stdout.split()
+    """Names of the containers of one home: a daemon is shared by tests, and what another has left
+    is not ours.
+    """
+    words = [
+        "ps",
+        "--all",
+        "--filter",
+        f"label=headway.home={home}",
+        *options,
+        "--format",
+        "{{.Names}}",
+    ]
+    return subprocess.run(
+        [*program, *words], capture_output=True, text=True, check=True
+    ).stdout.split()
 
 
 def networks_of(program: list[str], home: Path) -> list[str]:
     words = ["network", "ls", "--filter", f"label=headway.home={home}", "--format", "{{.Name}}"]
-    return subprocess.run([*program, *words], capture_output=True, text=True, check=True).stdout.split()
+    return subprocess.run(
+        [*program, *words], capture_output=True, text=True, check=True
+    ).stdout.split()
 
 
 def wait_removed(program: list[str], home: Path) -> None:
-    """All containers and networks of one home; what is still there is named, with what its engine says of it."""
+    """All containers and networks of one home; what is still there is named, with what its engine
+    says of it.
+    """
     try:
         wait_until(lambda: not of_home(program, home), LEFT_S, "the removal of every container")
         wait_until(lambda: not networks_of(program, home), LEFT_S, "the removal of every network")
     except AssertionError as error:
         words = ["ps", "--all", "--filter", f"label=headway.home={home}"]
-        told = subprocess.run([*program, *words], capture_output=True, text=True, check=False).stdout
-        raise AssertionError(f"{error}\ncontainers: {told}\nnetworks: {networks_of(program, home)}") from None
+        told = subprocess.run(
+            [*program, *words], capture_output=True, text=True, check=False
+        ).stdout
+        raise AssertionError(
+            f"{error}\ncontainers: {told}\nnetworks: {networks_of(program, home)}"
+        ) from None
 
 
 def python_mounts() -> list[str]:

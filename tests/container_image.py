@@ -1,6 +1,8 @@
-"""Images for tests, made of this machine's own files, since no registry can be asked: busybox, and this Python.
+"""Images for tests, made of this machine's own files, since no registry can be asked: busybox, and
+this Python.
 
-`bare(program)` has a shell and its tools; `python(program)` has this test's Python besides, at the path it has here.
+`bare(program)` has a shell and its tools; `python(program)` has this test's Python besides, at the
+path it has here.
 """
 
 import hashlib
@@ -47,7 +49,13 @@ def _folder(archive: tarfile.TarFile, path: str, mode: int) -> None:
 def _rootfs(busybox: str, with_python: bool) -> bytes:
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as archive:
-        for name, mode in (("tmp", 0o1777), ("bin", 0o755), ("etc", 0o755), ("proc", 0o755), ("dev", 0o755)):
+        for name, mode in (
+            ("tmp", 0o1777),
+            ("bin", 0o755),
+            ("etc", 0o755),
+            ("proc", 0o755),
+            ("dev", 0o755),
+        ):
             _folder(archive, name, mode)
         _add(archive, busybox, "bin/busybox")
         for tool in _TOOLS:
@@ -60,9 +68,17 @@ def _rootfs(busybox: str, with_python: bool) -> bytes:
 def _add_python(archive: tarfile.TarFile) -> None:
     base, program = Path(sys.base_prefix), os.path.realpath(sys.executable)
     library = base / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}"
-    files = [str(p) for p in library.rglob("*") if p.is_file() and not _LEFT_OUT.search(str(p)[len(str(library)) :])]
+    files = [
+        str(p)
+        for p in library.rglob("*")
+        if p.is_file() and not _LEFT_OUT.search(str(p)[len(str(library)) :])
+    ]
     extensions = [name for name in files if ".so" in name and not name.endswith(".py")]
-    for name in [program, *files, *sorted({lib for path in [program, *extensions] for lib in _linked(path)})]:
+    for name in [
+        program,
+        *files,
+        *sorted({lib for path in [program, *extensions] for lib in _linked(path)}),
+    ]:
         _add(archive, name)
     _link(archive, "bin/python3", program)
     if sys.executable != program:  # tests name the Python of their virtual environment
@@ -80,7 +96,11 @@ def make(program: Sequence[str], busybox: str, tag: str) -> str:
 
 def _cached(busybox: str, with_python: bool) -> Path:
     """The files of an image, kept between runs: collecting them takes some seconds."""
-    kind = f"{sys.executable}-{os.path.realpath(sys.executable)}-{sys.version}" if with_python else "bare"
+    kind = (
+        f"{sys.executable}-{os.path.realpath(sys.executable)}-{sys.version}"
+        if with_python
+        else "bare"
+    )
     name = f"headway-test-{os.getuid()}-{hashlib.sha256(kind.encode()).hexdigest()[:12]}.tar"
     path = Path(tempfile.gettempdir()) / name
     if not path.exists() or path.stat().st_uid != os.getuid():

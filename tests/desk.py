@@ -1,4 +1,6 @@
-"""`hw` on a terminal of a test's own: a pseudo-terminal of some size, its keys, and what a person sees on it."""
+"""`hw` on a terminal of a test's own: a pseudo-terminal of some size, its keys, and what a person
+sees on it.
+"""
 
 import errno
 import fcntl
@@ -24,7 +26,11 @@ class Desk:
         self.resize(columns, rows)
         self.before = termios.tcgetattr(self.terminal)
         self.screen, self.raw = Screen(columns), b""
-        full = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "NO_COLOR", "LC_ALL", "LC_CTYPE", "LANG")}
+        full = {
+            k: v
+            for k, v in os.environ.items()
+            if k not in ("COLUMNS", "NO_COLOR", "LC_ALL", "LC_CTYPE", "LANG")
+        }
         full |= {"TERM": "xterm-256color", "LANG": "C.UTF-8", "TZ": "UTC"} | env
         self.child = subprocess.Popen(
             [*HW, *words], stdin=self.terminal, stdout=self.terminal, stderr=self.terminal, env=full,
@@ -55,7 +61,10 @@ class Desk:
         return "\n".join("".join(character for character, _ in row) for row in self.screen.lines())
 
     def sees(self, text: str) -> None:
-        wait_until(lambda: text in self.shown(), what=f"{text!r} on the terminal, which shows:\n{self.shown()}")
+        wait_until(
+            lambda: text in self.shown(),
+            what=f"{text!r} on the terminal, which shows:\n{self.shown()}",
+        )
 
     def press(self, keys: bytes) -> None:
         os.write(self.control, keys)

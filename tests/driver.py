@@ -16,7 +16,9 @@ PYTHON = sys.executable
 
 
 class Hw:
-    """`hw` in one home. `hw("run", "true")` returns the completed process; `hw.json("q", id)` the parsed answer."""
+    """`hw` in one home. `hw("run", "true")` returns the completed process; `hw.json("q", id)` the
+    parsed answer.
+    """
 
     def __init__(self, home: Path, cwd: Path) -> None:
         self.home, self.cwd = home, cwd
@@ -60,7 +62,9 @@ class Hw:
         try:
             return wait_until(look, timeout_s, f"{job} in state {states}")
         except AssertionError as error:
-            raise AssertionError(f"{error}; it is {last['state']}, attempts: {last['attempts']}") from None
+            raise AssertionError(
+                f"{error}; it is {last['state']}, attempts: {last['attempts']}"
+            ) from None
 
     def wait_ended(self, job: str, timeout_s: float = 60.0) -> Any:
         return self.wait_state(job, "succeeded", "failed", "stopped", timeout_s=timeout_s)
@@ -98,7 +102,9 @@ def alive(pid: int) -> bool:
 
 
 def agents(home: Path, verb: str) -> list[int]:
-    """Pids of the shims, shippers or the warm launcher of one home, by the names that they give themselves."""
+    """Pids of the shims, shippers or the warm launcher of one home, by the names that they give
+    themselves.
+    """
     found = []
     for pid in processes.of_home(home):
         try:

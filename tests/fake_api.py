@@ -1,7 +1,9 @@
-"""A server that answers as docs/concepts/protocol.md says, from a script: for tests of the views alone.
+"""A server that answers as docs/concepts/protocol.md says, from a script: for tests of the views
+alone.
 
-Listens on the socket of a home, so that `hw` finds it as it finds the real one. `api.on("GET", "/api/jobs", answer)`;
-an answer is data, bytes, or a function of the Request; a Reply sets the status, and CUT drops the connection.
+Listens on the socket of a home, so that `hw` finds it as it finds the real one. `api.on("GET",
+"/api/jobs", answer)`; an answer is data, bytes, or a function of the Request; a Reply sets the
+status, and CUT drops the connection.
 """
 
 import json
@@ -36,7 +38,9 @@ class Reply:
     headers: dict[str, str] = field(default_factory=dict)
 
 
-def error(status: int, code: str, message: str, hint: str = "", candidates: tuple[str, ...] = ()) -> Reply:
+def error(
+    status: int, code: str, message: str, hint: str = "", candidates: tuple[str, ...] = ()
+) -> Reply:
     found = {"code": code, "message": message, "hint": hint, "candidates": list(candidates)}
     return Reply({"error": found}, status)
 
@@ -71,7 +75,9 @@ def serving(home: Path) -> Iterator[FakeApi]:
         def _do(self) -> None:
             split = urlsplit(self.path)
             raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            request = Request(self.command, split.path, parse_qs(split.query), json.loads(raw) if raw else None)
+            request = Request(
+                self.command, split.path, parse_qs(split.query), json.loads(raw) if raw else None
+            )
             answer = api.answer(request)
             if answer is CUT:
                 self.close_connection = True
@@ -100,7 +106,9 @@ def serving(home: Path) -> Iterator[FakeApi]:
             pass  # a client that hung up
 
     server = Server(str(socket_path(home)), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread = threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+    )
     thread.start()
     try:
         yield api
@@ -132,6 +140,20 @@ def job(job_id: str = "digits-7f3c2", *processes: dict[str, Any], **changes: Any
         "config": None, "progress": [], "usage": None, "metrics": {}, "page": None,
     }  # fmt: skip
     found |= changes
-    tasks = [{"name": "worker-0", "node": "host", "state": "ended", "processes": list(processes) or [process()]}]
-    attempt = {"number": 1, "state": found["state"], "cause": cause, "exit_code": 0, "signal": None, "tasks": tasks}
+    tasks = [
+        {
+            "name": "worker-0",
+            "node": "host",
+            "state": "ended",
+            "processes": list(processes) or [process()],
+        }
+    ]
+    attempt = {
+        "number": 1,
+        "state": found["state"],
+        "cause": cause,
+        "exit_code": 0,
+        "signal": None,
+        "tasks": tasks,
+    }
     return found | {"attempts": [attempt]}

@@ -7,7 +7,9 @@ from typing import Any
 
 
 class Hook:
-    """`with Hook() as hook:` serves on loopback; `hook.got` holds (path, headers, parsed body) of each POST."""
+    """`with Hook() as hook:` serves on loopback; `hook.got` holds (path, headers, parsed body) of
+    each POST.
+    """
 
     def __init__(self, *statuses: int, headers: dict[str, str] | None = None) -> None:
         self.got: list[tuple[str, dict[str, str], Any]] = []

@@ -1,7 +1,7 @@
 """The fixture `laptop`: a server that reaches a real Slurm by nothing but ssh to a real sshd.
 
-Its PATH has none of Slurm's commands, and it lives in a mount namespace of its own, in which the cluster's folder is
-empty. `hw` itself runs outside, and speaks with that server.
+Its PATH has none of Slurm's commands, and it lives in a mount namespace of its own, in which the
+cluster's folder is empty. `hw` itself runs outside, and speaks with that server.
 """
 
 import os
@@ -39,10 +39,24 @@ class Laptop(Hw):
     def start_server(self) -> None:
         """Where nothing of the cluster is seen."""
         flags = "-m" if os.getuid() == 0 else "-rm"
-        script = 'mount -t tmpfs none "$1" && test -z "$(ls "$1")" && PATH=$2 && shift 2 && exec "$@"'
-        words = ["unshare", flags, "sh", "-c", script, "laptop", str(self.folder), self.env["PATH"], *HW]
+        script = (
+            'mount -t tmpfs none "$1" && test -z "$(ls "$1")" && PATH=$2 && shift 2 && exec "$@"'
+        )
+        words = [
+            "unshare",
+            flags,
+            "sh",
+            "-c",
+            script,
+            "laptop",
+            str(self.folder),
+            self.env["PATH"],
+            *HW,
+        ]
         env = self.env | {"PATH": f"{self.env['PATH']}:/usr/bin:/bin"}
-        done = subprocess.run([*words, "server", "start"], cwd=self.cwd, env=env, capture_output=True, timeout=60)
+        done = subprocess.run(
+            [*words, "server", "start"], cwd=self.cwd, env=env, capture_output=True, timeout=60
+        )
         assert done.returncode == 0, done.stderr.decode()
 
     def processes(self, name: str) -> list[int]:
@@ -76,7 +90,11 @@ def laptop(home: Path, tmp_path: Path, slurm: SlurmCluster) -> Iterator[Laptop]:
             driver.start_server()
             yield driver
             driver("abort", "--state", "waiting,running", "--yes")
-            wait_until(lambda: not driver.json("ls", "--state", "waiting,running,stopping"), 60, "the end of all jobs")
+            wait_until(
+                lambda: not driver.json("ls", "--state", "waiting,running,stopping"),
+                60,
+                "the end of all jobs",
+            )
             driver("server", "stop")
             wait_until(lambda: not driver.processes("relay"), what="the end of the relay")
     finally:

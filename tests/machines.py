@@ -1,4 +1,6 @@
-"""Two "machines" for tests of the monitor: homes of their own, on loopback or each in its own network namespace."""
+"""Two "machines" for tests of the monitor: homes of their own, on loopback or each in its own
+network namespace.
+"""
 
 import json
 import os
@@ -26,14 +28,19 @@ class Machine(Hw):
         return [*before, *HW, *words]
 
     def __call__(
-        self, *words: str, timeout_s: float = 60.0, env: dict[str, str] | None = None, stdin: str = ""
+        self,
+        *words: str,
+        timeout_s: float = 60.0,
+        env: dict[str, str] | None = None,
+        stdin: str = "",
     ) -> subprocess.CompletedProcess[bytes]:
         return subprocess.run(
             self.argv(*words), cwd=self.cwd, env=self.env | (env or {}), capture_output=True, timeout=timeout_s,
             input=stdin.encode(),
         )  # fmt: skip
 
-    # -- the monitor ---------------------------------------------------------------------------------------------------
+    # -- the monitor
+    # ---------------------------------------------------------------------------------------------------
 
     def listen(self, address: str) -> dict[str, Any]:
         found: dict[str, Any] = self.json("monitor", "--address", address)
@@ -74,7 +81,20 @@ class Link:
         for name in self.names:
             _ip("netns", "add", name)
         a, b = self.names
-        _ip("link", "add", self.ends[0], "netns", a, "type", "veth", "peer", "name", self.ends[1], "netns", b)
+        _ip(
+            "link",
+            "add",
+            self.ends[0],
+            "netns",
+            a,
+            "type",
+            "veth",
+            "peer",
+            "name",
+            self.ends[1],
+            "netns",
+            b,
+        )
         for name, end, host in zip(self.names, self.ends, self.HOSTS, strict=True):
             _ip("-n", name, "addr", "add", f"{host}/24", "dev", end)
             _ip("-n", name, "link", "set", end, "up")
@@ -101,7 +121,9 @@ def link() -> Iterator[Link]:
     """Skips with one line where a machine does not let us have network namespaces."""
     needs.tool("ip", "iproute2")
     name = f"hwprobe{os.getpid() % 100_000}"
-    needs.allowed("network namespaces are", "sh", "-c", f"ip netns add {name} && ip netns del {name}")
+    needs.allowed(
+        "network namespaces are", "sh", "-c", f"ip netns add {name} && ip netns del {name}"
+    )
     cable = Link()
     try:
         cable.up()

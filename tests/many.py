@@ -1,4 +1,6 @@
-"""Submits what only a job file can ask for, such as roles and nodes, over HTTP. For tests of several tasks."""
+"""Submits what only a job file can ask for, such as roles and nodes, over HTTP. For tests of
+several tasks.
+"""
 
 import json
 import os
@@ -16,7 +18,14 @@ def submit(hw: Hw, spec: dict[str, Any], env: dict[str, str] | None = None) -> s
         assert hw("server", "start").returncode == 0
     client = Client(socket_path(hw.home))
     assert client.try_connect()
-    base = {"cwd": str(hw.cwd), "name": "many", "user": "u", "host": "h", "grace_s": 5.0, "command": []}
+    base = {
+        "cwd": str(hw.cwd),
+        "name": "many",
+        "user": "u",
+        "host": "h",
+        "grace_s": 5.0,
+        "command": [],
+    }
     variables = {"PATH": os.environ["PATH"], **(env or {})}
     body = {"uuid": str(uuid.uuid4()), "spec": {**base, **spec}, "env": variables}
     answer = client.request("POST", "/api/jobs", json.dumps(body).encode(), 30.0)

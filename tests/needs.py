@@ -1,6 +1,8 @@
-"""What a test needs from the machine. A missing tool skips it with one clear line, and fails it when CI=true.
+"""What a test needs from the machine. A missing tool skips it with one clear line, and fails it
+when CI=true.
 
-What a kernel or a container forbids cannot be installed, so that skips everywhere; pytest's summary tells it.
+What a kernel or a container forbids cannot be installed, so that skips everywhere; pytest's summary
+tells it.
 """
 
 import os
@@ -60,7 +62,9 @@ def _cache() -> Path:
 
 
 def torch_python() -> str:
-    """The Python of an environment of its own that has PyTorch: it is large, so a person makes it by one command."""
+    """The Python of an environment of its own that has PyTorch: it is large, so a person makes it
+    by one command.
+    """
     path = _cache() / f"torch-{TORCH}" / "bin" / "python"
     if not (path.parent.parent / ".installed").exists():
         missing("no PyTorch for tests here; type: tools/torch.sh")
@@ -69,4 +73,13 @@ def torch_python() -> str:
 
 def mount_namespace() -> None:
     """`unshare -rm` with a tmpfs inside works."""
-    allowed("mount namespaces are", tool("unshare", "util-linux"), "-rm", "mount", "-t", "tmpfs", "none", "/mnt")
+    allowed(
+        "mount namespaces are",
+        tool("unshare", "util-linux"),
+        "-rm",
+        "mount",
+        "-t",
+        "tmpfs",
+        "none",
+        "/mnt",
+    )

@@ -1,4 +1,6 @@
-"""The processes of one home: found by the HEADWAY_HOME in their environment, ended one by one. Used by fixtures."""
+"""The processes of one home: found by the HEADWAY_HOME in their environment, ended one by one. Used
+by fixtures.
+"""
 
 import os
 import signal
@@ -8,7 +10,9 @@ from tests.waiting import wait_until
 
 
 def of_home(home: Path) -> dict[int, str]:
-    """`{pid: command line}` of live processes whose HEADWAY_HOME is `home` or below it, ourselves left out."""
+    """`{pid: command line}` of live processes whose HEADWAY_HOME is `home` or below it, ourselves
+    left out.
+    """
     found = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid() and _belongs(entry, home):
@@ -42,7 +46,9 @@ def end(pids: list[int], timeout_s: float = 10.0) -> None:
             except ProcessLookupError:
                 pass  # it has ended meanwhile
         try:
-            wait_until(lambda: not any(_alive(pid) for pid in pids), timeout_s, f"the end of {pids}")
+            wait_until(
+                lambda: not any(_alive(pid) for pid in pids), timeout_s, f"the end of {pids}"
+            )
         except AssertionError:
             continue
         return

@@ -1,4 +1,6 @@
-"""The fixture `slurm`: real Slurm daemons, started once for each worker of the tests. And how tests use them."""
+"""The fixture `slurm`: real Slurm daemons, started once for each worker of the tests. And how tests
+use them.
+"""
 
 import os
 import shutil
@@ -49,28 +51,42 @@ def daemons() -> Iterator[SlurmCluster]:
 
 @contextmanager
 def on_slurm(home: Path, folder: Path, slurm: SlurmCluster, program: str) -> Iterator[Hw]:
-    """`hw` in a folder with the cluster `lab` and this `train.py`; at the end no job of it is left on the cluster."""
+    """`hw` in a folder with the cluster `lab` and this `train.py`; at the end no job of it is left
+    on the cluster.
+    """
     (folder / "headway.yaml").write_text("clusters: {lab: {engine: slurm, partition: main}}\n")
     (folder / "train.py").write_text(program)
     driver = Hw(home, folder)
     driver.env |= slurm.env
     yield driver
     driver("abort", "--state", "waiting,running", "--yes")
-    wait_until(lambda: not driver.json("ls", "--state", "waiting,running,stopping"), 60, "the end of all jobs")
+    wait_until(
+        lambda: not driver.json("ls", "--state", "waiting,running,stopping"),
+        60,
+        "the end of all jobs",
+    )
     driver("server", "stop")
 
 
 def wait_saved(slurm: SlurmCluster, job_id: str) -> None:
-    """Until the controller has written down what it knows of a job; killed before that, it forgets that it runs."""
+    """Until the controller has written down what it knows of a job; killed before that, it forgets
+    that it runs.
+    """
     path = slurm.folder / "state" / "job_state"
     before_ns = path.stat().st_mtime_ns if path.exists() else 0
-    slurm.command("scontrol", "update", f"jobid={job_id}", "nice=1")  # a change, which it saves within some seconds
-    wait_until(lambda: path.exists() and path.stat().st_mtime_ns != before_ns, 60, "the controller's state on its disk")
+    # a change, which it saves within some seconds
+    slurm.command("scontrol", "update", f"jobid={job_id}", "nice=1")
+    wait_until(
+        lambda: path.exists() and path.stat().st_mtime_ns != before_ns,
+        60,
+        "the controller's state on its disk",
+    )
 
 
 def processes_of(slurm: SlurmCluster, job_id: str) -> dict[str, list[int]]:
-    """What runs for a batch job, by name: shim, shipper, srun, the program, and Slurm's own step daemons, called
-    `batch` (it runs the script) and `step` (it runs the agents)."""
+    """What runs for a batch job, by name: shim, shipper, srun, the program, and Slurm's own step
+    daemons, called `batch` (it runs the script) and `step` (it runs the agents).
+    """
     wanted = {f"SLURM_JOB_ID={job_id}".encode(), f"SLURM_CONF={slurm.conf}".encode()}
     found: dict[str, set[int]] = {}
     for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):

@@ -1,10 +1,11 @@
-"""A process that feeds a store and says what was acknowledged, for tests that kill it or fail its system calls.
+"""A process that feeds a store and says what was acknowledged, for tests that kill it or fail its
+system calls.
 
     python -m tests.store_worker HOME COUNT [--large] [--wait-for FILE]
 
-Each round sends a record and some output, and prints `ack N` once they are durable, or `refused N` and tries again.
-`--large` sends output that goes straight to its file. With `--wait-for` it prints `full` when data is refused and goes
-on when the file is gone.
+Each round sends a record and some output, and prints `ack N` once they are durable, or `refused N`
+and tries again. `--large` sends output that goes straight to its file. With `--wait-for` it prints
+`full` when data is refused and goes on when the file is gone.
 """
 
 import argparse
@@ -82,7 +83,9 @@ def main() -> None:
     parser.add_argument("home", type=Path)
     parser.add_argument("count", type=int)
     parser.add_argument("--large", action="store_true")
-    parser.add_argument("--wait-for", type=Path, help="when data is refused, wait until this file is gone")
+    parser.add_argument(
+        "--wait-for", type=Path, help="when data is refused, wait until this file is gone"
+    )
     asked = parser.parse_args()
     store = Store(Paths(asked.home), background=False, linger_s=0.0)
     store.open()

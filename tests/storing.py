@@ -65,7 +65,9 @@ class Bench:
         self.sent[where] = offset + len(data)
         return result
 
-    def tell(self, *facts: dict[str, Any], stream: str = "shim", key: TaskKey | None = None) -> IngestResult:
+    def tell(
+        self, *facts: dict[str, Any], stream: str = "shim", key: TaskKey | None = None
+    ) -> IngestResult:
         return self.send(stream, "records", b"".join(fact(f) for f in facts), key)
 
     def end(self, state: State = State.SUCCEEDED) -> None:
@@ -93,7 +95,9 @@ def open_store(folder: Path, **options: Any) -> tuple[Store, Paths, Clock]:
     return store, paths, clock
 
 
-def new_job(store: Store, name: str = "train", attempts: int = 1, **spec: Any) -> tuple[Job, TaskKey]:
+def new_job(
+    store: Store, name: str = "train", attempts: int = 1, **spec: Any
+) -> tuple[Job, TaskKey]:
     uuid = new_uuid()
 
     def insert(c: Any) -> Job:
@@ -114,7 +118,8 @@ def bench(folder: Path, **options: Any) -> Bench:
     return Bench(store, paths, clock, job, key)
 
 
-# -- bytes -----------------------------------------------------------------------------------------------------------
+# -- bytes
+# -----------------------------------------------------------------------------------------------------------
 
 
 def fact(value: dict[str, Any]) -> bytes:
@@ -126,17 +131,29 @@ def opening(stream: str, **fields: Any) -> bytes:
 
 
 def record(schema: int, step: int, values: Sequence[float], time_ns: int = NOW_NS) -> bytes:
-    body = frame.metrics_struct(len(values)).pack(*frame.metrics_head(len(values), schema), step, time_ns, *values)
+    body = frame.metrics_struct(len(values)).pack(
+        *frame.metrics_head(len(values), schema), step, time_ns, *values
+    )
     return frame.MAGIC + PUT_ASIDE + body
 
 
-def records(schema: int, steps: Iterable[int], columns: Sequence[Sequence[float]], time_ns: int = NOW_NS) -> bytes:
+def records(
+    schema: int, steps: Iterable[int], columns: Sequence[Sequence[float]], time_ns: int = NOW_NS
+) -> bytes:
     """Many records of one schema, made by numpy; one microsecond apart."""
     step = np.array(list(steps), "<i8")
     width = len(columns)
     rows = np.zeros(
         len(step),
-        np.dtype([("head", f"V{12}"), ("schema", "<u4"), ("step", "<i8"), ("time", "<i8"), ("v", "<f8", (width,))]),
+        np.dtype(
+            [
+                ("head", f"V{12}"),
+                ("schema", "<u4"),
+                ("step", "<i8"),
+                ("time", "<i8"),
+                ("v", "<f8", (width,)),
+            ]
+        ),
     )
     rows["head"] = np.void(frame.MAGIC + PUT_ASIDE + struct.pack("<BBI", 3, 0, 20 + 8 * width))
     rows["schema"], rows["step"] = schema, step
@@ -150,7 +167,9 @@ def schema(number: int, *names: str) -> bytes:
 
 
 def gap(stream: str, offset: int, length: int, reason: str = "spool full", **counts: int) -> Part:
-    return Part(stream, "gap", offset, json.dumps({"bytes": length, "reason": reason, **counts}).encode())
+    return Part(
+        stream, "gap", offset, json.dumps({"bytes": length, "reason": reason, **counts}).encode()
+    )
 
 
 def bits(values: Any) -> list[int]:

@@ -1,4 +1,6 @@
-"""Reads back what a client wrote, by the same frames that the shipper reads. Used by tests of client and spool."""
+"""Reads back what a client wrote, by the same frames that the shipper reads. Used by tests of
+client and spool.
+"""
 
 import os
 import struct
@@ -71,7 +73,9 @@ def points_in(frames: list[tuple[int, memoryview]], stream: str) -> list[Point]:
             names = schemas[number]
             values = struct.unpack_from(f"<{len(names)}d", payload, 20)
             assert len(payload) == 20 + 8 * len(names)
-            found += [Point(name, step, value, stream) for name, value in zip(names, values, strict=True)]
+            found += [
+                Point(name, step, value, stream) for name, value in zip(names, values, strict=True)
+            ]
     return found
 
 
@@ -80,5 +84,7 @@ def points(task_dir: Path | str, *, whole: bool = True, files: Files = OS_FILES)
     return [
         point
         for stream in streams(task_dir, "metrics", files)
-        for point in points_in(frames_of(task_dir, stream.name, whole=whole, files=files), stream.name)
+        for point in points_in(
+            frames_of(task_dir, stream.name, whole=whole, files=files), stream.name
+        )
     ]

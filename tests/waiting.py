@@ -15,5 +15,7 @@ def wait_until(probe: Callable[[], T], timeout_s: float = 60.0, what: str = "the
         if value:
             return value
         if time.monotonic() > deadline:
-            raise AssertionError(f"{what} did not come true within {timeout_s:g} s; last value: {value!r}")
+            raise AssertionError(
+                f"{what} did not come true within {timeout_s:g} s; last value: {value!r}"
+            )
         time.sleep(0.02)

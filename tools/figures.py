@@ -1,4 +1,6 @@
-"""Copies the targets of the last bench run, with its date and machine, into the README. `make bench` calls it."""
+"""Copies the targets of the last bench run, with its date and machine, into the README. `make
+bench` calls it.
+"""
 
 import json
 import re
@@ -19,7 +21,11 @@ def figures() -> str | None:
     head, _, rows = table.read_text().split("\n## ")[0].partition("\n| ")
     when = "\n".join(head.splitlines()[2:]).strip()
     folded = f"<details><summary>All targets</summary>\n\n| {rows.strip()}\n\n</details>\n"
-    plot = "\n![the figures as a plot](bench/results/latest.svg)\n" if (RESULTS / "latest.svg").exists() else ""
+    plot = (
+        "\n![the figures as a plot](bench/results/latest.svg)\n"
+        if (RESULTS / "latest.svg").exists()
+        else ""
+    )
     more = "Every number: [bench/results/latest.md](bench/results/latest.md). Again: `make bench`."
     return f"{when}\n{plot}\n{folded}\n{more}\n"
 

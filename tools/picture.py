@@ -1,11 +1,13 @@
-"""Makes a picture of a terminal from a real run: runs commands in a pseudo-terminal and writes what they showed as SVG.
+"""Makes a picture of a terminal from a real run: runs commands in a pseudo-terminal and writes what
+they showed as SVG.
 
-    tools/picture.py docs/images/run.svg [--columns 100] [--keep 24] -- 'hw run -n 4 …' ['hw q ID' …]
-    tools/picture.py docs/images/watch.svg --view 6 --rows 24 -- 'hw run -n 4 …'
+    tools/picture.py docs/images/run.svg [--columns 100] [--keep 24] -- 'hw run -n 4 …' ['hw q ID'
+    …] tools/picture.py docs/images/watch.svg --view 6 --rows 24 -- 'hw run -n 4 …'
 
-`ID` stands for the job of the command before. With `--view S`, the picture is the live view of the last command as it
-was after S seconds, when `q` is pressed. Nothing is drawn that was not printed; only rows may be left out, and a
-line then says how many. Text stays text in the picture, so it can be searched and read aloud.
+`ID` stands for the job of the command before. With `--view S`, the picture is the live view of the
+last command as it was after S seconds, when `q` is pressed. Nothing is drawn that was not printed;
+only rows may be left out, and a line then says how many. Text stays text in the picture, so it can
+be searched and read aloud.
 """
 
 import argparse
@@ -39,15 +41,25 @@ def run(command: str, columns: int, rows: int = 40, view_s: float | None = None)
     """What the command wrote to a terminal of its own, decoded."""
     controller, terminal = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-    env = {name: value for name, value in os.environ.items() if name != "NO_COLOR"} | {"TERM": "xterm-256color"}
+    env = {name: value for name, value in os.environ.items() if name != "NO_COLOR"} | {
+        "TERM": "xterm-256color"
+    }
     child = subprocess.Popen(
-        ["sh", "-c", command], stdin=terminal, stdout=terminal, stderr=terminal, env=env, start_new_session=True
+        ["sh", "-c", command],
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        env=env,
+        start_new_session=True,
     )
     os.close(terminal)
     pieces = []
     leave_s = None if view_s is None else time.monotonic() + view_s
     while True:
-        if leave_s is not None and not select.select([controller], [], [], max(leave_s - time.monotonic(), 0))[0]:
+        if (
+            leave_s is not None
+            and not select.select([controller], [], [], max(leave_s - time.monotonic(), 0))[0]
+        ):
             os.write(controller, b"q")
             leave_s = None
             continue
@@ -108,9 +120,15 @@ def row_svg(row: list[Cell], number: int) -> str:
 
 
 def words(cells: list[Cell]) -> list[tuple[int, int, str]]:
-    """Column, width and text of what stands in a row, without the spaces around it: browsers make one space of many."""
-    text = "".join(character or "\0" for character, _ in cells)  # the second half of a wide character keeps its place
-    return [(found.start(), len(found[0]), found[0].replace("\0", "")) for found in re.finditer(r"\S+(?: \S+)*", text)]
+    """Column, width and text of what stands in a row, without the spaces around it: browsers make
+    one space of many.
+    """
+    # the second half of a wide character keeps its place
+    text = "".join(character or "\0" for character, _ in cells)
+    return [
+        (found.start(), len(found[0]), found[0].replace("\0", ""))
+        for found in re.finditer(r"\S+(?: \S+)*", text)
+    ]
 
 
 def attributes(style: Style) -> str:
@@ -124,7 +142,9 @@ def main() -> int:
     parser.add_argument("commands", nargs="+")
     parser.add_argument("--columns", type=int, default=100)
     parser.add_argument("--rows", type=int, default=40)
-    parser.add_argument("--view", type=float, metavar="S", help="the live view of the last command after S seconds")
+    parser.add_argument(
+        "--view", type=float, metavar="S", help="the live view of the last command after S seconds"
+    )
     parser.add_argument("--keep", type=int, default=24, help="rows of one command's output")
     options = parser.parse_args()
     rows: list[list[Cell]] = []
@@ -135,7 +155,11 @@ def main() -> int:
         view_s = options.view if number == len(options.commands) else None
         screen.feed(run(command, options.columns, options.rows, view_s))
         job = job_in(screen.lines()) or job
-        prompt = [("$", Style(color=2, bold=True)), (" ", PLAIN), *((c, Style(bold=True)) for c in command)]
+        prompt = [
+            ("$", Style(color=2, bold=True)),
+            (" ", PLAIN),
+            *((c, Style(bold=True)) for c in command),
+        ]
         shown = shorten(screen.lines(), options.keep) if view_s is None else screen.last_view
         rows += [*([[]] if rows else []), prompt, *shown]
     options.file.parent.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,8 @@
-"""Writes docs/reference from the code: commands, Python, settings, job files, limits, routes, exit codes.
+"""Writes docs/reference from the code: commands, Python, settings, job files, limits, routes, exit
+codes.
 
-Called by `make docs`. `tests/unit/test_docs.py` fails when a committed page differs from what this makes.
+Called by `make docs`. `tests/unit/test_docs.py` fails when a committed page differs from what this
+makes.
 """
 
 import importlib
@@ -41,19 +43,30 @@ def pages() -> dict[str, str]:
 
 
 def head(title: str, source: str, *paragraphs: str) -> list[str]:
-    return [f"# {title}", "", MADE.format(source=source), "", *(line for text in paragraphs for line in (text, ""))]
+    return [
+        f"# {title}",
+        "",
+        MADE.format(source=source),
+        "",
+        *(line for text in paragraphs for line in (text, "")),
+    ]
 
 
 def table(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
     lines = ["| " + " | ".join(columns) + " |", "| " + " | ".join("---" for _ in columns) + " |"]
-    return lines + ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows] + [""]
+    return (
+        lines
+        + ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+        + [""]
+    )
 
 
 def page(lines: list[str]) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-# -- commands -------------------------------------------------------------------------------------------------------
+# -- commands
+# -------------------------------------------------------------------------------------------------------
 
 
 def commands_page() -> str:
@@ -75,23 +88,38 @@ def commands_page() -> str:
 
 def command_lines(command: options.Command) -> list[str]:
     title = f"### hw {command.name}" + (f" (short: hw {command.alias})" if command.alias else "")
-    lines = [title, "", f"    {command.usage}", "", f"{command.summary[0].upper()}{command.summary[1:]}.", ""]
+    lines = [
+        title,
+        "",
+        f"    {command.usage}",
+        "",
+        f"{command.summary[0].upper()}{command.summary[1:]}.",
+        "",
+    ]
     if command.details:
         lines += [command.details, ""]
     if command.examples:
         width = max(len(typed) for typed, _ in command.examples)
-        lines += ["```", *(f"{typed:<{width}}  {said}".rstrip() for typed, said in command.examples), "```", ""]
+        lines += [
+            "```",
+            *(f"{typed:<{width}}  {said}".rstrip() for typed, said in command.examples),
+            "```",
+            "",
+        ]
     keys = [key for key in (*command.options, *options.EVERYWHERE) if key != "version"]
     return lines + table(("option", "meaning"), [option_row(command, key) for key in keys])
 
 
 def option_row(command: options.Command, key: str) -> tuple[str, str]:
     option = options.BY_KEY[key]
-    names = ", ".join(f"`{name}{' ' + option.value if option.value else ''}`" for name in option.names)
+    names = ", ".join(
+        f"`{name}{' ' + option.value if option.value else ''}`" for name in option.names
+    )
     return names, command.meaning(key)
 
 
-# -- Python ---------------------------------------------------------------------------------------------------------
+# -- Python
+# ---------------------------------------------------------------------------------------------------------
 
 
 def python_page() -> str:
@@ -103,7 +131,16 @@ def python_page() -> str:
     )
     for name in headway.__all__:
         value = getattr(headway, name)
-        lines += [f"## hw.{name}", "", "```python", *uses(name, value), "```", "", inspect.getdoc(value) or "", ""]
+        lines += [
+            f"## hw.{name}",
+            "",
+            "```python",
+            *uses(name, value),
+            "```",
+            "",
+            inspect.getdoc(value) or "",
+            "",
+        ]
         lines += [f"- `{word}`: {one_line(method)}" for word, method in methods(value)]
         lines += [""] * bool(methods(value))
     return page(lines)
@@ -126,7 +163,10 @@ def methods(value: Any) -> list[tuple[str, Any]]:
     return [
         (name, getattr(value, name))
         for name, made in vars(value).items()
-        if not name.startswith("_") and inspect.isroutine(getattr(value, name)) and inspect.getdoc(made) and made
+        if not name.startswith("_")
+        and inspect.isroutine(getattr(value, name))
+        and inspect.getdoc(made)
+        and made
     ]
 
 
@@ -143,7 +183,8 @@ def signature(function: Any) -> str:
     return text.replace("(self, ", "(").replace("(self)", "()")
 
 
-# -- settings -------------------------------------------------------------------------------------------------------
+# -- settings
+# -------------------------------------------------------------------------------------------------------
 
 
 def settings_page() -> str:
@@ -156,7 +197,9 @@ def settings_page() -> str:
     for scope, meaning in SCOPES.items():
         chosen = [setting for setting in SETTINGS.values() if setting.scope == scope]
         lines += [f"## {scope.capitalize()}", "", f"{meaning[0].upper()}{meaning[1:]}.", ""]
-        lines += table(("name", "type", "default", "variable", "meaning"), [setting_row(s) for s in chosen])
+        lines += table(
+            ("name", "type", "default", "variable", "meaning"), [setting_row(s) for s in chosen]
+        )
     return page(lines)
 
 
@@ -187,7 +230,8 @@ def size_text(size_bytes: int) -> str:
     return f"{size_bytes}"
 
 
-# -- job files ------------------------------------------------------------------------------------------------------
+# -- job files
+# ------------------------------------------------------------------------------------------------------
 
 
 def job_file_page() -> str:
@@ -220,7 +264,8 @@ def key_words(key: jobschema.Key) -> str:
     return "a mapping of parameters to lists of values" if key.name == "matrix" else kind.words
 
 
-# -- limits ---------------------------------------------------------------------------------------------------------
+# -- limits
+# ---------------------------------------------------------------------------------------------------------
 
 
 def limits_page() -> str:
@@ -270,7 +315,8 @@ def limit_text(name: str) -> str:
     return f"{value:,}".replace(",", " ") if isinstance(value, int) else f"{value:g}"
 
 
-# -- routes ---------------------------------------------------------------------------------------------------------
+# -- routes
+# ---------------------------------------------------------------------------------------------------------
 
 
 def routes() -> list[Any]:
@@ -299,13 +345,16 @@ def routes_page() -> str:
 def route_text(route: Any) -> str:
     """What the protocol's table says about it, else what its handler says about itself."""
     written = re.search(
-        rf"^\| `{route.method} {re.escape(route.path)}(?:\?[^`]*)?` \| (.+?) \|$", PROTOCOL.read_text(), re.MULTILINE
+        rf"^\| `{route.method} {re.escape(route.path)}(?:\?[^`]*)?` \| (.+?) \|$",
+        PROTOCOL.read_text(),
+        re.MULTILINE,
     )
     text = written[1] if written else (inspect.getdoc(route.handler) or "").split("\n\n")[0]
     return " ".join(text.split())
 
 
-# -- exit codes -----------------------------------------------------------------------------------------------------
+# -- exit codes
+# -----------------------------------------------------------------------------------------------------
 
 
 def exit_codes_page() -> str:
@@ -317,12 +366,20 @@ def exit_codes_page() -> str:
     own = {0: "done"}
     for kind in subclasses(errors.HeadwayError):
         own.setdefault(kind.exit_code, "")
-    meanings = {1: "the thing asked for failed", 2: "wrong usage or bad input", 3: "no such job, or several match"}
+    meanings = {
+        1: "the thing asked for failed",
+        2: "wrong usage or bad input",
+        3: "no such job, or several match",
+    }
     meanings[4] = "the server or the cluster could not be reached"
     own |= {code: meanings[code] for code in sorted(own) if code}
     own[dispatch.EXIT_INTERRUPTED] = "interrupted by Ctrl-C"
     own[dispatch.EXIT_BROKEN_PIPE] = "whoever read the output has gone"
-    lines += ["## Of hw", "", *table(("code", "meaning"), [(str(code), own[code]) for code in sorted(own)])]
+    lines += [
+        "## Of hw",
+        "",
+        *table(("code", "meaning"), [(str(code), own[code]) for code in sorted(own)]),
+    ]
     job = [
         ("0 to 255", "the job's own exit code; the code of the rank that failed first"),
         ("128+N", "signal N ended the job: 137 is SIGKILL, 143 SIGTERM"),
@@ -332,7 +389,10 @@ def exit_codes_page() -> str:
     ]
     lines += ["## Of hw run and --wait", "", *table(("code", "meaning"), job)]
     lines += ["## Errors over HTTP", ""]
-    lines += ['The same errors as a reply: `{"error": {"code", "message", "hint", "candidates"}}`.', ""]
+    lines += [
+        'The same errors as a reply: `{"error": {"code", "message", "hint", "candidates"}}`.',
+        "",
+    ]
     return page(lines + ["```", *(errors.__doc__ or "").strip().splitlines()[2:], "```"])
 
 

@@ -1,7 +1,8 @@
-"""A terminal small enough to read: bytes that a program wrote to it become rows of styled characters. For `picture.py`.
+"""A terminal small enough to read: bytes that a program wrote to it become rows of styled
+characters. For `picture.py`.
 
-Knows what our own output uses: text, line ends, tabs, cursor movement, erasing, colours, the alternate screen. What
-scrolls away is kept.
+Knows what our own output uses: text, line ends, tabs, cursor movement, erasing, colours, the
+alternate screen. What scrolls away is kept.
 """
 
 import re

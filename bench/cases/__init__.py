@@ -1,4 +1,6 @@
-"""One file per figure of the issue. Each has `run(context)`, which yields results; `CASES` below is the order."""
+"""One file per figure of the issue. Each has `run(context)`, which yields results; `CASES` below is
+the order.
+"""
 
 import importlib
 

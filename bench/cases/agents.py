@@ -1,8 +1,10 @@
-"""64 agents × 8 ranks × 10 records a second into one server: nothing lost, and the server's share of a core.
+"""64 agents × 8 ranks × 10 records a second into one server: nothing lost, and the server's share
+of a core.
 
-The agents are one process (`bench/agents.py`): 64 shippers and 512 trainers do not fit on the cores of a small machine
-beside the server that is measured. What they send is what shippers would: real frames in real batches, one connection
-per agent, a look every 40 ms, one batch on its way at a time.
+The agents are one process (`bench/agents.py`): 64 shippers and 512 trainers do not fit on the cores
+of a small machine beside the server that is measured. What they send is what shippers would: real
+frames in real batches, one connection per agent, a look every 40 ms, one batch on its way at a
+time.
 """
 
 import json
@@ -29,12 +31,20 @@ def run(context: Context) -> Iterator[Result]:
             shares.append(share)
             waits.append(1000 * told["p99_s"])
             notes.append(f"{told['posts'] / told['took_s']:,.0f} posts/s")
-    result = Result(f"server with {AGENTS} agents × {RANKS} ranks × {PER_S} records/s", "% of a core")
+    result = Result(
+        f"server with {AGENTS} agents × {RANKS} ranks × {PER_S} records/s", "% of a core"
+    )
     result.measures.append(Measure(HEADWAY, shares, notes[-1]))
     result.at_most("under one core, no loss", max(shares), 100, "%")
-    result.notes.append("Every record was counted in the store. The agents are one process that posts as shippers do.")
+    result.notes.append(
+        "Every record was counted in the store. The agents are one process that posts as shippers do."
+    )
     yield result
-    result = Result("99th percentile of an agent's wait until its batch is durable", "ms", [Measure(HEADWAY, waits)])
+    result = Result(
+        "99th percentile of an agent's wait until its batch is durable",
+        "ms",
+        [Measure(HEADWAY, waits)],
+    )
     yield result
 
 
@@ -48,7 +58,9 @@ def _round(home: Home, seconds: int) -> tuple[float, dict[str, Any]]:
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     ) as child:  # fmt: skip
         assert child.stdin is not None and child.stdout is not None
-        child.stdin.write(json.dumps([[[t.key.uuid, t.key.attempt, t.key.task], t.token] for t in tasks]) + "\n")
+        child.stdin.write(
+            json.dumps([[[t.key.uuid, t.key.attempt, t.key.task], t.token] for t in tasks]) + "\n"
+        )
         child.stdin.flush()
         if child.stdout.readline().strip() != "ready":
             raise RuntimeError("the agents did not start")

@@ -1,6 +1,8 @@
-"""Many jobs at once: an array of 1,000 submitted, `hw ls` with 10,000 jobs, and the server's CPU while they wait.
+"""Many jobs at once: an array of 1,000 submitted, `hw ls` with 10,000 jobs, and the server's CPU
+while they wait.
 
-The 10,000 are jobs of arrays, of which a list has one line each, and in a home of their own single jobs.
+The 10,000 are jobs of arrays, of which a list has one line each, and in a home of their own single
+jobs.
 """
 
 import os
@@ -30,7 +32,9 @@ def run(context: Context) -> Iterator[Result]:
         home.hw("submit", "sleep", "3600")  # everything after it waits
         rounds = context.size(5, 2)
         took = [_timed(home, "submit", "--array", str(ARRAY_JOBS), "true") for _ in range(rounds)]
-        result = Result(f"submit of {ARRAY_JOBS:,} local jobs in one array", "s", [Measure(HEADWAY, took)])
+        result = Result(
+            f"submit of {ARRAY_JOBS:,} local jobs in one array", "s", [Measure(HEADWAY, took)]
+        )
         result.at_most("at most 5 s", result.measures[0].median, 5, "s")
         yield result
         for _ in range((LISTED_JOBS - rounds * ARRAY_JOBS) // ARRAY_JOBS):
@@ -40,17 +44,25 @@ def run(context: Context) -> Iterator[Result]:
         result = Result(f"hw ls with {LISTED_JOBS:,} jobs", "s", [Measure(HEADWAY, took)])
         result.at_most("at most 0.3 s", result.measures[0].median, 0.3, "s")
         yield result
-        result = Result(f"CPU of the server while {LISTED_JOBS:,} jobs wait", "%", [Measure(HEADWAY, [_rest(home)])])
+        result = Result(
+            f"CPU of the server while {LISTED_JOBS:,} jobs wait",
+            "%",
+            [Measure(HEADWAY, [_rest(home)])],
+        )
         result.notes.append(f"over {REST_S:g} s, in percent of one core; one job runs")
         yield result
-        for array in {job["array"] for job in home.hw_json("ls", "--limit", str(LISTED_JOBS)) if job["array"]}:
+        for array in {
+            job["array"] for job in home.hw_json("ls", "--limit", str(LISTED_JOBS)) if job["array"]
+        }:
             home.hw("abort", array)
 
     yield _listed_alone(context)
 
 
 def _listed_alone(context: Context) -> Result:
-    """Single jobs that have ended, written into the database before the server comes: nobody waits for 10,000 runs."""
+    """Single jobs that have ended, written into the database before the server comes: nobody waits
+    for 10,000 runs.
+    """
     with context.home(server=False) as home:
         jobs = context.size(LISTED_JOBS, 1_000)
         _fill(home, jobs)
@@ -76,7 +88,9 @@ def _fill(home: Home, jobs: int) -> None:
             catalog.insert_attempt(c, job.pk, 1, f"{job.uuid}-1", now_ns)
             catalog.insert_task(c, job.pk, 1, "worker-0", "here")
             for state in (State.RUNNING, State.SUCCEEDED):
-                over: dict[str, Any] = {"exit_code": 0, "ended_ns": now_ns + 10**9} if state is State.SUCCEEDED else {}
+                over: dict[str, Any] = (
+                    {"exit_code": 0, "ended_ns": now_ns + 10**9} if state is State.SUCCEEDED else {}
+                )
                 catalog.set_job_state(c, job.pk, state, now_ns, started_ns=now_ns, **over)
                 catalog.set_attempt(c, job.pk, 1, state=state, **over)
 

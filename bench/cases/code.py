@@ -1,4 +1,6 @@
-"""A code snapshot of 50,000 files: the first one, the next one when nothing has changed, and laying it out again."""
+"""A code snapshot of 50,000 files: the first one, the next one when nothing has changed, and laying
+it out again.
+"""
 
 import subprocess
 import time
@@ -21,7 +23,10 @@ def run(context: Context) -> Iterator[Result]:
         with context.home(server=False) as home:
             first.append(_init_s(home, tree))
             again += [_init_s(home, tree) for _ in range(2)]
-    for what, samples, limit_s in (("the first", first, FIRST_S), ("again, nothing changed", again, AGAIN_S)):
+    for what, samples, limit_s in (
+        ("the first", first, FIRST_S),
+        ("again, nothing changed", again, AGAIN_S),
+    ):
         result = Result(f"hw init of {files:,} files, {what}", "s", [Measure(HEADWAY, samples)])
         result.at_most(f"at most {limit_s:g} s", result.measures[0].median, limit_s, "s")
         result.notes.append("A git work tree; the whole command, from its start to its end.")
@@ -38,7 +43,8 @@ def make_tree(root: Path, files: int) -> Path:
             (folder / f"m{name}.py").write_bytes(line * ((number + name) % 200 + 20))
     for words in (["init", "-q"], ["add", "-A"]):
         subprocess.run(["git", *words], cwd=root, check=True)
-    subprocess.run(["sync", "-f", str(root)], check=True)  # a tree is on its disk long before it is taken
+    # a tree is on its disk long before it is taken
+    subprocess.run(["sync", "-f", str(root)], check=True)
     return root
 
 

@@ -20,7 +20,11 @@ def run(context: Context) -> Iterator[Result]:
         folder = context.folder("version")
 
         def command(*argv: str) -> Callable[[int], float]:
-            return lambda _: run_command(list(argv), home.env if argv[0] == HW else environment(folder), folder).wall_s
+            return lambda _: (
+                run_command(
+                    list(argv), home.env if argv[0] == HW else environment(folder), folder
+                ).wall_s
+            )
 
         contenders = {HEADWAY: command(HW, "--version"), "hw q": command(HW, "q", job["id"])}
         for peer in context.peers:
@@ -35,7 +39,11 @@ def run(context: Context) -> Iterator[Result]:
     context.absent(result)
     result.ratio_at_most("tensorboard", 1 / 8, "at most 1/8 of tensorboard --version")
     yield result
-    result = Result("hw q with a server up", "s", [Measure("hw --version", measured[HEADWAY]), Measure("hw q", query)])
+    result = Result(
+        "hw q with a server up",
+        "s",
+        [Measure("hw --version", measured[HEADWAY]), Measure("hw q", query)],
+    )
     more_ms = 1e3 * (result.measures[1].median - result.measures[0].median)
     result.at_most("at most 150 ms more than hw --version", more_ms, 150, "ms more")
     yield result

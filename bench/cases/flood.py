@@ -1,7 +1,9 @@
-"""A process that prints 1 GB as fast as it can: into a plain file, and as a job whose output is shipped and stored.
+"""A process that prints 1 GB as fast as it can: into a plain file, and as a job whose output is
+shipped and stored.
 
-Compared are the process's own CPU and wall time, interleaved. Every stored byte is compared by length and hash. A
-control prints into a plain file while another core only spins: what that costs is the machine's, not Headway's.
+Compared are the process's own CPU and wall time, interleaved. Every stored byte is compared by
+length and hash. A control prints into a plain file while another core only spins: what that costs
+is the machine's, not Headway's.
 """
 
 import hashlib
@@ -43,21 +45,31 @@ def compare(context: Context, wanted: int, what: str, *pace: str) -> Iterator[Re
         measured = interleave(context.rounds, contenders)
     for key, name in (("cpu_s", "own CPU time"), ("wall_s", "wall time")):
         result = Result(f"{name} of a process that prints {what}", "s")
-        result.measures = [Measure(who, [sample[key] for sample in samples]) for who, samples in measured.items()]
+        result.measures = [
+            Measure(who, [sample[key] for sample in samples]) for who, samples in measured.items()
+        ]
         ours, plain, beside = (measure.median for measure in result.measures)
-        result.at_most("at most 3 % more than into a plain file", 100 * (ours / plain - 1), 3, "% more")
+        result.at_most(
+            "at most 3 % more than into a plain file", 100 * (ours / plain - 1), 3, "% more"
+        )
         result.notes.append(
             f"A busy loop on another core alone makes the plain file cost {100 * (beside / plain - 1):.1f} % more here."
         )
         yield result
-    result = Result(f"backlog of {what} drained after the process has ended", "s", [Measure(HEADWAY, drains)])
+    result = Result(
+        f"backlog of {what} drained after the process has ended", "s", [Measure(HEADWAY, drains)]
+    )
     result.at_most("in at most 30 s, every byte stored", max(drains), 30, "s")
-    result.notes.append("Length and SHA-256 of the stored output were compared with what was printed in every round.")
+    result.notes.append(
+        "Length and SHA-256 of the stored output were compared with what was printed in every round."
+    )
     yield result
 
 
 def _beside_a_busy_core(measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """What the machine itself takes from a process when any other core works: neither disk nor memory is touched."""
+    """What the machine itself takes from a process when any other core works: neither disk nor
+    memory is touched.
+    """
     with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as busy:
         try:
             return measure()
@@ -69,19 +81,34 @@ def into_file(context: Context, home: Home, wanted: int, *pace: str) -> dict[str
     folder = context.folder("plain")
     with (folder / "stdout").open("wb") as output:
         argv = [sys.executable, PROGRAM, str(wanted), str(folder / "took.json"), *pace]
-        subprocess.run(argv, stdout=output, stdin=subprocess.DEVNULL, env=home.env, cwd=folder, check=True)
+        subprocess.run(
+            argv, stdout=output, stdin=subprocess.DEVNULL, env=home.env, cwd=folder, check=True
+        )
     (folder / "stdout").unlink()
     return _took(folder)
 
 
-def as_job(context: Context, home: Home, drains: list[float], wanted: int, *pace: str) -> dict[str, Any]:
-    """What the process measured of itself; `drains` gets the seconds until all of its output was stored."""
+def as_job(
+    context: Context, home: Home, drains: list[float], wanted: int, *pace: str
+) -> dict[str, Any]:
+    """What the process measured of itself; `drains` gets the seconds until all of its output was
+    stored.
+    """
     folder = context.folder("flood")
-    job = home.hw_json("submit", sys.executable, PROGRAM, str(wanted), str(folder / "took.json"), *pace)
-    wait_until((folder / "took.json").exists, DRAIN_TIMEOUT_S, "the flood has not ended", pause_s=0.2)
+    job = home.hw_json(
+        "submit", sys.executable, PROGRAM, str(wanted), str(folder / "took.json"), *pace
+    )
+    wait_until(
+        (folder / "took.json").exists, DRAIN_TIMEOUT_S, "the flood has not ended", pause_s=0.2
+    )
     wait_until(lambda: bool((folder / "took.json").read_text()), 5, "the flood has not ended")
     took = _took(folder)
-    wait_until(lambda: _stored(home, job["uuid"]) >= took["bytes"], DRAIN_TIMEOUT_S, "output is missing", pause_s=0.1)
+    wait_until(
+        lambda: _stored(home, job["uuid"]) >= took["bytes"],
+        DRAIN_TIMEOUT_S,
+        "output is missing",
+        pause_s=0.1,
+    )
     drains.append(time.time() - took["ended"])
     _compare(home, job["id"], wanted, took["bytes"])
     home.hw("delete", job["id"])

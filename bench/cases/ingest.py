@@ -1,7 +1,9 @@
-"""Points per second into the store, acknowledged only when durable, with the senders on the same cores.
+"""Points per second into the store, acknowledged only when durable, with the senders on the same
+cores.
 
-Ready batches: four senders post frames made beforehand, each for a task of its own, over the unix socket. End to end:
-four processes of one job call `hw.log` in a loop; the clock runs from the first call until the last point is stored.
+Ready batches: four senders post frames made beforehand, each for a task of its own, over the unix
+socket. End to end: four processes of one job call `hw.log` in a loop; the clock runs from the first
+call until the last point is stored.
 """
 
 import json
@@ -37,9 +39,22 @@ class Sender:
     """One sending process, spoken to over its stdin and stdout."""
 
     def __init__(self, home: Home, rows: int, values: int) -> None:
-        argv = [sys.executable, "-m", "bench.sender", str(home.socket), str(rows), str(values), str(PART_BYTES)]
+        argv = [
+            sys.executable,
+            "-m",
+            "bench.sender",
+            str(home.socket),
+            str(rows),
+            str(values),
+            str(PART_BYTES),
+        ]
         self.child = subprocess.Popen(
-            argv, env=home.env, cwd=BENCH.parent, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            argv,
+            env=home.env,
+            cwd=BENCH.parent,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
 
     def tell(self, line: str) -> None:
@@ -74,8 +89,12 @@ def _ready(context: Context, values: int, points: int) -> Result:
         stored, sent = home.points(), rows * values * SENDERS * context.rounds
         if stored != sent:
             raise RuntimeError(f"{stored:,} points stored of {sent:,} acknowledged")
-    result = Result(f"ingest of ready batches, {values} values per record", "M points/s", lower_is_better=False)
-    result.measures.append(Measure(HEADWAY, rates, f"{SENDERS} senders, batches of {PART_BYTES >> 20} MiB"))
+    result = Result(
+        f"ingest of ready batches, {values} values per record", "M points/s", lower_is_better=False
+    )
+    result.measures.append(
+        Measure(HEADWAY, rates, f"{SENDERS} senders, batches of {PART_BYTES >> 20} MiB")
+    )
     result.at_least("at least 5 M points/s", result.measures[0].median, 5, "M points/s")
     return result
 
@@ -98,8 +117,14 @@ def _round(home: Home, senders: list[Sender]) -> float:
 def _end_to_end(context: Context, values: int, points: int) -> Result:
     calls = points // values // SENDERS
     with context.home() as home:
-        rates = interleave(context.rounds, {HEADWAY: lambda n: _job(context, home, n, calls, values)})[HEADWAY]
-    result = Result(f"hw.log to stored, {values} values per call, four processes", "M points/s", lower_is_better=False)
+        rates = interleave(
+            context.rounds, {HEADWAY: lambda n: _job(context, home, n, calls, values)}
+        )[HEADWAY]
+    result = Result(
+        f"hw.log to stored, {values} values per call, four processes",
+        "M points/s",
+        lower_is_better=False,
+    )
     result.measures.append(Measure(HEADWAY, rates))
     if values == JUDGED_VALUES_END_TO_END:
         result.at_least("at least 1 M points/s", result.measures[0].median, 1, "M points/s")
@@ -109,8 +134,15 @@ def _end_to_end(context: Context, values: int, points: int) -> Result:
 def _job(context: Context, home: Home, number: int, calls: int, values: int) -> float:
     folder, before, wanted = context.folder("e2e"), home.points(), calls * values * SENDERS
     script = str(BENCH / "jobs" / "loop.py")
-    home.hw("-n", str(SENDERS), "submit", sys.executable, script, str(calls), str(values), str(folder))
-    wait_until(lambda: home.points() - before >= wanted, DRAIN_TIMEOUT_S, "not every point is stored", pause_s=0.01)
+    home.hw(
+        "-n", str(SENDERS), "submit", sys.executable, script, str(calls), str(values), str(folder)
+    )
+    wait_until(
+        lambda: home.points() - before >= wanted,
+        DRAIN_TIMEOUT_S,
+        "not every point is stored",
+        pause_s=0.01,
+    )
     end_s = time.time()
     starts = [float(Path(folder, str(rank)).read_text().split()[0]) for rank in range(SENDERS)]
     return wanted / (end_s - min(starts)) / 1e6

@@ -1,4 +1,6 @@
-"""Short jobs one after the other: how many `true` a second this machine runs, and what each costs in CPU."""
+"""Short jobs one after the other: how many `true` a second this machine runs, and what each costs
+in CPU.
+"""
 
 import json
 import time
@@ -38,7 +40,9 @@ def _run_jobs(home: Home, count: int) -> None:
         home.post_jobs(client, spec, count)
 
         def ended() -> bool:
-            states = json.loads(client.request("GET", "/api/server").body)["jobs"]  # it lists none, so it costs little
+            # it lists none, so it costs little
+            states = json.loads(client.request("GET", "/api/server").body)["jobs"]
             return set(states) == {"succeeded"}
 
-        wait_until(ended, 300, "not every job has succeeded", pause_s=0.1)  # each question takes a core for a moment
+        # each question takes a core for a moment
+        wait_until(ended, 300, "not every job has succeeded", pause_s=0.1)

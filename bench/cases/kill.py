@@ -1,4 +1,6 @@
-"""Points that can be read after the training process has killed itself with SIGKILL right after its last call."""
+"""Points that can be read after the training process has killed itself with SIGKILL right after its
+last call.
+"""
 
 from collections.abc import Iterator
 
@@ -19,9 +21,16 @@ def run(context: Context) -> Iterator[Result]:
     runs, runs_peer = context.size(RUNS, 3), context.size(RUNS_PEER, 1)
     with context.home() as home:
         ours = [_ours(context, home, number) for number in range(runs)]
-    result = Result("points after SIGKILL of 1000 logged", "points", [Measure(HEADWAY, ours)], lower_is_better=False)
+    result = Result(
+        "points after SIGKILL of 1000 logged",
+        "points",
+        [Measure(HEADWAY, ours)],
+        lower_is_better=False,
+    )
     for peer in context.peers:
-        result.measures.append(Measure(peer.name, [_theirs(context, peer) for _ in range(runs_peer)]))
+        result.measures.append(
+            Measure(peer.name, [_theirs(context, peer) for _ in range(runs_peer)])
+        )
     context.absent(result)
     whole = sum(points == CALLS for points in ours)
     result.at_least(f"{CALLS} in {runs} runs of {runs}", whole, runs, "runs")
@@ -34,7 +43,12 @@ def _ours(context: Context, home: Home, number: int) -> float:
     home.hw("--name", name, "run", *OURS.start("kill", folder, CALLS), cwd=folder, ok=(137,))
     (job,) = home.hw_json("ls", "--match", f"^{name}$") or home.hw_json("ls", "--match", name)
     series = home.hw_json("metrics", job["id"])[job["id"]]
-    return float(min(sum(len(entry["value"]) for entry in series.get(metric, [])) for metric in ("loss", "lr")))
+    return float(
+        min(
+            sum(len(entry["value"]) for entry in series.get(metric, []))
+            for metric in ("loss", "lr")
+        )
+    )
 
 
 def _theirs(context: Context, peer: Peer) -> float:

@@ -11,7 +11,10 @@ from bench.peer import BARE, Peer, read_result
 from bench.result import HEADWAY, Measure, Result
 from bench.training import OURS, under_hw
 
-CALLS = {2: {"headway": 50_000, "bare": 50_000, "trackio": 10_000}, 100: {"headway": 20_000, "bare": 20_000}}
+CALLS = {
+    2: {"headway": 50_000, "bare": 50_000, "trackio": 10_000},
+    100: {"headway": 20_000, "bare": 20_000},
+}
 CALLS_PEER = {2: 1_000, 100: 200}
 ROUNDS_MORE = 2
 
@@ -45,7 +48,10 @@ def _measure(context: Context, home: Home, values: int) -> dict[str, list[dict[s
         full = CALLS[values].get(driver, CALLS_PEER[values])
         return context.size(full, max(full // 10, 100))
 
-    contenders: dict[str, Callable[[int], dict[str, Any]]] = {HEADWAY: ours, "bare write": partial(alone, BARE)}
+    contenders: dict[str, Callable[[int], dict[str, Any]]] = {
+        HEADWAY: ours,
+        "bare write": partial(alone, BARE),
+    }
     contenders |= {peer.name: partial(alone, peer) for peer in context.peers}
     measured = interleave(context.rounds, contenders)
     again = {
@@ -56,8 +62,13 @@ def _measure(context: Context, home: Home, values: int) -> dict[str, list[dict[s
     return measured
 
 
-def _result(context: Context, what: str, measured: dict[str, list[dict[str, Any]]], key: str) -> Result:
-    measures = [Measure(who, [float(sample[key]) for sample in samples]) for who, samples in measured.items()]
+def _result(
+    context: Context, what: str, measured: dict[str, list[dict[str, Any]]], key: str
+) -> Result:
+    measures = [
+        Measure(who, [float(sample[key]) for sample in samples])
+        for who, samples in measured.items()
+    ]
     result = Result(what, "µs per call", measures)
     context.absent(result)
     return result

@@ -1,4 +1,6 @@
-"""Reading over HTTP: a chart of 2000 points out of 1 M, and all points of a series beside the peers' readers."""
+"""Reading over HTTP: a chart of 2000 points out of 1 M, and all points of a series beside the
+peers' readers.
+"""
 
 import json
 import shutil
@@ -36,8 +38,12 @@ def _chart(context: Context, home: Home, task: Registered) -> Result:
     path = f"/api/jobs/{task.id}/metrics?name=loss&points={CHART_POINTS}"
     with home.client() as client:
         contenders: dict[str, Callable[[int], float]] = {
-            f"{HEADWAY}, JSON": lambda _: _timed(lambda: _json_values(client, path), at_most=2 * CHART_POINTS),
-            HEADWAY: lambda _: _timed(lambda: _column_values(client, path), at_most=2 * CHART_POINTS),
+            f"{HEADWAY}, JSON": lambda _: _timed(
+                lambda: _json_values(client, path), at_most=2 * CHART_POINTS
+            ),
+            HEADWAY: lambda _: _timed(
+                lambda: _column_values(client, path), at_most=2 * CHART_POINTS
+            ),
         }
         for contender in contenders.values():
             contender(-1)
@@ -63,16 +69,26 @@ def _series(context: Context, home: Home) -> Result:
 
     with home.client() as client:
         contenders: dict[str, Callable[[int], float]] = {
-            HEADWAY: lambda _: _timed(lambda: _column_values(client, path), exactly=records.values[0]),
-            f"{HEADWAY}, JSON": lambda _: _timed(lambda: _json_values(client, path), exactly=records.values[0]),
+            HEADWAY: lambda _: _timed(
+                lambda: _column_values(client, path), exactly=records.values[0]
+            ),
+            f"{HEADWAY}, JSON": lambda _: _timed(
+                lambda: _json_values(client, path), exactly=records.values[0]
+            ),
         }
         contenders |= {peer.name: partial(theirs, peer) for peer in context.peers}
         measured = interleave(context.rounds, contenders)
-    result = Result(f"all {records.rows:,} points of a series", "s", [Measure(w, t) for w, t in measured.items()])
+    result = Result(
+        f"all {records.rows:,} points of a series",
+        "s",
+        [Measure(w, t) for w, t in measured.items()],
+    )
     context.absent(result)
     if context.peers:
         fastest = min(context.peers, key=lambda peer: result.median_of(peer.name) or 0)
-        result.faster_than(fastest.name, 20, f"at least 20 × faster than the fastest peer ({fastest.name})")
+        result.faster_than(
+            fastest.name, 20, f"at least 20 × faster than the fastest peer ({fastest.name})"
+        )
     result.notes.append(
         "Headway over HTTP as binary columns and as JSON; peers with their own readers, imports excluded."
     )
@@ -80,7 +96,9 @@ def _series(context: Context, home: Home) -> Result:
 
 
 def _written(context: Context, peer: Peer, records: dataset.Records) -> Path:
-    """The peer's own files with these records. Kept in its environment: writing takes minutes, only reading counts."""
+    """The peer's own files with these records. Kept in its environment: writing takes minutes, only
+    reading counts.
+    """
     folder = peer.python.parent.parent / f"series-{records.rows}"
     if not (folder / "result.json").exists():
         context.say(f"  {peer.name} writes {records.rows:,} records, once")

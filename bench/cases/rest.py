@@ -25,8 +25,12 @@ def run(context: Context) -> Iterator[Result]:
 
 
 def agent_of(home: Home) -> list[int]:
-    """Pids of the shim and of the shipper, which the shim forks; what the shipper starts for a moment is not it."""
-    wait_until(lambda: len(_agent_pids(home)) == 2, 20, "shim and shipper are not both there", pause_s=0.1)
+    """Pids of the shim and of the shipper, which the shim forks; what the shipper starts for a
+    moment is not it.
+    """
+    wait_until(
+        lambda: len(_agent_pids(home)) == 2, 20, "shim and shipper are not both there", pause_s=0.1
+    )
     return _agent_pids(home)
 
 
@@ -61,18 +65,27 @@ def _watch(context: Context, home: Home, agent: list[int]) -> Iterator[Result]:
     memory: dict[str, list[float]] = {}
     share: dict[str, list[float]] = {}
     for _ in range(context.rounds):
-        before, start_s = {who: sum(map(cpu_s_of, pids)) for who, pids in groups.items()}, time.monotonic()
+        before, start_s = (
+            {who: sum(map(cpu_s_of, pids)) for who, pids in groups.items()},
+            time.monotonic(),
+        )
         time.sleep(window_s)
         took_s = time.monotonic() - start_s
         for who, pids in groups.items():
-            share.setdefault(who, []).append(100 * (sum(map(cpu_s_of, pids)) - before[who]) / took_s)
+            share.setdefault(who, []).append(
+                100 * (sum(map(cpu_s_of, pids)) - before[who]) / took_s
+            )
             resident, proportional = map(sum, zip(*map(memory_mb_of, pids), strict=True))
             memory.setdefault(f"{who}, resident", []).append(resident)
             memory.setdefault(f"{who}, proportional", []).append(proportional)
     yield _memory(memory)
-    result = Result("CPU at rest", "% of a core", [Measure(who, shares) for who, shares in share.items()])
+    result = Result(
+        "CPU at rest", "% of a core", [Measure(who, shares) for who, shares in share.items()]
+    )
     result.at_most("agent at most 0.5 %", mean(share["agent"]), 0.5, "%")
-    result.notes.append(f"Judged by the mean of {context.rounds} windows: the clock of a process ticks in 10 ms.")
+    result.notes.append(
+        f"Judged by the mean of {context.rounds} windows: the clock of a process ticks in 10 ms."
+    )
     yield result
 
 

@@ -1,8 +1,10 @@
-"""Sampling what 16 processes use, each second: one look beside psutil's, and all in beside wandb's system monitor.
+"""Sampling what 16 processes use, each second: one look beside psutil's, and all in beside wandb's
+system monitor.
 
-One look: the sampler of the agent and psutil, each in a process of its own with 16 children that do nothing. All in:
-the agent of such a job (shim and shipper, which also send the samples), and wandb-core with the monitor that it starts.
-That monitor used psutil once and is a native program now, so the figure to beat is psutil's own.
+One look: the sampler of the agent and psutil, each in a process of its own with 16 children that do
+nothing. All in: the agent of such a job (shim and shipper, which also send the samples), and
+wandb-core with the monitor that it starts. That monitor used psutil once and is a native program
+now, so the figure to beat is psutil's own.
 """
 
 import sys
@@ -42,7 +44,9 @@ def run(context: Context) -> Iterator[Result]:
 
 def _one_look(context: Context) -> Result:
     samples = context.size(200, 50)
-    contenders: dict[str, Callable[[int], float]] = {HEADWAY: lambda _: _look(context, OURS, samples)}
+    contenders: dict[str, Callable[[int], float]] = {
+        HEADWAY: lambda _: _look(context, OURS, samples)
+    }
     host = next((peer for peer in context.peers if peer.name == HAS_PSUTIL), None)
     if host is not None:
         psutil = Peer("psutil", host.python)
@@ -51,7 +55,9 @@ def _one_look(context: Context) -> Result:
     result = Result(f"CPU time of one look at {PROCESSES} processes", "ms")
     result.measures = [Measure(who, took) for who, took in measured.items()]
     result.faster_than("psutil", 5, "at least 5 × less than psutil")
-    result.notes.append("Both also look at the machine, its disks and its network, and put what they found into JSON.")
+    result.notes.append(
+        "Both also look at the machine, its disks and its network, and put what they found into JSON."
+    )
     return result
 
 
@@ -67,8 +73,12 @@ def _all_in(context: Context, measured: dict[str, list[Used]], watch_s: int) -> 
         memory.measures.append(Measure(who, [size for _, size in used]))
     mean_s = sum(cpu_s for cpu_s, _ in measured[HEADWAY]) / len(measured[HEADWAY])
     share.at_most("agent at most 1 %", 100 * mean_s / watch_s, 1, "%")
-    share.notes.append("Judged by the mean: the clock of a process ticks in 10 ms. No GPU was there to be asked.")
-    memory.at_most("agent (shim and shipper, resident) at most 40 MB", memory.measures[0].median, 40, "MB")
+    share.notes.append(
+        "Judged by the mean: the clock of a process ticks in 10 ms. No GPU was there to be asked."
+    )
+    memory.at_most(
+        "agent (shim and shipper, resident) at most 40 MB", memory.measures[0].median, 40, "MB"
+    )
     for result in (share, memory):
         if "wandb" in context.missing:
             result.measures.append(Measure("wandb", [], context.missing["wandb"]))
@@ -77,7 +87,16 @@ def _all_in(context: Context, measured: dict[str, list[Used]], watch_s: int) -> 
 
 def _agent(home: Home, interval_s: int, watch_s: int) -> Used:
     program = str(BENCH / "jobs" / "idle.py")
-    words = ["--monitoring-interval-s", str(interval_s), "-n", str(PROCESSES), "submit", sys.executable, program, "600"]
+    words = [
+        "--monitoring-interval-s",
+        str(interval_s),
+        "-n",
+        str(PROCESSES),
+        "submit",
+        sys.executable,
+        program,
+        "600",
+    ]
     job = home.hw_json(*words)["id"]
     time.sleep(SETTLE_S)
     pids = agent_of(home)
@@ -85,7 +104,12 @@ def _agent(home: Home, interval_s: int, watch_s: int) -> Used:
     time.sleep(watch_s)
     used_s, size = sum(map(cpu_s_of, pids)) - before_s, sum(memory_mb_of(pid)[0] for pid in pids)
     home.hw("abort", job)
-    wait_until(lambda: home.hw_json("q", job)["state"] == "stopped", 60, "the job has not ended", pause_s=0.2)
+    wait_until(
+        lambda: home.hw_json("q", job)["state"] == "stopped",
+        60,
+        "the job has not ended",
+        pause_s=0.2,
+    )
     wait_until(lambda: not any(map(_is_there, pids)), 60, "its agent has not ended", pause_s=0.1)
     return used_s, size
 

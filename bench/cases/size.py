@@ -1,4 +1,6 @@
-"""Bytes per point at rest, zoom levels included: growth of the database's used pages, beside the peers' files."""
+"""Bytes per point at rest, zoom levels included: growth of the database's used pages, beside the
+peers' files.
+"""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,9 +21,13 @@ SETS: dict[str, tuple[Callable[[int], dataset.Records], float]] = {
 def run(context: Context) -> Iterator[Result]:
     for name, (make, limit) in SETS.items():
         result = Result(f"stored bytes per point, {name}", "bytes")
-        result.measures.append(Measure(HEADWAY, [_ours(context, make(context.size(ROWS, ROWS // 10)))]))
+        result.measures.append(
+            Measure(HEADWAY, [_ours(context, make(context.size(ROWS, ROWS // 10)))])
+        )
         few = make(context.size(ROWS_PEER, ROWS_PEER // 10))
-        result.measures += [Measure(peer.name, [_theirs(context, peer, few)]) for peer in context.peers]
+        result.measures += [
+            Measure(peer.name, [_theirs(context, peer, few)]) for peer in context.peers
+        ]
         context.absent(result)
         result.at_most(f"at most {limit:g}", result.measures[0].median, limit, "bytes")
         result.notes.append(
@@ -48,4 +54,8 @@ def _theirs(context: Context, peer: Peer, records: dataset.Records) -> float:
 
 
 def _data_bytes(path: Path) -> int:
-    return 0 if path.name in ("result.json", "requirements.txt") or path.suffix == ".log" else path.stat().st_size
+    return (
+        0
+        if path.name in ("result.json", "requirements.txt") or path.suffix == ".log"
+        else path.stat().st_size
+    )

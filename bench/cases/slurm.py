@@ -1,4 +1,5 @@
-"""A real Slurm: submits beside a bare sbatch loop, an array as one sbatch, 1,000 jobs watched, the end of a job seen.
+"""A real Slurm: submits beside a bare sbatch loop, an array as one sbatch, 1,000 jobs watched, the
+end of a job seen.
 
 Needs the programs of slurm-wlm and munge; without them the case says so and measures nothing.
 """
@@ -44,7 +45,9 @@ done
 def run(context: Context) -> Iterator[Result]:
     if lacking := missing():
         context.say(f"      no {lacking[0]} here: type sudo apt-get install slurm-wlm munge")
-        result = Result(f"submit of {JOBS} jobs to Slurm", "s", [Measure(HEADWAY, [], "no Slurm here")])
+        result = Result(
+            f"submit of {JOBS} jobs to Slurm", "s", [Measure(HEADWAY, [], "no Slurm here")]
+        )
         yield result
         return
     with _site(context) as site:
@@ -55,12 +58,21 @@ def run(context: Context) -> Iterator[Result]:
 
 
 class Site:
-    """A cluster, a home that uses it, and a count of every call of Slurm's commands that the server makes."""
+    """A cluster, a home that uses it, and a count of every call of Slurm's commands that the server
+    makes.
+    """
 
     def __init__(self, cluster: SlurmCluster, home: Home, folder: Path) -> None:
-        self.cluster, self.home, self._calls, self.work = cluster, home, folder / "calls", folder / "work"
+        self.cluster, self.home, self._calls, self.work = (
+            cluster,
+            home,
+            folder / "calls",
+            folder / "work",
+        )
         self.work.mkdir()
-        (self.work / "headway.yaml").write_text("clusters: {lab: {engine: slurm, partition: main}}\n")
+        (self.work / "headway.yaml").write_text(
+            "clusters: {lab: {engine: slurm, partition: main}}\n"
+        )
 
     def submit(self, *words: str) -> bytes:
         """From a folder of its own: a snapshot is taken of it."""
@@ -76,7 +88,9 @@ class Site:
 
     def known(self) -> int:
         """Attempts that the server knows Slurm's id of."""
-        return int(self.home.query("SELECT count(*) FROM attempts WHERE engine_id IS NOT NULL")[0][0])
+        return int(
+            self.home.query("SELECT count(*) FROM attempts WHERE engine_id IS NOT NULL")[0][0]
+        )
 
     def clear(self) -> None:
         self.home.hw("abort", "--state", "waiting,running", "--yes", timeout_s=300, ok=(0, 1))
@@ -84,7 +98,9 @@ class Site:
         wait_until(self._is_empty, 300, "jobs do not end", pause_s=0.2)
 
     def _is_empty(self) -> bool:
-        """No job is open, and none is left to be tidied up, which would count for what is measured next."""
+        """No job is open, and none is left to be tidied up, which would count for what is measured
+        next.
+        """
         jobs = "SELECT 1 FROM jobs WHERE ended_ns IS NULL AND deleted_ns IS NULL"
         tokens = "SELECT 1 FROM tokens WHERE ended_ns IS NULL AND task IS NOT NULL"
         return not self.home.query(f"{jobs} UNION {tokens} LIMIT 1")
@@ -97,7 +113,9 @@ def _site(context: Context) -> Iterator[Site]:
     try:
         programs.mkdir()
         for name in [name for name in PROGRAMS if name not in ("munged", "slurmctld", "slurmd")]:
-            (programs / name).write_text(_COUNTED.format(name=name, calls=calls, real=shutil.which(name)))
+            (programs / name).write_text(
+                _COUNTED.format(name=name, calls=calls, real=shutil.which(name))
+            )
             (programs / name).chmod(0o755)
         with SlurmCluster(folder) as cluster, context.home(server=False) as home:
             home.env |= {**cluster.env, "PATH": f"{programs}:{home.env['PATH']}"}
@@ -140,9 +158,15 @@ def _submits(context: Context, site: Site) -> Iterator[Result]:
         measures = [Measure(HEADWAY, took[how]), Measure(BARE, took[BARE])]
         result = Result(f"submit of {count} jobs to Slurm, {how}", "s", measures)
         result.ratio_at_most(BARE, 1.2, "at most 1.2 × a bare sbatch loop")
-        result.notes.append("Each job is an sbatch; until Slurm has the last one. No job starts meanwhile.")
+        result.notes.append(
+            "Each job is an sbatch; until Slurm has the last one. No job starts meanwhile."
+        )
         yield result
-        yield Result(f"CPU of the server for a job submitted to Slurm, {how}", "ms", [Measure(HEADWAY, cpu[how])])
+        yield Result(
+            f"CPU of the server for a job submitted to Slurm, {how}",
+            "ms",
+            [Measure(HEADWAY, cpu[how])],
+        )
 
 
 def _sweep(home: Home, count: int) -> None:
@@ -177,7 +201,9 @@ def _array(context: Context, site: Site) -> Result:
     _submit_array(site, count)
     wait_until(lambda: site.known() >= before + count, 600, "not every job is with Slurm")
     took_s = time.perf_counter() - begun_s
-    result = Result(f"submit of {count} jobs to Slurm in one array", "s", [Measure(HEADWAY, [took_s])])
+    result = Result(
+        f"submit of {count} jobs to Slurm in one array", "s", [Measure(HEADWAY, [took_s])]
+    )
     result.at_most("one sbatch", site.calls("sbatch") - calls, 1, "sbatch")
     result.notes.append(f"{site.calls('question') - asked} sbatch --test-only before it.")
     site.clear()
@@ -196,22 +222,34 @@ def _watched(context: Context, site: Site) -> Iterator[Result]:
     wait_until(lambda: site.known() >= before + count, 600, "not every job is with Slurm")
     assert site.home.server is not None
     time.sleep(10)  # the interval grows while nothing changes
-    squeues, asked, cpu_s = site.calls("squeue"), site.calls("scontrol"), cpu_s_of(site.home.server.pid)
+    squeues, asked, cpu_s = (
+        site.calls("squeue"),
+        site.calls("scontrol"),
+        cpu_s_of(site.home.server.pid),
+    )
     time.sleep(watch_s)
     used = 100 * (cpu_s_of(site.home.server.pid) - cpu_s) / watch_s
     calls = site.calls("squeue") - squeues
-    result = Result(f"CPU of the server while {count:,} jobs wait on Slurm", "%", [Measure(HEADWAY, [used])])
+    result = Result(
+        f"CPU of the server while {count:,} jobs wait on Slurm", "%", [Measure(HEADWAY, [used])]
+    )
     result.at_most("under 5 % of a core", used, 5.0, "%")
-    result.notes.append(f"{calls} squeue and {site.calls('scontrol') - asked} scontrol (nodes) in {watch_s:g} s.")
+    result.notes.append(
+        f"{calls} squeue and {site.calls('scontrol') - asked} scontrol (nodes) in {watch_s:g} s."
+    )
     yield result
-    asked_for = Result(f"squeue in {watch_s:g} s for {count:,} jobs", "calls", [Measure(HEADWAY, [calls])])
+    asked_for = Result(
+        f"squeue in {watch_s:g} s for {count:,} jobs", "calls", [Measure(HEADWAY, [calls])]
+    )
     asked_for.at_most("one each interval: at most one a second", calls, watch_s, "calls")
     yield asked_for
     site.clear()
 
 
 def _ends(context: Context, site: Site) -> Result:
-    """From the moment at which the command ends, by its own clock, until `hw q` says that it has succeeded."""
+    """From the moment at which the command ends, by its own clock, until `hw q` says that it has
+    succeeded.
+    """
     site.hold(False)
     took = []
     for _ in range(context.size(ENDS, 3)):
@@ -219,7 +257,9 @@ def _ends(context: Context, site: Site) -> Result:
         job = site.submit("sh", "-c", body).decode().split()[0]
         wait_until(partial(_has_succeeded, site.home, job), 60, "it does not end", pause_s=0.01)
         took.append(time.time() - float((site.home.folder / "ended").read_text()))
-    result = Result("from the end of a command on Slurm to succeeded in hw q", "s", [Measure(HEADWAY, took)])
+    result = Result(
+        "from the end of a command on Slurm to succeeded in hw q", "s", [Measure(HEADWAY, took)]
+    )
     result.at_most("under 2 s", max(took), 2.0, "s")
     return result
 

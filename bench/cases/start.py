@@ -1,4 +1,6 @@
-"""From a cold start: the import alone, and everything up to the return of the first `log`, interpreter included."""
+"""From a cold start: the import alone, and everything up to the return of the first `log`,
+interpreter included.
+"""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -17,7 +19,8 @@ IMPORTS = {
     "trackio": "import trackio", "wandb": "import wandb", "tensorboardX": "import tensorboardX",
     "neptune-scale": "import neptune_scale", HEADWAY: "import headway", LOADED: "import headway; headway.log",
 }  # fmt: skip
-# The shortest script a person would write, in a folder of its own; the line it prints stops the watch.
+# The shortest script a person would write, in a folder of its own; the line it prints stops the
+# watch.
 FIRST_LOG = {
     "headway": "import headway as hw; hw.log({'loss': 0.5, 'lr': 0.001}, step=0)",
     "trackio": "import trackio; trackio.init(project='bench', embed=False, auto_log_gpu=False, auto_log_cpu=False); "
@@ -51,10 +54,14 @@ def _imports(context: Context, rounds: int) -> Result:
         return float(run_command(argv, environment(folder), folder).output)
 
     peers = {HEADWAY: OURS, LOADED: OURS} | {peer.name: peer for peer in context.peers}
-    contenders: dict[str, Callable[[int], float]] = {name: partial(once, p, name) for name, p in peers.items()}
+    contenders: dict[str, Callable[[int], float]] = {
+        name: partial(once, p, name) for name, p in peers.items()
+    }
     for contender in contenders.values():
         contender(-1)  # fill the file cache and the bytecode
-    result = Result("import", "s", [Measure(who, took) for who, took in interleave(rounds, contenders).items()])
+    result = Result(
+        "import", "s", [Measure(who, took) for who, took in interleave(rounds, contenders).items()]
+    )
     context.absent(result)
     result.ratio_at_most("tensorboardX", 1 / 8, "at most 1/8 of tensorboardX")
     return result
@@ -74,12 +81,16 @@ def _first_logs(context: Context, home: Home, rounds: int) -> Result:
         env = environment(folder, HEADWAY_SPOOL=str(folder))
         return until_logged([str(OURS.python), "-c", FIRST_LOG[HEADWAY] + _DONE], env, folder)
 
-    contenders: dict[str, Callable[[int], float]] = {p.name: partial(first, p) for p in [OURS, *context.peers]}
+    contenders: dict[str, Callable[[int], float]] = {
+        p.name: partial(first, p) for p in [OURS, *context.peers]
+    }
     contenders[JOINED] = joined
     for contender in contenders.values():
         contender(-1)
     measured = interleave(rounds, contenders)
-    result = Result("first log from a cold start", "s", [Measure(who, took) for who, took in measured.items()])
+    result = Result(
+        "first log from a cold start", "s", [Measure(who, took) for who, took in measured.items()]
+    )
     context.absent(result)
     result.notes.append("From the start of the interpreter to the return of the first call.")
     result.ratio_at_most("tensorboardX", 1 / 6, "at most 1/6 of tensorboardX")

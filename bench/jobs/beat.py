@@ -1,4 +1,6 @@
-"""Prints a line at uneven moments: `beat.py LINES_PER_S SECONDS`. Each line says who, which, and when."""
+"""Prints a line at uneven moments: `beat.py LINES_PER_S SECONDS`. Each line says who, which, and
+when.
+"""
 
 import os
 import random

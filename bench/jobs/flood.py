@@ -2,7 +2,8 @@
 
 With a third word, at most that many lines a second.
 
-Line-buffered, as Headway's bootstrap makes every Python job, so that both sides of the comparison print alike.
+Line-buffered, as Headway's bootstrap makes every Python job, so that both sides of the comparison
+print alike.
 """
 
 import hashlib
@@ -49,7 +50,9 @@ def expected_hash(wanted: int) -> str:
     """What the stored output must hash to."""
     lines, digest = wanted // len(LINE.format(0)), hashlib.sha256()
     for start in range(0, lines, 10_000):
-        digest.update("".join(LINE.format(i) for i in range(start, min(start + 10_000, lines))).encode())
+        digest.update(
+            "".join(LINE.format(i) for i in range(start, min(start + 10_000, lines))).encode()
+        )
     return digest.hexdigest()
 
 

@@ -1,4 +1,6 @@
-"""Calls `hw.log` as fast as it can: `loop.py CALLS VALUES FOLDER`. Leaves its start and end time in FOLDER/RANK."""
+"""Calls `hw.log` as fast as it can: `loop.py CALLS VALUES FOLDER`. Leaves its start and end time in
+FOLDER/RANK.
+"""
 
 import os
 import sys

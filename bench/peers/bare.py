@@ -17,7 +17,9 @@ def stop() -> None:
 
 
 def time_calls(values: list[float], calls: int) -> list[int]:
-    """Nanoseconds of each call; its own loop, so that the limit is not burdened with a function call."""
+    """Nanoseconds of each call; its own loop, so that the limit is not burdened with a function
+    call.
+    """
     fd, write, now_ns, clock_ns = _fd, os.write, time.time_ns, time.perf_counter_ns
     pack = struct.Struct(f"<qq{len(values)}d").pack
     took_ns = []

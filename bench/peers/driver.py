@@ -1,4 +1,5 @@
-"""Runs one verb of one peer in that peer's Python: `driver.py PEER VERB FOLDER [ARGUMENTS]`. Called by `bench/peer.py`.
+"""Runs one verb of one peer in that peer's Python: `driver.py PEER VERB FOLDER [ARGUMENTS]`. Called
+by `bench/peer.py`.
 
     log   FOLDER VALUES CALLS    nanoseconds per call, and per call with the closing included
     kill  FOLDER CALLS           log, then SIGKILL itself as soon as the last call has returned
@@ -22,12 +23,22 @@ WARM_UP_CALLS = 200
 
 
 def log(peer: ModuleType, folder: str, values: str, calls: str) -> dict[str, Any]:
-    named = {f"metric/{k}": 0.5 + k for k in range(int(values))} if int(values) != 2 else {"loss": 0.5, "lr": 0.001}
+    named = (
+        {f"metric/{k}": 0.5 + k for k in range(int(values))}
+        if int(values) != 2
+        else {"loss": 0.5, "lr": 0.001}
+    )
     write = peer.start(folder)
     timed = getattr(peer, "time_calls", None)
-    _time_calls(write, named, WARM_UP_CALLS) if timed is None else timed(list(named.values()), WARM_UP_CALLS)
+    _time_calls(write, named, WARM_UP_CALLS) if timed is None else timed(
+        list(named.values()), WARM_UP_CALLS
+    )
     start_ns = time.perf_counter_ns()
-    took_ns = _time_calls(write, named, int(calls)) if timed is None else timed(list(named.values()), int(calls))
+    took_ns = (
+        _time_calls(write, named, int(calls))
+        if timed is None
+        else timed(list(named.values()), int(calls))
+    )
     peer.stop()
     all_in_ns = time.perf_counter_ns() - start_ns
     took_ns.sort()

@@ -1,4 +1,6 @@
-"""Headway itself, through its public names only; a job of its own under plain Python, or a process under `hw run`."""
+"""Headway itself, through its public names only; a job of its own under plain Python, or a process
+under `hw run`.
+"""
 
 import importlib
 from collections.abc import Callable
@@ -15,7 +17,9 @@ def start(folder: str) -> Callable[..., object]:
 
 
 def sampler(pids: list[int]) -> Callable[[], object]:
-    """The agent's own, with each process as a rank; what it tells is put into words as for its stream."""
+    """The agent's own, with each process as a rank; what it tells is put into words as for its
+    stream.
+    """
     probes = importlib.import_module("headway.agent.probes.sampler")
     words = importlib.import_module("headway.agent.probes.stream").Words()
     now_s = 0.0

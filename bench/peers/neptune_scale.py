@@ -1,4 +1,6 @@
-"""neptune-scale, offline: operations as protobuf messages in SQLite, written in the training process."""
+"""neptune-scale, offline: operations as protobuf messages in SQLite, written in the training
+process.
+"""
 
 import glob
 import importlib
@@ -26,7 +28,9 @@ def stop() -> None:
 
 
 def reader(folder: str) -> Callable[[str], list[float]]:
-    repository = importlib.import_module("neptune_scale.sync.operations_repository").OperationsRepository
+    repository = importlib.import_module(
+        "neptune_scale.sync.operations_repository"
+    ).OperationsRepository
 
     def read(name: str) -> list[float]:
         found: list[float] = []

@@ -1,5 +1,6 @@
-"""psutil, asked for what wandb's monitor asked it for while it was written in Python: machine, disk, network, and every
-process of the tree with CPU, memory, threads, files and disk."""
+"""psutil, asked for what wandb's monitor asked it for while it was written in Python: machine,
+disk, network, and every process of the tree with CPU, memory, threads, files and disk.
+"""
 
 import importlib
 import json

@@ -29,6 +29,10 @@ def reader(folder: str) -> Callable[[str], list[float]]:
     def read(name: str) -> list[float]:
         events = module.EventAccumulator(folder, size_guidance={"scalars": 0})
         events.Reload()
-        return [event.value for event in events.Scalars(name)] if name in events.Tags()["scalars"] else []
+        return (
+            [event.value for event in events.Scalars(name)]
+            if name in events.Tags()["scalars"]
+            else []
+        )
 
     return read

@@ -16,7 +16,9 @@ def start(folder: str) -> Callable[..., object]:
     os.environ["TRACKIO_DIR"] = folder
     _trackio = importlib.import_module("trackio")
     with contextlib.redirect_stdout(io.StringIO()):
-        _trackio.init(project=_PROJECT, name="run", embed=False, auto_log_gpu=False, auto_log_cpu=False)
+        _trackio.init(
+            project=_PROJECT, name="run", embed=False, auto_log_gpu=False, auto_log_cpu=False
+        )
     log: Callable[..., object] = _trackio.log
     return log
 

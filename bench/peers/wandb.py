@@ -1,4 +1,6 @@
-"""wandb, offline: records go over a socket to wandb-core, which appends them to a log of 32 KiB blocks."""
+"""wandb, offline: records go over a socket to wandb-core, which appends them to a log of 32 KiB
+blocks.
+"""
 
 import glob
 import importlib
@@ -26,7 +28,9 @@ def start(folder: str) -> Callable[..., object]:
 
 
 def watch(folder: str, on: bool) -> Callable[[], list[int]]:
-    """Its system monitor, told to look at the whole tree each second; tells the processes that do its work."""
+    """Its system monitor, told to look at the whole tree each second; tells the processes that do
+    its work.
+    """
     global _run
     wandb = importlib.import_module("wandb")
     settings = wandb.Settings(
@@ -57,7 +61,9 @@ def stop() -> None:
 
 
 def reader(folder: str) -> Callable[[str], list[float]]:
-    """wandb has no reader of its own for this file outside its Go core: this is the smallest one, with its messages."""
+    """wandb has no reader of its own for this file outside its Go core: this is the smallest one,
+    with its messages.
+    """
     record_type = importlib.import_module("wandb.proto.wandb_internal_pb2").Record
 
     def read(name: str) -> list[float]:
@@ -66,7 +72,11 @@ def reader(folder: str) -> Callable[[str], list[float]]:
             with open(path, "rb") as file:
                 for payload in _payloads(file.read()):
                     items = record_type.FromString(payload).history.item
-                    found.extend(float(item.value_json) for item in items if name in (item.key, *item.nested_key))
+                    found.extend(
+                        float(item.value_json)
+                        for item in items
+                        if name in (item.key, *item.nested_key)
+                    )
         return found
 
     return read

@@ -1,4 +1,6 @@
-"""Pictures of digits, drawn rather than downloaded: strokes, moved, tilted, scaled and covered with noise."""
+"""Pictures of digits, drawn rather than downloaded: strokes, moved, tilted, scaled and covered with
+noise.
+"""
 
 import numpy as np
 
@@ -23,7 +25,9 @@ STROKES = {
 def points_of(digit: int) -> np.ndarray:
     """Points along the strokes, centred, in a square from -1 to 1."""
     t = np.linspace(0, 1, 12)[:, None]
-    lines = [np.array([x0, y0]) * (1 - t) + np.array([x1, y1]) * t for x0, y0, x1, y1 in STROKES[digit]]
+    lines = [
+        np.array([x0, y0]) * (1 - t) + np.array([x1, y1]) * t for x0, y0, x1, y1 in STROKES[digit]
+    ]
     return (np.concatenate(lines) - [1.5, 2.5]) / 2.5
 
 

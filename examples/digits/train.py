@@ -1,9 +1,11 @@
-"""Trains a small network to read digits, on as many processes as it is given: each has its own part of the data.
+"""Trains a small network to read digits, on as many processes as it is given: each has its own part
+of the data.
 
     hw run -n 4 python examples/digits/train.py
 
-numpy only. After every epoch the processes average their weights through files in the job's output folder, so it is
-real data-parallel training, as small as it can be. It runs without `hw run` as well: `python examples/digits/train.py`.
+numpy only. After every epoch the processes average their weights through files in the job's output
+folder, so it is real data-parallel training, as small as it can be. It runs without `hw run` as
+well: `python examples/digits/train.py`.
 """
 
 import argparse
@@ -13,7 +15,8 @@ import time
 from itertools import pairwise
 from pathlib import Path
 
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the processes share the cores; more threads would only queue
+# the processes share the cores; more threads would only queue
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 from data import CLASSES, SIDE, draw
@@ -60,7 +63,10 @@ def learn(weights: Weights, x: np.ndarray, y: np.ndarray, lr: float) -> tuple[fl
     """One step of gradient descent; loss and accuracy before it."""
     layers = forward(weights, x)
     chosen = layers[-1][np.arange(len(y)), y]
-    loss, accuracy = float(-np.log(chosen + 1e-9).mean()), float((layers[-1].argmax(axis=1) == y).mean())
+    loss, accuracy = (
+        float(-np.log(chosen + 1e-9).mean()),
+        float((layers[-1].argmax(axis=1) == y).mean()),
+    )
     error = layers[-1].copy()
     error[np.arange(len(y)), y] -= 1
     error /= len(y)
@@ -81,7 +87,9 @@ def average(weights: Weights, folder: Path, epoch: int) -> None:
     others = [folder / f"weights-{epoch}-{rank}.npz" for rank in range(WORLD)]
     while not all(path.exists() for path in others):
         if time.monotonic() > deadline:
-            raise TimeoutError(f"rank {RANK} waited {MEET_S:g} s for {[p.name for p in others if not p.exists()]}")
+            raise TimeoutError(
+                f"rank {RANK} waited {MEET_S:g} s for {[p.name for p in others if not p.exists()]}"
+            )
         time.sleep(0.01)
     loaded = [np.load(path) for path in others]
     for name in weights:
@@ -109,7 +117,9 @@ def train(o: argparse.Namespace, folder: Path) -> None:
         average(weights, folder, epoch)
         known = float((forward(weights, unseen_x)[-1].argmax(axis=1) == unseen_y).mean())
         hw.log({"lr": lr, "speed": speed, "unseen": known}, step=step)
-        print(f"epoch {epoch}/{o.epochs} step {step} loss {loss:.3f} unseen {known:.1%} {speed:.0f} pictures/s")
+        print(
+            f"epoch {epoch}/{o.epochs} step {step} loss {loss:.3f} unseen {known:.1%} {speed:.0f} pictures/s"
+        )
 
 
 def main() -> None:

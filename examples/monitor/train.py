@@ -1,4 +1,5 @@
-"""What a program can say while it runs: log records, progress, checkpoints of usage. `hw watch` shows it live.
+"""What a program can say while it runs: log records, progress, checkpoints of usage. `hw watch`
+shows it live.
 
 hw run -n 4 python examples/monitor/train.py
 hw usage ID --html usage.html
@@ -26,7 +27,10 @@ def work(seconds: float) -> float:
 
 def load(parts: int, seconds: float) -> None:
     """Threads: one tracker, moved on as each part is done."""
-    with Progress.new(total=parts, msg=("load", "parts of the data")) as progress, ThreadPoolExecutor(4) as pool:
+    with (
+        Progress.new(total=parts, msg=("load", "parts of the data")) as progress,
+        ThreadPoolExecutor(4) as pool,
+    ):
         for _ in range(parts):
             done = pool.submit(time.sleep, seconds)
             done.add_done_callback(lambda _: progress.advance(1))
@@ -58,7 +62,10 @@ def evaluate_all(parts: int, seconds: float) -> None:
     Usage.checkpoint("evaluate")
     ranks = int(os.environ.get("WORLD_SIZE", "1"))  # all of them move the same bar
     with Progress.new(total=parts * ranks, msg="evaluate") as progress:
-        children = [multiprocessing.Process(target=evaluate, args=(n, progress, seconds)) for n in range(parts)]
+        children = [
+            multiprocessing.Process(target=evaluate, args=(n, progress, seconds))
+            for n in range(parts)
+        ]
         for child in children:
             child.start()
         for child in children:

@@ -6,7 +6,8 @@
     for batch in hw.track(data, "train"):
         hw.log({"loss": 0.4, "lr": 1e-3}, step=i)
 
-The names below are the public ones. They are loaded when they are used first: `import headway` itself loads nothing.
+The names below are the public ones. They are loaded when they are used first: `import headway`
+itself loads nothing.
 """
 
 from _thread import get_ident
@@ -44,7 +45,8 @@ if TYPE_CHECKING:
         track,
     )
 
-_FIRST = ("config", "finish", "flush", "init", "log")  # loaded together; the others each with its first use
+# loaded together; the others each with its first use
+_FIRST = ("config", "finish", "flush", "init", "log")
 _loading = 0  # the thread that loads the names just now
 _early: "list[tuple[str, tuple[object, ...], dict[str, object]]]" = []
 
@@ -63,7 +65,8 @@ def __getattr__(name: str) -> object:
     try:
         from headway.client import api
 
-        for public in (*_FIRST, name):  # the next look-up is an ordinary one, which the hot path needs
+        # the next look-up is an ordinary one, which the hot path needs
+        for public in (*_FIRST, name):
             globals()[public] = getattr(api, public)
     finally:
         _loading = 0
@@ -74,17 +77,24 @@ def __getattr__(name: str) -> object:
 
 
 def _keep(name: str) -> object:
-    """For a signal handler that comes in while the names are being loaded: its calls are made when they are there.
+    """For a signal handler that comes in while the names are being loaded: its calls are made when
+    they are there.
 
     Importing in there as well would make the import that it interrupted fail.
     """
     if name in _FIRST:
-        return {} if name == "config" else lambda *args, **options: _early.append((name, args, options))
+        return (
+            {}
+            if name == "config"
+            else lambda *args, **options: _early.append((name, args, options))
+        )
     return (lambda first, *_, **__: first) if name in ("track", "on_preempt") else _Nothing()
 
 
 class _Nothing:
-    """Stands for a tracker or a timing that such a handler asks for: it takes everything and does nothing."""
+    """Stands for a tracker or a timing that such a handler asks for: it takes everything and does
+    nothing.
+    """
 
     def __getattr__(self, name: str) -> "_Nothing":
         return self

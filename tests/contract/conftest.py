@@ -1,4 +1,6 @@
-"""Real storage servers for tests: moto's S3 and Azurite's Blob, started once for each worker of the tests."""
+"""Real storage servers for tests: moto's S3 and Azurite's Blob, started once for each worker of the
+tests.
+"""
 
 import base64
 import hashlib
@@ -20,7 +22,10 @@ from tests.driver import Hw
 from tests.waiting import wait_until
 
 AZURITE_NAME = "devstoreaccount1"
-AZURITE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="  # public
+# public
+AZURITE_KEY = (
+    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+)
 
 
 def answers(port: int) -> bool:
@@ -50,7 +55,14 @@ def s3() -> Iterator[int]:
 def azure() -> Iterator[int]:
     program = needs.program("azurite-blob", "npm install -g azurite")
     port = reserve()
-    words = ["--blobHost", "127.0.0.1", "--blobPort", str(port), "--inMemoryPersistence", "--disableTelemetry"]
+    words = [
+        "--blobHost",
+        "127.0.0.1",
+        "--blobPort",
+        str(port),
+        "--inMemoryPersistence",
+        "--disableTelemetry",
+    ]
     yield from serve([program, *words, "--skipApiVersionCheck"], port)
 
 
@@ -76,11 +88,15 @@ def place(request: pytest.FixtureRequest, hw: Hw, tmp_path: Path) -> str:
         sas = account_sas()
         urllib.request.urlopen(
             urllib.request.Request(
-                f"{address}/{name}?restype=container&{sas}", method="PUT", headers={"x-ms-version": "2020-10-02"}
+                f"{address}/{name}?restype=container&{sas}",
+                method="PUT",
+                headers={"x-ms-version": "2020-10-02"},
             )
         ).close()
         kind = request.param.split()[1]
-        row = f'{{kind: azure, account: {AZURITE_NAME}, endpoint: "{address}", {kind}: BLOB_SECRET}}'
+        row = (
+            f'{{kind: azure, account: {AZURITE_NAME}, endpoint: "{address}", {kind}: BLOB_SECRET}}'
+        )
         hw.env["BLOB_SECRET"] = AZURITE_KEY if kind == "key" else f"?{sas}"
     (hw.cwd / "headway.yaml").write_text(f"accounts:\n  mine: {row}\n")
     return f"{'s3' if request.param == 's3' else 'az'}://{name}/x"
@@ -91,5 +107,7 @@ def account_sas() -> str:
     until = (datetime.now(UTC) + timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
     version = "2018-11-09"
     text = "\n".join([AZURITE_NAME, "rwdlac", "b", "sco", "", until, "", "http,https", version, ""])
-    sign = base64.b64encode(hmac.new(base64.b64decode(AZURITE_KEY), text.encode(), hashlib.sha256).digest())
+    sign = base64.b64encode(
+        hmac.new(base64.b64decode(AZURITE_KEY), text.encode(), hashlib.sha256).digest()
+    )
     return f"sv={version}&ss=b&srt=sco&sp=rwdlac&se={quote(until)}&spr=http,https&sig={quote(sign.decode(), safe='')}"

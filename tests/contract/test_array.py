@@ -73,8 +73,13 @@ def test_the_metrics_of_an_array_are_those_of_its_jobs_and_its_name_leads_to_the
     sweep = hw("submit", "--wait", "sweep.yaml").stdout.decode().strip()
     told = hw("metrics", sweep).stdout.decode().splitlines()
     assert told[0].split() == ["index", "id", "state", "parameters", "loss"]
-    assert [(line.split()[0], line.split()[-1]) for line in told[1:]] == [(str(i), f"{i}.5") for i in range(4)]
-    ids = [job["id"] for job in sorted(hw.json("ls", "--array", sweep), key=lambda job: job["array_index"])]
+    assert [(line.split()[0], line.split()[-1]) for line in told[1:]] == [
+        (str(i), f"{i}.5") for i in range(4)
+    ]
+    ids = [
+        job["id"]
+        for job in sorted(hw.json("ls", "--array", sweep), key=lambda job: job["array_index"])
+    ]
     points = hw.json("metrics", sweep[-5:], "-m", "loss")
     assert [points[job]["loss"][0]["value"] for job in ids] == [[i + 0.5] for i in range(4)]
     assert hw("metrics", sweep, "-m", "nothing").stdout == b""
@@ -92,7 +97,9 @@ def test_what_is_no_array_is_told(hw: Hw) -> None:
     assert hw("ls", "--array", "nothing").returncode == 3
 
 
-def test_an_array_waits_for_another_job_and_keeps_to_the_longest_hold_as_one_job_does(hw: Hw) -> None:
+def test_an_array_waits_for_another_job_and_keeps_to_the_longest_hold_as_one_job_does(
+    hw: Hw,
+) -> None:
     failed = hw.submit("false")
     hw.wait_state(failed, "failed")
     refused = hw("submit", "--array", "2", "--after", failed, "true")

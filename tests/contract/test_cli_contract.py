@@ -18,7 +18,17 @@ JOB_KEYS = set(
     "page attempts".split()
 )
 ATTEMPT_KEYS = {"number", "state", "cause", "exit_code", "signal", "tasks"}
-PROCESS_KEYS = {"rank", "local_rank", "pid", "state", "exit_code", "signal", "started_at", "ended_at", "logs"}
+PROCESS_KEYS = {
+    "rank",
+    "local_rank",
+    "pid",
+    "state",
+    "exit_code",
+    "signal",
+    "started_at",
+    "ended_at",
+    "logs",
+}
 METRICS = """
 import headway as hw
 hw.init(config={"lr": 0.1, "name": "é"}, tags=["from-python"])
@@ -36,7 +46,8 @@ def iso_utc(text: str) -> bool:
     return text.endswith("Z") and len(text) == len("2026-11-15T12:00:00.000000Z")
 
 
-# -- query, ls, metrics -----------------------------------------------------------------------------------------------
+# -- query, ls, metrics
+# -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.cap(4, 9, 15, 27)
@@ -52,15 +63,32 @@ def test_q_and_ls_give_the_objects_of_the_contract(hw: Hw) -> None:
     assert {"name", "node", "state", "processes"} <= set(task)
     (process,) = task["processes"]
     assert set(process) >= PROCESS_KEYS
-    assert (found["name"], found["experiment"], found["cluster"], found["engine"]) == ("digits", "exp", "here", "local")
-    assert (found["state"], found["exit_code"], found["signal"], found["page"]) == ("succeeded", 0, None, None)
+    assert (found["name"], found["experiment"], found["cluster"], found["engine"]) == (
+        "digits",
+        "exp",
+        "here",
+        "local",
+    )
+    assert (found["state"], found["exit_code"], found["signal"], found["page"]) == (
+        "succeeded",
+        0,
+        None,
+        None,
+    )
     assert found["command"] == [PYTHON, script] and found["cwd"] == str(hw.cwd)
     assert set(found["tags"]) == {"t1", "from-python"}
     assert found["config"] == {"lr": 0.1, "name": "é"}
     assert found["metrics"] == {"loss": 1 / 50, "odd": "NaN"}
-    assert all(iso_utc(found[key]) for key in ("state_since", "submitted_at", "started_at", "ended_at"))
+    assert all(
+        iso_utc(found[key]) for key in ("state_since", "submitted_at", "started_at", "ended_at")
+    )
     assert Path(process["logs"]["stdout"]).is_absolute()
-    assert "attempts" not in row and set(row) >= JOB_KEYS - {"attempts", "config", "progress", "usage"}
+    assert "attempts" not in row and set(row) >= JOB_KEYS - {
+        "attempts",
+        "config",
+        "progress",
+        "usage",
+    }
 
 
 @pytest.mark.cap(4)
@@ -89,12 +117,21 @@ def test_metrics_json_has_one_entry_per_rank_and_every_point(hw: Hw) -> None:
     assert sorted(entry["rank"] for entry in found[job]["loss"]) == [0, 1]
     for entry in found[job]["loss"]:
         assert set(entry) >= {"rank", "attempt", "step", "time", "value"}
-        assert entry["step"] == list(range(50)) and entry["value"] == [1 / (i + 1) for i in range(50)]
+        assert entry["step"] == list(range(50)) and entry["value"] == [
+            1 / (i + 1) for i in range(50)
+        ]
         assert len(entry["time"]) == 50
     assert found[job]["odd"][0]["value"] == ["Infinity"] * 49 + ["NaN"]
     (one,) = hw.json("metrics", job, "-m", "loss", "--rank", "1")[job]["loss"]
     assert one["rank"] == 1
-    assert len(hw.json("metrics", job, "-m", "loss", "--rank", "1", "--points", "10")[job]["loss"][0]["step"]) < 50
+    assert (
+        len(
+            hw.json("metrics", job, "-m", "loss", "--rank", "1", "--points", "10")[job]["loss"][0][
+                "step"
+            ]
+        )
+        < 50
+    )
     table = hw("metrics", job)
     assert table.returncode == 0 and b"loss" in table.stdout and b"nan" in table.stdout
 
@@ -115,7 +152,8 @@ def test_ls_selects_by_state_experiment_age_and_pattern(hw: Hw) -> None:
     assert [row["id"] for row in hw.json("ls")] == [bad, good]
 
 
-# -- run and submit ---------------------------------------------------------------------------------------------------
+# -- run and submit
+# ---------------------------------------------------------------------------------------------------
 
 AWKWARD = [
     ["-n", "8", "--", "--json", "-h", "--help"],
@@ -135,7 +173,9 @@ def test_the_command_arrives_untouched(hw: Hw, words: list[str]) -> None:
 
 
 def test_an_argument_that_is_not_utf_8_arrives_as_it_was(hw: Hw) -> None:
-    script = hw.script("import os, sys; os.write(1, os.fsencode(sys.argv[1]) + os.fsencode(os.environ['RAW']))")
+    script = hw.script(
+        "import os, sys; os.write(1, os.fsencode(sys.argv[1]) + os.fsencode(os.environ['RAW']))"
+    )
     done = subprocess.run(
         [*(os.fsencode(w) for w in HW), b"run", PYTHON.encode(), script.encode(), b"\xff\xfe"],
         cwd=hw.cwd, env={os.fsencode(k): os.fsencode(v) for k, v in hw.env.items()} | {b"RAW": b"\xe9"},
@@ -172,7 +212,16 @@ def test_a_job_runs_in_the_submitters_folder_environment_umask_and_limits(hw: Hw
         cwd=hw.cwd, env=hw.env | {"A": "from-shell", "B": "b"}, capture_output=True, timeout=60,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr.decode()
-    assert json.loads(done.stdout) == [str(hw.cwd), "from-option", "b", 0o027, [0, 0], "0", "1", True]
+    assert json.loads(done.stdout) == [
+        str(hw.cwd),
+        "from-option",
+        "b",
+        0o027,
+        [0, 0],
+        "0",
+        "1",
+        True,
+    ]
 
 
 def test_stdin_is_empty_and_the_environment_has_nothing_that_python_added(hw: Hw) -> None:
@@ -213,16 +262,25 @@ def test_own_failures_of_run_exit_125_and_usage_exits_2(hw: Hw) -> None:
     assert hw("run").returncode == hw("-n", "x", "run", "true").returncode == 125
     assert hw("run", "--cpus", "100000", "true").returncode == 125
     assert hw("submit", "--cpus", "100000", "true").returncode == 1
-    assert hw("submit").returncode == hw("sumbit", "true").returncode == hw("ls", "--state", "x").returncode == 2
+    assert (
+        hw("submit").returncode
+        == hw("sumbit", "true").returncode
+        == hw("ls", "--state", "x").returncode
+        == 2
+    )
     assert hw("run", "-c", "nowhere", "true").returncode == 125
     assert hw("submit", "-c", "nowhere", "true").returncode == 2
 
 
 def test_several_processes_come_with_their_rank(hw: Hw) -> None:
-    done = hw("run", "-n", "3", "sh", "-c", "echo out $RANK of $WORLD_SIZE; echo err $LOCAL_RANK >&2")
+    done = hw(
+        "run", "-n", "3", "sh", "-c", "echo out $RANK of $WORLD_SIZE; echo err $LOCAL_RANK >&2"
+    )
     assert done.returncode == 0
     lines = done.stdout.decode().splitlines()
-    assert sorted(line.split("│ ")[1] for line in lines) == [f"out {rank} of 3" for rank in range(3)]
+    assert sorted(line.split("│ ")[1] for line in lines) == [
+        f"out {rank} of 3" for rank in range(3)
+    ]
     assert all(line.split("│")[0].split()[1] == line.split()[-3] for line in lines)
     assert all(f"{rank} │ err {rank}" in done.stderr.decode() for rank in range(3))
 
@@ -232,7 +290,8 @@ def test_a_metric_that_is_refused_is_told_once(hw: Hw) -> None:
     assert done.stderr.decode().count("is not a number") == 1
 
 
-# -- signals ----------------------------------------------------------------------------------------------------------
+# -- signals
+# ----------------------------------------------------------------------------------------------------------
 
 PATIENT = """
 import signal, sys, time
@@ -259,7 +318,9 @@ def test_ctrl_c_interrupts_the_job_and_waits_for_it(hw: Hw) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_job_ends_in_the_state_and_words_of_an_aborted_one(hw: Hw, number: int) -> None:
+def test_an_interrupted_job_ends_in_the_state_and_words_of_an_aborted_one(
+    hw: Hw, number: int
+) -> None:
     """A plain program, which ends by KeyboardInterrupt or by the signal; and one of several ranks."""
     program = hw.script("import time\nprint('ready', flush=True)\ntime.sleep(600)\n", "plain.py")
     for ranks in ("1", "2"):
@@ -319,7 +380,8 @@ def test_run_survives_the_servers_death_and_misses_nothing(hw: Hw) -> None:
     assert gone == back <= 1  # none: the next one answered at once
 
 
-# -- logs -------------------------------------------------------------------------------------------------------------
+# -- logs
+# -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.cap(16, 17)
@@ -331,7 +393,10 @@ def test_logs_by_rank_stream_tail_and_pattern(hw: Hw) -> None:
     assert len(merged) == 12 and all(" │ " in line for line in merged)
     raw = hw("logs", job, "--rank", "1", "--stream", "stdout").stdout
     assert raw == b"".join(b"out 1 %d\n" % i for i in range(1, 6))
-    assert hw("logs", job, "--rank", "1", "--stream", "stdout", "--tail", "2").stdout == b"out 1 4\nout 1 5\n"
+    assert (
+        hw("logs", job, "--rank", "1", "--stream", "stdout", "--tail", "2").stdout
+        == b"out 1 4\nout 1 5\n"
+    )
     found = hw("logs", job, "--grep", "out [01] 3").stdout.decode().splitlines()
     assert sorted(line.split("│ ")[1] for line in found) == ["out 0 3", "out 1 3"]
     assert len(hw("logs", job, "--rank", "0").stdout.splitlines()) == 6
@@ -368,7 +433,8 @@ def test_logs_of_a_job_that_waits_say_so(hw: Hw) -> None:
     assert hw.wait_ended(first)["state"] == "stopped"
 
 
-# -- abort, resubmit, delete, gc, server, doctor ----------------------------------------------------------------------
+# -- abort, resubmit, delete, gc, server, doctor
+# ----------------------------------------------------------------------
 
 
 @pytest.mark.cap(5, 8)
@@ -402,7 +468,10 @@ def test_a_running_job_cannot_be_deleted(hw: Hw) -> None:
 
 def test_looking_at_the_server_of_a_home_that_is_not_there_does_not_make_it(hw: Hw) -> None:
     nowhere = hw.home.with_name("nowhere")
-    codes = [hw("server", verb, env={"HEADWAY_HOME": str(nowhere)}).returncode for verb in ("status", "stop", "logs")]
+    codes = [
+        hw("server", verb, env={"HEADWAY_HOME": str(nowhere)}).returncode
+        for verb in ("status", "stop", "logs")
+    ]
     assert codes == [4, 0, 1] and not nowhere.exists()
 
 
@@ -454,7 +523,14 @@ def test_q_of_a_failed_job_shows_the_traceback_of_the_rank_that_failed_first(hw:
     text += "if os.environ['RANK'] == '1': raise ValueError('bad batch')\ntime.sleep(60)\n"
     assert hw("run", "-n", "3", PYTHON, hw.script(text)).returncode == 1
     page = hw("q", hw.json("ls")[0]["id"]).stdout.decode()
-    for said in ("ValueError: bad batch", "Traceback", "train.py", "rank 1", "because: rank 1 failed", "exit code 1"):
+    for said in (
+        "ValueError: bad batch",
+        "Traceback",
+        "train.py",
+        "rank 1",
+        "because: rank 1 failed",
+        "exit code 1",
+    ):
         assert said in page, page
     assert any("stderr-2" in line for line in page.splitlines())
 
@@ -463,7 +539,16 @@ def test_json_is_ascii_and_holds_no_number_that_json_does_not_know(hw: Hw) -> No
     """B1."""
     assert hw("run", PYTHON, hw.script(METRICS)).returncode == 0
     job = hw.json("ls")[0]["id"]
-    for words in (["q", job], ["ls"], ["metrics", job], ["config"], ["server", "status"], ["logs", job]):
+    for words in (
+        ["q", job],
+        ["ls"],
+        ["metrics", job],
+        ["config"],
+        ["server", "status"],
+        ["logs", job],
+    ):
         text = hw(*words, "--json").stdout.decode("ascii")
-        assert "NaN" not in text.replace('"NaN"', "") and "Infinity" not in text.replace('"Infinity"', "")
+        assert "NaN" not in text.replace('"NaN"', "") and "Infinity" not in text.replace(
+            '"Infinity"', ""
+        )
         assert json.loads(text)

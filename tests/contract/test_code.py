@@ -1,4 +1,6 @@
-"""`hw init`, `hw code` and `--snapshot` as a person uses them: a job runs the code as it was submitted."""
+"""`hw init`, `hw code` and `--snapshot` as a person uses them: a job runs the code as it was
+submitted.
+"""
 
 import json
 import os
@@ -49,7 +51,9 @@ def checkouts(hw: Hw) -> list[str]:
 
 
 @pytest.mark.cap(47)
-def test_a_queued_job_runs_the_code_as_it_was_submitted(hw: Hw, project: Path, tmp_path: Path) -> None:
+def test_a_queued_job_runs_the_code_as_it_was_submitted(
+    hw: Hw, project: Path, tmp_path: Path
+) -> None:
     go = tmp_path / "go"
     job = hw.submit("--snapshot", PYTHON, "train.py", str(go))
     (project / "sub/lib.txt").write_text("second")
@@ -59,16 +63,23 @@ def test_a_queued_job_runs_the_code_as_it_was_submitted(hw: Hw, project: Path, t
     assert hw.wait_ended(job)["state"] == "succeeded" and hw.wait_ended(again)["exit_code"] == 3
     assert hw("logs", job, "--stream", "stdout", "--rank", "0").stdout == b"first sub\n"
     digest = hw.json("q", job)["code"]
-    assert digest != hw.json("q", again)["code"] and f"snapshot {digest[:12]}" in hw("q", job).stdout.decode()
+    assert (
+        digest != hw.json("q", again)["code"]
+        and f"snapshot {digest[:12]}" in hw("q", job).stdout.decode()
+    )
     wait_until(lambda: checkouts(hw) == [], what="unchanged checkouts gone")
     assert hw("code", job, str(tmp_path / "old")).returncode == 0
-    assert (tmp_path / "old/sub/lib.txt").read_text() == "first" and not (tmp_path / "old/.env").exists()
+    assert (tmp_path / "old/sub/lib.txt").read_text() == "first" and not (
+        tmp_path / "old/.env"
+    ).exists()
     assert hw("code", job, str(tmp_path / "old")).returncode == 1
     assert b"cannot be written" in hw("code", job, "/proc/old").stderr
 
 
 @pytest.mark.cap(47)
-def test_what_a_job_wrote_beside_its_code_stays_until_the_job_goes(hw: Hw, project: Path, tmp_path: Path) -> None:
+def test_what_a_job_wrote_beside_its_code_stays_until_the_job_goes(
+    hw: Hw, project: Path, tmp_path: Path
+) -> None:
     (tmp_path / "go").touch()
     done = hw("run", "--json", "--snapshot", PYTHON, "train.py", str(tmp_path / "go"), "model.pt")
     assert done.returncode == 0, done.stderr.decode()
@@ -82,7 +93,9 @@ def test_what_a_job_wrote_beside_its_code_stays_until_the_job_goes(hw: Hw, proje
 
 
 @pytest.mark.cap(47)
-def test_init_says_what_is_in_a_snapshot_and_gc_keeps_what_jobs_need(hw: Hw, project: Path, tmp_path: Path) -> None:
+def test_init_says_what_is_in_a_snapshot_and_gc_keeps_what_jobs_need(
+    hw: Hw, project: Path, tmp_path: Path
+) -> None:
     made = hw.json("init")
     assert made["files"] == 3 and [row["path"] for row in made["left_out"]] == [".env"]
     assert b"left out: .env" in hw("init").stderr
@@ -94,7 +107,10 @@ def test_init_says_what_is_in_a_snapshot_and_gc_keeps_what_jobs_need(hw: Hw, pro
     for digest in (made["code"], unused):
         os.utime(hw.home / "code/manifests" / digest, (1, 1))
     assert hw.json("gc")["snapshots"] == 1
-    assert not (hw.home / "code/manifests" / unused).exists() and hw("code", job, str(tmp_path / "x")).returncode == 0
+    assert (
+        not (hw.home / "code/manifests" / unused).exists()
+        and hw("code", job, str(tmp_path / "x")).returncode == 0
+    )
 
 
 def test_a_job_whose_snapshot_is_damaged_says_so(hw: Hw, project: Path, tmp_path: Path) -> None:

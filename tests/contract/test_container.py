@@ -1,4 +1,6 @@
-"""Jobs in real containers, end to end: `hw`, the server, the agent inside, and what survives when parts are killed."""
+"""Jobs in real containers, end to end: `hw`, the server, the agent inside, and what survives when
+parts are killed.
+"""
 
 import json
 import os
@@ -57,7 +59,9 @@ def test_an_image_without_python_has_its_agent_outside(hw: Hw) -> None:
 
 
 @pytest.mark.parametrize("killed", ["its program, which ignores the stop", "the engine's program"])
-def test_what_a_killed_program_of_the_engine_ran_does_not_stay(hw: Hw, docker: list[str], killed: str) -> None:
+def test_what_a_killed_program_of_the_engine_ran_does_not_stay(
+    hw: Hw, docker: list[str], killed: str
+) -> None:
     """The agent is outside, and its process is `docker run`: killing that ends nothing."""
     script = "trap '' TERM INT; echo up; while true; do sleep 1; done"
     (hw.cwd / "job.yaml").write_text(json.dumps({"command": ["sh", "-c", script], "grace": "1s"}))
@@ -65,7 +69,9 @@ def test_what_a_killed_program_of_the_engine_ran_does_not_stay(hw: Hw, docker: l
     wait_until(lambda: b"up" in hw("logs", job).stdout, what="the output")
     assert len(container.of_home(docker, hw.home, "--filter", "status=running")) == 1
     if killed == "the engine's program":
-        os.kill(hw.json("q", job)["attempts"][-1]["tasks"][0]["processes"][0]["pid"], signal.SIGKILL)
+        os.kill(
+            hw.json("q", job)["attempts"][-1]["tasks"][0]["processes"][0]["pid"], signal.SIGKILL
+        )
         assert hw.wait_ended(job)["signal"] == 9
     else:
         assert hw("abort", job).returncode == 0
@@ -74,7 +80,9 @@ def test_what_a_killed_program_of_the_engine_ran_does_not_stay(hw: Hw, docker: l
 
 
 def test_memory_that_ran_out_is_told(hw: Hw) -> None:
-    job = hw.submit("-c", "box", "--memory", "64MiB", "python3", "-c", "x = bytearray(1 << 28); print(len(x))")
+    job = hw.submit(
+        "-c", "box", "--memory", "64MiB", "python3", "-c", "x = bytearray(1 << 28); print(len(x))"
+    )
     found = hw.wait_ended(job)
     assert found["signal"] == 9 and found["attempts"][-1]["cause"]["cause"] == "host_oom"
 
@@ -86,7 +94,9 @@ def test_an_image_that_is_not_there_is_refused_with_the_nearest(hw: Hw) -> None:
 
 
 def test_a_dry_run_shows_what_the_engine_is_asked_for(hw: Hw, docker: list[str]) -> None:
-    told = hw("-c", "box", "submit", "--dry-run", "--memory", "64MiB", "--cpus", "1", "sleep", "1").stdout.decode()
+    told = hw(
+        "-c", "box", "submit", "--dry-run", "--memory", "64MiB", "--cpus", "1", "sleep", "1"
+    ).stdout.decode()
     words = shlex.split(told.splitlines()[-1])
     assert words[: len(docker) + 2] == [*docker, "create", "--name"]
     assert " --cpus 1 --memory 67108864 " in shlex.join(words) and container_image.PYTHON in words
@@ -115,7 +125,13 @@ def test_a_running_job_tells_its_container_and_how_to_enter_it(hw: Hw, docker: l
 
 def test_a_killed_server_finds_its_containers_again(hw: Hw) -> None:
     """F23, P10: also without the project's file, since the definition came with the job."""
-    job = hw.submit("-c", "box", "sh", "-c", "echo before; while [ ! -e go ]; do sleep 0.1; done; echo after; exit 5")
+    job = hw.submit(
+        "-c",
+        "box",
+        "sh",
+        "-c",
+        "echo before; while [ ! -e go ]; do sleep 0.1; done; echo after; exit 5",
+    )
     hw.wait_state(job, "running")
     os.kill(hw.json("server", "status")["pid"], signal.SIGKILL)
     (hw.cwd / "headway.yaml").rename(hw.cwd / "gone.yaml")
@@ -130,7 +146,9 @@ def test_the_output_of_a_killed_container_is_kept(hw: Hw, docker: list[str]) -> 
     job = hw.submit("-c", "box", "sh", "-c", "echo said; sleep 100")
     hw.wait_state(job, "running")
     wait_until(lambda: b"said" in hw("logs", job).stdout, what="the output")
-    subprocess.run([*docker, "kill", *container.of_home(docker, hw.home)], check=True, capture_output=True)
+    subprocess.run(
+        [*docker, "kill", *container.of_home(docker, hw.home)], check=True, capture_output=True
+    )
     found = hw.wait_ended(job)
     assert (found["state"], found["exit_code"]) == ("failed", None)
     assert found["attempts"][-1]["cause"]["cause"] == "sigkill_unexplained"
@@ -139,7 +157,11 @@ def test_the_output_of_a_killed_container_is_kept(hw: Hw, docker: list[str]) -> 
 
 def test_clusters_are_listed_and_one_that_is_down_says_why(hw: Hw) -> None:
     rows = {row["name"]: row for row in hw.json("clusters")}
-    assert set(rows) == {"here", "box", "bare", "down"} and rows["box"]["reachable"] and rows["here"]["default"]
+    assert (
+        set(rows) == {"here", "box", "bare", "down"}
+        and rows["box"]["reachable"]
+        and rows["here"]["default"]
+    )
     assert "does not reach its engine" in rows["down"]["error"]
     assert rows["box"]["total"] == rows["here"]["total"]
     assert "down: " in hw("clusters", "-v").stdout.decode()
@@ -147,7 +169,11 @@ def test_clusters_are_listed_and_one_that_is_down_says_why(hw: Hw) -> None:
 
 def test_auto_takes_one_that_fits_and_says_why(hw: Hw) -> None:
     done = hw("-c", "auto", "run", "true")
-    assert done.returncode == 0 and b"-c auto takes here: " in done.stderr and b"not down: " in done.stderr
+    assert (
+        done.returncode == 0
+        and b"-c auto takes here: " in done.stderr
+        and b"not down: " in done.stderr
+    )
     assert hw.json("ls")[0]["cluster"] == "here"
     done = hw("-c", "auto", "submit", "--cpus", "9999", "true")
     assert done.returncode == 1 and b"no cluster can take this job" in done.stderr
@@ -155,7 +181,11 @@ def test_auto_takes_one_that_fits_and_says_why(hw: Hw) -> None:
 
 def test_a_check_runs_a_tiny_job_and_reads_it_back(hw: Hw) -> None:
     done = hw("clusters", "check", "box")
-    assert done.returncode == 0 and b"headway-check 0 of 1" in done.stdout and b"box works" in done.stderr
+    assert (
+        done.returncode == 0
+        and b"headway-check 0 of 1" in done.stdout
+        and b"box works" in done.stderr
+    )
     assert hw("clusters", "check", "down").returncode == 1
 
 
@@ -168,13 +198,20 @@ def test_a_job_file_is_simulated_with_what_is_left_out_said(hw: Hw) -> None:
     (hw.cwd / "job.yaml").write_text(text)
     done = hw("simulate", "--set", "lr=0.5", "job.yaml", env={"NOT_MINE": "y"})
     assert (done.returncode, done.stdout) == (0, b"lr 0.5 of 1 x\n"), done.stderr.decode()
-    for words in (b"memory 900", b"8 processes (1 here", b"SLURM_JOB_ID is set by a scheduler only"):
+    for words in (
+        b"memory 900",
+        b"8 processes (1 here",
+        b"SLURM_JOB_ID is set by a scheduler only",
+    ):
         assert words in done.stderr
     assert hw.json("ls")[0]["cluster"] == "simulation"
 
 
 def test_one_role_alone_is_simulated(hw: Hw) -> None:
-    roles = {"ps": {"command": "sh -c 'echo ps'", "completion": "none"}, "worker": {"command": "false"}}
+    roles = {
+        "ps": {"command": "sh -c 'echo ps'", "completion": "none"},
+        "worker": {"command": "false"},
+    }
     (hw.cwd / "job.yaml").write_text(json.dumps({"roles": roles, "image": container_image.PYTHON}))
     done = hw("simulate", "--role", "ps", "job.yaml")
     assert (done.returncode, done.stdout) == (0, b"ps\n"), done.stderr.decode()
@@ -183,7 +220,12 @@ def test_one_role_alone_is_simulated(hw: Hw) -> None:
 
 
 def test_podman_runs_the_same_job(home: Path, tmp_path: Path, podman: list[str]) -> None:
-    box = {"engine": "podman", "command": podman, "image": f"localhost/{container_image.PYTHON}", "network": "none"}
+    box = {
+        "engine": "podman",
+        "command": podman,
+        "image": f"localhost/{container_image.PYTHON}",
+        "network": "none",
+    }
     (tmp_path / "headway.yaml").write_text(
         json.dumps({"clusters": {"pod": {**box, "run_options": container.PODMAN_OPTIONS}}})
     )
@@ -195,7 +237,9 @@ def test_podman_runs_the_same_job(home: Path, tmp_path: Path, podman: list[str])
 
 @pytest.mark.cap(48)
 @pytest.mark.parametrize("cluster", ["box", "bare"])
-def test_folders_are_brought_into_a_container_and_sent_from_it(hw: Hw, tmp_path: Path, cluster: str) -> None:
+def test_folders_are_brought_into_a_container_and_sent_from_it(
+    hw: Hw, tmp_path: Path, cluster: str
+) -> None:
     source, copied, target = (tmp_path / name for name in ("there", "copied", "kept"))
     for folder in (source, copied):
         folder.mkdir()
@@ -205,15 +249,21 @@ def test_folders_are_brought_into_a_container_and_sent_from_it(hw: Hw, tmp_path:
         "work": {"from": str(copied), "to": str(target)},
     }
     program = "cat data/a $HEADWAY_FOLDER_WORK/a; echo new > work/b; echo x > data/a"
-    (hw.cwd / "job.yaml").write_text(json.dumps({"command": ["sh", "-c", program], "folders": folders}))
+    (hw.cwd / "job.yaml").write_text(
+        json.dumps({"command": ["sh", "-c", program], "folders": folders})
+    )
     done = hw("-c", cluster, "run", "job.yaml")
-    assert done.stdout.decode() == "therecopied" and b"Read-only" in done.stderr, done.stderr.decode()
+    assert done.stdout.decode() == "therecopied" and b"Read-only" in done.stderr, (
+        done.stderr.decode()
+    )
     assert done.returncode != 0 and (source / "a").read_text() == "there"
     assert [path.name for path in target.iterdir()] == ["b"]
 
 
 @pytest.mark.cap(48)
-def test_data_from_storage_is_fetched_beside_the_container_that_has_no_network(hw: Hw, s3: int) -> None:
+def test_data_from_storage_is_fetched_beside_the_container_that_has_no_network(
+    hw: Hw, s3: int
+) -> None:
     address, bucket = f"http://127.0.0.1:{s3}", f"c{os.urandom(4).hex()}"
     urllib.request.urlopen(urllib.request.Request(f"{address}/{bucket}", method="PUT")).close()
     settings = json.loads((hw.cwd / "headway.yaml").read_text())
@@ -222,9 +272,14 @@ def test_data_from_storage_is_fetched_beside_the_container_that_has_no_network(h
     hw.env |= {"LAB_ID": "testing", "LAB_SECRET": "testing-secret"}
     (hw.cwd / "a.txt").write_text("data")
     assert hw("storage", "upload", "a.txt", f"s3://{bucket}/data/").returncode == 0
-    folders = {"data": {"from": f"s3://{bucket}/data", "mode": "ro"}, "out": {"to": f"s3://{bucket}/out"}}
+    folders = {
+        "data": {"from": f"s3://{bucket}/data", "mode": "ro"},
+        "out": {"to": f"s3://{bucket}/out"},
+    }
     program = "cat data/a.txt; echo made > out/b; env | grep -c testing-secret"
-    (hw.cwd / "job.yaml").write_text(json.dumps({"command": ["sh", "-c", program], "folders": folders}))
+    (hw.cwd / "job.yaml").write_text(
+        json.dumps({"command": ["sh", "-c", program], "folders": folders})
+    )
     done = hw("-c", "box", "run", "job.yaml")
     assert done.stdout.decode() == "data0\n", done.stderr.decode()
     assert [row["name"] for row in hw.json("storage", "ls", f"s3://{bucket}/out")] == ["b"]
@@ -234,23 +289,39 @@ PTY = "import os, sys; print(sys.stdout.isatty(), sys.stderr.isatty(), os.get_te
 
 
 def test_a_program_in_a_container_has_terminals_of_its_own(hw: Hw) -> None:
-    done = hw("-c", "box", "run", "--pty", "python3", "-c", f"{PTY}; sys.stderr.write('apart\\n'); sys.exit(3)")
+    done = hw(
+        "-c",
+        "box",
+        "run",
+        "--pty",
+        "python3",
+        "-c",
+        f"{PTY}; sys.stderr.write('apart\\n'); sys.exit(3)",
+    )
     size = "os.terminal_size(columns=80, lines=24)"
-    assert (done.returncode, done.stdout.decode()) == (3, f"True True {size} ''\n"), done.stderr.decode()
+    assert (done.returncode, done.stdout.decode()) == (3, f"True True {size} ''\n"), (
+        done.stderr.decode()
+    )
     assert b"apart\n" in done.stderr
 
 
 def test_a_program_in_an_image_without_python_has_a_terminal(hw: Hw) -> None:
     """Docker tells its size some moments after the start."""
     sized = 'until [ "$(busybox stty size <&2 2> /dev/null)" = "24 80" ]; do sleep 0.1; done'
-    done = hw("-c", "bare", "run", "--pty", "sh", "-c", f"[ -t 1 ] && [ -t 2 ] && echo both; {sized}; exit 3")
+    done = hw(
+        "-c",
+        "bare",
+        "run",
+        "--pty",
+        "sh",
+        "-c",
+        f"[ -t 1 ] && [ -t 2 ] && echo both; {sized}; exit 3",
+    )
     assert (done.returncode, done.stdout) == (3, b"both\r\n"), done.stderr.decode()
 
 
 def test_ctrl_c_reaches_a_program_with_a_terminal_in_a_container(hw: Hw) -> None:
-    program = (
-        "import time, sys\ntry:\n print('up', flush=True); time.sleep(60)\nexcept KeyboardInterrupt:\n sys.exit(5)"
-    )
+    program = "import time, sys\ntry:\n print('up', flush=True); time.sleep(60)\nexcept KeyboardInterrupt:\n sys.exit(5)"
     child = hw.start("-c", "box", "run", "--pty", "python3", "-c", program)
     assert child.stdout is not None and child.stdout.readline() == b"up\n"
     child.send_signal(signal.SIGINT)

@@ -1,4 +1,6 @@
-"""`hw.distributed` with real PyTorch process groups (gloo), real torchrun and real mpirun; every sum is checked."""
+"""`hw.distributed` with real PyTorch process groups (gloo), real torchrun and real mpirun; every
+sum is checked.
+"""
 
 import json
 import os
@@ -64,9 +66,16 @@ def test_alone_it_is_a_group_of_one(hw: Hw, python: str) -> None:
 
 
 def test_plain_torchrun_forms_a_group(hw: Hw, python: str) -> None:
-    assert plain(hw, python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "4", "reduce.py") == (
-        ALL_OF_4
-    )
+    assert plain(
+        hw,
+        python,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "4",
+        "reduce.py",
+    ) == (ALL_OF_4)
 
 
 def test_plain_mpirun_needs_no_address(hw: Hw, python: str) -> None:
@@ -90,14 +99,33 @@ def test_our_own_processes_form_a_group(hw: Hw, python: str) -> None:
 
 
 @pytest.mark.parametrize("launcher", ["torchrun", "mpirun"])
-def test_ranks_of_a_launcher_inside_one_job_count_with_their_own_numbers(hw: Hw, python: str, launcher: str) -> None:
-    words = [python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "4", "reduce.py"]
+def test_ranks_of_a_launcher_inside_one_job_count_with_their_own_numbers(
+    hw: Hw, python: str, launcher: str
+) -> None:
+    words = [
+        python,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "4",
+        "reduce.py",
+    ]
     if launcher == "mpirun":
-        words = [needs.tool("mpirun", "openmpi-bin"), "--oversubscribe", "-n", "4", python, "reduce.py"]
+        words = [
+            needs.tool("mpirun", "openmpi-bin"),
+            "--oversubscribe",
+            "-n",
+            "4",
+            python,
+            "reduce.py",
+        ]
     job, found = ran(hw, *words)
     assert found == ALL_OF_4
     rows = hw.json("metrics", job, "-m", "sum")[job]["sum"]
-    assert sorted((row["rank"], tuple(row["value"])) for row in rows) == [(rank, (10.0,)) for rank in range(4)]
+    assert sorted((row["rank"], tuple(row["value"])) for row in rows) == [
+        (rank, (10.0,)) for rank in range(4)
+    ]
 
 
 @pytest.mark.cap(3)

@@ -21,14 +21,18 @@ def hw(home: Path, tmp_path: Path) -> Hw:
 @pytest.mark.cap(18, 19, 20, 21, 32)
 def test_the_monitor_example_shows_records_progress_checkpoints_and_timings(hw: Hw) -> None:
     script = str(EXAMPLES / "monitor" / "train.py")
-    done = hw("run", "-n", "2", PYTHON, script, "--epochs", "2", "--steps", "3", "--seconds", "0.05")
+    done = hw(
+        "run", "-n", "2", PYTHON, script, "--epochs", "2", "--steps", "3", "--seconds", "0.05"
+    )
     assert done.returncode == 0, done.stderr.decode()
     job = hw.json("ls")[0]["id"]
     told = {(" ".join(one["msg"]), one["rank"]): one for one in hw.json("q", job)["progress"]}
     for rank in (0, 1):
         for msg, total in (("load parts of the data", 8), ("epochs", 2), ("steps", 3)):
             one = told[msg, rank]
-            assert (one["completed"], one["total"], one["state"]) == (total, total, "completed"), one
+            assert (one["completed"], one["total"], one["state"]) == (total, total, "completed"), (
+                one
+            )
     shared = told["evaluate", None]
     assert (shared["completed"], shared["total"], shared["state"]) == (16, 16, "completed")
     said = (done.stdout + done.stderr).decode()
@@ -36,7 +40,9 @@ def test_the_monitor_example_shows_records_progress_checkpoints_and_timings(hw: 
     assert said.count("│ cat") == 2  # the table, drawn once for each rank
     marks = [tuple(one["tags"]) for one in hw.json("usage", job)["checkpoints"] if one["rank"] == 0]
     assert marks == [("epoch", "0"), ("epoch", "1"), ("evaluate",)]
-    timings = {one["rank"]: one["count"] for one in hw.json("timings", job) if one["name"] == "step"}
+    timings = {
+        one["rank"]: one["count"] for one in hw.json("timings", job) if one["name"] == "step"
+    }
     assert timings == {0: 6, 1: 6}
 
 

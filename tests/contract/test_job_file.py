@@ -59,14 +59,18 @@ def test_the_project_may_hold_a_job(hw: Hw, tmp_path: Path) -> None:
     assert (job["experiment"], job["cwd"]) == ("e1", str(tmp_path))
 
 
-def test_a_dry_run_prints_what_the_engine_would_get_and_does_nothing(hw: Hw, tmp_path: Path) -> None:
+def test_a_dry_run_prints_what_the_engine_would_get_and_does_nothing(
+    hw: Hw, tmp_path: Path
+) -> None:
     env = {"MY_KEY": "a-secret-value"}
     (tmp_path / "job.yaml").write_text(JOB + "secrets: [MY_KEY]\n")
     done = hw("submit", "--dry-run", "job.yaml", env=env)
     text = done.stdout.decode()
     assert done.returncode == 0
     assert f"  cd {tmp_path}\n  python3 train.py --lr 0.1\n" in text
-    assert "ranks 0-1 of 2" in text and "env MODE=fast\n" in text and "env MY_KEY=********\n" in text
+    assert (
+        "ranks 0-1 of 2" in text and "env MODE=fast\n" in text and "env MY_KEY=********\n" in text
+    )
     assert b"a-secret-value" not in done.stdout
     answer = json.loads(hw("submit", "--dry-run", "--json", "job.yaml", env=env).stdout)
     assert answer["plan"]["tasks"][0]["argv"] == ["python3", "train.py", "--lr", "0.1"]
@@ -104,7 +108,9 @@ def test_what_can_be_known_at_submit_fails_there_and_leaves_no_job(
     (tmp_path / "bad.yaml").write_text("command: x\ngpu_pernode: 4\n")
     (tmp_path / "uneven.yaml").write_text("command: 'true'\ngpus: 6\ngpu_per_node: 4\n")
     (tmp_path / "options.yaml").write_text("command: 'true'\noptions: {partition: gpu}\n")
-    (tmp_path / "folder.yaml").write_text("command: 'true'\nfolders: {data: {from: /no/such/data}}\n")
+    (tmp_path / "folder.yaml").write_text(
+        "command: 'true'\nfolders: {data: {from: /no/such/data}}\n"
+    )
     done = hw("submit", *words)
     assert done.returncode in (1, 2)
     assert said in done.stderr.decode()
@@ -119,7 +125,9 @@ def test_the_schema_can_be_printed(hw: Hw) -> None:
     assert json.loads(hw("config", "--job-schema").stdout)["title"] == "Headway job file"
 
 
-@pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / "examples" / "jobs").glob("*.yaml")))
+@pytest.mark.parametrize(
+    "name", sorted(path.name for path in (ROOT / "examples" / "jobs").glob("*.yaml"))
+)
 def test_every_example_runs_as_it_stands(hw: Hw, name: str) -> None:
     hw.env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{hw.env['PATH']}"
     path = str(ROOT / "examples" / "jobs" / name)
@@ -128,10 +136,18 @@ def test_every_example_runs_as_it_stands(hw: Hw, name: str) -> None:
     assert done.returncode == 0, done.stderr.decode()
 
 
-def test_an_image_where_nothing_runs_containers_is_told_and_refused_where_it_was_typed(hw: Hw, tmp_path: Path) -> None:
+def test_an_image_where_nothing_runs_containers_is_told_and_refused_where_it_was_typed(
+    hw: Hw, tmp_path: Path
+) -> None:
     (tmp_path / "job.yaml").write_text(JOB + "image: pytorch:2.13\n")
     done = hw("run", "-n", "1", "job.yaml")
     assert done.returncode == 0
-    assert b"hw: the image pytorch:2.13 is not used: the cluster here (local) runs no containers" in done.stderr
+    assert (
+        b"hw: the image pytorch:2.13 is not used: the cluster here (local) runs no containers"
+        in done.stderr
+    )
     done = hw("submit", "--image", "other:1", "job.yaml")
-    assert done.returncode == 2 and b"--image other:1: the cluster here (local) runs no containers" in done.stderr
+    assert (
+        done.returncode == 2
+        and b"--image other:1: the cluster here (local) runs no containers" in done.stderr
+    )

@@ -1,5 +1,6 @@
-"""The commands that people know from earlier tools (init, submit, query, abort, resubmit, `-n 8`), with `hw` in place
-of the old names: here and in containers."""
+"""The commands that people know from earlier tools (init, submit, query, abort, resubmit, `-n 8`),
+with `hw` in place of the old names: here and in containers.
+"""
 
 import json
 import os
@@ -32,7 +33,12 @@ def hw(home: Path, tmp_path: Path) -> Hw:
 
 @pytest.fixture
 def box(hw: Hw, docker: list[str]) -> Iterator[Hw]:
-    box = {"engine": "docker", "command": docker, "image": container_image.PYTHON, "network": "none"}
+    box = {
+        "engine": "docker",
+        "command": docker,
+        "image": container_image.PYTHON,
+        "network": "none",
+    }
     (hw.cwd / "headway.yaml").write_text(json.dumps({"clusters": {"box": box}}))
     yield hw
     hw("abort", "--state", "running,waiting,held", "--yes")
@@ -82,7 +88,9 @@ def test_the_commands_of_the_seed_work(hw: Hw, place: str) -> None:
     assert again["parent"] == one and hw.wait_ended(again["id"])["state"] == "succeeded"
     said = hw("logs", again["id"], "--rank", "0", "--stream", "stdout").stdout
     assert said == b"rank 0 of 1 --data voc20 0\n"  # with what was set for the old one
-    ranks = [hw("logs", eight, "--rank", str(rank), "--stream", "stdout").stdout for rank in range(8)]
+    ranks = [
+        hw("logs", eight, "--rank", str(rank), "--stream", "stdout").stdout for rank in range(8)
+    ]
     assert ranks == [b"rank %d of 8 --data voc20 0\n" % rank for rank in range(8)]
 
 
@@ -97,7 +105,10 @@ def test_a_job_moves_to_a_container_and_back_with_its_code_and_its_changes(box: 
     box.wait_ended(there)
     back = box.json("resubmit", there, "-c", "here", "--snapshot", "-n", "2", "--env", "A=3")["id"]
     found = box.wait_ended(back)
-    said = [box("logs", job, "--rank", "0", "--stream", "stdout").stdout.decode().split() for job in (there, back)]
+    said = [
+        box("logs", job, "--rank", "0", "--stream", "stdout").stdout.decode().split()
+        for job in (there, back)
+    ]
     assert [words[:-1] for words in said] == [["1", "2", "one"], ["3", "2", "two"]]
     assert found["processes"] == 2 and found["cluster"] == "here" and found["parent"] == there
     assert b"MY_TOKEN of" in box("q", there).stdout  # a secret is not kept, and that is told
@@ -120,10 +131,22 @@ def test_a_trial_run_says_that_it_is_one(hw: Hw) -> None:
 
 def test_a_held_job_is_entered_in_its_container(box: Hw) -> None:
     """Capability 44: in its folder, with its environment."""
-    job = box.submit("-c", "box", "--hold", "10m", "--env", "WORD=hello", "sh", "-c", "echo broken > state; exit 3")
+    job = box.submit(
+        "-c",
+        "box",
+        "--hold",
+        "10m",
+        "--env",
+        "WORD=hello",
+        "sh",
+        "-c",
+        "echo broken > state; exit 3",
+    )
     box.wait_state(job, "held")
     near, far = pty.openpty()
-    shell = subprocess.Popen([*HW, "shell", job], cwd=box.cwd, env=box.env, stdin=far, stdout=far, stderr=far)
+    shell = subprocess.Popen(
+        [*HW, "shell", job], cwd=box.cwd, env=box.env, stdin=far, stdout=far, stderr=far
+    )
     os.close(far)
     os.write(near, b'echo "<$WORD $RANK $(cat state)>"; exit\n')
     said = b""

@@ -15,9 +15,22 @@ UV = Path(sys.executable).parent / "uv"
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built as `make wheel` builds it, into a folder of our own. Everything that the build needs is locked."""
+    """Built as `make wheel` builds it, into a folder of our own. Everything that the build needs is
+    locked.
+    """
     out = tmp_path_factory.mktemp("dist")
-    command = [UV, "build", "-q", "--wheel", "--no-build-isolation", "--offline", "--python", sys.executable, "-o", out]
+    command = [
+        UV,
+        "build",
+        "-q",
+        "--wheel",
+        "--no-build-isolation",
+        "--offline",
+        "--python",
+        sys.executable,
+        "-o",
+        out,
+    ]
     done = subprocess.run([*map(str, command), str(ROOT)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     (found,) = out.glob("headway-*.whl")
@@ -31,7 +44,17 @@ def hw(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     lock = ROOT / "requirements" / "dev.txt"
     for command in (
         [UV, "venv", "-q", "--python", sys.executable, venv],
-        [UV, "pip", "install", "-q", "--python", venv / "bin" / "python", "--constraints", lock, wheel],
+        [
+            UV,
+            "pip",
+            "install",
+            "-q",
+            "--python",
+            venv / "bin" / "python",
+            "--constraints",
+            lock,
+            wheel,
+        ],
     ):
         done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
@@ -40,14 +63,24 @@ def hw(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(hw: Path, home: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """Without anything of the clone in the environment, and from outside of it."""
-    env = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
-    return subprocess.run([str(hw), *words], cwd=home.parent, env=env, capture_output=True, text=True, timeout=60)
+    env = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PYTHON", "VIRTUAL_ENV"))
+    }
+    return subprocess.run(
+        [str(hw), *words], cwd=home.parent, env=env, capture_output=True, text=True, timeout=60
+    )
 
 
 def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0].partition("-")[0] for name in names} == {"headway"}
-    for needed in ("headway/py.typed", "headway/store/migrations/0001_first.sql", "headway/views/cli/main.py"):
+    for needed in (
+        "headway/py.typed",
+        "headway/store/migrations/0001_first.sql",
+        "headway/views/cli/main.py",
+    ):
         assert needed in names
     assert any(name.endswith("licenses/LICENSE") for name in names)
 

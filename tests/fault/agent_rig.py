@@ -1,4 +1,6 @@
-"""A real agent with a fake server: makes tasks as an engine does, starts shims and shippers, finds their processes."""
+"""A real agent with a fake server: makes tasks as an engine does, starts shims and shippers, finds
+their processes.
+"""
 
 import json
 import os
@@ -33,7 +35,11 @@ class Task:
         except FileNotFoundError:
             return []
         scan = frame.scan(data, final=True)
-        return [frame.decode_json(p) for kind, p in frame.frames(data[: scan.end], scan.damaged) if kind == FACT]
+        return [
+            frame.decode_json(p)
+            for kind, p in frame.frames(data[: scan.end], scan.damaged)
+            if kind == FACT
+        ]
 
     def rank_pids(self) -> list[int]:
         return [fact["pid"] for fact in self.shim_facts() if fact["type"] == "process_started"]
@@ -70,7 +76,12 @@ class Rig:
         self.server.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
         for started in self.started:
             if started.poll() is None:
                 started.terminate()
@@ -98,7 +109,9 @@ class Rig:
         if task["world_size"] == 1:
             task["world_size"] = task["processes"]
         (folder / "task.json").write_text(json.dumps(task))
-        (folder / "env.json").write_text(json.dumps({**os.environ, "HEADWAY_HOME": str(self.home), **(env or {})}))
+        (folder / "env.json").write_text(
+            json.dumps({**os.environ, "HEADWAY_HOME": str(self.home), **(env or {})})
+        )
         made = Task(folder)
         self.tasks.append(made)
         return made
@@ -110,7 +123,10 @@ class Rig:
 
     def spawn(self, *argv: str) -> subprocess.Popen[bytes]:
         started = subprocess.Popen(
-            argv, start_new_session=True, stdin=subprocess.DEVNULL, env={**os.environ, "HEADWAY_HOME": str(self.home)}
+            argv,
+            start_new_session=True,
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, "HEADWAY_HOME": str(self.home)},
         )
         self.started.append(started)
         return started
@@ -131,9 +147,13 @@ class Rig:
         assert not task.dir.exists(), "the server has everything, so the folder is gone"
         return ended
 
-    def wait_facts(self, kind: str, count: int = 1, timeout_s: float = 60.0) -> list[dict[str, Any]]:
+    def wait_facts(
+        self, kind: str, count: int = 1, timeout_s: float = 60.0
+    ) -> list[dict[str, Any]]:
         return wait_until(
-            lambda: found if len(found := self.server.facts(kind)) >= count else [], timeout_s, f"{count} {kind} facts"
+            lambda: found if len(found := self.server.facts(kind)) >= count else [],
+            timeout_s,
+            f"{count} {kind} facts",
         )
 
 

@@ -1,6 +1,8 @@
-"""Limits of accounts and QoS, holds and preemption on a real Slurm with accounting: what `hw why` says of each.
+"""Limits of accounts and QoS, holds and preemption on a real Slurm with accounting: what `hw why`
+says of each.
 
-Its name keeps it out of `make test`: a database takes its time to start. `make test-cluster` runs it.
+Its name keeps it out of `make test`: a database takes its time to start. `make test-cluster` runs
+it.
 """
 
 import os
@@ -29,7 +31,9 @@ QOS = ("small", "big", "ofpart")
 @pytest.fixture(scope="module")
 def site() -> Iterator[SlurmCluster]:
     if lacking := missing(accounting=True):
-        needs.missing(f"no {lacking[0]} here; type: sudo apt-get install slurm-wlm munge slurmdbd mariadb-server")
+        needs.missing(
+            f"no {lacking[0]} here; type: sudo apt-get install slurm-wlm munge slurmdbd mariadb-server"
+        )
     folder = Path(tempfile.mkdtemp(prefix="hw-slurm-", dir="/tmp"))
     lines = ["PreemptType=preempt/qos", "PreemptMode=CANCEL", "Licenses=matlab:2"]
     try:
@@ -48,15 +52,25 @@ def clean(site: SlurmCluster) -> Iterator[None]:
     yield
     site.command("scancel", "--user", site.command("id", "-un").stdout.strip())
     site.command("scontrol", "update", "partitionname=short", "qos=")
-    limits = ["GrpTRES=gres/gpu=-1,cpu=-1", "MaxTRESPerJob=gres/gpu=-1", "MaxJobs=-1", "MaxSubmitJobs=-1", "MaxWall=-1"]
+    limits = [
+        "GrpTRES=gres/gpu=-1,cpu=-1",
+        "MaxTRESPerJob=gres/gpu=-1",
+        "MaxJobs=-1",
+        "MaxSubmitJobs=-1",
+        "MaxWall=-1",
+    ]
     site.account("modify", "user", "where", "account=ml", "set", *limits)
     for name in QOS:
-        site.account("modify", "qos", name, "set", "MaxTRESPerUser=gres/gpu=-1", "MaxWall=-1", "flags=-1")
+        site.account(
+            "modify", "qos", name, "set", "MaxTRESPerUser=gres/gpu=-1", "MaxWall=-1", "flags=-1"
+        )
     site.wait_idle()
 
 
 def batch(site: SlurmCluster, *options: str) -> str:
-    done = site.command("sbatch", "--parsable", "--chdir=/", "--output=/dev/null", *options, "--wrap", "sleep 600")
+    done = site.command(
+        "sbatch", "--parsable", "--chdir=/", "--output=/dev/null", *options, "--wrap", "sleep 600"
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
@@ -68,7 +82,11 @@ def why(site: SlurmCluster, number: str, word: str) -> str:
     def line() -> answer.JobLine | None:
         return answer.read_job(site.command("scontrol", "show", "job", "-o", number).stdout)
 
-    wait_until(lambda: (found := line()) is not None and found.reason == word, 60, f"{word} of job {number}")
+    wait_until(
+        lambda: (found := line()) is not None and found.reason == word,
+        60,
+        f"{word} of job {number}",
+    )
     found = line()
     assert found is not None
     nodes = answer.read_nodes(site.command("scontrol", "show", "node", "-d", "-o").stdout)
@@ -79,8 +97,18 @@ def why(site: SlurmCluster, number: str, word: str) -> str:
 @pytest.mark.parametrize(
     ("limit", "options", "word", "said"),
     [
-        ("GrpTRES=gres/gpu=3", ["--gres=gpu:4"], "AssocGrpGRES", "allows 3 GPUs together (GrpTRES gres/gpu)"),
-        ("MaxTRESPerJob=gres/gpu=1", ["--gres=gpu:2"], "AssocMaxGRESPerJob", "allows 1 GPU for one job (MaxTRESPJ"),
+        (
+            "GrpTRES=gres/gpu=3",
+            ["--gres=gpu:4"],
+            "AssocGrpGRES",
+            "allows 3 GPUs together (GrpTRES gres/gpu)",
+        ),
+        (
+            "MaxTRESPerJob=gres/gpu=1",
+            ["--gres=gpu:2"],
+            "AssocMaxGRESPerJob",
+            "allows 1 GPU for one job (MaxTRESPJ",
+        ),
         (
             "MaxWall=2",
             ["-t", "30"],
@@ -102,7 +130,9 @@ def test_a_limit_on_running_jobs_is_told_with_how_many_run(site: SlurmCluster) -
     assert "allows 1 job (MaxJobs); 1 job in use" in why(site, batch(site), "AssocMaxJobsLimit")
 
 
-def test_of_two_qos_the_partitions_own_counts_unless_the_jobs_is_over_it(site: SlurmCluster) -> None:
+def test_of_two_qos_the_partitions_own_counts_unless_the_jobs_is_over_it(
+    site: SlurmCluster,
+) -> None:
     site.account("modify", "qos", "small", "set", "MaxWall=2")
     site.account("modify", "qos", "ofpart", "set", "MaxWall=1")
     site.command("scontrol", "update", "partitionname=short", "qos=ofpart")
@@ -121,20 +151,29 @@ def test_who_holds_a_job_is_told(site: SlurmCluster) -> None:
     assert f"held by its owner; scontrol release {own}" in why(site, own, "JobHeldUser")
 
 
-# -- through hw -------------------------------------------------------------------------------------------------------
+# -- through hw
+# -------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def hw(home: Path, tmp_path: Path, site: SlurmCluster) -> Iterator[Hw]:
-    clusters = "lab: {engine: slurm, partition: main}, low: {engine: slurm, partition: main, qos: small}"
-    (tmp_path / "headway.yaml").write_text(f"clusters: {{{clusters}, bad: {{engine: slurm, account: nobodys}}}}\n")
+    clusters = (
+        "lab: {engine: slurm, partition: main}, low: {engine: slurm, partition: main, qos: small}"
+    )
+    (tmp_path / "headway.yaml").write_text(
+        f"clusters: {{{clusters}, bad: {{engine: slurm, account: nobodys}}}}\n"
+    )
     (tmp_path / "train.py").write_text(TRAIN)
     driver = Hw(home, tmp_path)
     driver.env |= {**site.env, "UNTIL": str(tmp_path / "until")}
     yield driver
     (tmp_path / "until").touch()
     driver("abort", "--state", "waiting,running", "--yes")
-    wait_until(lambda: not driver.json("ls", "--state", "waiting,running,stopping"), 60, "the end of all jobs")
+    wait_until(
+        lambda: not driver.json("ls", "--state", "waiting,running,stopping"),
+        60,
+        "the end of all jobs",
+    )
     driver("server", "stop")
 
 
@@ -145,19 +184,32 @@ def test_jobs_beyond_a_limit_on_queued_ones_wait_here_and_start_when_there_is_ro
     first = hw.submit("-c", "lab", "python", "train.py")
     hw.wait_state(first, "running")
     second = hw.submit("-c", "lab", "python", "train.py")
-    wait_until(lambda: "allows 1 queued job (MaxSubmitJobs)" in hw("why", second).stdout.decode(), 60, "the limit")
+    wait_until(
+        lambda: "allows 1 queued job (MaxSubmitJobs)" in hw("why", second).stdout.decode(),
+        60,
+        "the limit",
+    )
     assert hw.json("q", second)["state"] == "waiting"
     (tmp_path / "until").touch()
     assert hw.wait_ended(first)["state"] == "succeeded"
-    assert hw.wait_ended(second, 120)["state"] == "succeeded" and len(hw.json("q", second)["attempts"]) == 1
+    assert (
+        hw.wait_ended(second, 120)["state"] == "succeeded"
+        and len(hw.json("q", second)["attempts"]) == 1
+    )
 
 
 def test_an_account_that_is_not_ones_own_is_refused_at_submit(hw: Hw) -> None:
     done = hw("-c", "bad", "submit", "python", "train.py")
-    assert done.returncode == 1 and b"account 'nobodys' is not one of yours" in done.stderr and b"ml" in done.stderr
+    assert (
+        done.returncode == 1
+        and b"account 'nobodys' is not one of yours" in done.stderr
+        and b"ml" in done.stderr
+    )
 
 
-def test_a_job_that_a_better_qos_puts_out_is_tried_again_with_its_cause(hw: Hw, site: SlurmCluster) -> None:
+def test_a_job_that_a_better_qos_puts_out_is_tried_again_with_its_cause(
+    hw: Hw, site: SlurmCluster
+) -> None:
     site.account("modify", "qos", "big", "set", "preempt=small")
     job = hw.submit("-c", "low", "-n", "4", "python", "train.py")
     hw.wait_state(job, "running")

@@ -1,4 +1,6 @@
-"""Adoption with real parts: what a killed server left is found by its key and goes on (F21, F23, F28, P10)."""
+"""Adoption with real parts: what a killed server left is found by its key and goes on (F21, F23,
+F28, P10).
+"""
 
 import json
 import os
@@ -69,20 +71,29 @@ def test_a_stop_that_the_server_did_not_live_to_pass_on_is_passed_on(hw: Hw) -> 
     assert found["state"] == "stopped" and starts(hw) == 1
 
 
-def test_submissions_while_the_server_is_killed_again_and_again_are_each_started_once(hw: Hw) -> None:
+def test_submissions_while_the_server_is_killed_again_and_again_are_each_started_once(
+    hw: Hw,
+) -> None:
     """P9, F23: whoever got an id has exactly that job."""
     hw.env["HEADWAY_MAX_RUNNING"] = "50"
     script = hw.script(COUNTER)
     started = [hw.start("submit", "--json", PYTHON, script, "go", "0") for _ in range(12)]
     for _ in range(4):
         seen = starts(hw)
-        wait_until(lambda seen=seen: starts(hw) > seen or all(p.poll() is not None for p in started), what="a start")  # type: ignore[misc]
+        wait_until(
+            lambda seen=seen: starts(hw) > seen or all(p.poll() is not None for p in started),
+            what="a start",
+        )  # type: ignore[misc]
         try:
             hw.kill_server()
         except (OSError, ValueError):
             continue  # the next one is not up yet
     outputs = [process.communicate(timeout=60)[0] for process in started]
-    ids = {json.loads(out)["id"] for process, out in zip(started, outputs, strict=True) if process.returncode == 0}
+    ids = {
+        json.loads(out)["id"]
+        for process, out in zip(started, outputs, strict=True)
+        if process.returncode == 0
+    }
     known = {row["id"] for row in hw.json("ls")}
     assert ids <= known
     wait_until(lambda: starts(hw) == len(known), what="every job started once")
@@ -138,4 +149,7 @@ def rejects(hw: Hw, token: str) -> bool:
     from headway.settings import connect, home
 
     path = home.socket_path(hw.home)
-    return connect.request(path, "POST", "/agent/ingest", body=b"", token=token, timeout_s=10).status == 401
+    return (
+        connect.request(path, "POST", "/agent/ingest", body=b"", token=token, timeout_s=10).status
+        == 401
+    )

@@ -1,4 +1,6 @@
-"""Agents that are killed, stopped, cut off and starved: nothing is lost, nothing comes twice, everything is told."""
+"""Agents that are killed, stopped, cut off and starved: nothing is lost, nothing comes twice,
+everything is told.
+"""
 
 import json
 import os
@@ -44,7 +46,9 @@ def counting(n: int, pause_s: float) -> list[str]:
 
 
 def talking(rig: Rig) -> list[str]:
-    """A program that prints lines until `let_end`, so that whatever is done to it meanwhile is done in time."""
+    """A program that prints lines until `let_end`, so that whatever is done to it meanwhile is done
+    in time.
+    """
     return script(TALK % str(rig.home.parent / "enough"))
 
 
@@ -59,7 +63,8 @@ def check_talk(rig: Rig) -> None:
     assert text == lines(count) + b"all %d\n" % count
 
 
-# -- killing (F3, P10) ------------------------------------------------------------------------------------------------
+# -- killing (F3, P10)
+# ------------------------------------------------------------------------------------------------
 
 
 def test_a_shipper_killed_again_and_again_loses_nothing_and_sends_nothing_twice(rig: Rig) -> None:
@@ -124,7 +129,13 @@ def test_a_pid_that_belongs_to_somebody_else_now_is_never_signalled(rig: Rig) ->
     try:
         task = rig.make("sleep", "60", grace_s=0.1)
         (task.dir / "shim.json").write_text("{}")
-        started = {"type": "process_started", "rank": 0, "local_rank": 0, "pid": bystander.pid, "start": 1}
+        started = {
+            "type": "process_started",
+            "rank": 0,
+            "local_rank": 0,
+            "pid": bystander.pid,
+            "start": 1,
+        }
         opening = {"version": 1, "stream": "shim", "kind": "shim", "pid": NOBODY, "start": 1}
         (task.dir / "shim").write_bytes(
             frame.encode_json(OPEN, opening) + frame.encode_json(FACT, started) + bytes(4096)
@@ -139,19 +150,28 @@ def test_a_pid_that_belongs_to_somebody_else_now_is_never_signalled(rig: Rig) ->
 
 
 @pytest.mark.parametrize("call", ["write", "fsync", "rename", "sendmsg", "unlink"])
-def test_a_shipper_killed_at_any_system_call_loses_nothing(rig: Rig, strace: str, call: str) -> None:
+def test_a_shipper_killed_at_any_system_call_loses_nothing(
+    rig: Rig, strace: str, call: str
+) -> None:
     """F3: SIGKILL exactly at the Nth call, for N = 1, 2, …, until a run is not hit any more."""
     for nth in range(1, 40):
         task = ended_task(rig, nth)
         inject = ["-e", f"trace={call}", "-e", f"inject={call}:signal=SIGKILL:when={nth}"]
         code = rig.spawn(
-            strace, "-f", "-qq", "-o", "/dev/null", *inject, *agent_argv("shipper", task.dir, "--adopt")
+            strace,
+            "-f",
+            "-qq",
+            "-o",
+            "/dev/null",
+            *inject,
+            *agent_argv("shipper", task.dir, "--adopt"),
         ).wait(60)
         if code == 0:
             check_sent(rig, task, nth)
             break
         assert code in (-9, 137), code
-        if task.dir.exists():  # else it was hit after everything was sent, while it removed the folder
+        # else it was hit after everything was sent, while it removed the folder
+        if task.dir.exists():
             assert rig.adopt(task).wait(60) == 0, task.log()
         check_sent(rig, task, nth)
     else:
@@ -168,15 +188,21 @@ def ended_task(rig: Rig, nth: int) -> Task:
         {"type": "task_started", "boot_id": None}, {"type": "process_started", "rank": 0, "pid": NOBODY, "start": 1},
         {"type": "process_exited", "rank": 0, "pid": NOBODY, "exit_code": nth % 7, "signal": None, "reason": None},
     ]  # fmt: skip
-    opening = frame.encode_json(OPEN, {"version": 1, "stream": "shim", "kind": "shim", "pid": NOBODY, "start": 1})
-    (task.dir / "shim").write_bytes(opening + b"".join(frame.encode_json(FACT, f) for f in facts) + bytes(10_000))
+    opening = frame.encode_json(
+        OPEN, {"version": 1, "stream": "shim", "kind": "shim", "pid": NOBODY, "start": 1}
+    )
+    (task.dir / "shim").write_bytes(
+        opening + b"".join(frame.encode_json(FACT, f) for f in facts) + bytes(10_000)
+    )
     (task.dir / "stdout-0").write_bytes(lines(2000))
     place(task.dir / "metrics-0-99999999-abcdef.0", metrics(500))
     return task
 
 
 def metrics(n: int) -> bytes:
-    opening = frame.encode_json(OPEN, {"version": 1, "stream": "m", "kind": "metrics", "pid": 99999999, "start": 1})
+    opening = frame.encode_json(
+        OPEN, {"version": 1, "stream": "m", "kind": "metrics", "pid": 99999999, "start": 1}
+    )
     body = b"".join(frame.encode(METRICS, i.to_bytes(4, "little") * 9) for i in range(n))
     return opening + frame.encode_schema(0, ("a", "b")) + body
 
@@ -193,15 +219,34 @@ def test_an_attached_job_is_watched_by_its_streams_and_ends_with_their_word(rig:
     """Its processes were started by somebody else; `job.json` has what registering gave."""
     child = subprocess.Popen(["sleep", "60"])
     try:
-        attach = {"name": "x", "pid": child.pid, "start": process_start(child.pid), "boot_id": boot_id()}
+        attach = {
+            "name": "x",
+            "pid": child.pid,
+            "start": process_start(child.pid),
+            "boot_id": boot_id(),
+        }
         task = rig.make("python", "x.py", attached=True, attach=attach, token="", socket="")
         (task.dir / "env.json").unlink()
-        job = {"id": "x-1", "token": "a.b", "attempt": 1, "task": "worker-0", "socket": str(rig.server.path)}
+        job = {
+            "id": "x-1",
+            "token": "a.b",
+            "attempt": 1,
+            "task": "worker-0",
+            "socket": str(rig.server.path),
+        }
         (task.dir / "job.json").write_text(json.dumps(job))
         name = f"facts-0-{child.pid}-abcdef"
-        opening = {"version": 1, "stream": name, "rank": 0, "pid": child.pid, "start": process_start(child.pid)}
+        opening = {
+            "version": 1,
+            "stream": name,
+            "rank": 0,
+            "pid": child.pid,
+            "start": process_start(child.pid),
+        }
         facts = [{"type": "hello", "rank": 0, "python": "3.11"}, {"type": "bye", "exit_code": 0}]
-        data = frame.encode_json(OPEN, opening) + b"".join(frame.encode_json(FACT, fact) for fact in facts)
+        data = frame.encode_json(OPEN, opening) + b"".join(
+            frame.encode_json(FACT, fact) for fact in facts
+        )
         (task.dir / name).write_bytes(data)
         adopter = rig.adopt(task)
         rig.wait_facts("hello")
@@ -217,7 +262,8 @@ def test_an_attached_job_is_watched_by_its_streams_and_ends_with_their_word(rig:
         child.wait()
 
 
-# -- the server (F17–F19, F21, F40) -----------------------------------------------------------------------------------
+# -- the server (F17–F19, F21, F40)
+# -----------------------------------------------------------------------------------
 
 
 def test_a_lost_reply_is_sent_again_and_applied_once(rig: Rig) -> None:
@@ -255,7 +301,10 @@ def test_a_server_in_trouble_is_waited_for_and_told_about(rig: Rig, fault: str) 
         proxy.bytes_per_s = 50.0 if fault == "drip" else None
         task = rig.start(rig.make(*counting(30, 0.02), socket=str(proxy.path)))
         if fault not in ("drip", "status"):
-            wait_until(lambda: "data stays in the spool" in task.log(), what="the reason in the agent's log")
+            wait_until(
+                lambda: "data stays in the spool" in task.log(),
+                what="the reason in the agent's log",
+            )
             proxy.refuse, proxy.cut_reply_after, proxy.cut_request_after = False, None, None
         assert rig.finish(task)["exit_code"] == 0
     assert rig.server.text("stdout-0") == lines(30)
@@ -263,7 +312,9 @@ def test_a_server_in_trouble_is_waited_for_and_told_about(rig: Rig, fault: str) 
         assert "the server takes data again" in rig.server.text("agent").decode()
 
 
-def test_a_server_that_hangs_does_not_keep_the_spool_from_being_synced(rig: Rig, strace: str, tmp_path: Path) -> None:
+def test_a_server_that_hangs_does_not_keep_the_spool_from_being_synced(
+    rig: Rig, strace: str, tmp_path: Path
+) -> None:
     """F19, P2: while a request hangs, records are synced within their second all the same."""
     with FaultProxy(rig.home.parent / "p", rig.server.path) as proxy:
         proxy.black_hole = True
@@ -272,7 +323,11 @@ def test_a_server_that_hangs_does_not_keep_the_spool_from_being_synced(rig: Rig,
         rig.start(task, strace, "-f", "-qq", "-o", str(trace), "-y", "-e", "trace=fdatasync")
         wait_until(lambda: proxy.path and (task.dir / "shim").exists(), what="the start")
         path = task.dir / "facts-0-1-abcdef"
-        path.write_bytes(frame.encode_json(OPEN, {"version": 1, "stream": path.name, "pid": os.getpid(), "start": 1}))
+        path.write_bytes(
+            frame.encode_json(
+                OPEN, {"version": 1, "stream": path.name, "pid": os.getpid(), "start": 1}
+            )
+        )
         wait_until(lambda: f"{path.name}>" in trace.read_text(), what="the sync of a record stream")
         assert not rig.server.batches, "the server has seen nothing"
         for process in children(task.shim.pid) if task.shim else []:
@@ -299,7 +354,9 @@ def test_a_server_that_is_away_at_the_end_gets_all_later(rig: Rig) -> None:
     """F21: the agent leaves the spool, and a later upload completes the run."""
     rig.server.stop()
     task = rig.start(rig.make(*counting(10, 0)))
-    wait_until(lambda: any(f["type"] == "task_ended" for f in task.shim_facts()), what="the exit record")
+    wait_until(
+        lambda: any(f["type"] == "task_ended" for f in task.shim_facts()), what="the exit record"
+    )
     assert task.shim is not None
     shipper = task.shipper()
     os.kill(shipper, signal.SIGSTOP)
@@ -321,7 +378,10 @@ def test_a_token_that_is_changed_during_the_run_is_taken_up(rig: Rig) -> None:
     good = ["Bearer id.token-secret"]
     rig.server.status = lambda: 200 if rig.server.tokens[-1] == good[0] else 401
     good[0] = "Bearer id.another-secret"
-    wait_until(lambda: "does not accept this task's token" in task.log(), what="the reason in the agent's log")
+    wait_until(
+        lambda: "does not accept this task's token" in task.log(),
+        what="the reason in the agent's log",
+    )
     fields = json.loads((task.dir / "task.json").read_text())
     (task.dir / "task.json").write_text(json.dumps({**fields, "token": "id.another-secret"}))
     let_end(rig)
@@ -340,20 +400,26 @@ def test_a_refused_stream_is_set_aside_and_kept(rig: Rig) -> None:
     assert not (task.dir / "stdout-0").exists() and not (task.dir / ".secrets").exists()
 
 
-# -- the spool (F7, F10, F13, F16, F28, F34, F37, B30) ----------------------------------------------------------------
+# -- the spool (F7, F10, F13, F16, F28, F34, F37, B30)
+# ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("cursor", ["lost", "garbage", "old", "ahead"])
 def test_a_wrong_cursor_costs_a_resend_and_no_duplicate(rig: Rig, cursor: str) -> None:
     """F16."""
     task = rig.start(rig.make(*talking(rig)))
-    wait_until(lambda: (task.dir / "cursor.json").exists() and rig.server.position("stdout-0") > 100, what="a cursor")
+    wait_until(
+        lambda: (task.dir / "cursor.json").exists() and rig.server.position("stdout-0") > 100,
+        what="a cursor",
+    )
     os.kill(task.shipper(), signal.SIGKILL)
     path = task.dir / "cursor.json"
     if cursor == "lost":
         path.unlink()
     else:
-        path.write_text({"garbage": "\0{", "old": '{"stdout-0": 8}', "ahead": '{"stdout-0": 99999999}'}[cursor])
+        path.write_text(
+            {"garbage": "\0{", "old": '{"stdout-0": 8}', "ahead": '{"stdout-0": 99999999}'}[cursor]
+        )
     let_end(rig)
     rig.finish(task)
     check_talk(rig)
@@ -363,11 +429,18 @@ def test_damage_in_a_record_stream_costs_one_frame_and_is_a_gap(rig: Rig) -> Non
     """F13, P5, P11."""
     task = rig.start(rig.make("sleep", "60"))
     rig.wait_facts("process_started")
-    frames = [frame.encode_json(FACT, {"type": "note", "text": f"n{i}", "level": "info"}) for i in range(5)]
-    opening = frame.encode_json(OPEN, {"version": 1, "stream": "facts-0-99999999-abcdef", "pid": 99999999, "start": 1})
+    frames = [
+        frame.encode_json(FACT, {"type": "note", "text": f"n{i}", "level": "info"})
+        for i in range(5)
+    ]
+    opening = frame.encode_json(
+        OPEN, {"version": 1, "stream": "facts-0-99999999-abcdef", "pid": 99999999, "start": 1}
+    )
     broken = bytearray(frames[2])
     broken[20] ^= 4
-    (task.dir / "facts-0-99999999-abcdef").write_bytes(opening + b"".join(frames[:2]) + broken + b"".join(frames[3:]))
+    (task.dir / "facts-0-99999999-abcdef").write_bytes(
+        opening + b"".join(frames[:2]) + broken + b"".join(frames[3:])
+    )
     notes = rig.wait_facts("note", 4)
     assert [note["text"] for note in notes] == ["n0", "n1", "n3", "n4"]
     (gap,) = rig.server.streams["facts-0-99999999-abcdef"].gaps
@@ -383,13 +456,23 @@ def test_what_is_no_stream_of_ours_is_refused_and_the_rest_goes_on(rig: Rig) -> 
     rig.wait_facts("process_started")
     os.mkfifo(task.dir / "facts-0-1-00000a")
     (task.dir / "facts-0-1-00000b").symlink_to("/etc/passwd")
-    (task.dir / "facts-0-1-00000c").write_bytes(frame.encode_json(OPEN, {"version": 9, "stream": "x"}))
+    (task.dir / "facts-0-1-00000c").write_bytes(
+        frame.encode_json(OPEN, {"version": 9, "stream": "x"})
+    )
     (task.dir / "facts-0-1-00000d").touch()
-    opening = frame.encode_json(OPEN, {"version": 1, "stream": "facts-0-99999999-00000e", "pid": 99999999, "start": 1})
+    opening = frame.encode_json(
+        OPEN, {"version": 1, "stream": "facts-0-99999999-00000e", "pid": 99999999, "start": 1}
+    )
     (task.dir / "facts-0-99999999-00000e").write_bytes(opening)
-    wait_until(lambda: rig.server.position("facts-0-99999999-00000e") == len(opening), what="the good one")
+    wait_until(
+        lambda: rig.server.position("facts-0-99999999-00000e") == len(opening), what="the good one"
+    )
     wait_until(lambda: task.log().count("set aside") == 3, what="three refusals")
-    assert "not a regular file" in task.log() and "symbolic link" in task.log() and "version 9" in task.log()
+    assert (
+        "not a regular file" in task.log()
+        and "symbolic link" in task.log()
+        and "version 9" in task.log()
+    )
     assert task.shim is not None
     task.shim.terminate()
     task.shim.wait(60)
@@ -398,16 +481,21 @@ def test_what_is_no_stream_of_ours_is_refused_and_the_rest_goes_on(rig: Rig) -> 
 
 
 def test_a_tiny_spool_drops_the_oldest_output_and_counts_exactly(rig: Rig) -> None:
-    """F10, P5, P7: server away, small limit; facts stay, and what came plus the gaps is what was printed."""
+    """F10, P5, P7: server away, small limit; facts stay, and what came plus the gaps is what was
+    printed.
+    """
     rig.server.stop()
     n = 60_000
     task = rig.start(
         rig.make(
-            *script(f"for i in range({n}): print('line', i)\nimport time; time.sleep(0.5)"), spool_bytes_max=400_000
+            *script(f"for i in range({n}): print('line', i)\nimport time; time.sleep(0.5)"),
+            spool_bytes_max=400_000,
         )
     )
     wait_until(lambda: "dropped" in task.log(), what="a drop")
-    wait_until(lambda: any(f["type"] == "process_exited" for f in task.shim_facts()), what="the end")
+    wait_until(
+        lambda: any(f["type"] == "process_exited" for f in task.shim_facts()), what="the end"
+    )
     rig.server.start()
     ended = rig.finish(task)
     assert ended["exit_code"] == 0
@@ -424,7 +512,11 @@ def test_a_tiny_spool_drops_the_oldest_output_and_counts_exactly(rig: Rig) -> No
 def test_a_drop_is_told_by_the_next_shipper_when_the_first_is_killed(rig: Rig) -> None:
     """F10, P5."""
     rig.server.stop()
-    task = rig.start(rig.make(*script("print('x' * 1_000_000)\nimport time; time.sleep(2)"), spool_bytes_max=300_000))
+    task = rig.start(
+        rig.make(
+            *script("print('x' * 1_000_000)\nimport time; time.sleep(2)"), spool_bytes_max=300_000
+        )
+    )
     wait_until(lambda: (task.dir / ".drops").exists() and "dropped" in task.log(), what="a drop")
     os.kill(task.shipper(), signal.SIGKILL)
     rig.server.start()
@@ -437,7 +529,9 @@ def test_a_drop_is_told_by_the_next_shipper_when_the_first_is_killed(rig: Rig) -
 
 
 def place(path: Path, data: bytes) -> None:
-    """At once, as a whole: of a process that is dead, the agent takes what is there for all that there will be."""
+    """At once, as a whole: of a process that is dead, the agent takes what is there for all that
+    there will be.
+    """
     draft = path.parent / f".{path.name}"
     draft.write_bytes(data)
     draft.rename(path)
@@ -450,10 +544,16 @@ def test_metric_segments_that_are_dropped_are_counted_in_records_and_points(rig:
     wait_until(task.rank_pids, what="the start")
     for i in range(4):
         place(task.dir / f"metrics-0-99999999-abcdef.{i}", metrics(4000))
-    wait_until(lambda: len([p for p in task.dir.iterdir() if p.name.startswith("metrics")]) < 3, what="drops")
+    wait_until(
+        lambda: len([p for p in task.dir.iterdir() if p.name.startswith("metrics")]) < 3,
+        what="drops",
+    )
     rig.server.start()
     name = "metrics-0-99999999-abcdef"
-    wait_until(lambda: all(rig.server.position(f"{name}.{i}") == len(metrics(4000)) for i in range(4)), what="all told")
+    wait_until(
+        lambda: all(rig.server.position(f"{name}.{i}") == len(metrics(4000)) for i in range(4)),
+        what="all told",
+    )
     gaps = [gap for i in range(4) for gap in rig.server.streams[f"{name}.{i}"].gaps]
     assert gaps and all((gap["records"], gap["points"]) == (4000, 8000) for gap in gaps)
     assert task.shim is not None
@@ -467,7 +567,10 @@ def test_an_unfinished_frame_of_a_dead_process_is_ignored(rig: Rig) -> None:
     rig.wait_facts("process_started")
     data = metrics(10)
     place(task.dir / "metrics-0-99999999-abcdef.0", data + frame.encode(METRICS, b"z" * 36)[:17])
-    wait_until(lambda: rig.server.position("metrics-0-99999999-abcdef.0") == len(data), what="the whole frames")
+    wait_until(
+        lambda: rig.server.position("metrics-0-99999999-abcdef.0") == len(data),
+        what="the whole frames",
+    )
     assert task.shim is not None
     task.shim.terminate()
     rig.finish(task)
@@ -478,7 +581,10 @@ def test_closed_segments_are_removed_when_the_server_has_them(rig: Rig) -> None:
     task = rig.start(rig.make("sleep", "60"))
     rig.wait_facts("process_started")
     place(task.dir / "metrics-0-99999999-abcdef.0", metrics(10))
-    wait_until(lambda: not (task.dir / "metrics-0-99999999-abcdef.0").exists(), what="the segment to be removed")
+    wait_until(
+        lambda: not (task.dir / "metrics-0-99999999-abcdef.0").exists(),
+        what="the segment to be removed",
+    )
     assert rig.server.text("metrics-0-99999999-abcdef.0") == metrics(10)
     assert task.shim is not None
     task.shim.terminate()
@@ -491,7 +597,8 @@ def test_a_deleted_folder_costs_only_what_comes_later(rig: Rig) -> None:
     wait_until(lambda: rig.server.position("stdout-0") > 0, what="output")
     rig.wait_facts("process_started")
     while task.dir.exists():
-        shutil.rmtree(task.dir, ignore_errors=True)  # its agent may be about to put another file there
+        # its agent may be about to put another file there
+        shutil.rmtree(task.dir, ignore_errors=True)
     let_end(rig)
     assert task.shim is not None
     task.shim.wait(60)
@@ -540,7 +647,8 @@ def test_an_agent_that_was_stopped_goes_on_where_it_was(rig: Rig) -> None:
         os.kill(pid, signal.SIGSTOP)
     let_end(rig)
     wait_until(
-        lambda: Path(f"/proc/{rank}/stat").read_text().rpartition(")")[2].split()[0] == "Z", what="the end of the rank"
+        lambda: Path(f"/proc/{rank}/stat").read_text().rpartition(")")[2].split()[0] == "Z",
+        what="the end of the rank",
     )
     for pid in pids:
         os.kill(pid, signal.SIGCONT)
@@ -564,7 +672,9 @@ def test_a_full_spool_disk_costs_output_but_never_the_exit_record(rig: Rig) -> N
         "sh", "-c", "head -c 3000000 /dev/zero | tr '\\0' x; echo more; exit 5", spool_bytes_max=1 << 40,
     )  # fmt: skip
     files = {name: (task.dir / name).read_text() for name in ("task.json", "env.json")}
-    write = "".join(f"open({str(task.dir / name)!r}, 'w').write({text!r});" for name, text in files.items())
+    write = "".join(
+        f"open({str(task.dir / name)!r}, 'w').write({text!r});" for name, text in files.items()
+    )
     words = " ".join(f"'{word}'" for word in agent_argv("shim", task.dir))
     inside = f"mount -t tmpfs -o size=1m none '{task.dir}' && '{sys.executable}' -c \"$1\" && exec {words}"
     shim = rig.spawn("unshare", "-rm", "sh", "-c", inside, "sh", write)

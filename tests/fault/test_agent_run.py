@@ -1,4 +1,6 @@
-"""A real agent runs real commands: exit codes, signals, ranks, stopping, the time limit, leftovers (P1, P7, F30)."""
+"""A real agent runs real commands: exit codes, signals, ranks, stopping, the time limit, leftovers
+(P1, P7, F30).
+"""
 
 import json
 import os
@@ -36,7 +38,12 @@ def test_the_exit_of_a_command_is_told_as_it_was(
     rig: Rig, argv: list[str], code: int | None, signum: int | None
 ) -> None:
     ended = rig.run(*argv)
-    assert (ended["exit_code"], ended["signal"], ended["lost"], ended["reason"]) == (code, signum, False, None)
+    assert (ended["exit_code"], ended["signal"], ended["lost"], ended["reason"]) == (
+        code,
+        signum,
+        False,
+        None,
+    )
     assert ended["first_rank"] == (None if code == 0 else 0)
     (exited,) = rig.server.facts("process_exited")
     assert (exited["rank"], exited["exit_code"], exited["signal"]) == (0, code, signum)
@@ -68,7 +75,9 @@ def test_output_and_facts_arrive_byte_for_byte(rig: Rig) -> None:
         (["true", "x" * 4_000_000], 126, "too large"),
     ],
 )
-def test_a_command_that_cannot_be_started_says_why(rig: Rig, argv: list[str], code: int, words: str) -> None:
+def test_a_command_that_cannot_be_started_says_why(
+    rig: Rig, argv: list[str], code: int, words: str
+) -> None:
     """B24."""
     ended = rig.run(*argv)
     assert (ended["exit_code"], ended["first_rank"]) == (code, 0)
@@ -77,7 +86,9 @@ def test_a_command_that_cannot_be_started_says_why(rig: Rig, argv: list[str], co
     assert words in rig.server.text("stderr-0").decode()
 
 
-def test_a_script_without_a_first_line_and_a_missing_folder_are_explained(rig: Rig, tmp_path: Path) -> None:
+def test_a_script_without_a_first_line_and_a_missing_folder_are_explained(
+    rig: Rig, tmp_path: Path
+) -> None:
     plain = tmp_path / "plain"
     plain.write_text("echo hi\n")
     plain.chmod(0o755)
@@ -129,7 +140,11 @@ def test_spool_files_are_private_whatever_the_umask(rig: Rig) -> None:
     task = rig.make("sleep", "30", umask=0)
     rig.start(task)
     rig.wait_facts("process_started")
-    modes = {name: mode for name in os.listdir(task.dir) if name != "task.json" and (mode := mode_of(task.dir / name))}
+    modes = {
+        name: mode
+        for name in os.listdir(task.dir)
+        if name != "task.json" and (mode := mode_of(task.dir / name))
+    }
     assert set(modes.values()) == {"0o600"}, modes
     assert not (task.dir / "env.json").exists(), "the environment is removed once the processes run"
 
@@ -155,7 +170,9 @@ def test_the_first_failing_rank_of_four_is_named_and_ends_the_others(rig: Rig) -
 def test_a_process_that_ignores_sigterm_is_killed_after_the_grace_time(rig: Rig) -> None:
     code = "import signal, time; signal.signal(15, signal.SIG_IGN); print('ready'); time.sleep(60)"
     task = rig.start(rig.make(*script(code), grace_s=0.3))
-    wait_until(lambda: rig.server.text("stdout-0") == b"ready\n", what="the process to ignore SIGTERM")
+    wait_until(
+        lambda: rig.server.text("stdout-0") == b"ready\n", what="the process to ignore SIGTERM"
+    )
     assert task.shim is not None
     task.shim.send_signal(signal.SIGTERM)
     ended = rig.finish(task)
@@ -194,7 +211,8 @@ def test_commands_from_the_server_are_done_once_each(rig: Rig) -> None:
     rig.server.order(8, "flush")
     wait_until(lambda: not rig.server.commands, what="both to be told as done")
     os.kill(task.shipper(), signal.SIGKILL)
-    rig.server.order(7, "signal", signal=10)  # and a new shipper does not know it, but the shim does
+    # and a new shipper does not know it, but the shim does
+    rig.server.order(7, "signal", signal=10)
     wait_until(lambda: not rig.server.commands, what="it to be told as done again")
     assert rig.server.text("stdout-0") == b"ready\nusr1\n"
     rig.server.order(9, "stop", grace_s=5)
@@ -261,7 +279,9 @@ def test_a_shim_that_was_killed_before_is_not_started_again(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("damage", ["missing", "garbage", "newer", "no environment"])
-def test_a_task_that_cannot_be_read_is_refused_and_can_be_started_later(rig: Rig, damage: str) -> None:
+def test_a_task_that_cannot_be_read_is_refused_and_can_be_started_later(
+    rig: Rig, damage: str
+) -> None:
     """P12."""
     task = rig.make("true")
     path = task.dir / ("env.json" if damage == "no environment" else "task.json")
@@ -287,13 +307,18 @@ def test_secrets_do_not_leave_the_node(rig: Rig) -> None:
         "sys.stdout.write(s[:9]); sys.stdout.flush(); time.sleep(0.4); sys.stdout.write(s[9:] + '\\n')\n"
         "print(os.environ['PLAIN_NAME'])"
     )
-    rig.run(*script(code), env={"MY_API_TOKEN": canary, "PLAIN_NAME": "named-secret-1"}, secret_names=["PLAIN_NAME"])
+    rig.run(
+        *script(code),
+        env={"MY_API_TOKEN": canary, "PLAIN_NAME": "named-secret-1"},
+        secret_names=["PLAIN_NAME"],
+    )
     everything = b"".join(bytes(stored.data) for stored in rig.server.streams.values())
     for secret in (canary, shaped, "token-secret", "named-secret-1"):
         assert secret.encode() not in everything
     stars = "*" * 26
     assert (
-        rig.server.text("stdout-0").decode() == f"one {stars} {stars * 2} {'*' * 40} {'*' * 12}\n{stars}\n{'*' * 14}\n"
+        rig.server.text("stdout-0").decode()
+        == f"one {stars} {stars * 2} {'*' * 40} {'*' * 12}\n{stars}\n{'*' * 14}\n"
     )
 
 
@@ -318,14 +343,22 @@ def test_provenance_is_collected_beside_the_run(rig: Rig, tmp_path: Path) -> Non
     head = subprocess.run(
         ["git", "rev-parse", "HEAD"], cwd=repo, check=True, capture_output=True, text=True
     ).stdout.strip()
-    assert fact["git"]["commit"] == head and fact["git"]["branch"] == "main" and fact["git"]["dirty"] is True
+    assert (
+        fact["git"]["commit"] == head
+        and fact["git"]["branch"] == "main"
+        and fact["git"]["dirty"] is True
+    )
     assert "+print(1)  # ********" in fact["git"]["diff"]
     assert fact["command"][-1] == "--api-key=********" and fact["host"] == os.uname().nodename
 
 
 def test_a_program_that_hangs_in_the_middle_of_a_line_is_seen_so_far(rig: Rig) -> None:
     task = rig.start(
-        rig.make(*script("import sys, time; sys.stdout.write('50%|xx'); sys.stdout.flush(); time.sleep(60)"))
+        rig.make(
+            *script(
+                "import sys, time; sys.stdout.write('50%|xx'); sys.stdout.flush(); time.sleep(60)"
+            )
+        )
     )
     wait_until(lambda: rig.server.text("stdout-0") == b"50%|xx", what="the unfinished line")
     assert task.shim is not None
@@ -335,7 +368,8 @@ def test_a_program_that_hangs_in_the_middle_of_a_line_is_seen_so_far(rig: Rig) -
 
 def test_the_index_tells_when_output_came_and_never_goes_back(rig: Rig) -> None:
     """F26: a shipper that was restarted goes on behind the times of the one before."""
-    wait = "while [ ! -e %s ]; do sleep 0.02; done; sleep 0.1; echo %s"  # two times of the index are so far apart
+    # two times of the index are so far apart
+    wait = "while [ ! -e %s ]; do sleep 0.02; done; sleep 0.1; echo %s"
     task = rig.start(rig.make("sh", "-c", f"echo a; {wait % ('b', 'b')}; {wait % ('c', 'c')}"))
     cwd = rig.home.parent / "cwd"
     wait_until(lambda: rig.server.text("stdout-0") == b"a\n", what="the first line")

@@ -1,4 +1,6 @@
-"""The client in real processes: killed, interrupted, forked, out of disk, without a folder (P1, P2, P5)."""
+"""The client in real processes: killed, interrupted, forked, out of disk, without a folder (P1, P2,
+P5).
+"""
 
 import multiprocessing
 import os
@@ -44,9 +46,15 @@ class Task:
     def start(self, code: str, *before: str, **options: Any) -> subprocess.Popen[bytes]:
         return subprocess.Popen([*before, *self.script(code)], env=self.env, **options)
 
-    def run(self, code: str, *before: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, code: str, *before: str, env: dict[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [*before, *self.script(code)], env=self.env | (env or {}), capture_output=True, text=True, timeout=110
+            [*before, *self.script(code)],
+            env=self.env | (env or {}),
+            capture_output=True,
+            text=True,
+            timeout=110,
         )
 
     def returned(self) -> int:
@@ -85,9 +93,13 @@ def check_returned(task: Task) -> None:
     values, n = task.values(), task.returned()
     assert n <= len(values) <= n + 1, f"{n} calls had returned, {len(values)} points are there"
     assert values == [float(i) for i in range(len(values))]
-    for stream in [*streams.streams(task.folder, "metrics"), *streams.streams(task.folder, "facts")]:
+    for stream in [
+        *streams.streams(task.folder, "metrics"),
+        *streams.streams(task.folder, "facts"),
+    ]:
         frames = streams.frames_of(task.folder, stream.name, whole=False)
-        assert frames or not (task.folder / stream.name).stat().st_size  # what is there starts with an OPEN frame
+        # what is there starts with an OPEN frame
+        assert frames or not (task.folder / stream.name).stat().st_size
 
 
 def test_a_trainer_killed_at_any_time_loses_no_point_that_log_returned(task: Task) -> None:
@@ -106,7 +118,9 @@ def test_a_trainer_killed_at_any_time_loses_no_point_that_log_returned(task: Tas
         check_returned(task)
 
 
-def test_death_at_any_write_leaves_whole_frames_and_every_returned_point(task: Task, strace: str) -> None:
+def test_death_at_any_write_leaves_whole_frames_and_every_returned_point(
+    task: Task, strace: str
+) -> None:
     """F2: the Nth write of the process, to the spool or elsewhere, never returns."""
     code, killed = LOOP, 0
     for nth in range(1, 40):
@@ -114,7 +128,15 @@ def test_death_at_any_write_leaves_whole_frames_and_every_returned_point(task: T
         task.folder.mkdir()
         task.write_task()
         (task.root / "returned").unlink(missing_ok=True)
-        inject = ["-f", "-o", "/dev/null", "-e", "trace=write", "-e", f"inject=write:signal=SIGKILL:when={nth}"]
+        inject = [
+            "-f",
+            "-o",
+            "/dev/null",
+            "-e",
+            "trace=write",
+            "-e",
+            f"inject=write:signal=SIGKILL:when={nth}",
+        ]
         argv = [strace, *inject, *task.script(code), "12"]
         done = subprocess.run(argv, env=task.env, capture_output=True, timeout=60)
         check_returned(task)
@@ -125,7 +147,9 @@ def test_death_at_any_write_leaves_whole_frames_and_every_returned_point(task: T
 
 
 def test_a_write_cut_at_any_byte_is_made_up_for_in_the_next_segment(task: Task) -> None:
-    """F2, F12: the system takes a part of a frame and then no more; a file-size limit does exactly that."""
+    """F2, F12: the system takes a part of a frame and then no more; a file-size limit does exactly
+    that.
+    """
     code = """
         import os, resource, sys
         import headway as hw
@@ -141,12 +165,21 @@ def test_a_write_cut_at_any_byte_is_made_up_for_in_the_next_segment(task: Task) 
         shutil.rmtree(task.folder)
         task.folder.mkdir()
         task.write_task()
-        done = subprocess.run([*task.script(code), str(cut)], env=task.env, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            [*task.script(code), str(cut)], env=task.env, capture_output=True, text=True, timeout=60
+        )
         assert done.returncode == 0, done.stderr
         counters = task.counters()
         assert counters["produced"] == 8 and counters["written"] == len(task.values())
-        assert task.values() == sorted(set(task.values())) and task.values()[-4:] == [4.0, 5.0, 6.0, 7.0]
-        assert counters["dropped"] == sum(gap["points"] for gap in streams.facts(task.folder, "gap"))
+        assert task.values() == sorted(set(task.values())) and task.values()[-4:] == [
+            4.0,
+            5.0,
+            6.0,
+            7.0,
+        ]
+        assert counters["dropped"] == sum(
+            gap["points"] for gap in streams.facts(task.folder, "gap")
+        )
 
 
 def test_a_thousand_signals_a_second_neither_tear_frames_nor_deadlock(task: Task) -> None:
@@ -176,12 +209,18 @@ def test_a_thousand_signals_a_second_neither_tear_frames_nor_deadlock(task: Task
     assert streams.points(task.folder)  # every frame is whole
     assert task.values() == [float(i) for i in range(loops)] and signals >= 200
     missing = {float(i + 1) for i in range(signals)} - set(task.values("signal"))
-    assert not missing and len(task.values("signal")) == signals, (missing, task.counters(), done.stderr)
+    assert not missing and len(task.values("signal")) == signals, (
+        missing,
+        task.counters(),
+        done.stderr,
+    )
     assert task.counters()["dropped"] == 0
 
 
 def test_an_exception_of_the_programs_own_handler_goes_through(task: Task) -> None:
-    """A preemption or an alarm that unwinds the program is not ours to swallow, also when it is an OSError."""
+    """A preemption or an alarm that unwinds the program is not ours to swallow, also when it is an
+    OSError.
+    """
     done = task.run("""
         import signal
         import headway as hw
@@ -216,7 +255,8 @@ def test_ctrl_c_in_a_loop_of_log_is_not_swallowed(task: Task) -> None:
     assert streams.facts(task.folder, "bye")[0]["exit_code"] == 130
 
 
-# -- children ---------------------------------------------------------------------------------------------------------
+# -- children
+# ---------------------------------------------------------------------------------------------------------
 
 
 def test_forked_children_have_streams_of_their_own(task: Task) -> None:
@@ -251,7 +291,9 @@ def test_forked_children_have_streams_of_their_own(task: Task) -> None:
         assert [p.value for p in found] == [float(i) for i in range(50)]
         assert len({p.stream for p in found}) == 1
     pids = {s.pid for s in streams.streams(task.folder, "metrics")}
-    assert len(pids) == 21 and all(len(streams.facts(task.folder, "hello", pid=pid)) == 1 for pid in pids if pid)
+    assert len(pids) == 21 and all(
+        len(streams.facts(task.folder, "hello", pid=pid)) == 1 for pid in pids if pid
+    )
 
 
 @pytest.mark.parametrize("method", multiprocessing.get_all_start_methods())
@@ -285,11 +327,16 @@ def test_a_forked_child_that_does_not_log_writes_nothing(task: Task) -> None:
         os.wait()
     """)
     assert done.returncode == 0, done.stderr
-    assert len(streams.streams(task.folder, "facts")) == 1 and len(streams.facts(task.folder, "bye")) == 1
+    assert (
+        len(streams.streams(task.folder, "facts")) == 1
+        and len(streams.facts(task.folder, "bye")) == 1
+    )
 
 
 def test_os_exit_right_after_log_loses_nothing(task: Task) -> None:
-    done = task.run("import os, headway as hw\nfor i in range(1000): hw.log({'x': i})\nos._exit(5)\n")
+    done = task.run(
+        "import os, headway as hw\nfor i in range(1000): hw.log({'x': i})\nos._exit(5)\n"
+    )
     assert done.returncode == 5 and task.values() == [float(i) for i in range(1000)]
 
 
@@ -310,13 +357,17 @@ def test_logging_in_destructors_at_the_very_end_does_no_harm(task: Task) -> None
         import builtins
         builtins.keep = keep
     """)
-    assert done.returncode == 0 and "Traceback" not in done.stderr and "Exception ignored" not in done.stderr, (
-        done.stderr
-    )
-    assert 1.0 in task.values() and task.values("late") == [1.0]  # in streams of their own, after the goodbye
+    assert (
+        done.returncode == 0
+        and "Traceback" not in done.stderr
+        and "Exception ignored" not in done.stderr
+    ), done.stderr
+    # in streams of their own, after the goodbye
+    assert 1.0 in task.values() and task.values("late") == [1.0]
 
 
-# -- disk -------------------------------------------------------------------------------------------------------------
+# -- disk
+# -------------------------------------------------------------------------------------------------------------
 
 
 def test_a_full_disk_costs_the_points_that_found_no_room_and_nothing_else(task: Task) -> None:
@@ -352,7 +403,10 @@ def test_a_full_disk_costs_the_points_that_found_no_room_and_nothing_else(task: 
     assert counters["written"] == len(streams.points(task.folder, whole=False))
     assert task.values()[:100] == [float(i) for i in range(100)]
     assert task.values()[-100:] == [float(i) for i in range(3000, 3100)]
-    assert sum(gap["points"] for gap in streams.facts(task.folder, "gap", whole=False)) == counters["dropped"]
+    assert (
+        sum(gap["points"] for gap in streams.facts(task.folder, "gap", whole=False))
+        == counters["dropped"]
+    )
 
 
 def test_a_spool_that_is_removed_while_training_runs_is_made_again(task: Task) -> None:
@@ -369,7 +423,10 @@ def test_a_spool_that_is_removed_while_training_runs_is_made_again(task: Task) -
     """, stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
     wait_until(lambda: streams.streams(task.folder, "metrics"), what="the first stream")
     shutil.rmtree(task.folder)
-    wait_until(lambda: task.folder.exists() and streams.streams(task.folder, "metrics"), what="a new stream")
+    wait_until(
+        lambda: task.folder.exists() and streams.streams(task.folder, "metrics"),
+        what="a new stream",
+    )
     wait_until(lambda: len(task.values()) > 50, what="points in it")
     (task.root / "returned.stop").touch()
     out, err = child.communicate(timeout=30)
@@ -390,7 +447,9 @@ def open_task() -> Iterator[Task]:
 
 
 def test_a_spool_that_may_not_be_entered_any_more_does_not_stop_training(open_task: Task) -> None:
-    """F34: as another user than root, for whom permissions hold. What is open stays open; what is new must wait."""
+    """F34: as another user than root, for whom permissions hold. What is open stays open; what is
+    new must wait.
+    """
     task = open_task
     done = task.run("""
         import os

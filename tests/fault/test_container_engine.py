@@ -1,4 +1,6 @@
-"""The container engine goes away and comes back: what ran keeps its true state, and nothing is started twice."""
+"""The container engine goes away and comes back: what ran keeps its true state, and nothing is
+started twice.
+"""
 
 import json
 from collections.abc import Iterator
@@ -27,7 +29,12 @@ def daemon(request: pytest.FixtureRequest) -> Iterator[container.Daemon]:
 def hw(home: Path, tmp_path: Path, daemon: container.Daemon) -> Hw:
     cwd = tmp_path / "work"
     cwd.mkdir()
-    box = {"engine": "docker", "command": daemon.client, "network": "none", "image": container_image.PYTHON}
+    box = {
+        "engine": "docker",
+        "command": daemon.client,
+        "network": "none",
+        "image": container_image.PYTHON,
+    }
     (cwd / "headway.yaml").write_text(json.dumps({"clusters": {"box": box}}))
     return Hw(home, cwd)
 
@@ -37,9 +44,15 @@ def _says(hw: Hw, job: str, words: bytes) -> bool:
 
 
 @pytest.mark.parametrize("daemon", [("--live-restore",)], indirect=True)
-def test_a_job_outlives_its_engine_and_its_end_is_told_without_it(hw: Hw, daemon: container.Daemon) -> None:
-    stays, ends = (hw.submit("-c", "box", "sh", "-c", COUNT.replace("go", word)) for word in ("stay", "go"))
-    wait_until(lambda: all(_says(hw, job, b"line 1\n") for job in (stays, ends)), what="output of both")
+def test_a_job_outlives_its_engine_and_its_end_is_told_without_it(
+    hw: Hw, daemon: container.Daemon
+) -> None:
+    stays, ends = (
+        hw.submit("-c", "box", "sh", "-c", COUNT.replace("go", word)) for word in ("stay", "go")
+    )
+    wait_until(
+        lambda: all(_says(hw, job, b"line 1\n") for job in (stays, ends)), what="output of both"
+    )
     daemon.stop()
     (hw.cwd / "go").touch()
     found = hw.wait_ended(ends)
@@ -54,12 +67,15 @@ def test_a_job_outlives_its_engine_and_its_end_is_told_without_it(hw: Hw, daemon
 
 
 @pytest.mark.parametrize("daemon", [()], indirect=True)
-def test_a_job_that_its_engine_has_ended_is_started_again_with_it(hw: Hw, daemon: container.Daemon) -> None:
+def test_a_job_that_its_engine_has_ended_is_started_again_with_it(
+    hw: Hw, daemon: container.Daemon
+) -> None:
     job = hw.submit("-c", "box", "sh", "-c", COUNT)
     wait_until(lambda: _says(hw, job, b"line 1\n"), what="output")
     daemon.stop()
     found = wait_until(
-        lambda: (f := hw.json("q", job))["state"] == "waiting" and f, what="the end of the first attempt"
+        lambda: (f := hw.json("q", job))["state"] == "waiting" and f,
+        what="the end of the first attempt",
     )
     assert found["attempts"][0]["cause"]["cause"] == "preempted"
     daemon.start()
@@ -67,10 +83,14 @@ def test_a_job_that_its_engine_has_ended_is_started_again_with_it(hw: Hw, daemon
     assert len(found["attempts"]) == 2
     (hw.cwd / "go").touch()
     assert hw.wait_ended(job)["exit_code"] == 7
-    assert b"line 1\n" in hw("logs", job, "--attempt", "1", "--rank", "0", "--stream", "stdout").stdout
+    assert (
+        b"line 1\n" in hw("logs", job, "--attempt", "1", "--rank", "0", "--stream", "stdout").stdout
+    )
 
 
-def test_an_engine_that_hangs_is_waited_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_engine_that_hangs_is_waited_for_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(programs, "CONTAINER_ASK_S", 0.2)
     path = tmp_path / "docker"
     path.write_text(
@@ -82,7 +102,9 @@ def test_an_engine_that_hangs_is_waited_for_once(tmp_path: Path, monkeypatch: py
         program.states(["a"])
     real = program._do
     monkeypatch.setattr(
-        program, "_do", lambda args, s: real(args, s) if args == ["version"] else pytest.fail(str(args))
+        program,
+        "_do",
+        lambda args, s: real(args, s) if args == ["version"] else pytest.fail(str(args)),
     )
     with pytest.raises(UnreachableError, match="has not answered for"):
         program.states(["a"])

@@ -1,6 +1,8 @@
-"""Jobs on nodes that are other machines: without the server's socket, and with or without a network to it.
+"""Jobs on nodes that are other machines: without the server's socket, and with or without a network
+to it.
 
-A node is a mount namespace in which the folder of sockets is empty, and a network namespace, around the agent's Python.
+A node is a mount namespace in which the folder of sockets is empty, and a network namespace, around
+the agent's Python.
 """
 
 import json
@@ -35,7 +37,9 @@ exec {enter} unshare --mount sh -c 'mount -t tmpfs none {runtime} && exec {pytho
 
 
 class Lab(Hw):
-    """`hw` here, with a cluster `lab` whose nodes see nothing of this machine but the shared folder and the home."""
+    """`hw` here, with a cluster `lab` whose nodes see nothing of this machine but the shared folder
+    and the home.
+    """
 
     def __init__(self, home: Path, cwd: Path, slurm: SlurmCluster, enter: str) -> None:
         super().__init__(home, cwd)
@@ -67,13 +71,19 @@ class Lab(Hw):
         return f"{self.json('q', job)['uuid']}-1"
 
     def change_token(self) -> str:
-        """End the token of the one task, and make another that its agent does not know. No server runs meanwhile."""
+        """End the token of the one task, and make another that its agent does not know. No server
+        runs meanwhile.
+        """
         token_id, token, hashed = mint()
         with closing(sqlite3.connect(self.home / "headway.db")) as c, c:
-            [(task,)] = c.execute("SELECT task FROM tokens WHERE task IS NOT NULL AND ended_ns IS NULL").fetchall()
+            [(task,)] = c.execute(
+                "SELECT task FROM tokens WHERE task IS NOT NULL AND ended_ns IS NULL"
+            ).fetchall()
             c.execute("UPDATE tokens SET ended_ns = 1 WHERE task = ?", (task,))
             row = (token_id, hashed, "ingest", task, 1)
-            c.execute("INSERT INTO tokens (id, hash, role, task, created_ns) VALUES (?, ?, ?, ?, ?)", row)
+            c.execute(
+                "INSERT INTO tokens (id, hash, role, task, created_ns) VALUES (?, ?, ?, ?, ?)", row
+            )
         return token
 
     def said(self, job: str) -> str:
@@ -87,12 +97,20 @@ class Lab(Hw):
         """End it; each line of it is there once, whichever way it went."""
         self("abort", job)
         self.end(job, "stopped")
-        steps = [int(line.split()[-1]) for line in self("logs", job).stdout.decode().splitlines() if "step" in line]
+        steps = [
+            int(line.split()[-1])
+            for line in self("logs", job).stdout.decode().splitlines()
+            if "step" in line
+        ]
         assert steps == list(range(len(steps)))
 
     def leave(self) -> None:
         self("abort", "--state", "waiting,running", "--yes")
-        wait_until(lambda: not self.json("ls", "--state", "waiting,running,stopping"), 60, "the end of all jobs")
+        wait_until(
+            lambda: not self.json("ls", "--state", "waiting,running,stopping"),
+            60,
+            "the end of all jobs",
+        )
         self("server", "stop")
 
     def files(self) -> list[str]:
@@ -116,7 +134,9 @@ def lab(home: Path, tmp_path: Path, slurm: SlurmCluster) -> Iterator[Callable[..
         one.leave()
 
 
-def test_nodes_without_a_route_send_through_the_folder_and_take_commands_there(lab: Callable[..., Lab]) -> None:
+def test_nodes_without_a_route_send_through_the_folder_and_take_commands_there(
+    lab: Callable[..., Lab],
+) -> None:
     hw = lab()
     job = hw.submit("-c", "lab", "-n", "8", "--env", "STEPS=1000", sys.executable, "train.py")
     wait_until(lambda: len(hw.points(job, "loss")) >= 10, 60, "its metrics")
@@ -133,7 +153,9 @@ def test_nodes_without_a_route_send_through_the_folder_and_take_commands_there(l
     wait_until(lambda: hw.files() == [], 60, "an empty tray")
 
 
-def test_a_server_killed_meanwhile_loses_nothing_of_what_comes_through_the_folder(lab: Callable[..., Lab]) -> None:
+def test_a_server_killed_meanwhile_loses_nothing_of_what_comes_through_the_folder(
+    lab: Callable[..., Lab],
+) -> None:
     hw = lab()
     job = hw.submit("-c", "lab", "-n", "4", "--env", "STEPS=60", sys.executable, "train.py")
     for _ in range(2):
@@ -142,11 +164,15 @@ def test_a_server_killed_meanwhile_loses_nothing_of_what_comes_through_the_folde
         hw.kill_server()
     hw.end(job)
     assert hw.steps(job) == 240
-    assert [len(one["step"]) for one in hw.json("metrics", job, "-m", "loss")[job]["loss"]] == [60] * 4
+    assert [len(one["step"]) for one in hw.json("metrics", job, "-m", "loss")[job]["loss"]] == [
+        60
+    ] * 4
 
 
 class Cable:
-    """A network namespace with one cable to here, in a network of its own: other tests may have one, too."""
+    """A network namespace with one cable to here, in a network of its own: other tests may have
+    one, too.
+    """
 
     def __init__(self) -> None:
         mark = f"{os.getpid() % 100_000}"
@@ -160,7 +186,9 @@ class Cable:
 
     def up(self) -> None:
         self.ip("netns", "add", self.name)
-        self.ip("link", "add", self.end, "type", "veth", "peer", "name", self.far, "netns", self.name)
+        self.ip(
+            "link", "add", self.end, "type", "veth", "peer", "name", self.far, "netns", self.name
+        )
         self.ip("addr", "add", f"{self.here}/24", "dev", self.end)
         self.ip("-n", self.name, "addr", "add", f"{self.there}/24", "dev", self.far)
         self.ip("-n", self.name, "link", "set", self.far, "up")
@@ -183,7 +211,9 @@ def cable() -> Iterator[Cable]:
     needs.tool("ip", "iproute2")
     needs.tool("openssl", "openssl")
     name = f"hwq{os.getpid() % 100_000}"
-    needs.allowed("network namespaces are", "sh", "-c", f"ip netns add {name} && ip netns del {name}")
+    needs.allowed(
+        "network namespaces are", "sh", "-c", f"ip netns add {name} && ip netns del {name}"
+    )
     found = Cable()
     try:
         found.up()
@@ -197,28 +227,42 @@ def test_nodes_with_a_route_use_tls_and_the_folder_while_the_cable_is_out(
 ) -> None:
     hw = lab(f"ip netns exec {cable.name}", HEADWAY_AGENT_ADDRESS=f"{cable.here}:{reserve()}")
     job = hw.submit("-c", "lab", "--env", "STEPS=1000", sys.executable, "train.py")
-    wait_until(lambda: hw.way(job) == "network" and hw.steps(job) > 3, 60, "output over the network")
+    wait_until(
+        lambda: hw.way(job) == "network" and hw.steps(job) > 3, 60, "output over the network"
+    )
     argv = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
     token = json.loads(next(hw.shared.glob("spool/*/task.json")).read_text())["token"]
-    assert token.partition(".")[2] not in argv + (hw.shared / f"spool/{hw.key(job)}.slurm").read_text()
+    assert (
+        token.partition(".")[2] not in argv + (hw.shared / f"spool/{hw.key(job)}.slurm").read_text()
+    )
     cable.cut()
     wait_until(lambda: hw.way(job) == "folder", 90, "the folder to be used")
     before = hw.steps(job)
     wait_until(lambda: hw.steps(job) > before, 60, "output through the folder")
-    wait_until(lambda: f"through a folder now: no server can be reached at {cable.here}" in hw.said(job), 60, "why")
+    wait_until(
+        lambda: f"through a folder now: no server can be reached at {cable.here}" in hw.said(job),
+        60,
+        "why",
+    )
     hw.check_whole(job)
 
 
 def test_a_new_certificate_costs_nothing(lab: Callable[..., Lab], cable: Cable) -> None:
     hw = lab(f"ip netns exec {cable.name}", HEADWAY_AGENT_ADDRESS=f"{cable.here}:{reserve()}")
     job = hw.submit("-c", "lab", "--env", "STEPS=1000", sys.executable, "train.py")
-    wait_until(lambda: hw.way(job) == "network" and hw.steps(job) > 3, 60, "output over the network")
+    wait_until(
+        lambda: hw.way(job) == "network" and hw.steps(job) > 3, 60, "output over the network"
+    )
     pin = hw.json("server", "status")["agents"]["pin"]
     hw("server", "stop")
     for name in ("key.pem", "cert.pem"):
         (hw.home / "tls" / name).unlink()
     before = hw.steps(job)  # starts a server, which makes a new certificate
-    wait_until(lambda: hw.steps(job) > before and hw.way(job) == "network", 120, "the network with the new one")
+    wait_until(
+        lambda: hw.steps(job) > before and hw.way(job) == "network",
+        120,
+        "the network with the new one",
+    )
     assert hw.json("server", "status")["agents"]["pin"] != pin
     hw.check_whole(job)
 
@@ -226,10 +270,16 @@ def test_a_new_certificate_costs_nothing(lab: Callable[..., Lab], cable: Cable) 
 def test_a_revoked_token_costs_nothing_and_is_told(lab: Callable[..., Lab], cable: Cable) -> None:
     hw = lab(f"ip netns exec {cable.name}", HEADWAY_AGENT_ADDRESS=f"{cable.here}:{reserve()}")
     job = hw.submit("-c", "lab", "--env", "STEPS=1000", sys.executable, "train.py")
-    wait_until(lambda: hw.way(job) == "network" and hw.steps(job) > 3, 60, "output over the network")
+    wait_until(
+        lambda: hw.way(job) == "network" and hw.steps(job) > 3, 60, "output over the network"
+    )
     hw("server", "stop")
     hw.change_token()
     before = hw.steps(job)
     wait_until(lambda: hw.steps(job) > before and hw.way(job) == "folder", 120, "the folder")
-    wait_until(lambda: "the server does not accept this task's token (401)" in hw.said(job), 60, "the reason")
+    wait_until(
+        lambda: "the server does not accept this task's token (401)" in hw.said(job),
+        60,
+        "the reason",
+    )
     hw.check_whole(job)

@@ -1,4 +1,6 @@
-"""A Slurm cluster from a laptop that sees only ssh: real sshd, real daemons; each part of the way killed in turn."""
+"""A Slurm cluster from a laptop that sees only ssh: real sshd, real daemons; each part of the way
+killed in turn.
+"""
 
 import json
 import os
@@ -35,7 +37,9 @@ def hw(laptop: Laptop) -> Laptop:
 
 
 @pytest.mark.cap(43)
-def test_eight_ranks_on_two_nodes_with_logs_metrics_usage_and_outputs_over_ssh_alone(hw: Laptop) -> None:
+def test_eight_ranks_on_two_nodes_with_logs_metrics_usage_and_outputs_over_ssh_alone(
+    hw: Laptop,
+) -> None:
     assert "lab" in hw("clusters").stdout.decode() and hw.json("clusters")[1]["total"]["gpus"] == 16
     job = hw.submit("-c", "lab", "-n", "8", "--env", "STEPS=12", "python3", "train.py")
     live = hw.wait_state(job, "running", timeout_s=90)
@@ -54,14 +58,19 @@ def test_eight_ranks_on_two_nodes_with_logs_metrics_usage_and_outputs_over_ssh_a
         assert [f"rank {rank} of 8 step {i}" in "\n".join(lines) for i in range(12)] == [True] * 12
     series = hw.json("metrics", job, "-m", "loss")[job]["loss"]
     assert sorted(one["rank"] for one in series) == list(range(8))
-    assert all(one["step"] == list(range(12)) for one in series) and ended["usage"]["cpu_percent"] is not None
+    assert (
+        all(one["step"] == list(range(12)) for one in series)
+        and ended["usage"]["cpu_percent"] is not None
+    )
     outputs = Path(ended["output_dir"])
     wait_until(lambda: len(list(outputs.glob("model-*"))) == 8, 30, "the outputs")
     assert (outputs / "model-3").read_text() == "weights"
 
 
 def until_told(hw: Laptop, *words: str) -> tuple[str, Path]:
-    """A job that runs until there is this file, so that it does not end first, however slow the machine is."""
+    """A job that runs until there is this file, so that it does not end first, however slow the
+    machine is.
+    """
     hw.script(slurmed.TRAIN, "until.py")
     until = hw.folder / "until"  # where the nodes see it
     job = hw.submit("-c", "lab", *words, "--env", f"UNTIL={until}", "python3", "until.py")
@@ -73,7 +82,9 @@ def steps(hw: Laptop, job: str, rank: int) -> list[str]:
     return hw("logs", job, "--rank", str(rank), "--stream", "stdout").stdout.decode().splitlines()
 
 
-def test_ssh_relay_and_server_killed_in_turn_leave_a_true_state_and_complete_logs(hw: Laptop) -> None:
+def test_ssh_relay_and_server_killed_in_turn_leave_a_true_state_and_complete_logs(
+    hw: Laptop,
+) -> None:
     job, until = until_told(hw, "-n", "2")
     for name in ("ssh", "relay"):
         known = wait_until(lambda: hw.points(job, "loss"), 90, "points")
@@ -86,7 +97,11 @@ def test_ssh_relay_and_server_killed_in_turn_leave_a_true_state_and_complete_log
     hw.start_server()
     until.touch()
     ended = hw.wait_ended(job, timeout_s=120)
-    assert ended["state"] == "succeeded" and len(ended["attempts"]) == 1 and ended["attempts"][0]["cause"] is None
+    assert (
+        ended["state"] == "succeeded"
+        and len(ended["attempts"]) == 1
+        and ended["attempts"][0]["cause"] is None
+    )
     for rank in range(2):
         *lines, last = steps(hw, job, rank)
         assert lines == [f"step {i}" for i in range(len(lines))] and last == f"steps {len(lines)}"
@@ -120,7 +135,9 @@ def test_a_node_is_held_for_a_shell_entered_and_freed(hw: Laptop) -> None:
     assert re.search(rb"on node[1-4] with [0-3],[0-3]", typed.stdout), typed
     assert hw("release", job).returncode == 0
     assert hw.wait_ended(job, timeout_s=60)["state"] == "stopped"
-    refused = subprocess.run([*HW, "ssh", job], cwd=hw.cwd, env=hw.env, capture_output=True, timeout=30)
+    refused = subprocess.run(
+        [*HW, "ssh", job], cwd=hw.cwd, env=hw.env, capture_output=True, timeout=30
+    )
     assert refused.returncode == 1 and b"nothing that can be entered" in refused.stderr
 
 
@@ -129,8 +146,16 @@ def cluster_with(hw: Laptop, python: str, more: str = "") -> None:
     (hw.cwd / "headway.yaml").write_text(f"clusters: {{lab: {lab}}}\n{more}")
 
 
-def carrying(hw: Laptop, folders: dict[str, Any], command: str) -> subprocess.CompletedProcess[bytes]:
-    job = {"name": "carry", "command": ["sh", "-c", command], "nodes": 2, "processes": 2, "folders": folders}
+def carrying(
+    hw: Laptop, folders: dict[str, Any], command: str
+) -> subprocess.CompletedProcess[bytes]:
+    job = {
+        "name": "carry",
+        "command": ["sh", "-c", command],
+        "nodes": 2,
+        "processes": 2,
+        "folders": folders,
+    }
     (hw.cwd / "job.yaml").write_text(json.dumps(job))
     return hw("-c", "lab", "submit", "--json", "job.yaml")
 
@@ -151,7 +176,8 @@ def test_folders_of_the_cluster_and_in_storage_are_there_on_each_node_and_sent_w
     urllib.request.urlopen(urllib.request.Request(f"{address}/{bucket}", method="PUT")).close()
     hw.env |= {"LAB_ID": "testing", "LAB_SECRET": secret}
     row = f'{{kind: s3, endpoint: "{address}", key_id: LAB_ID, secret: LAB_SECRET}}'
-    cluster_with(hw, sys.executable, f"accounts: {{mine: {row}}}\n")  # this Python has what storage needs
+    # this Python has what storage needs
+    cluster_with(hw, sys.executable, f"accounts: {{mine: {row}}}\n")
     for folder, name in ((hw.cwd / "source", "a"), (hw.folder / "there", "b")):
         folder.mkdir()
         (folder / name).write_text(name)
@@ -160,18 +186,21 @@ def test_folders_of_the_cluster_and_in_storage_are_there_on_each_node_and_sent_w
         "data": {"from": f"s3://{bucket}/in"}, "words": {"from": str(hw.folder / "there")},
         "output": {"to": f"s3://{bucket}/out"}, "kept": {"to": str(hw.folder / "kept")},
     }  # fmt: skip
-    command = (
-        "cat data/a words/b; echo $RANK | tee output/$RANK > kept/$RANK; env | grep -c 'LAB_\\|STORAGE_KEYS'; true"
-    )
+    command = "cat data/a words/b; echo $RANK | tee output/$RANK > kept/$RANK; env | grep -c 'LAB_\\|STORAGE_KEYS'; true"
     job = json.loads(carrying(hw, folders, command).stdout)["id"]
     ended = hw.wait_ended(job, timeout_s=90)
     assert ended["state"] == "succeeded", ended["attempts"]
     assert hw("logs", job, "--rank", "1", "--stream", "stdout").stdout == b"ab0\n"
     assert [row["name"] for row in hw.json("storage", "ls", f"s3://{bucket}/out")] == ["0", "1"]
-    assert {path.name: path.read_text() for path in (hw.folder / "kept").iterdir()} == {"0": "0\n", "1": "1\n"}
+    assert {path.name: path.read_text() for path in (hw.folder / "kept").iterdir()} == {
+        "0": "0\n",
+        "1": "1\n",
+    }
 
     def held() -> list[Path]:
-        files = [path for folder in (hw.folder, hw.home) for path in folder.rglob("*") if path.is_file()]
+        files = [
+            path for folder in (hw.folder, hw.home) for path in folder.rglob("*") if path.is_file()
+        ]
         return [path for path in files if secret.encode() in read(path)]
 
     wait_until(lambda: not held(), 30, "the end of everything that holds the key")
@@ -181,4 +210,6 @@ def test_folders_of_the_cluster_and_in_storage_are_there_on_each_node_and_sent_w
     cluster_with(hw, str(bare), f"accounts: {{mine: {row}}}\n")
     refused = carrying(hw, folders, "true")
     assert refused.returncode == 1
-    assert f"needs the package obstore, which {bare} on login does not have" in refused.stderr.decode()
+    assert (
+        f"needs the package obstore, which {bare} on login does not have" in refused.stderr.decode()
+    )

@@ -1,4 +1,6 @@
-"""The life of a job with real processes: retries, holds, preemption, dependencies, whatever is killed meanwhile."""
+"""The life of a job with real processes: retries, holds, preemption, dependencies, whatever is
+killed meanwhile.
+"""
 
 import json
 import os
@@ -49,14 +51,25 @@ def hw(home: Path, tmp_path: Path) -> Hw:
     return Hw(home, tmp_path)
 
 
-def test_a_run_tells_a_retry_behind_what_the_attempt_wrote_and_when_the_next_one_is_due(hw: Hw) -> None:
+def test_a_run_tells_a_retry_behind_what_the_attempt_wrote_and_when_the_next_one_is_due(
+    hw: Hw,
+) -> None:
     hw.script(FLAKY)
-    (hw.cwd / "job.yaml").write_text("command: python3 train.py 7 0\nretry: {max: 1, backoff: 4s}\n")
+    (hw.cwd / "job.yaml").write_text(
+        "command: python3 train.py 7 0\nretry: {max: 1, backoff: 4s}\n"
+    )
     done = subprocess.run(
-        [*HW, "run", "job.yaml"], cwd=hw.cwd, env=hw.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        [*HW, "run", "job.yaml"],
+        cwd=hw.cwd,
+        env=hw.env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
     )
     told = done.stdout.decode()
-    where = [told.index(words) for words in ("attempt 1\n", "hw: attempt 1 failed", ", attempt 2 at ", "attempt 2\n")]
+    where = [
+        told.index(words)
+        for words in ("attempt 1\n", "hw: attempt 1 failed", ", attempt 2 at ", "attempt 2\n")
+    ]
     assert where == sorted(where), told
     assert "in the queue" not in told
     assert done.returncode == 0
@@ -83,8 +96,14 @@ def test_a_retried_job_tells_the_story_of_each_attempt(hw: Hw) -> None:
     job = submit(hw, PYTHON, hw.script(FLAKY), "7", "200", "0", retry=quick(1))
     found = hw.wait_ended(job)
     assert (found["state"], found["exit_code"]) == ("succeeded", 0)
-    causes = [(a["state"], a["exit_code"], (a["cause"] or {}).get("cause")) for a in found["attempts"]]
-    assert causes == [("failed", 7, "unknown"), ("failed", 200, "declared_transient"), ("succeeded", 0, None)]
+    causes = [
+        (a["state"], a["exit_code"], (a["cause"] or {}).get("cause")) for a in found["attempts"]
+    ]
+    assert causes == [
+        ("failed", 7, "unknown"),
+        ("failed", 200, "declared_transient"),
+        ("succeeded", 0, None),
+    ]
     assert (found["retries"]["total"], found["retries"]["counted"]) == (2, 1)
     assert [a["tasks"][0]["node"] for a in found["attempts"]] == [os.uname().nodename] * 3
     assert output(hw, job) == "attempt 3\n" and output(hw, job, "--attempt", "1") == "attempt 1\n"
@@ -102,7 +121,9 @@ def test_a_command_that_fails_by_itself_is_run_once(hw: Hw) -> None:
 
 def test_a_job_between_two_attempts_survives_the_server_and_can_be_aborted(hw: Hw) -> None:
     job = submit(hw, PYTHON, hw.script(FLAKY), "1", "0", retry={"max": 1, "backoff_s": 600.0})
-    found = wait_until(lambda: (j := hw.json("q", job))["retries"]["next_at"] and j, what="the pause")
+    found = wait_until(
+        lambda: (j := hw.json("q", job))["retries"]["next_at"] and j, what="the pause"
+    )
     assert found["state"] == "waiting" and found["exit_code"] is None
     hw.kill_server()
     again = hw.json("q", job)
@@ -120,7 +141,10 @@ def test_a_server_killed_again_and_again_starts_each_attempt_once(hw: Hw) -> Non
     job = submit(hw, PYTHON, hw.script(count), retry=quick(total_max=4))
     starts = hw.cwd / "starts.txt"
     for number in range(1, 5):
-        wait_until(lambda n=number: starts.exists() and len(starts.read_text().split()) >= n, what=f"attempt {number}")
+        wait_until(
+            lambda n=number: starts.exists() and len(starts.read_text().split()) >= n,
+            what=f"attempt {number}",
+        )
         hw.kill_server()
         hw("server", "start")
     hw.wait_ended(job)
@@ -134,7 +158,12 @@ def test_a_held_job_can_be_entered_and_keeps_its_exit_code(hw: Hw) -> None:
     assert found["exit_code"] == 5 and found["hold"]["until"] and found["attach"]
     typed = b"echo in $(pwd) as $RANK of $HEADWAY_JOB with $FLAVOUR\n"
     shell = subprocess.run(
-        [*HW, "shell", job], cwd="/", env=hw.env | {"SHELL": "/bin/sh"}, input=typed, capture_output=True, timeout=30
+        [*HW, "shell", job],
+        cwd="/",
+        env=hw.env | {"SHELL": "/bin/sh"},
+        input=typed,
+        capture_output=True,
+        timeout=30,
     )
     assert f"in {hw.cwd} as 0 of {job} with mint" in shell.stdout.decode(), shell.stderr.decode()
     assert hw("release", job).returncode == 0
@@ -174,7 +203,10 @@ def test_a_preempted_job_hears_of_it_saves_and_goes_on(hw: Hw, signum: int) -> N
     os.kill(agents(hw.home, "shim")[0], signum)
     found = hw.wait_ended(job)
     first = found["attempts"][0]
-    assert found["state"] == "succeeded" and (first["cause"]["cause"], first["retry"]["counted"]) == (
+    assert found["state"] == "succeeded" and (
+        first["cause"]["cause"],
+        first["retry"]["counted"],
+    ) == (
         "preempted",
         False,
     )
@@ -225,16 +257,27 @@ def test_a_stop_that_races_the_end_leaves_one_final_state(hw: Hw) -> None:
 
 def test_a_job_waits_for_another_and_is_stopped_with_its_name_when_that_fails(hw: Hw) -> None:
     first = hw.submit(
-        "--name", "first", PYTHON, "-c", "import os, time\nwhile not os.path.exists('go'): time.sleep(0.02)"
+        "--name",
+        "first",
+        PYTHON,
+        "-c",
+        "import os, time\nwhile not os.path.exists('go'): time.sleep(0.02)",
     )
     second = hw.submit("--name", "second", "--after", first, "true")
     third = hw.submit("--name", "third", "--after", second, "--after", first, "false")
     fourth = hw.submit("--name", "fourth", "--after", third, "true")
     assert hw.json("q", second)["state"] == "waiting"
     (hw.cwd / "go").touch()
-    assert [hw.wait_ended(job)["state"] for job in (first, second, third)] == ["succeeded", "succeeded", "failed"]
+    assert [hw.wait_ended(job)["state"] for job in (first, second, third)] == [
+        "succeeded",
+        "succeeded",
+        "failed",
+    ]
     found = hw.wait_ended(fourth)
-    assert (found["state"], found["cause"]["cause"]) == ("stopped", "dependency") and third in found["cause"]["text"]
+    assert (found["state"], found["cause"]["cause"]) == (
+        "stopped",
+        "dependency",
+    ) and third in found["cause"]["text"]
     late = hw("submit", "--after", third, "true")
     assert late.returncode == 1 and third.encode() in late.stderr
 
@@ -248,11 +291,18 @@ def test_a_bundle_holds_the_story_and_no_secret(hw: Hw) -> None:
     path = hw.cwd / "help.tar.gz"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     with tarfile.open(path) as bundle:
-        files = {m.name.partition("/")[2]: bundle.extractfile(m).read() for m in bundle.getmembers()}  # type: ignore[union-attr]
+        files = {
+            m.name.partition("/")[2]: bundle.extractfile(m).read() for m in bundle.getmembers()
+        }  # type: ignore[union-attr]
     assert json.loads(files["job.json"])["attempts"][0]["cause"]["cause"] == "unknown"
-    assert b"key ***" in files["logs/1/worker-0/stdout-0"] and {"events.json", "server.log", "machine.json"} <= set(
-        files
-    )
+    assert b"key ***" in files["logs/1/worker-0/stdout-0"] and {
+        "events.json",
+        "server.log",
+        "machine.json",
+    } <= set(files)
     assert not [name for name, data in files.items() if CANARY.encode() in data]
     assert hw("bundle", job, "-o", "help.tar.gz").returncode == 2  # it never replaces a file
-    assert b"cannot be written: No such file or directory" in hw("bundle", job, "-o", "nowhere/help.tar.gz").stderr
+    assert (
+        b"cannot be written: No such file or directory"
+        in hw("bundle", job, "-o", "nowhere/help.tar.gz").stderr
+    )

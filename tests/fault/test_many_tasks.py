@@ -1,4 +1,6 @@
-"""Jobs with several tasks, with real servers, agents and processes: roles, nodes, the barrier, and who ends whom."""
+"""Jobs with several tasks, with real servers, agents and processes: roles, nodes, the barrier, and
+who ends whom.
+"""
 
 import os
 import signal
@@ -31,7 +33,11 @@ def test_gpu_count_becomes_nodes_times_processes_with_one_world(hw: Hw) -> None:
         ["worker-0", "0/4", "0/2", "0"], ["worker-0", "1/4", "1/2", "0"],
         ["worker-1", "2/4", "0/2", "1"], ["worker-1", "3/4", "1/2", "1"],
     ]  # fmt: skip
-    assert len({w[4] for w in words}) == 1 and words[0][4].startswith("127.0.0.1:") and len(words[0][4]) > 11
+    assert (
+        len({w[4] for w in words}) == 1
+        and words[0][4].startswith("127.0.0.1:")
+        and len(words[0][4]) > 11
+    )
 
 
 @pytest.mark.cap(3)
@@ -52,7 +58,10 @@ def test_roles_have_their_own_commands_and_know_where_the_others_are(hw: Hw) -> 
     addresses = first[0].split()[-1].split(",")
     assert len(set(addresses)) == 3 and all(int(a.partition(":")[2]) > 0 for a in addresses)
     for index, told in enumerate(others):
-        assert told[0].startswith(f"worker {index + 1}/3 {index}/2 ") and told[0].split()[-1].split(",") == addresses
+        assert (
+            told[0].startswith(f"worker {index + 1}/3 {index}/2 ")
+            and told[0].split()[-1].split(",") == addresses
+        )
         assert told[1] == f"{addresses[0]} {addresses[index + 1].partition(':')[2]}"
 
 
@@ -63,7 +72,11 @@ def test_one_dead_rank_ends_the_tasks_of_others_and_is_named_to_them(hw: Hw) -> 
     found = hw.wait_ended(job)
     assert (found["state"], found["exit_code"]) == ("failed", 9)
     assert found["attempts"][-1]["cause"]["rank"] == 3
-    ended = {p["rank"]: (p["signal"], p["reason"]) for task in tasks(found).values() for p in task["processes"]}
+    ended = {
+        p["rank"]: (p["signal"], p["reason"])
+        for task in tasks(found).values()
+        for p in task["processes"]
+    }
     assert ended[2] == (15, "rank 3 failed")
     assert ended[0] == ended[1] == (15, "rank 3 on worker-1 failed")
 
@@ -87,13 +100,18 @@ def test_no_process_starts_before_every_task_is_there(hw: Hw) -> None:
     assert hw.wait_ended(job)["state"] == "succeeded"
     events = hw.events(job)
     ready = [e["time"] for e in events if e["type"] == "task_started"]
-    begun = [p["started_at"] for task in tasks(hw.json("q", job)).values() for p in task["processes"]]
+    begun = [
+        p["started_at"] for task in tasks(hw.json("q", job)).values() for p in task["processes"]
+    ]
     assert len(ready) == len(begun) == 3 and max(ready) < min(begun)
 
 
 def test_abort_reaches_every_task(hw: Hw) -> None:
     job = submit(hw, {"command": ["sleep", "60"], "nodes": 3})
-    wait_until(lambda: sum(len(t["processes"]) for t in tasks(hw.json("q", job)).values()) == 3, what="three processes")
+    wait_until(
+        lambda: sum(len(t["processes"]) for t in tasks(hw.json("q", job)).values()) == 3,
+        what="three processes",
+    )
     assert hw("abort", job).returncode == 0
     found = hw.wait_ended(job)
     assert found["state"] == "stopped"
@@ -105,17 +123,28 @@ def test_a_killed_server_changes_nothing_for_several_tasks(hw: Hw) -> None:
     go = hw.cwd / "go"
     script = f"while [ ! -e {go} ]; do sleep 0.05; done; exit $RANK"
     job = submit(hw, {"command": ["sh", "-c", script], "nodes": 2})
-    wait_until(lambda: sum(len(t["processes"]) for t in tasks(hw.json("q", job)).values()) == 2, what="two processes")
+    wait_until(
+        lambda: sum(len(t["processes"]) for t in tasks(hw.json("q", job)).values()) == 2,
+        what="two processes",
+    )
     hw.kill_server()
     go.touch()
     found = hw.wait_ended(job)
-    assert (found["state"], found["exit_code"], found["attempts"][-1]["cause"]["rank"]) == ("failed", 1, 1)
+    assert (found["state"], found["exit_code"], found["attempts"][-1]["cause"]["rank"]) == (
+        "failed",
+        1,
+        1,
+    )
 
 
 def test_the_others_are_ended_when_an_agent_and_its_rank_are_killed(hw: Hw) -> None:
     job = submit(hw, {"command": ["sleep", "60"], "nodes": 2})
     found = wait_until(
-        lambda: (f := hw.json("q", job)) and sum(len(t["processes"]) for t in tasks(f).values()) == 2 and f,
+        lambda: (
+            (f := hw.json("q", job))
+            and sum(len(t["processes"]) for t in tasks(f).values()) == 2
+            and f
+        ),
         what="two processes",
     )
     (rank,) = [p["pid"] for p in tasks(found)["worker-1"]["processes"]]

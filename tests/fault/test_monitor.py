@@ -1,4 +1,6 @@
-"""The central monitor, real: two machines, a cut cable, kill -9, a changed token and certificate (F21, F40)."""
+"""The central monitor, real: two machines, a cut cable, kill -9, a changed token and certificate
+(F21, F40).
+"""
 
 import os
 import stat
@@ -54,24 +56,35 @@ def expected(n: int) -> list[str]:
 
 def assert_complete(machine: Machine, job: str, n: int, *more: str) -> None:
     wait_until(lambda: machine.lines(job, *more) == expected(n), 60, f"all lines of {job}")
-    rows = wait_until(lambda: machine.json(*more, "metrics", job, "-m", "x")[job].get("x"), 30, "the points")
+    rows = wait_until(
+        lambda: machine.json(*more, "metrics", job, "-m", "x")[job].get("x"), 30, "the points"
+    )
     assert [value for row in rows for value in row["value"]] == [float(i) for i in range(n)]
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/net/if_inet6"), reason="this machine has no IPv6")
-def test_a_monitor_is_reached_over_ipv6_and_tells_the_role_of_a_token(pair: tuple[Machine, Machine]) -> None:
+def test_a_monitor_is_reached_over_ipv6_and_tells_the_role_of_a_token(
+    pair: tuple[Machine, Machine],
+) -> None:
     head, node = pair
     port = reserve()
     about, address = head.listen(f"[::]:{port}"), f"[::1]:{port}"
     node.join(address, about["pin"], head.token("node"))
-    told = node("monitor", "join", address, "--pin", about["pin"], stdin=head.token("person", "operate"))
+    told = node(
+        "monitor", "join", address, "--pin", about["pin"], stdin=head.token("person", "operate")
+    )
     assert b"a token of role operate" in told.stderr
     assert node("--monitor", address, "run", "--name", "six", "true").returncode == 0
-    wait_until(lambda: [one["name"] for one in node.json("--monitor", address, "ls")] == ["six"], what="the job there")
+    wait_until(
+        lambda: [one["name"] for one in node.json("--monitor", address, "ls")] == ["six"],
+        what="the job there",
+    )
 
 
 @pytest.mark.cap(18)
-def test_a_job_of_another_machine_is_shown_complete_on_the_monitor(pair: tuple[Machine, Machine]) -> None:
+def test_a_job_of_another_machine_is_shown_complete_on_the_monitor(
+    pair: tuple[Machine, Machine],
+) -> None:
     head, node = pair
     address = joined(head, node)
     (node.cwd / "go").touch()
@@ -96,8 +109,11 @@ def test_a_monitor_stops_the_job_of_another_machine(pair: tuple[Machine, Machine
     head.wait_state(job, "running")
     wait_until(lambda: "line 5" in head.lines(job), 30, "its lines")
     assert head("resubmit", job).returncode == 1  # it runs elsewhere
-    person = Machine(head.home.parent / "c", head.cwd.parent / "c")  # a third machine, with a terminal and no server
-    person.join(address, head.json("monitor", "status")["monitor"]["pin"], head.token("person2", "read"))
+    # a third machine, with a terminal and no server
+    person = Machine(head.home.parent / "c", head.cwd.parent / "c")
+    person.join(
+        address, head.json("monitor", "status")["monitor"]["pin"], head.token("person2", "read")
+    )
     with closing(Desk("--monitor", address, "watch", job, HEADWAY_HOME=str(person.home))) as desk:
         desk.sees("line 5")
         assert head("abort", job).returncode == 0
@@ -108,7 +124,9 @@ def test_a_monitor_stops_the_job_of_another_machine(pair: tuple[Machine, Machine
     assert head.wait_ended(job)["state"] == "stopped"
 
 
-def test_a_plain_script_is_shown_on_the_monitor_that_its_variable_names(pair: tuple[Machine, Machine]) -> None:
+def test_a_plain_script_is_shown_on_the_monitor_that_its_variable_names(
+    pair: tuple[Machine, Machine],
+) -> None:
     import subprocess
 
     head, node = pair
@@ -116,24 +134,40 @@ def test_a_plain_script_is_shown_on_the_monitor_that_its_variable_names(pair: tu
     (node.cwd / "go").touch()
     env = node.env | {"HEADWAY_MONITOR": address}
     subprocess.run(
-        [PYTHON, node.script(TRAIN), "20"], cwd=node.cwd, env=env, check=True, timeout=60, stdout=subprocess.PIPE
+        [PYTHON, node.script(TRAIN), "20"],
+        cwd=node.cwd,
+        env=env,
+        check=True,
+        timeout=60,
+        stdout=subprocess.PIPE,
     )
-    jobs = wait_until(lambda: [job for job in head.json("ls") if job["state"] == "succeeded"], 60, "the script's end")
+    jobs = wait_until(
+        lambda: [job for job in head.json("ls") if job["state"] == "succeeded"],
+        60,
+        "the script's end",
+    )
     assert jobs[0]["guest_of"] == "node"
-    assert [v for row in head.json("metrics", jobs[0]["id"], "-m", "x")[jobs[0]["id"]]["x"] for v in row["value"]] == [
-        float(i) for i in range(20)
-    ]
+    assert [
+        v
+        for row in head.json("metrics", jobs[0]["id"], "-m", "x")[jobs[0]["id"]]["x"]
+        for v in row["value"]
+    ] == [float(i) for i in range(20)]
 
 
-def test_nothing_is_lost_when_the_monitor_and_the_other_server_are_killed(pair: tuple[Machine, Machine]) -> None:
+def test_nothing_is_lost_when_the_monitor_and_the_other_server_are_killed(
+    pair: tuple[Machine, Machine],
+) -> None:
     head, node = pair
     address = joined(head, node)
     job = node.submit("--monitor", address, PYTHON, node.script(TRAIN), "400")
     head.wait_state(job, "running")
     head.kill_server()
     (node.cwd / "go").touch()
-    assert node.wait_ended(job)["state"] == "succeeded"  # its own machine does not wait for the monitor
-    waiting = wait_until(lambda: node.sending().get("error") and node.sending(), 30, "a word about the monitor")
+    # its own machine does not wait for the monitor
+    assert node.wait_ended(job)["state"] == "succeeded"
+    waiting = wait_until(
+        lambda: node.sending().get("error") and node.sending(), 30, "a word about the monitor"
+    )
     assert waiting["waiting_bytes"] > 0 and "refused" in waiting["error"].lower(), waiting
     node.kill_server()
     head("server", "start")
@@ -142,7 +176,9 @@ def test_nothing_is_lost_when_the_monitor_and_the_other_server_are_killed(pair: 
     assert_complete(head, job, 400)
 
 
-def test_a_revoked_token_and_a_new_certificate_are_told_and_cost_nothing(pair: tuple[Machine, Machine]) -> None:
+def test_a_revoked_token_and_a_new_certificate_are_told_and_cost_nothing(
+    pair: tuple[Machine, Machine],
+) -> None:
     """F40: the job is not restarted; what waits goes on once the file has been brought up to date."""
     head, node = pair
     address = joined(head, node)
@@ -153,7 +189,9 @@ def test_a_revoked_token_and_a_new_certificate_are_told_and_cost_nothing(pair: t
     error = wait_until(lambda: node.sending().get("error"), 60, "the refusal")
     assert "401" in error and "revoked" in error and f"hw monitor join {address}" in error
     pin = head.json("monitor", "--new-certificate")["pin"]
-    error = wait_until(lambda: (e := node.sending().get("error")) and "pin" in e and e, 60, "the wrong pin")
+    error = wait_until(
+        lambda: (e := node.sending().get("error")) and "pin" in e and e, 60, "the wrong pin"
+    )
     assert pin in error and "not the pinned one" in error
     (node.cwd / "go").touch()
     assert node.wait_ended(job)["state"] == "succeeded"
@@ -163,7 +201,9 @@ def test_a_revoked_token_and_a_new_certificate_are_told_and_cost_nothing(pair: t
     assert b"cannot be sent to" in (node.home / "server.log").read_bytes()
 
 
-def test_a_machine_joins_only_with_the_right_pin_and_a_token_of_its_own(pair: tuple[Machine, Machine]) -> None:
+def test_a_machine_joins_only_with_the_right_pin_and_a_token_of_its_own(
+    pair: tuple[Machine, Machine],
+) -> None:
     head, node = pair
     port = reserve()
     about = head.listen(f"127.0.0.1:{port}")
@@ -173,7 +213,9 @@ def test_a_machine_joins_only_with_the_right_pin_and_a_token_of_its_own(pair: tu
     assert wrong.returncode == 1 and b"not the pinned one" in wrong.stderr
     unasked = node("monitor", "join", address, stdin=token)
     assert unasked.returncode == 2 and b"--pin" in unasked.stderr
-    stranger = node("monitor", "join", address, "--pin", about["pin"], stdin="0123456789abcdef." + "x" * 43)
+    stranger = node(
+        "monitor", "join", address, "--pin", about["pin"], stdin="0123456789abcdef." + "x" * 43
+    )
     assert stranger.returncode != 0 and b"token" in stranger.stderr
     assert not (node.home / "monitors.json").exists()
     unknown = node("--monitor", address, "run", "true")
@@ -232,7 +274,10 @@ def test_two_machines_lose_nothing_over_a_cable_that_is_cut(home: Path, tmp_path
             (node.cwd / "go").touch()
             assert node.wait_ended(job)["state"] == "succeeded"
             assert node.sending()["waiting_bytes"] > 0
-            assert "done" not in head.lines(job) and head.json("q", job)["state"] in ("running", "unknown")
+            assert "done" not in head.lines(job) and head.json("q", job)["state"] in (
+                "running",
+                "unknown",
+            )
             head.kill_server()
             head("server", "start")
             cable.mend()

@@ -1,4 +1,6 @@
-"""Notifications of real jobs: to a real command and a real web address, also when the server is killed in between."""
+"""Notifications of real jobs: to a real command and a real web address, also when the server is
+killed in between.
+"""
 
 import json
 import sqlite3
@@ -29,13 +31,21 @@ class Told:
         words = [PYTHON, str(script), str(self.file)]
         config = Path(hw.env["XDG_CONFIG_HOME"]) / "headway"
         config.mkdir(parents=True, exist_ok=True)
-        (config / "config.yaml").write_text(json.dumps({"notify.command": words, "notify.stall_s": 0} | settings))
+        (config / "config.yaml").write_text(
+            json.dumps({"notify.command": words, "notify.stall_s": 0} | settings)
+        )
 
     def lines(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.file.read_text().splitlines()] if self.file.exists() else []
+        return (
+            [json.loads(line) for line in self.file.read_text().splitlines()]
+            if self.file.exists()
+            else []
+        )
 
     def wait(self, count: int) -> list[dict[str, Any]]:
-        return wait_until(lambda: found if len(found := self.lines()) >= count else None, what=f"{count} told")
+        return wait_until(
+            lambda: found if len(found := self.lines()) >= count else None, what=f"{count} told"
+        )
 
 
 @pytest.fixture
@@ -48,7 +58,11 @@ def test_ends_and_failures_reach_a_command_and_a_webhook_once(hw: Hw) -> None:
         told = Told(hw, **{"notify.webhook_url": hook.url})
         good, bad = hw.submit("true"), hw.submit("sh", "-c", "exit 3")
         found = {one["id"]: one for one in told.wait(2)}
-        assert (found[good]["kind"], found[good]["env"], found[bad]["kind"]) == ("ended", "ended", "failed")
+        assert (found[good]["kind"], found[good]["env"], found[bad]["kind"]) == (
+            "ended",
+            "ended",
+            "failed",
+        )
         assert found[bad]["exit_code"] == 3 and bad in found[bad]["text"]
         wait_until(lambda: len(hook.got) >= 3, what="a second try")
         about = wait_until(lambda: _when_done(hw), what="all sent")
@@ -63,13 +77,18 @@ def _when_done(hw: Hw) -> Any:
 
 
 def test_a_server_killed_between_the_end_and_the_telling_tells_after_its_start(hw: Hw) -> None:
-    """The first server cannot tell: the command is not a program yet. It is killed, and its successor does."""
+    """The first server cannot tell: the command is not a program yet. It is killed, and its
+    successor does.
+    """
     told = Told(hw)
     config = Path(hw.env["XDG_CONFIG_HOME"]) / "headway" / "config.yaml"
     whole = config.read_text()
     config.write_text(json.dumps({"notify.command": ["sh", "-c", "exit 1"]}))
     job = hw.submit("sh", "-c", "exit 4")
-    wait_until(lambda: [one for one in hw.json("notify")["notices"] if one["tries"]], what="a try that failed")
+    wait_until(
+        lambda: [one for one in hw.json("notify")["notices"] if one["tries"]],
+        what="a try that failed",
+    )
     hw.kill_server()
     config.write_text(whole)
     hw.json("ls")
@@ -86,7 +105,8 @@ def test_a_change_that_no_server_has_looked_at_is_told_by_the_next_one(hw: Hw) -
     job = hw.submit("sh", "-c", "exit 5")
     told.wait(1)
     hw.kill_server()
-    with sqlite3.connect(hw.home / "headway.db") as c:  # as a server leaves it that dies right after the commit
+    # as a server leaves it that dies right after the commit
+    with sqlite3.connect(hw.home / "headway.db") as c:
         c.execute("DELETE FROM notices")
         c.execute("INSERT INTO changes SELECT 99, pk, 1, 'running', 'failed', 1, 2 FROM jobs")
     c.close()
@@ -115,7 +135,9 @@ def test_a_silent_job_is_told_once_and_again_after_its_next_sign(hw: Hw) -> None
     (hw.cwd / "b").touch()
     hw.wait_ended(job)
     found = told.lines()
-    assert {one["kind"] for one in found} == {"stalled"} and len({one["notice"] for one in found}) == len(found)
+    assert {one["kind"] for one in found} == {"stalled"} and len(
+        {one["notice"] for one in found}
+    ) == len(found)
 
 
 def test_a_start_after_waiting_is_told(hw: Hw) -> None:
@@ -135,11 +157,18 @@ def test_a_start_after_waiting_is_told(hw: Hw) -> None:
 def test_a_test_tells_what_happened_by_each_way(hw: Hw) -> None:
     nobody = hw("notify", "test")
     assert nobody.returncode == 1
-    assert f"{hw.env['XDG_CONFIG_HOME']}/headway/config.yaml   (does not exist yet)" in nobody.stderr.decode()
+    assert (
+        f"{hw.env['XDG_CONFIG_HOME']}/headway/config.yaml   (does not exist yet)"
+        in nobody.stderr.decode()
+    )
     with Hook() as hook:
         told = Told(hw, **{"notify.webhook_url": hook.url})  # read anew: no restart is needed
         done = hw("notify", "test")
-        assert done.returncode == 0 and done.stdout.count(b"sent") == 2 and b"s3cret" not in done.stdout
+        assert (
+            done.returncode == 0
+            and done.stdout.count(b"sent") == 2
+            and b"s3cret" not in done.stdout
+        )
     assert told.lines()[0]["kind"] == hook.got[0][2]["kind"] == "test"
     Told(hw, **{"notify.webhook_url": "http://10.0.0.1/"})
     refused = hw("notify", "test")

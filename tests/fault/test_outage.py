@@ -1,7 +1,8 @@
-"""Issue 3 for real: two terminals on one live job, and a server that is unplugged under every view of it.
+"""Issue 3 for real: two terminals on one live job, and a server that is unplugged under every view
+of it.
 
-The server is frozen for HEADWAY_OUTAGE_S seconds (a full minute by hand: `HEADWAY_OUTAGE_S=60`), then killed; whoever
-looks for it next starts it again. Afterwards no view may have a hole.
+The server is frozen for HEADWAY_OUTAGE_S seconds (a full minute by hand: `HEADWAY_OUTAGE_S=60`),
+then killed; whoever looks for it next starts it again. Afterwards no view may have a hole.
 """
 
 import copy
@@ -72,13 +73,18 @@ def sizes(hw: Hw, job: str) -> list[int]:
 
 @pytest.mark.timeout(300 + 2 * int(OUTAGE_S))
 @pytest.mark.cap(18, 20, 21)
-def test_a_server_unplugged_and_killed_leaves_no_hole_in_any_view(hw: Hw, desks: list[Desk]) -> None:
+def test_a_server_unplugged_and_killed_leaves_no_hole_in_any_view(
+    hw: Hw, desks: list[Desk]
+) -> None:
     job = hw.submit("-n", "2", "--monitoring-interval-s", "0.5", PYTHON, hw.script(SCRIPT))
     follower = hw.start("logs", "-f", job)
     desks.append(Desk("watch", job))
     view, still = watching(job)
     desks[0].sees("beat 1 ")
-    wait_until(lambda: hw("usage", job, "--json").returncode == 0 and samples(hw, job), what="a sample of usage")
+    wait_until(
+        lambda: hw("usage", job, "--json").returncode == 0 and samples(hw, job),
+        what="a sample of usage",
+    )
 
     frozen = hw.server_pid()
     os.kill(frozen, signal.SIGSTOP)
@@ -88,7 +94,9 @@ def test_a_server_unplugged_and_killed_leaves_no_hole_in_any_view(hw: Hw, desks:
     back_s = time.time()
     os.kill(frozen, signal.SIGKILL)
     newest = beats(desks[0].shown(), 0)[-1]
-    wait_until(lambda: max(beats(desks[0].shown(), 0)) > newest + OUTAGE_S, 60, "news after the outage")
+    wait_until(
+        lambda: max(beats(desks[0].shown(), 0)) > newest + OUTAGE_S, 60, "news after the outage"
+    )
     wait_until(lambda: has_whole_curves(view.model, still), 60, "curves without a hole")
     (hw.cwd / "enough").touch()
 
@@ -110,11 +118,15 @@ def test_a_server_unplugged_and_killed_leaves_no_hole_in_any_view(hw: Hw, desks:
     stored = hw.json("logs", job)["lines"]
     for rank in (0, 1):
         texts = [line["text"] for line in stored if line["rank"] == rank]
-        assert [text for whose, text in held if whose == rank] == texts and len(texts) == whole[rank] + 1
+        assert [text for whose, text in held if whose == rank] == texts and len(texts) == whole[
+            rank
+        ] + 1
 
 
 def watching(job: str) -> tuple[JobView, threading.Lock]:
-    """What `hw watch` holds of a job, without a terminal, to its end. It takes no news while the lock is held."""
+    """What `hw watch` holds of a job, without a terminal, to its end. It takes no news while the
+    lock is held.
+    """
     with closing(Source.connect()) as source:
         found = source.get(job_route(job))
         feed = JobFeed(source, job, lambda: came.set(), 1000)
@@ -134,21 +146,33 @@ def watching(job: str) -> tuple[JobView, threading.Lock]:
 
 
 def has_whole_curves(model: Model, still: threading.Lock) -> bool:
-    """Whether the memory and the number that the view draws are those that are stored, for all of the job's life."""
+    """Whether the memory and the number that the view draws are those that are stored, for all of
+    the job's life.
+    """
     with still:  # as they are at one moment: news change them in place
-        drawn = model.usage_curves.get("memory_bytes", Curve()), model.metrics.get("number", Metric()).curve
+        drawn = (
+            model.usage_curves.get("memory_bytes", Curve()),
+            model.metrics.get("number", Metric()).curve,
+        )
         used, number = copy.deepcopy(drawn)
     with closing(Source.connect()) as source:  # what hw usage and hw metrics ask for
         found = source.get(job_route(model.job_id, "usage"))["samples"]
         told = source.get(job_route(model.job_id, "metrics"), [("name", "number"), ("rank", 0)])
-    memory = [(one["time"], line["rss_bytes"]) for one in found for line in one["processes"] if line["pid"] is None]
+    memory = [
+        (one["time"], line["rss_bytes"])
+        for one in found
+        for line in one["processes"]
+        if line["pid"] is None
+    ]
     series = told[model.job_id]["number"][0]
     logged = list(zip(series["time"], series["value"], strict=True))
     return is_alike(used, memory) and is_alike(number, logged)
 
 
 def is_alike(curve: Curve, told: list[tuple[str, float]]) -> bool:
-    """A value may stand two places beside where all of them would put it; a hole is as wide as the outage."""
+    """A value may stand two places beside where all of them would put it; a hole is as wide as the
+    outage.
+    """
     whole = Curve()
     for at, value in told:
         moment = datetime.fromisoformat(at).timestamp()
@@ -156,7 +180,11 @@ def is_alike(curve: Curve, told: list[tuple[str, float]]) -> bool:
             whole.add(moment, value)
     held, wanted = curve.values(), whole.values()
     near = [wanted[max(place - 2, 0) : place + 3] or wanted[-1:] for place in range(len(held))]
-    fits = all(min(some) * 0.95 <= one <= max(some) * 1.05 for one, some in zip(held, near, strict=True) if some)
+    fits = all(
+        min(some) * 0.95 <= one <= max(some) * 1.05
+        for one, some in zip(held, near, strict=True)
+        if some
+    )
     return fits and bool(wanted) and abs(len(held) - len(wanted)) <= 2
 
 
@@ -168,7 +196,9 @@ def samples(hw: Hw, job: str) -> list[float]:
 
 
 def counted(shown: str) -> int:
-    """Lines that the view had seen by its end: those that it left on the terminal, and those it says came before."""
+    """Lines that the view had seen by its end: those that it left on the terminal, and those it
+    says came before.
+    """
     before = re.search(r"… ([\d,]+) lines before", shown)
     assert before is not None, shown
     return int(before[1].replace(",", "")) + len(re.findall(r"│ (?:beat|sum) ", shown))
@@ -181,10 +211,18 @@ def test_two_terminals_show_the_same_live_job(hw: Hw, desks: list[Desk]) -> None
     for desk in desks:
         for words in (job, "running", "beats", "number", "beat 0 ", "beat 1 "):
             desk.sees(words)
-    for desk in desks:  # one of them is ahead by a frame at most: what one shows, the other comes to show
+    # one of them is ahead by a frame at most: what one shows, the other comes to show
+    for desk in desks:
         newest = beats(desks[0].shown(), 1)[-1]
-        wait_until(lambda desk=desk, newest=newest: newest in beats(desk.raw.decode(errors="replace"), 1), 30, "it")  # type: ignore[misc]
-    assert re.search(rb"\x1b\[[\d;]*m", desks[0].raw) and not re.search(rb"\x1b\[3\dm", desks[1].raw)  # NO_COLOR
+        wait_until(
+            lambda desk=desk, newest=newest: newest in beats(desk.raw.decode(errors="replace"), 1),
+            30,
+            "it",
+        )  # type: ignore[misc]
+    # NO_COLOR
+    assert re.search(rb"\x1b\[[\d;]*m", desks[0].raw) and not re.search(
+        rb"\x1b\[3\dm", desks[1].raw
+    )
     desks[0].press(b"q")
     assert desks[0].ends() == 0
     (hw.cwd / "enough").touch()

@@ -1,4 +1,6 @@
-"""Usage through the whole agent: sampled by the shipper, sent as facts, whatever happens to driver and shipper."""
+"""Usage through the whole agent: sampled by the shipper, sent as facts, whatever happens to driver
+and shipper.
+"""
 
 import os
 import signal
@@ -34,7 +36,9 @@ def test_a_task_tells_what_its_ranks_use_while_it_runs(rig: Rig) -> None:
     code = "import os, time\nif os.fork() == 0: time.sleep(600)\ntime.sleep(600)"
     task = rig.start(rig.make(*script(code), processes=2, monitoring_interval_s=0.2))
     wait_until(lambda: len(task.rank_pids()) == 2, what="two ranks")
-    ranks = {fact["rank"]: fact["pid"] for fact in task.shim_facts() if fact["type"] == "process_started"}
+    ranks = {
+        fact["rank"]: fact["pid"] for fact in task.shim_facts() if fact["type"] == "process_started"
+    }
 
     def whole() -> Fact | None:
         for fact in samples(rig):
@@ -96,17 +100,29 @@ def test_a_driver_that_hangs_holds_up_neither_samples_nor_the_end(rig: Rig, tmp_
     env = {"HEADWAY_NVML": str(library), "STUB_NVML_HANG": str(hang), "CUDA_VISIBLE_DEVICES": "1"}
     os.environ.update(env)  # the agent's own environment is what the driver's library sees
     try:
-        task = rig.start(rig.make(*script("import time; time.sleep(600)"), env=env, monitoring_interval_s=0.4))
+        task = rig.start(
+            rig.make(*script("import time; time.sleep(600)"), env=env, monitoring_interval_s=0.4)
+        )
     finally:
         for name in env:
             del os.environ[name]
-    card = wait_until(lambda: next((f["gpus"] for f in samples(rig) if f["gpus"]), None), 30.0, "two cards")
-    assert [(c["index"], c["load_percent"], c["own"]) for c in card] == [(0, 97, False), (1, 7, True)]
+    card = wait_until(
+        lambda: next((f["gpus"] for f in samples(rig) if f["gpus"]), None), 30.0, "two cards"
+    )
+    assert [(c["index"], c["load_percent"], c["own"]) for c in card] == [
+        (0, 97, False),
+        (1, 7, True),
+    ]
     asking = wait_until(lambda: children(task.shipper()), what="the process that asks")
     hang.touch()
-    wait_until(lambda: [f["gpus"] for f in samples(rig)][-3:] == [None] * 3, 30.0, "samples without cards")
+    wait_until(
+        lambda: [f["gpus"] for f in samples(rig)][-3:] == [None] * 3, 30.0, "samples without cards"
+    )
     assert samples(rig)[-1]["node"]["memory_bytes"] > 0
     assert task.shim is not None
     task.shim.terminate()
     rig.finish(task)
-    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in asking), what="the end of who asked")
+    wait_until(
+        lambda: not any(Path(f"/proc/{pid}").exists() for pid in asking),
+        what="the end of who asked",
+    )

@@ -1,4 +1,6 @@
-"""GPUs against a driver that is built here: two cards, missing values, errors, a hang, a crash (F44, B34)."""
+"""GPUs against a driver that is built here: two cards, missing values, errors, a hang, a crash
+(F44, B34).
+"""
 
 import importlib.util
 import itertools
@@ -15,7 +17,12 @@ import pytest
 
 from headway.agent.probes.gpu import Gpus
 from headway.agent.probes.sampler import Sampler
-from headway.model.limits import GPU_PAUSE_FIRST_S, GPU_PAUSE_MAX_S, GPU_TIMEOUT_FIRST_S, GPU_TIMEOUT_S
+from headway.model.limits import (
+    GPU_PAUSE_FIRST_S,
+    GPU_PAUSE_MAX_S,
+    GPU_TIMEOUT_FIRST_S,
+    GPU_TIMEOUT_S,
+)
 from headway.testing import nvml
 from tests.needs import missing
 from tests.waiting import wait_until
@@ -164,7 +171,9 @@ def test_a_card_that_has_fallen_off_the_bus_has_only_its_number(rig: Callable[..
     cards = rig(STUB_NVML_FAIL="nvmlDeviceGetHandleByIndex_v2=15").sample()
     assert cards is not None
     assert [card["index"] for card in cards] == [0, 1]
-    assert {value for card in cards for name, value in card.items() if name not in ("index", "own")} == {None}
+    assert {
+        value for card in cards for name, value in card.items() if name not in ("index", "own")
+    } == {None}
 
 
 def test_a_driver_without_cards_is_an_empty_list(rig: Callable[..., Rig]) -> None:
@@ -174,7 +183,9 @@ def test_a_driver_without_cards_is_an_empty_list(rig: Callable[..., Rig]) -> Non
 
 
 @pytest.mark.parametrize("fault", ["nvmlInit_v2=9", "nvmlInit_v2=18", "nvmlDeviceGetCount_v2=999"])
-def test_a_broken_driver_is_told_once_and_asked_again_much_later(rig: Callable[..., Rig], fault: str) -> None:
+def test_a_broken_driver_is_told_once_and_asked_again_much_later(
+    rig: Callable[..., Rig], fault: str
+) -> None:
     one = rig(STUB_NVML_FAIL=fault)
     assert one.sample() == []
     assert len(one.said) == 1
@@ -202,7 +213,9 @@ def test_a_machine_without_a_driver_starts_no_child(monkeypatch: pytest.MonkeyPa
     assert not gpus.is_asked
 
 
-def test_a_driver_that_hangs_costs_samples_and_is_asked_again(rig: Callable[..., Rig], tmp_path: Path) -> None:
+def test_a_driver_that_hangs_costs_samples_and_is_asked_again(
+    rig: Callable[..., Rig], tmp_path: Path
+) -> None:
     """F44: timed out, sample missing, agent alive; and back when the driver is."""
     hang = tmp_path / "hang"
     one = rig(STUB_NVML_HANG=str(hang))
@@ -237,7 +250,10 @@ def test_pauses_grow_while_a_driver_keeps_hanging(rig: Callable[..., Rig], tmp_p
         assert one.gpus.take(one.now_s) is None
         assert one.gpus._child is None
         one.now_s = one.gpus._start_s
-    pauses = [round(later - earlier - GPU_TIMEOUT_FIRST_S - 0.1) for earlier, later in itertools.pairwise(starts)]
+    pauses = [
+        round(later - earlier - GPU_TIMEOUT_FIRST_S - 0.1)
+        for earlier, later in itertools.pairwise(starts)
+    ]
     assert pauses == [10, 20, 40]
     assert len(one.said) == 1
 
@@ -286,10 +302,14 @@ def test_a_driver_that_crashes_costs_a_sample(rig: Callable[..., Rig], tmp_path:
     ],
 )
 def test_an_answer_that_makes_no_sense_is_no_card(code: str) -> None:
-    gpus = Gpus(0.0, {"HEADWAY_NVML": "x"}, argv=[sys.executable, "-I", "-S", "-c", f"input(); {code}"])
+    gpus = Gpus(
+        0.0, {"HEADWAY_NVML": "x"}, argv=[sys.executable, "-I", "-S", "-c", f"input(); {code}"]
+    )
     gpus.ask(0.0)
     found: list[object] = []
-    wait_until(lambda: (found.append(gpus.take(0.0)), gpus._child is None)[1], what="the end of the child")
+    wait_until(
+        lambda: (found.append(gpus.take(0.0)), gpus._child is None)[1], what="the end of the child"
+    )
     assert not any(found)
 
 
@@ -302,7 +322,9 @@ def test_a_child_ends_with_its_parent(library: Path) -> None:
         "print(gpus._child.pid, flush=True); sys.stdin.read()"
     )
     env = {**os.environ, "HEADWAY_NVML": str(library)}
-    parent = subprocess.Popen([sys.executable, "-c", code], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    parent = subprocess.Popen(
+        [sys.executable, "-c", code], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
     assert parent.stdin is not None
     assert parent.stdout is not None
     pid = int(parent.stdout.readline())
@@ -361,7 +383,9 @@ for name, kind in kinds.items():
 print(json.dumps(found))
 """
     env = {**os.environ, "LD_LIBRARY_PATH": str(library.parent)}
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], env=env, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], env=env, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     ours = rig().sample()
     assert ours is not None

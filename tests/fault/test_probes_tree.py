@@ -1,4 +1,6 @@
-"""The sampler over real processes: trees that compute, allocate, fork and are killed. Bounds are wide on purpose."""
+"""The sampler over real processes: trees that compute, allocate, fork and are killed. Bounds are
+wide on purpose.
+"""
 
 import os
 import signal
@@ -56,7 +58,9 @@ def start() -> Iterator[Callable[[str], subprocess.Popen[bytes]]]:
     started: list[subprocess.Popen[bytes]] = []
 
     def run(code: str) -> subprocess.Popen[bytes]:
-        child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, start_new_session=True)
+        child = subprocess.Popen(
+            [sys.executable, "-c", code], stdout=subprocess.PIPE, start_new_session=True
+        )
         started.append(child)
         return child
 
@@ -104,11 +108,17 @@ def watched() -> Iterator[Watched]:
     watched = Watched()
     yield watched
     watched.sampler.close(time.monotonic())
-    left = [place for place in open_files() if place.startswith(("/proc/", "/sys/")) and "/fd" not in place]
+    left = [
+        place
+        for place in open_files()
+        if place.startswith(("/proc/", "/sys/")) and "/fd" not in place
+    ]
     assert set(left) <= set(before)
 
 
-def test_a_real_tree_is_seen_as_it_is(start: Callable[[str], subprocess.Popen[bytes]], watched: Watched) -> None:
+def test_a_real_tree_is_seen_as_it_is(
+    start: Callable[[str], subprocess.Popen[bytes]], watched: Watched
+) -> None:
     root = start(TREE)
     assert root.stdout is not None
     assert root.stdout.readline() == b"ready\n"
@@ -129,7 +139,9 @@ def test_a_real_tree_is_seen_as_it_is(start: Callable[[str], subprocess.Popen[by
     assert first["fds"] >= 23
     assert tree["processes"] == 3
     assert tree["rss_bytes"] == first["rss_bytes"] + sum(line["rss_bytes"] for line in others)
-    assert 40 * MIB < tree["pss_bytes"] < tree["rss_bytes"], "forked children share their parent's memory"
+    assert 40 * MIB < tree["pss_bytes"] < tree["rss_bytes"], (
+        "forked children share their parent's memory"
+    )
     assert first["uss_bytes"] <= first["pss_bytes"] <= first["rss_bytes"] + 4 * MIB
 
 
@@ -138,17 +150,22 @@ def test_cpu_of_a_busy_process_is_near_what_the_kernel_gave_it(
 ) -> None:
     root = start("while True: sum(range(1000))")
     watched.sampler.follow(0, root.pid, None)
-    wait_until(lambda: (watched.lines().get((0, root.pid)) or {}).get("cpu_percent"), what="some CPU")
+    wait_until(
+        lambda: (watched.lines().get((0, root.pid)) or {}).get("cpu_percent"), what="some CPU"
+    )
     for _ in range(8):
         watched.lines()
     samples = [fact for fact in watched.facts if fact["level"] == 0]
-    found = [(fact, line) for fact in samples for line in fact["processes"] if line["pid"] == root.pid]
+    found = [
+        (fact, line) for fact in samples for line in fact["processes"] if line["pid"] == root.pid
+    ]
     assert 0 < mean([(fact["span_s"], line["cpu_percent"]) for fact, line in found]) <= 150
 
 
 def mean(found: list[tuple[float, float | None]]) -> float:
-    """Over the spans. Of a single sample on a busy machine nothing can be said: what is read late counts too much, and
-    in the next one too little."""
+    """Over the spans. Of a single sample on a busy machine nothing can be said: what is read late
+    counts too much, and in the next one too little.
+    """
     known = [(span_s, percent) for span_s, percent in found if percent is not None]
     return sum(span_s * percent for span_s, percent in known) / sum(span_s for span_s, _ in known)
 
@@ -162,10 +179,14 @@ def test_writing_shows_as_a_disk_rate(
     watched.sampler.follow(0, root.pid, None)
     if not os.access(f"/proc/{root.pid}/io", os.R_OK):
         pytest.skip("this kernel does not count what processes write")
-    wait_until(lambda: (watched.lines().get((0, None)) or {}).get("write_bps"), 60.0, "bytes written")
+    wait_until(
+        lambda: (watched.lines().get((0, None)) or {}).get("write_bps"), 60.0, "bytes written"
+    )
 
 
-def test_a_killed_tree_leaves_no_lines(start: Callable[[str], subprocess.Popen[bytes]], watched: Watched) -> None:
+def test_a_killed_tree_leaves_no_lines(
+    start: Callable[[str], subprocess.Popen[bytes]], watched: Watched
+) -> None:
     root = start("import os, time\nos.fork()\ntime.sleep(600)")
     watched.sampler.follow(0, root.pid, None)
     wait_until(lambda: len(watched.lines()) == 3, what="two processes")
@@ -173,10 +194,10 @@ def test_a_killed_tree_leaves_no_lines(start: Callable[[str], subprocess.Popen[b
     wait_until(lambda: watched.lines() == {}, what="no processes")
 
 
-def test_an_orphan_is_still_the_ranks(start: Callable[[str], subprocess.Popen[bytes]], watched: Watched) -> None:
-    code = (
-        "import os, sys, time\npid = os.fork()\nif pid == 0: time.sleep(600)\nprint(pid, flush=True)\ntime.sleep(600)"
-    )
+def test_an_orphan_is_still_the_ranks(
+    start: Callable[[str], subprocess.Popen[bytes]], watched: Watched
+) -> None:
+    code = "import os, sys, time\npid = os.fork()\nif pid == 0: time.sleep(600)\nprint(pid, flush=True)\ntime.sleep(600)"
     root = start(code)
     assert root.stdout is not None
     orphan = int(root.stdout.readline())
@@ -192,12 +213,18 @@ def test_the_node_of_this_machine_makes_sense(watched: Watched) -> None:
         watched.lines()
     node = watched.facts[0]["node"]
     assert 0 < node["memory_bytes"] <= node["memory_total_bytes"]
-    samples = [(fact["span_s"], fact["node"]["cpu_percent"]) for fact in watched.facts if fact["level"] == 0]
+    samples = [
+        (fact["span_s"], fact["node"]["cpu_percent"])
+        for fact in watched.facts
+        if fact["level"] == 0
+    ]
     assert 0 <= mean(samples) <= 100 * (os.cpu_count() or 1) * 1.5
     assert 0 < node["cores"] <= (os.cpu_count() or 1)
 
 
-def test_facts_have_the_agreed_fields(start: Callable[[str], subprocess.Popen[bytes]], watched: Watched) -> None:
+def test_facts_have_the_agreed_fields(
+    start: Callable[[str], subprocess.Popen[bytes]], watched: Watched
+) -> None:
     root = start("import time; time.sleep(600)")
     watched.sampler.follow(0, root.pid, None)
     wait_until(lambda: (0, root.pid) in watched.lines(), what="the process")
@@ -211,7 +238,8 @@ def test_facts_have_the_agreed_fields(start: Callable[[str], subprocess.Popen[by
     assert fact["gpus"] == []
 
 
-# -- the stream -------------------------------------------------------------------------------------------------------
+# -- the stream
+# -------------------------------------------------------------------------------------------------------
 
 
 def test_a_stream_that_has_grown_goes_on_in_another(tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""`--pty`: a program gets a terminal, its streams stay apart and whole, and neither a shim nor a disk takes it away."""
+"""`--pty`: a program gets a terminal, its streams stay apart and whole, and neither a shim nor a
+disk takes it away.
+"""
 
 import os
 import signal
@@ -64,7 +66,9 @@ def test_a_killed_shim_does_not_take_the_terminal_away(home: Path, tmp_path: Pat
 
 
 def test_output_that_cannot_be_written_is_counted_and_nobody_waits(tmp_path: Path) -> None:
-    """What is printed with `--pty` does not reach a program as an error when the disk takes no more."""
+    """What is printed with `--pty` does not reach a program as an error when the disk takes no
+    more.
+    """
     (tmp_path / "stdout-0").mkdir()
     terminals = terminal.open_terminals()
     copier = terminal.start_copier(terminals, str(tmp_path), 0)
@@ -77,15 +81,23 @@ def test_output_that_cannot_be_written_is_counted_and_nobody_waits(tmp_path: Pat
     os.close(out)
     os.close(err)
     assert os.waitpid(copier, 0)[1] == 0
-    assert "rank 0: 100000 bytes of its output could not be written" in (tmp_path / "agent").read_text()
+    assert (
+        "rank 0: 100000 bytes of its output could not be written"
+        in (tmp_path / "agent").read_text()
+    )
     assert (tmp_path / "stderr-0").read_bytes() == b"kept"
 
 
-def test_a_job_file_asks_for_a_terminal_and_a_resubmission_keeps_it(home: Path, tmp_path: Path) -> None:
+def test_a_job_file_asks_for_a_terminal_and_a_resubmission_keeps_it(
+    home: Path, tmp_path: Path
+) -> None:
     hw = Hw(home, tmp_path)
     (tmp_path / "job.yaml").write_text("command: test -t 1\npty: true\n")
     assert hw("run", "--name", "with", "job.yaml").returncode == 0
     assert hw("run", "test", "-t", "1").returncode == 1
     (with_it,) = hw.json("ls", "--match", "^with")
     again = hw.json("resubmit", with_it["id"])
-    assert hw.wait_ended((again[0] if isinstance(again, list) else again)["id"])["state"] == "succeeded"
+    assert (
+        hw.wait_ended((again[0] if isinstance(again, list) else again)["id"])["state"]
+        == "succeeded"
+    )

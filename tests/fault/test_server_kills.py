@@ -1,4 +1,6 @@
-"""Commands that meet a server at its death: each submission is one job that runs once, and no command fails for it."""
+"""Commands that meet a server at its death: each submission is one job that runs once, and no
+command fails for it.
+"""
 
 import contextlib
 import os
@@ -13,7 +15,8 @@ from tests import processes
 from tests.driver import Hw
 from tests.waiting import wait_until
 
-KILLS = 5  # fewer than the times that a request is repeated, so however they fall, each command gets through
+# fewer than the times that a request is repeated, so however they fall, each command gets through
+KILLS = 5
 
 
 def servers(home: Path) -> list[int]:
@@ -50,7 +53,9 @@ def killing(home: Path) -> Iterator[list[int]]:
         thread.join()
 
 
-def test_whatever_server_is_killed_each_submission_runs_once_and_no_command_fails(home: Path, tmp_path: Path) -> None:
+def test_whatever_server_is_killed_each_submission_runs_once_and_no_command_fails(
+    home: Path, tmp_path: Path
+) -> None:
     hw, ran = Hw(home, tmp_path), tmp_path / "ran"
     jobs: list[str] = []
     with killing(home) as killed:
@@ -62,6 +67,9 @@ def test_whatever_server_is_killed_each_submission_runs_once_and_no_command_fail
             assert hw.json("q", waiting)["id"] == waiting
             assert hw.wait_ended(waiting)["state"] == "stopped"
             jobs.append(waiting)
-    wait_until(lambda: {job["state"] for job in hw.json("ls")} == {"succeeded", "stopped"}, what="the end of all jobs")
+    wait_until(
+        lambda: {job["state"] for job in hw.json("ls")} == {"succeeded", "stopped"},
+        what="the end of all jobs",
+    )
     assert sorted(ran.read_text().split()) == sorted(jobs[::2]), "each once"
     assert sorted(job["id"] for job in hw.json("ls")) == sorted(jobs)

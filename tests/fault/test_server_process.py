@@ -1,4 +1,6 @@
-"""The server as a process: started many times at once, killed anywhere, told to end (F4, F8, P3, P10)."""
+"""The server as a process: started many times at once, killed anywhere, told to end (F4, F8, P3,
+P10).
+"""
 
 import json
 import os
@@ -31,7 +33,9 @@ KEY = TaskKey("00000000-0000-4000-8000-000000000001", 1, "worker-0")
 
 
 def prepare(home: Path) -> None:
-    """A job that has ended, so that nothing but our posts happens to it; its agent may still bring data."""
+    """A job that has ended, so that nothing but our posts happens to it; its agent may still bring
+    data.
+    """
     store = Store(Paths(home))
     store.open()
 
@@ -56,7 +60,11 @@ def server_pid(home: Path) -> int:
 def up(home: Path) -> "tuple[subprocess.Popen[bytes], Path]":
     """A started server that serves, and its socket."""
     process, path = start_server(home), socket_path(home)
-    wait_until(lambda: process.poll() is not None or (is_listening(path) and (home / "server.json").exists()))
+    wait_until(
+        lambda: (
+            process.poll() is not None or (is_listening(path) and (home / "server.json").exists())
+        )
+    )
     assert process.poll() is None, (home / "server.log").read_text()
     return process, path
 
@@ -94,7 +102,8 @@ def test_a_server_is_found_from_where_another_runtime_folder_is_set(
     assert server_path(home) == socket_path(home)
 
 
-# -- starting ----------------------------------------------------------------------------------------------------------
+# -- starting
+# ----------------------------------------------------------------------------------------------------------
 
 
 def test_many_starts_at_once_leave_one_server_and_the_others_end_quietly(home: Path) -> None:
@@ -128,7 +137,9 @@ def test_a_second_server_does_not_touch_the_socket_of_the_first(home: Path) -> N
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_server_killed_at_any_moment_of_its_start_is_followed_by_one_that_works(home: Path, seed: int) -> None:
+def test_a_server_killed_at_any_moment_of_its_start_is_followed_by_one_that_works(
+    home: Path, seed: int
+) -> None:
     chance = random.Random(seed)
     for _ in range(3):
         process = start_server(home)
@@ -140,34 +151,51 @@ def test_a_server_killed_at_any_moment_of_its_start_is_followed_by_one_that_work
     assert_serves(home)
 
 
-@pytest.mark.parametrize("call", ["bind", "chmod", "listen", "rename", "fdatasync", "openat:when=40", "unlink"])
+@pytest.mark.parametrize(
+    "call", ["bind", "chmod", "listen", "rename", "fdatasync", "openat:when=40", "unlink"]
+)
 def test_a_server_killed_at_a_call_of_its_start_is_followed_by_one_that_works(
     home: Path, strace: str, call: str
 ) -> None:
     name, _, when = call.partition(":")
     inject = f"inject={name}:signal=SIGKILL" + (f":{when}" if when else "")
     command = [strace, "-f", "-o", "/dev/null", "-e", f"trace={name}", "-e", inject, *server_argv()]
-    killed = subprocess.run(command, env=server_env(home), cwd=home, capture_output=True, timeout=60)
+    killed = subprocess.run(
+        command, env=server_env(home), cwd=home, capture_output=True, timeout=60
+    )
     assert killed.returncode != 0
     assert_serves(home)
 
 
-def test_a_database_that_cannot_be_used_ends_the_start_with_the_reason_in_the_log(home: Path) -> None:
-    (home / "headway.db").write_text("this is not a database, and it is long enough to be read as one " * 100)
+def test_a_database_that_cannot_be_used_ends_the_start_with_the_reason_in_the_log(
+    home: Path,
+) -> None:
+    (home / "headway.db").write_text(
+        "this is not a database, and it is long enough to be read as one " * 100
+    )
     assert start_server(home).wait(60) != 0
     text = (home / "server.log").read_text()
     assert "headway.db" in text and "Traceback" not in text
     assert not socket_path(home).exists()
 
 
-# -- ending ------------------------------------------------------------------------------------------------------------
+# -- ending
+# ------------------------------------------------------------------------------------------------------------
 
 
-def test_sigterm_ends_the_server_in_time_though_callers_wait_and_readers_stand_still(home: Path) -> None:
+def test_sigterm_ends_the_server_in_time_though_callers_wait_and_readers_stand_still(
+    home: Path,
+) -> None:
     prepare(home)
     process, path = up(home)
-    poll = json.dumps({"task": {"uuid": KEY.uuid, "attempt": 1, "task": KEY.task}, "wait_s": 30}).encode()
-    with raw_connection(path) as polling, raw_connection(path) as idle, raw_connection(path) as half:
+    poll = json.dumps(
+        {"task": {"uuid": KEY.uuid, "attempt": 1, "task": KEY.task}, "wait_s": 30}
+    ).encode()
+    with (
+        raw_connection(path) as polling,
+        raw_connection(path) as idle,
+        raw_connection(path) as half,
+    ):
         polling.sendall(
             b"POST /agent/poll HTTP/1.1\r\nHost: headway\r\nContent-Length: %d\r\n\r\n" % len(poll) + poll
         )  # fmt: skip
@@ -203,7 +231,9 @@ def test_the_server_stays_unless_it_is_asked_to_leave_when_idle(home: Path) -> N
 
 def test_an_idle_server_stays_while_a_viewer_waits(home: Path) -> None:
     prepare(home)
-    process = subprocess.Popen(server_argv(), env=server_env(home) | {"HEADWAY_IDLE_EXIT_S": "3s"}, cwd=home)
+    process = subprocess.Popen(
+        server_argv(), env=server_env(home) | {"HEADWAY_IDLE_EXIT_S": "3s"}, cwd=home
+    )
     path = socket_path(home)
     wait_until(lambda: is_listening(path))
     with Client(path) as client:
@@ -212,11 +242,14 @@ def test_an_idle_server_stays_while_a_viewer_waits(home: Path) -> None:
     assert process.wait(60) == 0
 
 
-# -- data --------------------------------------------------------------------------------------------------------------
+# -- data
+# --------------------------------------------------------------------------------------------------------------
 
 
 def post(client: Client, offset: int, data: bytes) -> Any:
-    answer = client.request("POST", "/agent/ingest", body=batch.encode(KEY, [Part("stdout-0", "raw", offset, data)], 1))
+    answer = client.request(
+        "POST", "/agent/ingest", body=batch.encode(KEY, [Part("stdout-0", "raw", offset, data)], 1)
+    )
     return answer.json()["acks"]["stdout-0"] if answer.status == 200 else None
 
 
@@ -228,8 +261,12 @@ def stored(home: Path) -> tuple[int, str]:
 
 @pytest.mark.parametrize("when", [1, 2, 3, 5, 8])
 @pytest.mark.parametrize("call", ["fdatasync", "pwrite64"])
-def test_a_server_killed_in_a_commit_has_every_acknowledged_byte(home: Path, strace: str, call: str, when: int) -> None:
-    """F4, P3, P10: killed at the Nth sync or write that our posts cause; what was acknowledged is there afterwards."""
+def test_a_server_killed_in_a_commit_has_every_acknowledged_byte(
+    home: Path, strace: str, call: str, when: int
+) -> None:
+    """F4, P3, P10: killed at the Nth sync or write that our posts cause; what was acknowledged is
+    there afterwards.
+    """
     prepare(home)
     process, path = up(home)
     tracer = subprocess.Popen(

@@ -1,4 +1,6 @@
-"""A task that is over before it had a shipper: its own process sends it, and whatever is killed, nothing is lost."""
+"""A task that is over before it had a shipper: its own process sends it, and whatever is killed,
+nothing is lost.
+"""
 
 import os
 import signal
@@ -39,7 +41,9 @@ def start_without_server(rig: Rig, ship_here_s: float = 600.0) -> Task:
     """Over, and not sent: it has told its end to nobody."""
     rig.server.stop()
     task = start(rig, "sh", "-c", "echo said $MY_TOKEN; exit 5", ship_here_s=ship_here_s)
-    wait_until(lambda: [fact for fact in task.shim_facts() if fact["type"] == "task_ended"], what="its end")
+    wait_until(
+        lambda: [fact for fact in task.shim_facts() if fact["type"] == "task_ended"], what="its end"
+    )
     return task
 
 
@@ -58,10 +62,13 @@ def test_the_process_that_ran_it_sends_it_with_its_provenance(rig: Rig) -> None:
     assert [name for name in rig.server.streams if name.startswith(f"shipper-{task.shim.pid}-")]
 
 
-def test_what_git_said_of_the_same_files_goes_with_the_rest(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_git_said_of_the_same_files_goes_with_the_rest(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in [name for name in os.environ if name.startswith("GIT_")]:
         monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(rig.home.parent))  # the person's own settings of git may change meanwhile
+    # the person's own settings of git may change meanwhile
+    monkeypatch.setenv("HOME", str(rig.home.parent))
     cwd = rig.home.parent / "cwd"
     cwd.mkdir()
     (cwd / "train.py").write_text("one\n")
@@ -70,7 +77,10 @@ def test_what_git_said_of_the_same_files_goes_with_the_rest(rig: Rig, monkeypatc
     answer = git.ask(str(cwd))
     assert answer.state is not None and answer.state["branch"] == "main"
     mark = git._mark(answer.files)[0]
-    git.keep(git.Answer({**answer.state, "branch": "as-kept"}, answer.top, answer.files, mark), str(rig.home))
+    git.keep(
+        git.Answer({**answer.state, "branch": "as-kept"}, answer.top, answer.files, mark),
+        str(rig.home),
+    )
     rig.finish(start(rig, "sh", "-c", "exit 3"))
     (told,) = rig.server.facts("provenance")
     assert told["git"]["branch"] == "as-kept"
@@ -97,7 +107,9 @@ def test_killed_over_sending_it_is_salvaged_and_still_masked(rig: Rig) -> None:
 def test_where_it_cannot_be_sent_in_time_a_shipper_of_its_own_does_it(rig: Rig) -> None:
     task = start_without_server(rig, ship_here_s=0.1)
     assert task.shim is not None
-    (shipper,) = wait_until(lambda: children(task.shim.pid) if task.shim else [], what="a shipper of its own")
+    (shipper,) = wait_until(
+        lambda: children(task.shim.pid) if task.shim else [], what="a shipper of its own"
+    )
     os.kill(shipper, signal.SIGKILL)
     wait_until(lambda: not alive(shipper), what="its death")
     rig.server.start()

@@ -1,4 +1,6 @@
-"""Jobs on a real Slurm, through the real `hw`: ranks on two nodes, why one waits, and every daemon killed in turn."""
+"""Jobs on a real Slurm, through the real `hw`: ranks on two nodes, why one waits, and every daemon
+killed in turn.
+"""
 
 import json
 import sys
@@ -36,7 +38,11 @@ def test_eight_ranks_on_two_nodes_with_their_gpus_metrics_and_output(hw: Hw) -> 
         assert sum(f"rank {rank} of 8 gpu {rank % 4} procid {rank}" in line for line in lines) == 3
     [job] = hw.json("ls")
     asked = hw.json("q", job["id"])
-    assert asked["state"] == "succeeded" and asked["engine"] == "slurm" and asked["engine_id"].isdigit()
+    assert (
+        asked["state"] == "succeeded"
+        and asked["engine"] == "slurm"
+        and asked["engine_id"].isdigit()
+    )
     assert len({task["node"] for task in asked["attempts"][0]["tasks"]}) == 2
     series = hw.json("metrics", job["id"], "-m", "loss")[job["id"]]["loss"]
     assert sorted(one["rank"] for one in series) == list(range(8))
@@ -50,10 +56,15 @@ def test_a_job_that_waits_says_why_and_one_that_never_fits_is_refused(hw: Hw) ->
     [waiting] = hw.json("ls", "--state", "waiting")
     why = hw.json("why", waiting["id"])
     assert why["verdict"].startswith(("Resources: ", "Priority: "))
-    assert len(why["waiting"]["free"]) == 4 and all(node["gpus"] == 0 for node in why["waiting"]["free"])
+    assert len(why["waiting"]["free"]) == 4 and all(
+        node["gpus"] == 0 for node in why["waiting"]["free"]
+    )
     assert why["waiting"]["fit"] == "none of the 16 GPUs that it needs are free"
     refused = hw("-c", "lab", "-n", "20", "submit", "true")
-    assert refused.returncode != 0 and "needs 5 nodes with 4 GPUs, and there are 4" in refused.stderr.decode()
+    assert (
+        refused.returncode != 0
+        and "needs 5 nodes with 4 GPUs, and there are 4" in refused.stderr.decode()
+    )
     uneven = hw("-c", "lab", "-n", "6", "submit", "true")
     assert "use -n 4 or -n 8" in uneven.stderr.decode()
 
@@ -61,32 +72,56 @@ def test_a_job_that_waits_says_why_and_one_that_never_fits_is_refused(hw: Hw) ->
 def test_gpus_that_are_free_but_do_not_lie_together_are_told_with_what_would_start_now(
     hw: Hw, slurm: SlurmCluster
 ) -> None:
-    thin = ["sbatch", "--parsable", "-N4", "--gres=gpu:2", "-t", "9", "-o", "/dev/null", "--wrap", "sleep 300"]
+    thin = [
+        "sbatch",
+        "--parsable",
+        "-N4",
+        "--gres=gpu:2",
+        "-t",
+        "9",
+        "-o",
+        "/dev/null",
+        "--wrap",
+        "sleep 300",
+    ]
     holder = slurm.command(*thin).stdout.strip()
     try:
-        wait_until(lambda: slurm.command("squeue", "-h", "-j", holder, "-o", "%T").stdout == "RUNNING\n", 60, "a start")
+        wait_until(
+            lambda: slurm.command("squeue", "-h", "-j", holder, "-o", "%T").stdout == "RUNNING\n",
+            60,
+            "a start",
+        )
         job = hw.submit("-c", "lab", "-n", "8", "--max-duration", "20m", "sleep", "1")
-        wait_until(lambda: hw.json("why", job)["verdict"].startswith("Resources: "), 60, "Slurm's reason")
+        wait_until(
+            lambda: hw.json("why", job)["verdict"].startswith("Resources: "), 60, "Slurm's reason"
+        )
         told = hw("why", job).stdout.decode()
         assert "needs    8 GPUs = 2 nodes × 4, " in told
         assert "8 GPUs are free, but on four nodes two each; you ask for two nodes of four" in told
         assert f"(Slurm {holder}) reaches its time limit" in told
         wide = "sooner -n 8 --nodes 4 would start now on node[1-4] (sbatch --test-only)"
-        wait_until(lambda: wide in " ".join(hw("why", job).stdout.decode().split()), 60, "what would start now")
+        wait_until(
+            lambda: wide in " ".join(hw("why", job).stdout.decode().split()),
+            60,
+            "what would start now",
+        )
         node = hw.json("clusters")[-1]["nodes"][0]
         assert (node["gpus"], node["free_gpus"]) == (4, 2)
     finally:
         slurm.command("scancel", holder)
 
 
-def test_controller_and_server_killed_in_turn_leave_a_true_state_and_all_output(hw: Hw, slurm: SlurmCluster) -> None:
+def test_controller_and_server_killed_in_turn_leave_a_true_state_and_all_output(
+    hw: Hw, slurm: SlurmCluster
+) -> None:
     env = ["--env", "STEPS=60", "--env", "PAUSE=0.25"]
     job = hw.submit("-c", "lab", "-n", "4", *env, sys.executable, "train.py")
     wait_until(lambda: len(hw.points(job, "loss")) > 3, 90, "its first points")
     wait_saved(slurm, hw.json("q", job)["engine_id"])
     slurm.kill("slurmctld")
     hw.kill_server()
-    assert hw.json("q", job)["state"] in ("running", "unknown")  # a new server; Slurm does not answer
+    # a new server; Slurm does not answer
+    assert hw.json("q", job)["state"] in ("running", "unknown")
     slurm.start_controller()
     wait_until(lambda: hw.json("q", job)["state"] == "succeeded", 90, "its end")
     lines = hw("logs", job).stdout.decode().splitlines()
@@ -94,7 +129,9 @@ def test_controller_and_server_killed_in_turn_leave_a_true_state_and_all_output(
     assert hw.json("q", job)["attempts"][0]["cause"] is None
 
 
-def test_a_job_that_somebody_cancels_in_slurm_says_so_and_is_not_tried_again(hw: Hw, slurm: SlurmCluster) -> None:
+def test_a_job_that_somebody_cancels_in_slurm_says_so_and_is_not_tried_again(
+    hw: Hw, slurm: SlurmCluster
+) -> None:
     running = hw.submit("-c", "lab", "--retry", "3", "sleep", "100")
     hw.wait_state(running, "running")
     slurm.command("scancel", hw.json("q", running)["engine_id"])
@@ -114,7 +151,9 @@ def test_an_abort_reaches_the_agents_of_both_nodes_who_end_their_ranks(hw: Hw) -
     assert hw("abort", job).returncode == 0
     ended = hw.wait_ended(job, timeout_s=90)
     assert ended["state"] == "stopped" and ended["attempts"][0]["cause"]["cause"] == "cancelled"
-    ends = [process["state"] for task in ended["attempts"][0]["tasks"] for process in task["processes"]]
+    ends = [
+        process["state"] for task in ended["attempts"][0]["tasks"] for process in task["processes"]
+    ]
     assert ends == ["exited"] * 8
 
 
@@ -139,13 +178,23 @@ def test_a_job_that_ran_in_its_folder_goes_to_slurm_with_the_code_as_it_is_now(h
 
 
 @pytest.mark.cap(48)
-def test_folders_are_there_on_each_node_and_sent_when_the_job_is_aborted(hw: Hw, tmp_path: Path) -> None:
+def test_folders_are_there_on_each_node_and_sent_when_the_job_is_aborted(
+    hw: Hw, tmp_path: Path
+) -> None:
     source, target = tmp_path / "there", tmp_path / "kept"
     source.mkdir()
     (source / "a").write_text("data")
-    program = "cat data/a; echo $RANK > output/$RANK; touch $HEADWAY_FOLDER_OUTPUT/begun-$RANK; sleep 100"
+    program = (
+        "cat data/a; echo $RANK > output/$RANK; touch $HEADWAY_FOLDER_OUTPUT/begun-$RANK; sleep 100"
+    )
     folders = {"data": {"from": str(source)}, "output": {"to": str(target)}}
-    job = {"name": "carry", "command": ["sh", "-c", program], "nodes": 2, "processes": 2, "folders": folders}
+    job = {
+        "name": "carry",
+        "command": ["sh", "-c", program],
+        "nodes": 2,
+        "processes": 2,
+        "folders": folders,
+    }
     (tmp_path / "job.yaml").write_text(json.dumps(job))
     name = hw.submit("-c", "lab", "job.yaml")
     begun = hw.home / "checkouts"

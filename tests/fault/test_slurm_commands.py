@@ -1,4 +1,6 @@
-"""Slurm's commands hang, fail, print garbage, and lose answers, in front of a real Slurm (F22, F23, F24)."""
+"""Slurm's commands hang, fail, print garbage, and lose answers, in front of a real Slurm (F22, F23,
+F24).
+"""
 
 import os
 import shutil
@@ -75,7 +77,11 @@ def lab(home: Path, tmp_path: Path, slurm: SlurmCluster) -> Iterator[Lab]:
     yield made
     made.recover()
     made.hw("abort", "--state", "waiting,running", "--yes")
-    wait_until(lambda: not made.hw.json("ls", "--state", "waiting,running,stopping"), 60, "the end of all jobs")
+    wait_until(
+        lambda: not made.hw.json("ls", "--state", "waiting,running,stopping"),
+        60,
+        "the end of all jobs",
+    )
     made.hw("server", "stop")
 
 
@@ -84,13 +90,18 @@ def output(lab: Lab, job: str) -> list[str]:
 
 
 @pytest.mark.parametrize("how", ["hang", "garbage", "fail"])
-def test_while_slurms_commands_misbehave_jobs_keep_their_state_and_others_go_on(lab: Lab, how: str) -> None:
-    ends, goes_on = (lab.submit("--env", f"UNTIL={lab.hw.cwd / name}") for name in ("ends", "never"))
+def test_while_slurms_commands_misbehave_jobs_keep_their_state_and_others_go_on(
+    lab: Lab, how: str
+) -> None:
+    ends, goes_on = (
+        lab.submit("--env", f"UNTIL={lab.hw.cwd / name}") for name in ("ends", "never")
+    )
     for job in (ends, goes_on):
         lab.hw.wait_state(job, "running")
     lab.behave(how, *(READ if how == "garbage" else COMMANDS))
     waits = [lab.submit() for _ in range(3)]
-    assert lab.hw.wait_ended(lab.hw.submit("true"))["state"] == "succeeded"  # here, beside a Slurm that is away
+    # here, beside a Slurm that is away
+    assert lab.hw.wait_ended(lab.hw.submit("true"))["state"] == "succeeded"
     (lab.hw.cwd / "ends").touch()
     assert lab.hw.wait_ended(ends)["state"] == "succeeded"  # its agent tells that
     states = [lab.hw.json("q", job)["state"] for job in (goes_on, *waits)]

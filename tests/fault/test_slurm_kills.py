@@ -1,4 +1,6 @@
-"""Everything that runs for a job on a real Slurm is killed in turn: each job keeps a true state and all its output."""
+"""Everything that runs for a job on a real Slurm is killed in turn: each job keeps a true state and
+all its output.
+"""
 
 import json
 import os
@@ -23,15 +25,23 @@ def hw(home: Path, tmp_path: Path, slurm: SlurmCluster) -> Iterator[Hw]:
 
 
 def submit(hw: Hw, until: str) -> str:
-    """A job that ends once there is a file of that name; the pause before it is tried again is short."""
+    """A job that ends once there is a file of that name; the pause before it is tried again is
+    short.
+    """
     path = hw.cwd / f"{until}.yaml"
     env, command = {"UNTIL": str(hw.cwd / until)}, [sys.executable, "train.py"]
-    path.write_text(json.dumps({"name": until, "command": command, "env": env, "retry": {"backoff": "0.1s"}}))
+    path.write_text(
+        json.dumps({"name": until, "command": command, "env": env, "retry": {"backoff": "0.1s"}})
+    )
     return hw.submit("-c", "lab", path.name)
 
 
 def running(hw: Hw, *jobs: str) -> None:
-    wait_until(lambda: all(len(hw.points(job, "loss")) > 3 for job in jobs), 90, "the first points of all jobs")
+    wait_until(
+        lambda: all(len(hw.points(job, "loss")) > 3 for job in jobs),
+        90,
+        "the first points of all jobs",
+    )
 
 
 def over(hw: Hw, job: str) -> Any:
@@ -45,11 +55,20 @@ def over(hw: Hw, job: str) -> Any:
 
 
 def steps(hw: Hw, job: str, attempt: int = 1) -> int:
-    """How many steps its output tells, each once and in order; whole: it says itself how many there were."""
-    said = hw("logs", job, "--stream", "stdout", "--attempt", str(attempt)).stdout.decode().splitlines()
+    """How many steps its output tells, each once and in order; whole: it says itself how many there
+    were.
+    """
+    said = (
+        hw("logs", job, "--stream", "stdout", "--attempt", str(attempt))
+        .stdout.decode()
+        .splitlines()
+    )
     whole = [line for line in said if line.startswith("steps ")]
     count = len(said) - len(whole)
-    assert said == [*(f"step {i}" for i in range(count)), *whole] and whole in ([], [f"steps {count}"])
+    assert said == [*(f"step {i}" for i in range(count)), *whole] and whole in (
+        [],
+        [f"steps {count}"],
+    )
     return count
 
 
@@ -71,7 +90,9 @@ def hide_locks(hw: Hw, job: str) -> None:
     (folder / "shim.json").write_text(json.dumps({**shim, "boot_id": "another machine"}))
 
 
-def test_each_process_of_a_job_killed_in_turn_leaves_the_truth_and_all_output(hw: Hw, slurm: SlurmCluster) -> None:
+def test_each_process_of_a_job_killed_in_turn_leaves_the_truth_and_all_output(
+    hw: Hw, slurm: SlurmCluster
+) -> None:
     whom = ("program", "shipper", "shim", "agents", "all")
     jobs = {who: submit(hw, "enough") for who in whom}
     running(hw, *jobs.values())
@@ -82,7 +103,10 @@ def test_each_process_of_a_job_killed_in_turn_leaves_the_truth_and_all_output(hw
         kill(found[who])
     (hw.cwd / "enough").touch()
     ends = {who: over(hw, job) for who, job in jobs.items()}
-    told = {who: (end["state"], (end["attempts"][0]["cause"] or {}).get("cause")) for who, end in ends.items()}
+    told = {
+        who: (end["state"], (end["attempts"][0]["cause"] or {}).get("cause"))
+        for who, end in ends.items()
+    }
     assert told == {
         "program": ("failed", "sigkill_unexplained"),
         "shipper": ("succeeded", None),
@@ -98,16 +122,22 @@ def test_each_process_of_a_job_killed_in_turn_leaves_the_truth_and_all_output(hw
 def test_a_node_daemon_killed_alone_ends_nothing_and_is_told_apart_from_a_lost_node(
     hw: Hw, slurm: SlurmCluster
 ) -> None:
-    """Slurm calls both NODE_FAIL. A program that goes on runs, also where the locks of its agent are not seen; one that
-    died with its node is tried on another."""
+    """Slurm calls both NODE_FAIL. A program that goes on runs, also where the locks of its agent
+    are not seen; one that died with its node is tried on another.
+    """
     here, there, unseen = submit(hw, "here"), submit(hw, "there"), submit(hw, "unseen")
     running(hw, here, there, unseen)
     hide_locks(hw, unseen)
-    [node] = {task["node"] for job in (here, there, unseen) for task in hw.json("q", job)["attempts"][0]["tasks"]}
+    [node] = {
+        task["node"]
+        for job in (here, there, unseen)
+        for task in hw.json("q", job)["attempts"][0]["tasks"]
+    }
     slurm.kill(node)
     found = processes_of(slurm, hw.json("q", there)["engine_id"])
     kill([*found["step"], *found["batch"], *(pid for pids in found.values() for pid in pids)])
-    slurm.command("scontrol", "update", f"nodename={node}", "state=down", "reason=test")  # sooner than its timeout
+    # sooner than its timeout
+    slurm.command("scontrol", "update", f"nodename={node}", "state=down", "reason=test")
     (hw.cwd / "there").touch()
     wait_until(lambda: len(hw.json("q", there)["attempts"]) == 2, 60, "the second attempt")
     ended = over(hw, there)
@@ -119,7 +149,9 @@ def test_a_node_daemon_killed_alone_ends_nothing_and_is_told_apart_from_a_lost_n
         still = hw.json("q", job)
         assert still["state"] == "running" and len(still["attempts"]) == 1
         count = len(hw.points(job, "loss"))
-        wait_until(lambda j=job, c=count: len(hw.points(j, "loss")) > c, 30, "more of those that go on")
+        wait_until(
+            lambda j=job, c=count: len(hw.points(j, "loss")) > c, 30, "more of those that go on"
+        )
     (hw.cwd / "unseen").touch()
     done = over(hw, unseen)
     assert (done["state"], len(done["attempts"])) == ("succeeded", 1)

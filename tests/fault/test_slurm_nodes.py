@@ -1,4 +1,6 @@
-"""Nodes of a real Slurm that are not as they should be: a clock that is hours off, a shared folder without room."""
+"""Nodes of a real Slurm that are not as they should be: a clock that is hours off, a shared folder
+without room.
+"""
 
 import os
 import shutil
@@ -59,7 +61,9 @@ def hw(home: Path, tmp_path: Path, slurm: SlurmCluster) -> Iterator[Hw]:
 
 
 def submit(hw: Hw, cluster: str, *options: str) -> str:
-    return hw.submit("-c", cluster, "--env", f"UNTIL={hw.cwd / 'enough'}", *options, sys.executable, "train.py")
+    return hw.submit(
+        "-c", cluster, "--env", f"UNTIL={hw.cwd / 'enough'}", *options, sys.executable, "train.py"
+    )
 
 
 @pytest.fixture
@@ -69,11 +73,15 @@ def clock(tmp_path: Path) -> Path:
         needs.missing("no gcc here")
     (tmp_path / "clock.c").write_text(CLOCK)
     library = tmp_path / "clock.so"
-    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, tmp_path / "clock.c", "-ldl"], check=True)
+    subprocess.run(
+        ["gcc", "-shared", "-fPIC", "-o", library, tmp_path / "clock.c", "-ldl"], check=True
+    )
     return library
 
 
-def test_a_node_whose_clock_is_hours_off_changes_no_state_no_order_and_no_duration(hw: Hw, clock: Path) -> None:
+def test_a_node_whose_clock_is_hours_off_changes_no_state_no_order_and_no_duration(
+    hw: Hw, clock: Path
+) -> None:
     """F26: agent and program three hours ahead of, or behind, the server."""
     clusters = []
     for name, off_s in (("ahead", 3 * 3600), ("behind", -3 * 3600)):
@@ -84,7 +92,10 @@ def test_a_node_whose_clock_is_hours_off_changes_no_state_no_order_and_no_durati
         clusters.append(f"{name}: {{engine: slurm, partition: main, python: {python}}}")
     (hw.cwd / "headway.yaml").write_text("clusters: {" + ", ".join(clusters) + "}\n")
     env = {"ahead": str(3 * 3600), "behind": str(-3 * 3600)}
-    jobs = [submit(hw, name, "--env", f"LD_PRELOAD={clock}", "--env", f"SKEW_S={by}") for name, by in env.items()]
+    jobs = [
+        submit(hw, name, "--env", f"LD_PRELOAD={clock}", "--env", f"SKEW_S={by}")
+        for name, by in env.items()
+    ]
     for job in jobs:
         wait_until(lambda job=job: len(hw.points(job, "loss")) > 5, 60, "its first points")  # type: ignore[misc]
         assert hw.json("q", job)["state"] == "running"
@@ -92,7 +103,10 @@ def test_a_node_whose_clock_is_hours_off_changes_no_state_no_order_and_no_durati
     for job in jobs:
         ended = hw.wait_ended(job)
         assert ended["state"] == "succeeded" and 0 < ended["elapsed_s"] < 3000
-        times = [datetime.fromisoformat(ended[name]) for name in ("submitted_at", "started_at", "ended_at")]
+        times = [
+            datetime.fromisoformat(ended[name])
+            for name in ("submitted_at", "started_at", "ended_at")
+        ]
         assert times == sorted(times) and times[-1] <= datetime.now(UTC)
         [steps] = hw.points(job, "steps")
         said = hw("logs", job, "--stream", "stdout").stdout.decode().splitlines()
@@ -109,16 +123,24 @@ def _count(hw: Hw) -> str:
 def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A file system of a few megabytes."""
     folder = tmp_path_factory.mktemp("small")
-    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", folder], capture_output=True, text=True)
+    made = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", folder], capture_output=True, text=True
+    )
     if made.returncode != 0:
         needs.missing(f"no file system can be mounted here: {made.stderr.strip()}")
     yield folder
     subprocess.run(["umount", "--lazy", folder], check=True)
 
 
-def test_a_shared_folder_without_room_costs_what_found_none_and_is_told_exactly(hw: Hw, small: Path) -> None:
-    """F7, F8 on a cluster: the program goes on, new jobs wait and say why, and all is well when there is room again."""
-    (hw.cwd / "headway.yaml").write_text(f"clusters: {{lab: {{engine: slurm, partition: main, folder: {small}/hw}}}}\n")
+def test_a_shared_folder_without_room_costs_what_found_none_and_is_told_exactly(
+    hw: Hw, small: Path
+) -> None:
+    """F7, F8 on a cluster: the program goes on, new jobs wait and say why, and all is well when
+    there is room again.
+    """
+    (hw.cwd / "headway.yaml").write_text(
+        f"clusters: {{lab: {{engine: slurm, partition: main, folder: {small}/hw}}}}\n"
+    )
     job = submit(hw, "lab")
     wait_until(lambda: len(hw.points(job, "loss")) > 5, 60, "its first points")
     ballast = small / "ballast"
@@ -136,7 +158,9 @@ def test_a_shared_folder_without_room_costs_what_found_none_and_is_told_exactly(
     wait_until(lambda: int(_count(hw) or 0) > full, 60, "steps without room")
     assert hw.json("q", job)["state"] == "running"
     os.unlink(ballast)
-    wait_until(lambda: len(hw.points(job, "loss")) > count + 60, 60, "points after there was room again")
+    wait_until(
+        lambda: len(hw.points(job, "loss")) > count + 60, 60, "points after there was room again"
+    )
     (hw.cwd / "enough").touch()
     ended = hw.wait_ended(job)
     assert (ended["state"], ended["exit_code"]) == ("succeeded", 0)

@@ -1,6 +1,8 @@
-"""The server is killed at random moments, and stopped for a while, during a run of jobs on a real Slurm (P9, P10, F27).
+"""The server is killed at random moments, and stopped for a while, during a run of jobs on a real
+Slurm (P9, P10, F27).
 
-Seeded: `HEADWAY_KILL_SEED` repeats a run, `HEADWAY_KILL_JOBS` makes it longer (`make test-cluster`).
+Seeded: `HEADWAY_KILL_SEED` repeats a run, `HEADWAY_KILL_JOBS` makes it longer (`make
+test-cluster`).
 """
 
 import os
@@ -42,14 +44,19 @@ def check(hw: Hw, slurm: SlurmCluster, jobs: dict[str, int]) -> None:
     said = slurm.command("squeue", "-h", "-t", "all", "-o", "%k").stdout
     for job, code in jobs.items():
         found = hw.json("q", job)
-        assert (found["state"], found["exit_code"]) == ("succeeded" if code == 0 else "failed", code), SEED
+        assert (found["state"], found["exit_code"]) == (
+            "succeeded" if code == 0 else "failed",
+            code,
+        ), SEED
         assert said.count(f"headway:{found['uuid']}-") == 1 and len(found["attempts"]) == 1, SEED
         lines = hw("logs", job, "--stream", "stdout").stdout.decode().splitlines()
         assert lines == [f"step {i}" for i in range(20)], SEED
         assert hw.points(job, "loss") == [1 / (i + 1) for i in range(20)], SEED
 
 
-def test_a_server_killed_at_random_moments_runs_each_job_once_and_loses_nothing(hw: Hw, slurm: SlurmCluster) -> None:
+def test_a_server_killed_at_random_moments_runs_each_job_once_and_loses_nothing(
+    hw: Hw, slurm: SlurmCluster
+) -> None:
     chance = random.Random(SEED)
     jobs: dict[str, int] = {}
     for _ in range(JOBS):
@@ -75,7 +82,9 @@ def _after(seconds: float) -> Callable[[], bool]:
     return lambda: time.monotonic() >= until_s
 
 
-def test_a_server_that_stands_still_for_a_while_goes_on_where_it_was(hw: Hw, slurm: SlurmCluster) -> None:
+def test_a_server_that_stands_still_for_a_while_goes_on_where_it_was(
+    hw: Hw, slurm: SlurmCluster
+) -> None:
     jobs = {hw.submit("-c", "lab", sys.executable, "train.py", str(code)): code for code in (0, 3)}
     wait_until(lambda: all(hw.points(job, "loss") for job in jobs), 60, "the first points")
     pid = hw.server_pid()

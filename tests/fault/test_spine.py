@@ -52,7 +52,10 @@ def test_a_server_killed_again_and_again_loses_no_point(hw: Hw) -> None:
     job = hw.submit(PYTHON, hw.script(LOGGER), "2000", "0.002")
     for _ in range(4):
         seen = len(returned(hw))
-        wait_until(lambda seen=seen: len(returned(hw)) > seen + 200 or len(returned(hw)) >= 2000, what="more points")
+        wait_until(
+            lambda seen=seen: len(returned(hw)) > seen + 200 or len(returned(hw)) >= 2000,
+            what="more points",
+        )
         hw.kill_server()
         assert hw("ls").returncode == 0
     found = hw.wait_ended(job)
@@ -77,7 +80,9 @@ def test_a_shipper_killed_again_and_again_loses_no_point_and_no_line(hw: Hw) -> 
 def test_a_trainer_killed_by_signal_9_keeps_every_returned_point(hw: Hw) -> None:
     job = hw.submit(PYTHON, hw.script(LOGGER), "1000000", "0")
     wait_until(lambda: len(returned(hw)) > 5000, what="points")
-    (process,) = wait_until(lambda: hw.json("q", job)["attempts"][0]["tasks"][0]["processes"], what="its pid")
+    (process,) = wait_until(
+        lambda: hw.json("q", job)["attempts"][0]["tasks"][0]["processes"], what="its pid"
+    )
     os.kill(process["pid"], signal.SIGKILL)
     found = hw.wait_ended(job)
     assert (found["state"], found["exit_code"], found["signal"]) == ("failed", None, 9)
@@ -110,7 +115,10 @@ def test_shim_and_shipper_killed_together_are_salvaged(hw: Hw) -> None:
 
 def test_a_plain_script_becomes_a_job_of_its_own(hw: Hw) -> None:
     done = subprocess.run(
-        [PYTHON, hw.script(LOGGER, "plain.py"), "300", "0"], cwd=hw.cwd, env=hw.env, capture_output=True
+        [PYTHON, hw.script(LOGGER, "plain.py"), "300", "0"],
+        cwd=hw.cwd,
+        env=hw.env,
+        capture_output=True,
     )
     assert (done.returncode, done.stdout) == (0, b"logged 300\n")
     (row,) = wait_until(lambda: hw.json("ls"), what="the job")
@@ -143,7 +151,9 @@ def test_twenty_commands_at_once_start_exactly_one_server(hw: Hw) -> None:
     told = [p.communicate(timeout=60)[1] for p in started]
     assert {p.returncode for p in started[:20]} <= {0, 4}
     assert all(p.returncode == 0 for p in started[20:]), told
-    wait_until(lambda: servers(hw.home) == [hw.server_pid()], what="the losers of the race to leave")
+    wait_until(
+        lambda: servers(hw.home) == [hw.server_pid()], what="the losers of the race to leave"
+    )
 
 
 def test_the_server_never_kills_what_it_does_not_know(hw: Hw) -> None:

@@ -1,4 +1,6 @@
-"""The store killed inside its system calls: what was acknowledged is there, once (F4, F36; P3, P10)."""
+"""The store killed inside its system calls: what was acknowledged is there, once (F4, F36; P3,
+P10).
+"""
 
 import os
 import subprocess
@@ -18,7 +20,9 @@ KILLED = 137
 
 
 def traced(strace: str, inject: str, argv: list[str]) -> subprocess.CompletedProcess[str]:
-    """Run under strace with a fault in the nth of some calls. The worker's output goes through a pipe."""
+    """Run under strace with a fault in the nth of some calls. The worker's output goes through a
+    pipe.
+    """
     call = inject.partition(":")[0]
     command = [
         strace,
@@ -53,7 +57,9 @@ def check(home: Path, acks: int, large: bool) -> int:
                 assert acks == 0
                 return 0
             pk = catalog.resolve(c, UUID)
-            values = [v for one in series.read_series(c, pk, "x") for v in one.points.values.tolist()]
+            values = [
+                v for one in series.read_series(c, pk, "x") for v in one.points.values.tolist()
+            ]
             text = b"".join(logs.read(c, store.paths, one.pk, 0) for one in lines.outputs(c, pk))
         assert values == [float(i) for i in range(len(values))]
         assert text == b"".join(line_bytes(i, large) for i in range(len(values)))
@@ -68,7 +74,9 @@ def worker(*words: object) -> list[str]:
 
 
 def run(argv: list[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, *argv], capture_output=True, text=True, timeout=60, cwd=ROOT)
+    return subprocess.run(
+        [sys.executable, *argv], capture_output=True, text=True, timeout=60, cwd=ROOT
+    )
 
 
 def kill_and_go_on(strace: str, home: Path, inject: str, large: bool) -> None:
@@ -88,12 +96,20 @@ def test_a_kill_inside_a_commit_loses_nothing_acknowledged(
     strace: str, tmp_path: Path, call: str, when: int, large: bool
 ) -> None:
     """F4: then it is started again, by nobody's hand, and the rest is taken."""
-    assert run(worker(tmp_path, 0)).returncode == 0  # so that the calls counted are those of commits
-    kill_and_go_on(strace, tmp_path, f"{call}:signal=SIGKILL:when={when * (5 if call == 'pwrite64' else 1)}", large)
+    # so that the calls counted are those of commits
+    assert run(worker(tmp_path, 0)).returncode == 0
+    kill_and_go_on(
+        strace,
+        tmp_path,
+        f"{call}:signal=SIGKILL:when={when * (5 if call == 'pwrite64' else 1)}",
+        large,
+    )
 
 
 @pytest.mark.parametrize("when", [1, 20, 60])
-def test_a_kill_while_the_database_is_made_leaves_nothing_half_made(strace: str, tmp_path: Path, when: int) -> None:
+def test_a_kill_while_the_database_is_made_leaves_nothing_half_made(
+    strace: str, tmp_path: Path, when: int
+) -> None:
     kill_and_go_on(strace, tmp_path, f"pwrite64:signal=SIGKILL:when={when}", large=False)
 
 
@@ -115,7 +131,9 @@ os._exit(0)
 """
 
 
-def test_a_migration_killed_at_any_write_is_finished_or_rolled_back(strace: str, tmp_path: Path) -> None:
+def test_a_migration_killed_at_any_write_is_finished_or_rolled_back(
+    strace: str, tmp_path: Path
+) -> None:
     """F36"""
     home = _made(tmp_path / "home")
     assert run(worker(home, 3)).returncode == 0
@@ -145,7 +163,9 @@ def _made(folder: Path) -> Path:
 
 
 def _schema(home: Path) -> str:
-    """old or new; anything in between fails. Looked at on a copy, so that the next start finds what the kill left."""
+    """old or new; anything in between fails. Looked at on a copy, so that the next start finds what
+    the kill left.
+    """
     look = home.with_name(home.name + "-look")
     subprocess.run(["cp", "-a", str(home), str(look)], check=True)
     code = (
@@ -155,7 +175,9 @@ def _schema(home: Path) -> str:
         " c.execute(\"SELECT count(*) FROM pragma_table_info('jobs') WHERE name = 'more'\").fetchone()[0],"
         " c.execute('PRAGMA user_version').fetchone()[0])"
     )
-    done = subprocess.run([sys.executable, "-c", code, str(look / "headway.db")], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(look / "headway.db")], capture_output=True, text=True
+    )
     subprocess.run(["rm", "-rf", str(look)], check=True)
     newest = max(migrate.migrations()) + 1
     found = done.stdout.split()

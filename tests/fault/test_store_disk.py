@@ -1,4 +1,6 @@
-"""The disk fails or is full: nobody is told yes, reads go on, and it recovers without a restart (F6, F8; P3)."""
+"""The disk fails or is full: nobody is told yes, reads go on, and it recovers without a restart
+(F6, F8; P3).
+"""
 
 import subprocess
 import sys
@@ -22,7 +24,8 @@ def test_a_failed_write_or_sync_is_answered_with_try_later_and_then_all_is_well(
     strace: str, tmp_path: Path, inject: str, large: bool
 ) -> None:
     """F6: EIO once or for a while, then fine. Every round is acknowledged in the end, once."""
-    assert run(worker(tmp_path, 0)).returncode == 0  # so that the calls counted are those of commits
+    # so that the calls counted are those of commits
+    assert run(worker(tmp_path, 0)).returncode == 0
     done = traced(strace, inject, worker(tmp_path, ROUNDS, *(["--large"] if large else [])))
     assert done.returncode == 0, (done.stdout[-2000:], done.stderr[-2000:])
     assert "refused" in done.stdout or "could not be moved" in done.stderr, "the fault was met"
@@ -47,7 +50,9 @@ while read -r line; do
   if [ "$line" = full ]; then rm -f "{tmp_path}/ballast"; fi
 done
 """
-    done = subprocess.run(["unshare", "-rm", "sh", "-c", shell], capture_output=True, text=True, timeout=110, cwd=ROOT)
+    done = subprocess.run(
+        ["unshare", "-rm", "sh", "-c", shell], capture_output=True, text=True, timeout=110, cwd=ROOT
+    )
     lines = done.stdout.splitlines()
     assert lines[-1] == "done", (done.stdout[-500:], done.stderr[-2000:])
     assert {"full", "reads work"} <= set(lines)

@@ -1,4 +1,6 @@
-"""Fail the nth call that writes output files, until a run has no failure: nothing acknowledged is lost (ring 1)."""
+"""Fail the nth call that writes output files, until a run has no failure: nothing acknowledged is
+lost (ring 1).
+"""
 
 import errno
 import os
@@ -44,10 +46,17 @@ def steps(b: Bench) -> list[list[Part]]:
     ended = fact({"type": "task_ended", "exit_code": 0})
     x = schema(0, "x") + record(0, 1, [1.0])
     return [
-        [Part("shim", "records", 0, started), Part("stdout-0", "raw", 0, b"one\n"), Part(METRICS, "records", 0, x)],
+        [
+            Part("shim", "records", 0, started),
+            Part("stdout-0", "raw", 0, b"one\n"),
+            Part(METRICS, "records", 0, x),
+        ],
         [Part("stdout-0", "raw", 4, b"two\n")],
         [gap("stdout-0", 8, 500)],
-        [Part("stdout-0", "raw", 508, LARGE), Part(METRICS, "records", len(x), record(0, 2, [2.0]))],
+        [
+            Part("stdout-0", "raw", 508, LARGE),
+            Part(METRICS, "records", len(x), record(0, 2, [2.0])),
+        ],
         [Part("shim", "records", len(started), ended)],
         [Part("stdout-0", "raw", 508 + len(LARGE), b"three\n")],
     ]

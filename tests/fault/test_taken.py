@@ -1,6 +1,8 @@
-"""An agent on another machine, whose locks are not seen here, and somebody who would take over for it (F33).
+"""An agent on another machine, whose locks are not seen here, and somebody who would take over for
+it (F33).
 
-The other machine is played by another boot id, and locks that are not seen by lock files that are others by then.
+The other machine is played by another boot id, and locks that are not seen by lock files that are
+others by then.
 """
 
 import json
@@ -30,7 +32,9 @@ if machine := sys.argv.pop(1):
 from headway.agent.main import main
 main()
 """
-COUNT = "import time\ni = 0\nwhile True:\n    print('line', i, flush=True); i += 1; time.sleep(0.02)"
+COUNT = (
+    "import time\ni = 0\nwhile True:\n    print('line', i, flush=True); i += 1; time.sleep(0.02)"
+)
 
 
 @pytest.fixture
@@ -54,7 +58,12 @@ def adopt(rig: Rig, task: Task) -> subprocess.Popen[bytes]:
 
 
 def test_an_agent_that_lives_keeps_its_task_whoever_claims_it(rig: Rig) -> None:
-    task = start(rig, *script("import time\nfor i in range(400):\n    print('line', i, flush=True); time.sleep(0.01)"))
+    task = start(
+        rig,
+        *script(
+            "import time\nfor i in range(400):\n    print('line', i, flush=True); time.sleep(0.01)"
+        ),
+    )
     assert adopt(rig, task).wait(30) == 3
     assert rig.server.ended() is None, "nothing was told of an end"
     assert rig.finish(task)["exit_code"] == 0
@@ -62,7 +71,9 @@ def test_an_agent_that_lives_keeps_its_task_whoever_claims_it(rig: Rig) -> None:
     assert [fact["type"] for fact in rig.server.facts()].count("task_ended") == 1
 
 
-def test_one_that_stood_still_so_long_that_it_was_taken_over_stops_and_loses_and_doubles_nothing(rig: Rig) -> None:
+def test_one_that_stood_still_so_long_that_it_was_taken_over_stops_and_loses_and_doubles_nothing(
+    rig: Rig,
+) -> None:
     task = start(rig, *script(COUNT))
     assert task.shim is not None
     (rank,) = task.rank_pids()
@@ -75,14 +86,18 @@ def test_one_that_stood_still_so_long_that_it_was_taken_over_stops_and_loses_and
     assert json.loads((task.dir / TAKEN).read_text())["boot_id"] == "login"
     sent = rig.server.text("stdout-0")
     os.kill(rank, signal.SIGCONT)
-    wait_until(lambda: (task.dir / "stdout-0").stat().st_size > len(sent), what="more of its output")
+    wait_until(
+        lambda: (task.dir / "stdout-0").stat().st_size > len(sent), what="more of its output"
+    )
     for pid in (task.shim.pid, shipper):
         os.kill(pid, signal.SIGCONT)
     task.shim.wait(30)
     wait_until(lambda: not alive(rank) and not alive(shipper), what="the end of its processes")
     assert "somebody on another machine speaks for this task now" in task.log()
     whole = (task.dir / "stdout-0").read_bytes()
-    assert rig.server.text("stdout-0") == sent and len(whole) > len(sent), "it wrote more, which nobody has sent yet"
+    assert rig.server.text("stdout-0") == sent and len(whole) > len(sent), (
+        "it wrote more, which nobody has sent yet"
+    )
     assert adopt(rig, task).wait(60) == 0
     assert rig.server.text("stdout-0") == whole
     lines = whole.decode().splitlines()

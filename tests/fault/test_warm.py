@@ -1,4 +1,6 @@
-"""The warm launcher: shims that are forked are as those that are executed, and its death costs warmth only."""
+"""The warm launcher: shims that are forked are as those that are executed, and its death costs
+warmth only.
+"""
 
 import os
 import resource
@@ -13,7 +15,8 @@ from tests.many import lines, submit
 from tests.waiting import wait_until
 
 SHOW = "echo $SECRET_WORD; umask; ulimit -n; ls -l /proc/self/fd | grep -c socket; cut -d' ' -f6 /proc/$$/stat; pwd; "
-SHOW += "grep -E 'Sig(Ign|Blk)' /proc/self/status"  # of the shell itself it may be asked while it forks
+# of the shell itself it may be asked while it forks
+SHOW += "grep -E 'Sig(Ign|Blk)' /proc/self/status"
 
 
 @pytest.fixture
@@ -28,7 +31,9 @@ def warm_up(hw: Hw) -> int:
     (pid,) = wait_until(lambda: agents(hw.home, "warm"), what="the launcher")
     job = submit(hw, {"command": ["sleep", "60"]})
     hw.wait_state(job, "running")
-    wait_until(lambda: any(parent(shim) == pid for shim in agents(hw.home, "shim")), what="a forked shim")
+    wait_until(
+        lambda: any(parent(shim) == pid for shim in agents(hw.home, "shim")), what="a forked shim"
+    )
     assert hw("abort", job).returncode == 0
     hw.wait_ended(job)
     return pid
@@ -41,13 +46,19 @@ def parent(pid: int) -> int:
         return 0
 
 
-def ended(hw: Hw, spec: dict[str, Any], env: dict[str, str] | None = None) -> tuple[str, dict[str, Any]]:
+def ended(
+    hw: Hw, spec: dict[str, Any], env: dict[str, str] | None = None
+) -> tuple[str, dict[str, Any]]:
     job = submit(hw, spec, env)
     return job, hw.wait_ended(job)
 
 
 def test_a_forked_task_is_as_an_executed_one_and_nothing_leaks_from_task_to_task(hw: Hw) -> None:
-    spec: dict[str, Any] = {"command": ["sh", "-c", SHOW], "umask": 0o027, "rlimits": {"NOFILE": [77, 99]}}
+    spec: dict[str, Any] = {
+        "command": ["sh", "-c", SHOW],
+        "umask": 0o027,
+        "rlimits": {"NOFILE": [77, 99]},
+    }
     cold, first = ended(hw, spec, {"SECRET_WORD": "first-secret-word"})
     warm_up(hw)
     warm, second = ended(hw, spec)
@@ -55,7 +66,8 @@ def test_a_forked_task_is_as_an_executed_one_and_nothing_leaks_from_task_to_task
     then, now = lines(hw, cold, 0), lines(hw, warm, 0)
     assert then[1:4] == now[1:4] == ["0027", "77", "0"] and then[5] == now[5] == str(hw.cwd)
     assert now[0] == "" and then[4] != now[4] and then[6:] == now[6:]
-    spec["rlimits"] = {"NOFILE": [77, resource.getrlimit(resource.RLIMIT_NOFILE)[1]]}  # needs nothing but an exec
+    # needs nothing but an exec
+    spec["rlimits"] = {"NOFILE": [77, resource.getrlimit(resource.RLIMIT_NOFILE)[1]]}
     spawned, third = ended(hw, spec)
     assert third["state"] == "succeeded"
     last = lines(hw, spawned, 0)

@@ -1,4 +1,6 @@
-"""A server in this process, in a thread, with a real store and a stand-in for `control`. Used by the server's tests."""
+"""A server in this process, in a thread, with a real store and a stand-in for `control`. Used by
+the server's tests.
+"""
 
 import asyncio
 import http.client
@@ -49,10 +51,18 @@ class FakeControl:
         self.calls.append(("heard", task))
 
     async def submit(
-        self, uuid: str, spec: Mapping[str, Any], env: Mapping[str, str], *, find_program: bool = False, **_: Any
+        self,
+        uuid: str,
+        spec: Mapping[str, Any],
+        env: Mapping[str, str],
+        *,
+        find_program: bool = False,
+        **_: Any,
     ) -> Job:
         self.calls.append(("submit", uuid, dict(spec), dict(env)))
-        return await self._write(lambda c: catalog.insert_job(c, uuid, JobSpec(**spec), time.time_ns()))
+        return await self._write(
+            lambda c: catalog.insert_job(c, uuid, JobSpec(**spec), time.time_ns())
+        )
 
     async def abort(self, pk: int) -> Job:
         self.calls.append(("abort", pk))
@@ -62,11 +72,15 @@ class FakeControl:
         self.calls.append(("release", pk))
         return await self._write(lambda c: catalog.load_job(c, pk))
 
-    async def attach(self, pk: int, rank: int | None = None, task: str | None = None) -> dict[str, Any]:
+    async def attach(
+        self, pk: int, rank: int | None = None, task: str | None = None
+    ) -> dict[str, Any]:
         self.calls.append(("attach", pk))
         return {}
 
-    async def collect(self, clusters: Mapping[str, Mapping[str, Any]], *, dry_run: bool) -> list[dict[str, Any]]:
+    async def collect(
+        self, clusters: Mapping[str, Mapping[str, Any]], *, dry_run: bool
+    ) -> list[dict[str, Any]]:
         self.calls.append(("collect", dict(clusters), dry_run))
         return []
 
@@ -80,7 +94,9 @@ class FakeControl:
         self.calls.append(("signal", pk, signum))
         return await self._write(lambda c: catalog.load_job(c, pk))
 
-    async def resubmit(self, pk: int, uuid: str, changes: Mapping[str, Any], env: Mapping[str, str] | None) -> Job:
+    async def resubmit(
+        self, pk: int, uuid: str, changes: Mapping[str, Any], env: Mapping[str, str] | None
+    ) -> Job:
         self.calls.append(("resubmit", pk, uuid, dict(changes), env))
         old = await self._write(lambda c: catalog.load_job(c, pk))
         spec = JobSpec(**(asdict(old.spec) | dict(changes) | {"parent": old.id}))
@@ -97,10 +113,14 @@ class FakeControl:
     def attach_words(self, job: Mapping[str, Any]) -> list[str] | None:
         return None
 
-    async def survey(self, clusters: Mapping[str, Any], spec: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+    async def survey(
+        self, clusters: Mapping[str, Any], spec: Mapping[str, Any] | None
+    ) -> list[dict[str, Any]]:
         return []
 
-    async def commands_for(self, task: TaskKey, wait_s: float, done: Sequence[int]) -> list[dict[str, Any]]:
+    async def commands_for(
+        self, task: TaskKey, wait_s: float, done: Sequence[int]
+    ) -> list[dict[str, Any]]:
         self.calls.append(("commands_for", task, wait_s, list(done)))
         if not self.commands.get(str(task)):
             await asyncio.sleep(wait_s)
@@ -124,7 +144,9 @@ class Served:
         self.socket = socket_path(folder)
         self.store = Store(self.paths)
         self.store.open()
-        self.process = Process(self.paths, layers.load(folder), self.store, self._keep_control(control))
+        self.process = Process(
+            self.paths, layers.load(folder), self.store, self._keep_control(control)
+        )
         self.control: Any = None
         self.error: BaseException | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -161,7 +183,8 @@ class Served:
         self.store.close()
         assert not self._thread.is_alive(), "the server did not end"
 
-    # -- what is in it -----------------------------------------------------------------------------------------------
+    # -- what is in it
+    # -----------------------------------------------------------------------------------------------
 
     def write(self, work: Any) -> Any:
         return self.store.write(work).result(10)
@@ -179,7 +202,11 @@ class Served:
         return answer.headers["set-cookie"].partition(";")[0].partition("=")[2]
 
     def job(
-        self, number: int = 1, name: str = "job", state: State | None = None, command: Sequence[str] = ("true",)
+        self,
+        number: int = 1,
+        name: str = "job",
+        state: State | None = None,
+        command: Sequence[str] = ("true",),
     ) -> tuple[Job, TaskKey]:
         uuid = UUID.format(number)
         key = TaskKey(uuid, 1, "worker-0")
@@ -210,25 +237,34 @@ class Served:
     def connections(self, unix: bool = True) -> int:
         return self.process.slots.used[unix]
 
-    # -- asking it ---------------------------------------------------------------------------------------------------
+    # -- asking it
+    # ---------------------------------------------------------------------------------------------------
 
     def unix(self, method: str, path: str, *, token: str | None = None, **more: Any) -> Response:
         with Client(self.socket, token, 20) as client:
             return client.request(method, path, **more)
 
     def tcp(
-        self, method: str, path: str, headers: Mapping[str, str] | None = None, body: bytes | None = None
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
     ) -> Response:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
         try:
             connection.request(method, path, body=body, headers=dict(headers or {}))
             answer = connection.getresponse()
-            return Response(answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read())
+            return Response(
+                answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read()
+            )
         finally:
             connection.close()
 
     def raw(self, data: bytes, *, unix: bool = False, timeout_s: float = 20.0) -> bytes:
-        """Send these bytes and read until the server closes, or says nothing for a while after an answer."""
+        """Send these bytes and read until the server closes, or says nothing for a while after an
+        answer.
+        """
         with self.connect(unix, timeout_s) as sock:
             try:
                 sock.sendall(data)
@@ -254,7 +290,11 @@ def read_all(sock: socket.socket) -> bytes:
             return found
         found += data
         head, split, body = found.partition(b"\r\n\r\n")
-        lengths = [int(h.split(b":")[1]) for h in head.split(b"\r\n") if h.lower().startswith(b"content-length")]
+        lengths = [
+            int(h.split(b":")[1])
+            for h in head.split(b"\r\n")
+            if h.lower().startswith(b"content-length")
+        ]
         if split and lengths and len(body) >= lengths[0]:
             return found
 

@@ -1,4 +1,6 @@
-"""The network address for agents of other machines: nothing but a task's own token counts, and only for its task."""
+"""The network address for agents of other machines: nothing but a task's own token counts, and only
+for its task.
+"""
 
 import asyncio
 import http.client
@@ -55,14 +57,20 @@ def opened(served: Served) -> dict[str, Any]:
 
 
 def ask(
-    where: dict[str, Any], method: str, path: str, headers: Mapping[str, str] | None = None, body: bytes | None = None
+    where: dict[str, Any],
+    method: str,
+    path: str,
+    headers: Mapping[str, str] | None = None,
+    body: bytes | None = None,
 ) -> Response:
     host, _, port = where["addresses"][0].rpartition(":")
     connection = http.client.HTTPSConnection(host, int(port), timeout=20, context=remote.context())
     try:
         connection.request(method, path, body=body, headers={"Host": HOST, **(headers or {})})
         answer = connection.getresponse()
-        return Response(answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read())
+        return Response(
+            answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read()
+        )
     finally:
         connection.close()
 
@@ -73,7 +81,9 @@ def post(channel: TlsChannel, path: str, body: bytes, timeout_s: float = 20.0) -
     answer = channel.start(path, [body], time.monotonic(), timeout_s)
     while answer is None:
         poll = select.poll()
-        poll.register(channel.fileno(), select.POLLIN | (select.POLLOUT if channel.wants_write else 0))
+        poll.register(
+            channel.fileno(), select.POLLIN | (select.POLLOUT if channel.wants_write else 0)
+        )
         poll.poll(200)
         answer = channel.step(time.monotonic())
     return answer
@@ -97,7 +107,8 @@ def test_a_task_sends_its_own_data_and_hears_its_own_commands(served: Served) ->
     answer = post(channel, "/agent/ingest", data(key))
     assert (answer.status, json.loads(answer.body)["acks"]) == (200, {"stdout-0": 6})
     large = b"x" * 3_000_000
-    answer = post(channel, "/agent/ingest", data(key, large, 6))  # on the same connection, in many pieces
+    # on the same connection, in many pieces
+    answer = post(channel, "/agent/ingest", data(key, large, 6))
     assert json.loads(answer.body)["acks"] == {"stdout-0": 6 + len(large)}
     asked = {"task": {"uuid": key.uuid, "attempt": 1, "task": key.task}, "wait_s": 0}
     assert post(channel, "/agent/poll", json.dumps(asked).encode()).status == 200
@@ -109,9 +120,12 @@ def test_a_tasks_token_opens_nothing_but_the_two_routes_of_its_task(served: Serv
     login = bearer(served.token("ingest", key))
     for route in ROUTES:
         for method in METHODS:
-            answer = ask(where, method, address(route.path), login, b"{}" if method == "POST" else None)
+            answer = ask(
+                where, method, address(route.path), login, b"{}" if method == "POST" else None
+            )
             if (method, route.path) in (("POST", "/agent/ingest"), ("POST", "/agent/poll")):
-                assert answer.status == 400, route.path  # let in, and told that this is no such request
+                # let in, and told that this is no such request
+                assert answer.status == 400, route.path
             else:
                 assert answer.status in (403, 404, 405), (method, route.path, answer)
     assert ask(where, "POST", "/agent/ingest", login, data(other)).status == 403
@@ -122,7 +136,9 @@ def test_a_tasks_token_opens_nothing_but_the_two_routes_of_its_task(served: Serv
 
 
 @pytest.mark.parametrize("role", ["read", "operate", "admin", "ingest"])
-def test_no_other_token_counts_there_whatever_it_may_do_elsewhere(served: Served, role: str) -> None:
+def test_no_other_token_counts_there_whatever_it_may_do_elsewhere(
+    served: Served, role: str
+) -> None:
     where = opened(served)
     login = bearer(served.token(role))
     for path in PATHS[:6]:
@@ -134,12 +150,17 @@ def test_no_other_token_counts_there_whatever_it_may_do_elsewhere(served: Served
     assert ask(where, "POST", "/login", body=b'{"code": "x"}').status in (401, 429)
 
 
-def test_a_token_that_has_ended_is_refused_and_another_host_is_not_this_server(served: Served) -> None:
+def test_a_token_that_has_ended_is_refused_and_another_host_is_not_this_server(
+    served: Served,
+) -> None:
     from headway.store import catalog
 
     where, (_, key) = opened(served), served.job()
     login = bearer(served.token("ingest", key))
-    assert ask(where, "POST", "/agent/ingest", {**login, "Host": "evil.example"}, data(key)).status == 400
+    assert (
+        ask(where, "POST", "/agent/ingest", {**login, "Host": "evil.example"}, data(key)).status
+        == 400
+    )
     served.write(lambda c: catalog.end_tokens(c, key, 1))
     assert ask(where, "POST", "/agent/ingest", login, data(key)).status == 401
 
@@ -151,7 +172,10 @@ def test_an_agent_sends_nothing_to_a_server_without_the_pinned_certificate(serve
     channel = TlsChannel({**where, "pin": "0" * 64}, served.token("ingest", key))
     answer = post(channel, "/agent/ingest", data(key))
     assert answer.status is None
-    assert "its certificate is not the one that this task was given; nothing was sent to it" in answer.reason
+    assert (
+        "its certificate is not the one that this task was given; nothing was sent to it"
+        in answer.reason
+    )
     assert served.process.app.requests == before
 
 
@@ -165,16 +189,25 @@ def test_plain_http_is_told_what_this_address_is(served: Served) -> None:
 def test_the_next_address_is_tried_where_one_does_not_answer(served: Served) -> None:
     where, (_, key) = opened(served), served.job()
     closed = f"127.0.0.1:{reserve()}"
-    channel = TlsChannel({**where, "addresses": [closed, "not a number:1", *where["addresses"]]}, "x.y")
+    channel = TlsChannel(
+        {**where, "addresses": [closed, "not a number:1", *where["addresses"]]}, "x.y"
+    )
     channel.token = served.token("ingest", key)
     assert post(channel, "/agent/ingest", data(key)).status == 200
 
 
 def test_an_address_that_never_answers_costs_a_few_seconds_and_no_more() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent:  # it takes the connection and says nothing
-        channel = TlsChannel({"addresses": [f"127.0.0.1:{silent.getsockname()[1]}"], "pin": "0" * 64}, "x.y")
+    # it takes the connection and says nothing
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        channel = TlsChannel(
+            {"addresses": [f"127.0.0.1:{silent.getsockname()[1]}"], "pin": "0" * 64}, "x.y"
+        )
         assert channel.start("/agent/poll", [b"{}"], 100.0, 30.0) is None
-        wait_until(lambda: channel._stage == "handshake" or channel.step(100.1), 10, "the handshake's beginning")
+        wait_until(
+            lambda: channel._stage == "handshake" or channel.step(100.1),
+            10,
+            "the handshake's beginning",
+        )
         assert channel.step(100.0 + CONNECT_S - 0.1) is None
         answer = channel.step(100.0 + CONNECT_S)
         assert answer is not None
@@ -193,6 +226,9 @@ def test_a_monitor_has_one_address_for_agents_and_everybody(home: Path) -> None:
         where, (_, key) = opened(served), served.job()
         assert served.process.network is not None
         assert where["addresses"] == [str(served.process.network.listen.address)]
-        assert post(TlsChannel(where, served.token("ingest", key)), "/agent/ingest", data(key)).status == 200
+        assert (
+            post(TlsChannel(where, served.token("ingest", key)), "/agent/ingest", data(key)).status
+            == 200
+        )
     finally:
         leave(served)

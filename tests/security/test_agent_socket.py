@@ -25,7 +25,9 @@ def served(home: Path, tmp_path: Path) -> Path:
     return home
 
 
-@pytest.mark.parametrize("request_line", ["GET /api/jobs", "GET /api/server", "POST /api/jobs", "POST /api/clusters"])
+@pytest.mark.parametrize(
+    "request_line", ["GET /api/jobs", "GET /api/server", "POST /api/jobs", "POST /api/clusters"]
+)
 def test_who_only_has_our_uid_is_nobody_there(served: Path, request_line: str) -> None:
     assert status(agent_socket_path(served), request_line) == 401
 
@@ -37,4 +39,7 @@ def test_the_usual_socket_still_knows_its_owner(served: Path) -> None:
 def test_it_lies_alone_in_a_closed_folder(served: Path) -> None:
     path = agent_socket_path(served)
     assert os.listdir(path.parent) == [path.name]
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600 and stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert (
+        stat.S_IMODE(path.stat().st_mode) == 0o600
+        and stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    )

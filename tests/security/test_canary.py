@@ -1,4 +1,6 @@
-"""A canary secret, sent through every door, is found nowhere in the home after the job has ended (Sec9, Sec10, P14)."""
+"""A canary secret, sent through every door, is found nowhere in the home after the job has ended
+(Sec9, Sec10, P14).
+"""
 
 from pathlib import Path
 
@@ -23,11 +25,22 @@ raise RuntimeError(f"could not log in with {secret}")
 
 def test_a_canary_secret_is_found_nowhere_after_the_end(home: Path, tmp_path: Path) -> None:
     hw = Hw(home, tmp_path)
-    job = hw.submit("--tag", "canary", PYTHON, hw.script(SCRIPT), "--api-key", CANARY, env={"MY_API_TOKEN": CANARY})
+    job = hw.submit(
+        "--tag",
+        "canary",
+        PYTHON,
+        hw.script(SCRIPT),
+        "--api-key",
+        CANARY,
+        env={"MY_API_TOKEN": CANARY},
+    )
     found = hw.wait_ended(job)
     assert found["state"] == "failed" and found["config"]["lr"] == 0.1
     raw = [home / "spool", home / "env"]
-    wait_until(lambda: not any(files_with(folder, CANARY) for folder in raw), what="the spool to be cleared")
+    wait_until(
+        lambda: not any(files_with(folder, CANARY) for folder in raw),
+        what="the spool to be cleared",
+    )
     assert files_with(home, CANARY) == []
     shown = [
         hw("q", job),

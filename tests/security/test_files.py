@@ -117,7 +117,8 @@ def raw_get(served: Served, target: str) -> int:
 
 def test_no_word_of_a_caller_reaches_open(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     job, key = served.job()
-    body = batch.encode(key, [Part("stdout-0", "raw", 0, b"x" * 300_000)], 1)  # large enough to lie in a plain file
+    # large enough to lie in a plain file
+    body = batch.encode(key, [Part("stdout-0", "raw", 0, b"x" * 300_000)], 1)
     assert served.unix("POST", "/agent/ingest", body=body).status == 200
     opened = Opened(monkeypatch)
     fields = ("stream", "task", "rank", "attempt", "name", "grep", "state", "match")
@@ -126,7 +127,11 @@ def test_no_word_of_a_caller_reaches_open(served: Served, monkeypatch: pytest.Mo
             assert raw_get(served, f"/api/jobs/{trick}{rest}") in (400, 404), (trick, rest)
         for field in fields:
             for route in (f"/api/jobs/{job.id}/logs", f"/api/jobs/{job.id}/metrics", "/api/jobs"):
-                assert raw_get(served, f"{route}?{field}={trick}") in (200, 400), (route, field, trick)
+                assert raw_get(served, f"{route}?{field}={trick}") in (200, 400), (
+                    route,
+                    field,
+                    trick,
+                )
     assert raw_get(served, f"/api/jobs/{job.id}/logs?format=raw&stream=stdout") == 200
     assert [p for p in opened.paths if p.endswith("stdout-0")], "the watch on open() works"
     ours = (str(served.paths.home), "/proc/self", "/dev/null")
@@ -138,18 +143,29 @@ def test_no_word_of_a_caller_reaches_open(served: Served, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     "name", ["../x", "/etc/passwd", "a/b", "..", "A", "", "stdout-0/../../x", "x" * 97, "a\0b", "é"]
 )
-def test_a_stream_whose_name_is_a_path_is_refused_before_the_store_sees_it(served: Served, name: str) -> None:
+def test_a_stream_whose_name_is_a_path_is_refused_before_the_store_sees_it(
+    served: Served, name: str
+) -> None:
     _, key = served.job()
     body = batch.encode(key, [Part(name, "raw", 0, b"x" * 300_000)], 1)
     answer = served.unix("POST", "/agent/ingest", body=body)
     assert answer.status == 400 and answer.json()["error"]["code"] == "damaged"
-    assert not served.paths.logs.exists() or not [f for f in served.paths.logs.rglob("*") if f.is_file()]
+    assert not served.paths.logs.exists() or not [
+        f for f in served.paths.logs.rglob("*") if f.is_file()
+    ]
 
 
-@pytest.mark.parametrize("uuid", ["../../etc", "/etc", "..", "", "00000000-0000-4000-8000-00000000000g"])
+@pytest.mark.parametrize(
+    "uuid", ["../../etc", "/etc", "..", "", "00000000-0000-4000-8000-00000000000g"]
+)
 def test_a_task_that_does_not_exist_makes_no_folder(served: Served, uuid: str) -> None:
     served.job()
-    for key in (TaskKey(uuid, 1, "worker-0"), TaskKey("00000000-0000-4000-8000-000000000001", 1, "../../x")):
+    for key in (
+        TaskKey(uuid, 1, "worker-0"),
+        TaskKey("00000000-0000-4000-8000-000000000001", 1, "../../x"),
+    ):
         body = batch.encode(key, [Part("stdout-0", "raw", 0, b"x" * 300_000)], 1)
         assert served.unix("POST", "/agent/ingest", body=body).status == 404
-    assert not served.paths.logs.exists() or not [f for f in served.paths.logs.rglob("*") if f.is_file()]
+    assert not served.paths.logs.exists() or not [
+        f for f in served.paths.logs.rglob("*") if f.is_file()
+    ]

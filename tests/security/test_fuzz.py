@@ -1,4 +1,6 @@
-"""Random requests from somebody who is let in: refused or answered, but never a mistake of ours (B1–B10, B20, Sec8)."""
+"""Random requests from somebody who is let in: refused or answered, but never a mistake of ours
+(B1–B10, B20, Sec8).
+"""
 
 import json
 import random
@@ -19,8 +21,13 @@ FIELDS = (
     "uuid spec env signal cursor tail wait_s task done at held event attempt metrics older_than_days dry_run role code "
     "state cluster experiment since match limit rank stream bytes offset grep format name points __proto__ constructor"
 ).split()
-# a job is submitted by the real control only, and that has its own tests; a stop would end the server
-SKIPPED = {("POST", "/api/jobs"), ("POST", "/api/jobs/{ref}/resubmit"), ("POST", "/api/server/stop")}
+# a job is submitted by the real control only, and that has its own tests; a stop would end the
+# server
+SKIPPED = {
+    ("POST", "/api/jobs"),
+    ("POST", "/api/jobs/{ref}/resubmit"),
+    ("POST", "/api/server/stop"),
+}
 
 
 def word(chance: random.Random) -> str:
@@ -40,12 +47,18 @@ def value(chance: random.Random, depth: int = 0) -> Any:
     if kind == 5:
         return [value(chance, depth + 1) for _ in range(chance.randrange(5))]
     if kind >= 6:
-        return {chance.choice([*FIELDS, word(chance)]): value(chance, depth + 1) for _ in range(chance.randrange(6))}
+        return {
+            chance.choice([*FIELDS, word(chance)]): value(chance, depth + 1)
+            for _ in range(chance.randrange(6))
+        }
     return word(chance)
 
 
 def query(chance: random.Random) -> str:
-    pairs = [f"{chance.choice(FIELDS)}={quote(word(chance), errors='ignore')}" for _ in range(chance.randrange(4))]
+    pairs = [
+        f"{chance.choice(FIELDS)}={quote(word(chance), errors='ignore')}"
+        for _ in range(chance.randrange(4))
+    ]
     return "?" + "&".join(pairs) if pairs else ""
 
 
@@ -59,21 +72,32 @@ def test_whatever_is_sent_is_no_mistake_of_ours(served: Served, seed: int) -> No
     with Client(served.socket) as client:
         for _ in range(400):
             route = chance.choice(routes)
-            ref = chance.choice([job.id, job.id, job.uuid, quote(word(chance), safe="", errors="ignore") or "x"])
+            ref = chance.choice(
+                [job.id, job.id, job.uuid, quote(word(chance), safe="", errors="ignore") or "x"]
+            )
             target = route.path.replace("{ref}", ref) + query(chance)
             body = json.dumps(value(chance)).encode() if route.method == "POST" else None
             if body and "wait_s" in body.decode():
                 body = b"{}"  # a valid wait would only make this slow
             answer = client.request(route.method, target, body=body)
-            assert answer.status in (200, 400, 404, 405, 409, 413), (route, target[:200], body and body[:300], answer)
+            assert answer.status in (200, 400, 404, 405, 409, 413), (
+                route,
+                target[:200],
+                body and body[:300],
+                answer,
+            )
     assert served.unix("GET", "/api/server").status == 200
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_batch_with_any_byte_changed_is_refused_or_applied_but_no_mistake_of_ours(served: Served, seed: int) -> None:
+def test_a_batch_with_any_byte_changed_is_refused_or_applied_but_no_mistake_of_ours(
+    served: Served, seed: int
+) -> None:
     chance = random.Random(seed)
     _, key = served.job(state=State.RUNNING)
-    whole = batch.encode(key, [Part("stdout-0", "raw", 0, b"hello\n"), Part("shim", "records", 0, b"HW" * 20)], 1)
+    whole = batch.encode(
+        key, [Part("stdout-0", "raw", 0, b"hello\n"), Part("shim", "records", 0, b"HW" * 20)], 1
+    )
     with Client(served.socket) as client:
         for _ in range(300):
             body = bytearray(whole)

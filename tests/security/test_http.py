@@ -1,4 +1,6 @@
-"""Malformed, oversized and slow requests over raw sockets (B28, F42): refused within limits, and others are served."""
+"""Malformed, oversized and slow requests over raw sockets (B28, F42): refused within limits, and
+others are served.
+"""
 
 import json
 import socket
@@ -33,7 +35,8 @@ def post(more: bytes, body: bytes = b"", path: bytes = b"/api/jobs") -> bytes:
     return b"POST " + path + b" HTTP/1.1\r\n" + UNIX + more + b"\r\n" + body
 
 
-# -- Host --------------------------------------------------------------------------------------------------------------
+# -- Host
+# --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -64,12 +67,26 @@ def test_loopback_knows_three_names_with_their_port_and_no_other(served: Served)
 def test_hosts_are_parsed_whole() -> None:
     assert parse_host("[::1]:80") == "[::1]:80"
     assert parse_host("LocalHost:1") == "localhost:1"
-    for bad in ("", ".", "a.", "a b", "a:b", "[::1", "a:123456", "-", "a" * 300, "a\n", "a:1\n", "[::g]"):
+    for bad in (
+        "",
+        ".",
+        "a.",
+        "a b",
+        "a:b",
+        "[::1",
+        "a:123456",
+        "-",
+        "a" * 300,
+        "a\n",
+        "a:1\n",
+        "[::g]",
+    ):
         assert parse_host(bad) is None, bad
     assert "localhost" in hosts_for(80) and "localhost" not in hosts_for(8080)
 
 
-# -- form --------------------------------------------------------------------------------------------------------------
+# -- form
+# --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -92,12 +109,16 @@ def test_hosts_are_parsed_whole() -> None:
         post(b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n", b"{}"),
         post(b"Transfer-Encoding: gzip, chunked\r\n", b"0\r\n\r\n"),
         post(b"Transfer-Encoding: chunked\r\n", b"zz\r\n"),
-        post(b"Transfer-Encoding: chunked\r\n", b"2\r\n{}\r\n0\r\nAuthorization: Bearer a.b\r\n\r\n"),
+        post(
+            b"Transfer-Encoding: chunked\r\n", b"2\r\n{}\r\n0\r\nAuthorization: Bearer a.b\r\n\r\n"
+        ),
         get(UNIX + b"Content-Length: 2\r\n") + b"{}",
         get(UNIX + b"Upgrade: h2c\r\nConnection: Upgrade\r\n"),
     ],
 )
-def test_a_malformed_request_is_answered_400_and_closed(served: Served, request_bytes: bytes) -> None:
+def test_a_malformed_request_is_answered_400_and_closed(
+    served: Served, request_bytes: bytes
+) -> None:
     answer = served.raw(request_bytes, unix=True)
     assert status(answer) in (400, 405), answer[:200]
     assert b"connection: close" in answer
@@ -106,7 +127,9 @@ def test_a_malformed_request_is_answered_400_and_closed(served: Served, request_
 
 def test_a_compressed_body_is_refused(served: Served) -> None:
     for coding in (b"gzip", b"deflate", b"br", b"zstd"):
-        answer = served.raw(post(b"Content-Encoding: " + coding + b"\r\nContent-Length: 2\r\n", b"{}"), unix=True)
+        answer = served.raw(
+            post(b"Content-Encoding: " + coding + b"\r\nContent-Length: 2\r\n", b"{}"), unix=True
+        )
         assert status(answer) == 415
 
 
@@ -129,7 +152,8 @@ def test_requests_one_after_the_other_share_a_connection(served: Served) -> None
             assert status(read_all(sock)) == 200
 
 
-# -- size --------------------------------------------------------------------------------------------------------------
+# -- size
+# --------------------------------------------------------------------------------------------------------------
 
 
 def test_many_headers_and_long_heads_are_refused(served: Served) -> None:
@@ -137,7 +161,9 @@ def test_many_headers_and_long_heads_are_refused(served: Served) -> None:
     many = b"".join(b"X-%d: y\r\n" % n for n in range(HEADERS_MAX))
     assert status(served.raw(get(UNIX + few), unix=True)) == 200
     assert status(served.raw(get(UNIX + many), unix=True)) == 431
-    assert status(served.raw(get(UNIX + b"X: " + b"y" * HEAD_BYTES_MAX + b"\r\n"), unix=True)) == 431
+    assert (
+        status(served.raw(get(UNIX + b"X: " + b"y" * HEAD_BYTES_MAX + b"\r\n"), unix=True)) == 431
+    )
     assert status(served.raw(get(UNIX, b"/" + b"y" * HEAD_BYTES_MAX), unix=True)) == 431
 
 
@@ -152,14 +178,18 @@ def test_a_head_without_end_is_cut_off(served: Served) -> None:
 
 
 def test_a_declared_length_beyond_the_limit_is_refused_before_the_body(served: Served) -> None:
-    assert status(served.raw(post(b"Content-Length: %d\r\n" % (INGEST_BYTES_MAX + 1)), unix=True)) == 413
+    assert (
+        status(served.raw(post(b"Content-Length: %d\r\n" % (INGEST_BYTES_MAX + 1)), unix=True))
+        == 413
+    )
     stranger = (
         b"POST /login HTTP/1.1\r\nHost: localhost:%d\r\nContent-Length: %d\r\n\r\n"
         % (served.port, REQUEST_BYTES_ANONYMOUS_MAX + 1)
     )  # fmt: skip
     assert status(served.raw(stranger)) == 413
     without_token = (
-        b"POST /agent/ingest HTTP/1.1\r\nHost: localhost:%d\r\nContent-Length: 99999999999\r\n\r\n" % served.port
+        b"POST /agent/ingest HTTP/1.1\r\nHost: localhost:%d\r\nContent-Length: 99999999999\r\n\r\n"
+        % served.port
     )
     assert status(served.raw(without_token)) == 401
 
@@ -192,14 +222,17 @@ def test_a_caller_who_hangs_up_in_the_middle_of_a_body_leaves_nothing(served: Se
 
 
 def test_a_refused_caller_that_still_sends_can_read_why(served: Served) -> None:
-    """A socket closed with unread bytes would take the answer away: an agent must learn that its token has ended."""
+    """A socket closed with unread bytes would take the answer away: an agent must learn that its
+    token has ended.
+    """
     body = b"x" * INGEST_BYTES_MAX
     assert served.unix("POST", "/agent/ingest", token="nobody." + "x" * 43, body=body).status == 401
     assert served.unix("POST", "/agent/ingest", token=served.token("read"), body=body).status == 403
     assert served.unix("POST", "/agent/nothing", body=body).status == 404
 
 
-# -- time --------------------------------------------------------------------------------------------------------------
+# -- time
+# --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -225,7 +258,9 @@ def drip(sock: socket.socket, byte: bytes = b"y") -> bool:
 
 
 @pytest.mark.parametrize("unix", [True, False])
-def test_a_slow_head_is_cut_off_however_often_a_byte_comes(hasty: None, served: Served, unix: bool) -> None:
+def test_a_slow_head_is_cut_off_however_often_a_byte_comes(
+    hasty: None, served: Served, unix: bool
+) -> None:
     with served.connect(unix) as sock:
         sock.sendall(b"GET / HTTP/1.1\r\nX: ")
         assert drip(sock)
@@ -243,9 +278,14 @@ def test_a_slow_body_is_cut_off(hasty: None, served: Served) -> None:
 
 
 def test_a_body_that_nobody_reads_is_cut_off_too(hasty: None, served: Served) -> None:
-    """The answer is out long before; the connection must not stay for the rest of a body that never ends."""
+    """The answer is out long before; the connection must not stay for the rest of a body that never
+    ends.
+    """
     with served.connect() as sock:
-        sock.sendall(b"POST / HTTP/1.1\r\nHost: localhost:%d\r\nContent-Length: 100000\r\n\r\n{" % served.port)
+        sock.sendall(
+            b"POST / HTTP/1.1\r\nHost: localhost:%d\r\nContent-Length: 100000\r\n\r\n{"
+            % served.port
+        )
         assert drip(sock)
 
 
@@ -256,18 +296,23 @@ def test_empty_lines_between_requests_do_not_keep_a_connection(hasty: None, serv
         assert drip(sock, b"\r\n")
 
 
-def test_a_reader_that_stands_still_is_dropped(monkeypatch: pytest.MonkeyPatch, served: Served) -> None:
+def test_a_reader_that_stands_still_is_dropped(
+    monkeypatch: pytest.MonkeyPatch, served: Served
+) -> None:
     """F38: what it did not take is not kept for it."""
     monkeypatch.setattr(transport, "WRITE_TIMEOUT_S", 0.4)
     for number in range(30):
         served.job(number, command=["true", "x" * 100_000])
     with served.connect(unix=True) as sock:
         sock.sendall(get(UNIX, b"/api/jobs"))
-        wait_until(lambda: served.connections() == 0, what="the end of the standing reader's connection")
+        wait_until(
+            lambda: served.connections() == 0, what="the end of the standing reader's connection"
+        )
     assert served.unix("GET", "/api/server").status == 200
 
 
-# -- many (F42) --------------------------------------------------------------------------------------------------------
+# -- many (F42)
+# --------------------------------------------------------------------------------------------------------
 
 
 def test_agents_are_served_while_loopback_is_flooded(served: Served) -> None:

@@ -21,7 +21,8 @@ def ask(served: Served, token: str, path: str = "/api/server") -> Response:
     return served.tcp("GET", path, {"Authorization": f"Bearer {token}"})
 
 
-# -- peers -------------------------------------------------------------------------------------------------------------
+# -- peers
+# -------------------------------------------------------------------------------------------------------------
 
 
 def test_a_peer_of_our_uid_on_the_unix_socket_is_admin(served: Served) -> None:
@@ -36,7 +37,9 @@ def test_a_peer_of_our_uid_that_shows_a_token_is_what_the_token_says(served: Ser
     assert served.unix("GET", "/api/server", token=" ").status == 401
 
 
-def test_a_peer_of_another_uid_is_refused_whatever_it_shows(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_peer_of_another_uid_is_refused_whatever_it_shows(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     real = transport.peer_uid
     monkeypatch.setattr(transport, "peer_uid", lambda sock: (real(sock) or 0) + 1)
     served = Served(home).start()
@@ -48,7 +51,9 @@ def test_a_peer_of_another_uid_is_refused_whatever_it_shows(home: Path, monkeypa
         served.stop()
 
 
-def test_a_peer_whose_uid_cannot_be_told_is_refused(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_peer_whose_uid_cannot_be_told_is_refused(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(transport, "peer_uid", lambda sock: None)
     served = Served(home).start()
     try:
@@ -57,7 +62,8 @@ def test_a_peer_whose_uid_cannot_be_told_is_refused(home: Path, monkeypatch: pyt
         served.stop()
 
 
-# -- tokens ------------------------------------------------------------------------------------------------------------
+# -- tokens
+# ------------------------------------------------------------------------------------------------------------
 
 
 def wrong_tokens(right: str) -> list[str]:
@@ -82,15 +88,18 @@ def test_a_wrong_token_is_401_and_is_never_logged(
         head = b"GET / HTTP/1.1\r\nHost: localhost:%d\r\n" % served.port
         for token in wrong_tokens(right):
             line = f"Authorization: Bearer {token}\r\n\r\n".encode()
-            assert status(served.raw(b"GET / HTTP/1.1\r\nHost: localhost:%d\r\n" % served.port + line)) == 401, token[
-                :80
-            ]
+            assert (
+                status(served.raw(b"GET / HTTP/1.1\r\nHost: localhost:%d\r\n" % served.port + line))
+                == 401
+            ), token[:80]
         huge = b"Authorization: Bearer " + b"a" * 1_000_000 + b"\r\n"
         assert status(served.raw(head + huge + b"\r\n")) == 431
     finally:
         served.stop()
     secret = right.partition(".")[2]
-    assert secret not in caplog.text and "AAAAAAA" not in caplog.text and "bbbbbbb" not in caplog.text
+    assert (
+        secret not in caplog.text and "AAAAAAA" not in caplog.text and "bbbbbbb" not in caplog.text
+    )
 
 
 def test_a_token_is_read_from_the_header_only(served: Served) -> None:
@@ -104,7 +113,9 @@ def test_a_token_is_read_from_the_header_only(served: Served) -> None:
     assert served.tcp("GET", "/api/server", {"Cookie": f"headway={token}"}).status == 401
     assert served.tcp("GET", "/api/server", {"X-Authorization": f"Bearer {token}"}).status == 401
     for scheme in ("Basic", "Token", ""):
-        assert served.tcp("GET", "/api/server", {"Authorization": f"{scheme} {token}"}).status == 401
+        assert (
+            served.tcp("GET", "/api/server", {"Authorization": f"{scheme} {token}"}).status == 401
+        )
 
 
 def test_a_token_ends_when_its_job_does(served: Served) -> None:
@@ -135,11 +146,18 @@ def test_an_agents_token_is_for_its_own_task(served: Served) -> None:
         body = batch.encode(foreign, [Part("stdout-0", "raw", 0, b"hello\n")], 1)
         assert served.unix("POST", "/agent/ingest", token=token, body=body).status == 403
         named = {"uuid": foreign.uuid, "attempt": foreign.attempt, "task": foreign.task}
-        assert served.unix("POST", "/agent/poll", token=token, json={"task": named, "wait_s": 0}).status == 403
+        assert (
+            served.unix(
+                "POST", "/agent/poll", token=token, json={"task": named, "wait_s": 0}
+            ).status
+            == 403
+        )
     assert served.unix("GET", "/api/jobs", token=token).status == 403
 
 
-def test_wrong_tokens_are_rate_limited_on_loopback_and_right_ones_still_pass(served: Served) -> None:
+def test_wrong_tokens_are_rate_limited_on_loopback_and_right_ones_still_pass(
+    served: Served,
+) -> None:
     right = served.token("read")
     found = [ask(served, f"{'a' * 16}.{'b' * 43}").status for _ in range(WRONG_TOKENS_MAX + 5)]
     assert found == [401] * WRONG_TOKENS_MAX + [429] * 5
@@ -148,7 +166,8 @@ def test_wrong_tokens_are_rate_limited_on_loopback_and_right_ones_still_pass(ser
     assert served.unix("GET", "/", token="a." + "b" * 43).status == 401
 
 
-# -- browsers ----------------------------------------------------------------------------------------------------------
+# -- browsers
+# ----------------------------------------------------------------------------------------------------------
 
 
 def log_in(served: Served, code: Any, headers: dict[str, str] | None = None) -> Response:
@@ -161,7 +180,12 @@ def test_a_code_is_exchanged_once_for_a_cookie_that_scripts_cannot_read(served: 
     answer = log_in(served, given["code"])
     assert answer.status == 200
     cookie = answer.headers["set-cookie"]
-    assert cookie.startswith("headway=") and "HttpOnly" in cookie and "SameSite=Strict" in cookie and "Path=/" in cookie
+    assert (
+        cookie.startswith("headway=")
+        and "HttpOnly" in cookie
+        and "SameSite=Strict" in cookie
+        and "Path=/" in cookie
+    )
     assert given["code"] not in cookie
     pair = {"Cookie": "other=1; " + cookie.partition(";")[0]}
     assert served.tcp("GET", "/api/jobs", pair).status == 200
@@ -180,7 +204,8 @@ def test_a_browser_gets_the_role_that_was_asked_for_and_not_more(served: Served)
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"{}", b"[]", b"code", b'{"code":1}', b'{"code":""}', b'{"code":"\\ud800"}', b"\xff"]
+    "body",
+    [b"", b"{}", b"[]", b"code", b'{"code":1}', b'{"code":""}', b'{"code":"\\ud800"}', b"\xff"],
 )
 def test_a_login_without_a_code_of_ours_is_401(served: Served, body: bytes) -> None:
     assert served.tcp("POST", "/login", body=body).status == 401
@@ -200,5 +225,13 @@ def test_a_login_from_another_site_is_refused(served: Served) -> None:
 
 
 def test_an_invented_cookie_lets_nobody_in(served: Served) -> None:
-    for cookie in ("headway=", "headway=x", "headway", "HEADWAY=x", ";;;=", "headway=x; headway=y", "x" * 10_000):
+    for cookie in (
+        "headway=",
+        "headway=x",
+        "headway",
+        "HEADWAY=x",
+        ";;;=",
+        "headway=x; headway=y",
+        "x" * 10_000,
+    ):
         assert served.tcp("GET", "/", {"Cookie": cookie}).status == 401, cookie[:50]

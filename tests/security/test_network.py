@@ -46,14 +46,22 @@ def listen(served: Served) -> remote.Address:
 
 
 def tls(
-    served: Served, method: str, path: str, headers: Mapping[str, str] | None = None, body: bytes | None = None
+    served: Served,
+    method: str,
+    path: str,
+    headers: Mapping[str, str] | None = None,
+    body: bytes | None = None,
 ) -> Response:
     where = listen(served)
-    connection = http.client.HTTPSConnection(where.host, where.port, timeout=20, context=remote.context())
+    connection = http.client.HTTPSConnection(
+        where.host, where.port, timeout=20, context=remote.context()
+    )
     try:
         connection.request(method, path, body=body, headers=dict(headers or {}))
         answer = connection.getresponse()
-        return Response(answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read())
+        return Response(
+            answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read()
+        )
     finally:
         connection.close()
 
@@ -94,7 +102,13 @@ def test_every_route_refuses_a_foreign_host_and_origin_on_the_network(served: Se
     token, port = named(served, "root", "admin"), listen(served).port
     for path in PATHS:
         for method in sorted(METHODS):
-            for host in ("evil.example", f"evil.example:{port}", "127.0.0.1", f"monitor.test:{port + 1}", "headway"):
+            for host in (
+                "evil.example",
+                f"evil.example:{port}",
+                "127.0.0.1",
+                f"monitor.test:{port + 1}",
+                "headway",
+            ):
                 answer = tls(served, method, address(path), bearer(token) | {"Host": host})
                 assert answer.status == 400, (method, path, host, answer)
             for origin in ("https://evil.example", "null", f"http://127.0.0.1:{port}"):
@@ -108,10 +122,17 @@ def test_every_route_refuses_a_role_that_is_too_small_on_the_network(served: Ser
     tokens = {role: named(served, "node", role.name.lower()) for role in Role if role}
     for route in ROUTES:
         for role, token in tokens.items():
-            allowed = role >= route.role if route.role is not Role.INGEST else role in (Role.INGEST, Role.ADMIN)
+            allowed = (
+                role >= route.role
+                if route.role is not Role.INGEST
+                else role in (Role.INGEST, Role.ADMIN)
+            )
             if route.role is Role.NOBODY or (allowed and not route.unix_only) or role is Role.ADMIN:
                 continue
-            assert tls(served, route.method, address(route.path), bearer(token)).status == 403, (route.path, role)
+            assert tls(served, route.method, address(route.path), bearer(token)).status == 403, (
+                route.path,
+                role,
+            )
     for route in ROUTES:
         if route.unix_only:
             assert tls(served, route.method, route.path, bearer(tokens[Role.ADMIN])).status == 403
@@ -121,13 +142,17 @@ def test_loopback_tokens_and_hosts_are_as_before(served: Served) -> None:
     token = named(served, "me", "read")
     assert served.tcp("GET", "/api/jobs", bearer(token)).status == 200
     port = listen(served).port
-    assert served.tcp("GET", "/api/jobs", bearer(token) | {"Host": f"127.0.0.1:{port}"}).status == 400
+    assert (
+        served.tcp("GET", "/api/jobs", bearer(token) | {"Host": f"127.0.0.1:{port}"}).status == 400
+    )
 
 
 def test_plain_http_on_the_tls_port_is_told_what_is_wrong_and_gets_no_data(served: Served) -> None:
     where = listen(served)
     token = named(served, "me", "read")
-    plain = b"GET /api/jobs HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n" % token.encode()
+    plain = (
+        b"GET /api/jobs HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n" % token.encode()
+    )
     with socket.create_connection((where.host, where.port), 10) as sock:
         sock.sendall(plain)
         found = read_all(sock)
@@ -145,9 +170,13 @@ def test_plain_http_on_the_tls_port_is_told_what_is_wrong_and_gets_no_data(serve
     assert tls(served, "GET", "/api/jobs", bearer(token)).status == 200
 
 
-def test_one_address_that_floods_the_port_without_a_handshake_does_not_keep_others_out(served: Served) -> None:
+def test_one_address_that_floods_the_port_without_a_handshake_does_not_keep_others_out(
+    served: Served,
+) -> None:
     where, token = listen(served), named(served, "me", "read")
-    silent = [socket.create_connection((where.host, where.port), 10, ("127.0.0.9", 0)) for _ in range(400)]
+    silent = [
+        socket.create_connection((where.host, where.port), 10, ("127.0.0.9", 0)) for _ in range(400)
+    ]
     try:
         assert tls(served, "GET", "/api/jobs", bearer(token)).status == 200
     finally:
@@ -177,26 +206,34 @@ def test_a_wrong_pin_is_found_before_anything_is_sent(served: Served) -> None:
 
 def test_the_key_is_for_its_owner_alone_and_names_every_address(served: Served) -> None:
     key, certificate = served.paths.tls / "key.pem", served.paths.tls / "cert.pem"
-    assert stat.S_IMODE(key.stat().st_mode) == 0o600 and stat.S_IMODE(served.paths.tls.stat().st_mode) == 0o700
+    assert (
+        stat.S_IMODE(key.stat().st_mode) == 0o600
+        and stat.S_IMODE(served.paths.tls.stat().st_mode) == 0o700
+    )
     names = ssl._ssl._test_decode_cert(str(certificate))["subjectAltName"]  # type: ignore[attr-defined]
     found = {value for _, value in names}
     assert {"localhost", "127.0.0.1", "monitor.test", "outside.test"} <= found
     assert {number for number in monitor.interfaces() if ":" not in number} <= found
 
 
-def test_without_openssl_there_is_a_clear_word_and_no_listening(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_openssl_there_is_a_clear_word_and_no_listening(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(UsageError, match="no openssl"):
         monitor.ensure_certificate(Paths(home), monitor.Listen(remote.Address("", 10200)))
 
 
-# -- tokens and whose job it is ----------------------------------------------------------------------------------------
+# -- tokens and whose job it is
+# ----------------------------------------------------------------------------------------
 
 
 def test_a_token_is_told_once_kept_as_a_hash_and_ends_when_revoked(served: Served) -> None:
     token = named(served, "me", "read")
     listed = served.unix("GET", "/api/tokens").json()
-    assert [(row["name"], row["role"], row["revoked_at"]) for row in listed] == [("me", "read", None)]
+    assert [(row["name"], row["role"], row["revoked_at"]) for row in listed] == [
+        ("me", "read", None)
+    ]
     assert token.partition(".")[2].encode() not in served.paths.db.read_bytes() + _wal(served)
     assert tls(served, "GET", "/api/jobs", bearer(token)).status == 200
     assert served.unix("DELETE", f"/api/tokens/{listed[0]['id']}").status == 200
@@ -222,11 +259,22 @@ def test_a_machine_speaks_only_of_its_own_jobs(served: Served) -> None:
     key = TaskKey(UUID.format(1), 1, "worker-0")
     data = batch.encode(key, [Part("stdout-0", "raw", 0, b"hello\n")], 1)
     assert post(served, "/agent/ingest", other, data).status == 403
-    assert post(served, "/agent/ingest", other, batch.encode(TaskKey(UUID.format(7), 1, "w-0"), [], 1)).status == 404
+    assert (
+        post(
+            served, "/agent/ingest", other, batch.encode(TaskKey(UUID.format(7), 1, "w-0"), [], 1)
+        ).status
+        == 404
+    )
     assert post(served, "/agent/ingest", one, data).json()["acks"] == {"stdout-0": 6}
-    assert post(served, "/agent/ingest", one, data).json()["acks"] == {"stdout-0": 6}, "twice is once (P4)"
-    asked = post(served, "/agent/guests/poll", other, {"jobs": [UUID.format(1)], "wait_s": 0}).json()
-    assert asked == {"commands": [], "again": [UUID.format(1)]}, "nobody hears the commands of another machine"
+    assert post(served, "/agent/ingest", one, data).json()["acks"] == {"stdout-0": 6}, (
+        "twice is once (P4)"
+    )
+    asked = post(
+        served, "/agent/guests/poll", other, {"jobs": [UUID.format(1)], "wait_s": 0}
+    ).json()
+    assert asked == {"commands": [], "again": [UUID.format(1)]}, (
+        "nobody hears the commands of another machine"
+    )
     task_token = served.token("ingest", key)
     assert post(served, "/agent/guests", task_token, told(1)).status == 403
 
@@ -244,7 +292,9 @@ def test_what_a_machine_tells_is_checked_and_an_end_stays_an_end(served: Served)
     bad = told(2)
     bad["attempts"][0]["tasks"] = [{"name": "../../x"}]
     assert post(served, "/agent/guests", token, bad).status == 400
-    assert post(served, "/agent/guests", token, told(1) | {"later": 1}).status == 200, "a newer machine may say more"
+    assert post(served, "/agent/guests", token, told(1) | {"later": 1}).status == 200, (
+        "a newer machine may say more"
+    )
     assert post(served, "/agent/guests", token, told(1, "succeeded")).status == 200
     assert post(served, "/agent/guests", token, told(1, "running")).status == 200
     assert served.unix("GET", f"/api/jobs/{UUID.format(1)}").json()["state"] == "succeeded"
@@ -257,7 +307,9 @@ def test_the_file_of_known_monitors_is_refused_when_others_could_read_it(home: P
     assert remote.known(home)["head:10200"].tokens == {"ingest": "id.secret", "view": "id2.secret2"}
     assert "secret" not in repr(remote.known(home)) + repr(remote.way_to(home, where, "ingest"))
     remote.remember(home, where, "b" * 64, "ingest", "id3.secret3")
-    assert remote.known(home)["head:10200"].tokens == {"ingest": "id3.secret3"}, "another certificate, other tokens"
+    assert remote.known(home)["head:10200"].tokens == {"ingest": "id3.secret3"}, (
+        "another certificate, other tokens"
+    )
     os.chmod(path, 0o644)
     with pytest.raises(UsageError, match="open to others"):
         remote.known(home)

@@ -35,7 +35,12 @@ def test_every_route_refuses_a_foreign_host_even_with_a_token(served: Served) ->
     token = served.token("admin")
     for path in PATHS:
         for method in WORDS:
-            for host in ("evil.example", f"evil.example:{served.port}", "127.0.0.1", f"localhost:{served.port + 1}"):
+            for host in (
+                "evil.example",
+                f"evil.example:{served.port}",
+                "127.0.0.1",
+                f"localhost:{served.port + 1}",
+            ):
                 answer = served.tcp(method, address(path), bearer(token) | {"Host": host})
                 assert answer.status == 400, (method, path, host, answer)
 
@@ -59,12 +64,20 @@ def test_every_route_refuses_a_foreign_origin_even_with_a_token_or_a_cookie(serv
 def test_what_changes_something_by_cookie_must_come_from_our_own_page(served: Served) -> None:
     cookie = {"Cookie": f"headway={served.browser()}"}
     ours = f"http://127.0.0.1:{served.port}"
-    refused: list[dict[str, str]] = [{}, {"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}]
+    refused: list[dict[str, str]] = [
+        {},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+    ]
     for method, path in sorted(DECLARED):
         if method == "GET":
             continue
         for more in refused:
-            assert served.tcp(method, address(path), cookie | more).status == 403, (method, path, more)
+            assert served.tcp(method, address(path), cookie | more).status == 403, (
+                method,
+                path,
+                more,
+            )
     for more in ({"Sec-Fetch-Site": "same-origin"}, {"Sec-Fetch-Site": "none"}, {"Origin": ours}):
         assert served.tcp("POST", "/api/jobs", cookie | more, b"{}").status == 400, more
     assert served.tcp("GET", "/api/jobs", cookie | {"Sec-Fetch-Site": "same-site"}).status == 403
@@ -73,11 +86,23 @@ def test_what_changes_something_by_cookie_must_come_from_our_own_page(served: Se
 
 def test_every_route_refuses_a_role_that_is_too_small(served: Served) -> None:
     _, key = served.job()
-    tokens = {role: served.token(role.name.lower(), key if role is Role.INGEST else None) for role in Role if role}
+    tokens = {
+        role: served.token(role.name.lower(), key if role is Role.INGEST else None)
+        for role in Role
+        if role
+    }
     for route in ROUTES:
         for role, token in tokens.items():
-            allowed = role >= route.role if route.role is not Role.INGEST else role in (Role.INGEST, Role.ADMIN)
-            if route.role is Role.NOBODY or (allowed and not route.unix_only) or (role is Role.ADMIN):
+            allowed = (
+                role >= route.role
+                if route.role is not Role.INGEST
+                else role in (Role.INGEST, Role.ADMIN)
+            )
+            if (
+                route.role is Role.NOBODY
+                or (allowed and not route.unix_only)
+                or (role is Role.ADMIN)
+            ):
                 continue
             answer = served.tcp(route.method, address(route.path), bearer(token))
             assert answer.status == 403, (route.method, route.path, role, answer)
@@ -96,7 +121,10 @@ def test_a_method_that_a_route_does_not_declare_is_refused(served: Served) -> No
     for path in PATHS:
         for method in WORDS:
             if (method, path) not in DECLARED:
-                assert served.tcp(method, address(path), bearer(token)).status == 405, (method, path)
+                assert served.tcp(method, address(path), bearer(token)).status == 405, (
+                    method,
+                    path,
+                )
 
 
 def test_an_unknown_address_is_hidden_from_strangers(served: Served) -> None:
@@ -117,7 +145,11 @@ def test_an_unknown_address_is_hidden_from_strangers(served: Served) -> None:
 
 def test_every_answer_has_the_headers_that_bind_a_browser(served: Served) -> None:
     token = bearer(served.token("read"))
-    for answer in (served.tcp("GET", "/"), served.tcp("GET", "/", token), served.tcp("GET", "/nothing", token)):
+    for answer in (
+        served.tcp("GET", "/"),
+        served.tcp("GET", "/", token),
+        served.tcp("GET", "/nothing", token),
+    ):
         assert answer.headers["content-security-policy"].startswith("default-src 'none'")
         assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
         assert "unsafe" not in answer.headers["content-security-policy"]

@@ -1,4 +1,6 @@
-"""A store, an engine that a test moves by hand, and the Control over both. Used by `test_control.py`."""
+"""A store, an engine that a test moves by hand, and the Control over both. Used by
+`test_control.py`.
+"""
 
 import asyncio
 import os
@@ -51,7 +53,16 @@ class HandEngine:
         if (spec.cpus or 0) > 8:
             raise RefusedError(f"the job asks for {spec.cpus} CPUs, this machine has 8")
         task = PlannedTask("worker-0", tuple(spec.command), spec.cwd, spec.processes, node="host")
-        return Plan("local", self.cluster, job.id, job.uuid, attempt, (task,), spec.processes, cpus=spec.cpus)
+        return Plan(
+            "local",
+            self.cluster,
+            job.id,
+            job.uuid,
+            attempt,
+            (task,),
+            spec.processes,
+            cpus=spec.cpus,
+        )
 
     def submit(self, plan: Plan, key: str, given: Given) -> EngineId:
         self.submits.append(key)
@@ -94,14 +105,19 @@ class HandEngine:
         return True
 
     def tasks(self) -> list[tuple[EngineId, TaskKey]]:
-        return [(EngineId(f"{k}-worker-0"), TaskKey(k.rsplit("-", 1)[0], 1, "worker-0")) for k in self.started]
+        return [
+            (EngineId(f"{k}-worker-0"), TaskKey(k.rsplit("-", 1)[0], 1, "worker-0"))
+            for k in self.started
+        ]
 
     def discard(self, engine_id: EngineId) -> None:
         self.discarded.append(engine_id)
 
 
 class Bench:
-    """A store, an engine and the Control over both; `restart` is what a kill -9 of the server leaves."""
+    """A store, an engine and the Control over both; `restart` is what a kill -9 of the server
+    leaves.
+    """
 
     def __init__(self, home: Path) -> None:
         self.paths = Paths(home)
@@ -119,7 +135,9 @@ class Bench:
         def make(cluster: str, *_: object) -> HandEngine:
             return self.others.get(cluster, engine)
 
-        self.control = Arrays(self.store, self.paths, Settings(), make_engine=make, clock_s=lambda: self.now_s)
+        self.control = Arrays(
+            self.store, self.paths, Settings(), make_engine=make, clock_s=lambda: self.now_s
+        )
         return self.control
 
     async def restart(self) -> None:
@@ -130,7 +148,9 @@ class Bench:
         self, *command: str, uuid: str | None = None, env: dict[str, str] | None = None, **spec: Any
     ) -> Job:
         fields = {"command": list(command or ["true"]), "cwd": "/", "name": "job", **spec}
-        return await self.control.submit(uuid or new_uuid(), fields, env or {"PATH": "/bin", "MY_KEY": "hunter22"})
+        return await self.control.submit(
+            uuid or new_uuid(), fields, env or {"PATH": "/bin", "MY_KEY": "hunter22"}
+        )
 
     def job(self, pk: int) -> Job:
         with self.store.read() as c:
@@ -149,7 +169,11 @@ class Bench:
     async def tell(self, job: Job, *facts: dict[str, Any]) -> None:
         """Facts of the job's shim, as its shipper would send them."""
         key = TaskKey(job.uuid, 1, "worker-0")
-        data = b"" if job.uuid in self._offsets else frame.encode_json(OPEN, {"version": 1, "stream": "shim"})
+        data = (
+            b""
+            if job.uuid in self._offsets
+            else frame.encode_json(OPEN, {"version": 1, "stream": "shim"})
+        )
         for told in facts:
             data += frame.encode_json(FACT, {"time_ns": 1_800_000_000 * 10**9, **told})
         offset = self._offsets.get(job.uuid, 0)
@@ -178,11 +202,22 @@ class Settings:
 
 
 def started(rank: int = 0) -> dict[str, Any]:
-    return {"type": "process_started", "rank": rank, "local_rank": rank, "pid": 100 + rank, "start": 5}
+    return {
+        "type": "process_started",
+        "rank": rank,
+        "local_rank": rank,
+        "pid": 100 + rank,
+        "start": 5,
+    }
 
 
 def ended(exit_code: int | None = 0, signal: int | None = None, **more: Any) -> dict[str, Any]:
-    base = {"type": "task_ended", "first_rank": 0 if exit_code or signal else None, "reason": None, "oom": False}
+    base = {
+        "type": "task_ended",
+        "first_rank": 0 if exit_code or signal else None,
+        "reason": None,
+        "oom": False,
+    }
     return {**base, "lost": False, "exit_code": exit_code, "signal": signal, **more}
 
 

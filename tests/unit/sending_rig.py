@@ -1,4 +1,6 @@
-"""A shipper's machine with a spool and a server that are only numbers. Used by the tests of `agent/sending.py`."""
+"""A shipper's machine with a spool and a server that are only numbers. Used by the tests of
+`agent/sending.py`.
+"""
 
 from headway.agent.life import Tick
 from headway.agent.message import (
@@ -18,7 +20,9 @@ from headway.agent.sending import ShipperMachine, ShipperPlan
 
 
 class Rig:
-    """A machine with a spool and a server that are only numbers; batches are packed at once, answers on request."""
+    """A machine with a spool and a server that are only numbers; batches are packed at once,
+    answers on request.
+    """
 
     def __init__(self, cap: int = 1 << 40) -> None:
         self.machine = ShipperMachine(ShipperPlan(cap))
@@ -40,7 +44,9 @@ class Rig:
                 match instruction:
                     case Pack():
                         self.out.append(instruction)
-                        pieces = tuple(Piece(s.stream, s.offset, s.length) for s in instruction.spans)
+                        pieces = tuple(
+                            Piece(s.stream, s.offset, s.length) for s in instruction.spans
+                        )
                         queue.append(Packed(instruction.number, pieces))
                     case Forget():
                         del self.out[:]
@@ -63,7 +69,9 @@ class Rig:
             position = self.server.get(span.stream, 0)
             if span.offset <= position < span.offset + span.length:  # an empty one changes nothing
                 if span.gap is not None:
-                    self.gaps.setdefault(span.stream, []).append((position, span.offset + span.length))
+                    self.gaps.setdefault(span.stream, []).append(
+                        (position, span.offset + span.length)
+                    )
                 self.server[span.stream] = span.offset + span.length
             acks[span.stream] = self.server.get(span.stream, 0)
         return acks

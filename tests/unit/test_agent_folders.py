@@ -1,4 +1,6 @@
-"""A task with folders: the ranks wait for them, and the end waits until they are sent. Pure, in made-up time."""
+"""A task with folders: the ranks wait for them, and the end waits until they are sent. Pure, in
+made-up time.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -40,7 +42,9 @@ def starts(said: list[ShimInstruction]) -> int:
 
 
 def result(said: list[ShimInstruction]) -> dict[str, Any]:
-    (fact,) = [one.fact for one in said if isinstance(one, Write) and one.fact["type"] == "task_ended"]
+    (fact,) = [
+        one.fact for one in said if isinstance(one, Write) and one.fact["type"] == "task_ended"
+    ]
     return fact
 
 
@@ -119,7 +123,9 @@ def test_whoever_takes_over_sends_what_is_left() -> None:
     assert result(machine.handle(FoldersSeen(True), 2.0))["lost"]
 
 
-def test_a_carrier_that_dies_again_and_again_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_carrier_that_dies_again_and_again_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     said: list[str] = []
     monkeypatch.setattr("headway.agent.carrier.carrier_argv", lambda task_dir: ["/bin/false"])
     carrier = Carrier(str(tmp_path), outside=False, sends=True, say=said.append)
@@ -137,4 +143,7 @@ def test_keys_do_not_stay_where_a_stream_was_refused(tmp_path: Path) -> None:
     for name in ("folders.json", "env.json", "stdout-0", "shim"):
         (tmp_path / name).write_text("secret")
     keep_refused(str(tmp_path), ("stdout-0",), [])
-    assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == ["shim", "stdout-0"]
+    assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == [
+        "shim",
+        "stdout-0",
+    ]

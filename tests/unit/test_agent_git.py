@@ -9,11 +9,20 @@ import pytest
 
 from headway.agent import git, provenance
 
-WHO = ("-c", "user.name=somebody", "-c", "user.email=somebody@example.invalid", "-c", "init.defaultBranch=main")
+WHO = (
+    "-c",
+    "user.name=somebody",
+    "-c",
+    "user.email=somebody@example.invalid",
+    "-c",
+    "init.defaultBranch=main",
+)
 
 
 def run(folder: Path, *words: str) -> str:
-    done = subprocess.run(["git", *WHO, *words], cwd=folder, check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        ["git", *WHO, *words], cwd=folder, check=True, capture_output=True, text=True
+    )
     return done.stdout.strip()
 
 
@@ -52,7 +61,9 @@ def test_nothing_is_known_before_git_was_asked(tree: Path) -> None:
     keep(tree)
     known = git.recall(str(tree / "deep"), str(tree.parent / "home"))
     assert known is not None and known.state is not None and known.state == git.ask(str(tree)).state
-    assert known.state["commit"] == run(tree, "rev-parse", "HEAD") and known.state["branch"] == "main"
+    assert (
+        known.state["commit"] == run(tree, "rev-parse", "HEAD") and known.state["branch"] == "main"
+    )
     assert known.state["dirty"] is False
 
 
@@ -91,7 +102,9 @@ def test_what_git_would_now_tell_otherwise_is_not_known(tree: Path, what: str) -
     assert known is not None and known.state == git.ask(str(tree)).state
 
 
-def test_a_git_that_was_told_to_look_elsewhere_is_asked(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_git_that_was_told_to_look_elsewhere_is_asked(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     keep(tree)
     monkeypatch.setenv("GIT_PAGER", "cat")
     assert recall(tree) is not None
@@ -120,17 +133,29 @@ def test_another_working_tree_of_the_same_repository_has_its_own_answer(tree: Pa
     assert recall(side) is None
 
 
-def test_what_changed_just_now_is_asked_for_again(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_changed_just_now_is_asked_for_again(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(git, "SETTLED_NS", 10**15)
     keep(tree)
     assert recall(tree) is None
 
 
-@pytest.mark.parametrize("why", ["submodule", "too many files", "another index", "files elsewhere", "no repository"])
-def test_where_its_files_cannot_be_told_it_is_not_kept(tree: Path, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "why", ["submodule", "too many files", "another index", "files elsewhere", "no repository"]
+)
+def test_where_its_files_cannot_be_told_it_is_not_kept(
+    tree: Path, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     place = tree
     if why == "submodule":
-        run(tree, "update-index", "--add", "--cacheinfo", f"160000,{run(tree, 'rev-parse', 'HEAD')},sub")
+        run(
+            tree,
+            "update-index",
+            "--add",
+            "--cacheinfo",
+            f"160000,{run(tree, 'rev-parse', 'HEAD')},sub",
+        )
     elif why == "too many files":
         monkeypatch.setattr(git, "GIT_FILES_MAX", 1)
     elif why == "another index":
@@ -156,7 +181,9 @@ def test_a_damaged_file_is_as_none(tree: Path, data: bytes) -> None:
 def test_a_diff_in_which_something_was_masked_is_not_kept(tree: Path) -> None:
     (tree / "train.py").write_text("password is swordfish-0123456789\n")
     home = tree.parent / "home"
-    about = provenance.About(["true"], str(tree), secrets=(b"swordfish-0123456789",), home=str(home))
+    about = provenance.About(
+        ["true"], str(tree), secrets=(b"swordfish-0123456789",), home=str(home)
+    )
     fact = provenance.collect(about)
     assert fact["git"]["dirty"] and "swordfish" not in fact["git"]["diff"]
     assert not (home / git.KEPT).exists()

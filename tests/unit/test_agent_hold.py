@@ -57,12 +57,18 @@ def test_a_failure_soon_after_a_notice_is_a_preemption() -> None:
 
 def test_a_notice_that_the_processes_have_heard_is_not_passed_on_to_them() -> None:
     story = Story(grace_s=10.0)
-    assert [type(one).__name__ for one in story(SignalAsked(USR1, notice=True, heard=True))] == ["Write"]
+    assert [type(one).__name__ for one in story(SignalAsked(USR1, notice=True, heard=True))] == [
+        "Write"
+    ]
     assert "SignalRank" in [type(one).__name__ for one in story(SignalAsked(USR1, notice=True))]
 
 
-@pytest.mark.parametrize(("later_s", "code", "notice"), [(60.0, 3, True), (1.0, 0, True), (1.0, 3, False)])
-def test_what_a_notice_has_nothing_to_do_with_is_no_preemption(later_s: float, code: int, notice: bool) -> None:
+@pytest.mark.parametrize(
+    ("later_s", "code", "notice"), [(60.0, 3, True), (1.0, 0, True), (1.0, 3, False)]
+)
+def test_what_a_notice_has_nothing_to_do_with_is_no_preemption(
+    later_s: float, code: int, notice: bool
+) -> None:
     story = Story(grace_s=10.0)
     story(SignalAsked(USR1, notice=notice))
     story(Tick(), after_s=later_s)

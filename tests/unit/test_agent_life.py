@@ -1,4 +1,6 @@
-"""The shim's decisions: first failure, stopping, the time limit, leftovers, the shipper. Pure, in made-up time."""
+"""The shim's decisions: first failure, stopping, the time limit, leftovers, the shipper. Pure, in
+made-up time.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -62,7 +64,9 @@ class Story:
                     case Write():
                         self.facts.append(instruction.fact)
                     case StartRank():
-                        queue.append(RankStarted(instruction.index, self.pids[instruction.index], 7))
+                        queue.append(
+                            RankStarted(instruction.index, self.pids[instruction.index], 7)
+                        )
                     case LookForLeftovers():
                         queue.append(LeftoversSeen(self.leftovers))
                     case Leave():
@@ -86,7 +90,13 @@ class Story:
 
 
 def ended(**fields: Any) -> dict[str, Any]:
-    base = {"type": "task_ended", "exit_code": 0, "signal": None, "first_rank": None, "reason": None}
+    base = {
+        "type": "task_ended",
+        "exit_code": 0,
+        "signal": None,
+        "first_rank": None,
+        "reason": None,
+    }
     return {**base, "oom": False, "lost": False, **fields}
 
 
@@ -135,7 +145,9 @@ def test_a_task_that_leaves_children_gets_its_shipper_while_they_are_waited_for(
 
 
 @pytest.mark.parametrize(("code", "signum"), [(1, None), (127, None), (None, 9), (None, 11)])
-def test_the_exit_of_one_process_is_the_exit_of_the_task(code: int | None, signum: int | None) -> None:
+def test_the_exit_of_one_process_is_the_exit_of_the_task(
+    code: int | None, signum: int | None
+) -> None:
     story = Story()
     story(RankExited(0, code, signum))
     assert story.fact("task_ended") == ended(exit_code=code, signal=signum, first_rank=0)
@@ -164,13 +176,23 @@ def test_a_rank_that_cannot_be_started_ends_the_others() -> None:
     said = story(RankRefused(1, 127, "not found"))
     assert RemoveEnvironment() in said and story.signals(said) == [(0, TERM), (0, CONT)]
     story(RankExited(0, None, TERM))
-    assert story.fact("start_failed") == {"type": "start_failed", "rank": 1, "exit_code": 127, "message": "not found"}
+    assert story.fact("start_failed") == {
+        "type": "start_failed",
+        "rank": 1,
+        "exit_code": 127,
+        "message": "not found",
+    }
     assert story.fact("task_ended") == ended(exit_code=127, first_rank=1)
 
 
 def test_a_stop_is_passed_on_and_enforced_after_the_grace_time() -> None:
     story = Story(2, grace_s=5.0)
-    assert story.signals(story(StopAsked("signal 15"))) == [(0, TERM), (0, CONT), (1, TERM), (1, CONT)]
+    assert story.signals(story(StopAsked("signal 15"))) == [
+        (0, TERM),
+        (0, CONT),
+        (1, TERM),
+        (1, CONT),
+    ]
     story(RankExited(0, None, TERM))
     assert story.signals(story.tick_until(4.9)) == []
     assert story.signals(story.tick_until(0.2)) == [(1, KILL)]
@@ -223,7 +245,8 @@ def test_running_out_of_memory_is_told() -> None:
     assert story.fact("task_ended")["oom"] is True
 
 
-# -- leftovers (F30) --------------------------------------------------------------------------------------------------
+# -- leftovers (F30)
+# --------------------------------------------------------------------------------------------------
 
 
 def test_children_that_go_by_themselves_are_not_called_leftovers() -> None:
@@ -233,7 +256,9 @@ def test_children_that_go_by_themselves_are_not_called_leftovers() -> None:
     story.tick_until(0.1)
     story.leftovers = ()
     story.tick_until(0.1)
-    assert story.machine.phase == "flushing" and not [f for f in story.facts if f["type"] == "leftovers"]
+    assert story.machine.phase == "flushing" and not [
+        f for f in story.facts if f["type"] == "leftovers"
+    ]
 
 
 def test_leftovers_are_told_terminated_and_killed() -> None:
@@ -257,7 +282,8 @@ def test_a_leftover_that_cannot_be_killed_does_not_hold_the_task() -> None:
     assert story.machine.phase == "flushing"
 
 
-# -- the shipper ------------------------------------------------------------------------------------------------------
+# -- the shipper
+# ------------------------------------------------------------------------------------------------------
 
 
 def test_a_shipper_that_dies_is_started_again_later_and_later() -> None:
@@ -268,7 +294,11 @@ def test_a_shipper_that_dies_is_started_again_later_and_later() -> None:
         assert wake is not None
         pauses.append(round(wake - story.now_s, 3))
         assert StartShipper() in story.tick_until(wake - story.now_s)
-    assert pauses[0] == SHIPPER_RESTART_FIRST_S and pauses == sorted(pauses) and pauses[-1] == SHIPPER_RESTART_MAX_S
+    assert (
+        pauses[0] == SHIPPER_RESTART_FIRST_S
+        and pauses == sorted(pauses)
+        and pauses[-1] == SHIPPER_RESTART_MAX_S
+    )
 
 
 def test_a_shipper_that_has_lived_long_starts_the_pauses_anew() -> None:
@@ -295,7 +325,8 @@ def test_the_shim_leaves_when_the_shipper_takes_too_long() -> None:
     assert story.left
 
 
-# -- adopting ---------------------------------------------------------------------------------------------------------
+# -- adopting
+# ---------------------------------------------------------------------------------------------------------
 
 
 def adopted(story: Story, *args: Any, **fields: Any) -> list[ShimInstruction]:
@@ -334,11 +365,16 @@ def test_a_stop_and_a_time_limit_go_on_where_the_old_shim_was() -> None:
     assert story.fact("task_ended")["reason"] == "walltime"
 
 
-# -- any order --------------------------------------------------------------------------------------------------------
+# -- any order
+# --------------------------------------------------------------------------------------------------------
 
 EVENTS = st.one_of(
-    st.builds(RankExited, st.integers(0, 2), st.sampled_from([0, 1, None]), st.sampled_from([None, 9, 15])),
-    st.builds(StopAsked, st.just("command"), st.sampled_from([2, 15]), st.sampled_from([None, 0.0, 3.0])),
+    st.builds(
+        RankExited, st.integers(0, 2), st.sampled_from([0, 1, None]), st.sampled_from([None, 9, 15])
+    ),
+    st.builds(
+        StopAsked, st.just("command"), st.sampled_from([2, 15]), st.sampled_from([None, 0.0, 3.0])
+    ),
     st.builds(SignalAsked, st.integers(1, 31)),
     st.builds(ShipperExited, st.booleans()),
     st.just(Tick()),

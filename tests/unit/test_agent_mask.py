@@ -1,4 +1,6 @@
-"""Masking of raw output: exact values always, also across two reads; shapes as far as possible; equal length (Sec9)."""
+"""Masking of raw output: exact values always, also across two reads; shapes as far as possible;
+equal length (Sec9).
+"""
 
 from itertools import pairwise
 
@@ -69,7 +71,9 @@ def test_values_below_the_limit_are_left_alone() -> None:
 
 
 def test_lines_stay_lines_in_a_value_of_several_lines() -> None:
-    assert masked(Mask([b"first line\nsecond"]), [b"(first line\nsecond)"]) == b"(**********\n******)"
+    assert (
+        masked(Mask([b"first line\nsecond"]), [b"(first line\nsecond)"]) == b"(**********\n******)"
+    )
 
 
 @pytest.mark.parametrize("secret", SHAPED)
@@ -80,15 +84,23 @@ def test_known_shapes_are_masked(secret: bytes) -> None:
 @pytest.mark.parametrize("secret", SHAPED)
 @pytest.mark.parametrize("cut", [2, 3, 5, 12])
 def test_a_shape_that_is_cut_across_two_reads_is_found(secret: bytes, cut: int) -> None:
-    assert masked(Mask(), [b"a " + secret[:cut], secret[cut:] + b"\n"]) == b"a " + b"*" * len(secret) + b"\n"
+    assert (
+        masked(Mask(), [b"a " + secret[:cut], secret[cut:] + b"\n"])
+        == b"a " + b"*" * len(secret) + b"\n"
+    )
 
 
 def test_what_stands_behind_a_literal_is_masked() -> None:
     mask = Mask()
     assert masked(mask, [b"https://user:hunter22@host/x\n"]) == b"https://*************@host/x\n"
-    assert masked(mask, [b"Authorization: Bearer abcdefghijklmnop1\n"]) == b"Authorization: Bearer " + b"*" * 17 + b"\n"
+    assert (
+        masked(mask, [b"Authorization: Bearer abcdefghijklmnop1\n"])
+        == b"Authorization: Bearer " + b"*" * 17 + b"\n"
+    )
     assert masked(mask, [b"?sig=" + b"A" * 40 + b"&x\n"]) == b"?sig=" + b"*" * 40 + b"&x\n"
-    assert masked(mask, [b"AccountKey=" + b"k" * 44 + b"==;\n"]) == b"AccountKey=" + b"*" * 46 + b";\n"
+    assert (
+        masked(mask, [b"AccountKey=" + b"k" * 44 + b"==;\n"]) == b"AccountKey=" + b"*" * 46 + b";\n"
+    )
 
 
 def test_a_private_key_is_masked_as_a_whole_also_when_it_comes_in_parts() -> None:

@@ -1,4 +1,6 @@
-"""Batches of output (agent/pack.py): a tail that may be the start of a secret waits only where nothing follows it."""
+"""Batches of output (agent/pack.py): a tail that may be the start of a secret waits only where
+nothing follows it.
+"""
 
 import os
 from pathlib import Path
@@ -25,7 +27,8 @@ def test_in_the_middle_of_a_backlog_the_next_batch_goes_on_at_once(tmp_path: Pat
     path = tmp_path / "stdout-0"
     path.write_bytes(b"x" * 992 + SECRET + b"y" * 1000)
     made = packer(path)
-    first = made.pack(1, (Span("stdout-0", RAW, 0, 1000, None),), 0.0)  # ends in the middle of the secret
+    # ends in the middle of the secret
+    first = made.pack(1, (Span("stdout-0", RAW, 0, 1000, None),), 0.0)
     [piece] = first.pieces
     assert piece.length < 1000 and not first.held
     rest = made.pack(2, (Span("stdout-0", RAW, piece.length, 2008 - piece.length, None),), 0.0)

@@ -1,4 +1,6 @@
-"""Small parts of the agent: commands, links, drops, secrets, the clock, attached jobs, provenance, clearing up."""
+"""Small parts of the agent: commands, links, drops, secrets, the clock, attached jobs, provenance,
+clearing up.
+"""
 
 import errno
 import json
@@ -29,7 +31,8 @@ from headway.wire import frame
 from headway.wire.identity import boot_id, process_start
 from tests.waiting import wait_until
 
-# -- commands ----------------------------------------------------------------------------------------------------------
+# -- commands
+# ----------------------------------------------------------------------------------------------------------
 
 
 def told(*commands: dict[str, Any]) -> Answer:
@@ -55,7 +58,9 @@ def test_a_command_that_is_done_later_is_told_later() -> None:
     assert commands._done == [], "it was told, and the server has forgotten it"
 
 
-@pytest.mark.parametrize("answer", [Answer(None), Answer(503), Answer(200, b"<html>"), Answer(200, b'{"commands": 3}')])
+@pytest.mark.parametrize(
+    "answer", [Answer(None), Answer(503), Answer(200, b"<html>"), Answer(200, b'{"commands": 3}')]
+)
 def test_a_server_that_cannot_be_asked_is_asked_later_and_later(answer: Answer) -> None:
     commands, pauses = Commands(Channel("/none"), lambda c: True), []
     for _ in range(5):
@@ -67,11 +72,14 @@ def test_a_server_that_cannot_be_asked_is_asked_later_and_later(answer: Answer) 
 def test_rows_that_are_no_commands_are_passed_over() -> None:
     done: list[int] = []
     commands = Commands(Channel("/none"), lambda c: done.append(c["seq"]) is None)
-    commands.take(told({"do": "x"}, {"seq": "a", "do": "x"}, {"seq": 1}, {"seq": 2, "do": "flush"}), 0.0, 0.5)
+    commands.take(
+        told({"do": "x"}, {"seq": "a", "do": "x"}, {"seq": 1}, {"seq": 2, "do": "flush"}), 0.0, 0.5
+    )
     assert done == [2]
 
 
-# -- the link ----------------------------------------------------------------------------------------------------------
+# -- the link
+# ----------------------------------------------------------------------------------------------------------
 
 
 def test_messages_pass_both_ways_and_the_end_is_seen() -> None:
@@ -102,7 +110,8 @@ def test_a_full_pipe_does_not_block_the_shim() -> None:
     shipper.close()
 
 
-# -- drops and secrets -------------------------------------------------------------------------------------------------
+# -- drops and secrets
+# -------------------------------------------------------------------------------------------------
 
 
 def test_drops_are_read_back_as_they_were_written(tmp_path: Path) -> None:
@@ -126,7 +135,9 @@ def test_records_and_points_of_a_range_are_counted(tmp_path: Path) -> None:
 
 def test_secrets_are_kept_so_that_a_search_does_not_find_them(tmp_path: Path) -> None:
     values = secret.values_of(
-        {"MY_TOKEN": "c4n4ry-value", "PLAIN": "visible-value", "X_KEY": "short"}, ["PLAIN"], "i.tok-secret"
+        {"MY_TOKEN": "c4n4ry-value", "PLAIN": "visible-value", "X_KEY": "short"},
+        ["PLAIN"],
+        "i.tok-secret",
     )
     assert set(values) == {b"c4n4ry-value", b"visible-value", b"i.tok-secret", b"tok-secret"}
     secret.save(str(tmp_path), values)
@@ -149,10 +160,13 @@ def test_the_environment_of_a_living_process_is_read() -> None:
     assert secret.environment_of(99_999_999) == {}
 
 
-# -- clock, log, notebook, facts ---------------------------------------------------------------------------------------
+# -- clock, log, notebook, facts
+# ---------------------------------------------------------------------------------------
 
 
-def test_wall_times_never_go_back_when_the_wall_clock_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wall_times_never_go_back_when_the_wall_clock_is_set(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """F26."""
     clock = Clock()
     before = clock.wall_ns()
@@ -173,7 +187,9 @@ def test_the_log_is_one_line_each_and_bounded(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("operation", ["write", "fsync"])
-def test_a_fact_goes_into_a_new_stream_when_the_disk_fails_the_first(tmp_path: Path, operation: str) -> None:
+def test_a_fact_goes_into_a_new_stream_when_the_disk_fails_the_first(
+    tmp_path: Path, operation: str
+) -> None:
     """F6."""
     files = FailingFiles(1, errno.EIO, only=frozenset({operation}))
     notebook = Notebook(str(tmp_path), files)
@@ -190,7 +206,13 @@ def test_facts_are_read_as_they_come_over_damage_and_reserve(tmp_path: Path) -> 
         return frame.encode_json(FACT, {"type": "a", "n": n})
 
     path = tmp_path / "shim"
-    path.write_bytes(frame.encode_json(OPEN, {"version": 1, "pid": 4}) + fact(1) + b"garbage!" + fact(2) + bytes(1000))
+    path.write_bytes(
+        frame.encode_json(OPEN, {"version": 1, "pid": 4})
+        + fact(1)
+        + b"garbage!"
+        + fact(2)
+        + bytes(1000)
+    )
     fd = os.open(path, os.O_RDWR)
     tail = FactTail(fd)
     found = tail.read()
@@ -202,7 +224,8 @@ def test_facts_are_read_as_they_come_over_damage_and_reserve(tmp_path: Path) -> 
     os.close(fd)
 
 
-# -- attached jobs -----------------------------------------------------------------------------------------------------
+# -- attached jobs
+# -----------------------------------------------------------------------------------------------------
 
 
 def attached(**attach: Any) -> tuple[AttachedTask, list[dict[str, Any]]]:
@@ -271,23 +294,33 @@ def test_an_attached_task_is_stopped_by_signals_to_its_own_processes() -> None:
     watch.stop(0.1, 0.0)
     watch.step(1.0)
     assert child.wait(10) == -9
-    assert written[0] == {"type": "stop_requested", "by": "command"} and ended(watch)["reason"] == "stop"
+    assert (
+        written[0] == {"type": "stop_requested", "by": "command"}
+        and ended(watch)["reason"] == "stop"
+    )
 
 
-# -- a task whose shim is gone -----------------------------------------------------------------------------------------
+# -- a task whose shim is gone
+# -----------------------------------------------------------------------------------------
 
 OTHER = "rank 1 on worker-1 failed"
 
 
-def adopted(tmp_path: Path, facts: list[dict[str, Any]]) -> tuple[AdoptedTask, list[dict[str, Any]]]:
+def adopted(
+    tmp_path: Path, facts: list[dict[str, Any]]
+) -> tuple[AdoptedTask, list[dict[str, Any]]]:
     task = TaskFile("u", 1, "worker-0", "/h", processes=1, grace_s=5.0)
     written: list[dict[str, Any]] = []
     begun = {"type": "task_started", "boot_id": boot_id(), "time_ns": time.time_ns()}
     return AdoptedTask(str(tmp_path), task, [begun, *facts], written.append, 0.0), written
 
 
-def test_a_task_that_another_one_has_ended_says_so_when_its_shim_was_killed_meanwhile(tmp_path: Path) -> None:
-    watch, written = adopted(tmp_path, [{"type": "stop_requested", "by": "command", "reason": OTHER}])
+def test_a_task_that_another_one_has_ended_says_so_when_its_shim_was_killed_meanwhile(
+    tmp_path: Path,
+) -> None:
+    watch, written = adopted(
+        tmp_path, [{"type": "stop_requested", "by": "command", "reason": OTHER}]
+    )
     for now_s in range(20):
         watch.step(float(now_s))
     assert watch.done and written[-1]["type"] == "task_ended" and written[-1]["reason"] == OTHER
@@ -295,7 +328,12 @@ def test_a_task_that_another_one_has_ended_says_so_when_its_shim_was_killed_mean
 
 def test_a_task_without_its_shim_says_that_another_one_has_ended_it(tmp_path: Path) -> None:
     child = subprocess.Popen(["sleep", "60"], start_new_session=True)
-    started = {"type": "process_started", "rank": 0, "pid": child.pid, "start": process_start(child.pid)}
+    started = {
+        "type": "process_started",
+        "rank": 0,
+        "pid": child.pid,
+        "start": process_start(child.pid),
+    }
     watch, written = adopted(tmp_path, [started])
     watch.stop(5.0, 0.0, OTHER)
     assert child.wait(10) == -signal.SIGTERM
@@ -305,7 +343,8 @@ def test_a_task_without_its_shim_says_that_another_one_has_ended_it(tmp_path: Pa
     assert watch.done and written[-1]["reason"] == OTHER
 
 
-# -- provenance --------------------------------------------------------------------------------------------------------
+# -- provenance
+# --------------------------------------------------------------------------------------------------------
 
 
 def test_packages_are_read_from_the_names_of_their_folders(tmp_path: Path) -> None:
@@ -322,12 +361,19 @@ def test_the_python_of_a_command_is_found_as_the_shell_would(tmp_path: Path) -> 
     python.touch(mode=0o755)
     assert provenance.find_python(["python3", "x.py"], "/", f"/none:{tmp_path}/bin") == str(python)
     assert provenance.find_python(["bin/python3"], str(tmp_path), "") == str(python)
-    assert provenance.find_python(["sh"], "/", "/bin") is None and provenance.find_python([], "/", "") is None
+    assert (
+        provenance.find_python(["sh"], "/", "/bin") is None
+        and provenance.find_python([], "/", "") is None
+    )
 
 
 def test_a_folder_without_git_has_none_and_secrets_are_masked(tmp_path: Path) -> None:
     about = provenance.About(
-        ["sh", "--api-key", "abc", "x" * 5000, "s3cr3t-value"], str(tmp_path), None, "", (b"s3cr3t-value",)
+        ["sh", "--api-key", "abc", "x" * 5000, "s3cr3t-value"],
+        str(tmp_path),
+        None,
+        "",
+        (b"s3cr3t-value",),
     )
     fact = provenance.collect(about)
     assert fact["git"] is None and fact["python"] is None
@@ -343,7 +389,9 @@ def test_the_own_words_of_a_process_say_which_python_it_is(tmp_path: Path) -> No
 
 def test_a_huge_diff_is_cut_and_still_fits_into_a_frame(tmp_path: Path) -> None:
     def run(*words: str) -> None:
-        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b.c", *words], cwd=tmp_path, check=True)
+        subprocess.run(
+            ["git", "-c", "user.name=a", "-c", "user.email=a@b.c", *words], cwd=tmp_path, check=True
+        )
 
     run("init", "-q", ".")
     (tmp_path / "f").write_text("a\n")
@@ -355,7 +403,8 @@ def test_a_huge_diff_is_cut_and_still_fits_into_a_frame(tmp_path: Path) -> None:
     assert len(frame.encode_json(FACT, fact)) < 1 << 20
 
 
-# -- clearing up -------------------------------------------------------------------------------------------------------
+# -- clearing up
+# -------------------------------------------------------------------------------------------------------
 
 
 def test_a_folder_disappears_in_one_step_with_all_that_is_in_it(tmp_path: Path) -> None:
@@ -387,7 +436,9 @@ def test_provenance_that_cannot_be_asked_for_costs_nothing_else(
     written: list[dict[str, Any]] = []
     inquiry = provenance.Inquiry(task, {}, list, written.append, said.append)
     hello = {"executable": "/usr/bin/python"}
-    assert not inquiry.step(0.0, None, hello, ended=False) and not inquiry.is_over, "nothing has got through yet"
+    assert not inquiry.step(0.0, None, hello, ended=False) and not inquiry.is_over, (
+        "nothing has got through yet"
+    )
     assert inquiry.step(1.0, 0.5, hello, ended=False) or inquiry.is_over
     assert said == ["the state of the code is not known: Resource temporarily unavailable"]
     assert [(fact["type"], fact["git"], fact["executable"]) for fact in written] == [

@@ -1,4 +1,6 @@
-"""HTTP without blocking: one deadline for all of it, a stale connection is renewed, nonsense is refused (F19, F42)."""
+"""HTTP without blocking: one deadline for all of it, a stale connection is renewed, nonsense is
+refused (F19, F42).
+"""
 
 import select
 import socket
@@ -87,18 +89,24 @@ def post(channel: Channel, body: list[bytes], timeout_s: float = 10.0) -> Answer
     answer = channel.start("/x", body, now_s, timeout_s)
     while answer is None:
         poll = select.poll()
-        poll.register(channel.fileno(), select.POLLIN | (select.POLLOUT if channel.wants_write else 0))
+        poll.register(
+            channel.fileno(), select.POLLIN | (select.POLLOUT if channel.wants_write else 0)
+        )
         poll.poll(max(0, (channel.deadline_s - time.monotonic()) * 1000))
         answer = channel.step(time.monotonic())
     assert not channel.busy
     return answer
 
 
-def test_a_request_goes_out_with_its_head_token_and_pieces(server: Server, channel: Channel) -> None:
+def test_a_request_goes_out_with_its_head_token_and_pieces(
+    server: Server, channel: Channel
+) -> None:
     answer = post(channel, [b"abc", b"", memoryview(b"def")])
     assert answer == Answer(200, b"hi")
     head, _, body = server.requests[0].partition(b"\r\n\r\n")
-    assert head.startswith(b"POST /x HTTP/1.1\r\nHost: headway\r\nAuthorization: Bearer id.secret\r\n")
+    assert head.startswith(
+        b"POST /x HTTP/1.1\r\nHost: headway\r\nAuthorization: Bearer id.secret\r\n"
+    )
     assert b"Content-Length: 6" in head and body == b"abcdef"
 
 
@@ -113,7 +121,9 @@ def test_the_connection_is_kept_for_the_next_request(server: Server, channel: Ch
     assert len(server._open) == 1
 
 
-def test_a_kept_connection_that_was_closed_meanwhile_is_renewed(server: Server, channel: Channel) -> None:
+def test_a_kept_connection_that_was_closed_meanwhile_is_renewed(
+    server: Server, channel: Channel
+) -> None:
     def once(one: socket.socket) -> None:
         server.read(one)
         one.sendall(OK)
@@ -124,7 +134,9 @@ def test_a_kept_connection_that_was_closed_meanwhile_is_renewed(server: Server, 
     assert len(server.requests) == 4
 
 
-def test_a_fresh_connection_that_breaks_is_told_and_not_tried_for_ever(server: Server, channel: Channel) -> None:
+def test_a_fresh_connection_that_breaks_is_told_and_not_tried_for_ever(
+    server: Server, channel: Channel
+) -> None:
     server.talk = lambda one: one.close()
     answer = post(channel, [b"x"])
     assert answer.status is None and answer.reason
@@ -145,7 +157,9 @@ def test_an_answer_before_the_end_of_the_request_counts(server: Server, channel:
 
 
 @pytest.mark.parametrize("step_s", [0.0, 0.02])
-def test_one_deadline_covers_a_server_that_is_silent_or_drips(server: Server, channel: Channel, step_s: float) -> None:
+def test_one_deadline_covers_a_server_that_is_silent_or_drips(
+    server: Server, channel: Channel, step_s: float
+) -> None:
     """F19: its bytes do not begin the time anew."""
 
     def drip(one: socket.socket) -> None:
@@ -173,7 +187,9 @@ def test_nobody_at_the_socket_is_told_with_its_path(tmp_path: Path) -> None:
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"x" * 200_000, b"\r\n\r\n",
     ],
 )  # fmt: skip
-def test_an_answer_that_is_no_http_of_ours_is_refused(server: Server, channel: Channel, data: bytes) -> None:
+def test_an_answer_that_is_no_http_of_ours_is_refused(
+    server: Server, channel: Channel, data: bytes
+) -> None:
     server.talk = lambda one: server.answer(one, data)
     assert post(channel, [b"x"]).status is None
 

@@ -1,4 +1,6 @@
-"""Processes are known by pid and start time, and a number from a file never becomes a signal to many (F29)."""
+"""Processes are known by pid and start time, and a number from a file never becomes a signal to
+many (F29).
+"""
 
 import os
 import signal
@@ -14,12 +16,15 @@ from headway.agent.process import Identity, Status
 from headway.wire.identity import boot_id, process_start
 from tests.waiting import wait_until
 
-SPOOL = f"/spool/x{os.getpid()}"  # others may run this at the same time, and all processes of the machine are looked at
+# others may run this at the same time, and all processes of the machine are looked at
+SPOOL = f"/spool/x{os.getpid()}"
 
 
 @pytest.fixture
 def child() -> Iterator[subprocess.Popen[bytes]]:
-    started = subprocess.Popen(["sleep", "60"], start_new_session=True, env={"HEADWAY_SPOOL": SPOOL})
+    started = subprocess.Popen(
+        ["sleep", "60"], start_new_session=True, env={"HEADWAY_SPOOL": SPOOL}
+    )
     try:
         yield started
     finally:
@@ -28,7 +33,9 @@ def child() -> Iterator[subprocess.Popen[bytes]]:
 
 
 @pytest.mark.parametrize("pid", [1, 0, -1, -5])
-def test_a_number_that_means_many_processes_is_never_signalled(pid: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_number_that_means_many_processes_is_never_signalled(
+    pid: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """kill(0), kill(-1) and killpg(1) reach everybody; a damaged record must not."""
     calls: list[object] = []
     for module, name in ((os, "kill"), (os, "killpg"), (signal, "pidfd_send_signal")):
@@ -56,7 +63,9 @@ def test_a_process_is_alive_only_with_its_start_and_boot(child: subprocess.Popen
     assert not process.is_alive(Identity(child.pid, start)), "a zombie is dead"
 
 
-def test_another_process_under_the_same_number_is_not_signalled(child: subprocess.Popen[bytes]) -> None:
+def test_another_process_under_the_same_number_is_not_signalled(
+    child: subprocess.Popen[bytes],
+) -> None:
     wrong = Identity(child.pid, (process_start(child.pid) or 0) + 1)
     assert not process.send(wrong, 9) and not process.send_group(wrong, 9)
     assert child.poll() is None
@@ -85,7 +94,9 @@ def test_a_member_that_falls_asleep_while_it_is_looked_at_is_found(
     child: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wait_until(lambda: process.members_of(SPOOL), what="the child in its task")
-    running = [Status(s.pid, "R", s.parent, s.group, s.session, s.start) for s in process.everybody()]
+    running = [
+        Status(s.pid, "R", s.parent, s.group, s.session, s.start) for s in process.everybody()
+    ]
     monkeypatch.setattr(process, "everybody", lambda: running)
     assert [status.pid for status in process.members_of(SPOOL)] == [child.pid]
 
@@ -126,8 +137,12 @@ print(process.leftovers_below(os.getpid(), set()))
 """
 
 
-def test_what_a_rank_leaves_behind_is_found_below_its_subreaper_without_reading_every_process() -> None:
-    """Orphans in its group and in a session of their own; not the shipper, and nobody who has ended."""
+def test_what_a_rank_leaves_behind_is_found_below_its_subreaper_without_reading_every_process() -> (
+    None
+):
+    """Orphans in its group and in a session of their own; not the shipper, and nobody who has
+    ended.
+    """
     told = subprocess.run([sys.executable, "-c", BELOW], capture_output=True, text=True, check=True)
     assert told.stdout.split("\n")[:2] == ["2 True", "[]"]
 

@@ -1,4 +1,6 @@
-"""Slots and bars become `progress` facts: changed ones, not too often, and in the end as they were left (18–24)."""
+"""Slots and bars become `progress` facts: changed ones, not too often, and in the end as they were
+left (18–24).
+"""
 
 import errno
 import os
@@ -35,7 +37,12 @@ class Watch:
         self.said: list[str] = []
         self.tail = Tail(str(folder), Clock(), {})
         self.watch = ProgressWatch(
-            str(folder), self.tail, Clock(), lambda: [b"hunter2-hunter2"], self.said.append, **options
+            str(folder),
+            self.tail,
+            Clock(),
+            lambda: [b"hunter2-hunter2"],
+            self.said.append,
+            **options,
         )
         self.now_s = 0.0
 
@@ -76,7 +83,11 @@ def test_a_tracker_is_told_when_it_has_changed_and_only_then(watch: Watch) -> No
     watch.look()
     first, second = watch.told()
     assert (first["completed"], second["completed"], second["total"]) == (0, 4, 10)
-    assert second["msg"] == ["train", "epoch 1"] and second["source"] == "api" and second["state"] == "running"
+    assert (
+        second["msg"] == ["train", "epoch 1"]
+        and second["source"] == "api"
+        and second["state"] == "running"
+    )
     assert (second["rank"], second["pid"], second["tracker"]) == (0, os.getpid(), 0)
     assert second["rate"] > 0 and second["eta_s"] >= 0
 
@@ -104,13 +115,17 @@ def test_what_still_runs_at_the_end_is_closed_where_it_was(watch: Watch) -> None
     assert len(watch.told()) == 2, "it is over"
 
 
-def test_the_file_of_a_process_that_is_gone_is_told_and_removed(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_file_of_a_process_that_is_gone_is_told_and_removed(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
     watch.new(10, "gone").advance(2)
     file = next(watch.bench.folder.glob("progress-*"))
     file.rename(file.with_name(f"progress-3-{NOBODY}-abcdef"))
     watch.look(10.0)
     watch.look(10.0)
-    assert {(f["rank"], f["pid"], f["completed"], f["state"]) for f in watch.told()} >= {(3, NOBODY, 2, "closed")}
+    assert {(f["rank"], f["pid"], f["completed"], f["state"]) for f in watch.told()} >= {
+        (3, NOBODY, 2, "closed")
+    }
     assert not list(watch.bench.folder.glob("progress-*"))
 
 
@@ -130,14 +145,19 @@ def test_a_half_written_slot_is_not_told(watch: Watch) -> None:
 
 
 def test_a_share_makes_the_empty_tracker_of_its_maker_a_share_too(watch: Watch) -> None:
-    """`distributed=True`: the process that made it and leaves the work to others must not show a second bar."""
+    """`distributed=True`: the process that made it and leaves the work to others must not show a
+    second bar.
+    """
     made, share = watch.new(10, "shared"), watch.new(10, "shared")
     watch.look()
     share.advance(4, distributed=True)
     watch.look()
     watch.look()
     last = {fact["tracker"]: fact for fact in watch.told()}
-    assert [(f["completed"], f["distributed"], f["eta_s"]) for f in last.values()] == [(0, True, None), (4, True, None)]
+    assert [(f["completed"], f["distributed"], f["eta_s"]) for f in last.values()] == [
+        (0, True, None),
+        (4, True, None),
+    ]
     assert made.state == share.state
 
 
@@ -154,7 +174,9 @@ def test_bars_in_the_output_are_told_by_stream_and_label(watch: Watch) -> None:
     assert [(f["completed"], f["state"], f["eta_s"]) for f in facts] == [
         (1, "running", 9), (2, "running", 8), (10, "completed", 0),
     ]  # fmt: skip
-    assert {(f["rank"], f["source"], f["tracker"], *f["msg"]) for f in facts} == {(2, "output", 5000, "********")}
+    assert {(f["rank"], f["source"], f["tracker"], *f["msg"]) for f in facts} == {
+        (2, "output", 5000, "********")
+    }
 
 
 def test_a_bar_of_rich_that_is_done_has_no_time_left(watch: Watch) -> None:
@@ -165,7 +187,9 @@ def test_a_bar_of_rich_that_is_done_has_no_time_left(watch: Watch) -> None:
     assert (found["msg"], found["state"], found["eta_s"]) == (["load"], "completed", 0.0)
 
 
-def test_a_tracker_that_has_ended_tells_the_rate_of_its_life_and_no_time_left_that_never_comes(watch: Watch) -> None:
+def test_a_tracker_that_has_ended_tells_the_rate_of_its_life_and_no_time_left_that_never_comes(
+    watch: Watch,
+) -> None:
     tracker = watch.new(10, "epoch")
     tracker.advance(2)
     tracker._end(FAILED)
@@ -187,7 +211,9 @@ def test_a_failing_disk_is_tried_again(tmp_path: Path) -> None:
     watch.watch.close()
 
 
-def test_a_full_segment_is_followed_by_the_next(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_segment_is_followed_by_the_next(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(watching, "SEGMENT_BYTES", 1000)
     tracker = watch.new(100, "x")
     for _ in range(20):
@@ -197,7 +223,8 @@ def test_a_full_segment_is_followed_by_the_next(watch: Watch, monkeypatch: pytes
     assert [f["completed"] for f in watch.told()] == list(range(1, 21))
 
 
-# -- rates -------------------------------------------------------------------------------------------------------------
+# -- rates
+# -------------------------------------------------------------------------------------------------------------
 
 
 def test_a_pause_does_not_spoil_the_rate() -> None:
@@ -228,10 +255,15 @@ def test_a_tracker_that_goes_back_starts_over() -> None:
 
 def test_the_time_to_go() -> None:
     assert eta_s(50, 100, 10.0) == 5.0 and eta_s(100, 100, None) == 0.0
-    assert eta_s(50, None, 10.0) is None and eta_s(50, 100, None) is None and eta_s(50, 100, 0.0) is None
+    assert (
+        eta_s(50, None, 10.0) is None
+        and eta_s(50, 100, None) is None
+        and eta_s(50, 100, 0.0) is None
+    )
 
 
-# -- with the real agent -----------------------------------------------------------------------------------------------
+# -- with the real agent
+# -----------------------------------------------------------------------------------------------
 
 TRAIN = """
 import headway as hw, logging, os, signal, sys
@@ -247,7 +279,9 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_what_a_killed_program_had_reached_arrives(home: Path) -> None:
-    """Slots, log records and bars of a real process under the real agent; SIGKILL leaves no time for last words."""
+    """Slots, log records and bars of a real process under the real agent; SIGKILL leaves no time
+    for last words.
+    """
     with Rig(home) as rig:
         task = rig.start(rig.make(*script(TRAIN)))
         rig.finish(task)
@@ -263,7 +297,11 @@ def test_what_a_killed_program_had_reached_arrives(home: Path) -> None:
 def test_a_loss_that_is_only_printed_becomes_a_metric(tmp_path: Path) -> None:
     w = Watch(folder := tmp_path / "task")
     out = folder / "stdout-3"
-    for text in ("iter: 10 loss: 0.5 eta: 1:00\n", "iter: 20 loss: nan eta: 0:50\n", "iter: 5 loss: 0.25 eta: 1:00\n"):
+    for text in (
+        "iter: 10 loss: 0.5 eta: 1:00\n",
+        "iter: 20 loss: nan eta: 0:50\n",
+        "iter: 5 loss: 0.25 eta: 1:00\n",
+    ):
         with open(out, "a") as file:
             file.write(text)
         w.look()
@@ -275,7 +313,9 @@ def test_a_loss_that_is_only_printed_becomes_a_metric(tmp_path: Path) -> None:
     assert found == [("loss", 10, "0.5"), ("loss", 20, "nan"), ("loss", 25, "0.25")]
 
 
-def test_a_metric_that_the_tail_has_not_come_to_counts_before_the_first_printed_one(tmp_path: Path) -> None:
+def test_a_metric_that_the_tail_has_not_come_to_counts_before_the_first_printed_one(
+    tmp_path: Path,
+) -> None:
     w = Watch(folder := tmp_path / "task")
     (folder / "stdout-0").touch()
     w.look()
@@ -285,7 +325,9 @@ def test_a_metric_that_the_tail_has_not_come_to_counts_before_the_first_printed_
     assert [stream.pid for stream in streams.streams(folder, "metrics")] == [NOBODY]
 
 
-def test_an_agent_goes_on_with_what_is_printed_where_the_one_before_it_was_killed(tmp_path: Path) -> None:
+def test_an_agent_goes_on_with_what_is_printed_where_the_one_before_it_was_killed(
+    tmp_path: Path,
+) -> None:
     w = Watch(folder := tmp_path / "task")
     (folder / "stdout-0").write_text("iter: 10 loss: 0.5 eta: 1:00\n")
     w.look()

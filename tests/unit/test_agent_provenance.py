@@ -15,7 +15,9 @@ from tests.waiting import wait_until
 
 def about(cwd: Path) -> About:
     return About(
-        ["python", "train.py"], str(cwd), {"python": "3.11.7", "executable": "/usr/bin/python3", "prefix": "/x"}
+        ["python", "train.py"],
+        str(cwd),
+        {"python": "3.11.7", "executable": "/usr/bin/python3", "prefix": "/x"},
     )
 
 
@@ -40,7 +42,9 @@ class Asked:
         return fact
 
 
-def test_one_that_fails_says_why_and_the_rest_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_fails_says_why_and_the_rest_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(_: About) -> dict[str, Any]:
         raise RuntimeError("no such luck")
 

@@ -13,20 +13,39 @@ from headway.spool.layout import TaskFile
 
 
 def task(**fields: object) -> TaskFile:
-    base = {"uuid": "u", "attempt": 2, "task": "worker-1", "home": "/h", "id": "j-1", "processes": 2, "first_rank": 2}
+    base = {
+        "uuid": "u",
+        "attempt": 2,
+        "task": "worker-1",
+        "home": "/h",
+        "id": "j-1",
+        "processes": 2,
+        "first_rank": 2,
+    }
     return TaskFile(**{**base, "node_rank": 1, "world_size": 4, "output_dir": "/o", **fields})  # type: ignore[arg-type]
 
 
 def test_a_rank_knows_its_place_and_its_job() -> None:
     env = environment(task(), {"A": "1"}, 1, "/spool/x")
-    assert (env["RANK"], env["LOCAL_RANK"], env["WORLD_SIZE"], env["LOCAL_WORLD_SIZE"]) == ("3", "1", "4", "2")
+    assert (env["RANK"], env["LOCAL_RANK"], env["WORLD_SIZE"], env["LOCAL_WORLD_SIZE"]) == (
+        "3",
+        "1",
+        "4",
+        "2",
+    )
     assert (env["NODE_RANK"], env["A"], env["HEADWAY_SPOOL"]) == ("1", "1", "/spool/x")
-    assert (env["HEADWAY_UUID"], env["HEADWAY_ATTEMPT"], env["HEADWAY_OUTPUT_DIR"]) == ("u", "2", "/o")
+    assert (env["HEADWAY_UUID"], env["HEADWAY_ATTEMPT"], env["HEADWAY_OUTPUT_DIR"]) == (
+        "u",
+        "2",
+        "/o",
+    )
     assert os.path.isdir(os.path.join(env["HEADWAY_PACKAGE"], "headway"))
     assert "CUDA_VISIBLE_DEVICES" not in env
 
 
-@pytest.mark.parametrize(("before", "after"), [(None, BOOTSTRAP), ("", BOOTSTRAP), ("/a:/b", f"{BOOTSTRAP}:/a:/b")])
+@pytest.mark.parametrize(
+    ("before", "after"), [(None, BOOTSTRAP), ("", BOOTSTRAP), ("/a:/b", f"{BOOTSTRAP}:/a:/b")]
+)
 def test_the_bootstrap_stands_in_front_of_the_python_path(before: str | None, after: str) -> None:
     env = {} if before is None else {"PYTHONPATH": before}
     assert environment(task(), env, 0, "/s")["PYTHONPATH"] == after
@@ -38,8 +57,12 @@ def test_the_bootstrap_stands_in_front_of_the_python_path(before: str | None, af
         (None, (None, None)), ([4, 6], ("4", "6")), ([1], ("1", "1")), ([0, 1, 2], ("0,1,2", "0,1,2")), ([], ("", "")),
     ],
 )  # fmt: skip
-def test_gpus_are_given_one_each_or_all_to_all(gpus: list[int] | None, seen: tuple[str | None, str | None]) -> None:
-    found = tuple(environment(task(gpus=gpus), {}, i, "/s").get("CUDA_VISIBLE_DEVICES") for i in range(2))
+def test_gpus_are_given_one_each_or_all_to_all(
+    gpus: list[int] | None, seen: tuple[str | None, str | None]
+) -> None:
+    found = tuple(
+        environment(task(gpus=gpus), {}, i, "/s").get("CUDA_VISIBLE_DEVICES") for i in range(2)
+    )
     assert found == seen
 
 

@@ -1,4 +1,6 @@
-"""The exit record: from a reserve, synced, and written anew when the disk fails a sync (F6, F7, ring 1)."""
+"""The exit record: from a reserve, synced, and written anew when the disk fails a sync (F6, F7,
+ring 1).
+"""
 
 import errno
 from pathlib import Path
@@ -30,7 +32,9 @@ def test_room_is_reserved_before_anything_is_written(tmp_path: Path) -> None:
         assert record.append([fact])
     record.close()
     assert read(tmp_path / "shim") == FACTS
-    assert frame.decode_json(frame.frames((tmp_path / "shim").read_bytes())[0][1])["stream"] == "shim"
+    assert (
+        frame.decode_json(frame.frames((tmp_path / "shim").read_bytes())[0][1])["stream"] == "shim"
+    )
 
 
 def test_many_ranks_have_a_larger_reserve(tmp_path: Path) -> None:
@@ -63,7 +67,9 @@ def test_whichever_operation_fails_once_every_fact_is_in_the_file_at_the_end(
 
 
 def test_a_disk_that_stays_broken_is_told_and_does_not_raise(tmp_path: Path) -> None:
-    record = ExitRecord(str(tmp_path), {}, 1, 5, FailingFiles(0, errno.EIO, times=10**9, only=frozenset({"fsync"})))
+    record = ExitRecord(
+        str(tmp_path), {}, 1, 5, FailingFiles(0, errno.EIO, times=10**9, only=frozenset({"fsync"}))
+    )
     assert record.append(FACTS[:1]) is False
     assert record.trouble is not None
     record.close()

@@ -1,4 +1,6 @@
-"""The shipper's decisions: what is sent, what answers mean, what is dropped, when it is over. Pure, in made-up time."""
+"""The shipper's decisions: what is sent, what answers mean, what is dropped, when it is over. Pure,
+in made-up time.
+"""
 
 import pytest
 
@@ -56,7 +58,15 @@ def test_what_grows_is_sent_and_what_is_acknowledged_is_not_sent_again() -> None
 
 def test_events_of_one_look_go_into_one_batch_facts_first() -> None:
     rig = Rig()
-    rig(Seen((Grown("stdout-0", RAW, 5, bulk=True), Grown("shim", RECORDS, 7), Grown("stderr-0", RAW, 1, bulk=True))))
+    rig(
+        Seen(
+            (
+                Grown("stdout-0", RAW, 5, bulk=True),
+                Grown("shim", RECORDS, 7),
+                Grown("stderr-0", RAW, 1, bulk=True),
+            )
+        )
+    )
     assert rig.spans()[0][0] == "shim"
     assert {stream for stream, _, _ in rig.spans()} == {"shim", "stdout-0", "stderr-0"}
 
@@ -65,7 +75,8 @@ def test_a_cursor_saves_what_was_acknowledged_before() -> None:
     rig = Rig()
     rig.server["stdout-0"] = 8
     rig(Grown("stdout-0", RAW, 10, bulk=True, acked=8))
-    assert rig.spans() == [("stdout-0", 8, 0)]  # asks first: a wrong cursor may point into the middle of a frame (F16)
+    # asks first: a wrong cursor may point into the middle of a frame (F16)
+    assert rig.spans() == [("stdout-0", 8, 0)]
     rig.ack()
     assert rig.spans() == [("stdout-0", 8, 2)]
 
@@ -132,7 +143,10 @@ def test_a_batch_is_bounded_and_bulk_streams_take_turns() -> None:
 def test_under_backlog_a_second_batch_is_packed_behind_the_first() -> None:
     rig = Rig()
     rig(Grown("stdout-0", RAW, 64 * MIB, bulk=True))
-    assert [rig.spans(b) for b in rig.out] == [[("stdout-0", 0, 4 * MIB)], [("stdout-0", 4 * MIB, 4 * MIB)]]
+    assert [rig.spans(b) for b in rig.out] == [
+        [("stdout-0", 0, 4 * MIB)],
+        [("stdout-0", 4 * MIB, 4 * MIB)],
+    ]
     rig.ack()
     assert len(rig.out) == 2
 
@@ -308,7 +322,8 @@ def test_held_bytes_wait_for_growth_or_their_time() -> None:
     assert isinstance(machine.handle(Tick(), 2.0)[0], Pack)
 
 
-# -- room -------------------------------------------------------------------------------------------------------------
+# -- room
+# -------------------------------------------------------------------------------------------------------------
 
 
 def test_a_closed_segment_is_removed_when_the_server_has_it() -> None:
@@ -325,7 +340,9 @@ def test_acknowledged_output_is_given_back_in_large_pieces() -> None:
     rig(Grown("stdout-0", RAW, 200 * MIB + 5, bulk=True))
     rig.drain()
     freed = [i for i in rig.said if isinstance(i, Free)]
-    assert freed and all(i.length >= 64 * MIB and i.offset % 4096 == 0 == i.length % 4096 for i in freed)
+    assert freed and all(
+        i.length >= 64 * MIB and i.offset % 4096 == 0 == i.length % 4096 for i in freed
+    )
     assert rig.machine.used == 200 * MIB + 5 - sum(i.length for i in freed)
 
 
@@ -383,7 +400,14 @@ def test_a_segment_that_has_lost_its_head_is_dropped_to_its_end() -> None:
     rig(Grown(name, RECORDS, 1200 * KIB, bulk=True, whole=True), Closed(name))
     assert rig.dropped[name] == [(0, 300 * KIB), (300 * KIB, 1200 * KIB)]
     rig = Rig(cap=1 * MIB)
-    rig(Seen((Grown(name, RECORDS, 500, bulk=True, whole=True, gaps=(Gap(0, 200, "full", 1, 1),)), Closed(name))))
+    rig(
+        Seen(
+            (
+                Grown(name, RECORDS, 500, bulk=True, whole=True, gaps=(Gap(0, 200, "full", 1, 1),)),
+                Closed(name),
+            )
+        )
+    )
     assert rig.dropped[name] == [(200, 500)], "a shipper before us was killed in between"
 
 
@@ -408,11 +432,19 @@ def test_drops_of_an_earlier_shipper_are_told_by_the_next_one() -> None:
 def test_room_is_counted_right_when_a_stream_is_first_seen_empty_and_then_whole() -> None:
     rig = Rig(cap=100_000)
     gaps = tuple(Gap(i * 4096, (i + 1) * 4096, "full") for i in range(10))
-    rig(Seen((Grown("stdout-0", RAW, 0, bulk=True, gaps=gaps), Grown("stdout-0", RAW, 120_000, bulk=True))))
+    rig(
+        Seen(
+            (
+                Grown("stdout-0", RAW, 0, bulk=True, gaps=gaps),
+                Grown("stdout-0", RAW, 120_000, bulk=True),
+            )
+        )
+    )
     assert rig.machine.used == 120_000 - 40_960 and not rig.dropped
 
 
-# -- the end ----------------------------------------------------------------------------------------------------------
+# -- the end
+# ----------------------------------------------------------------------------------------------------------
 
 
 def end(rig: Rig, *others: ShipperEvent) -> None:
@@ -430,7 +462,9 @@ def test_the_end_goes_with_or_after_everything_else() -> None:
         last = [span for span in batch.spans if span.last]
         if last:
             assert (
-                rig.server.get("stdout-0", 0) + sum(s.length for s in batch.spans if s.stream == "stdout-0") == 40 * MIB
+                rig.server.get("stdout-0", 0)
+                + sum(s.length for s in batch.spans if s.stream == "stdout-0")
+                == 40 * MIB
             )
         rig.ack()
     assert rig.finish == Finish(True, ())

@@ -1,4 +1,6 @@
-"""The shipper's decisions in any order of events, faults and restarts: everything arrives or is told (P4, P5)."""
+"""The shipper's decisions in any order of events, faults and restarts: everything arrives or is
+told (P4, P5).
+"""
 
 from typing import Any
 
@@ -7,7 +9,15 @@ from hypothesis import strategies as st
 
 from headway.agent.ledger import Gap
 from headway.agent.life import Tick
-from headway.agent.message import Closed, Free, Grown, Remove, Seen, ShipperEvent, ShipperInstruction
+from headway.agent.message import (
+    Closed,
+    Free,
+    Grown,
+    Remove,
+    Seen,
+    ShipperEvent,
+    ShipperInstruction,
+)
 from headway.agent.sending import ShipperMachine, ShipperPlan
 from headway.model.limits import MIB
 from headway.model.record import RAW, RECORDS
@@ -20,14 +30,17 @@ STEPS = st.one_of(
     st.tuples(st.just("lose"), st.none(), st.none()),
     st.tuples(st.just("fail"), st.sampled_from([None, 400, 401, 413, 503]), st.none()),
     st.tuples(st.just("restore"), st.sampled_from(STREAMS), st.floats(0, 1)),
-    st.tuples(st.just("restart"), st.floats(0, 3), st.none()),  # with a cursor that is behind, or ahead (F16)
+    # with a cursor that is behind, or ahead (F16)
+    st.tuples(st.just("restart"), st.floats(0, 3), st.none()),
     st.tuples(st.just("close"), st.sampled_from(["metrics-0-1-abcdef.0", "stdout-0"]), st.none()),
     st.tuples(st.just("wait"), st.floats(0, 30), st.none()),
 )
 
 
 class World(Rig):
-    """Steps of a random story; a restart forgets all but the cursor of some earlier time and the drops."""
+    """Steps of a random story; a restart forgets all but the cursor of some earlier time and the
+    drops.
+    """
 
     def __init__(self, cap: int) -> None:
         super().__init__(cap)
@@ -41,17 +54,23 @@ class World(Rig):
         said = super().__call__(*events, after_s=after_s)
         for one in said:
             if isinstance(one, Free):
-                assert one.offset + one.length <= self.highest.get(one.stream, 0), "given back by the server's word"
+                assert one.offset + one.length <= self.highest.get(one.stream, 0), (
+                    "given back by the server's word"
+                )
         return said
 
     def apply(self) -> dict[str, int]:
         acks = super().apply()
-        self.highest |= {name: max(position, self.highest.get(name, 0)) for name, position in acks.items()}
+        self.highest |= {
+            name: max(position, self.highest.get(name, 0)) for name, position in acks.items()
+        }
         return acks
 
     def grown(self, name: str, **fields: Any) -> Grown:
         bulk, whole = name != "shim", name.startswith("metrics")
-        return Grown(name, RAW if name == "stdout-0" else RECORDS, self.sizes[name], bulk, whole, **fields)
+        return Grown(
+            name, RAW if name == "stdout-0" else RECORDS, self.sizes[name], bulk, whole, **fields
+        )
 
     def step(self, kind: str, a: Any, b: Any) -> None:
         self.removed |= {i.stream for i in self.said if isinstance(i, Remove)}
@@ -83,20 +102,31 @@ class World(Rig):
             if name in self.removed or entry is None:
                 continue
             gaps = tuple(Gap(s, e, "full", 1, 2) for s, e in self.dropped.get(name, []))
-            events.append(self.grown(name, acked=int(entry.acked * share), first=entry.first, gaps=gaps))
+            events.append(
+                self.grown(name, acked=int(entry.acked * share), first=entry.first, gaps=gaps)
+            )
             if entry.closed:
                 events.append(Closed(name))
         self(Seen(tuple(events)))
 
 
-AHEAD = [("grow", "stdout-0", 2 * MIB), ("ack", None, None), ("close", "stdout-0", None), ("restart", 3.0, None)]
+AHEAD = [
+    ("grow", "stdout-0", 2 * MIB),
+    ("ack", None, None),
+    ("close", "stdout-0", None),
+    ("restart", 3.0, None),
+]
 
 
 @example(AHEAD, 4 * MIB)
 @settings(max_examples=150)
 @given(st.lists(STEPS, max_size=60), st.sampled_from([1 << 40, 4 * MIB]))
-def test_whatever_happens_everything_arrives_or_is_told_as_a_gap(steps: list[tuple[str, Any, Any]], cap: int) -> None:
-    """P4, P5: at the end the server is at the end of every stream, and only what was dropped or freed is a gap."""
+def test_whatever_happens_everything_arrives_or_is_told_as_a_gap(
+    steps: list[tuple[str, Any, Any]], cap: int
+) -> None:
+    """P4, P5: at the end the server is at the end of every stream, and only what was dropped or
+    freed is a gap.
+    """
     world = World(cap)
     for step in steps:
         world.step(*step)

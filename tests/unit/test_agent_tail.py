@@ -1,4 +1,6 @@
-"""What lies in a task's folder: new streams, growth, the index, who writes no more, what an earlier shipper freed."""
+"""What lies in a task's folder: new streams, growth, the index, who writes no more, what an earlier
+shipper freed.
+"""
 
 import os
 import struct
@@ -21,7 +23,9 @@ from headway.wire.identity import process_start
 
 def opening(name: str, pid: int | None = None, start: int | None = None) -> bytes:
     pid = os.getpid() if pid is None else pid
-    return frame.encode_json(OPEN, {"version": 1, "stream": name, "pid": pid, "start": start or process_start(pid)})
+    return frame.encode_json(
+        OPEN, {"version": 1, "stream": name, "pid": pid, "start": start or process_start(pid)}
+    )
 
 
 def grown(events: list[object]) -> dict[str, int]:
@@ -52,7 +56,14 @@ def test_new_streams_and_their_growth_are_seen_and_nothing_else(tail: Tail, tmp_
 
 
 def test_kinds_and_what_may_be_dropped_follow_from_the_name(tail: Tail, tmp_path: Path) -> None:
-    for name in ("stdout-0", "stderr-0.index", "agent", "shim", "facts-0-1-abcdef", "metrics-0-1-abcdef.0"):
+    for name in (
+        "stdout-0",
+        "stderr-0.index",
+        "agent",
+        "shim",
+        "facts-0-1-abcdef",
+        "metrics-0-1-abcdef.0",
+    ):
         (tmp_path / name).touch()
     found = {e.stream: (e.kind, e.bulk, e.whole) for e in tail.look(0.0) if isinstance(e, Grown)}
     assert found == {
@@ -95,13 +106,16 @@ def test_an_index_that_was_torn_goes_on_at_a_whole_entry(tmp_path: Path) -> None
     entries = list(struct.iter_unpack("<QQ", (tmp_path / "stdout-0.index").read_bytes()))
     assert entries == [(0, future_us), (5, future_us)], "times never go back (F26)"
     tail.close()
-    again = Tail(str(tmp_path), Clock(), {})  # its cursor was lost: what the index says already stays
+    # its cursor was lost: what the index says already stays
+    again = Tail(str(tmp_path), Clock(), {})
     again.look(0.0)
     assert len((tmp_path / "stdout-0.index").read_bytes()) == 32
     again.close()
 
 
-def test_a_segment_is_closed_when_its_successor_is_two_seconds_old(tail: Tail, tmp_path: Path) -> None:
+def test_a_segment_is_closed_when_its_successor_is_two_seconds_old(
+    tail: Tail, tmp_path: Path
+) -> None:
     name = f"metrics-0-{os.getpid()}-abcdef"
     (tmp_path / f"{name}.0").write_bytes(opening(f"{name}.0"))
     assert closed(tail.look(0.0)) == []
@@ -112,7 +126,9 @@ def test_a_segment_is_closed_when_its_successor_is_two_seconds_old(tail: Tail, t
     tail.close()
 
 
-def test_streams_of_a_dead_process_are_closed_with_their_last_size(tail: Tail, tmp_path: Path) -> None:
+def test_streams_of_a_dead_process_are_closed_with_their_last_size(
+    tail: Tail, tmp_path: Path
+) -> None:
     """F29: dead is also who has the same pid and another start."""
     gone, other = "facts-0-99999999-abcdef", f"facts-0-{os.getpid()}-abcdef"
     (tmp_path / gone).write_bytes(opening(gone, 99_999_999, 1))
@@ -163,7 +179,8 @@ def test_a_newer_version_that_shows_only_later_is_refused_then(tail: Tail, tmp_p
     tail.close()
 
 
-# -- packing ----------------------------------------------------------------------------------------------------------
+# -- packing
+# ----------------------------------------------------------------------------------------------------------
 
 
 def packer(tail: Tail, said: list[str] | None = None, values: tuple[bytes, ...] = ()) -> Packer:
@@ -187,21 +204,27 @@ def test_damage_becomes_a_gap_between_good_parts(tail: Tail, tmp_path: Path) -> 
     tail.close()
 
 
-def test_a_frame_that_a_window_cuts_is_left_for_the_next_one_and_nothing_is_held(tail: Tail, tmp_path: Path) -> None:
+def test_a_frame_that_a_window_cuts_is_left_for_the_next_one_and_nothing_is_held(
+    tail: Tail, tmp_path: Path
+) -> None:
     """A backlog larger than one part must go on although its stream will never grow again."""
     name = f"metrics-0-{os.getpid()}-abcdef.0"
     whole = opening(name) + frame.encode(METRICS, b"x" * 36) * 3
     (tmp_path / name).write_bytes(whole)
     tail.look(0.0)
     batch = packer(tail).pack(1, (Span(name, RECORDS, 0, len(whole) - 50, final=True),), 0.0)
-    assert [p.length for p in batch.pieces] == [len(whole) - 96] and not batch.held and not batch.ends
+    assert (
+        [p.length for p in batch.pieces] == [len(whole) - 96] and not batch.held and not batch.ends
+    )
     tail.close()
 
 
 def test_a_long_stretch_without_any_frame_is_told_as_damage(tail: Tail, tmp_path: Path) -> None:
     """F13, P11."""
     name = f"metrics-0-{os.getpid()}-abcdef.0"
-    (tmp_path / name).write_bytes(opening(name) + bytes(3 * FRAME_BYTES_MAX) + frame.encode(METRICS, b"x" * 36))
+    (tmp_path / name).write_bytes(
+        opening(name) + bytes(3 * FRAME_BYTES_MAX) + frame.encode(METRICS, b"x" * 36)
+    )
     tail.look(0.0)
     window = Span(name, RECORDS, len(opening(name)), 2 * FRAME_BYTES_MAX, final=True)
     batch = packer(tail).pack(1, (window,), 0.0)
@@ -210,19 +233,26 @@ def test_a_long_stretch_without_any_frame_is_told_as_damage(tail: Tail, tmp_path
     tail.close()
 
 
-def test_the_end_of_the_task_is_left_out_when_something_before_it_came_out_short(tail: Tail, tmp_path: Path) -> None:
+def test_the_end_of_the_task_is_left_out_when_something_before_it_came_out_short(
+    tail: Tail, tmp_path: Path
+) -> None:
     name = f"metrics-0-{os.getpid()}-abcdef.0"
     whole = opening(name) + frame.encode(METRICS, b"x" * 36)
     (tmp_path / name).write_bytes(whole[:-3])
     (tmp_path / "shim").write_bytes(opening("shim"))
     tail.look(0.0)
-    spans = (Span(name, RECORDS, 0, len(whole) - 3), Span("shim", RECORDS, 0, len(opening("shim")), last=True))
+    spans = (
+        Span(name, RECORDS, 0, len(whole) - 3),
+        Span("shim", RECORDS, 0, len(opening("shim")), last=True),
+    )
     batch = packer(tail).pack(1, spans, 0.0)
     assert [p.stream for p in batch.parts] == [name] and batch.held[0].stream == name
     tail.close()
 
 
-def test_a_tail_that_may_be_a_shape_leaves_after_its_time_and_a_value_never_does(tail: Tail, tmp_path: Path) -> None:
+def test_a_tail_that_may_be_a_shape_leaves_after_its_time_and_a_value_never_does(
+    tail: Tail, tmp_path: Path
+) -> None:
     path = tmp_path / "stdout-0"
     path.write_bytes(b"see ghp_abc")
     tail.look(0.0)

@@ -1,4 +1,6 @@
-"""`agent/way.py`, `agent/tray.py`: a request gets through on the best way that works; none is lost between two."""
+"""`agent/way.py`, `agent/tray.py`: a request gets through on the best way that works; none is lost
+between two.
+"""
 
 import itertools
 import json
@@ -38,7 +40,12 @@ class Scripted(Channel):
         self.answers, self.got = answers, []  # type: ignore[var-annotated]
 
     def start(
-        self, path: str, body: Sequence[bytes | memoryview], now_s: float, timeout_s: float, kind: str = "json"
+        self,
+        path: str,
+        body: Sequence[bytes | memoryview],
+        now_s: float,
+        timeout_s: float,
+        kind: str = "json",
     ) -> Answer | None:
         self.got.append((path, b"".join(body)))
         return self.answers.pop(0)
@@ -53,9 +60,13 @@ class Scripted(Channel):
 class Rig:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.dir, self.said = str(folder), []  # type: ignore[var-annotated]
-        self.channels: dict[str, Scripted] = {name: Scripted([]) for name in (SOCKET, NETWORK, FOLDER)}
+        self.channels: dict[str, Scripted] = {
+            name: Scripted([]) for name in (SOCKET, NETWORK, FOLDER)
+        }
         self.opened: list[tuple[str, str]] = []
-        self.task = TaskFile(UUID, 1, "worker-0", "/h", socket="/s", token="a.b", tls={"pin": "1"}, tray="/t")
+        self.task = TaskFile(
+            UUID, 1, "worker-0", "/h", socket="/s", token="a.b", tls={"pin": "1"}, tray="/t"
+        )
         self.task.save(self.dir)
 
         def open_(name: str, task: TaskFile) -> Channel:
@@ -67,7 +78,9 @@ class Rig:
         self.data, self.asking = Post(self.ways, probing=False), Post(self.ways, probing=True)
 
     def script(self, **answers: list[Answer | None]) -> None:
-        for name, channel in zip(("socket", "network", "folder"), self.channels.values(), strict=True):
+        for name, channel in zip(
+            ("socket", "network", "folder"), self.channels.values(), strict=True
+        ):
             channel.answers = answers.get(name, [])
 
 
@@ -78,7 +91,10 @@ def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rig:
 
 def test_a_task_with_one_way_has_a_plain_channel(tmp_path: Path) -> None:
     task = TaskFile(UUID, 1, "worker-0", "/h", socket="/s")
-    assert [type(channel) for channel in open_channels(str(tmp_path), task, print, OS_FILES)] == [Channel, Channel]
+    assert [type(channel) for channel in open_channels(str(tmp_path), task, print, OS_FILES)] == [
+        Channel,
+        Channel,
+    ]
 
 
 def test_the_same_request_goes_out_on_the_next_way_at_once(rig: Rig) -> None:
@@ -93,7 +109,9 @@ def test_the_same_request_goes_out_on_the_next_way_at_once(rig: Rig) -> None:
     assert rig.data.trouble == "away; away"
 
 
-def test_data_stays_on_the_way_that_works_and_questions_try_the_better_ones_when_it_is_time(rig: Rig) -> None:
+def test_data_stays_on_the_way_that_works_and_questions_try_the_better_ones_when_it_is_time(
+    rig: Rig,
+) -> None:
     rig.script(socket=[AWAY], network=[AWAY], folder=[OK])
     assert rig.data.start("/agent/ingest", [b""], 0.0, 30.0) == OK
     rig.script(folder=[OK])
@@ -109,8 +127,12 @@ def test_data_stays_on_the_way_that_works_and_questions_try_the_better_ones_when
     assert rig.asking.start("/agent/poll", [b""], 2 * WAY_AGAIN_FIRST_S, 30.0) == OK
 
 
-@pytest.mark.parametrize(("worked", "longest_s"), [(True, WAY_AGAIN_MAX_S), (False, WAY_AGAIN_NEVER_MAX_S)])
-def test_a_way_that_has_never_worked_is_tried_less_often(rig: Rig, worked: bool, longest_s: float) -> None:
+@pytest.mark.parametrize(
+    ("worked", "longest_s"), [(True, WAY_AGAIN_MAX_S), (False, WAY_AGAIN_NEVER_MAX_S)]
+)
+def test_a_way_that_has_never_worked_is_tried_less_often(
+    rig: Rig, worked: bool, longest_s: float
+) -> None:
     if worked:
         rig.script(socket=[OK])
         assert rig.data.start("/agent/ingest", [b""], 0.0, 30.0) == OK
@@ -131,11 +153,14 @@ def test_no_way_at_all_is_told_with_the_last_reason_and_every_way_was_tried(rig:
     assert not rig.data.busy
     rig.ways.at = 2
     rig.script(socket=[OK], network=[AWAY], folder=[AWAY])
-    assert rig.data.start("/agent/ingest", [b""], 0.0, 30.0) == OK  # better ones too, when nothing else is left
+    # better ones too, when nothing else is left
+    assert rig.data.start("/agent/ingest", [b""], 0.0, 30.0) == OK
 
 
 @pytest.mark.parametrize("status", [401, 403, 404])
-def test_a_token_that_is_refused_is_read_again_and_the_other_ways_go_on(rig: Rig, status: int) -> None:
+def test_a_token_that_is_refused_is_read_again_and_the_other_ways_go_on(
+    rig: Rig, status: int
+) -> None:
     no = Answer(status, b"{}")
     rig.script(socket=[AWAY], network=[no], folder=[OK])
     assert rig.data.start("/agent/ingest", [b""], 0.0, 30.0) == OK
@@ -160,7 +185,8 @@ def test_an_answer_that_is_no_yes_but_the_servers_own_does_not_change_the_way(ri
     assert rig.ways.at == 0
 
 
-# -- the tray ----------------------------------------------------------------------------------------------------------
+# -- the tray
+# ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -169,12 +195,18 @@ def channel(tmp_path: Path) -> TrayChannel:
     return TrayChannel(str(tmp_path / "tray"), TaskName(UUID, 1, "worker-0"))
 
 
-def test_a_request_through_a_folder_is_answered_there_and_leaves_nothing(channel: TrayChannel) -> None:
+def test_a_request_through_a_folder_is_answered_there_and_leaves_nothing(
+    channel: TrayChannel,
+) -> None:
     assert channel.start("/agent/poll", [b"{", b"}"], 0.0, 30.0) is None
     [name] = tray.waiting(channel.path)
     request = tray.read(channel.path, name)
     assert request is not None
-    assert (str(request.task), request.path, request.body) == (f"{UUID}-1-worker-0", "/agent/poll", b"{}")
+    assert (str(request.task), request.path, request.body) == (
+        f"{UUID}-1-worker-0",
+        "/agent/poll",
+        b"{}",
+    )
     assert channel.step(1.0) is None
     tray.reply(channel.path, name, 200, b"done")
     assert channel.step(10.0) == Answer(200, b"done")
@@ -182,7 +214,9 @@ def test_a_request_through_a_folder_is_answered_there_and_leaves_nothing(channel
     assert [found for _, _, names in os.walk(channel.path) for found in names] == []
 
 
-def test_a_request_that_nobody_answers_is_taken_back_and_the_next_has_another_name(channel: TrayChannel) -> None:
+def test_a_request_that_nobody_answers_is_taken_back_and_the_next_has_another_name(
+    channel: TrayChannel,
+) -> None:
     channel.start("/agent/poll", [b"{}"], 0.0, 1.0)
     [first] = tray.waiting(channel.path)
     answer = channel.step(TRAY_ANSWER_S + 1)
@@ -227,7 +261,9 @@ def test_the_agent_looks_less_often_for_an_answer_that_does_not_come(channel: Tr
     assert pauses[-1] == pytest.approx(2.0)
 
 
-def test_a_small_batch_waits_for_more_the_longer_the_slower_the_server_answers(channel: TrayChannel) -> None:
+def test_a_small_batch_waits_for_more_the_longer_the_slower_the_server_answers(
+    channel: TrayChannel,
+) -> None:
     assert channel.start("/agent/ingest", [b"first"], 100.0, 30.0, "batch") is None
     [name] = tray.waiting(channel.path)
     tray.reply(channel.path, name, 200, b"")
@@ -262,6 +298,10 @@ def test_an_agent_with_one_way_loads_nothing_of_the_others() -> None:
     code = f"import sys, headway.agent.shipper; print(*sorted({others} & set(sys.modules)))"
     src = str(Path(way.__file__).parent.parent.parent)
     done = subprocess.run(
-        [sys.executable, "-S", "-c", code], capture_output=True, text=True, cwd="/", env={"PYTHONPATH": src}
+        [sys.executable, "-S", "-c", code],
+        capture_output=True,
+        text=True,
+        cwd="/",
+        env={"PYTHONPATH": src},
     )
     assert (done.stdout.strip(), done.returncode) == ("", 0), done.stderr

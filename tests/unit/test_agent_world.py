@@ -2,7 +2,16 @@
 
 import socket
 
-from headway.agent.life import Begun, GoAhead, LeftoversSeen, ShimMachine, ShimPlan, StartRank, StopAsked, Write
+from headway.agent.life import (
+    Begun,
+    GoAhead,
+    LeftoversSeen,
+    ShimMachine,
+    ShimPlan,
+    StartRank,
+    StopAsked,
+    Write,
+)
 from headway.agent.port import Ports
 from headway.agent.world import merge, replaced, world_variables
 from headway.settings.layers import is_of_a_job
@@ -11,7 +20,14 @@ from headway.spool.layout import TaskFile
 
 
 def task(**fields: object) -> TaskFile:
-    base = {"uuid": "u", "attempt": 1, "task": "worker-0", "home": "/h", "processes": 2, "world_size": 4}
+    base = {
+        "uuid": "u",
+        "attempt": 1,
+        "task": "worker-0",
+        "home": "/h",
+        "processes": 2,
+        "world_size": 4,
+    }
     return TaskFile(**{**base, **fields})  # type: ignore[arg-type]
 
 
@@ -49,7 +65,10 @@ def test_ranks_find_the_names_of_torchrun_and_openmpi_and_every_address() -> Non
     assert (env["OMPI_COMM_WORLD_RANK"], env["OMPI_COMM_WORLD_SIZE"], env["OMPI_COMM_WORLD_LOCAL_RANK"]) == (
         "1", "4", "1",
     )  # fmt: skip
-    assert env["HEADWAY_HOSTS"] == "10.0.0.1,10.0.0.2" and env["HEADWAY_DATA_SET_ADDRESSES"] == "10.0.0.2:3"
+    assert (
+        env["HEADWAY_HOSTS"] == "10.0.0.1,10.0.0.2"
+        and env["HEADWAY_DATA_SET_ADDRESSES"] == "10.0.0.2:3"
+    )
     assert env["HEADWAY_TASK_PORT"] == "1"
     assert not [name for name in env if name.startswith(("SLURM", "PMI"))]
 

@@ -48,19 +48,31 @@ async def test_each_job_gets_its_number_its_command_and_its_variables(b: Bench) 
     jobs = [Element(7, {"command": ["echo", "a"]}, {"SEED": "1"}), Element(9, {}, {})]
     await submit(b, jobs)
     await b.look(2)
-    given = [b.engine.started[f"{job.uuid}-1"].env for job in sorted(b.jobs(), key=lambda job: job.pk)]
+    given = [
+        b.engine.started[f"{job.uuid}-1"].env for job in sorted(b.jobs(), key=lambda job: job.pk)
+    ]
     assert [(env["HEADWAY_ARRAY_INDEX"], env.get("SEED"), env["MY_PASSWORD"]) for env in given] == [
         ("7", "1", "hunter22-long"), ("9", None, "hunter22-long"),
     ]  # fmt: skip
-    assert [job.spec.command for job in sorted(b.jobs(), key=lambda job: job.pk)] == [["echo", "a"], ["true"]]
+    assert [job.spec.command for job in sorted(b.jobs(), key=lambda job: job.pk)] == [
+        ["echo", "a"],
+        ["true"],
+    ]
 
 
 @in_loop
 async def test_secrets_in_commands_are_masked_and_still_reach_the_jobs(b: Bench) -> None:
-    jobs = [Element(0, {"command": ["echo", "hunter22-long", "0"]}, {}), Element(1, {"command": ["echo", "1"]}, {})]
+    jobs = [
+        Element(0, {"command": ["echo", "hunter22-long", "0"]}, {}),
+        Element(1, {"command": ["echo", "1"]}, {}),
+    ]
     await submit(b, jobs)
     first, second = sorted(b.jobs(), key=lambda job: job.pk)
-    assert (first.spec.command, first.spec.masked, second.spec.masked) == (["echo", "********", "0"], True, False)
+    assert (first.spec.command, first.spec.masked, second.spec.masked) == (
+        ["echo", "********", "0"],
+        True,
+        False,
+    )
     private = json.loads((b.paths.env / f"{first.spec.array}.json").read_text())
     assert private["jobs"] == {"0": {"command": ["echo", "hunter22-long", "0"], "roles": {}}}
     assert os.stat(b.paths.env / f"{first.spec.array}.json").st_mode & 0o777 == 0o600
@@ -146,7 +158,9 @@ async def test_an_array_is_found_by_its_ending_and_is_no_job(b: Bench) -> None:
 
 
 @in_loop
-async def test_an_ending_that_a_job_and_an_array_share_means_neither_and_both_are_told(b: Bench) -> None:
+async def test_an_ending_that_a_job_and_an_array_share_means_neither_and_both_are_told(
+    b: Bench,
+) -> None:
     drawn = iter(["7777u", "11111", "2222u"])  # no drawn id ends in u
     with pytest.MonkeyPatch.context() as patch:
         for module in (catalog, arrays):
@@ -184,11 +198,17 @@ async def test_a_list_shows_an_array_as_one_row_among_jobs(b: Bench) -> None:
     await b.submit("true", name="later")
     with b.store.read() as c:
         rows = query.folded_rows(c, catalog.JobFilter(), 1)
-        assert [(row["name"], row.get("jobs")) for row in rows] == [("later", None), ("sweep", 20), ("before", None)]
+        assert [(row["name"], row.get("jobs")) for row in rows] == [
+            ("later", None),
+            ("sweep", 20),
+            ("before", None),
+        ]
         assert len(query.job_rows(c, catalog.JobFilter(array=uuid), 1)) == 20
         assert len(query.job_rows(c, catalog.JobFilter(), 1)) == 22
         some = query.folded_rows(c, catalog.JobFilter(match="-....[0-9a-m]$", experiment="e1"), 1)
-        assert sum(row["jobs"] for row in some) == sum(job.id[-1] <= "m" for job in b.jobs() if job.spec.array)
+        assert sum(row["jobs"] for row in some) == sum(
+            job.id[-1] <= "m" for job in b.jobs() if job.spec.array
+        )
         (one,) = query.folded_rows(c, catalog.JobFilter(match="echo 7$"), 1)
         assert (one["name"], one["jobs"]) == ("sweep", 1), "by its command"
         assert query.folded_rows(c, catalog.JobFilter(states=["failed"]), 1) == []

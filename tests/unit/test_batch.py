@@ -14,7 +14,12 @@ KEY = TaskKey("6f0d9f0e-0000-4000-8000-000000000000", 1, "worker-0")
 
 
 @given(
-    st.lists(st.tuples(st.sampled_from(["stdout-0", "shim", "metrics-0-1-ab.2"]), st.binary(max_size=200)), max_size=8)
+    st.lists(
+        st.tuples(
+            st.sampled_from(["stdout-0", "shim", "metrics-0-1-ab.2"]), st.binary(max_size=200)
+        ),
+        max_size=8,
+    )
 )
 def test_a_batch_comes_back_exactly(rows: list[tuple[str, bytes]]) -> None:
     parts = [Part(stream, "raw", i * 10, data) for i, (stream, data) in enumerate(rows)]
@@ -36,7 +41,9 @@ def test_every_flipped_byte_in_the_data_is_refused() -> None:
 
 @given(st.data())
 def test_a_cut_batch_is_refused(data: st.DataObject) -> None:
-    body = batch.encode(KEY, [Part("stdout-0", "raw", 0, b"hello"), Part("shim", "records", 3, b"abc")], 1)
+    body = batch.encode(
+        KEY, [Part("stdout-0", "raw", 0, b"hello"), Part("shim", "records", 3, b"abc")], 1
+    )
     with pytest.raises(DamagedError):
         batch.decode(body[: data.draw(st.integers(0, len(body) - 1))])
 
@@ -52,13 +59,21 @@ def test_a_cut_batch_is_refused(data: st.DataObject) -> None:
 )  # fmt: skip
 def test_a_part_with_a_bad_field_is_refused(change: dict[str, object]) -> None:
     row = {"stream": "stdout-0", "kind": "raw", "offset": 0, "length": 0, "crc": 0} | change
-    header = json.dumps({"task": {"uuid": "u", "attempt": 1, "task": "t"}, "sent_ns": 1, "parts": [row]}).encode()
+    header = json.dumps(
+        {"task": {"uuid": "u", "attempt": 1, "task": "t"}, "sent_ns": 1, "parts": [row]}
+    ).encode()
     with pytest.raises(DamagedError):
         batch.decode(batch.MAGIC + len(header).to_bytes(4, "little") + header)
 
 
 @pytest.mark.parametrize(
-    "header", [b"", b"{}", b"[" * 100_000, b'{"task":{"uuid":"u","attempt":1,"task":"t"},"sent_ns":1,"parts":3}']
+    "header",
+    [
+        b"",
+        b"{}",
+        b"[" * 100_000,
+        b'{"task":{"uuid":"u","attempt":1,"task":"t"},"sent_ns":1,"parts":3}',
+    ],
 )
 def test_a_header_that_is_not_one_is_refused(header: bytes) -> None:
     with pytest.raises(DamagedError):

@@ -44,7 +44,9 @@ def test_parts_are_whole_frames_at_their_offsets() -> None:
     parts = list(dataset.parts(head + framed, len(head), len(framed) // 100, 500))
     assert b"".join(data for _, data in parts) == head + framed
     assert all(frame.scan(data, final=True).damaged == [] for _, data in parts)
-    assert [offset for offset, _ in parts] == [sum(len(d) for _, d in parts[:k]) for k in range(len(parts))]
+    assert [offset for offset, _ in parts] == [
+        sum(len(d) for _, d in parts[:k]) for k in range(len(parts))
+    ]
 
 
 def test_a_saved_set_has_its_rows_and_both_columns(tmp_path: Path) -> None:

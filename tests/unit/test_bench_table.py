@@ -14,7 +14,9 @@ HERE = Machine("2026-11-15 12:00 UTC", "a processor", 2, 24, "6.1", "3.11.7", "0
 
 
 def logging() -> Result:
-    result = Result("log of 2 values", "µs", [Measure("headway", [2.0, 1.0, 9.0]), Measure("trackio", [12.0])])
+    result = Result(
+        "log of 2 values", "µs", [Measure("headway", [2.0, 1.0, 9.0]), Measure("trackio", [12.0])]
+    )
     result.ratio_at_most("trackio", 0.1, "at most a tenth of trackio")
     result.faster_than("trackio", 3, "at least 3 × faster than trackio")
     return result
@@ -35,7 +37,9 @@ def test_a_target_against_a_peer_that_is_missing_is_not_judged() -> None:
 def test_the_table_names_missed_targets_and_missing_peers() -> None:
     result = logging()
     result.measures.append(Measure("wandb", [], "no wheel for this platform"))
-    text = table.markdown(Report(HERE, [result], missing={"wandb": "no wheel"}, failed={"read": "it broke"}))
+    text = table.markdown(
+        Report(HERE, [result], missing={"wandb": "no wheel"}, failed={"read": "it broke"})
+    )
     assert "1 of 2 targets met" in text
     assert "| log of 2 values | at most a tenth of trackio | 0.167 × | **no** |" in text
     assert "| log of 2 values | at least 3 × faster than trackio | 6.00 × | yes |" in text
@@ -51,7 +55,9 @@ def test_a_quick_run_says_that_it_is_one() -> None:
 
 
 def test_numbers_have_three_digits() -> None:
-    shown = [table.number(value) for value in (0, 0.00123, 1.234, 45.67, 999.4, 12345.6, float("nan"))]
+    shown = [
+        table.number(value) for value in (0, 0.00123, 1.234, 45.67, 999.4, 12345.6, float("nan"))
+    ]
     assert shown == ["0", "0.00123", "1.23", "45.7", "999", "12,346", "–"]
 
 

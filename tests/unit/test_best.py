@@ -74,10 +74,19 @@ def lines(found: dict[str, Any], columns: int | None, known: dict[str, Best]) ->
 
 
 def test_the_end_of_a_run_tells_the_best_value_and_the_peak() -> None:
-    done, known = job(usage={"peak_memory_bytes": 2 << 30, "peak_rank": 0}), {"loss": Best(0.03, 9400)}
+    done, known = (
+        job(usage={"peak_memory_bytes": 2 << 30, "peak_rank": 0}),
+        {"loss": Best(0.03, 9400)},
+    )
     whole = "loss 0.031 (best 0.03 at step 9400)   lr 0.1"
-    assert lines(done, None, known)[0] == f"✓ digits-7f3c2 succeeded in 2 min 04 s    {whole}   peak 2.0 GiB"
-    assert lines(done, 80, known)[:2] == ["✓ digits-7f3c2 succeeded in 2 min 04 s", f"  {whole}   peak 2.0 GiB"]
+    assert (
+        lines(done, None, known)[0]
+        == f"✓ digits-7f3c2 succeeded in 2 min 04 s    {whole}   peak 2.0 GiB"
+    )
+    assert lines(done, 80, known)[:2] == [
+        "✓ digits-7f3c2 succeeded in 2 min 04 s",
+        f"  {whole}   peak 2.0 GiB",
+    ]
     assert lines(done, 46, known)[:3] == [
         "✓ digits-7f3c2 succeeded in 2 min 04 s", "  loss 0.031 (best 0.03 at step 9400)   lr 0.1", "  peak 2.0 GiB",
     ]  # fmt: skip
@@ -85,5 +94,9 @@ def test_the_end_of_a_run_tells_the_best_value_and_the_peak() -> None:
 
 def test_a_last_value_that_is_the_best_needs_no_more_words_and_nan_does() -> None:
     assert "best" not in lines(job(), None, {"loss": Best(0.031, 7)})[0]
-    bad = job(metrics={"loss": "NaN"}, processes=4, usage={"peak_memory_bytes": 1 << 20, "peak_rank": 3})
-    assert lines(bad, None, {"loss": Best(0.5, 2)})[0].endswith("loss nan (best 0.5 at step 2)   peak 1.0 MiB (rank 3)")
+    bad = job(
+        metrics={"loss": "NaN"}, processes=4, usage={"peak_memory_bytes": 1 << 20, "peak_rank": 3}
+    )
+    assert lines(bad, None, {"loss": Best(0.5, 2)})[0].endswith(
+        "loss nan (best 0.5 at step 2)   peak 1.0 MiB (rank 3)"
+    )

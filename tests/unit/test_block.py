@@ -10,8 +10,11 @@ from headway.model.errors import DamagedError
 from headway.wire import block
 
 INTS = npst.arrays(np.int64, st.integers(0, 200), elements=st.integers(-(2**63), 2**63 - 1))
-SLOW_INTS = st.lists(st.integers(-300, 300), max_size=200).map(lambda d: np.cumsum(np.array(d, np.int64)) + 10**15)
-BITS = npst.arrays(np.uint64, st.integers(0, 200), elements=st.integers(0, 2**64 - 1))  # every NaN there is
+SLOW_INTS = st.lists(st.integers(-300, 300), max_size=200).map(
+    lambda d: np.cumsum(np.array(d, np.int64)) + 10**15
+)
+# every NaN there is
+BITS = npst.arrays(np.uint64, st.integers(0, 200), elements=st.integers(0, 2**64 - 1))
 FLOAT32 = npst.arrays(np.uint32, st.integers(0, 200), elements=st.integers(0, 2**32 - 1))
 
 
@@ -25,7 +28,10 @@ def test_integers_come_back(values: np.ndarray, dense: bool) -> None:
 @given(values=BITS)
 def test_floats_come_back_bit_by_bit(values: np.ndarray) -> None:
     floats = values.view(np.float64)
-    assert block.decode_floats(block.encode_floats(floats), len(floats)).view(np.uint64).tolist() == values.tolist()
+    assert (
+        block.decode_floats(block.encode_floats(floats), len(floats)).view(np.uint64).tolist()
+        == values.tolist()
+    )
     (light,) = block.encode_float_rows(floats.reshape(1, -1))
     assert block.decode_floats(light, len(floats)).view(np.uint64).tolist() == values.tolist()
 
@@ -34,17 +40,25 @@ def test_floats_come_back_bit_by_bit(values: np.ndarray) -> None:
 def test_float32_values_come_back_as_the_float64_they_were(values: np.ndarray) -> None:
     with np.errstate(all="ignore"):
         floats = values.view(np.float32).astype(np.float64)
-    assert block.decode_floats(block.encode_floats(floats), len(floats)).view(np.int64).tolist() == (
-        floats.view(np.int64).tolist()
-    )
+    assert block.decode_floats(block.encode_floats(floats), len(floats)).view(
+        np.int64
+    ).tolist() == (floats.view(np.int64).tolist())
 
 
 def test_special_values_survive_in_every_form() -> None:
     odd = np.array([0.0, -0.0, np.nan, np.inf, -np.inf, 5e-324, 1e308, 0.1] * 9)
     signalling = np.array([0x7FF0000000000001, 0xFFF8000000000123], np.uint64).view(np.float64)
-    for floats in (odd, np.concatenate([odd, signalling]), np.full(300, -0.0), np.full(300, np.nan)):
+    for floats in (
+        odd,
+        np.concatenate([odd, signalling]),
+        np.full(300, -0.0),
+        np.full(300, np.nan),
+    ):
         column = block.encode_floats(floats)
-        assert block.decode_floats(column, len(floats)).view(np.int64).tolist() == floats.view(np.int64).tolist()
+        assert (
+            block.decode_floats(column, len(floats)).view(np.int64).tolist()
+            == floats.view(np.int64).tolist()
+        )
 
 
 def test_values_that_came_from_float32_take_half_the_room() -> None:

@@ -41,7 +41,9 @@ def test_a_late_failure_is_told_too_and_what_nobody_asks_for_any_more_is_forgott
             with pytest.raises(LateError):
                 await calls.run(name, fails, patience_s=0.01)
         gate.set()
-        await calls.run("anything", wait_until, lambda: not calls.hangs("a") and not calls.hangs("b"))
+        await calls.run(
+            "anything", wait_until, lambda: not calls.hangs("a") and not calls.hangs("b")
+        )
         calls.forget("b")
         with pytest.raises(UnreachableError, match="away"):
             await calls.run("a", lambda: 1, patience_s=5.0)
@@ -62,7 +64,9 @@ def test_who_has_not_answered_in_time_is_not_waited_for_until_it_has() -> None:
             await calls.run("room", lambda: gate.wait() and 2, patience_s=60.0, of="lab")
         assert await calls.run("room of another", lambda: 3, patience_s=60.0, of="other") == 3
         gate.set()
-        await calls.run("anything", wait_until, lambda: not calls.hangs("jobs") and not calls.hangs("room"))
+        await calls.run(
+            "anything", wait_until, lambda: not calls.hangs("jobs") and not calls.hangs("room")
+        )
         assert await calls.run("plans", lambda: 4, patience_s=60.0, of="lab") == 4
         calls.close()
 
@@ -101,8 +105,11 @@ def test_one_that_hangs_holds_a_few_threads_and_not_all() -> None:
         assert await calls.run("the store", lambda: 1) == 1  # it would wait for a thread
         assert sorted(begun) == list(range(HANGING_MAX))
         gate.set()
-        await calls.run("anything", wait_until, lambda: not any(calls.hangs(f"rest of {k}") for k in begun))
-        assert await calls.run("rest of 0", hangs, 100, patience_s=60.0, of="lab") == 0  # it came late
+        await calls.run(
+            "anything", wait_until, lambda: not any(calls.hangs(f"rest of {k}") for k in begun)
+        )
+        # it came late
+        assert await calls.run("rest of 0", hangs, 100, patience_s=60.0, of="lab") == 0
         assert await calls.run("rest of 50", hangs, 50, patience_s=60.0, of="lab") == 50
         calls.close()
 

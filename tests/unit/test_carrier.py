@@ -1,4 +1,6 @@
-"""The parts of the carrier: command lines of mount tools, tries to send, causes, and what a cache keeps."""
+"""The parts of the carrier: command lines of mount tools, tries to send, causes, and what a cache
+keeps.
+"""
 
 import json
 import os
@@ -29,9 +31,16 @@ from tests.driver import alive
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.cap(48)
-S3 = {"kind": "s3", "endpoint": "http://lab:9000", "key_id": "my-id", "secret": "my-secret", "token": "my-token"}
+S3 = {
+    "kind": "s3",
+    "endpoint": "http://lab:9000",
+    "key_id": "my-id",
+    "secret": "my-secret",
+    "token": "my-token",
+}
 KEY = {"kind": "azure", "account": "vig", "key": "my-key"}
-OUTLIVES = pytest.mark.filterwarnings("ignore:subprocess:ResourceWarning")  # a tool is meant to outlive its handle
+# a tool is meant to outlive its handle
+OUTLIVES = pytest.mark.filterwarnings("ignore:subprocess:ResourceWarning")
 SAS = {"kind": "azure", "account": "vig", "sas": "?sr=c&sig=my-sig"}
 
 
@@ -105,14 +114,18 @@ def point(tmp_path: Path) -> Iterator[str]:
 
 def mounted(tmp_path: Path, point: str) -> int:
     """The process of the tool that is mounted now."""
-    words = mount.Words(["rclone", "mount", "--config", "/notfound", str(tmp_path / "source"), point])
+    words = mount.Words(
+        ["rclone", "mount", "--config", "/notfound", str(tmp_path / "source"), point]
+    )
     with (tmp_path / "log").open("a") as log:
         mount.mount(words, point, log.fileno(), State(str(tmp_path)))
     return int(json.loads(Path(mount._tool_file(point)).read_text())["pid"])
 
 
 @OUTLIVES
-def test_what_a_killed_mount_tool_has_left_makes_room_though_others_stand_in_it(tmp_path: Path, point: str) -> None:
+def test_what_a_killed_mount_tool_has_left_makes_room_though_others_stand_in_it(
+    tmp_path: Path, point: str
+) -> None:
     first = mounted(tmp_path, point)
     assert mounted(tmp_path, point) == first
     with subprocess.Popen(["sleep", "600"], cwd=point) as other:
@@ -126,13 +139,19 @@ def test_what_a_killed_mount_tool_has_left_makes_room_though_others_stand_in_it(
 
 
 @OUTLIVES
-def test_what_a_killed_mount_tool_has_left_is_unmounted_though_others_stand_in_it(tmp_path: Path, point: str) -> None:
+def test_what_a_killed_mount_tool_has_left_is_unmounted_though_others_stand_in_it(
+    tmp_path: Path, point: str
+) -> None:
     tool = mounted(tmp_path, point)
     with subprocess.Popen(["sleep", "600"], cwd=point) as other:
         try:
             os.kill(tool, signal.SIGKILL)
             wait_until(lambda: not alive(tool), what="the end of the tool")
-            assert mount.unmount(point) is None and not mount.is_mounted(point) and not os.path.exists(point)
+            assert (
+                mount.unmount(point) is None
+                and not mount.is_mounted(point)
+                and not os.path.exists(point)
+            )
         finally:
             other.kill()
 
@@ -221,7 +240,9 @@ def test_another_mount_does_not_take_the_place_of_one_that_is_in_use(tmp_path: P
 
 
 @pytest.mark.parametrize("dirty", ["true", "false"])
-def test_what_was_written_after_the_last_look_does_not_go_with_the_cache(tmp_path: Path, dirty: str) -> None:
+def test_what_was_written_after_the_last_look_does_not_go_with_the_cache(
+    tmp_path: Path, dirty: str
+) -> None:
     """Of two tasks that share a mount, one lost its carrier and wrote on; the other is the last."""
     link, point = user(tmp_path, "a"), tmp_path / "base" / "mounts" / "m" / "data"
     cache = Path(f"{point}-{os.uname().nodename}{place.CACHE}")
@@ -240,7 +261,8 @@ def test_a_lock_whose_file_was_removed_does_not_count(tmp_path: Path) -> None:
     first, second = user(tmp_path, "a"), user(tmp_path, "b")
     seen: list[str] = []
 
-    def remove() -> None:  # while the second one waits, the first leaves, and takes the lock's file with it
+    # while the second one waits, the first leaves, and takes the lock's file with it
+    def remove() -> None:
         seen.append("waits")
         if len(seen) == 1:
             first.forget("/point", "/point")
@@ -275,7 +297,9 @@ def sender(tmp_path: Path, storage: FakeStorage) -> Sender:
     task.mkdir(exist_ok=True)
     (task / "task.json").touch()
     folder: Mapping[str, Any] = {"name": "output"}
-    found = Sender(folder, storage, str(tmp_path / "base"), "u", str(tmp_path / "out"), State(str(task)))  # type: ignore[arg-type]
+    found = Sender(
+        folder, storage, str(tmp_path / "base"), "u", str(tmp_path / "out"), State(str(task))
+    )  # type: ignore[arg-type]
     found.begin()
     return found
 
@@ -286,10 +310,15 @@ def test_sending_is_tried_again_a_limited_number_of_times(tmp_path: Path) -> Non
     (tmp_path / "out" / "model.pt").write_text("x")
     pauses: list[float] = []
     left = work.finish(pauses.append)
-    assert left.names == ["model.pt"] and left.error is storage.error and len(pauses) == FOLDER_TRIES - 1
+    assert (
+        left.names == ["model.pt"]
+        and left.error is storage.error
+        and len(pauses) == FOLDER_TRIES - 1
+    )
     storage.failures = 1
     assert work.finish(pauses.append).names == [] and storage.sent == ["model.pt"]
-    assert sender(tmp_path, storage).finish().names == [] and storage.sent == ["model.pt"]  # it is remembered
+    # it is remembered
+    assert sender(tmp_path, storage).finish().names == [] and storage.sent == ["model.pt"]
 
 
 def test_what_would_never_get_through_is_not_tried_again(tmp_path: Path) -> None:
@@ -340,9 +369,13 @@ def test_files_that_are_open_for_writing_are_known(tmp_path: Path) -> None:
         (OSError(5, "Input/output error"), "storage_io", "transient"),
     ],
 )
-def test_a_failure_has_a_cause_that_the_table_of_retries_knows(error: Any, cause: str, kind: str) -> None:
+def test_a_failure_has_a_cause_that_the_table_of_retries_knows(
+    error: Any, cause: str, kind: str
+) -> None:
     found = cause_of(error, "the folder data could not be fetched")
-    assert (found["cause"], found["class"]) == (cause, kind) and found["text"].startswith("the folder data")
+    assert (found["cause"], found["class"]) == (cause, kind) and found["text"].startswith(
+        "the folder data"
+    )
 
 
 def test_a_fetch_stops_when_it_is_told_or_when_the_task_is_gone(tmp_path: Path) -> None:
@@ -368,7 +401,8 @@ def test_a_folder_of_a_person_is_never_written_over(tmp_path: Path) -> None:
         place.check_free(str(tmp_path), folder, str(mine))
     with pytest.raises(OSError, match="not empty"):
         place.link(str(mine), "/somewhere")
-    place.write_json(place.placed_file(str(tmp_path), str(mine)), {"path": str(mine)})  # an earlier job brought it
+    # an earlier job brought it
+    place.write_json(place.placed_file(str(tmp_path), str(mine)), {"path": str(mine)})
     place.check_free(str(tmp_path), folder, str(mine))
 
 
@@ -376,7 +410,9 @@ def over(uuid: str) -> bool:
     return uuid != "open"
 
 
-def test_gc_removes_what_was_fetched_in_part_and_given_up_but_not_under_a_carrier(tmp_path: Path) -> None:
+def test_gc_removes_what_was_fetched_in_part_and_given_up_but_not_under_a_carrier(
+    tmp_path: Path,
+) -> None:
     version = tmp_path / "cache" / "p" / "half"
     version.mkdir(parents=True)
     (version / "f").write_text("data")
@@ -387,7 +423,9 @@ def test_gc_removes_what_was_fetched_in_part_and_given_up_but_not_under_a_carrie
     assert collect(tmp_path, over, set()) == Freed(1, 4) and not version.exists()
 
 
-def test_data_that_a_job_asks_for_while_gc_looks_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_that_a_job_asks_for_while_gc_looks_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     version = tmp_path / "cache" / "p" / "v"
     version.mkdir(parents=True)
     note = tmp_path / "cache" / "p" / "v.json"
@@ -415,8 +453,12 @@ def test_gc_removes_old_data_that_no_open_job_has(tmp_path: Path) -> None:
         if name != "fresh":
             os.utime(f"{version}.json", (0, time.time() - FOLDER_CACHE_S - 1))
         versions.append(version)
-    place.write_json(place.job_file(str(tmp_path), "open", "data", "cached"), {"version": str(versions[0])})
-    place.write_json(place.job_file(str(tmp_path), "gone", "data", "cached"), {"version": str(versions[1])})
+    place.write_json(
+        place.job_file(str(tmp_path), "open", "data", "cached"), {"version": str(versions[0])}
+    )
+    place.write_json(
+        place.job_file(str(tmp_path), "gone", "data", "cached"), {"version": str(versions[1])}
+    )
     assert collect(tmp_path, over, {"open"}, dry_run=True) == Freed(1, 4) and versions[1].is_dir()
     assert collect(tmp_path, over, {"open"}) == Freed(1, 4)
     assert [version.is_dir() for version in versions] == [True, False, True]

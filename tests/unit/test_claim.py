@@ -8,7 +8,13 @@ import pytest
 
 from headway.agent import claim
 from headway.agent.claim import Claim
-from headway.model.limits import CLAIM_LOOK_S, CLAIM_S, SALVAGE_ENDED_S, SALVAGE_SILENT_S, SHIPPER_RESTART_MAX_S
+from headway.model.limits import (
+    CLAIM_LOOK_S,
+    CLAIM_S,
+    SALVAGE_ENDED_S,
+    SALVAGE_SILENT_S,
+    SHIPPER_RESTART_MAX_S,
+)
 from headway.wire.lock import CLAIM, SHOWN, TAKEN
 from tests.waiting import wait_until
 
@@ -30,7 +36,9 @@ def test_an_agent_has_time_to_answer_before_it_counts_as_dead() -> None:
     assert SHIPPER_RESTART_MAX_S + CLAIM_LOOK_S < SALVAGE_SILENT_S
 
 
-def test_on_its_own_machine_a_task_is_taken_over_at_once(task: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_its_own_machine_a_task_is_taken_over_at_once(
+    task: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     on(monkeypatch, "node")
     assert claim.take(str(task), wait_s=3600.0)
     assert not claim.was_taken(str(task)) and not (task / CLAIM).exists()
@@ -66,7 +74,9 @@ def test_an_agent_that_lives_takes_the_claim_away_and_keeps_its_task(
     assert (task / SHOWN).stat().st_mtime_ns > before_ns
 
 
-def test_a_third_machine_claims_anew_what_was_taken_over(task: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_third_machine_claims_anew_what_was_taken_over(
+    task: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     on(monkeypatch, "login")
     assert claim.take(str(task), wait_s=0.01)
     first = Claim(str(task), shared=True)
@@ -75,6 +85,8 @@ def test_a_third_machine_claims_anew_what_was_taken_over(task: Path, monkeypatch
     assert first.is_lost(0.0)
 
 
-def test_a_task_that_nobody_else_sees_costs_no_look(task: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_that_nobody_else_sees_costs_no_look(
+    task: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (task / CLAIM).touch()
     assert not Claim(str(task), shared=False).is_lost(1e9) and (task / CLAIM).exists()

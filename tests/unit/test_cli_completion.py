@@ -23,7 +23,12 @@ COMP_WORDS=({" ".join(f"'{word}'" for word in words)}) COMP_CWORD={len(words) - 
 _hw; printf '%s\\n' "${{COMPREPLY[@]}}"
 """
     found = subprocess.run(
-        ["bash", "-c", script], cwd=cwd, env={"PATH": os.environ["PATH"]}, capture_output=True, text=True, check=True
+        ["bash", "-c", script],
+        cwd=cwd,
+        env={"PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return set(found.stdout.split())
 
@@ -37,17 +42,33 @@ def test_verbs_options_and_ids_are_offered_where_they_belong(tmp_path: Path) -> 
     assert offered("hw ls --state runn", tmp_path) == {"running"}
 
 
-def test_a_command_is_completed_by_programs_and_files_and_its_own_words_by_files_alone(tmp_path: Path) -> None:
+def test_a_command_is_completed_by_programs_and_files_and_its_own_words_by_files_alone(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "tr-job.yaml").touch()
     first = offered("hw -n 4 submit tr", tmp_path)
     assert {"tr-job.yaml", "true"} <= first
-    assert offered("hw run -n 4 python tr", tmp_path) == set(), "nothing: bash goes on with files by itself"
+    assert offered("hw run -n 4 python tr", tmp_path) == set(), (
+        "nothing: bash goes on with files by itself"
+    )
     assert "--retry" in offered("hw run --", tmp_path)
 
 
 def test_every_verb_that_takes_an_id_is_offered_some() -> None:
     taking = {name for name, command in COMMANDS.items() if completion.takes_ids(command)}
-    assert {"q", "logs", "watch", "metrics", "usage", "timings", "why", "shell", "ssh", "bundle", "code"} <= taking
+    assert {
+        "q",
+        "logs",
+        "watch",
+        "metrics",
+        "usage",
+        "timings",
+        "why",
+        "shell",
+        "ssh",
+        "bundle",
+        "code",
+    } <= taking
     assert {"abort", "resubmit", "release", "delete"} <= taking
     assert not taking & {"run", "submit", "ls", "token", "storage", "config"}
     assert "__fish_seen_subcommand_from usage' -a '(hw completion ids" in completion.fish()
@@ -63,4 +84,8 @@ COMP_WORDS=(hw ls --state runn) COMP_CWORD=3
 _hw && print -r -- "${{COMPREPLY[*]}}"
 """
     found = subprocess.run([zsh, "-f", "-c", script], cwd=tmp_path, capture_output=True, text=True)
-    assert found.stderr == "" and found.stdout.startswith("-W waiting running ") and "-- runn" in found.stdout
+    assert (
+        found.stderr == ""
+        and found.stdout.startswith("-W waiting running ")
+        and "-- runn" in found.stdout
+    )

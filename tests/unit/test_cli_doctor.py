@@ -1,4 +1,6 @@
-"""`hw doctor`: each thing that can be wrong with a machine or a home is found, named, and has something to type."""
+"""`hw doctor`: each thing that can be wrong with a machine or a home is found, named, and has
+something to type.
+"""
 
 import os
 import sqlite3
@@ -28,7 +30,9 @@ def level(check: str) -> Finding:
     return next(found for found in examine() if found.check == check)
 
 
-def test_a_good_home_has_no_problem(api: FakeApi, home: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_good_home_has_no_problem(
+    api: FakeApi, home: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     assert main(["doctor"]) == 0
     out = capfd.readouterr().out
     assert "problem" not in out and str(home) in out
@@ -36,7 +40,9 @@ def test_a_good_home_has_no_problem(api: FakeApi, home: Path, capfd: pytest.Capt
 
 def test_a_home_that_is_open_to_others_is_a_problem_with_its_cure(api: FakeApi, home: Path) -> None:
     home.chmod(0o750)
-    assert level("home") == Finding("home", PROBLEM, f"{home} is open to others (mode 0750)", f"chmod 700 {home}")
+    assert level("home") == Finding(
+        "home", PROBLEM, f"{home} is open to others (mode 0750)", f"chmod 700 {home}"
+    )
 
 
 def test_a_damaged_database_is_found_without_a_server(api: FakeApi, home: Path) -> None:
@@ -63,8 +69,14 @@ def test_an_older_server_is_told_with_how_to_change_it(api: FakeApi) -> None:
 
 
 def test_a_database_that_was_restored_is_told(api: FakeApi) -> None:
-    api.on("GET", "/api/server", {"pid": 7, "version": __version__, "restored": "the database was damaged (x)"})
-    assert "the database was damaged (x)" in [found.text for found in examine() if found.level == WARNING]
+    api.on(
+        "GET",
+        "/api/server",
+        {"pid": 7, "version": __version__, "restored": "the database was damaged (x)"},
+    )
+    assert "the database was damaged (x)" in [
+        found.text for found in examine() if found.level == WARNING
+    ]
 
 
 def test_a_socket_folder_of_somebody_else_is_a_problem(home: Path) -> None:
@@ -77,7 +89,9 @@ def test_a_socket_folder_of_somebody_else_is_a_problem(home: Path) -> None:
         folder.unlink()
 
 
-def test_a_settings_file_with_a_mistake_is_a_problem(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_settings_file_with_a_mistake_is_a_problem(
+    api: FakeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HEADWAY_MAX_RUNNING", "many")
     found = level("settings")
     assert found.level == PROBLEM and "HEADWAY_MAX_RUNNING" in found.text
@@ -102,7 +116,9 @@ def test_a_clock_in_1970_is_a_problem(api: FakeApi, monkeypatch: pytest.MonkeyPa
     assert level("clock").level == PROBLEM
 
 
-def test_hw_that_is_not_on_path_is_a_warning(api: FakeApi, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_hw_that_is_not_on_path_is_a_warning(
+    api: FakeApi, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert level("path").level == WARNING
     assert level("git").level == WARNING
@@ -111,7 +127,9 @@ def test_hw_that_is_not_on_path_is_a_warning(api: FakeApi, monkeypatch: pytest.M
 def test_the_last_words_of_a_server_that_did_not_start_are_told(tmp_path: Path) -> None:
     log = tmp_path / "server.log"
     assert last_words(log) == ""
-    log.write_text("2026-11-15T22:49:43Z ERROR headway.server the server ends: no room\n2026 INFO headway.server bye\n")
+    log.write_text(
+        "2026-11-15T22:49:43Z ERROR headway.server the server ends: no room\n2026 INFO headway.server bye\n"
+    )
     assert last_words(log) == "the server ends: no room"
     log.write_text("Traceback\nModuleNotFoundError: No module named 'uvicorn'\n")
     assert last_words(log) == "ModuleNotFoundError: No module named 'uvicorn'"

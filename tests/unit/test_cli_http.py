@@ -10,7 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.model.errors import DamagedError, HeadwayError, NotFoundError, RefusedError, UnreachableError
+from headway.model.errors import (
+    DamagedError,
+    HeadwayError,
+    NotFoundError,
+    RefusedError,
+    UnreachableError,
+)
 from headway.views.http import Client, LostError, parse_head
 from headway.views.source import Source
 from tests.waiting import wait_until
@@ -101,7 +107,9 @@ def test_an_answer_that_is_cut_off_is_no_answer(path: Path, cut: int) -> None:
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"x" * 200_000,
     ],
 )  # fmt: skip
-def test_what_is_not_our_server_is_told_as_that_and_takes_bounded_memory(path: Path, answer: bytes) -> None:
+def test_what_is_not_our_server_is_told_as_that_and_takes_bounded_memory(
+    path: Path, answer: bytes
+) -> None:
     with listening(path, says(answer)) as client, pytest.raises(DamagedError):
         client.request("GET", "/x")
 
@@ -118,7 +126,10 @@ def test_a_server_that_sends_byte_by_byte_cannot_hold_us_beyond_the_deadline(pat
         except OSError:
             pass
 
-    with listening(path, slowly) as client, pytest.raises(UnreachableError, match=r"did not answer within"):
+    with (
+        listening(path, slowly) as client,
+        pytest.raises(UnreachableError, match=r"did not answer within"),
+    ):
         client.request("GET", "/x", timeout_s=0.3)
 
 
@@ -165,7 +176,8 @@ def test_an_answer_that_is_long_in_coming_is_told_once_and_one_that_never_comes_
     assert told == ["slow"] and failed.value.hint == "kill it"
 
 
-# -- repeating ---------------------------------------------------------------------------------------------------------
+# -- repeating
+# ---------------------------------------------------------------------------------------------------------
 
 
 def hangs_up(wire: socket.socket) -> None:
@@ -203,7 +215,9 @@ def answers_then_hangs_up(wire: socket.socket) -> None:
     hangs_up(wire)
 
 
-def test_what_a_server_is_killed_over_on_a_kept_connection_is_not_sent_again_either(path: Path) -> None:
+def test_what_a_server_is_killed_over_on_a_kept_connection_is_not_sent_again_either(
+    path: Path,
+) -> None:
     with listening(path, answers_then_hangs_up, json_says("200 OK", b"[2]")) as client:
         source = Source(path.parent, client)
         assert source.post("/x", {}) == [1]
@@ -215,13 +229,17 @@ def test_what_a_server_is_killed_over_on_a_kept_connection_is_not_sent_again_eit
 
 def test_what_is_asked_for_again_on_a_kept_connection_is_known_to_be_repeated(path: Path) -> None:
     refused = json_says("409 Conflict", b'{"error": {"code": "refused", "message": "over"}}')
-    with listening(path, answers_then_hangs_up, refused, json_says("200 OK", b'{"state": "stopped"}')) as client:
+    with listening(
+        path, answers_then_hangs_up, refused, json_says("200 OK", b'{"state": "stopped"}')
+    ) as client:
         source = Source(path.parent, client)
         assert source.get("/x") == [1]
         assert source.ask("a-00000", "abort") == {"state": "stopped"}
 
 
-def test_a_kept_connection_that_was_closed_before_is_not_used_even_for_what_must_not_be_done_twice(path: Path) -> None:
+def test_a_kept_connection_that_was_closed_before_is_not_used_even_for_what_must_not_be_done_twice(
+    path: Path,
+) -> None:
     closed = threading.Event()
 
     def serve(wire: socket.socket) -> None:
@@ -246,7 +264,9 @@ def test_one_who_starts_no_server_asks_once(path: Path) -> None:
 def test_a_refusal_of_what_was_asked_for_again_means_that_it_was_done_before(path: Path) -> None:
     refused = json_says("409 Conflict", b'{"error": {"code": "refused", "message": "over"}}')
     gone = json_says("404 Not Found", b'{"error": {"code": "not_found", "message": "none"}}')
-    with listening(path, hangs_up, refused, json_says("200 OK", b'{"state": "stopped"}'), hangs_up, gone) as client:
+    with listening(
+        path, hangs_up, refused, json_says("200 OK", b'{"state": "stopped"}'), hangs_up, gone
+    ) as client:
         source = Source(path.parent, client)
         assert source.ask("a-00000", "abort") == {"state": "stopped"}
         assert source.delete("/api/jobs/a-00000") is None

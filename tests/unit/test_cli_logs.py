@@ -20,7 +20,13 @@ def api(home: Path) -> Iterator[FakeApi]:
 
 
 def line(rank: int, text: str, stream: str = "stdout") -> dict[str, Any]:
-    return {"time": "2026-11-15T12:04:31Z", "rank": rank, "task": "worker-0", "stream": stream, "text": text}
+    return {
+        "time": "2026-11-15T12:04:31Z",
+        "rank": rank,
+        "task": "worker-0",
+        "stream": stream,
+        "text": text,
+    }
 
 
 DATA = b"one\n\xff\x1b[2J two\nthree"
@@ -29,7 +35,9 @@ DATA = b"one\n\xff\x1b[2J two\nthree"
 def raw(request: Request) -> Any:
     """Seven bytes at most, and where to go on."""
     offset = int(request.query.get("offset", ["0"])[0])
-    return Reply(DATA[offset : offset + 7], headers={"x-headway-next": str(min(offset + 7, len(DATA)))})
+    return Reply(
+        DATA[offset : offset + 7], headers={"x-headway-next": str(min(offset + 7, len(DATA)))}
+    )
 
 
 def test_one_stream_is_raw_bytes_when_stdout_is_no_terminal(api: FakeApi, capfdbinary: Any) -> None:
@@ -45,8 +53,18 @@ def test_one_stream_is_raw_bytes_when_stdout_is_no_terminal(api: FakeApi, capfdb
 
 
 def test_several_streams_are_lines_with_their_rank(api: FakeApi, capfd: Any) -> None:
-    api.on("GET", "/api/jobs/.*/logs", {"lines": [line(0, "a\x1b[2J"), line(1, "b", "stderr")], "more": False})
-    for words in (["a1"], ["b2"], ["b2", "--stream", "stdout"], ["b2", "--rank", "0"], ["a1", "--grep", "x"]):
+    api.on(
+        "GET",
+        "/api/jobs/.*/logs",
+        {"lines": [line(0, "a\x1b[2J"), line(1, "b", "stderr")], "more": False},
+    )
+    for words in (
+        ["a1"],
+        ["b2"],
+        ["b2", "--stream", "stdout"],
+        ["b2", "--rank", "0"],
+        ["a1", "--grep", "x"],
+    ):
         assert main(["logs", *words]) == 0
         out = capfd.readouterr().out.splitlines()
         assert [text.split("  ", 1)[1] for text in out] == ["0 │ a␛[2J", "1 │ b"]
@@ -57,7 +75,9 @@ def test_a_gap_moves_the_offset_by_more_than_what_was_sent(api: FakeApi, capfdbi
     def gap(request: Request) -> Any:
         offset = int(request.query["offset"][0])
         if offset == 0:
-            return Reply(b"head\n[headway: 1,000 bytes missing: x]\n", headers={"x-headway-next": "1005"})
+            return Reply(
+                b"head\n[headway: 1,000 bytes missing: x]\n", headers={"x-headway-next": "1005"}
+            )
         return Reply(b"tail" if offset == 1005 else b"", headers={"x-headway-next": "1009"})
 
     api.on("GET", "/api/jobs/.*/logs", gap)
@@ -67,7 +87,11 @@ def test_a_gap_moves_the_offset_by_more_than_what_was_sent(api: FakeApi, capfdbi
 
 @pytest.mark.parametrize(
     ("words", "told"),
-    [([], "and none was given"), (["a1", "b2"], "not: a1 b2"), (["a1", "--", "pwd"], "not: a1 -- pwd")],
+    [
+        ([], "and none was given"),
+        (["a1", "b2"], "not: a1 b2"),
+        (["a1", "--", "pwd"], "not: a1 -- pwd"),
+    ],
 )
 def test_one_id_is_wanted(api: FakeApi, capfd: Any, words: list[str], told: str) -> None:
     assert main(["logs", *words]) == 2
@@ -89,15 +113,26 @@ def test_a_task_that_an_ended_job_never_had_is_told(api: FakeApi, capfd: Any) ->
 def test_of_a_retried_job_it_is_told_which_attempt_is_shown(api: FakeApi, capfd: Any) -> None:
     shown = job("x-c3", process(0))
     (last,) = shown["attempts"]
-    api.on("GET", "/api/jobs/c3", shown | {"attempts": [last, last | {"number": 2}, last | {"number": 3}]})
+    api.on(
+        "GET",
+        "/api/jobs/c3",
+        shown | {"attempts": [last, last | {"number": 2}, last | {"number": 3}]},
+    )
     api.on("GET", "/api/jobs/.*/logs", {"lines": [line(0, "hello")], "more": False})
-    for words, told in (([], "hw: of attempt 3; of those before it: --attempt 1 to 2\n"), (["--attempt", "2"], "")):
+    for words, told in (
+        ([], "hw: of attempt 3; of those before it: --attempt 1 to 2\n"),
+        (["--attempt", "2"], ""),
+    ):
         assert main(["logs", "c3", *words]) == 0
         assert capfd.readouterr().err == told
 
 
 def test_a_search_that_was_stopped_says_so(api: FakeApi, capfd: Any) -> None:
-    api.on("GET", "/api/jobs/.*/logs", {"lines": [line(0, "a")], "more": False, "timed_out": True, "cursor": "1:2"})
+    api.on(
+        "GET",
+        "/api/jobs/.*/logs",
+        {"lines": [line(0, "a")], "more": False, "timed_out": True, "cursor": "1:2"},
+    )
     assert main(["logs", "a1", "--grep", "a"]) == 0
     assert "lines may be missing" in capfd.readouterr().err
 
@@ -109,7 +144,9 @@ def test_pages_of_lines_are_joined(api: FakeApi, capfd: Any) -> None:
 
     api.on("GET", "/api/jobs/.*/logs", pages)
     assert main(["logs", "a1"]) == 0
-    assert [text[-6:] for text in capfd.readouterr().out.splitlines()] == [f"line {i}" for i in range(4)]
+    assert [text[-6:] for text in capfd.readouterr().out.splitlines()] == [
+        f"line {i}" for i in range(4)
+    ]
     assert main(["logs", "a1", "--json"]) == 0
     found = json.loads(capfd.readouterr().out)
     assert [one["text"] for one in found["lines"]] == [f"line {i}" for i in range(4)]
@@ -139,7 +176,11 @@ def test_following_goes_on_where_the_last_answer_ended(api: FakeApi, capfd: Any)
     assert len(capfd.readouterr().out.splitlines()) == 3
     asked.clear()
     assert main(["logs", "-f", "a1", "--json"]) == 0
-    assert [json.loads(text)["text"] for text in capfd.readouterr().out.splitlines()] == ["line 1", "line 2", "line 3"]
+    assert [json.loads(text)["text"] for text in capfd.readouterr().out.splitlines()] == [
+        "line 1",
+        "line 2",
+        "line 3",
+    ]
 
 
 def test_a_job_that_has_not_started_says_so(api: FakeApi, capfd: Any) -> None:
@@ -165,7 +206,8 @@ def test_selections_that_make_no_sense_are_refused(api: FakeApi, words: list[str
     assert main(["logs", *words]) == 2
 
 
-# -- records of logging -----------------------------------------------------------------------------------------
+# -- records of logging
+# -----------------------------------------------------------------------------------------
 
 
 def entry(seq: int, text: str, level: str = "INFO", logger: str = "root") -> dict[str, Any]:
@@ -179,13 +221,20 @@ def entries(request: Request) -> Any:
     known = [entry(1, "begin"), entry(2, "a\x1b[2J\ntrace", "ERROR", "x.y"), entry(3, "end")]
     after = int(request.query["after"][0])
     found = [one for one in known if one["seq"] > after][:2]
-    return {"records": found, "after": found[-1]["seq"] if found else after, "more": len(found) == 2}
+    return {
+        "records": found,
+        "after": found[-1]["seq"] if found else after,
+        "more": len(found) == 2,
+    }
 
 
 @pytest.mark.cap(18)
 def test_records_of_logging_are_lines_with_level_and_logger(api: FakeApi, capfd: Any) -> None:
     api.on("GET", "/api/jobs/.*/records", entries)
-    assert main(["logs", "b2", "--stream", "log", "--level", "info", "--tail", "9", "--grep", "x"]) == 0
+    assert (
+        main(["logs", "b2", "--stream", "log", "--level", "info", "--tail", "9", "--grep", "x"])
+        == 0
+    )
     out = capfd.readouterr().out.splitlines()
     assert [text.split("  ", 1)[1] for text in out] == [
         "1 │ INFO: begin", "0 │ ERROR x.y: a␛[2J", "0 │ trace", "1 │ INFO: end",
@@ -200,7 +249,11 @@ def test_a_drawing_in_a_record_keeps_its_shape(api: FakeApi, capfd: Any) -> None
     page = {"records": [entry(1, "┏━┓\n┗━┛")], "after": 1, "more": False}
     api.on("GET", "/api/jobs/.*/records", page)
     assert main(["logs", "a1", "--stream", "log"]) == 0
-    assert [text.partition("│ ")[2] for text in capfd.readouterr().out.splitlines()] == ["INFO: ", "┏━┓", "┗━┛"]
+    assert [text.partition("│ ")[2] for text in capfd.readouterr().out.splitlines()] == [
+        "INFO: ",
+        "┏━┓",
+        "┗━┛",
+    ]
 
 
 @pytest.mark.cap(18)
@@ -211,21 +264,34 @@ def test_records_as_json_are_whole(api: FakeApi, capfd: Any) -> None:
 
 
 def test_options_that_do_not_fit_the_stream_are_refused(api: FakeApi, capfd: Any) -> None:
-    for words in (["--level", "INFO"], ["--stream", "log", "--bytes", "9"], ["--stream", "log", "--task", "worker-0"]):
+    for words in (
+        ["--level", "INFO"],
+        ["--stream", "log", "--bytes", "9"],
+        ["--stream", "log", "--task", "worker-0"],
+    ):
         assert main(["logs", "a1", *words]) == 2
         assert "--stream log" in capfd.readouterr().err
 
 
-# -- arrays ------------------------------------------------------------------------------------------------------------
+# -- arrays
+# ------------------------------------------------------------------------------------------------------------
 
 
-ARRAY = {"id": "x-c3", "uuid": "u", "jobs": 3, "states": {"running": 2}, "started_at": "2026-11-15T12:04:31Z"}
+ARRAY = {
+    "id": "x-c3",
+    "uuid": "u",
+    "jobs": 3,
+    "states": {"running": 2},
+    "started_at": "2026-11-15T12:04:31Z",
+}
 
 
 @pytest.fixture
 def array(api: FakeApi) -> list[dict[str, Any]]:
     """The jobs of an array, as its list tells them; a test may change them."""
-    jobs = [{"id": f"x-d{n}", "state": "running", "array_index": n, "elapsed_s": 1.0} for n in (10, 9)]
+    jobs = [
+        {"id": f"x-d{n}", "state": "running", "array_index": n, "elapsed_s": 1.0} for n in (10, 9)
+    ]
     jobs.append({"id": "x-d11", "state": "waiting", "array_index": 11})
     api.on("GET", "/api/arrays/c3", lambda _: ARRAY)
     api.on("GET", "/api/jobs", lambda _: jobs)
@@ -237,7 +303,11 @@ def test_an_array_is_its_jobs_in_order_each_line_with_job_number_and_rank(
 ) -> None:
     def pages(request: Request) -> Any:
         more = "cursor" not in request.query
-        return {"lines": [line(1, f"{request.path[-8:-5]} {more}\x1b[2J")], "more": more, "cursor": "1"}
+        return {
+            "lines": [line(1, f"{request.path[-8:-5]} {more}\x1b[2J")],
+            "more": more,
+            "cursor": "1",
+        }
 
     api.on("GET", "/api/jobs/x-d[0-9]+/logs", pages)
     assert main(["logs", "c3", "--rank", "1", "--tail", "5"]) == 0
@@ -249,10 +319,15 @@ def test_an_array_is_its_jobs_in_order_each_line_with_job_number_and_rank(
         "d10 [10]  1 │ d10 False␛[2J",
     ]
     first, second, *_ = api.sent("GET", ".*/logs")
-    assert first.query == {"rank": ["1"], "tail": ["5"]} and second.query == {"rank": ["1"], "cursor": ["1"]}
+    assert first.query == {"rank": ["1"], "tail": ["5"]} and second.query == {
+        "rank": ["1"],
+        "cursor": ["1"],
+    }
     assert main(["logs", "c3", "--json"]) == 0
     told = json.loads(capfd.readouterr().out)["lines"]
-    assert [(one["job"], one["index"], one["rank"]) for one in told] == [("x-d9", 9, 1)] * 2 + [("x-d10", 10, 1)] * 2
+    assert [(one["job"], one["index"], one["rank"]) for one in told] == [("x-d9", 9, 1)] * 2 + [
+        ("x-d10", 10, 1)
+    ] * 2
 
 
 def test_an_array_is_followed_until_its_last_job_is_over_and_no_line_comes_twice(
@@ -261,7 +336,9 @@ def test_an_array_is_followed_until_its_last_job_is_over_and_no_line_comes_twice
     looks: list[str] = []
 
     def more(request: Request) -> Any:
-        """Each look at a job finds one more line; the first job ends after its second, the last one starts then."""
+        """Each look at a job finds one more line; the first job ends after its second, the last one
+        starts then.
+        """
         looks.append(request.path)
         count = looks.count(request.path)
         if request.path.endswith("d9/logs") and count == 2:
@@ -274,8 +351,12 @@ def test_an_array_is_followed_until_its_last_job_is_over_and_no_line_comes_twice
     api.on("GET", "/api/jobs/x-d[0-9]+/logs", more)
     assert main(["logs", "-f", "c3"]) == 0
     said = [text.split("  ", 1)[1] for text in capfd.readouterr().out.splitlines()]
-    assert [text for text in said if text.startswith("d9 ")] == [f"d9 [ 9]  0 │ {n}" for n in (1, 2, 3)]
-    assert [text for text in said if text.startswith("d11 ")] == [f"d11 [11]  0 │ {n}" for n in (1, 2)]
+    assert [text for text in said if text.startswith("d9 ")] == [
+        f"d9 [ 9]  0 │ {n}" for n in (1, 2, 3)
+    ]
+    assert [text for text in said if text.startswith("d11 ")] == [
+        f"d11 [11]  0 │ {n}" for n in (1, 2)
+    ]
 
 
 @pytest.mark.parametrize("option", ["--attempt", "--bytes"])
@@ -291,7 +372,14 @@ def test_options_of_one_job_are_refused_for_an_array(
 def test_records_of_an_array_and_one_that_has_not_started(
     api: FakeApi, array: list[dict[str, Any]], capfd: Any
 ) -> None:
-    entry = {"time": "2026-11-15T12:04:31Z", "rank": 0, "level": "INFO", "logger": "root", "text": "hello", "seq": 1}
+    entry = {
+        "time": "2026-11-15T12:04:31Z",
+        "rank": 0,
+        "level": "INFO",
+        "logger": "root",
+        "text": "hello",
+        "seq": 1,
+    }
     api.on("GET", "/api/jobs/x-d[0-9]+/records", {"records": [entry], "after": 1, "more": False})
     assert main(["logs", "c3", "--stream", "log", "--level", "INFO"]) == 0
     said = [text.split("  ", 1)[1] for text in capfd.readouterr().out.splitlines()]

@@ -32,13 +32,35 @@ GIVEN = st.lists(
 WORD = st.one_of(
     st.text(st.characters(exclude_characters="\0"), max_size=12),
     st.sampled_from(
-        ["-n", "--", "--json", "-h", "--help", "run", "submit", "-", "", "a b", "$(x)", ";", "'", '"', "--name"]
+        [
+            "-n",
+            "--",
+            "--json",
+            "-h",
+            "--help",
+            "run",
+            "submit",
+            "-",
+            "",
+            "a b",
+            "$(x)",
+            ";",
+            "'",
+            '"',
+            "--name",
+        ]
     ),
 )
 FIRST = WORD.filter(lambda word: not word.startswith("-") or word == "-")
 
 
-@given(before=GIVEN, after=GIVEN, first=FIRST, rest=st.lists(WORD, max_size=8), verb=st.sampled_from(["run", "submit"]))
+@given(
+    before=GIVEN,
+    after=GIVEN,
+    first=FIRST,
+    rest=st.lists(WORD, max_size=8),
+    verb=st.sampled_from(["run", "submit"]),
+)
 @example(before=[], after=[], first="python", rest=["-n", "8", "--", "--json", "-h"], verb="run")
 @example(before=[], after=[], first="", rest=["--help"], verb="submit")
 def test_everything_from_the_first_word_on_is_the_command(
@@ -79,7 +101,11 @@ def test_options_of_other_verbs_may_stand_between_the_words() -> None:
 
 def test_resubmit_takes_a_command_after_two_dashes() -> None:
     found = parse("resubmit", "a1", "-n", "2", "--", "python", "x.py", "-n", "3")
-    assert (found.words, found.values, found.after) == (["a1"], {"processes": 2}, ["python", "x.py", "-n", "3"])
+    assert (found.words, found.values, found.after) == (
+        ["a1"],
+        {"processes": 2},
+        ["python", "x.py", "-n", "3"],
+    )
 
 
 def test_an_option_means_the_same_everywhere_so_it_may_stand_before_the_verb() -> None:
@@ -138,4 +164,6 @@ def test_an_option_says_what_it_means_for_the_verb_that_is_asked_about() -> None
     assert "whose it is" in token and "the job's name" not in token
     assert "the job's name; default: after the script" in submit
     for command in COMMANDS.values():
-        assert set(command.says) <= set(command.options), f"{command.name} speaks of an option that it has not"
+        assert set(command.says) <= set(command.options), (
+            f"{command.name} speaks of an option that it has not"
+        )

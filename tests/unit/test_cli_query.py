@@ -1,4 +1,6 @@
-"""`hw q` on a terminal is about one screen: the lines that fit, ranks that are alike in one row, long lines cut."""
+"""`hw q` on a terminal is about one screen: the lines that fit, ranks that are alike in one row,
+long lines cut.
+"""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -17,7 +19,11 @@ NOW = datetime(2026, 11, 16, 12, 0, 0, tzinfo=UTC)
 
 def terminal(rows: int | None, columns: int | None = 100) -> Output:
     out = Output(1, color="never", ascii_only=False)
-    out.is_tty, out.rows, out.columns = rows is not None, rows, columns if rows is not None else None
+    out.is_tty, out.rows, out.columns = (
+        rows is not None,
+        rows,
+        columns if rows is not None else None,
+    )
     return out
 
 
@@ -31,7 +37,9 @@ def terminal(rows: int | None, columns: int | None = 100) -> Output:
         (60, 20, False, QUERY_TAIL_LINES_MIN),
     ],
 )
-def test_as_many_lines_are_shown_as_fit(rows: int | None, others: int, alone: bool, lines: int) -> None:
+def test_as_many_lines_are_shown_as_fit(
+    rows: int | None, others: int, alone: bool, lines: int
+) -> None:
     assert query._lines_wanted(others, terminal(rows), alone) == lines
 
 
@@ -51,7 +59,11 @@ def timed(state: str, elapsed_s: float, *spans: tuple[int, int]) -> dict[str, An
     [
         (timed("succeeded", 20.4, (0, 20)), "20 s", "succeeded after 20 s"),
         (timed("succeeded", 0.4, (0, 0)), "400 ms", "succeeded after 400 ms"),
-        (timed("failed", 50.0, (0, 20)), "50 s since the start · 20 s of it running", "failed after 20 s"),
+        (
+            timed("failed", 50.0, (0, 20)),
+            "50 s since the start · 20 s of it running",
+            "failed after 20 s",
+        ),
         (
             timed("failed", 50.0, (0, 20), (30, 50)),
             "50 s since the first start · 40 s of it running",
@@ -85,7 +97,15 @@ def test_ranks_share_a_line_of_progress_although_none_is_as_fast_as_another() ->
          "state": "running"}
         for n in range(4)
     ]  # fmt: skip
-    bar = {"msg": ["load"], "completed": 3, "total": None, "rate": None, "eta_s": None, "state": "done", "rank": 2}
+    bar = {
+        "msg": ["load"],
+        "completed": 3,
+        "total": None,
+        "rate": None,
+        "eta_s": None,
+        "state": "done",
+        "rank": 2,
+    }
     assert query._progress_lines([*trackers, bar]) == [
         "epoch 40–41/100 (4 ranks) · 1.188/s · 1 min 03 s left",
         "load 3 (rank 2) · done",
@@ -94,7 +114,13 @@ def test_ranks_share_a_line_of_progress_although_none_is_as_fast_as_another() ->
 
 def job(ranks: int) -> dict[str, Any]:
     processes = [
-        {"rank": n, "pid": n, "state": "exited", "exit_code": int(n == 3), "logs": {"stdout": f"/l/w/stdout-{n}"}}
+        {
+            "rank": n,
+            "pid": n,
+            "state": "exited",
+            "exit_code": int(n == 3),
+            "logs": {"stdout": f"/l/w/stdout-{n}"},
+        }
         for n in range(ranks)
     ]
     tasks = [{"name": "worker-0", "node": "a", "processes": processes}]
@@ -125,7 +151,9 @@ def test_a_line_without_a_time_came_just_now_where_one_watches() -> None:
     assert "--" not in Merged(out, out, ranks=2, live=True).line(line, out)
 
 
-@pytest.mark.parametrize(("by", "words"), [("signal 15", "rank 1: told to end soon"), ("signal 10", "wanted for some")])
+@pytest.mark.parametrize(
+    ("by", "words"), [("signal 15", "rank 1: told to end soon"), ("signal 10", "wanted for some")]
+)
 def test_a_notice_by_sigterm_does_not_say_who_wants_the_machine(by: str, words: str) -> None:
     assert words in summary.event_words({"type": "preempt_notice", "rank": 1, "data": {"by": by}})
 
@@ -134,7 +162,11 @@ def test_a_long_config_takes_a_few_rows_and_says_where_all_of_it_is() -> None:
     told = query._config_words({"config": {"big": "x" * 100_000, "lr": 0.1}})
     assert told == f"big {'x' * 59}… · lr 0.1"
     many = query._config_words({"config": {f"key{i}": i for i in range(1000)}})
-    assert many.startswith("key0 0 · key1 1 · ") and many.endswith("… (--json has all of it)") and len(many) < 900
+    assert (
+        many.startswith("key0 0 · key1 1 · ")
+        and many.endswith("… (--json has all of it)")
+        and len(many) < 900
+    )
 
 
 @pytest.mark.parametrize(
@@ -145,11 +177,16 @@ def test_a_long_config_takes_a_few_rows_and_says_where_all_of_it_is() -> None:
         ("thread", "unknown", "ValueError: bad"),  # but it is all that is known
     ],
 )
-def test_an_exception_is_the_headline_where_it_is_what_ended_the_process(where: str, cause: str, words: str) -> None:
+def test_an_exception_is_the_headline_where_it_is_what_ended_the_process(
+    where: str, cause: str, words: str
+) -> None:
     exception = {"where": where, "exc_type": "builtins.ValueError", "message": "bad"}
     told = {"cause": cause, "class": "user", "text": "crashed", "rank": 0}
     found = fake_api.job(
-        "a-7f3c2", {**fake_api.process(), "signal": 11, "exception": exception}, state="failed", cause=told
+        "a-7f3c2",
+        {**fake_api.process(), "signal": 11, "exception": exception},
+        state="failed",
+        cause=told,
     )
     assert summary.verdict(found, summary.first_failure(found, []))[0] == words
 
@@ -158,8 +195,16 @@ def test_an_exception_is_the_headline_where_it_is_what_ended_the_process(where: 
     ("ended", "text", "tail"),
     [
         ({"signal": 9}, "killed by SIGKILL; who sent it is not known", "system error · x"),
-        ({"signal": 9}, "killed because memory ran out", "killed by signal 9 (SIGKILL) · system error · x"),
-        ({"exit_code": 137}, "exit code 137: killed by SIGKILL; who sent it is not known", "system error · x"),
+        (
+            {"signal": 9},
+            "killed because memory ran out",
+            "killed by signal 9 (SIGKILL) · system error · x",
+        ),
+        (
+            {"exit_code": 137},
+            "exit code 137: killed by SIGKILL; who sent it is not known",
+            "system error · x",
+        ),
         ({"exit_code": 3}, "lost the code 31", "exit code 3 · system error · x"),
     ],
 )
@@ -173,8 +218,16 @@ def test_how_a_process_ended_is_told_once(ended: dict[str, int], text: str, tail
 def test_a_list_tells_how_far_the_tracker_is_that_runs() -> None:
     ended = {"completed": 10, "total": 10, "state": "completed", "eta_s": 0.0}
     runs = {"completed": 4, "total": 10, "state": "running", "eta_s": 6.0}
-    assert summary.progress_words({"state": "running", "progress": [ended, runs]}) == " 40 %  left 0:06"
-    assert summary.progress_words({"state": "succeeded", "progress": [ended, {**runs, "state": "closed"}]}) == "100 %"
+    assert (
+        summary.progress_words({"state": "running", "progress": [ended, runs]})
+        == " 40 %  left 0:06"
+    )
+    assert (
+        summary.progress_words(
+            {"state": "succeeded", "progress": [ended, {**runs, "state": "closed"}]}
+        )
+        == "100 %"
+    )
 
 
 def test_of_the_counts_of_each_process_the_last_is_told_where_points_were_refused() -> None:
@@ -184,7 +237,12 @@ def test_of_the_counts_of_each_process_the_last_is_told_where_points_were_refuse
         data = {"pid": pid, "rejected": rejected, "produced": produced}
         return {"type": "counters", "attempt": 1, "rank": rank, "data": data}
 
-    told = [counters(0, 7, 20, 41), counters(1, 8, 0, 9), counters(0, 9, 1, 2), counters(0, 7, 500, 1000)]
+    told = [
+        counters(0, 7, 20, 41),
+        counters(1, 8, 0, 9),
+        counters(0, 9, 1, 2),
+        counters(0, 7, 500, 1000),
+    ]
     assert summary.told_words([*told, counters(2, 1, "odd", 1)]) == [
         "rank 0: 1 of 2 points was refused, and not kept",
         "rank 0: 500 of 1,000 points were refused, and not kept",
@@ -202,7 +260,8 @@ def test_a_job_whose_retries_were_not_made_says_why_in_one_line() -> None:
 def test_of_many_trackers_those_that_run_are_told_then_the_newest() -> None:
     states = {"outer": "running", **{f"inner {n}": "completed" for n in range(12)}}
     trackers = [
-        {"msg": [name], "completed": 1, "total": 2, "rank": 0, "state": state} for name, state in states.items()
+        {"msg": [name], "completed": 1, "total": 2, "rank": 0, "state": state}
+        for name, state in states.items()
     ]
     told = query._progress_lines(trackers)
     names = [line.partition(" 1/2")[0] for line in told]

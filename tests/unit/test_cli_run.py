@@ -1,4 +1,6 @@
-"""`hw run` against a scripted server: bytes exact, signals for the job, a lost server, the exit code."""
+"""`hw run` against a scripted server: bytes exact, signals for the job, a lost server, the exit
+code.
+"""
 
 import json
 import os
@@ -34,9 +36,13 @@ def api(home: Path) -> Iterator[FakeApi]:
 
 
 class Scripted:
-    """A job of one process that writes, is told about by `follow`, and ends when `finish` is called."""
+    """A job of one process that writes, is told about by `follow`, and ends when `finish` is
+    called.
+    """
 
-    def __init__(self, api: FakeApi, ended: dict[str, Any], stdout: bytes = STDOUT, stderr: bytes = STDERR) -> None:
+    def __init__(
+        self, api: FakeApi, ended: dict[str, Any], stdout: bytes = STDOUT, stderr: bytes = STDERR
+    ) -> None:
         self.api, self.ended = api, ended
         self.streams = {"stdout": stdout, "stderr": stderr}
         self.over = threading.Event()
@@ -50,7 +56,8 @@ class Scripted:
 
     def logs(self, request: Request) -> bytes:
         offset = int(request.query["offset"][0])
-        return self.streams[request.query["stream"][0]][offset : offset + 7]  # an answer may be short
+        # an answer may be short
+        return self.streams[request.query["stream"][0]][offset : offset + 7]
 
     def follow(self, request: Request) -> Any:
         if self.cuts:
@@ -74,7 +81,11 @@ class Scripted:
 
 def start(home: Path, *words: str, **options: Any) -> "subprocess.Popen[bytes]":
     env = dict(os.environ) | {"HEADWAY_HOME": str(home)}
-    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL} | options
+    streams = {
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.PIPE,
+        "stdin": subprocess.DEVNULL,
+    } | options
     return subprocess.Popen([*HW, *words], env=env, **streams)
 
 
@@ -100,14 +111,23 @@ def test_with_json_stdout_holds_the_job_and_nothing_else(api: FakeApi, home: Pat
     assert STDOUT in err
 
 
-def test_several_processes_have_their_rank_in_front_and_keep_their_streams_apart(api: FakeApi, home: Path) -> None:
+def test_several_processes_have_their_rank_in_front_and_keep_their_streams_apart(
+    api: FakeApi, home: Path
+) -> None:
     ended = job("digits-7f3c2", *(process(rank) for rank in range(12)))
     Scripted(api, ended).finish()
     lines = [
         {"time": "2026-11-15T12:04:31Z", "rank": 0, "stream": "stdout", "text": "step 1\x1b[2J"},
         {"time": "2026-11-15T12:04:32Z", "rank": 11, "stream": "stderr", "text": "slow\r"},
     ]
-    final = {"cursor": {}, "state": "succeeded", "lines": lines, "events": [], "metrics": {}, "done": ended}
+    final = {
+        "cursor": {},
+        "state": "succeeded",
+        "lines": lines,
+        "events": [],
+        "metrics": {},
+        "done": ended,
+    }
     api.on("POST", "/api/jobs/.*/follow", final)
     child = start(home, "run", "-n", "12", "x")
     out, err = child.communicate(timeout=30)
@@ -116,7 +136,9 @@ def test_several_processes_have_their_rank_in_front_and_keep_their_streams_apart
     assert api.sent("GET", ".*/logs") == []
 
 
-def test_the_end_of_a_bad_run_names_exception_rank_line_and_the_others(api: FakeApi, home: Path) -> None:
+def test_the_end_of_a_bad_run_names_exception_rank_line_and_the_others(
+    api: FakeApi, home: Path
+) -> None:
     exception = {
         "exc_type": "ValueError", "message": "bad\nbatch", "file": "train.py", "line": 14, "source": "  check(b)",
         "where": "main",
@@ -138,7 +160,9 @@ def test_the_end_of_a_bad_run_names_exception_rank_line_and_the_others(api: Fake
         assert said in err.decode(), said
 
 
-def test_a_server_that_goes_away_is_told_once_and_nothing_is_missed(api: FakeApi, home: Path) -> None:
+def test_a_server_that_goes_away_is_told_once_and_nothing_is_missed(
+    api: FakeApi, home: Path
+) -> None:
     scripted = Scripted(api, job())
     scripted.cuts = 3
     child = start(home, "run", "x")
@@ -149,7 +173,9 @@ def test_a_server_that_goes_away_is_told_once_and_nothing_is_missed(api: FakeApi
     assert err.count(b"the server is gone") == err.count(b"the server is back") == 1
 
 
-def test_ctrl_c_interrupts_the_job_and_waits_and_a_second_one_terminates_it(api: FakeApi, home: Path) -> None:
+def test_ctrl_c_interrupts_the_job_and_waits_and_a_second_one_terminates_it(
+    api: FakeApi, home: Path
+) -> None:
     scripted = Scripted(api, job(state="stopped", exit_code=None, signal=2))
     api.on("POST", "/api/jobs/.*/(signal|abort)", scripted.ended)
     child = start(home, "run", "x")
@@ -203,7 +229,9 @@ def test_sighup_leaves_the_job_running(api: FakeApi, home: Path) -> None:
     assert api.sent("POST", ".*/(signal|abort)") == []
 
 
-def test_a_job_that_still_waits_is_taken_out_of_the_queue_by_ctrl_c(api: FakeApi, home: Path) -> None:
+def test_a_job_that_still_waits_is_taken_out_of_the_queue_by_ctrl_c(
+    api: FakeApi, home: Path
+) -> None:
     scripted = Scripted(api, job(state="stopped", started_at=None, exit_code=None, elapsed_s=None))
     api.on("POST", "/api/jobs/.*/signal", error(409, "refused", "it has not started"))
     api.on("POST", "/api/jobs/.*/abort", scripted.ended)
@@ -245,7 +273,8 @@ def test_run_exits_as_the_job_does(end: dict[str, Any], code: int) -> None:
     assert exit_code(job(**end)) == code
 
 
-# -- a stream on its way to a terminal ------------------------------------------------------------------------------
+# -- a stream on its way to a terminal
+# ------------------------------------------------------------------------------
 
 
 class Screen(Output):
@@ -260,7 +289,9 @@ class Screen(Output):
 
 
 @given(st.binary(max_size=300), st.lists(st.integers(0, 300), max_size=6))
-def test_how_a_stream_is_cut_into_answers_does_not_change_what_is_shown(data: bytes, cuts: list[int]) -> None:
+def test_how_a_stream_is_cut_into_answers_does_not_change_what_is_shown(
+    data: bytes, cuts: list[int]
+) -> None:
     whole, pieces = Screen(), Screen()
     sink = Sink(whole)
     sink.feed(data)

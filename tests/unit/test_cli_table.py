@@ -14,7 +14,11 @@ NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 
 
 def test_columns_that_are_equal_for_all_rows_are_said_once() -> None:
-    columns = [Column("id"), Column("cluster", factor=True), Column("GPUs", factor=True, said="{} GPUs")]
+    columns = [
+        Column("id"),
+        Column("cluster", factor=True),
+        Column("GPUs", factor=True, said="{} GPUs"),
+    ]
     above, lines = layout(columns, [["a", "lab", "8"], ["b", "lab", "8"]])
     assert above == "cluster lab · 8 GPUs"
     assert lines == ["id", "a", "b"]
@@ -55,9 +59,16 @@ def test_wide_characters_take_two_cells() -> None:
 CELL = st.text(st.characters(categories=("L", "N", "P", "Zs")), max_size=30)
 
 
-@given(st.lists(st.lists(CELL, min_size=4, max_size=4), min_size=1, max_size=6), st.integers(20, 100))
+@given(
+    st.lists(st.lists(CELL, min_size=4, max_size=4), min_size=1, max_size=6), st.integers(20, 100)
+)
 def test_no_line_is_wider_than_the_terminal(rows: list[list[str]], columns_max: int) -> None:
-    columns = [Column("id", keep=2), Column("b", factor=True), Column("c", right=True), Column("note", keep=1)]
+    columns = [
+        Column("id", keep=2),
+        Column("b", factor=True),
+        Column("c", right=True),
+        Column("note", keep=1),
+    ]
     _, lines = layout(columns, rows, columns_max)
     assert all(width(line) <= columns_max for line in lines)
     assert len(lines) == len(rows) + 1
@@ -71,7 +82,9 @@ def test_no_line_is_wider_than_the_terminal(rows: list[list[str]], columns_max: 
         (4320, "1 h 12 min", "1:12:00"), (100_000, "1 d 3 h", "1d 03:46"), (-5, "0 ms", "0:00"), (None, "—", "—"),
     ],
 )  # fmt: skip
-def test_durations_are_told_in_two_units_at_most(seconds: float | None, words: str, clock: str) -> None:
+def test_durations_are_told_in_two_units_at_most(
+    seconds: float | None, words: str, clock: str
+) -> None:
     assert (fmt.duration(seconds), fmt.clock(seconds)) == (words, clock)
 
 
@@ -102,7 +115,12 @@ def test_times_are_told_in_the_readers_zone_and_with_the_day_when_it_is_another(
     assert fmt.local_time("2026-11-15T09:04:31.500000Z", NOW, zone) == "11:04:31"
     assert fmt.local_time("2026-11-14T09:04:31.500000Z", NOW, zone) == "2026-11-14 11:04:31"
     assert fmt.local_time("rubbish", NOW) == fmt.local_time(None, NOW) == "—"
-    times = ["2026-11-15T09:04:31.500000Z", "2026-11-15T09:04:59Z", "2026-11-14T23:59:00.1Z", "2026-99-14T23:59:00Z"]
+    times = [
+        "2026-11-15T09:04:31.500000Z",
+        "2026-11-15T09:04:59Z",
+        "2026-11-14T23:59:00.1Z",
+        "2026-99-14T23:59:00Z",
+    ]
     for some in (times[:3], times, [*times, "rubbish", ""]):
         assert fmt.local_times(some, NOW) == [fmt.local_time(one, NOW) for one in some]
 
@@ -119,6 +137,8 @@ def test_how_a_process_ended_is_told_in_words() -> None:
 
 
 def test_paint_does_not_change_the_layout() -> None:
-    _, lines = layout([Column("s"), Column("x")], [["ab", "1"]], 20, {"s": lambda text: f"<{text}>"})
+    _, lines = layout(
+        [Column("s"), Column("x")], [["ab", "1"]], 20, {"s": lambda text: f"<{text}>"}
+    )
     assert lines == ["s   x", "<ab>  1"]
     assert table.EMPTY == "—"

@@ -23,7 +23,12 @@ SGR = re.compile(r"\x1b\[[0-9;]*m")
 @pytest.fixture
 def api(home: Path) -> Iterator[FakeApi]:
     rows = [
-        job("voc-e2fc7", state="running", experiment="a-rather-long-name", metrics={"loss": 0.312, "accuracy": 0.5}),
+        job(
+            "voc-e2fc7",
+            state="running",
+            experiment="a-rather-long-name",
+            metrics={"loss": 0.312, "accuracy": 0.5},
+        ),
         job("voc-ab12f", state="failed", metrics={"loss": "NaN"}, exit_code=1),
     ]
     rows[1]["cause"] = {
@@ -34,7 +39,11 @@ def api(home: Path) -> Iterator[FakeApi]:
     }
     with serving(home) as found:
         found.on("GET", "/api/jobs", rows)
-        found.on("GET", "/api/jobs/[^/]*", job("voc-ab12f", process(0), process(1), state="failed", exit_code=1))
+        found.on(
+            "GET",
+            "/api/jobs/[^/]*",
+            job("voc-ab12f", process(0), process(1), state="failed", exit_code=1),
+        )
         found.on("GET", "/api/jobs/.*/events", [])
         line = {
             "time": "2026-11-15T12:00:02Z",
@@ -50,9 +59,15 @@ def on_terminal(columns: int, *words: str, **env: str) -> str:
     """What `hw` writes to a terminal of that width."""
     control, terminal = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    full = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "NO_COLOR", "LC_ALL", "LC_CTYPE", "LANG")}
+    full = {
+        k: v
+        for k, v in os.environ.items()
+        if k not in ("COLUMNS", "NO_COLOR", "LC_ALL", "LC_CTYPE", "LANG")
+    }
     full |= {"TERM": "xterm-256color", "LANG": "C.UTF-8"} | env
-    child = subprocess.Popen([*HW, *words], stdin=terminal, stdout=terminal, stderr=terminal, env=full)
+    child = subprocess.Popen(
+        [*HW, *words], stdin=terminal, stdout=terminal, stderr=terminal, env=full
+    )
     os.close(terminal)
     parts = []
     while True:
@@ -96,7 +111,9 @@ def test_a_terminal_gets_a_jobs_colours_and_no_other_sequence(api: FakeApi) -> N
     assert "\x1b" not in SGR.sub("", shown)
 
 
-@pytest.mark.parametrize("locale", [{"LC_ALL": "C"}, {"LANG": "C"}, {"LANG": "de_DE.ISO-8859-1"}, {"LC_ALL": "POSIX"}])
+@pytest.mark.parametrize(
+    "locale", [{"LC_ALL": "C"}, {"LANG": "C"}, {"LANG": "de_DE.ISO-8859-1"}, {"LC_ALL": "POSIX"}]
+)
 def test_without_utf_8_everything_is_ascii(api: FakeApi, locale: dict[str, str]) -> None:
     for words in (["ls"], ["q", "ab12f"], ["--help"]):
         shown = on_terminal(80, *words, **{"LANG": "", **locale})

@@ -1,4 +1,6 @@
-"""`hw usage`: the table, the CSV, the JSON and the page, from samples as the sampler writes them (22, 56)."""
+"""`hw usage`: the table, the CSV, the JSON and the page, from samples as the sampler writes them
+(22, 56).
+"""
 
 import csv
 import io
@@ -32,7 +34,9 @@ def at(second: int) -> str:
     return f"2026-09-21T14:{13 + second // 60:02}:{second % 60:02}.000000Z"
 
 
-def line(rank: int, pid: int | None, cpu: Any, rss: Any, ppid: int | None = None, name: str = "python") -> Any:
+def line(
+    rank: int, pid: int | None, cpu: Any, rss: Any, ppid: int | None = None, name: str = "python"
+) -> Any:
     return {
         "rank": rank, "pid": pid, "ppid": ppid, "name": None if pid is None else name, "cpu_percent": cpu,
         "rss_bytes": rss, "pss_bytes": None, "threads": 4, "fds": 9, "read_bps": 2048, "write_bps": None,
@@ -47,7 +51,11 @@ def gpu(index: int, load: Any) -> Any:
 
 
 def sample(second: int, host: str = "node1", **more: Any) -> Any:
-    lines = [line(0, None, 50.0 + second, 3000), line(0, 7, 40.0 + second, 2000), line(0, 8, 10.0, 1000, 7, "worker")]
+    lines = [
+        line(0, None, 50.0 + second, 3000),
+        line(0, 7, 40.0 + second, 2000),
+        line(0, 8, 10.0, 1000, 7, "worker"),
+    ]
     return {
         "time": at(second), "attempt": 1, "task": "worker-0", "host": host, "span_s": 1.0,
         "node": {"cpu_percent": 90.0, "memory_bytes": 8_000, "memory_total_bytes": 16_000, "net_rx_bps": 5},
@@ -69,20 +77,27 @@ def hw(capfd: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]:
     return (code, *capfd.readouterr())
 
 
-# -- the verb ----------------------------------------------------------------------------------------------------------
+# -- the verb
+# ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_page_may_go_to_stdout_and_a_rank_that_is_not_there_is_an_error(api: FakeApi, capfd: Any) -> None:
+def test_a_page_may_go_to_stdout_and_a_rank_that_is_not_there_is_an_error(
+    api: FakeApi, capfd: Any
+) -> None:
     found = job()
     api.on("GET", "/api/jobs/[^/]+", found)
     api.on("GET", "/api/jobs/[^/]+/usage", answer())
     code, out, _ = hw(capfd, "usage", found["id"], "--html", "-")
     assert code == 0 and out.startswith("<!doctype html>") and not Path("-").exists()
     code, out, err = hw(capfd, "usage", found["id"], "--rank", "9")
-    assert (code, out) == (3, "") and "no samples of rank 9" in err and "it has those of rank 0" in err
+    assert (
+        (code, out) == (3, "") and "no samples of rank 9" in err and "it has those of rank 0" in err
+    )
 
 
-def test_the_table_has_nodes_ranks_gpus_and_checkpoints(api: FakeApi, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_table_has_nodes_ranks_gpus_and_checkpoints(
+    api: FakeApi, capfd: pytest.CaptureFixture[str]
+) -> None:
     found = job()
     api.on("GET", "/api/jobs/[^/]+", found)
     api.on("GET", "/api/jobs/[^/]+/usage", answer())
@@ -94,7 +109,9 @@ def test_the_table_has_nodes_ranks_gpus_and_checkpoints(api: FakeApi, capfd: pyt
     assert "0:03  loaded · data\n" in out and "peak memory of one rank 2.9 KiB (rank 0)" in out
 
 
-def test_samples_are_fetched_until_there_are_no_more(api: FakeApi, capfd: pytest.CaptureFixture[str]) -> None:
+def test_samples_are_fetched_until_there_are_no_more(
+    api: FakeApi, capfd: pytest.CaptureFixture[str]
+) -> None:
     def reply(request: Request) -> Any:
         if "after" in request.query:
             assert (request.query["after"], request.query["level"]) == (["77"], ["0"])
@@ -106,7 +123,12 @@ def test_samples_are_fetched_until_there_are_no_more(api: FakeApi, capfd: pytest
     api.on("GET", "/api/jobs/[^/]+/usage", reply)
     code, out, _ = hw(capfd, "--json", "usage", found["id"])
     told = json.loads(out)
-    assert code == 0 and len(told["samples"]) == 13 and told["id"] == found["id"] and "next" not in told
+    assert (
+        code == 0
+        and len(told["samples"]) == 13
+        and told["id"] == found["id"]
+        and "next" not in told
+    )
 
 
 def test_a_job_without_samples_says_so(api: FakeApi, capfd: pytest.CaptureFixture[str]) -> None:
@@ -117,17 +139,25 @@ def test_a_job_without_samples_says_so(api: FakeApi, capfd: pytest.CaptureFixtur
     assert (code, out) == (0, "") and "no samples" in err
 
 
-def test_what_a_program_left_out_is_left_out_and_named(api: FakeApi, capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_a_program_left_out_is_left_out_and_named(
+    api: FakeApi, capfd: pytest.CaptureFixture[str]
+) -> None:
     found = job()
-    turns = [{"time": at(second), "attempt": 1, "rank": 0, "pid": 7, "open": second == 7} for second in (2, 7)]
+    turns = [
+        {"time": at(second), "attempt": 1, "rank": 0, "pid": 7, "open": second == 7}
+        for second in (2, 7)
+    ]
     api.on("GET", "/api/jobs/[^/]+", found)
     api.on("GET", "/api/jobs/[^/]+/usage", answer(windows=turns))
     code, out, _ = hw(capfd, "usage", found["id"])
-    assert code == 0 and re.search(r"^rank 0 +55 % +59 %", out, re.MULTILINE), out  # of seconds 0, 1, 7, 8, 9
+    # of seconds 0, 1, 7, 8, 9
+    assert code == 0 and re.search(r"^rank 0 +55 % +59 %", out, re.MULTILINE), out
     assert re.search(r"^node1 +90 %", out, re.MULTILINE) and "rank 0  0:02 to 0:07" in out, out
 
 
-def test_a_stretch_that_never_ends_lasts_to_the_end_and_other_ranks_and_attempts_do_not_care() -> None:
+def test_a_stretch_that_never_ends_lasts_to_the_end_and_other_ranks_and_attempts_do_not_care() -> (
+    None
+):
     windows = usage.Windows([{"time": at(2), "attempt": 1, "rank": 0, "open": False}])
     first_s = windows.closed()[0][2]
     assert windows.closed() == [(1, 0, first_s, None)]
@@ -170,20 +200,38 @@ def test_the_page_of_a_job_tells_its_progress_and_its_last_sample(
             "state": "running",
             "rank": 0,
         },
-        {"msg": [], "completed": 7.0, "total": None, "rate": None, "eta_s": None, "state": "failed", "rank": None},
+        {
+            "msg": [],
+            "completed": 7.0,
+            "total": None,
+            "rate": None,
+            "eta_s": None,
+            "state": "failed",
+            "rank": None,
+        },
     ]
-    used = {"ranks": 2, "cpu_percent": 99.6, "memory_bytes": 2048, "peak_memory_bytes": 4096, "gpu_percent": 50.0}
+    used = {
+        "ranks": 2,
+        "cpu_percent": 99.6,
+        "memory_bytes": 2048,
+        "peak_memory_bytes": 4096,
+        "gpu_percent": 50.0,
+    }
     found = job(progress=trackers, usage=used, state="running", ended_at=None)
     api.on("GET", "/api/jobs/[^/]+", found)
     api.on("GET", "/api/jobs/[^/]+/events", [])
     api.on("GET", "/api/jobs/[^/]+/logs", {"lines": []})
     code, out, _ = hw(capfd, "q", found["id"])
     assert code == 0
-    assert re.search(r"progress +epoch 3 40/100 \(rank 0\) · 2/s · 30 s left$", out, re.MULTILINE), out
+    assert re.search(
+        r"progress +epoch 3 40/100 \(rank 0\) · 2/s · 30 s left$", out, re.MULTILINE
+    ), out
     assert re.search(r"progress +progress 7 · failed$", out, re.MULTILINE), out
-    assert re.search(r"usage +cpu 100 % each · memory 2\.0 KiB each · gpu 50 % · peak 4\.0 KiB$", out, re.MULTILINE), (
-        out
-    )
+    assert re.search(
+        r"usage +cpu 100 % each · memory 2\.0 KiB each · gpu 50 % · peak 4\.0 KiB$",
+        out,
+        re.MULTILINE,
+    ), out
 
 
 @pytest.mark.parametrize(
@@ -199,7 +247,15 @@ def test_the_page_of_a_job_tells_its_progress_and_its_last_sample(
 def test_q_of_an_ended_job_tells_its_means_and_peak_not_the_last_sample(
     api: FakeApi, capfd: Any, curves: Any, words: str
 ) -> None:
-    found = job(usage={"ranks": 2, "cpu_percent": 0.0, "memory_bytes": 5, "peak_memory_bytes": 4096, "peak_rank": 1})
+    found = job(
+        usage={
+            "ranks": 2,
+            "cpu_percent": 0.0,
+            "memory_bytes": 5,
+            "peak_memory_bytes": 4096,
+            "peak_rank": 1,
+        }
+    )
     api.on("GET", "/api/jobs/[^/]+", found)
     api.on("GET", "/api/jobs/[^/]+/usage", curves)
     api.on("GET", "/api/jobs/[^/]+/events", [])
@@ -208,24 +264,34 @@ def test_q_of_an_ended_job_tells_its_means_and_peak_not_the_last_sample(
     assert code == 0 and f"  usage       {words}\n" in out
 
 
-# -- tracks ------------------------------------------------------------------------------------------------------------
+# -- tracks
+# ------------------------------------------------------------------------------------------------------------
 
 
 def test_longer_spans_give_their_mean_and_their_highest() -> None:
     wide = sample(0, processes=[line(0, None, [1, 20, 90], [10, 20, 30])], gpus=[])
     (rank,) = [t for t in usage.tracks([wide]) if t.kind == usage.RANK]
-    assert (rank.mean("cpu"), rank.high("cpu"), rank.high("memory"), rank.mean("write")) == (20.0, 90.0, 30.0, None)
+    assert (rank.mean("cpu"), rank.high("cpu"), rank.high("memory"), rank.mean("write")) == (
+        20.0,
+        90.0,
+        30.0,
+        None,
+    )
 
 
 def test_hosts_are_told_apart_and_one_rank_can_be_chosen() -> None:
     other = sample(1, "node2", processes=[line(1, None, 5.0, 1), line(1, 9, 5.0, 1)], gpus=[])
     found = usage.tracks([sample(0), other])
     assert [t.label(2) for t in found if t.kind == usage.RANK] == ["node1  rank 0", "node2  rank 1"]
-    assert {t.number for t in usage.tracks([sample(0), other], rank=1) if t.kind == usage.PROCESS} == {1}
+    assert {
+        t.number for t in usage.tracks([sample(0), other], rank=1) if t.kind == usage.PROCESS
+    } == {1}
 
 
 def test_odd_samples_cost_only_themselves() -> None:
-    odd = sample(0, node=5, processes=[3, {"rank": 0, "pid": None, "cpu_percent": "x"}], gpus="none")
+    odd = sample(
+        0, node=5, processes=[3, {"rank": 0, "pid": None, "cpu_percent": "x"}], gpus="none"
+    )
     assert [t.kind for t in usage.tracks([odd, {"time": "never"}, {}])] == [usage.RANK]
 
 
@@ -236,11 +302,16 @@ def test_a_name_cannot_steer_the_terminal() -> None:
     assert "\x1b" not in "\n".join(lines) and "evil" in "\n".join(lines)
 
 
-# -- CSV ---------------------------------------------------------------------------------------------------------------
+# -- CSV
+# ---------------------------------------------------------------------------------------------------------------
 
 
 def test_the_csv_has_means_and_maxima() -> None:
-    rows = list(csv.reader(io.StringIO(sheet.to_csv(usage.csv_rows(usage.tracks([sample(n) for n in range(5)]))))))
+    rows = list(
+        csv.reader(
+            io.StringIO(sheet.to_csv(usage.csv_rows(usage.tracks([sample(n) for n in range(5)]))))
+        )
+    )
     assert rows[0] == ["gpu", "metric", "value"]
     found = {(who, metric): value for who, metric, value in rows[1:]}
     assert (found["GPU1", "Load_Percent"], found["GPU1", "MaxLoad_Percent"]) == ("4.00", "8.00")
@@ -252,20 +323,40 @@ def test_a_cell_is_never_a_formula() -> None:
     """B19."""
     for text in ("=1+1", "+x", "-x", "@SUM(A1)", "\t=1", "\r=1"):
         assert sheet.cell(text) == "'" + text
-    assert [sheet.cell(text) for text in ("-1.5", "node-1", "a=b", "")] == ["-1.5", "node-1", "a=b", ""]
+    assert [sheet.cell(text) for text in ("-1.5", "node-1", "a=b", "")] == [
+        "-1.5",
+        "node-1",
+        "a=b",
+        "",
+    ]
     hosts = usage.csv_rows(usage.tracks([sample(0, "=cmd|' /C calc'!A0"), sample(0, "b")]))
     assert "\n'=cmd" in sheet.to_csv(hosts) and "\n=cmd" not in sheet.to_csv(hosts)
 
 
-# -- timings -----------------------------------------------------------------------------------------------------------
+# -- timings
+# -----------------------------------------------------------------------------------------------------------
 
 
 def test_timings_are_a_table_csv_or_json(api: FakeApi, capfd: pytest.CaptureFixture[str]) -> None:
     """Capability 32."""
-    one = {"attempt": 1, "pid": 7, "count": 40, "mean_s": 0.0125, "std_s": 0.000002, "min_s": 0.01, "max_s": 2.0}
-    api.on("GET", "/api/jobs/[^/]+/timings", [one | {"name": "=data", "rank": 0}, one | {"name": "step", "rank": 1}])
+    one = {
+        "attempt": 1,
+        "pid": 7,
+        "count": 40,
+        "mean_s": 0.0125,
+        "std_s": 0.000002,
+        "min_s": 0.01,
+        "max_s": 2.0,
+    }
+    api.on(
+        "GET",
+        "/api/jobs/[^/]+/timings",
+        [one | {"name": "=data", "rank": 0}, one | {"name": "step", "rank": 1}],
+    )
     code, out, _ = hw(capfd, "timings", "x-12345")
-    assert code == 0 and re.search(r"^=data +0 +40 +12\.5 ms +2 µs +10 ms +2 s +500 ms", out, re.MULTILINE), out
+    assert code == 0 and re.search(
+        r"^=data +0 +40 +12\.5 ms +2 µs +10 ms +2 s +500 ms", out, re.MULTILINE
+    ), out
     assert out.startswith("attempt 1 · pid 7\n")
     code, out, _ = hw(capfd, "timings", "x-12345", "--csv", "--rank", "0")
     assert out.splitlines() == [
@@ -276,13 +367,16 @@ def test_timings_are_a_table_csv_or_json(api: FakeApi, capfd: pytest.CaptureFixt
     assert hw(capfd, "timings", "x-12345", "--json", "--csv")[0] == 2
 
 
-def test_a_job_without_timings_says_how_they_are_made(api: FakeApi, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_job_without_timings_says_how_they_are_made(
+    api: FakeApi, capfd: pytest.CaptureFixture[str]
+) -> None:
     api.on("GET", "/api/jobs/[^/]+/timings", [])
     code, out, err = hw(capfd, "timings", "x-12345")
     assert (code, out) == (0, "") and "hw.timed" in err
 
 
-# -- the page ----------------------------------------------------------------------------------------------------------
+# -- the page
+# ----------------------------------------------------------------------------------------------------------
 
 
 class Elements(HTMLParser):
@@ -296,7 +390,8 @@ class Elements(HTMLParser):
 
 def hostile_page() -> str:
     samples = [
-        sample(n, HOSTILE, processes=[line(0, None, 1.0, 1), line(0, 7, 1.0, 1, name=HOSTILE)]) for n in range(3)
+        sample(n, HOSTILE, processes=[line(0, None, 1.0, 1), line(0, 7, 1.0, 1, name=HOSTILE)])
+        for n in range(3)
     ]
     marks = [{"time": at(1), "rank": None, "tags": [HOSTILE]}]
     return usage_page.render(job(id=HOSTILE, command=[HOSTILE]), usage.tracks(samples), marks)
@@ -312,7 +407,11 @@ def test_no_name_of_a_job_becomes_an_element_and_nothing_is_loaded() -> None:
     assert not [attrs for _, attrs in elements.tags if {"src", "href", "onerror"} & set(attrs)]
     assert "alert(1)" in text and "<img" not in text and "\u202e" not in text
     policy = next(str(attrs["content"]) for tag, attrs in elements.tags if "http-equiv" in attrs)
-    assert policy.startswith("default-src 'none'") and "unsafe" not in policy and policy.count("sha256-") == 2
+    assert (
+        policy.startswith("default-src 'none'")
+        and "unsafe" not in policy
+        and policy.count("sha256-") == 2
+    )
 
 
 def test_the_script_only_writes_text() -> None:
@@ -338,28 +437,46 @@ def test_the_page_stacks_processes_and_joins_the_small_ones() -> None:
     assert len(series) == usage_page.STACKED_MAX + 1 and series[0]["label"] == "python 139 (rank 0)"
     assert series[-1]["label"] == "10 more" and series[-1]["values"][0] == sum(range(10))
     assert {len(one["values"]) for one in series} == {usage_page.PLACES}
-    assert {"cpu", "memory", "load", "gpu_memory", "read", "threads"} <= set(charts) and "write" not in charts
+    assert {"cpu", "memory", "load", "gpu_memory", "read", "threads"} <= set(
+        charts
+    ) and "write" not in charts
 
 
 def test_the_same_checkpoint_of_several_ranks_is_one_with_its_first_moment() -> None:
     marks = [
         {"time": at(n), "rank": rank, "tags": ["epoch", epoch]}
-        for n, (epoch, rank) in enumerate([(0, 1), (0, 0), (1, 0), (0, 2), (1, 1), (0, 0), (1, None)])
+        for n, (epoch, rank) in enumerate(
+            [(0, 1), (0, 0), (1, 0), (0, 2), (1, 1), (0, 0), (1, None)]
+        )
     ]
     found = [(one["time"], one["tags"][1], one["ranks"]) for one in usage.folded(marks)]
-    assert found == [(at(0), "0", [1, 0, 2]), (at(2), "1", [0, 1]), (at(5), "0", [0]), (at(6), "1", [])]
+    assert found == [
+        (at(0), "0", [1, 0, 2]),
+        (at(2), "1", [0, 1]),
+        (at(5), "0", [0]),
+        (at(6), "1", []),
+    ]
     words = [usage.ranks_words(ranks, 3) for ranks in ([0, 1, 2], [0, 1], [2], [])]
     assert words == ["", "2 of 3 ranks", "rank 2", ""]
 
 
-def test_a_process_of_one_look_stands_for_the_time_since_the_look_before_and_the_axis_begins_with_the_job() -> None:
-    looks = [sample(n, processes=[line(0, 7, 10.0, 1)] + [line(0, 8, 30.0, 1)] * (n == 5), gpus=[]) for n in (2, 5, 8)]
+def test_a_process_of_one_look_stands_for_the_time_since_the_look_before_and_the_axis_begins_with_the_job() -> (
+    None
+):
+    looks = [
+        sample(n, processes=[line(0, 7, 10.0, 1)] + [line(0, 8, 30.0, 1)] * (n == 5), gpus=[])
+        for n in (2, 5, 8)
+    ]
     found = usage_page.contents(
         job(started_at=at(0)), usage.tracks(looks), [{"time": at(1), "rank": 0, "tags": ["go"]}]
     )
     assert found["length"] == 8.0 and found["checkpoints"][0]["at"] == 1.0
     series = {one["label"]: one["values"] for one in found["charts"][0]["series"]}
-    short = [i / usage_page.PLACES * 8 for i, value in enumerate(series["python 8 (rank 0)"]) if value == 30.0]
+    short = [
+        i / usage_page.PLACES * 8
+        for i, value in enumerate(series["python 8 (rank 0)"])
+        if value == 30.0
+    ]
     assert 1.9 < short[0] < 2.1 and 4.9 < short[-1] < 5.1 and len(short) == 180
     assert set(series["python 7 (rank 0)"]) == {10.0}
 
@@ -371,15 +488,26 @@ def test_a_long_silence_is_not_filled_with_the_look_after_it() -> None:
 
 
 def test_with_many_processes_the_ranks_are_stacked_and_have_the_colours() -> None:
-    lines = [line(rank, None, 20.0, 1) for rank in range(4)] + [line(n % 4, 100 + n, 1.0, 1) for n in range(40)]
-    found = usage_page.contents(job(), usage.tracks([sample(n, processes=lines, gpus=[]) for n in range(5)]), [])
-    assert sorted(one["label"] for one in found["charts"][0]["series"]) == [f"rank {n}" for n in range(4)]
+    lines = [line(rank, None, 20.0, 1) for rank in range(4)] + [
+        line(n % 4, 100 + n, 1.0, 1) for n in range(40)
+    ]
+    found = usage_page.contents(
+        job(), usage.tracks([sample(n, processes=lines, gpus=[]) for n in range(5)]), []
+    )
+    assert sorted(one["label"] for one in found["charts"][0]["series"]) == [
+        f"rank {n}" for n in range(4)
+    ]
     coloured = {row["label"]: row["colour"] for row in found["tree"] if row["colour"] is not None}
     assert coloured == {one["label"]: one["colour"] for one in found["charts"][0]["series"]}
 
 
 def test_the_process_tree_hangs_children_below_their_parents() -> None:
-    lines = [line(0, None, 1.0, 1), line(0, 7, 1.0, 1, 1), line(0, 9, 1.0, 1, 8), line(0, 8, 1.0, 1, 7, "worker")]
+    lines = [
+        line(0, None, 1.0, 1),
+        line(0, 7, 1.0, 1, 1),
+        line(0, 9, 1.0, 1, 8),
+        line(0, 8, 1.0, 1, 7, "worker"),
+    ]
     rows, _ = usage_page.tree(usage.tracks([sample(0, processes=lines)]))
     assert [(row["depth"], row["label"]) for row in rows] == [
         (0, "node1"), (1, "rank 0"), (2, "python 7"), (3, "worker 8"), (4, "python 9"), (1, "gpu 0"), (1, "gpu 1"),
@@ -441,15 +569,23 @@ console.log(JSON.stringify({
 @pytest.mark.parametrize("what", ["plain", "hostile"])
 def test_the_script_draws_the_page(tmp_path: Path, what: str) -> None:
     node = needs.tool("node", "nodejs")
-    plain = usage_page.render(job(), usage.tracks([sample(n) for n in range(10)]), answer()["checkpoints"])
+    plain = usage_page.render(
+        job(), usage.tracks([sample(n) for n in range(10)]), answer()["checkpoints"]
+    )
     (tmp_path / "page.html").write_text(plain if what == "plain" else hostile_page())
     (tmp_path / "run.js").write_text(_DOCUMENT)
     done = subprocess.run(
-        [node, tmp_path / "run.js", tmp_path / "page.html"], capture_output=True, text=True, timeout=60, check=False
+        [node, tmp_path / "run.js", tmp_path / "page.html"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert found["buttons"][:2] == ["CPU", "memory"] and found["marks"] == 1 and found["odd"] is False
+    assert (
+        found["buttons"][:2] == ["CPU", "memory"] and found["marks"] == 1 and found["odd"] is False
+    )
     assert "img" not in found["tags"] and "in all" in found["said"]
     if what == "plain":
         assert found["before"] == 2 and found["off"] == 1 and "loaded · data" in found["said"]

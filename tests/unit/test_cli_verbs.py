@@ -43,13 +43,18 @@ def hw(capfd: pytest.CaptureFixture[str]) -> Hw:
     return Hw(capfd)
 
 
-# -- errors and exit codes ------------------------------------------------------------------------------------------
+# -- errors and exit codes
+# ------------------------------------------------------------------------------------------
 
 
 def test_an_ambiguous_id_lists_the_candidates_and_exits_3(api: FakeApi, hw: Hw) -> None:
     """Capability 4; the words are the server's."""
     words = '2 jobs end in "7": digits-a0317 (running), voc20-11207 (succeeded)'
-    api.on("GET", "/api/jobs/7", error(409, "not_found", words, "type one more character", ("digits-a0317",)))
+    api.on(
+        "GET",
+        "/api/jobs/7",
+        error(409, "not_found", words, "type one more character", ("digits-a0317",)),
+    )
     assert hw("q", "7") == 3
     assert hw.err == f"hw: {words}\n    type one more character\n"
     assert hw.out == ""
@@ -93,7 +98,13 @@ def test_own_failures_of_run_and_wait_exit_125(api: FakeApi, hw: Hw) -> None:
     assert hw("run", "true") == 125
     assert hw("submit", "--wait", "true") == 125
     assert hw("submit", "true") == 1
-    assert hw("run") == hw("-n", "0", "run", "x") == hw("run", "--nope", "x") == hw("--nope", "run", "x") == 125
+    assert (
+        hw("run")
+        == hw("-n", "0", "run", "x")
+        == hw("run", "--nope", "x")
+        == hw("--nope", "run", "x")
+        == 125
+    )
     assert hw("submit") == hw("submit", "--nope", "x") == 2
 
 
@@ -106,14 +117,24 @@ def test_no_server_is_exit_4_and_says_what_to_type(home: Path, hw: Hw) -> None:
 
 @pytest.mark.parametrize(
     "argv",
-    [["--help"], [], ["help"], ["help", "ls"], ["run", "--help"], ["-h", "ls"], ["--version"], ["ls", "--version"]],
+    [
+        ["--help"],
+        [],
+        ["help"],
+        ["help", "ls"],
+        ["run", "--help"],
+        ["-h", "ls"],
+        ["--version"],
+        ["ls", "--version"],
+    ],
 )
 def test_help_and_version_need_no_server(hw: Hw, argv: list[str]) -> None:
     assert hw(*argv) == 0
     assert hw.out.strip() and hw.err == ""
 
 
-# -- submit -----------------------------------------------------------------------------------------------------------
+# -- submit
+# -----------------------------------------------------------------------------------------------------------
 
 
 def test_submit_sends_the_command_and_its_surroundings(
@@ -128,9 +149,23 @@ def test_submit_sends_the_command_and_its_surroundings(
     body = api.sent("POST", "/api/jobs")[0].body
     spec = body["spec"]
     assert spec["command"] == words
-    assert (spec["cwd"], spec["name"], spec["experiment"], spec["cluster"]) == (str(tmp_path), "train", "voc", "here")
-    assert (spec["processes"], spec["cpus"], spec["memory_bytes"], spec["priority"]) == (4, 2, 2**30, -3)
-    assert (spec["max_duration_s"], spec["tags"], spec["env_set"]) == (12_600.0, ["t1", "t2"], ["COLOUR", "A"])
+    assert (spec["cwd"], spec["name"], spec["experiment"], spec["cluster"]) == (
+        str(tmp_path),
+        "train",
+        "voc",
+        "here",
+    )
+    assert (spec["processes"], spec["cpus"], spec["memory_bytes"], spec["priority"]) == (
+        4,
+        2,
+        2**30,
+        -3,
+    )
+    assert (spec["max_duration_s"], spec["tags"], spec["env_set"]) == (
+        12_600.0,
+        ["t1", "t2"],
+        ["COLOUR", "A"],
+    )
     assert (body["env"]["COLOUR"], body["env"]["A"]) == ("red", "b=c")
     assert body["env"]["PATH"] == os.environ["PATH"]
     assert "NOFILE" in spec["rlimits"] and len(spec["rlimits"]["NOFILE"]) == 2
@@ -140,7 +175,9 @@ def test_submit_sends_the_command_and_its_surroundings(
     assert len(body["uuid"]) == len(new_uuid())
 
 
-def test_submit_prints_the_id_alone_on_stdout_and_the_way_back_on_stderr(api: FakeApi, hw: Hw) -> None:
+def test_submit_prints_the_id_alone_on_stdout_and_the_way_back_on_stderr(
+    api: FakeApi, hw: Hw
+) -> None:
     """Capability 14."""
     api.on("POST", "/api/jobs", Reply(job(state="waiting"), 201))
     assert hw("submit", "true") == 0
@@ -189,7 +226,9 @@ def test_too_much_environment_is_refused_and_the_largest_variable_named(
     assert "put the long arguments into a file" in hw.err
 
 
-def test_a_folder_that_is_gone_is_told(api: FakeApi, hw: Hw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_is_gone_is_told(
+    api: FakeApi, hw: Hw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
     monkeypatch.chdir(gone)
@@ -199,7 +238,8 @@ def test_a_folder_that_is_gone_is_told(api: FakeApi, hw: Hw, tmp_path: Path, mon
     monkeypatch.chdir(tmp_path)
 
 
-# -- query ------------------------------------------------------------------------------------------------------------
+# -- query
+# ------------------------------------------------------------------------------------------------------------
 
 FAILED = job(
     "digits-7f3c2",
@@ -221,7 +261,9 @@ FAILED = job(
 )  # fmt: skip
 
 
-def test_the_page_of_a_failed_job_names_the_first_rank_its_exception_and_every_log(api: FakeApi, hw: Hw) -> None:
+def test_the_page_of_a_failed_job_names_the_first_rank_its_exception_and_every_log(
+    api: FakeApi, hw: Hw
+) -> None:
     """Capabilities 15, 27, 40."""
     api.on("GET", "/api/jobs/7f3c2", FAILED)
     gap = {"stream": "stdout-0", "bytes": 12_345, "reason": "disk full"}
@@ -230,7 +272,14 @@ def test_the_page_of_a_failed_job_names_the_first_rank_its_exception_and_every_l
         {"time": None, "type": "gap", "attempt": 1, "rank": 0, "data": gap},
         {"time": None, "type": "note", "attempt": 1, "rank": 1, "data": note},
     ])  # fmt: skip
-    lines = [{"time": "2026-11-15T12:00:02Z", "rank": 0, "stream": "stdout", "text": "hello \x1b]0;x\x07"}]
+    lines = [
+        {
+            "time": "2026-11-15T12:00:02Z",
+            "rank": 0,
+            "stream": "stdout",
+            "text": "hello \x1b]0;x\x07",
+        }
+    ]
     api.on("GET", "/api/jobs/.*/logs", {"lines": lines, "more": False})
     assert hw("q", "7f3c2") == 0
     for said in (
@@ -260,30 +309,49 @@ def test_an_unknown_state_always_has_its_age(api: FakeApi, hw: Hw) -> None:
 
 def test_a_job_that_waits_says_that_there_is_no_log_yet(api: FakeApi, hw: Hw) -> None:
     """Capability 16."""
-    waiting = job("x-a1", state="waiting", started_at=None, ended_at=None, elapsed_s=None, exit_code=None) | {
-        "attempts": []
-    }
+    waiting = job(
+        "x-a1", state="waiting", started_at=None, ended_at=None, elapsed_s=None, exit_code=None
+    ) | {"attempts": []}
     api.on("GET", "/api/jobs/a1", waiting)
     api.on("GET", "/api/jobs/.*/events", [])
     assert hw("q", "a1") == 0
-    assert "waiting for" in hw.out and "in the queue (hw why a1)" in hw.out and "has not started" in hw.out
+    assert (
+        "waiting for" in hw.out
+        and "in the queue (hw why a1)" in hw.out
+        and "has not started" in hw.out
+    )
 
 
-def test_ranks_of_which_the_same_is_to_be_said_share_a_line_of_progress(api: FakeApi, hw: Hw) -> None:
-    done = {"msg": ["epoch"], "completed": 10, "total": 10, "state": "completed", "rate": None, "eta_s": None}
+def test_ranks_of_which_the_same_is_to_be_said_share_a_line_of_progress(
+    api: FakeApi, hw: Hw
+) -> None:
+    done = {
+        "msg": ["epoch"],
+        "completed": 10,
+        "total": 10,
+        "state": "completed",
+        "rate": None,
+        "eta_s": None,
+    }
     slow = {**done, "completed": 7, "state": "running", "rate": 2.0, "eta_s": 90.0}
     page = job("x-a1", state="succeeded", engine="slurm", engine_id="812")
-    page["attempts"][-1]["engine_word"] = "RUNNING"  # the last that Slurm said before the agent told the end
+    # the last that Slurm said before the agent told the end
+    page["attempts"][-1]["engine_word"] = "RUNNING"
     page["progress"] = [*({**done, "rank": rank} for rank in range(8)), {**slow, "rank": 8}]
     api.on("GET", "/api/jobs/a1", page)
     api.on("GET", "/api/jobs/.*/events", [])
     api.on("GET", "/api/jobs/.*/logs", {"lines": [], "more": False})
     assert hw("q", "a1") == 0
-    assert "epoch 10/10 (8 ranks) · completed" in hw.out and "epoch 7/10 (rank 8) · 2/s · 1 min 30 s left" in hw.out
+    assert (
+        "epoch 10/10 (8 ranks) · completed" in hw.out
+        and "epoch 7/10 (rank 8) · 2/s · 1 min 30 s left" in hw.out
+    )
     assert "slurm · 812" in hw.out and "RUNNING" not in hw.out
 
 
-def test_a_script_that_was_started_without_hw_says_where_its_output_is(api: FakeApi, hw: Hw) -> None:
+def test_a_script_that_was_started_without_hw_says_where_its_output_is(
+    api: FakeApi, hw: Hw
+) -> None:
     api.on("GET", "/api/jobs/a1", job("x-a1", process(logs={"stdout": None, "stderr": None})))
     api.on("GET", "/api/jobs/.*/events", [])
     api.on("GET", "/api/jobs/.*/logs", {"lines": [], "more": False})
@@ -291,7 +359,9 @@ def test_a_script_that_was_started_without_hw_says_where_its_output_is(api: Fake
     assert hw("logs", "a1") == 0 and "started without hw" in hw.err
 
 
-def test_assets_fetches_only_new_bytes(api: FakeApi, hw: Hw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_assets_fetches_only_new_bytes(
+    api: FakeApi, hw: Hw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Capability 15."""
     monkeypatch.chdir(tmp_path)
     stored = bytearray(b"first\n")
@@ -316,10 +386,16 @@ def test_assets_fetches_only_new_bytes(api: FakeApi, hw: Hw, tmp_path: Path, mon
 def test_assets_keep_the_offsets_of_a_stream_that_has_a_gap() -> None:
     """P5."""
     mark = b"\n[headway: 1,000 bytes missing: disk full]\n"
-    assert list(placed(b"head" + mark + b"tail", 10, 1018)) == [(10, b"head"), (14, mark), (1014, b"tail")]
+    assert list(placed(b"head" + mark + b"tail", 10, 1018)) == [
+        (10, b"head"),
+        (14, mark),
+        (1014, b"tail"),
+    ]
     short = b"\n[headway: 5 bytes missing: damaged]\n"
     assert list(placed(b"a" + short + b"bc", 0, 8)) == [(0, b"a"), (1, short[:5]), (6, b"bc")]
-    assert list(placed(b"\n[headway: 5 bytes missing: x]\n", 0, 31)) == [(0, b"\n[headway: 5 bytes missing: x]\n")]
+    assert list(placed(b"\n[headway: 5 bytes missing: x]\n", 0, 31)) == [
+        (0, b"\n[headway: 5 bytes missing: x]\n")
+    ]
 
 
 def test_assets_writes_nowhere_but_below_its_folder(
@@ -327,7 +403,14 @@ def test_assets_writes_nowhere_but_below_its_folder(
 ) -> None:
     """B10, B20, B21: names come from a server."""
     monkeypatch.chdir(tmp_path)
-    stream = {"task": "../../x", "attempt": 1, "name": "stdout-0", "kind": "raw", "rank": 0, "position": 3}
+    stream = {
+        "task": "../../x",
+        "attempt": 1,
+        "name": "stdout-0",
+        "kind": "raw",
+        "rank": 0,
+        "position": 3,
+    }
     api.on("GET", "/api/jobs/[^/]*", job("x-a1"))
     api.on("GET", "/api/jobs/.*/streams", [stream])
     api.on("GET", "/api/jobs/.*/logs", b"abc")
@@ -340,13 +423,16 @@ def test_assets_writes_nowhere_but_below_its_folder(
     assert not (tmp_path / "victim").exists()
 
 
-# -- ls ---------------------------------------------------------------------------------------------------------------
+# -- ls
+# ---------------------------------------------------------------------------------------------------------------
 
 
 def test_ls_says_what_is_equal_once_and_shows_what_differs(api: FakeApi, hw: Hw) -> None:
     """Capability 9."""
     rows = [
-        job("voc-e2fc7", state="running", experiment="voc20", metrics={"loss": 0.312}, ended_at=None),
+        job(
+            "voc-e2fc7", state="running", experiment="voc20", metrics={"loss": 0.312}, ended_at=None
+        ),
         job("voc-ab12f", state="failed", experiment="voc20", metrics={"loss": "NaN"}),
     ]
     rows[1]["cause"] = {"cause": "x", "class": "user", "text": "non-finite loss\x1b[0m", "rank": 0}
@@ -360,7 +446,9 @@ def test_ls_says_what_is_equal_once_and_shows_what_differs(api: FakeApi, hw: Hw)
 
 
 def test_a_long_list_as_json_is_passed_on_a_line_for_each_job(api: FakeApi, hw: Hw) -> None:
-    body = b"[" + b",\n".join(b'{"id":"x-%05d","name":"a"}' % number for number in range(300)) + b"]"
+    body = (
+        b"[" + b",\n".join(b'{"id":"x-%05d","name":"a"}' % number for number in range(300)) + b"]"
+    )
     api.on("GET", "/api/jobs", Reply(body))
     assert hw("--json", "ls") == 0
     assert hw.out.encode() == body + b"\n"
@@ -383,7 +471,8 @@ def test_ls_passes_its_selection_to_the_server(api: FakeApi, hw: Hw) -> None:
     assert hw.out == "" and "no jobs yet" in hw.err
 
 
-# -- abort, delete, resubmit ------------------------------------------------------------------------------------------
+# -- abort, delete, resubmit
+# ------------------------------------------------------------------------------------------
 
 
 def test_abort_of_ids_does_not_ask_and_goes_on_after_a_failure(api: FakeApi, hw: Hw) -> None:
@@ -406,14 +495,27 @@ def test_a_selection_is_shown_and_asked_for_before_anything_is_done(api: FakeApi
     assert api.sent("POST", ".*") == []
     assert hw("abort", "-e", "x", "--yes") == 0
     assert hw.out.splitlines() == ["x-a1  stopping", "x-b2  stopping"]
-    assert set(api.sent("GET", "/api/jobs")[0].query["state"]) == {"waiting", "running", "stopping", "held", "unknown"}
+    assert set(api.sent("GET", "/api/jobs")[0].query["state"]) == {
+        "waiting",
+        "running",
+        "stopping",
+        "held",
+        "unknown",
+    }
 
 
 def test_a_server_that_can_store_nothing_is_told_beside_what_it_shows(api: FakeApi, hw: Hw) -> None:
-    api.on("GET", "/api/jobs", Reply([job("x-a1", state="running")], headers={"x-headway-trouble": "disk is full"}))
+    api.on(
+        "GET",
+        "/api/jobs",
+        Reply([job("x-a1", state="running")], headers={"x-headway-trouble": "disk is full"}),
+    )
     assert hw("ls") == 0
     assert "x-a1" in hw.out and "disk is full" not in hw.out
-    assert "hw: the server can store nothing at the moment: disk is full\n    what it shows may be old" in hw.err
+    assert (
+        "hw: the server can store nothing at the moment: disk is full\n    what it shows may be old"
+        in hw.err
+    )
 
 
 def test_a_dry_run_of_ids_looks_whether_they_are_there(api: FakeApi, hw: Hw) -> None:
@@ -427,8 +529,16 @@ def test_a_dry_run_of_ids_looks_whether_they_are_there(api: FakeApi, hw: Hw) -> 
     assert "would" not in hw.err and api.sent("DELETE", ".*") == api.sent("POST", ".*") == []
 
 
-def test_abort_needs_ids_or_a_selection_and_never_takes_everything_by_itself(api: FakeApi, hw: Hw) -> None:
-    assert hw("abort") == hw("abort", "--yes") == hw("abort", "a1", "-e", "x") == hw("delete", "--yes") == 2
+def test_abort_needs_ids_or_a_selection_and_never_takes_everything_by_itself(
+    api: FakeApi, hw: Hw
+) -> None:
+    assert (
+        hw("abort")
+        == hw("abort", "--yes")
+        == hw("abort", "a1", "-e", "x")
+        == hw("delete", "--yes")
+        == 2
+    )
     assert api.requests == []
 
 
@@ -454,11 +564,19 @@ def test_resubmit_sends_only_what_changed(api: FakeApi, hw: Hw) -> None:
     assert api.sent("POST", ".*resubmit")[1].body["spec"]["command"] == ["python", "-n", "x"]
 
 
-def test_a_refusal_of_the_server_is_told_and_the_other_jobs_are_run_again(api: FakeApi, hw: Hw) -> None:
+def test_a_refusal_of_the_server_is_told_and_the_other_jobs_are_run_again(
+    api: FakeApi, hw: Hw
+) -> None:
     """Capability 52: whether a command held a secret that is not kept, the server knows."""
     api.on("GET", "/api/jobs/a1", job("x-a1", command=["x", "--api-key", "********"]))
     api.on("GET", "/api/jobs/b2", job("x-b2"))
-    refusal = {"error": {"code": "refused", "message": "the command of x-a1 held a secret", "hint": "give it again"}}
+    refusal = {
+        "error": {
+            "code": "refused",
+            "message": "the command of x-a1 held a secret",
+            "hint": "give it again",
+        }
+    }
     api.on("POST", "/api/jobs/x-a1/resubmit", Reply(refusal, 409))
     api.on("POST", "/api/jobs/x-b2/resubmit", Reply(job("x-new00"), 201))
     assert hw("resubmit", "a1", "b2") != 0
@@ -473,15 +591,29 @@ def test_a_selection_of_jobs_is_run_again_after_a_yes(api: FakeApi, hw: Hw) -> N
         api.on("POST", f"/api/jobs/{name}/resubmit", Reply(job(f"{name}-new"), 201))
     assert hw("resubmit", "-e", "digits", "--state", "failed") == 2
     assert "2 jobs to resubmit" in hw.err and "--yes" in hw.err and api.sent("POST", ".*") == []
-    assert hw("resubmit", "-e", "digits", "--state", "failed", "--dry-run") == 0 and api.sent("POST", ".*") == []
+    assert (
+        hw("resubmit", "-e", "digits", "--state", "failed", "--dry-run") == 0
+        and api.sent("POST", ".*") == []
+    )
     assert hw("resubmit", "-e", "digits", "--state", "failed", "--yes") == 0
     assert hw.out.splitlines() == ["x-a1 → x-a1-new", "x-b2 → x-b2-new"]
     assert all("experiment" not in one.body["spec"] for one in api.sent("POST", ".*"))
 
 
-# -- metrics, gc, server, completion ----------------------------------------------------------------------------------
+# -- metrics, gc, server, completion
+# ----------------------------------------------------------------------------------
 
-SERIES = {"loss": [{"rank": 0, "attempt": 1, "step": [0, 1, 2], "time": ["t", "t", "t"], "value": [1.5, "NaN", 0.5]}]}
+SERIES = {
+    "loss": [
+        {
+            "rank": 0,
+            "attempt": 1,
+            "step": [0, 1, 2],
+            "time": ["t", "t", "t"],
+            "value": [1.5, "NaN", 0.5],
+        }
+    ]
+}
 
 
 def test_metrics_are_passed_on_as_the_server_said_them(api: FakeApi, hw: Hw) -> None:
@@ -497,14 +629,27 @@ def test_metrics_as_a_table(api: FakeApi, hw: Hw) -> None:
     api.on("GET", "/api/jobs/a1/metrics", {"x-a1": SERIES})
     assert hw("metrics", "a1") == 0
     head, row = hw.out.splitlines()
-    assert head.split() == ["metric", "rank", "attempt", "points", "step", "last", "min", "max", "not", "finite"]
+    assert head.split() == [
+        "metric",
+        "rank",
+        "attempt",
+        "points",
+        "step",
+        "last",
+        "min",
+        "max",
+        "not",
+        "finite",
+    ]
     assert row.split() == ["loss", "0", "1", "3", "2", "0.5", "0.5", "1.5", "1"]
 
 
 def test_gc_of_old_jobs_asks_first(api: FakeApi, hw: Hw) -> None:
     api.on("POST", "/api/gc", {"jobs": 3, "bytes": 2048})
     assert hw("gc", "--older-than", "30d") == 2
-    assert [r.body for r in api.sent("POST", "/api/gc")] == [{"older_than_days": 30.0, "dry_run": True}]
+    assert [r.body for r in api.sent("POST", "/api/gc")] == [
+        {"older_than_days": 30.0, "dry_run": True}
+    ]
     assert hw("gc", "--older-than", "30d", "--yes") == 0
     assert hw.out == "removed 3 jobs, 2.0 KiB\n"
     assert hw.json("gc") == {"jobs": 3, "bytes": 2048}
@@ -512,7 +657,13 @@ def test_gc_of_old_jobs_asks_first(api: FakeApi, hw: Hw) -> None:
 
 
 def test_server_status_gives_the_contract(api: FakeApi, hw: Hw, home: Path) -> None:
-    about = {"pid": 7, "address": "/s.sock", "url": "http://127.0.0.1:1", "version": "0.1.0", "home": str(home)}
+    about = {
+        "pid": 7,
+        "address": "/s.sock",
+        "url": "http://127.0.0.1:1",
+        "version": "0.1.0",
+        "home": str(home),
+    }
     api.on("GET", "/api/server", about | {"started_at": None, "jobs": {"running": 2}})
     found = hw.json("server", "status")
     assert {key: found[key] for key in ("pid", "address", "version", "home")} == {
@@ -582,11 +733,19 @@ def test_options_without_a_verb_ask_for_one(hw: Hw) -> None:
         (["submit", "job.yaml", "--set", "lr=0.01"], "hw submit --set lr=0.01 job.yaml"),
         (["run", "./job.yaml", "--smoke"], "hw run --smoke ./job.yaml"),
         (["run", "./job.yaml", "extra"], "a job file stands alone: hw run ./job.yaml"),
-        (["submit", "--set", "a=1", "job.yaml", "--name", "a b"], "hw submit --name 'a b' job.yaml"),
+        (
+            ["submit", "--set", "a=1", "job.yaml", "--name", "a b"],
+            "hw submit --name 'a b' job.yaml",
+        ),
     ],
 )
 def test_words_after_a_job_file_are_told_where_they_belong(
-    api: FakeApi, hw: Hw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], hint: str
+    api: FakeApi,
+    hw: Hw,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: list[str],
+    hint: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "job.yaml").write_text("command: 'true'\n")

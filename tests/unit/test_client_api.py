@@ -19,7 +19,9 @@ def run(code: str, tmp_path: Path, **env: str) -> subprocess.CompletedProcess[st
     folder.mkdir(exist_ok=True)
     (folder / "task.json").write_text('{"version":1,"secret_names":[]}')
     variables = dict(os.environ) | {"HEADWAY_SPOOL": str(folder)} | env
-    return subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, timeout=60)
+    return subprocess.run(
+        [sys.executable, "-c", code], env=variables, capture_output=True, text=True, timeout=60
+    )
 
 
 def modules(code: str, tmp_path: Path) -> set[str]:
@@ -49,7 +51,9 @@ def test_the_first_log_loads_nothing_slow(tmp_path: Path) -> None:
 
 
 def test_the_public_names_are_those_and_no_others(tmp_path: Path) -> None:
-    names = "Progress Usage config correlation distributed finish flush init log on_preempt timed track"
+    names = (
+        "Progress Usage config correlation distributed finish flush init log on_preempt timed track"
+    )
     assert sorted(headway.__all__) == names.split() and set(headway.__all__) <= set(dir(headway))
     with pytest.raises(AttributeError, match="no attribute 'lgo'"):
         headway.lgo  # noqa: B018
@@ -63,7 +67,10 @@ def test_the_public_names_are_those_and_no_others(tmp_path: Path) -> None:
 
 def test_a_name_is_an_ordinary_attribute_after_its_first_use(tmp_path: Path) -> None:
     """The hot path must not go through a look-up function."""
-    done = run("import headway as hw; hw.log; print(sorted(n for n in hw.__all__ if n in vars(hw)))", tmp_path)
+    done = run(
+        "import headway as hw; hw.log; print(sorted(n for n in hw.__all__ if n in vars(hw)))",
+        tmp_path,
+    )
     assert done.stdout == "['config', 'finish', 'flush', 'init', 'log']\n"
 
 
@@ -94,11 +101,13 @@ def test_no_public_call_raises_whatever_it_is_given(tmp_path: Path) -> None:
 @pytest.mark.parametrize("how", ["closed", "read-only home", "no stderr"])
 def test_training_ends_well_where_nothing_can_be_written(tmp_path: Path, how: str) -> None:
     """P1, F7."""
-    code = (
-        "import headway as hw\nhw.init({'a': 1})\nfor i in range(100): hw.log({'x': i, 'y': 'text'})\nprint('trained')"
-    )
+    code = "import headway as hw\nhw.init({'a': 1})\nfor i in range(100): hw.log({'x': i, 'y': 'text'})\nprint('trained')"
     (tmp_path / "file").touch()
-    env = {"HEADWAY_SPOOL": "", "HEADWAY_HOME": str(tmp_path / "file")} if how == "read-only home" else {}
+    env = (
+        {"HEADWAY_SPOOL": "", "HEADWAY_HOME": str(tmp_path / "file")}
+        if how == "read-only home"
+        else {}
+    )
     if how == "no stderr":
         code = "import sys; sys.stderr = None\n" + code
     if how == "closed":

@@ -1,4 +1,6 @@
-"""A script under plain `python` becomes a job; the ranks of one launch become one job; two launches never do."""
+"""A script under plain `python` becomes a job; the ranks of one launch become one job; two launches
+never do.
+"""
 
 import json
 import os
@@ -31,7 +33,15 @@ def _fake_shipper(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(
         launch,
         "agent_argv",
-        lambda verb, folder, *o: [sys.executable, "-c", MARK, str(tmp_path / "started"), verb, str(folder), *o],
+        lambda verb, folder, *o: [
+            sys.executable,
+            "-c",
+            MARK,
+            str(tmp_path / "started"),
+            verb,
+            str(folder),
+            *o,
+        ],
     )
 
 
@@ -41,7 +51,12 @@ def started(tmp_path: Path) -> list[list[str]]:
 
 
 def environment(tmp_path: Path, **more: str) -> dict[str, str]:
-    return {"HEADWAY_HOME": str(tmp_path / "home"), "PATH": os.environ["PATH"], "USER": "me", **more}
+    return {
+        "HEADWAY_HOME": str(tmp_path / "home"),
+        "PATH": os.environ["PATH"],
+        "USER": "me",
+        **more,
+    }
 
 
 def folders(tmp_path: Path) -> list[Path]:
@@ -55,8 +70,17 @@ def test_the_first_call_makes_a_task_that_a_shipper_can_adopt(tmp_path: Path) ->
     run.log({"x": 1.0})
     (folder,) = folders(tmp_path)
     task = TaskFile.load(folder)
-    assert task.attached and task.argv == sys.orig_argv and task.cwd == os.getcwd() and task.attempt == 1
-    assert (task.home, task.task, folder.name) == (env["HEADWAY_HOME"], "worker-0", f"{task.uuid}-1-worker-0")
+    assert (
+        task.attached
+        and task.argv == sys.orig_argv
+        and task.cwd == os.getcwd()
+        and task.attempt == 1
+    )
+    assert (task.home, task.task, folder.name) == (
+        env["HEADWAY_HOME"],
+        "worker-0",
+        f"{task.uuid}-1-worker-0",
+    )
     attached: Mapping[str, Any] = task.attach or {}
     assert (attached["name"], attached["experiment"], attached["tags"], attached["user"]) == (
         "my-job",
@@ -66,7 +90,9 @@ def test_the_first_call_makes_a_task_that_a_shipper_can_adopt(tmp_path: Path) ->
     )
     assert attached["pid"] == os.getpid() and attached["start"] and attached["boot_id"]
     assert abs(time.time_ns() - attached["started_ns"]) < 3600e9
-    assert [p.stat().st_mode & 0o777 for p in (folder.parent.parent, folder.parent, folder)] == [0o700] * 3
+    assert [p.stat().st_mode & 0o777 for p in (folder.parent.parent, folder.parent, folder)] == [
+        0o700
+    ] * 3
     assert (folder / "task.json").stat().st_mode & 0o777 == 0o600
     assert not list(folder.glob("*.tmp"))
     words = wait_until(lambda: started(tmp_path), what="the shipper")
@@ -82,7 +108,9 @@ def test_its_children_join_the_same_job(tmp_path: Path) -> None:
     assert place is not None and Path(place.task_dir) == folders(tmp_path)[0]
     child = Run(dict(env), warn=print)
     child.log({"y": 1.0})
-    assert len(folders(tmp_path)) == 1 and {p.name for p in streams.points(folders(tmp_path)[0])} == {"x", "y"}
+    assert len(folders(tmp_path)) == 1 and {
+        p.name for p in streams.points(folders(tmp_path)[0])
+    } == {"x", "y"}
     run.end(0)
     child.end(0)
 
@@ -117,13 +145,22 @@ def test_a_name_that_is_not_allowed_is_made_into_one(tmp_path: Path) -> None:
     run = Run(environment(tmp_path), warn=warned.append)
     run.init(None, None, "my run/1\n", None)
     task = TaskFile.load(folders(tmp_path)[0])
-    assert task.attach is not None and task.attach["name"] and "/" not in task.attach["name"] and len(warned) == 1
+    assert (
+        task.attach is not None
+        and task.attach["name"]
+        and "/" not in task.attach["name"]
+        and len(warned) == 1
+    )
     run.end(0)
 
 
-def test_secrets_in_the_command_line_are_masked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_in_the_command_line_are_masked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """52."""
-    monkeypatch.setattr(sys, "orig_argv", ["python", "train.py", "--api-key", "abc", "--db=tok-12345678"])
+    monkeypatch.setattr(
+        sys, "orig_argv", ["python", "train.py", "--api-key", "abc", "--db=tok-12345678"]
+    )
     run = Run(environment(tmp_path, MY_TOKEN="tok-12345678"), warn=print)
     run.log({"x": 1.0})
     folder = folders(tmp_path)[0]
@@ -166,7 +203,8 @@ def test_the_home_is_the_one_that_everybody_else_uses(
     assert os.stat(ours).st_mode & 0o777 == 0o700
 
 
-# -- ranks and launches -----------------------------------------------------------------------------------------------
+# -- ranks and launches
+# -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -204,7 +242,11 @@ TORCHRUN = {
     "MASTER_PORT": "29500",
 }
 SLURM = {"SLURM_PROCID": "0", "SLURM_NTASKS": "2", "SLURM_JOB_ID": "17", "SLURM_STEP_ID": "0"}
-MPI = {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2", "PMIX_NAMESPACE": "prterun-host-12@1"}
+MPI = {
+    "OMPI_COMM_WORLD_RANK": "0",
+    "OMPI_COMM_WORLD_SIZE": "2",
+    "PMIX_NAMESPACE": "prterun-host-12@1",
+}
 
 
 @pytest.mark.parametrize(
@@ -275,5 +317,8 @@ def test_four_real_ranks_form_one_job_and_the_next_launch_another(tmp_path: Path
 def test_the_uuids_are_well_formed() -> None:
     import uuid
 
-    assert uuid.UUID(attach._uuid_random()).version == 4 and uuid.UUID(attach._uuid_of("k")).version == 5
+    assert (
+        uuid.UUID(attach._uuid_random()).version == 4
+        and uuid.UUID(attach._uuid_of("k")).version == 5
+    )
     assert attach._uuid_of("k") == attach._uuid_of("k") != attach._uuid_of("l")

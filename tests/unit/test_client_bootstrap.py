@@ -1,4 +1,6 @@
-"""The bootstrap: in every Python process of a job, without being noticed, whatever the environment is like."""
+"""The bootstrap: in every Python process of a job, without being noticed, whatever the environment
+is like.
+"""
 
 import ast
 import os
@@ -25,12 +27,17 @@ class Job:
         (self.folder / "task.json").write_text('{"version": 1}')
         self.cwd = tmp_path / "work"
         self.cwd.mkdir()
-        self.env = dict(os.environ) | {"HEADWAY_SPOOL": str(self.folder), "PYTHONPATH": str(BOOTSTRAP)}
+        self.env = dict(os.environ) | {
+            "HEADWAY_SPOOL": str(self.folder),
+            "PYTHONPATH": str(BOOTSTRAP),
+        }
         for name in ("PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"):
             self.env.pop(name, None)
 
     def __call__(self, code: str, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
-        """Python without site-packages, which loads sitecustomize all the same when told to by hand."""
+        """Python without site-packages, which loads sitecustomize all the same when told to by
+        hand.
+        """
         start = "import site; site.execsitecustomize()\n" if "-S" in words or not words else ""
         return subprocess.run(
             [*(words or ALONE), "-c", start + code], cwd=self.cwd, env=self.env | env, capture_output=True, text=True,
@@ -56,7 +63,9 @@ def test_it_is_plain_enough_for_an_old_python() -> None:
     assert not [n for n in ast.walk(tree) if isinstance(n, ast.Match | ast.TryStar | ast.NamedExpr)]
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
-            notes = [a.annotation for a in [*node.args.args, *node.args.posonlyargs]] + [node.returns]
+            notes = [a.annotation for a in [*node.args.args, *node.args.posonlyargs]] + [
+                node.returns
+            ]
             assert all(isinstance(n, ast.Constant | ast.Name | None) for n in notes), node.name
 
 
@@ -79,18 +88,27 @@ def test_the_package_may_lie_elsewhere(job: Job, tmp_path: Path) -> None:
     other.mkdir(parents=True)
     (other / "__init__.py").write_text("where = 'elsewhere'")
     for package in (other, other.parent):
-        assert job("import headway; print(headway.where)", HEADWAY_PACKAGE=str(package)).stdout == "elsewhere\n"
+        assert (
+            job("import headway; print(headway.where)", HEADWAY_PACKAGE=str(package)).stdout
+            == "elsewhere\n"
+        )
 
 
 def test_an_unmodified_script_that_fails_is_told_of(job: Job) -> None:
     done = job("def f():\n    raise ValueError('bad')\nf()")
-    assert done.returncode == 1 and done.stderr.endswith("ValueError: bad\n") and "sitecustomize" not in done.stderr
+    assert (
+        done.returncode == 1
+        and done.stderr.endswith("ValueError: bad\n")
+        and "sitecustomize" not in done.stderr
+    )
     assert [(t["where"], t["message"]) for t in job.told("exception")] == [("main", "bad")]
     assert len(job.told("hello")) == 1 and job.told("bye")[0]["exit_code"] == 1
 
 
 def test_an_exception_in_a_thread_of_an_unmodified_script_is_told(job: Job) -> None:
-    done = job("import threading\nt = threading.Thread(target=lambda: 1 / 0, name='w'); t.start(); t.join()")
+    done = job(
+        "import threading\nt = threading.Thread(target=lambda: 1 / 0, name='w'); t.start(); t.join()"
+    )
     assert done.returncode == 0 and "ZeroDivisionError" in done.stderr
     assert [(t["where"], t["thread"]) for t in job.told("exception")] == [("thread", "w")]
 
@@ -107,11 +125,15 @@ def test_an_exception_is_told_once_when_the_client_is_there_too(job: Job) -> Non
 
 def test_ctrl_c_still_kills_by_the_signal(job: Job) -> None:
     done = job("import os, signal; os.kill(os.getpid(), signal.SIGINT)")
-    assert done.returncode == -signal.SIGINT and job.told("exception")[0]["exc_type"] == "KeyboardInterrupt"
+    assert (
+        done.returncode == -signal.SIGINT
+        and job.told("exception")[0]["exc_type"] == "KeyboardInterrupt"
+    )
 
 
 @pytest.mark.parametrize(
-    "code", ["pass", "import sys; sys.exit(3)", "raise SystemExit", "print(1)", "import os; os._exit(2)"]
+    "code",
+    ["pass", "import sys; sys.exit(3)", "raise SystemExit", "print(1)", "import os; os._exit(2)"],
 )
 def test_a_helper_that_neither_logs_nor_fails_leaves_no_file(job: Job, code: str) -> None:
     job(code)
@@ -140,7 +162,10 @@ def test_the_sitecustomize_behind_it_runs_too(job: Job) -> None:
     behind = job.cwd / "behind"
     behind.mkdir()
     (behind / "sitecustomize.py").write_text("import builtins; builtins.behind = __file__")
-    done = job("import sitecustomize; print(behind, sitecustomize.__file__)", PYTHONPATH=f"{BOOTSTRAP}:{behind}")
+    done = job(
+        "import sitecustomize; print(behind, sitecustomize.__file__)",
+        PYTHONPATH=f"{BOOTSTRAP}:{behind}",
+    )
     assert done.stdout.split() == [str(behind / "sitecustomize.py")] * 2, done.stderr
     failing = behind / "sitecustomize.py"
     failing.write_text("raise RuntimeError('own trouble')")
@@ -153,11 +178,19 @@ def test_the_programs_path_is_as_without_us(job: Job) -> None:
 
 
 def test_closed_output_and_odd_values_do_no_harm(job: Job) -> None:
-    for env in ({"HEADWAY_SPOOL": "/nowhere/\x01"}, {"HEADWAY_PACKAGE": "/nowhere"}, {"HEADWAY_SPOOL": ""}):
+    for env in (
+        {"HEADWAY_SPOOL": "/nowhere/\x01"},
+        {"HEADWAY_PACKAGE": "/nowhere"},
+        {"HEADWAY_SPOOL": ""},
+    ):
         done = job("print('runs')\n1 / 0", **env)
-        assert done.stdout == "runs\n" and done.stderr.endswith("ZeroDivisionError: division by zero\n")
+        assert done.stdout == "runs\n" and done.stderr.endswith(
+            "ZeroDivisionError: division by zero\n"
+        )
     done = subprocess.run(
-        ["sh", "-c", f'exec "{sys.executable}" -c "import sys; sys.exit(7)" >&- 2>&-'], env=job.env, timeout=60
+        ["sh", "-c", f'exec "{sys.executable}" -c "import sys; sys.exit(7)" >&- 2>&-'],
+        env=job.env,
+        timeout=60,
     )
     assert done.returncode == 7
 

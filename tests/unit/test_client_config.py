@@ -1,4 +1,6 @@
-"""The config: whatever a person passes, plain bounded data comes out, masked, and training goes on (B14, 27, 52)."""
+"""The config: whatever a person passes, plain bounded data comes out, masked, and training goes on
+(B14, 27, 52).
+"""
 
 import argparse
 import collections
@@ -33,7 +35,9 @@ from tests.client_bench import Bench
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[Bench]:
-    bench = Bench(tmp_path / "spool", environ={"MY_TOKEN": "tok-12345678", "LAB_PASS": "swordfish-1"})
+    bench = Bench(
+        tmp_path / "spool", environ={"MY_TOKEN": "tok-12345678", "LAB_PASS": "swordfish-1"}
+    )
     yield bench
     bench.run.end(None)
 
@@ -97,14 +101,17 @@ def test_secrets_are_masked_before_the_spool(bench: Bench) -> None:
         ["tok-12345678"], None, None,
     )  # fmt: skip
     bench.run.note("x", "about tok-12345678")
-    raw = b"".join((bench.folder / s.name).read_bytes() for s in streams.streams(bench.folder, "facts"))
+    raw = b"".join(
+        (bench.folder / s.name).read_bytes() for s in streams.streams(bench.folder, "facts")
+    )
     for secret in (b"tok-", b"swordfish", b"abcdefgh1", b"secretpw"):
         assert secret not in raw
     assert told(bench)[0]["max_tokens"] == 5
     assert all("tok-1234" not in text for text in bench.warned)
 
 
-# -- conversion -------------------------------------------------------------------------------------------------------
+# -- conversion
+# -------------------------------------------------------------------------------------------------------
 
 
 class Colour(enum.Enum):
@@ -320,7 +327,9 @@ JSONISH = st.recursive(
     | st.decimals()
     | st.complex_numbers(),
     lambda inner: (
-        st.lists(inner) | st.dictionaries(st.text() | st.integers() | st.none(), inner) | st.tuples(inner, inner)
+        st.lists(inner)
+        | st.dictionaries(st.text() | st.integers() | st.none(), inner)
+        | st.tuples(inner, inner)
     ),
     max_leaves=30,
 )
@@ -336,7 +345,8 @@ def test_anything_becomes_json_that_is_read_back_equal(value: Any) -> None:
     json.dumps(converted, ensure_ascii=False).encode()  # no lone surrogate is left
 
 
-# -- tags -------------------------------------------------------------------------------------------------------------
+# -- tags
+# -------------------------------------------------------------------------------------------------------------
 
 
 def test_tags_are_cleaned_bounded_and_joined(bench: Bench) -> None:

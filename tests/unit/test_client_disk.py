@@ -1,4 +1,6 @@
-"""A disk that is full, broken or gone: training goes on, everything is counted, and it recovers by itself (P1, P5)."""
+"""A disk that is full, broken or gone: training goes on, everything is counted, and it recovers by
+itself (P1, P5).
+"""
 
 import errno
 import os
@@ -50,17 +52,24 @@ def check(bench: Bench, files: FailingFiles, *, whole: bool) -> None:
     assert len(bench.warned) == len(set(bench.warned)) <= 4
     if files.times == 1:  # a fact that could not be written waits for the next one
         kinds = [fact["type"] for fact in streams.facts(bench.folder, whole=whole)]
-        assert kinds[0] == "hello" and {"tags", "config", "note", "counters"} <= set(kinds) and kinds[-1] == "bye"
+        assert (
+            kinds[0] == "hello"
+            and {"tags", "config", "note", "counters"} <= set(kinds)
+            and kinds[-1] == "bye"
+        )
         assert streams.facts(bench.folder, "config", whole=whole)[-1]["config"] == {"lr": 0.2}
 
 
 @pytest.mark.parametrize("times", [1, 7], ids=["once", "seven times"])
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EROFS, errno.EBADF, errno.EMFILE])
+@pytest.mark.parametrize(
+    "number", [errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EROFS, errno.EBADF, errno.EMFILE]
+)
 def test_any_operation_may_fail_and_only_what_could_not_be_written_is_missing(
     tmp_path: Path, number: int, times: int
 ) -> None:
     """Ring 1 over everything that the client does with files; F7, F9, F11."""
-    only = frozenset({"write"}) if number == errno.EBADF else None  # such an fstat would mean that the file is lost
+    # such an fstat would mean that the file is lost
+    only = frozenset({"write"}) if number == errno.EBADF else None
     for nth in range(0, 2000, 1 if times == 1 else 5):
         files = FailingFiles(nth, number, times=times, only=only)
         bench = Bench(tmp_path / f"{nth}", files)
@@ -95,7 +104,9 @@ def test_a_write_that_is_cut_short_by_a_full_disk_costs_that_record_only(tmp_pat
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO])
 def test_a_disk_that_stays_full_is_told_once_and_counted(tmp_path: Path, number: int) -> None:
     """F7, F9."""
-    bench = Bench(tmp_path / "spool", FailingFiles(40, number, times=10**9, only=frozenset({"write", "open"})))
+    bench = Bench(
+        tmp_path / "spool", FailingFiles(40, number, times=10**9, only=frozenset({"write", "open"}))
+    )
     for i in range(5000):
         bench.log({"x": float(i)}, step=i)
     found = bench.counters()
@@ -112,13 +123,18 @@ def test_after_recovery_the_gap_is_told_with_its_counts_and_reason(tmp_path: Pat
     dropped = bench.counters()["dropped"]
     assert dropped > 0 and bench.values("x")[-1] == 49.0
     (gap,) = streams.facts(bench.folder, "gap")
-    assert (gap["points"], gap["records"], gap["reason"]) == (dropped, dropped // 2, os.strerror(errno.ENOSPC))
+    assert (gap["points"], gap["records"], gap["reason"]) == (
+        dropped,
+        dropped // 2,
+        os.strerror(errno.ENOSPC),
+    )
     assert gap["stream"] == streams.streams(bench.folder, "metrics")[0].name and gap["bytes"] > 0
     (note,) = streams.facts(bench.folder, "note")  # the warning too, once there was room
     assert os.strerror(errno.ENOSPC) in note["text"]
 
 
-@pytest.mark.parametrize("times", [20, 21])  # the last one fails in the slow path, or in the fast one
+# the last one fails in the slow path, or in the fast one
+@pytest.mark.parametrize("times", [20, 21])
 def test_the_gap_is_told_with_the_first_record_that_fits_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:
@@ -131,7 +147,11 @@ def test_the_gap_is_told_with_the_first_record_that_fits_again(
     bench.log({"x": 2.0})
     bench.log({"x": 3.0})
     assert bench.values("x")[-2:] == [2.0, 3.0]
-    assert sum(gap["points"] for gap in streams.facts(bench.folder, "gap")) == bench.counters()["dropped"] > 0
+    assert (
+        sum(gap["points"] for gap in streams.facts(bench.folder, "gap"))
+        == bench.counters()["dropped"]
+        > 0
+    )
     bench.run.end(0)
 
 
@@ -147,7 +167,8 @@ def test_a_disk_that_is_full_from_the_start_costs_nothing_that_comes_after(tmp_p
     assert bench.counters()["dropped"] == 100 - len(bench.values("x"))
 
 
-# -- the folder -------------------------------------------------------------------------------------------------------
+# -- the folder
+# -------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -165,7 +186,8 @@ def test_a_removed_folder_is_made_again_and_what_went_missing_is_told(bench: Ben
     shutil.rmtree(bench.folder)
     for i in range(10, 30):
         bench.log({"x": float(i)}, step=i)
-    assert bench.values("x") == [float(i) for i in range(11, 30)]  # the tenth went into the removed file
+    # the tenth went into the removed file
+    assert bench.values("x") == [float(i) for i in range(11, 30)]
     assert bench.folder.stat().st_mode & 0o777 == 0o700
     found = bench.run.metrics.counters()
     assert found == {"produced": 30, "written": 29, "rejected": 0, "dropped": 1}
@@ -206,7 +228,9 @@ def test_a_folder_that_cannot_be_made_again_is_waited_for(bench: Bench) -> None:
     assert len(bench.warned) <= 2
 
 
-def test_a_program_that_closes_every_descriptor_goes_on_logging_and_its_own_files_stay_clean(bench: Bench) -> None:
+def test_a_program_that_closes_every_descriptor_goes_on_logging_and_its_own_files_stay_clean(
+    bench: Bench,
+) -> None:
     """As daemons do; the next file that the program opens gets our old number."""
     bench.log({"x": 0.0}, step=0)
     for segment in (bench.run.metrics.segment.fd, bench.run._facts.fd if bench.run._facts else -1):
@@ -219,7 +243,9 @@ def test_a_program_that_closes_every_descriptor_goes_on_logging_and_its_own_file
     assert streams.facts(bench.folder, "config")[-1]["config"] == {"a": 1}
 
 
-def test_a_descriptor_that_became_another_file_is_noticed_and_left_alone(bench: Bench, tmp_path: Path) -> None:
+def test_a_descriptor_that_became_another_file_is_noticed_and_left_alone(
+    bench: Bench, tmp_path: Path
+) -> None:
     bench.log({"x": 0.0}, step=0)
     number = bench.run.metrics.segment.fd
     os.close(number)
@@ -234,7 +260,9 @@ def test_a_descriptor_that_became_another_file_is_noticed_and_left_alone(bench: 
     os.close(own)
 
 
-def test_a_fast_program_pays_little_while_the_disk_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fast_program_pays_little_while_the_disk_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Tries to open are few: they wait longer and longer."""
     monkeypatch.setattr(backoff, "BACKOFF_FIRST_S", 0.1)
     files = FailingFiles(0, errno.ENOSPC, times=10**9, only=frozenset({"open"}))

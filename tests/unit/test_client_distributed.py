@@ -1,4 +1,6 @@
-"""`hw.distributed` without PyTorch: who we are, where rank 0 is, and what a half-set environment is told."""
+"""`hw.distributed` without PyTorch: who we are, where rank 0 is, and what a half-set environment is
+told.
+"""
 
 import subprocess
 import sys
@@ -10,7 +12,13 @@ from headway.client.distributed import check_place, first_node, master
 from headway.model.errors import UsageError
 
 MPI = {"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_RANK": "2"}
-SLURM = {"SLURM_PROCID": "3", "SLURM_LOCALID": "1", "SLURM_NTASKS": "4", "SLURM_STEP_ID": "0", "SLURM_JOB_ID": "77"}
+SLURM = {
+    "SLURM_PROCID": "3",
+    "SLURM_LOCALID": "1",
+    "SLURM_NTASKS": "4",
+    "SLURM_STEP_ID": "0",
+    "SLURM_JOB_ID": "77",
+}
 
 
 @pytest.mark.parametrize(
@@ -19,9 +27,11 @@ SLURM = {"SLURM_PROCID": "3", "SLURM_LOCALID": "1", "SLURM_NTASKS": "4", "SLURM_
         ({}, (0, 0, 1)),
         ({"RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "4"}, (3, 1, 4)),
         (MPI, (2, 2, 4)),
-        ({"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", **MPI}, (2, 2, 4)),  # hw run mpirun -n 4
+        # hw run mpirun -n 4
+        ({"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", **MPI}, (2, 2, 4)),
         (SLURM, (3, 1, 4)),
-        ({name: value for name, value in SLURM.items() if name != "SLURM_STEP_ID"}, (0, 0, 1)),  # a batch script
+        # a batch script
+        ({name: value for name, value in SLURM.items() if name != "SLURM_STEP_ID"}, (0, 0, 1)),
     ],
 )
 def test_every_launcher_is_understood(environ: dict[str, str], place: tuple[int, int, int]) -> None:
@@ -67,18 +77,32 @@ def test_a_missing_address_is_told_with_what_to_type(environ: dict[str, str], wo
 
 @pytest.mark.parametrize(
     ("nodes", "first"),
-    [("a1", "a1"), ("a1,a2", "a1"), ("gpu[03-05,9],cpu1", "gpu03"), ("x,gpu[1-2]", "x"), ("n[4,6]-ib", "n4-ib")],
+    [
+        ("a1", "a1"),
+        ("a1,a2", "a1"),
+        ("gpu[03-05,9],cpu1", "gpu03"),
+        ("x,gpu[1-2]", "x"),
+        ("n[4,6]-ib", "n4-ib"),
+    ],
 )
 def test_the_first_node_is_read_from_slurms_short_form(nodes: str, first: str) -> None:
     assert first_node(nodes) == first
 
 
 def test_a_process_alone_is_the_main_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert (hw.distributed.rank(), hw.distributed.world_size(), hw.distributed.is_main()) == (0, 1, True)
+    assert (hw.distributed.rank(), hw.distributed.world_size(), hw.distributed.is_main()) == (
+        0,
+        1,
+        True,
+    )
     monkeypatch.setenv("RANK", "2")
     monkeypatch.setenv("WORLD_SIZE", "4")
     monkeypatch.setenv("LOCAL_RANK", "1")
-    assert (hw.distributed.rank(), hw.distributed.local_rank(), hw.distributed.is_main()) == (2, 1, False)
+    assert (hw.distributed.rank(), hw.distributed.local_rank(), hw.distributed.is_main()) == (
+        2,
+        1,
+        False,
+    )
 
 
 def test_nobody_pays_for_it_who_does_not_use_it() -> None:

@@ -1,4 +1,6 @@
-"""What records of `logging` say where rich, or an object of the program, cannot or will not: plain words, an end."""
+"""What records of `logging` say where rich, or an object of the program, cannot or will not: plain
+words, an end.
+"""
 
 import logging
 from collections.abc import Iterator
@@ -32,16 +34,23 @@ def shown(msg: object, *args: object) -> tuple[str, dict[str, Any] | None]:
 
 
 def test_markup_that_is_none_is_shown_as_it_stands(monkeypatch: pytest.MonkeyPatch) -> None:
-    """B17: in a message, beside other values, in a table, its head and its title, in a panel and in a format."""
+    """B17: in a message, beside other values, in a table, its head and its title, in a panel and in
+    a format.
+    """
     monkeypatch.setattr(draw, "LOG_DRAW_S_MAX", 60.0)  # however slow the machine is
     assert shown("50 % [/red] done")[0] == "50 % [/red] done"
-    text, cells = shown("so:", "[/b]", table(("[/red]", "2"), ("[bold]3[/bold]", Text("4")), title="[/t]"))
+    text, cells = shown(
+        "so:", "[/b]", table(("[/red]", "2"), ("[bold]3[/bold]", Text("4")), title="[/t]")
+    )
     assert text.startswith("so: [/b]\n")
     assert all(word in text for word in ("[/red]", "[/h]", "[/t]", "│ 3 ", "┏"))
     assert cells == {"columns": ["a", "[/h]"], "rows": [["[/red]", "2"], ["3", "4"]]}
     assert "[/red] hi" in shown(Panel("[/red] hi"))[0]
     assert "[/red]" in shown(Panel(table(("[/red]", "2"))))[0]
-    for one in (record("%s", table(("[/red]", "2"))), record("%(t)s", {"t": table(("[/red]", "2"))})):
+    for one in (
+        record("%s", table(("[/red]", "2"))),
+        record("%(t)s", {"t": table(("[/red]", "2"))}),
+    ):
         assert "[/red] │ 2" in draw.text_of(one)
         assert draw.cells_of(one, str) == {"columns": ["a", "[/h]"], "rows": [["[/red]", "2"]]}
 
@@ -96,7 +105,10 @@ def test_an_object_that_raises_never_ends_or_is_huge_costs_only_itself(
 
 def test_what_cannot_be_shown_says_so_by_its_type() -> None:
     assert shown(Raises())[0] == "<test_client_draw.Raises that cannot be shown: KeyError>"
-    assert "<test_client_draw.Raises that cannot be shown: KeyError> │ 2" in shown(table((Raises(), "2")))[0]
+    assert (
+        "<test_client_draw.Raises that cannot be shown: KeyError> │ 2"
+        in shown(table((Raises(), "2")))[0]
+    )
 
 
 def test_large_tables_are_drawn_in_part_and_left_as_they_are() -> None:

@@ -1,4 +1,6 @@
-"""Uncaught exceptions: told once, masked, with the traceback as Python prints it; the program fails as before (41)."""
+"""Uncaught exceptions: told once, masked, with the traceback as Python prints it; the program fails
+as before (41).
+"""
 
 import os
 import signal
@@ -37,7 +39,9 @@ def plain(error: BaseException) -> dict[str, Any]:
 
 
 def test_chained_exceptions_are_printed_as_python_does() -> None:
-    found = plain(caught("try:\n    {}['x']\nexcept KeyError as e:\n    raise ValueError('bad batch') from e"))
+    found = plain(
+        caught("try:\n    {}['x']\nexcept KeyError as e:\n    raise ValueError('bad batch') from e")
+    )
     assert found["exc_type"] == "ValueError" and found["message"] == "bad batch"
     assert "KeyError: 'x'" in found["traceback"] and "direct cause" in found["traceback"]
     assert found["traceback"].endswith("ValueError: bad batch\n") and found["line"] == 4
@@ -56,7 +60,11 @@ def test_the_place_is_in_the_programs_own_code_not_in_a_library(tmp_path: Path) 
         exec(compile(script.read_text(), str(script), "exec"), namespace)
     except ValueError as error:
         found = plain(error)
-    assert (found["file"], found["line"], found["source"]) == (str(script), 4, "return json.loads('{')")
+    assert (found["file"], found["line"], found["source"]) == (
+        str(script),
+        4,
+        "return json.loads('{')",
+    )
     assert found["exc_type"] == "json.decoder.JSONDecodeError"
 
 
@@ -77,7 +85,10 @@ class Unprintable(Exception):
 
 def test_an_exception_that_cannot_be_printed_is_still_told() -> None:
     found = plain(Unprintable())
-    assert found["exc_type"].endswith("Unprintable") and found["message"] == "<the exception has no text>"
+    assert (
+        found["exc_type"].endswith("Unprintable")
+        and found["message"] == "<the exception has no text>"
+    )
 
 
 def test_endless_recursion_and_huge_messages_are_bounded(bench: Bench) -> None:
@@ -85,12 +96,16 @@ def test_endless_recursion_and_huge_messages_are_bounded(bench: Bench) -> None:
     found = plain(error)
     assert found["exc_type"] == "RecursionError" and len(found["traceback"]) <= TRACEBACK_CHARS_MAX
     found = plain(ValueError("😀" * 10**6))
-    assert len(found["message"]) <= MESSAGE_CHARS_MAX and len(found["traceback"]) <= TRACEBACK_CHARS_MAX
+    assert (
+        len(found["message"]) <= MESSAGE_CHARS_MAX
+        and len(found["traceback"]) <= TRACEBACK_CHARS_MAX
+    )
     bench.run.exception("main", ValueError("😀" * 10**6))
     (told,) = streams.facts(bench.folder, "exception")
     assert (
         told["message"].startswith("😀")
-        and os.path.getsize(bench.folder / streams.streams(bench.folder, "facts")[0].name) < FRAME_BYTES_MAX * 1.1
+        and os.path.getsize(bench.folder / streams.streams(bench.folder, "facts")[0].name)
+        < FRAME_BYTES_MAX * 1.1
     )
 
 
@@ -98,9 +113,13 @@ def test_secrets_are_masked_also_where_the_text_is_cut(bench: Bench) -> None:
     """52."""
     where = MESSAGE_CHARS_MAX // 4
     for at in range(where - 12, where + 2, 3):
-        bench.run.exception("thread", ValueError("x" * at + "tok-12345678" + "y" * MESSAGE_CHARS_MAX))
+        bench.run.exception(
+            "thread", ValueError("x" * at + "tok-12345678" + "y" * MESSAGE_CHARS_MAX)
+        )
     bench.run.exception("main", ValueError("lone \ud800 and tok-12345678"))
-    raw = b"".join((bench.folder / s.name).read_bytes() for s in streams.streams(bench.folder, "facts"))
+    raw = b"".join(
+        (bench.folder / s.name).read_bytes() for s in streams.streams(bench.folder, "facts")
+    )
     assert b"tok-1" not in raw and b"12345678" not in raw and b"\\ud800" not in raw
     assert len(streams.facts(bench.folder, "exception")) >= 5
 
@@ -121,7 +140,8 @@ def test_exceptions_of_threads_do_not_fill_the_disk(bench: Bench) -> None:
     assert len(told) < 100 and told[-1]["message"] == "the one that counts"
 
 
-# -- in programs of their own -----------------------------------------------------------------------------------------
+# -- in programs of their own
+# -----------------------------------------------------------------------------------------
 
 
 class Program:
@@ -137,7 +157,11 @@ class Program:
     def __call__(self, code: str, **env: str) -> subprocess.CompletedProcess[str]:
         self.script.write_text(textwrap.dedent(code))
         return subprocess.run(
-            [sys.executable, str(self.script)], env=self.env | env, capture_output=True, text=True, timeout=60
+            [sys.executable, str(self.script)],
+            env=self.env | env,
+            capture_output=True,
+            text=True,
+            timeout=60,
         )
 
     def told(self, kind: str = "exception") -> list[dict[str, Any]]:
@@ -150,10 +174,17 @@ def program(tmp_path: Path) -> Program:
 
 
 def test_the_exception_that_ends_a_program_is_told_and_printed_as_ever(program: Program) -> None:
-    done = program("import headway as hw\nhw.log({'x': 1})\ndef f():\n    raise ValueError('bad batch')\nf()\n")
+    done = program(
+        "import headway as hw\nhw.log({'x': 1})\ndef f():\n    raise ValueError('bad batch')\nf()\n"
+    )
     assert done.returncode == 1 and done.stderr.endswith("ValueError: bad batch\n")
     (told,) = program.told()
-    assert (told["where"], told["exc_type"], told["message"], told["line"]) == ("main", "ValueError", "bad batch", 4)
+    assert (told["where"], told["exc_type"], told["message"], told["line"]) == (
+        "main",
+        "ValueError",
+        "bad batch",
+        4,
+    )
     assert told["file"] == str(program.script) and told["source"] == "raise ValueError('bad batch')"
     assert told["traceback"] == done.stderr
     assert [f["exit_code"] for f in program.told("bye")] == [1]
@@ -168,7 +199,11 @@ def test_a_programs_own_hook_is_called_after_ours(program: Program) -> None:
         hw.init()
         1 / 0
     """)
-    assert done.stdout == "own hook: division by zero\n" and done.stderr == "" and len(program.told()) == 1
+    assert (
+        done.stdout == "own hook: division by zero\n"
+        and done.stderr == ""
+        and len(program.told()) == 1
+    )
 
 
 def test_an_exception_is_told_even_when_the_program_has_replaced_the_hook(program: Program) -> None:
@@ -184,7 +219,9 @@ def test_an_exception_is_told_even_when_the_program_has_replaced_the_hook(progra
     assert program.told("bye")[0]["exit_code"] == 1
 
 
-@pytest.mark.parametrize("early", [True, False], ids=["threading imported before", "threading imported after"])
+@pytest.mark.parametrize(
+    "early", [True, False], ids=["threading imported before", "threading imported after"]
+)
 def test_exceptions_in_threads_and_destructors_are_told(program: Program, early: bool) -> None:
     done = program(f"""
         {"import threading" if early else ""}
@@ -208,14 +245,21 @@ def test_exceptions_in_threads_and_destructors_are_told(program: Program, early:
 
 
 def test_ctrl_c_is_told(program: Program) -> None:
-    done = program("import os, signal, headway as hw\nhw.init()\nos.kill(os.getpid(), signal.SIGINT)\n")
+    done = program(
+        "import os, signal, headway as hw\nhw.init()\nos.kill(os.getpid(), signal.SIGINT)\n"
+    )
     assert done.returncode == -signal.SIGINT
-    assert program.told()[0]["exc_type"] == "KeyboardInterrupt" and program.told("bye")[0]["exit_code"] == 130
+    assert (
+        program.told()[0]["exc_type"] == "KeyboardInterrupt"
+        and program.told("bye")[0]["exit_code"] == 130
+    )
 
 
 def test_forwarding_can_be_switched_off_and_nothing_else_changes(program: Program) -> None:
     """41."""
-    done = program("import headway as hw\nhw.log({'x': 1})\n1 / 0\n", HEADWAY_FORWARD_EXCEPTIONS="0")
+    done = program(
+        "import headway as hw\nhw.log({'x': 1})\n1 / 0\n", HEADWAY_FORWARD_EXCEPTIONS="0"
+    )
     assert done.returncode == 1 and "ZeroDivisionError" in done.stderr
     assert program.told() == [] and program.told("bye")[0]["exit_code"] == 1
 
@@ -240,7 +284,9 @@ def test_the_exit_code_of_an_attached_program_is_known_or_said_to_be_unknown(
         f"import headway as hw\nhw.log({{'x': 1}})\n{code}\n"
     )
     env = dict(os.environ) | {"HEADWAY_HOME": str(tmp_path / "home")}
-    done = subprocess.run([sys.executable, str(script)], env=env, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, str(script)], env=env, capture_output=True, text=True, timeout=60
+    )
     assert done.returncode == exit_code, done.stderr
     (folder,) = (tmp_path / "home" / "spool").iterdir()
     assert [f["exit_code"] for f in streams.facts(folder, "bye")] == [known]

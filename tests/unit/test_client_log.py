@@ -1,4 +1,6 @@
-"""`log`: what is passed in is what lies in the stream, and whatever it is given, it neither raises nor loses count."""
+"""`log`: what is passed in is what lies in the stream, and whatever it is given, it neither raises
+nor loses count.
+"""
 
 import math
 import os
@@ -76,8 +78,12 @@ BAD: list[Any] = [
 
 @pytest.mark.filterwarnings("ignore:Conversion of an array with ndim > 0:DeprecationWarning")
 @pytest.mark.parametrize("first", [True, False], ids=["first call", "later call"])
-@pytest.mark.parametrize(("value", "number"), GOOD, ids=[f"{type(v).__name__}-{n!r:.12}" for v, n in GOOD])
-def test_one_number_of_any_make_is_kept(bench: Bench, value: object, number: float, first: bool) -> None:
+@pytest.mark.parametrize(
+    ("value", "number"), GOOD, ids=[f"{type(v).__name__}-{n!r:.12}" for v, n in GOOD]
+)
+def test_one_number_of_any_make_is_kept(
+    bench: Bench, value: object, number: float, first: bool
+) -> None:
     """B1–B3."""
     if not first:
         bench.log({"x": 0.0})
@@ -98,15 +104,23 @@ def test_nan_stays_nan(bench: Bench, value: object, first: bool) -> None:
 
 
 @pytest.mark.parametrize("value", BAD, ids=[f"{type(v).__name__}-{i}" for i, v in enumerate(BAD)])
-def test_what_is_no_number_is_refused_once_by_name_and_the_rest_is_kept(bench: Bench, value: object) -> None:
+def test_what_is_no_number_is_refused_once_by_name_and_the_rest_is_kept(
+    bench: Bench, value: object
+) -> None:
     """B4."""
     for i in range(3):
         bench.log({"before": i, "bad": value, "after": i})
     assert bench.values("before") == bench.values("after") == [0, 1, 2]
     assert bench.values("bad") == []
     assert bench.counters()["rejected"] == 3
-    assert len(bench.warned) == 1 and "'bad'" in bench.warned[0] and bench.warned[0].startswith("headway: ")
-    assert [n["text"] for n in streams.facts(bench.folder, "note")] == [bench.warned[0].removeprefix("headway: ")]
+    assert (
+        len(bench.warned) == 1
+        and "'bad'" in bench.warned[0]
+        and bench.warned[0].startswith("headway: ")
+    )
+    assert [n["text"] for n in streams.facts(bench.folder, "note")] == [
+        bench.warned[0].removeprefix("headway: ")
+    ]
 
 
 @pytest.mark.parametrize("value", BAD, ids=[f"{type(v).__name__}-{i}" for i, v in enumerate(BAD)])
@@ -140,7 +154,18 @@ def test_a_name_that_cannot_be_kept_costs_only_its_own_value(bench: Bench, name:
 
 
 @pytest.mark.parametrize(
-    "name", ["a/b", "..", "__proto__", "loss é", "日本", "😀", "x" * METRIC_NAME_BYTES_MAX, "<img onerror>", "a b"]
+    "name",
+    [
+        "a/b",
+        "..",
+        "__proto__",
+        "loss é",
+        "日本",
+        "😀",
+        "x" * METRIC_NAME_BYTES_MAX,
+        "<img onerror>",
+        "a b",
+    ],
 )
 def test_odd_but_printable_names_are_kept_as_they_are(bench: Bench, name: str) -> None:
     """B10, B18."""
@@ -215,7 +240,8 @@ def test_objects_that_raise_when_looked_at_do_not_raise_into_training(bench: Ben
     assert bench.counters()["rejected"] == 3
 
 
-# -- steps ------------------------------------------------------------------------------------------------------------
+# -- steps
+# ------------------------------------------------------------------------------------------------------------
 
 
 def test_without_a_step_it_counts_on_from_the_largest(bench: Bench) -> None:
@@ -231,7 +257,9 @@ def test_without_a_step_it_counts_on_from_the_largest(bench: Bench) -> None:
      (STEP_ABS_MAX, STEP_ABS_MAX), (-STEP_ABS_MAX, -STEP_ABS_MAX), (2**60, 2**60), (0, 0)],
 )  # fmt: skip
 @pytest.mark.parametrize("first", [True, False], ids=["first call", "later call"])
-def test_an_integral_step_of_any_make_is_kept(bench: Bench, step: Any, kept: int, first: bool) -> None:
+def test_an_integral_step_of_any_make_is_kept(
+    bench: Bench, step: Any, kept: int, first: bool
+) -> None:
     """B12."""
     if not first:
         bench.log({"x": 1}, step=0)
@@ -242,9 +270,24 @@ def test_an_integral_step_of_any_make_is_kept(bench: Bench, step: Any, kept: int
 
 @pytest.mark.parametrize(
     "step",
-    [1.5, math.nan, math.inf, "3", b"3", [1], np.array([1, 2]), STEP_ABS_MAX + 1, -(2**63), 10**30, 1j, object()],
+    [
+        1.5,
+        math.nan,
+        math.inf,
+        "3",
+        b"3",
+        [1],
+        np.array([1, 2]),
+        STEP_ABS_MAX + 1,
+        -(2**63),
+        10**30,
+        1j,
+        object(),
+    ],
 )
-def test_a_step_that_is_no_integer_refuses_the_call_and_is_told_once(bench: Bench, step: Any) -> None:
+def test_a_step_that_is_no_integer_refuses_the_call_and_is_told_once(
+    bench: Bench, step: Any
+) -> None:
     """B12, B13."""
     bench.log({"x": 1, "y": 2}, step=step)
     bench.log({"x": 1, "y": 2}, step=5)
@@ -261,7 +304,8 @@ def test_repeated_and_backward_steps_are_kept_as_written(bench: Bench) -> None:
     assert bench.steps() == [5, 5, 4, 4, 100, 1] and not bench.warned
 
 
-# -- many names, many values ------------------------------------------------------------------------------------------
+# -- many names, many values
+# ------------------------------------------------------------------------------------------
 
 
 def test_too_many_names_are_refused_and_the_known_ones_go_on(bench: Bench) -> None:
@@ -282,12 +326,16 @@ def test_a_call_with_very_many_long_names_is_split_and_nothing_is_lost(bench: Be
     assert {p.name: p.value for p in found} == values and {p.step for p in found} == {3}
 
 
-def test_a_segment_with_too_many_schemas_is_followed_by_another(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_segment_with_too_many_schemas_is_followed_by_another(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(metric, "SCHEMAS_MAX", 5)
     for i in range(23):
         bench.log({f"m{i}": float(i), "x": 0.0})
     assert [s.segment for s in streams.streams(bench.folder, "metrics")] == [0, 1, 2, 3, 4]
-    assert [p.value for p in streams.points(bench.folder) if p.name != "x"] == [float(i) for i in range(23)]
+    assert [p.value for p in streams.points(bench.folder) if p.name != "x"] == [
+        float(i) for i in range(23)
+    ]
     assert bench.counters()["written"] == 46
 
 
@@ -298,13 +346,17 @@ def test_a_full_segment_is_followed_by_another_which_is_complete_in_itself(
     values = {f"m{i}": float(i) for i in range(100)}
     for i in range(2000):
         bench.log(values, step=i)
-    sizes = [(bench.folder / s.name).stat().st_size for s in streams.streams(bench.folder, "metrics")]
+    sizes = [
+        (bench.folder / s.name).stat().st_size for s in streams.streams(bench.folder, "metrics")
+    ]
     assert len(sizes) >= 4 and max(sizes) < 300_000 + 256 * 1024
     assert [p.step for p in streams.points(bench.folder) if p.name == "m7"] == list(range(2000))
     assert bench.counters()["written"] == 200_000
 
 
-def test_descriptors_of_rolled_segments_are_closed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_descriptors_of_rolled_segments_are_closed(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(metric, "SCHEMAS_MAX", 1)
     monkeypatch.setattr(metric, "SEGMENTS_RETIRED_MAX", 3)
     monkeypatch.setattr(metric, "LOOK_INTERVAL_NS", 0)
@@ -317,10 +369,14 @@ def test_descriptors_of_rolled_segments_are_closed(bench: Bench, monkeypatch: py
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-# -- everything at once -----------------------------------------------------------------------------------------------
+# -- everything at once
+# -----------------------------------------------------------------------------------------------
 
 NAMES = st.one_of(
-    st.text(max_size=20), st.sampled_from(["loss", "lr", "a/b", "\ud800", "", "x\ny"]), st.integers(), st.none()
+    st.text(max_size=20),
+    st.sampled_from(["loss", "lr", "a/b", "\ud800", "", "x\ny"]),
+    st.integers(),
+    st.none(),
 )
 NUMBERS = st.one_of(
     st.floats(),
@@ -330,7 +386,8 @@ NUMBERS = st.one_of(
     st.fractions(),
     st.sampled_from([v for v, _ in GOOD if not isinstance(v, np.ndarray)]),
 )
-LEAVES = st.one_of(NUMBERS, st.sampled_from(BAD[:-1]), st.text(max_size=5))  # hypothesis cannot print the last one
+# hypothesis cannot print the last one
+LEAVES = st.one_of(NUMBERS, st.sampled_from(BAD[:-1]), st.text(max_size=5))
 VALUES = st.recursive(
     st.dictionaries(NAMES, LEAVES, max_size=5),
     lambda inner: st.dictionaries(NAMES, st.one_of(LEAVES, inner), max_size=4),
@@ -339,9 +396,14 @@ VALUES = st.recursive(
 STEPS = st.one_of(st.none(), st.integers(), st.floats(), st.booleans(), st.text(max_size=2))
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(
+    max_examples=150,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(st.lists(st.tuples(st.one_of(VALUES, LEAVES), STEPS), max_size=12))
-def test_nothing_that_is_logged_raises_or_gets_lost_uncounted(tmp_path: Path, calls: list[tuple[Any, Any]]) -> None:
+def test_nothing_that_is_logged_raises_or_gets_lost_uncounted(
+    tmp_path: Path, calls: list[tuple[Any, Any]]
+) -> None:
     """B1–B12: whatever the calls, every value is written or counted, and the stream is whole."""
     bench = Bench(tmp_path / os.urandom(8).hex())
     for values, step in calls:
@@ -356,20 +418,29 @@ def test_nothing_that_is_logged_raises_or_gets_lost_uncounted(tmp_path: Path, ca
 
 
 def _leaves(values: Any, depth: int = 1) -> int:
-    """What counts as a value: a leaf, a dictionary under a name that is refused or too deep, a non-dictionary."""
+    """What counts as a value: a leaf, a dictionary under a name that is refused or too deep, a
+    non-dictionary.
+    """
     if not isinstance(values, dict):
         return 1
     total = 0
     for key, value in values.items():
-        named = isinstance(key, str) and key != "" and not any(ch < " " or "\x7f" <= ch <= "\x9f" for ch in key)
+        named = (
+            isinstance(key, str)
+            and key != ""
+            and not any(ch < " " or "\x7f" <= ch <= "\x9f" for ch in key)
+        )
         total += _leaves(value, depth + 1) if isinstance(value, dict) and named and depth < 8 else 1
     return total
 
 
-# -- threads ----------------------------------------------------------------------------------------------------------
+# -- threads
+# ----------------------------------------------------------------------------------------------------------
 
 
-def test_threads_that_log_at_once_lose_nothing_and_mix_no_bytes(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_that_log_at_once_lose_nothing_and_mix_no_bytes(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(metric, "SEGMENT_BYTES_MAX", 200_000)
     monkeypatch.setattr(metric, "CLOSE_AFTER_S", 0.0)
     start = threading.Barrier(8)
@@ -390,7 +461,9 @@ def test_threads_that_log_at_once_lose_nothing_and_mix_no_bytes(bench: Bench, mo
 
 
 def test_steps_counted_for_many_threads_are_all_different(bench: Bench) -> None:
-    threads = [threading.Thread(target=lambda: [bench.log({"x": 1}) for _ in range(500)]) for _ in range(6)]
+    threads = [
+        threading.Thread(target=lambda: [bench.log({"x": 1}) for _ in range(500)]) for _ in range(6)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -399,7 +472,9 @@ def test_steps_counted_for_many_threads_are_all_different(bench: Bench) -> None:
 
 
 def test_log_called_while_it_logs_does_not_deadlock(bench: Bench) -> None:
-    """As from a signal handler or a destructor that comes in between, at every place that calls out."""
+    """As from a signal handler or a destructor that comes in between, at every place that calls
+    out.
+    """
 
     class Nested:
         def __float__(self) -> float:
@@ -442,11 +517,16 @@ def test_a_finish_without_a_code_leaves_the_goodbye_to_the_end_of_the_process(be
     bench.log({"x": 1.0})
     bench.run.finish()
     bench.run.finish()
-    assert streams.facts(bench.folder, "bye") == [] and streams.facts(bench.folder, "counters")[-1]["written"] == 1
+    assert (
+        streams.facts(bench.folder, "bye") == []
+        and streams.facts(bench.folder, "counters")[-1]["written"] == 1
+    )
     bench.log({"x": 2.0})
     assert [s.segment for s in streams.streams(bench.folder, "metrics")] == [0, 1]
     bench.run.end(4)
-    assert bench.values("x") == [1.0, 2.0] and [f["exit_code"] for f in streams.facts(bench.folder, "bye")] == [4]
+    assert bench.values("x") == [1.0, 2.0] and [
+        f["exit_code"] for f in streams.facts(bench.folder, "bye")
+    ] == [4]
     assert streams.facts(bench.folder, "counters")[-1]["written"] == 2
 
 
@@ -457,11 +537,16 @@ def test_files_of_the_client_are_private_whatever_the_umask(bench: Bench) -> Non
         bench.log({"x": 1.0})
     finally:
         os.umask(before)
-    for stream in [*streams.streams(bench.folder, "facts"), *streams.streams(bench.folder, "metrics")]:
+    for stream in [
+        *streams.streams(bench.folder, "facts"),
+        *streams.streams(bench.folder, "metrics"),
+    ]:
         assert (bench.folder / stream.name).stat().st_mode & 0o777 == 0o600
 
 
-def test_a_flush_that_is_durable_syncs_both_streams(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flush_that_is_durable_syncs_both_streams(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """P2."""
     synced: list[int] = []
     real: Callable[[int], None] = os.fsync

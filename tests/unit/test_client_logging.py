@@ -1,4 +1,6 @@
-"""`logging` in a job: records are kept, and the program prints what it would print without us (18, 19)."""
+"""`logging` in a job: records are kept, and the program prints what it would print without us (18,
+19).
+"""
 
 import errno
 import json
@@ -28,12 +30,18 @@ class Job:
         self.folder.mkdir()
         (self.folder / "task.json").write_text('{"version": 1}')
 
-    def __call__(self, code: str, *, plain: bool = False, **env: str) -> subprocess.CompletedProcess[str]:
+    def __call__(
+        self, code: str, *, plain: bool = False, **env: str
+    ) -> subprocess.CompletedProcess[str]:
         script = self.tmp_path / "script.py"
         script.write_text(code)
         ours = {} if plain else {"HEADWAY_SPOOL": str(self.folder), "PYTHONPATH": str(BOOTSTRAP)}
         return subprocess.run(
-            [sys.executable, str(script)], env=dict(os.environ) | ours | env, capture_output=True, text=True, timeout=60
+            [sys.executable, str(script)],
+            env=dict(os.environ) | ours | env,
+            capture_output=True,
+            text=True,
+            timeout=60,
         )
 
     def records(self) -> list[dict[str, Any]]:
@@ -46,7 +54,11 @@ class Job:
 def records(folder: Path) -> list[dict[str, Any]]:
     found = []
     for stream in streams.streams(folder, "logs"):
-        found += [frame.decode_json(p) for kind, p in streams.frames_of(folder, stream.name) if kind == FACT]
+        found += [
+            frame.decode_json(p)
+            for kind, p in streams.frames_of(folder, stream.name)
+            if kind == FACT
+        ]
     return sorted(found, key=lambda record: record["time_ns"])
 
 
@@ -57,7 +69,9 @@ def job(tmp_path: Path) -> Job:
 
 def test_records_of_an_unmodified_script_are_kept_with_where_they_come_from(job: Job) -> None:
     done = job(
-        "import logging\ndef f():\n    logging.getLogger('a.b').info('x is %d', 3)\nf()", RANK="2", WORLD_SIZE="4"
+        "import logging\ndef f():\n    logging.getLogger('a.b').info('x is %d', 3)\nf()",
+        RANK="2",
+        WORLD_SIZE="4",
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     record = job.records()[0]
@@ -89,7 +103,11 @@ SAME = [
 def test_the_program_prints_what_it_would_print_without_us(job: Job, code: str) -> None:
     code = "import logging, sys\nlogging.raiseExceptions = False\n" + code
     plain, ours = job(code, plain=True), job(code)
-    assert (ours.stdout, ours.stderr, ours.returncode) == (plain.stdout, plain.stderr, plain.returncode)
+    assert (ours.stdout, ours.stderr, ours.returncode) == (
+        plain.stdout,
+        plain.stderr,
+        plain.returncode,
+    )
 
 
 def test_several_values_in_one_call(job: Job) -> None:
@@ -102,7 +120,8 @@ def test_several_values_in_one_call(job: Job) -> None:
     )
     assert job.texts()[:4] == ["a b [1, 2]", "one {'k': 1}", "3 None", "%d of not a number 2"]
     assert (
-        job.texts()[4] == "bad <__main__.Bad that cannot be shown: KeyError>" and "INFO:root:a b [1, 2]" in done.stderr
+        job.texts()[4] == "bad <__main__.Bad that cannot be shown: KeyError>"
+        and "INFO:root:a b [1, 2]" in done.stderr
     )
 
 
@@ -119,7 +138,8 @@ def test_printed_says_whether_the_program_shows_it(job: Job) -> None:
 
 
 @pytest.mark.parametrize(
-    ("level", "kept"), [("", "iwe"), ("DEBUG", "diwe"), ("warning", "we"), ("40", "e"), ("nonsense", "iwe")]
+    ("level", "kept"),
+    [("", "iwe"), ("DEBUG", "diwe"), ("warning", "we"), ("40", "e"), ("nonsense", "iwe")],
 )
 def test_the_level_can_be_set(job: Job, level: str, kept: str) -> None:
     job("import logging\nlogging.debug('d'); logging.info('i'); logging.warning('w'); logging.error('e')",
@@ -143,7 +163,11 @@ def test_a_table_of_rich_is_drawn_and_kept_as_cells(job: Job) -> None:
         "big = Table('n')\nfor i in range(1000): big.add_row(str(i))\nlogging.info(big)"
     )
     first, second, third = job.records()
-    assert first["text"].startswith("results\n┏━") and "│ a " in first["text"] and "\x1b" not in first["text"]
+    assert (
+        first["text"].startswith("results\n┏━")
+        and "│ a " in first["text"]
+        and "\x1b" not in first["text"]
+    )
     assert first["table"] == {"columns": ["name", "value"], "rows": [["a", "1"], ["b", "2"]]}
     assert second["text"].startswith("x \n┏━")
     assert third["text"].endswith("… and 800 more rows") and len(third["table"]["rows"]) == 200
@@ -159,15 +183,23 @@ def test_rich_is_not_imported_for_other_objects(job: Job) -> None:
 def test_a_large_record_is_cut_with_a_mark(job: Job) -> None:
     job("import logging\nlogging.info('x' * 10**6)\nlogging.info('a', list(range(10**5)))")
     first, second = job.records()
-    assert first["cut"] and len(first["text"]) < LOG_TEXT_CHARS_MAX + 100 and "characters cut …" in first["text"]
+    assert (
+        first["cut"]
+        and len(first["text"]) < LOG_TEXT_CHARS_MAX + 100
+        and "characters cut …" in first["text"]
+    )
     assert f"… {10**6 - LOG_TEXT_CHARS_MAX} characters cut …" in first["text"]
     assert "… and 99000 more" in second["text"]
 
 
 def test_an_exception_is_kept_with_its_traceback(job: Job) -> None:
-    job("import logging\ntry:\n    1 / 0\nexcept ZeroDivisionError:\n    logging.exception('skipped')")
+    job(
+        "import logging\ntry:\n    1 / 0\nexcept ZeroDivisionError:\n    logging.exception('skipped')"
+    )
     text = job.texts()[0]
-    assert text.startswith("skipped\nTraceback") and text.endswith("ZeroDivisionError: division by zero")
+    assert text.startswith("skipped\nTraceback") and text.endswith(
+        "ZeroDivisionError: division by zero"
+    )
 
 
 def test_secrets_are_masked(job: Job) -> None:
@@ -221,7 +253,9 @@ def test_logging_while_logging_has_an_end(job: Job) -> None:
     )
     assert job(code).stdout == "done\n"
     texts = job.texts()
-    assert "talks" in texts and [t for t in texts if t.startswith("n ")] == [f"n {i}" for i in range(2000)]
+    assert "talks" in texts and [t for t in texts if t.startswith("n ")] == [
+        f"n {i}" for i in range(2000)
+    ]
 
 
 def test_a_full_segment_is_followed_by_the_next(job: Job) -> None:
@@ -252,31 +286,41 @@ for i in range(20): logging.info("n %d", i)
     done = job(code)
     assert done.returncode == 0 and done.stderr.count("headway:") == 1
     gap = streams.facts(job.folder, "gap")[0]
-    assert len(job.texts()) + gap["records"] == 20 and gap["records"] > 0 and gap["reason"] == "No space left on device"
+    assert (
+        len(job.texts()) + gap["records"] == 20
+        and gap["records"] > 0
+        and gap["reason"] == "No space left on device"
+    )
 
 
 def test_outside_a_job_logging_makes_none(tmp_path: Path) -> None:
     code = "import headway as hw, logging\nhw.correlation('x')\nlogging.info('nothing')"
     env = dict(os.environ) | {"HEADWAY_HOME": str(tmp_path / "home")}
     env.pop("HEADWAY_SPOOL", None)
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60
+    )
     assert (done.returncode, done.stderr) == (0, "") and not (tmp_path / "home").exists()
 
 
 def test_importing_logging_loads_nothing_of_ours(job: Job) -> None:
-    """The client comes with the first record, not with the import, which nearly every helper process does."""
-    code = (
-        "import logging, sys, json\nlogging.debug('x')\nprint(json.dumps([m for m in sys.modules if 'headway' in m]))"
-    )
+    """The client comes with the first record, not with the import, which nearly every helper
+    process does.
+    """
+    code = "import logging, sys, json\nlogging.debug('x')\nprint(json.dumps([m for m in sys.modules if 'headway' in m]))"
     assert json.loads(job(code).stdout) == []
 
 
 @pytest.mark.parametrize(
-    "code", ["import logging\nhw.init()", "hw.init()\nimport logging", "hw.log({'x': 1}); import logging"]
+    "code",
+    ["import logging\nhw.init()", "hw.init()\nimport logging", "hw.log({'x': 1}); import logging"],
 )
 def test_without_the_bootstrap_the_first_call_sees_to_it(job: Job, code: str) -> None:
     """A plain `python train.py`: `logging` may have been imported before or after."""
-    assert job(f"import headway as hw\n{code}\nlogging.info('seen %d', 1)", PYTHONPATH="").returncode == 0
+    assert (
+        job(f"import headway as hw\n{code}\nlogging.info('seen %d', 1)", PYTHONPATH="").returncode
+        == 0
+    )
     assert job.texts() == ["seen 1"] and job.records()[0]["line"] == 4 - code.startswith("hw.log")
 
 
@@ -285,14 +329,18 @@ def test_a_module_of_the_program_called_logging_is_left_alone(job: Job) -> None:
     assert job("import logging\nprint(logging.mine)").stdout == "True\n"
 
 
-# -- last words --------------------------------------------------------------------------------------------------------
+# -- last words
+# --------------------------------------------------------------------------------------------------------
 
 SEGFAULT = "import ctypes\nctypes.string_at(0)"
 
 
 def test_a_fatal_signal_leaves_a_traceback_on_stderr(job: Job) -> None:
     done = job(SEGFAULT)
-    assert done.returncode == -signal.SIGSEGV and "Fatal Python error: Segmentation fault" in done.stderr
+    assert (
+        done.returncode == -signal.SIGSEGV
+        and "Fatal Python error: Segmentation fault" in done.stderr
+    )
     assert "script.py" in done.stderr
 
 
@@ -305,4 +353,7 @@ def test_forwarding_can_be_switched_off(job: Job) -> None:
 def test_a_program_that_sets_up_faulthandler_keeps_its_own(job: Job) -> None:
     code = f"import faulthandler\nout = open({str(job.tmp_path / 'own')!r}, 'w')\nfaulthandler.enable(out)\n"
     done = job(code + "import headway as hw\nhw.log({'x': 1})\n" + SEGFAULT)
-    assert "Fatal Python error" not in done.stderr and "Segmentation" in (job.tmp_path / "own").read_text()
+    assert (
+        "Fatal Python error" not in done.stderr
+        and "Segmentation" in (job.tmp_path / "own").read_text()
+    )

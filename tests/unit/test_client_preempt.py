@@ -39,10 +39,17 @@ print("never", flush=True)
         ("leave", "saved", 200),
     ],
 )
-def test_callbacks_are_called_and_the_signal_keeps_its_effect(how: str, out: str, code: int, tmp_path: Path) -> None:
+def test_callbacks_are_called_and_the_signal_keeps_its_effect(
+    how: str, out: str, code: int, tmp_path: Path
+) -> None:
     source = str(Path(__file__).parents[2] / "src")
     env = dict(os.environ) | {"PYTHONPATH": source, "HEADWAY_HOME": str(tmp_path / "home")}
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, how], env=env, capture_output=True, text=True, timeout=30, check=False
+        [sys.executable, "-c", PROGRAM, how],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
     )
     assert (done.stdout.split(), done.returncode) == (out.split(), code), done.stderr

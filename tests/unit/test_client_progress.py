@@ -1,4 +1,6 @@
-"""Progress: absolute positions that survive everything, from any thread and process, without raising (20, P1, P2)."""
+"""Progress: absolute positions that survive everything, from any thread and process, without
+raising (20, P1, P2).
+"""
 
 import copy
 import errno
@@ -42,7 +44,9 @@ def read(folder: Path) -> dict[str, list[Slot]]:
     for file in sorted(folder.glob("progress-*")):
         data = file.read_bytes()
         assert len(data) % PROGRESS_SLOT_BYTES == 0
-        parts = [data[i : i + PROGRESS_SLOT_BYTES] for i in range(0, len(data), PROGRESS_SLOT_BYTES)]
+        parts = [
+            data[i : i + PROGRESS_SLOT_BYTES] for i in range(0, len(data), PROGRESS_SLOT_BYTES)
+        ]
         slots = [decode(part) for part in parts]
         found[file.name] = [slot for slot in slots if slot is not None]
     return found
@@ -57,11 +61,20 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trackers:
 
 def test_a_new_tracker_stands_at_nothing_and_moves_by_steps(made: Trackers) -> None:
     tracker = made.new(10, ("step", "Message"))
-    assert (made.read()[0].completed, made.read()[0].total, made.read()[0].words) == (0, 10, ("step", "Message"))
+    assert (made.read()[0].completed, made.read()[0].total, made.read()[0].words) == (
+        0,
+        10,
+        ("step", "Message"),
+    )
     tracker.advance()
     tracker.advance(2.5, msg="other")
     slot = made.read()[0]
-    assert (slot.completed, slot.words, slot.state, slot.distributed) == (3.5, ("other",), "running", False)
+    assert (slot.completed, slot.words, slot.state, slot.distributed) == (
+        3.5,
+        ("other",),
+        "running",
+        False,
+    )
     assert 0 < slot.started_ns <= slot.updated_ns
 
 
@@ -85,7 +98,9 @@ def test_leaving_the_with_completes_it(made: Trackers) -> None:
     assert (made.read()[0].state, made.read()[0].completed) == ("completed", 1)
 
 
-def test_an_exception_inside_with_leaves_it_where_it_was_and_marks_it_failed(made: Trackers) -> None:
+def test_an_exception_inside_with_leaves_it_where_it_was_and_marks_it_failed(
+    made: Trackers,
+) -> None:
     with pytest.raises(ZeroDivisionError), made.new(10) as tracker:
         tracker.advance(4)
         raise ZeroDivisionError
@@ -101,7 +116,11 @@ def test_trackers_stand_in_each_other_and_side_by_side(made: Trackers) -> None:
                     other.advance()
             outer.advance()
     found = {slot.words: (slot.completed, slot.state) for slot in made.read()}
-    assert found == {("outer",): (2, "completed"), ("other",): (6, "completed"), ("inner",): (3, "completed")}
+    assert found == {
+        ("outer",): (2, "completed"),
+        ("other",): (6, "completed"),
+        ("inner",): (3, "completed"),
+    }
 
 
 def test_a_loop_in_a_loop_is_one_slot_and_the_file_does_not_grow(made: Trackers) -> None:
@@ -117,7 +136,9 @@ def test_too_many_at_the_same_time_are_said_once_and_the_rest_works(made: Tracke
     trackers = [made.new(1, f"n{i}") for i in range(PROGRESS_SLOTS_MAX + 5)]
     for tracker in trackers:
         tracker.advance()
-    assert len(made.read()) == PROGRESS_SLOTS_MAX and {slot.completed for slot in made.read()} == {1}
+    assert len(made.read()) == PROGRESS_SLOTS_MAX and {slot.completed for slot in made.read()} == {
+        1
+    }
     assert len(made.bench.warned) == 1
     trackers[0].complete()
     trackers[-1].advance()
@@ -128,7 +149,10 @@ def test_threads_lose_no_step(made: Trackers) -> None:
     tracker, switch = made.new(None, "threads"), sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
-        threads = [threading.Thread(target=lambda: [tracker.advance() for _ in range(5000)]) for _ in range(8)]
+        threads = [
+            threading.Thread(target=lambda: [tracker.advance() for _ in range(5000)])
+            for _ in range(8)
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -154,7 +178,12 @@ def test_the_end_of_the_run_closes_what_runs(made: Trackers) -> None:
 def test_words_are_masked_and_fit(made: Trackers) -> None:
     made.new(1, ("key hunter2-hunter2", 3, "é" * 1000, "\ud800"))
     words = made.read()[0].words
-    assert words[0] == "key ********" and words[1] == "3" and words[2].endswith("…") and words[3] == "\ufffd"
+    assert (
+        words[0] == "key ********"
+        and words[1] == "3"
+        and words[2].endswith("…")
+        and words[3] == "\ufffd"
+    )
     assert len(encode_words(["x" * 500] * 16)) <= 210
 
 
@@ -169,7 +198,8 @@ def test_what_cannot_be_a_step_changes_nothing(made: Trackers) -> None:
     Progress(made.slots, "many", object()).complete()
 
 
-# -- track -------------------------------------------------------------------------------------------------------------
+# -- track
+# -------------------------------------------------------------------------------------------------------------
 
 
 def test_track_counts_what_is_done(made: Trackers) -> None:
@@ -178,7 +208,11 @@ def test_track_counts_what_is_done(made: Trackers) -> None:
         seen.append(made.read()[0].completed)
         assert item
     assert seen == [0, 1, 2]
-    assert (made.read()[0].completed, made.read()[0].total, made.read()[0].state) == (3, 3, "completed")
+    assert (made.read()[0].completed, made.read()[0].total, made.read()[0].state) == (
+        3,
+        3,
+        "completed",
+    )
 
 
 def test_track_takes_a_generator_and_a_total(made: Trackers) -> None:
@@ -205,7 +239,8 @@ def test_an_iterable_that_raises_fails(made: Trackers) -> None:
     assert (made.read()[0].completed, made.read()[0].state) == (1, "failed")
 
 
-# -- processes ---------------------------------------------------------------------------------------------------------
+# -- processes
+# ---------------------------------------------------------------------------------------------------------
 
 FORK = """
 import os, headway as hw
@@ -236,7 +271,9 @@ def run(code: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
     folder.mkdir()
     (folder / "task.json").write_text('{"version": 1}')
     env = dict(os.environ) | {"HEADWAY_SPOOL": str(folder)}
-    return subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60)
+    return subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60
+    )
 
 
 def test_a_forked_child_counts_its_own_share_in_a_file_of_its_own(tmp_path: Path) -> None:
@@ -245,13 +282,17 @@ def test_a_forked_child_counts_its_own_share_in_a_file_of_its_own(tmp_path: Path
     assert (done.returncode, done.stderr) == (0, "")
     found = [slot for slots in read(tmp_path / "spool").values() for slot in slots]
     assert sorted(slot.completed for slot in found) == [5, 5, 5, 10]
-    assert {(slot.words, slot.total, slot.distributed) for slot in found} == {(("shared",), 100, True)}
+    assert {(slot.words, slot.total, slot.distributed) for slot in found} == {
+        (("shared",), 100, True)
+    }
 
 
 def test_the_position_survives_sigkill(tmp_path: Path) -> None:
     """P2."""
     assert run(KILL, tmp_path).returncode == -signal.SIGKILL
-    assert [(s.completed, s.state) for slots in read(tmp_path / "spool").values() for s in slots] == [(42, "running")]
+    assert [
+        (s.completed, s.state) for slots in read(tmp_path / "spool").values() for s in slots
+    ] == [(42, "running")]
 
 
 def test_a_pickled_tracker_counts_the_share_of_the_process_that_gets_it(made: Trackers) -> None:
@@ -282,11 +323,16 @@ def test_of_the_trackers_that_came_by_pickle_a_few_are_kept(made: Trackers) -> N
     assert len(made.slots.revived) == REVIVED_MAX
 
 
-# -- disks -------------------------------------------------------------------------------------------------------------
+# -- disks
+# -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EBADF, errno.EMFILE, errno.EROFS])
-def test_any_operation_may_fail_and_it_recovers(tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "number", [errno.ENOSPC, errno.EIO, errno.EBADF, errno.EMFILE, errno.EROFS]
+)
+def test_any_operation_may_fail_and_it_recovers(
+    tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """F7, F9: nothing is raised, it is said once, and the last position is right once the disk is."""
     monkeypatch.setattr(backoff, "BACKOFF_FIRST_S", 0.0)
     monkeypatch.setattr(module, "LOOK_INTERVAL_NS", 0)
@@ -306,7 +352,9 @@ def test_any_operation_may_fail_and_it_recovers(tmp_path: Path, number: int, mon
         raise AssertionError("not every operation was reached")
 
 
-def test_a_file_that_is_removed_is_written_anew(made: Trackers, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_removed_is_written_anew(
+    made: Trackers, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """F34."""
     monkeypatch.setattr(module, "LOOK_INTERVAL_NS", 0)
     first, second = made.new(10, "first"), made.new(10, "second")
@@ -315,7 +363,10 @@ def test_a_file_that_is_removed_is_written_anew(made: Trackers, monkeypatch: pyt
     for _ in range(3):
         first.advance()
         second.advance()
-    assert sorted((slot.words, slot.completed) for slot in made.read()) == [(("first",), 4), (("second",), 3)]
+    assert sorted((slot.words, slot.completed) for slot in made.read()) == [
+        (("first",), 4),
+        (("second",), 3),
+    ]
 
 
 def test_off_is_off(tmp_path: Path) -> None:

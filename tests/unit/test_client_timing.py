@@ -1,4 +1,6 @@
-"""Named timings: count, mean, deviation, least and most, from any thread, told now and then and at the end (32)."""
+"""Named timings: count, mean, deviation, least and most, from any thread, told now and then and at
+the end (32).
+"""
 
 import asyncio
 import os
@@ -38,7 +40,9 @@ def test_what_is_folded_is_what_statistics_says() -> None:
     stat.waiting.extend(values)
     stat.fold()
     fields = stat.fields()
-    assert fields["count"] == 999 and fields["mean_s"] == pytest.approx(statistics.mean(values), rel=1e-12)
+    assert fields["count"] == 999 and fields["mean_s"] == pytest.approx(
+        statistics.mean(values), rel=1e-12
+    )
     assert fields["std_s"] == pytest.approx(statistics.stdev(values), rel=1e-6)
     assert (fields["min_s"], fields["max_s"]) == (min(values), max(values))
 
@@ -50,7 +54,11 @@ def test_a_use_is_counted_by_name_and_told_at_the_end(bench: Bench) -> None:
     with timed("step"), timed("data"):
         pass
     found = told(bench)
-    assert found["data"]["count"] == 4 and found["step"]["count"] == 1 and found["step"]["std_s"] == 0.0
+    assert (
+        found["data"]["count"] == 4
+        and found["step"]["count"] == 1
+        and found["step"]["std_s"] == 0.0
+    )
     assert found["data"]["pid"] == os.getpid() and found["data"]["rank"] == 0
     assert 0 <= found["data"]["min_s"] <= found["data"]["mean_s"] <= found["data"]["max_s"]
 

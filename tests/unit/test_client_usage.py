@@ -12,7 +12,9 @@ from tests.client_bench import Bench
 
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    made = Bench(tmp_path / "spool", environ={"API_TOKEN": "hunter2-hunter2", "RANK": "3", "WORLD_SIZE": "4"})
+    made = Bench(
+        tmp_path / "spool", environ={"API_TOKEN": "hunter2-hunter2", "RANK": "3", "WORLD_SIZE": "4"}
+    )
     monkeypatch.setattr(module, "_marks", [Marks(made.run)])
     return made
 
@@ -25,7 +27,11 @@ def test_a_checkpoint_has_its_words_as_text(bench: Bench) -> None:
     Usage.checkpoint("step", 3)
     Usage.checkpoint()
     Usage.checkpoint("key", "hunter2-hunter2", "x" * 1000)
-    assert tags(bench)[:2] == [["step", "3"], []] and tags(bench)[2][1] == "********" and len(tags(bench)[2][2]) == 128
+    assert (
+        tags(bench)[:2] == [["step", "3"], []]
+        and tags(bench)[2][1] == "********"
+        and len(tags(bench)[2][2]) == 128
+    )
     assert streams.facts(bench.folder, "checkpoint")[0]["rank"] == 3
 
 
@@ -52,7 +58,9 @@ def test_a_tag_that_cannot_be_shown_is_said_and_training_goes_on(bench: Bench) -
     assert tags(bench) == [["good"]] and len(bench.warned) == 1
 
 
-def test_checkpoints_are_bounded_and_the_rest_is_counted(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checkpoints_are_bounded_and_the_rest_is_counted(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "CHECKPOINTS_PROCESS_MAX", 5)
     for i in range(12):
         Usage.checkpoint(i)

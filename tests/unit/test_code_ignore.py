@@ -37,7 +37,9 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def gits(root: Path, lines: list[str], paths: list[str]) -> set[str]:
-    """What git says of paths that need not exist. A path is a file; a folder above it may be what is ignored."""
+    """What git says of paths that need not exist. A path is a file; a folder above it may be what
+    is ignored.
+    """
     (root / ".gitignore").write_text("\n".join(lines) + "\n")
     done = subprocess.run(
         ["git", "-c", "core.quotePath=false", "check-ignore", "--no-index", "-z", "--stdin"],
@@ -46,8 +48,16 @@ def gits(root: Path, lines: list[str], paths: list[str]) -> set[str]:
     return set(done.stdout.split("\0")) - {""}
 
 
-@given(st.lists(st.lists(st.sampled_from(PIECES), min_size=1, max_size=6).map("".join), min_size=1, max_size=4))
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(
+        st.lists(st.sampled_from(PIECES), min_size=1, max_size=6).map("".join),
+        min_size=1,
+        max_size=4,
+    )
+)
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 def test_patterns_mean_what_git_says_they_mean(repository: Path, lines: list[str]) -> None:
     expected = gits(repository, lines, PATHS)
     assert {path for path in PATHS if ours(lines, path)} == expected
@@ -77,22 +87,39 @@ def test_a_deeper_file_wins_but_not_inside_an_ignored_folder() -> None:
     ignored.add(Rules(["*.log", "out/"]))
     ignored.add(Rules(["!keep.log"], "x/"))
     ignored.add(Rules(["!*"], "out/"))
-    assert not ignored.ignores("x/keep.log") and ignored.ignores("keep.log") and ignored.ignores("out/a")
+    assert (
+        not ignored.ignores("x/keep.log")
+        and ignored.ignores("keep.log")
+        and ignored.ignores("out/a")
+    )
 
 
-@pytest.mark.parametrize("path", [".env", "x/.env.local", "a/id_rsa", "k.pem", ".aws/config", "x/.ssh/known_hosts"])
+@pytest.mark.parametrize(
+    "path", [".env", "x/.env.local", "a/id_rsa", "k.pem", ".aws/config", "x/.ssh/known_hosts"]
+)
 def test_names_of_secrets_are_known(path: str) -> None:
     assert is_secret(path)
 
 
-@pytest.mark.parametrize("path", [".env.example", "id_rsa.pub", "environment.py", "keys.py", "ssh/config"])
+@pytest.mark.parametrize(
+    "path", [".env.example", "id_rsa.pub", "environment.py", "keys.py", "ssh/config"]
+)
 def test_other_names_are_not_secrets(path: str) -> None:
     assert not is_secret(path)
 
 
 def test_without_git_the_same_files_are_found_as_with_it(tmp_path: Path) -> None:
     needs.tool("git", "git")
-    files = ["train.py", "out/a.bin", "out/keep/b.txt", "x/.gitignore", "x/t.tmp", "x/keep.tmp", "y/t.tmp", ".hwignore"]
+    files = [
+        "train.py",
+        "out/a.bin",
+        "out/keep/b.txt",
+        "x/.gitignore",
+        "x/t.tmp",
+        "x/keep.tmp",
+        "y/t.tmp",
+        ".hwignore",
+    ]
     for name in files:
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -103,4 +130,11 @@ def test_without_git_the_same_files_are_found_as_with_it(tmp_path: Path) -> None
     alone = sorted(Tree(str(tmp_path), CodeRules()).paths())
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
     assert sorted(Tree(str(tmp_path), CodeRules()).paths()) == alone
-    assert alone == [".gitignore", ".hwignore", "out/keep/b.txt", "train.py", "x/.gitignore", "x/keep.tmp"]
+    assert alone == [
+        ".gitignore",
+        ".hwignore",
+        "out/keep/b.txt",
+        "train.py",
+        "x/.gitignore",
+        "x/keep.tmp",
+    ]

@@ -1,4 +1,6 @@
-"""Snapshots of working trees: what is in them, that they repeat, and what is told about the rest (capability 47)."""
+"""Snapshots of working trees: what is in them, that they repeat, and what is told about the rest
+(capability 47).
+"""
 
 import os
 import subprocess
@@ -17,7 +19,15 @@ from headway.code.tree import CodeRules
 from headway.model.errors import DamagedError, NotFoundError, RefusedError
 from tests import needs
 
-GIT = ["git", "-c", "user.name=x", "-c", "user.email=x@example.invalid", "-c", "protocol.file.allow=always"]
+GIT = [
+    "git",
+    "-c",
+    "user.name=x",
+    "-c",
+    "user.email=x@example.invalid",
+    "-c",
+    "protocol.file.allow=always",
+]
 
 
 def git(cwd: Path, *words: str) -> None:
@@ -43,7 +53,15 @@ def settle(root: Path) -> None:
 def tree(tmp_path: Path) -> Path:
     root = tmp_path / "tree"
     root.mkdir()
-    write(root, {"train.py": "print(1)\n", "pkg/model.py": "x = 1\n", "pkg/deep/er.txt": "", "näme ✓.txt": "u"})
+    write(
+        root,
+        {
+            "train.py": "print(1)\n",
+            "pkg/model.py": "x = 1\n",
+            "pkg/deep/er.txt": "",
+            "näme ✓.txt": "u",
+        },
+    )
     (root / "run.sh").write_text("#!/bin/sh\n")
     (root / "run.sh").chmod(0o755)
     (root / "link.py").symlink_to("pkg/model.py")
@@ -63,7 +81,9 @@ def test_a_snapshot_comes_back_as_it_was(tree: Path, depot: Depot, tmp_path: Pat
     made = snapshot.make(str(tree), depot)
     out = tmp_path / "out"
     assert checkout.restore(depot, made.digest, str(out)) == made.files == 6
-    assert (out / "pkg/model.py").read_text() == "x = 1\n" and (out / "näme ✓.txt").read_text() == "u"
+    assert (out / "pkg/model.py").read_text() == "x = 1\n" and (
+        out / "näme ✓.txt"
+    ).read_text() == "u"
     assert os.access(out / "run.sh", os.X_OK) and not os.access(out / "train.py", os.X_OK)
     assert os.readlink(out / "link.py") == "pkg/model.py"
     assert snapshot.make(str(out), Depot(tmp_path / "other")).digest == made.digest
@@ -87,10 +107,16 @@ def test_nothing_is_read_again_when_nothing_changed(tree: Path, depot: Depot) ->
     )  # fmt: skip
     (tree / "train.py").write_text("print(2)\n")
     changed = snapshot.make(str(tree), depot)
-    assert changed.digest != first.digest and changed.read == 1 and changed.new_bytes == len("print(2)\n")
+    assert (
+        changed.digest != first.digest
+        and changed.read == 1
+        and changed.new_bytes == len("print(2)\n")
+    )
 
 
-def test_a_change_of_the_same_size_right_after_the_reading_is_seen(tree: Path, depot: Depot) -> None:
+def test_a_change_of_the_same_size_right_after_the_reading_is_seen(
+    tree: Path, depot: Depot
+) -> None:
     """The racy-git rule: the file's time may be the same as before."""
     digests = set()
     for number in range(10):
@@ -106,7 +132,9 @@ def test_a_mode_alone_makes_another_snapshot(tree: Path, depot: Depot) -> None:
     assert snapshot.make(str(tree), depot).digest != first.digest
 
 
-def test_git_ignores_untracked_files_and_submodules_are_as_git_has_them(tmp_path: Path, depot: Depot) -> None:
+def test_git_ignores_untracked_files_and_submodules_are_as_git_has_them(
+    tmp_path: Path, depot: Depot
+) -> None:
     sub, root = tmp_path / "sub", tmp_path / "main"
     for folder, name in ((sub, "lib.py"), (root, "train.py")):
         folder.mkdir()
@@ -115,7 +143,15 @@ def test_git_ignores_untracked_files_and_submodules_are_as_git_has_them(tmp_path
         git(folder, "add", "-A")
         git(folder, "commit", "-qm", "x")
     git(root, "submodule", "add", "-q", str(sub), "third/sub")
-    write(root, {"untracked.py": "2", "train.py": "changed", "third/sub/new.py": "3", "__pycache__/x.pyc": "4"})
+    write(
+        root,
+        {
+            "untracked.py": "2",
+            "train.py": "changed",
+            "third/sub/new.py": "3",
+            "__pycache__/x.pyc": "4",
+        },
+    )
     (root / ".gitmodules").unlink()  # deleted, still listed by git
     made = snapshot.make(str(root), depot)
     assert paths(depot, made.digest) == [
@@ -125,14 +161,18 @@ def test_git_ignores_untracked_files_and_submodules_are_as_git_has_them(tmp_path
     assert depot.read(entry.digest) == b"changed"
 
 
-def test_a_folder_that_git_could_not_read_is_told(tree: Path, depot: Depot, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_git_could_not_read_is_told(
+    tree: Path, depot: Depot, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In git's own words: root, who may run this test, can read everything."""
     real = needs.tool("git", "git")
     git(tree, "init", "-q")
     program = tree.parent / "bin" / "git"
     program.parent.mkdir()
     warning = "warning: could not open directory 'pkg/closed/': Permission denied"
-    program.write_text(f'#!/bin/sh\ncase "$*" in *ls-files*) echo "{warning}" >&2;; esac\nexec {real} "$@"\n')
+    program.write_text(
+        f'#!/bin/sh\ncase "$*" in *ls-files*) echo "{warning}" >&2;; esac\nexec {real} "$@"\n'
+    )
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
     made = snapshot.make(str(tree), depot)
@@ -146,13 +186,21 @@ def test_a_submodule_that_is_not_there_is_told(tmp_path: Path, depot: Depot) -> 
     git(root, "init", "-q")
     write(root, {"a.py": "1"})
     git(root, "add", "-A")
-    git(root, "update-index", "--add", "--cacheinfo", "160000,1111111111111111111111111111111111111111,third")
+    git(
+        root,
+        "update-index",
+        "--add",
+        "--cacheinfo",
+        "160000,1111111111111111111111111111111111111111,third",
+    )
     (root / "third").mkdir()
     made = snapshot.make(str(root), depot)
     assert [path for path, why in made.left_out if "not checked out" in why] == ["third/"]
 
 
-def test_what_is_left_out_is_told_by_name(tree: Path, depot: Depot, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_left_out_is_told_by_name(
+    tree: Path, depot: Depot, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(snapshot, "CODE_FILE_BYTES_MAX", 1000)
     write(tree, {".env": "KEY=1", "weights.pt": "w" * 2000, "pkg/id_rsa": "k"})
     (tree / "data").symlink_to("/usr/share")
@@ -162,11 +210,17 @@ def test_what_is_left_out_is_told_by_name(tree: Path, depot: Depot, monkeypatch:
     made = snapshot.make(str(tree), depot)
     left = dict(made.left_out)
     assert set(left) == {".env", "weights.pt", "pkg/id_rsa", "data", "up", "sly", "pipe"}
-    assert "secrets" in left[".env"] and "MiB" in left["weights.pt"] and "leaves the tree" in left["sly"]
+    assert (
+        "secrets" in left[".env"]
+        and "MiB" in left["weights.pt"]
+        and "leaves the tree" in left["sly"]
+    )
     assert not set(left) & set(paths(depot, made.digest))
 
 
-def test_what_is_allowed_by_name_is_taken(tree: Path, depot: Depot, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_allowed_by_name_is_taken(
+    tree: Path, depot: Depot, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(snapshot, "CODE_FILE_BYTES_MAX", 1000)
     write(tree, {".env": "KEY=1", "weights.pt": "w" * 2000})
     (tree / "data").symlink_to("/usr/share")
@@ -176,19 +230,32 @@ def test_what_is_allowed_by_name_is_taken(tree: Path, depot: Depot, monkeypatch:
 
 def test_include_brings_back_and_exclude_is_stronger(tree: Path, depot: Depot) -> None:
     git(tree, "init", "-q")
-    write(tree, {".gitignore": "gen/\n", "gen/a.py": "1", "gen/b.py": "2", "gen/sub/c.py": "3", "notes/n.md": "4"})
+    write(
+        tree,
+        {
+            ".gitignore": "gen/\n",
+            "gen/a.py": "1",
+            "gen/b.py": "2",
+            "gen/sub/c.py": "3",
+            "notes/n.md": "4",
+        },
+    )
     rules = CodeRules(include=["gen/*.py", "gen/sub"], exclude=["gen/b.py", "notes/"])
     found = paths(depot, snapshot.make(str(tree), depot, rules).digest)
     assert {"gen/a.py", "gen/sub/c.py"} < set(found) and not {"gen/b.py", "notes/n.md"} & set(found)
 
 
-def test_too_large_a_tree_is_refused(tree: Path, depot: Depot, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_large_a_tree_is_refused(
+    tree: Path, depot: Depot, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(snapshot, "CODE_FILES_MAX", 3)
     with pytest.raises(RefusedError, match="6 files"):
         snapshot.make(str(tree), depot)
 
 
-def test_an_existing_folder_is_not_written_over_unless_asked(tree: Path, depot: Depot, tmp_path: Path) -> None:
+def test_an_existing_folder_is_not_written_over_unless_asked(
+    tree: Path, depot: Depot, tmp_path: Path
+) -> None:
     digest = snapshot.make(str(tree), depot).digest
     out = tmp_path / "out"
     write(out, {"mine.txt": "keep", "train.py": "old"})
@@ -196,7 +263,9 @@ def test_an_existing_folder_is_not_written_over_unless_asked(tree: Path, depot: 
         checkout.restore(depot, digest, str(out))
     assert (out / "train.py").read_text() == "old"
     checkout.restore(depot, digest, str(out), force=True)
-    assert (out / "train.py").read_text() == "print(1)\n" and (out / "mine.txt").read_text() == "keep"
+    assert (out / "train.py").read_text() == "print(1)\n" and (
+        out / "mine.txt"
+    ).read_text() == "keep"
 
 
 def test_force_never_writes_through_a_link(tree: Path, depot: Depot, tmp_path: Path) -> None:
@@ -210,7 +279,8 @@ def test_force_never_writes_through_a_link(tree: Path, depot: Depot, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    "names", [["../x"], ["/etc/x"], ["a/../../x"], ["a//b"], ["./a"], [""], ["a", "a/b"], ["a", "a"]]
+    "names",
+    [["../x"], ["/etc/x"], ["a/../../x"], ["a//b"], ["./a"], [""], ["a", "a/b"], ["a", "a"]],
 )
 def test_a_manifest_that_leaves_the_tree_is_damaged(depot: Depot, names: list[str]) -> None:
     """B20, B22: also one whose digest is right."""
@@ -260,7 +330,9 @@ def test_only_what_is_missing_travels(tree: Path, depot: Depot, tmp_path: Path) 
     assert checkout.restore(far, first, str(tmp_path / "out")) == 6
 
 
-def test_gc_keeps_what_jobs_need_and_what_is_fresh(tree: Path, depot: Depot, tmp_path: Path) -> None:
+def test_gc_keeps_what_jobs_need_and_what_is_fresh(
+    tree: Path, depot: Depot, tmp_path: Path
+) -> None:
     digests = []
     for number in range(3):
         write(tree, {"train.py": f"{number}" * 1000})
@@ -277,7 +349,9 @@ def test_gc_keeps_what_jobs_need_and_what_is_fresh(tree: Path, depot: Depot, tmp
     assert snapshot.make(str(tree), depot).digest == unused  # its content comes back with it
 
 
-def test_many_small_packs_become_one(tree: Path, depot: Depot, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_many_small_packs_become_one(
+    tree: Path, depot: Depot, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr("headway.code.depot.CODE_PACKS_MAX", 4)
     digests = []
     for number in range(12):
@@ -304,13 +378,19 @@ def test_several_at_once_make_the_same_snapshot(tree: Path, tmp_path: Path) -> N
     for thread in threads:
         thread.join()
     assert len(found) == 6 and len(set(found)) == 1
-    assert checkout.restore(Depot(tmp_path / "home" / "code"), found[0], str(tmp_path / "out")) == 206
+    assert (
+        checkout.restore(Depot(tmp_path / "home" / "code"), found[0], str(tmp_path / "out")) == 206
+    )
 
 
 def test_a_jobs_folder_goes_when_it_is_as_it_was(tree: Path, tmp_path: Path) -> None:
     home = tmp_path / "home"
     digest = snapshot.make(str(tree), Depot(home / "code")).digest
-    for uuid, writes, gone in (("a", "", True), ("b", "model.pt", False), ("c", "pkg/__pycache__/model.pyc", True)):
+    for uuid, writes, gone in (
+        ("a", "", True),
+        ("b", "model.pt", False),
+        ("c", "pkg/__pycache__/model.pyc", True),
+    ):
         folder = Path(checkout.prepare(str(home), digest, uuid))
         assert checkout.prepare(str(home), digest, uuid) == str(folder)
         settle(folder)
@@ -330,7 +410,9 @@ print(snapshot.make(sys.argv[1], Depot(Path(sys.argv[2]))).digest, flush=True)
 
 
 def test_a_kill_at_any_sync_or_rename_leaves_the_store_whole(tree: Path, tmp_path: Path) -> None:
-    """strace kills it at the Nth call, for every N until it gets through; then it is made in the same place."""
+    """strace kills it at the Nth call, for every N until it gets through; then it is made in the
+    same place.
+    """
     strace = needs.strace()
     write(tree, {f"m{number}.py": f"{number}" * 300 for number in range(30)})
     expected = snapshot.make(str(tree), Depot(tmp_path / "good")).digest
@@ -343,7 +425,9 @@ def test_a_kill_at_any_sync_or_rename_leaves_the_store_whole(tree: Path, tmp_pat
                  sys.executable, "-c", KILLED, str(tree), str(home)],
                 capture_output=True, text=True, check=False,
             )  # fmt: skip
-            for name in [path.name for path in (home / "manifests").iterdir() if path.suffix != ".tmp"]:
+            for name in [
+                path.name for path in (home / "manifests").iterdir() if path.suffix != ".tmp"
+            ]:
                 checkout.restore(Depot(home), name, str(home / "out"))
             assert snapshot.make(str(tree), Depot(home)).digest == expected
             Depot(home).collect([expected])
@@ -354,7 +438,9 @@ def test_a_kill_at_any_sync_or_rename_leaves_the_store_whole(tree: Path, tmp_pat
     assert kills >= 6
 
 
-def test_what_was_taken_is_judged_anew_when_a_rule_has_changed(tmp_path: Path, depot: Depot) -> None:
+def test_what_was_taken_is_judged_anew_when_a_rule_has_changed(
+    tmp_path: Path, depot: Depot
+) -> None:
     """Unchanged files are taken over without a look at the rules only while those are the same."""
     root = tmp_path / "repo"
     write(root, {"a.py": "1", "sub/b.txt": "2", "sub/c.txt": "3", ".env.example": "x"})
@@ -363,7 +449,11 @@ def test_what_was_taken_is_judged_anew_when_a_rule_has_changed(tmp_path: Path, d
 
     def found(**rules: list[str]) -> list[str]:
         made = snapshot.make(str(root), depot, CodeRules(**rules))
-        return [path for path in paths(depot, made.digest) if ".hwignore" not in path and ".env" not in path]
+        return [
+            path
+            for path in paths(depot, made.digest)
+            if ".hwignore" not in path and ".env" not in path
+        ]
 
     assert found() == found() == ["a.py", "sub/b.txt", "sub/c.txt"]
     write(root, {".hwignore": "b.txt\n"})
@@ -372,7 +462,11 @@ def test_what_was_taken_is_judged_anew_when_a_rule_has_changed(tmp_path: Path, d
     write(root, {"sub/.hwignore": "c.txt\n"})
     assert found() == found() == ["a.py", "sub/b.txt"]
     assert found(exclude=["sub/"]) == found(exclude=["sub/"]) == ["a.py"]
-    assert found(include=["sub/c.txt"]) == found(include=["sub/c.txt"]) == ["a.py", "sub/b.txt", "sub/c.txt"]
+    assert (
+        found(include=["sub/c.txt"])
+        == found(include=["sub/c.txt"])
+        == ["a.py", "sub/b.txt", "sub/c.txt"]
+    )
     (root / "sub/.hwignore").unlink()
     (root / "sub/b.txt").unlink()
     write(root, {"sub/d.txt": "4"})
@@ -380,7 +474,9 @@ def test_what_was_taken_is_judged_anew_when_a_rule_has_changed(tmp_path: Path, d
 
 
 def test_in_a_work_tree_only_what_is_new_or_changed_is_read(tmp_path: Path, depot: Depot) -> None:
-    """Files are compared while git still lists: what it then does not list any more is not taken over."""
+    """Files are compared while git still lists: what it then does not list any more is not taken
+    over.
+    """
     root = tmp_path / "repo"
     write(root, {"a.py": "1", "b.py": "22", "sub/c.py": "333", "sub/d.py": "4444", "e.txt": "5"})
     git(root, "init", "-q")
@@ -391,7 +487,13 @@ def test_in_a_work_tree_only_what_is_new_or_changed_is_read(tmp_path: Path, depo
     write(root, {"b.py": "2 more", "sub/new.py": "6", ".gitignore": "*.txt\n"})
     (root / "a.py").unlink()
     changed = snapshot.make(str(root), depot)
-    assert paths(depot, changed.digest) == [".gitignore", "b.py", "sub/c.py", "sub/d.py", "sub/new.py"]
+    assert paths(depot, changed.digest) == [
+        ".gitignore",
+        "b.py",
+        "sub/c.py",
+        "sub/d.py",
+        "sub/new.py",
+    ]
     assert changed.read == 3
     entry = next(e for e in depot.manifest(changed.digest) if e.path == "b.py")
     assert depot.read(entry.digest) == b"2 more"

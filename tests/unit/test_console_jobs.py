@@ -39,7 +39,9 @@ def picture(made: JobsView, columns: int = 100, rows: int = 12) -> str:
 
 def test_each_job_is_a_line_with_progress_usage_and_metrics() -> None:
     usage = {"cpu_percent": 95.0, "memory_bytes": 1 << 30, "ranks": 4}
-    shown = picture(view(job(1, progress=progress(2), usage=usage), job(2, "waiting", started_at=None)))
+    shown = picture(
+        view(job(1, progress=progress(2), usage=usage), job(2, "waiting", started_at=None))
+    )
     assert "1 running · 1 waiting" in shown
     assert "› 7f3c1  digits  ● running   37 %  left 1:12     0:41  380 %  4.0 GiB" in shown
     assert "waits for 0:43" in shown
@@ -72,19 +74,38 @@ def test_many_jobs_scroll_with_the_chosen_one() -> None:
 
 def test_text_of_a_job_is_made_safe_in_the_list() -> None:
     """Sec7."""
-    made = view(job(1, name="\x1b[2Jx", metrics={"\x1b]0;t\x07": 1.0}), job(2, "failed", cause={"text": "a\nb\x9b"}))
+    made = view(
+        job(1, name="\x1b[2Jx", metrics={"\x1b]0;t\x07": 1.0}),
+        job(2, "failed", cause={"text": "a\nb\x9b"}),
+    )
     assert all(text.isprintable() for line in made.frame((100, 12), Theme()) for text, _ in line)
 
 
 def test_q_leaves_the_list() -> None:
-    assert [view(job(1)).press(key) for key in ("q", "esc", "ctrl-c", "x")] == ["leave", "leave", "leave", None]
+    assert [view(job(1)).press(key) for key in ("q", "esc", "ctrl-c", "x")] == [
+        "leave",
+        "leave",
+        "leave",
+        None,
+    ]
 
 
 def test_a_job_whose_end_nobody_saw_is_over_although_it_stays_unknown() -> None:
     times = {"submitted_at": at(-60), "started_at": at(-60), "state_since": at(-50)}
-    lost = job(1, "unknown", ended_at=at(-50), elapsed_s=10.0, cause={"text": "its agent was killed"}, **times)
+    lost = job(
+        1,
+        "unknown",
+        ended_at=at(-50),
+        elapsed_s=10.0,
+        cause={"text": "its agent was killed"},
+        **times,
+    )
     silent = job(2, "unknown", **times)
     waits = job(3, "waiting", **times | {"started_at": None}, waiting={"after": ["y-b2c3d"]})
     assert [fmt.is_over(one) for one in (lost, silent, waits)] == [True, False, False]
     told = [_note(one, NOW) for one in (lost, silent, waits)]
-    assert told == ["its agent was killed", "last heard 1 min 31 s ago", "waits for 1:31, after b2c3d"]
+    assert told == [
+        "its agent was killed",
+        "last heard 1 min 31 s ago",
+        "waits for 1:31, after b2c3d",
+    ]

@@ -61,7 +61,9 @@ def test_what_headway_says_itself_is_called_so_once() -> None:
         assert text_of(frame(made, (80, 24), Theme())[-2]).endswith(wanted)
 
 
-@pytest.mark.parametrize(("key", "word"), [("i", INTERRUPT), ("t", TERMINATE), ("q", LEAVE), ("esc", None)])
+@pytest.mark.parametrize(
+    ("key", "word"), [("i", INTERRUPT), ("t", TERMINATE), ("q", LEAVE), ("esc", None)]
+)
 def test_every_answer_to_the_question_does_what_it_says(key: str, word: str | None) -> None:
     made = model(4)
     assert typed(made, "ctrl-c", "x", key) == word
@@ -136,12 +138,16 @@ def test_sideways_goes_as_far_as_the_longest_line_in_sight_and_back_with_one_key
     made.log.add("short", 0)
     typed(made, "/", *"yz", "enter", *["right"] * 9)
     lines = [text_of(one) for one in frame(made, (80, 24), Theme())]
-    assert [one[-2:] for one in lines if " │ y" in one] == ["yz"] and made.place.pan == 100 - (80 - len("12:04:39 │ "))
+    assert [one[-2:] for one in lines if " │ y" in one] == ["yz"] and made.place.pan == 100 - (
+        80 - len("12:04:39 │ ")
+    )
     assert any("from column 32" in one for one in lines)
     typed(made, "left")
     assert made.place.pan == 15
     typed(made, back)
-    assert made.place.pan == 0 and not any("from column" in text_of(one) for one in frame(made, (80, 24), Theme()))
+    assert made.place.pan == 0 and not any(
+        "from column" in text_of(one) for one in frame(made, (80, 24), Theme())
+    )
 
 
 def test_lines_that_come_while_it_is_scrolled_sideways_are_not_hidden() -> None:

@@ -33,7 +33,9 @@ def test_a_line_again_and_again_is_counted() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from("abc")), max_size=60))
-def test_folding_keeps_the_order_of_every_rank_and_loses_no_line(said: list[tuple[int, str]]) -> None:
+def test_folding_keeps_the_order_of_every_rank_and_loses_no_line(
+    said: list[tuple[int, str]],
+) -> None:
     log = filled(*said)
     assert sum(entry.count for entry in log.shown) == len(said)
     for rank in range(4):
@@ -62,7 +64,12 @@ def test_a_filter_of_text_rank_and_level_is_applied_to_what_came_and_what_comes(
 
 
 def test_frames_of_a_traceback_have_its_level() -> None:
-    log = filled((0, "Traceback (most recent call last):"), (1, "fine"), (0, '  File "a.py"'), (0, "ValueError: no"))
+    log = filled(
+        (0, "Traceback (most recent call last):"),
+        (1, "fine"),
+        (0, '  File "a.py"'),
+        (0, "ValueError: no"),
+    )
     assert [said.level for said in log.kept] == [40, 20, 40, 40]
 
 
@@ -80,7 +87,9 @@ def test_an_absurd_rank_is_nobodys() -> None:
 
 
 def test_ranks_in_front_of_a_line_are_short() -> None:
-    log = filled((0, "a"), (1, "a"), (2, "b"), (0, "c"), (2, "c"), (3, "c"), *((n, "d") for n in range(8)))
+    log = filled(
+        (0, "a"), (1, "a"), (2, "b"), (0, "c"), (2, "c"), (3, "c"), *((n, "d") for n in range(8))
+    )
     assert [who(entry, 8) for entry in log.shown] == ["0–1", "2", "0+2", "all"]
     log.add("hw: said by us")
     assert who(log.shown[-1], 8) == "hw"
@@ -92,12 +101,16 @@ def test_a_burst_is_thinned_and_counted() -> None:
     before = made.log.total
     made.take(answer)
     assert made.log.total - before == CONSOLE_BURST_LINES_MAX + 123
-    assert "… 123 lines went by too fast; hw logs has them" in [entry.text for entry in made.log.shown]
+    assert "… 123 lines went by too fast; hw logs has them" in [
+        entry.text for entry in made.log.shown
+    ]
     assert made.log.shown[-1].text == f"n {CONSOLE_BURST_LINES_MAX + 122}"
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9)), max_size=60))
-def test_lines_that_came_late_find_their_place_and_a_ranks_own_order_stays(said: list[tuple[int, int]]) -> None:
+def test_lines_that_came_late_find_their_place_and_a_ranks_own_order_stays(
+    said: list[tuple[int, int]],
+) -> None:
     log, clocks = Log(), dict[int, int]()
     for number, (rank, step) in enumerate(said):
         clocks[rank] = clocks.get(rank, 0) + step

@@ -1,4 +1,6 @@
-"""The painter: what it sends makes the terminal show the frame, and no more than what changed is sent."""
+"""The painter: what it sends makes the terminal show the frame, and no more than what changed is
+sent.
+"""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,7 +25,9 @@ def test_a_frame_arrives_as_it_was_made() -> None:
         lines = frame(made, (80, 24), Theme())
         screen.feed(painter.paint(lines, (80, 24)).decode())
         wanted = ["".join(text for text, _ in one).rstrip() for one in lines]
-        assert [row.replace("図", "") for row in rows(screen)] == [row.replace("図", "") for row in wanted]
+        assert [row.replace("図", "") for row in rows(screen)] == [
+            row.replace("図", "") for row in wanted
+        ]
         made.take({"lines": [line(f"more {n}", n % 4)]})
 
 
@@ -45,7 +49,11 @@ def test_another_size_and_ctrl_l_draw_all_of_it() -> None:
     assert b"\x1b[2J" in painter.paint(lines, (81, 2))
 
 
-@given(st.lists(st.lists(st.text("ab図 é", max_size=12), min_size=3, max_size=3), min_size=2, max_size=5))
+@given(
+    st.lists(
+        st.lists(st.text("ab図 é", max_size=12), min_size=3, max_size=3), min_size=2, max_size=5
+    )
+)
 def test_any_sequence_of_frames_ends_as_the_last_one(frames: list[list[str]]) -> None:
     painter, screen = Painter(Theme()), Screen(40)
     for texts in frames:

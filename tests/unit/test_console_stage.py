@@ -1,4 +1,6 @@
-"""The console on a real terminal, against a scripted server: it opens, is left, and the terminal is as it was."""
+"""The console on a real terminal, against a scripted server: it opens, is left, and the terminal is
+as it was.
+"""
 
 import os
 import signal
@@ -43,7 +45,9 @@ class Scripted:
         self.over, self.cut = threading.Event(), False
         api.on("POST", "/api/jobs", Reply(self.running, 201))
         api.on("GET", "/api/jobs", [self.running])
-        api.on("GET", "/api/jobs/[^/]*", lambda _: self.ended if self.over.is_set() else self.running)
+        api.on(
+            "GET", "/api/jobs/[^/]*", lambda _: self.ended if self.over.is_set() else self.running
+        )
         api.on("GET", "/api/jobs/.*/metrics", {"digits-7f3c2": {}})
         api.on("POST", "/api/jobs/.*/follow", self.follow)
         api.on("POST", "/api/jobs/.*/(signal|abort)", {})
@@ -59,7 +63,9 @@ class Scripted:
         }  # fmt: skip
 
 
-def test_run_opens_a_live_view_and_leaves_the_last_lines_and_the_summary(api: FakeApi, desks: list[Desk]) -> None:
+def test_run_opens_a_live_view_and_leaves_the_last_lines_and_the_summary(
+    api: FakeApi, desks: list[Desk]
+) -> None:
     scripted = Scripted(api)
     desks.append(desk := Desk("run", "-n", "4", "python", "train.py"))
     desk.sees("hello 3")
@@ -94,7 +100,9 @@ def test_a_job_that_ends_within_a_blink_has_no_view(api: FakeApi, desks: list[De
 
 
 @pytest.mark.parametrize("env", [{"TERM": "dumb"}, {"columns": 39}, {"rows": 5}])
-def test_a_terminal_that_cannot_show_it_gets_plain_lines(api: FakeApi, desks: list[Desk], env: dict[str, Any]) -> None:
+def test_a_terminal_that_cannot_show_it_gets_plain_lines(
+    api: FakeApi, desks: list[Desk], env: dict[str, Any]
+) -> None:
     """B32."""
     scripted = Scripted(api)
     desks.append(desk := Desk("run", "-n", "4", "true", **env))
@@ -130,7 +138,9 @@ def test_ctrl_c_asks_before_it_interrupts(api: FakeApi, desks: list[Desk]) -> No
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_that_ends_the_view_gives_the_terminal_back(api: FakeApi, desks: list[Desk], number: int) -> None:
+def test_a_signal_that_ends_the_view_gives_the_terminal_back(
+    api: FakeApi, desks: list[Desk], number: int
+) -> None:
     Scripted(api)
     desks.append(desk := Desk("watch", "7f3c2"))
     desk.sees("hello 3")
@@ -150,12 +160,15 @@ def test_sigterm_to_run_is_for_the_job(api: FakeApi, desks: list[Desk]) -> None:
     assert desk.ends() == 0
 
 
-def test_suspending_gives_the_terminal_back_until_it_goes_on(api: FakeApi, desks: list[Desk]) -> None:
+def test_suspending_gives_the_terminal_back_until_it_goes_on(
+    api: FakeApi, desks: list[Desk]
+) -> None:
     Scripted(api)
     desks.append(desk := Desk("watch", "7f3c2"))
     desk.sees("hello 3")
     desk.child.send_signal(signal.SIGTSTP)
-    # an orphaned process group is not stopped by SIGTSTP: either way the view was left, and comes back
+    # an orphaned process group is not stopped by SIGTSTP: either way the view was left, and comes
+    # back
     wait_until(lambda: b"\x1b[?1049l" in desk.raw)
     desk.child.send_signal(signal.SIGCONT)
     wait_until(lambda: desk.raw.rfind(b"?1049h") > desk.raw.rfind(b"?1049l"))
@@ -189,8 +202,12 @@ def test_a_lost_server_is_said_and_found_again(api: FakeApi, desks: list[Desk]) 
     assert desk.ends() == 0
 
 
-def test_a_terminal_that_does_not_read_holds_up_nothing_but_itself(api: FakeApi, desks: list[Desk]) -> None:
-    """The output is not read for a while; the view goes on from the newest state, and keys still count."""
+def test_a_terminal_that_does_not_read_holds_up_nothing_but_itself(
+    api: FakeApi, desks: list[Desk]
+) -> None:
+    """The output is not read for a while; the view goes on from the newest state, and keys still
+    count.
+    """
     scripted = Scripted(api)
     desks.append(desk := Desk("watch", "7f3c2"))
     desk.sees("hello 3")
@@ -234,7 +251,11 @@ def test_a_job_that_was_deleted_leads_back_to_the_list(api: FakeApi, desks: list
 
 def test_watch_lists_the_jobs_of_an_array(api: FakeApi, desks: list[Desk]) -> None:
     scripted = Scripted(api)
-    api.on("GET", "/api/jobs/[^/]*", Reply({"error": {"code": "not_found", "message": "no such job", "hint": ""}}, 404))
+    api.on(
+        "GET",
+        "/api/jobs/[^/]*",
+        Reply({"error": {"code": "not_found", "message": "no such job", "hint": ""}}, 404),
+    )
     api.on("GET", "/api/arrays/a17", {"id": "sweep-a17", "uuid": "u1"})
     rows = [scripted.running | {"id": f"sweep-{n}", "array_index": n} for n in (1, 0)]
     api.on("GET", "/api/jobs", lambda request: rows if request.query.get("array") == ["u1"] else [])
@@ -250,7 +271,9 @@ def test_watch_lists_the_jobs_of_an_array(api: FakeApi, desks: list[Desk]) -> No
 
 def test_a_prompt_does_not_follow_the_echo_of_ctrl_c(api: FakeApi, desks: list[Desk]) -> None:
     Scripted(api)
-    api.on("GET", "/api/jobs/.*/logs", {"lines": [line("hello 3", 3)], "cursor": "1", "more": False})
+    api.on(
+        "GET", "/api/jobs/.*/logs", {"lines": [line("hello 3", 3)], "cursor": "1", "more": False}
+    )
     desks.append(desk := Desk("logs", "-f", "7f3c2"))
     desk.sees("hello 3")
     desk.press(b"\x03")

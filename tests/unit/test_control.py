@@ -1,4 +1,6 @@
-"""Executing decisions (server/control.py) with the real store and an engine that a test moves by hand."""
+"""Executing decisions (server/control.py) with the real store and an engine that a test moves by
+hand.
+"""
 
 import asyncio
 import json
@@ -17,7 +19,8 @@ from headway.wire.batch import TaskKey
 from tests.unit.control_bench import Bench, ended, in_loop, refused, started
 from tests.waiting import wait_until
 
-# -- submit -------------------------------------------------------------------------------------------------
+# -- submit
+# -------------------------------------------------------------------------------------------------
 
 
 @in_loop
@@ -56,7 +59,10 @@ async def test_what_can_never_fit_or_is_wrong_leaves_no_job_and_no_file(bench: B
 async def test_the_environment_rests_in_a_private_file_until_the_end(bench: Bench) -> None:
     job = await bench.submit()
     path = bench.paths.env / f"{job.uuid}.json"
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600 and json.loads(path.read_text())["env"]["MY_KEY"] == "hunter22"
+    assert (
+        stat.S_IMODE(path.stat().st_mode) == 0o600
+        and json.loads(path.read_text())["env"]["MY_KEY"] == "hunter22"
+    )
     assert b"hunter22" not in bench.paths.db.read_bytes()
     await bench.look()
     assert path.exists()
@@ -72,7 +78,8 @@ async def test_stale_environments_go_at_the_next_start(bench: Bench) -> None:
     lost = await bench.submit()
     await bench.look()
     await bench.run_to_end(lost, exit_code=None, lost=True)
-    (bench.paths.env / f"{lost.uuid}.json").write_text("{}")  # the server was killed before it could remove it
+    # the server was killed before it could remove it
+    (bench.paths.env / f"{lost.uuid}.json").write_text("{}")
     await bench.restart()
     assert bench.env_files() == [f"{job.uuid}.json"]
 
@@ -87,7 +94,8 @@ async def test_no_more_than_max_running_are_launched(bench: Bench) -> None:
     assert bench.engine.submits[2:] == [f"{jobs[2].uuid}-1"]
 
 
-# -- ends ---------------------------------------------------------------------------------------------------
+# -- ends
+# ---------------------------------------------------------------------------------------------------
 
 
 @in_loop
@@ -101,7 +109,10 @@ async def test_facts_become_states_and_causes(bench: Bench) -> None:
     found = bench.job(job.pk)
     assert (found.state, found.exit_code, found.signal) == (State.FAILED, None, 11)
     assert found.attempts[0].state is State.FAILED
-    assert found.attempts[0].cause is not None and found.attempts[0].cause["cause"] == "segfault_or_abort"
+    assert (
+        found.attempts[0].cause is not None
+        and found.attempts[0].cause["cause"] == "segfault_or_abort"
+    )
 
 
 @in_loop
@@ -140,7 +151,9 @@ async def test_what_an_ended_job_left_unsent_is_salvaged_also_after_a_restart(be
     job = await bench.submit()
     await bench.look()
     name = f"{job.uuid}-1-worker-0"
-    bench.engine.states[name] = Observation("gone", "agent gone", {"started": True, "salvage": True})
+    bench.engine.states[name] = Observation(
+        "gone", "agent gone", {"started": True, "salvage": True}
+    )
     await bench.run_to_end(job)
     assert bench.job(job.pk).state is State.SUCCEEDED
     before = len(bench.engine.salvaged)
@@ -150,14 +163,18 @@ async def test_what_an_ended_job_left_unsent_is_salvaged_also_after_a_restart(be
 
 
 @in_loop
-async def test_a_place_that_a_scheduler_keeps_after_the_end_was_told_is_given_back(bench: Bench) -> None:
+async def test_a_place_that_a_scheduler_keeps_after_the_end_was_told_is_given_back(
+    bench: Bench,
+) -> None:
     """Its daemons may have died with the job: it would hold nodes to the end of its time."""
     bench.engine.queues = True
     job = await bench.submit()
     await bench.look()
     name = f"{job.uuid}-1-worker-0"
     await bench.run_to_end(job)
-    assert bench.job(job.pk).state is State.SUCCEEDED and bench.engine.states[name].state == "running"
+    assert (
+        bench.job(job.pk).state is State.SUCCEEDED and bench.engine.states[name].state == "running"
+    )
     await bench.look(5)
     assert bench.engine.cancelled == [], "an agent may still send, and Slurm takes its time"
     bench.now_s += LINGER_S
@@ -168,12 +185,15 @@ async def test_a_place_that_a_scheduler_keeps_after_the_end_was_told_is_given_ba
     bench.now_s += LINGER_S
     await bench.look()
     assert bench.engine.cancelled == [name, name] and bench.token_is_open(job)
-    bench.engine.states[name] = Observation("ended", "CANCELLED", {"started": True, "drained": True})
+    bench.engine.states[name] = Observation(
+        "ended", "CANCELLED", {"started": True, "drained": True}
+    )
     await bench.look()
     assert not bench.token_is_open(job)
 
 
-# -- stopping -----------------------------------------------------------------------------------------------
+# -- stopping
+# -----------------------------------------------------------------------------------------------
 
 
 @in_loop
@@ -226,7 +246,8 @@ async def test_where_the_engine_has_nobody_to_ask_the_agent_gets_a_command(bench
     assert await bench.control.commands_for(key, 0, [command["seq"]]) == []
 
 
-# -- commands -----------------------------------------------------------------------------------------------
+# -- commands
+# -----------------------------------------------------------------------------------------------
 
 
 @in_loop
@@ -244,7 +265,9 @@ async def test_a_waiting_poll_is_answered_as_soon_as_there_is_a_command(bench: B
 
 
 @in_loop
-async def test_an_interrupt_of_a_job_whose_processes_have_not_started_aborts_it(bench: Bench) -> None:
+async def test_an_interrupt_of_a_job_whose_processes_have_not_started_aborts_it(
+    bench: Bench,
+) -> None:
     job = await bench.submit()
     await bench.look()
     await bench.control.signal(job.pk, 2)
@@ -278,13 +301,16 @@ async def test_a_signal_needs_a_number_and_a_job_that_runs(bench: Bench) -> None
 
 @in_loop
 async def test_stopping_the_server_answers_whoever_waits(bench: Bench) -> None:
-    poll = asyncio.create_task(bench.control.commands_for(TaskKey(new_uuid(), 1, "worker-0"), 10, []))
+    poll = asyncio.create_task(
+        bench.control.commands_for(TaskKey(new_uuid(), 1, "worker-0"), 10, [])
+    )
     await asyncio.sleep(0)
     await bench.control.stop()
     assert await asyncio.wait_for(poll, 5) == []
 
 
-# -- starts that go wrong -----------------------------------------------------------------------------------
+# -- starts that go wrong
+# -----------------------------------------------------------------------------------
 
 
 @in_loop
@@ -294,7 +320,10 @@ async def test_a_refused_start_fails_the_job_with_the_reason(bench: Bench) -> No
     await bench.look()
     found = bench.job(job.pk)
     assert found.state is State.FAILED
-    assert found.attempts[0].cause is not None and "/gone does not exist" in found.attempts[0].cause["text"]
+    assert (
+        found.attempts[0].cause is not None
+        and "/gone does not exist" in found.attempts[0].cause["text"]
+    )
 
 
 @in_loop
@@ -303,7 +332,10 @@ async def test_a_start_that_fails_for_now_is_tried_again_later(bench: Bench) -> 
     bench.engine.refuse = UnreachableError("No space left on device")
     await bench.look(3)
     assert bench.job(job.pk).state is State.WAITING and 1 <= len(bench.engine.submits) <= 2
-    assert "could not be started: No space left" in (await bench.control.explain(bench.job(job.pk))).reason
+    assert (
+        "could not be started: No space left"
+        in (await bench.control.explain(bench.job(job.pk))).reason
+    )
     bench.engine.refuse, bench.now_s = None, bench.now_s + 60
     await bench.look()
     assert f"{job.uuid}-1" in bench.engine.started
@@ -324,7 +356,9 @@ async def test_a_start_whose_answer_is_lost_is_found_by_its_key(bench: Bench) ->
 
 
 @in_loop
-async def test_a_server_killed_before_the_engine_heard_launches_after_its_restart(bench: Bench) -> None:
+async def test_a_server_killed_before_the_engine_heard_launches_after_its_restart(
+    bench: Bench,
+) -> None:
     """F23: the intent was stored, with a token whose secret died with the server."""
     job = await bench.submit()
     bench.engine.refuse = UnreachableError("killed here")
@@ -337,7 +371,9 @@ async def test_a_server_killed_before_the_engine_heard_launches_after_its_restar
 
 @in_loop
 async def test_a_job_that_ends_while_the_engine_is_asked_is_not_started_again(bench: Bench) -> None:
-    """P9: a killed server never wrote down the engine's id; everything is sent, and the spool removed, meanwhile."""
+    """P9: a killed server never wrote down the engine's id; everything is sent, and the spool
+    removed, meanwhile.
+    """
     job = await bench.submit()
     bench.engine.after_submit = UnreachableError("killed here")
     await bench.look()
@@ -399,14 +435,17 @@ async def test_heard_times_and_the_engines_words_are_stored_in_batches(bench: Be
     job = await bench.submit()
     await bench.look(2)
     bench.control.heard(TaskKey(job.uuid, 1, "worker-0"))
-    bench.engine.states[f"{job.uuid}-1-worker-0"] = Observation("running", "COMPLETING", {"started": True})
+    bench.engine.states[f"{job.uuid}-1-worker-0"] = Observation(
+        "running", "COMPLETING", {"started": True}
+    )
     bench.now_s += 10
     await bench.look()
     (attempt,) = bench.job(job.pk).attempts
     assert attempt.tasks[0].heard_ns is not None and attempt.engine_word == "COMPLETING"
 
 
-# -- resubmit, delete, register -----------------------------------------------------------------------------
+# -- resubmit, delete, register
+# -----------------------------------------------------------------------------
 
 
 @in_loop
@@ -414,7 +453,9 @@ async def test_a_resubmitted_job_is_new_and_the_old_one_is_left_as_it_ended(benc
     old = await bench.submit("python", "train.py", tags=["a"])
     await bench.look()
     await bench.run_to_end(old, exit_code=1)
-    new = await bench.control.resubmit(old.pk, new_uuid(), {"processes": 2, "tags": ["b"]}, {"PATH": "/bin"})
+    new = await bench.control.resubmit(
+        old.pk, new_uuid(), {"processes": 2, "tags": ["b"]}, {"PATH": "/bin"}
+    )
     assert (new.spec.parent, new.spec.processes, new.spec.command) == (old.id, 2, old.spec.command)
     assert bench.job(old.pk).state is State.FAILED and bench.job(old.pk).stop_requested_ns is None
 
@@ -441,8 +482,15 @@ async def test_resubmit_without_an_environment_needs_the_old_one(bench: Bench) -
 
 
 @in_loop
-async def test_what_was_set_for_a_job_is_set_for_the_next_one_too_but_for_secrets(bench: Bench) -> None:
-    secret = {"MY_TOKEN": "hunter22hunter22", "HIDES": "x hunter22hunter22", "MY_KEY": "k", "LONG": "y" * 5000}
+async def test_what_was_set_for_a_job_is_set_for_the_next_one_too_but_for_secrets(
+    bench: Bench,
+) -> None:
+    secret = {
+        "MY_TOKEN": "hunter22hunter22",
+        "HIDES": "x hunter22hunter22",
+        "MY_KEY": "k",
+        "LONG": "y" * 5000,
+    }
     given = {"A": "1", "B": "2", "C": "0", **secret}
     old = await bench.submit(env=given, env_set=["A", "B", *secret])
     assert old.spec.env_kept == {"A": "1", "B": "2"}
@@ -499,10 +547,16 @@ def registration(**changes: Any) -> dict[str, Any]:
 async def test_a_script_started_without_us_becomes_a_running_job(bench: Bench) -> None:
     body = registration()
     first, second = await bench.control.register(body), await bench.control.register(body)
-    assert {k: v for k, v in first.items() if k != "token"} == {k: v for k, v in second.items() if k != "token"}
+    assert {k: v for k, v in first.items() if k != "token"} == {
+        k: v for k, v in second.items() if k != "token"
+    }
     (row,) = bench.jobs()
     job = bench.job(row.pk)
-    assert (job.state, job.spec.attached, job.started_ns) == (State.RUNNING, True, 1_700_000_000 * 10**9)
+    assert (job.state, job.spec.attached, job.started_ns) == (
+        State.RUNNING,
+        True,
+        1_700_000_000 * 10**9,
+    )
     assert len(job.attempts) == 1
     bench.engine.states[f"{job.uuid}-1-worker-0"] = Observation("running", "up", {"started": True})
     await bench.look(2)
@@ -519,7 +573,9 @@ async def test_a_script_whose_shipper_died_before_it_registered_is_salvaged(benc
     bench.engine.states[f"{uuid}-1-worker-0"] = Observation("gone", "agent gone", salvage)
     other = new_uuid()  # of a database that is no longer there: whatever it sent would be refused
     bench.engine.started[f"{other}-1"] = Given({}, {})
-    bench.engine.states[f"{other}-1-worker-0"] = Observation("gone", "agent gone", {**salvage, "attached": False})
+    bench.engine.states[f"{other}-1-worker-0"] = Observation(
+        "gone", "agent gone", {**salvage, "attached": False}
+    )
     await bench.look()
     assert bench.engine.salvaged == [f"{uuid}-1-worker-0"]
 
@@ -555,7 +611,9 @@ async def test_the_loop_wakes_by_itself(bench: Bench) -> None:
 
 
 @in_loop
-async def test_a_secret_in_the_command_is_masked_in_the_store_and_given_to_the_process(bench: Bench) -> None:
+async def test_a_secret_in_the_command_is_masked_in_the_store_and_given_to_the_process(
+    bench: Bench,
+) -> None:
     job = await bench.submit(command=["train", "--api-key", "hunter22-hunter22"])
     assert job.spec.command == ["train", "--api-key", "********"] and job.spec.masked
     private = json.loads((bench.paths.env / f"{job.uuid}.json").read_text())
@@ -563,13 +621,16 @@ async def test_a_secret_in_the_command_is_masked_in_the_store_and_given_to_the_p
 
 
 @in_loop
-async def test_the_loop_is_woken_by_what_agents_tell_and_not_by_what_it_writes_itself(bench: Bench) -> None:
+async def test_the_loop_is_woken_by_what_agents_tell_and_not_by_what_it_writes_itself(
+    bench: Bench,
+) -> None:
     control = bench.control
     control._loop = asyncio.get_running_loop()
     bench.store.listen(control._on_change)
 
     async def woken() -> bool:
-        await asyncio.wrap_future(bench.store.write(lambda c: None))  # by now listeners have heard of what was before
+        # by now listeners have heard of what was before
+        await asyncio.wrap_future(bench.store.write(lambda c: None))
         await asyncio.sleep(0)  # and the wake comes through the event loop
         found = control._wake.is_set()
         control._wake.clear()
@@ -588,7 +649,9 @@ async def test_the_loop_is_woken_by_what_agents_tell_and_not_by_what_it_writes_i
     await bench.tell(first, started(), ended())
     assert await woken()
     await bench.look()
-    assert bench.job(first.pk).state is State.SUCCEEDED and f"{third.uuid}-1" in bench.engine.started
+    assert (
+        bench.job(first.pk).state is State.SUCCEEDED and f"{third.uuid}-1" in bench.engine.started
+    )
 
 
 @in_loop
@@ -597,4 +660,6 @@ async def test_a_start_that_is_refused_makes_room_for_the_next_at_once(bench: Be
     for _ in range(3):
         await bench.submit()
     await bench.look()
-    assert [job.state for job in bench.jobs()].count(State.FAILED) == 2 and bench.control._wake.is_set()
+    assert [job.state for job in bench.jobs()].count(
+        State.FAILED
+    ) == 2 and bench.control._wake.is_set()

@@ -104,7 +104,9 @@ def test_a_folder_that_is_not_there_is_refused(path: Any) -> None:
         check.folder(path)
 
 
-@pytest.mark.parametrize("value", ["", "x", None, 5, "../../etc", "12345678-1234-1234-1234-1234567890ag"])
+@pytest.mark.parametrize(
+    "value", ["", "x", None, 5, "../../etc", "12345678-1234-1234-1234-1234567890ag"]
+)
 def test_a_uuid_is_a_uuid(value: Any) -> None:
     """It becomes part of a path, so nothing else passes."""
     with pytest.raises(UsageError):
@@ -112,7 +114,10 @@ def test_a_uuid_is_a_uuid(value: Any) -> None:
 
 
 def test_a_uuid_is_written_in_one_way() -> None:
-    assert check.job_uuid("{12345678123412341234123456789ABC}") == "12345678-1234-1234-1234-123456789abc"
+    assert (
+        check.job_uuid("{12345678123412341234123456789ABC}")
+        == "12345678-1234-1234-1234-123456789abc"
+    )
 
 
 plain = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
@@ -120,7 +125,10 @@ FIELDS = sorted(JobSpec.__dataclass_fields__)
 
 
 @given(
-    st.dictionaries(st.sampled_from(FIELDS) | st.text(), plain | st.lists(plain) | st.dictionaries(st.text(), plain))
+    st.dictionaries(
+        st.sampled_from(FIELDS) | st.text(),
+        plain | st.lists(plain) | st.dictionaries(st.text(), plain),
+    )
 )
 def test_nothing_but_a_usage_error_comes_out_of_any_input(changes: dict[str, Any]) -> None:
     try:

@@ -1,4 +1,6 @@
-"""Text for terminals: nothing that a job, a name or a server says can steer the terminal or hide itself (Sec7)."""
+"""Text for terminals: nothing that a job, a name or a server says can steer the terminal or hide
+itself (Sec7).
+"""
 
 import re
 import unicodedata
@@ -11,7 +13,8 @@ from headway.model.limits import DISPLAY_LINE_CHARS_MAX
 from headway.wire import display
 
 SGR = re.compile(r"\x1b\[[0-9;:]*m")
-# Text that leans towards the dangerous: escape sequences in pieces, C1, bidi, zero-width, surrogates.
+# Text that leans towards the dangerous: escape sequences in pieces, C1, bidi, zero-width,
+# surrogates.
 PIECES = st.sampled_from(
     ["\x1b", "\x1b[", "\x1b[2K", "\x1b[31m", "\x1b[0m", "\x1b[8m", "\x1b]52;c;aGk=\x07", "\x9b31m", "\x9d", "\r", "\n",
      "\t", "\0", "\u202e", "\u2066", "\u200b", "\u200d", "\ufeff", "\u2028", "\ud800", "\u3164", "\U000e0041", "\x7f",
@@ -24,7 +27,9 @@ def assert_harmless(text: str, *, color: bool) -> None:
     rest = SGR.sub("", text) if color else text
     for char in rest:
         assert char == "\t" or char.isprintable() or unicodedata.category(char) == "Zs", repr(char)
-        assert unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Zl", "Zp") or char == "\t", repr(char)
+        assert unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Zl", "Zp") or char == "\t", (
+            repr(char)
+        )
 
 
 @given(WILD, st.booleans(), st.booleans())
@@ -49,7 +54,13 @@ def test_any_bytes_can_be_shown(data: bytes, color: bool) -> None:
     assert_harmless(display.line(display.decode(data), color=color), color=color)
 
 
-@given(st.text(alphabet=st.characters(categories=("L", "N", "P", "S"), exclude_characters="\u115f\u1160\u3164\uffa0")))
+@given(
+    st.text(
+        alphabet=st.characters(
+            categories=("L", "N", "P", "S"), exclude_characters="\u115f\u1160\u3164\uffa0"
+        )
+    )
+)
 def test_printable_text_is_shown_as_it_is(text: str) -> None:
     assert display.line(text) == text
 
@@ -74,7 +85,8 @@ def test_what_is_safe_stays_as_it_is(text: str) -> None:
         ("\ud800", "<U+D800>"),
         ("[/foo] [link=x]", "[/foo] [link=x]"),  # B17: markup is text
         ("a\tb", "a\tb"),
-        ("\r\x1b[2K\x1b[1A\x1b[2Kone 5 %\r\x1b[2K\x1b[1A\x1b[2K\x1b[?25lone 6 %", "one 6 %"),  # a bar of rich
+        # a bar of rich
+        ("\r\x1b[2K\x1b[1A\x1b[2Kone 5 %\r\x1b[2K\x1b[1A\x1b[2K\x1b[?25lone 6 %", "one 6 %"),
         ("secret\x1b[2Kfine", "secret␛[2Kfine"),  # which would hide what stands before it
         ("\x1b[?1049hx", "␛[?1049hx"),
     ],
@@ -91,7 +103,9 @@ def test_colour_passes_only_where_colour_is_wanted_and_never_leaks_into_the_next
     assert display.line("\x1b[38;2;1;2;3mx", color=True) == "\x1b[38;2;1;2;3mx\x1b[0m"
 
 
-@pytest.mark.parametrize("code", ["8", "5", "6", "31;8", "38;5", "38;5;999", "38;7;1", "999", "1;;8", "11", "51"])
+@pytest.mark.parametrize(
+    "code", ["8", "5", "6", "31;8", "38;5", "38;5;999", "38;7;1", "999", "1;;8", "11", "51"]
+)
 def test_concealing_and_unknown_styles_are_no_colour(code: str) -> None:
     assert "\x1b" not in display.line(f"\x1b[{code}mhidden", color=True)
 
@@ -106,7 +120,11 @@ def test_a_progress_bar_collapses_to_its_last_state() -> None:
 
 def test_a_long_line_is_cut_and_says_so() -> None:
     shown = display.line("x" * 1_000_000)
-    assert shown == "x" * DISPLAY_LINE_CHARS_MAX + f"… ({1_000_000 - DISPLAY_LINE_CHARS_MAX} more characters)"
+    assert (
+        shown
+        == "x" * DISPLAY_LINE_CHARS_MAX
+        + f"… ({1_000_000 - DISPLAY_LINE_CHARS_MAX} more characters)"
+    )
 
 
 def test_without_utf_8_every_mark_is_ascii() -> None:

@@ -1,4 +1,6 @@
-"""What can be typed, set, limited, called or returned is documented, and every promise names a test that exists."""
+"""What can be typed, set, limited, called or returned is documented, and every promise names a test
+that exists.
+"""
 
 import ast
 import inspect
@@ -39,7 +41,9 @@ def test_every_command_and_option_is_documented() -> None:
     text = made()["commands.md"]
     for command in commands.COMMANDS.values():
         assert f"### hw {command.name}" in text
-    used = {key for command in commands.COMMANDS.values() for key in command.options} | set(options.EVERYWHERE)
+    used = {key for command in commands.COMMANDS.values() for key in command.options} | set(
+        options.EVERYWHERE
+    )
     for option in options.OPTIONS:
         assert option.key in used, f"{option.names} belongs to no command"
         assert option.help, f"{option.names} says nothing"
@@ -47,12 +51,17 @@ def test_every_command_and_option_is_documented() -> None:
 
 def test_every_command_has_its_file() -> None:
     folder = ROOT / "src" / "headway" / "views" / "cli"
-    assert [c.name for c in commands.COMMANDS.values() if not (folder / f"{c.name}.py").exists()] == []
+    assert [
+        c.name for c in commands.COMMANDS.values() if not (folder / f"{c.name}.py").exists()
+    ] == []
 
 
 def test_every_public_name_of_python_says_what_it_does() -> None:
     text = made()["python.md"]
-    guide = "".join((DOCS / "guides" / name).read_text() for name in ("track-metrics.md", "watch-from-python.md"))
+    guide = "".join(
+        (DOCS / "guides" / name).read_text()
+        for name in ("track-metrics.md", "watch-from-python.md")
+    )
     for name in headway.__all__:
         assert f"## hw.{name}\n" in text
         assert len(inspect.getdoc(getattr(headway, name)) or "") > 20, name
@@ -67,7 +76,9 @@ def test_every_setting_is_documented() -> None:
 def test_every_key_of_a_job_file_is_documented() -> None:
     text, schema = made()["job-file.md"], json.loads(made()["job.schema.json"])
     assert [
-        key.name for key in JOB.keys if f"| `{key.name}` |" not in text or key.name not in schema["properties"]
+        key.name
+        for key in JOB.keys
+        if f"| `{key.name}` |" not in text or key.name not in schema["properties"]
     ] == []
 
 
@@ -104,22 +115,29 @@ def test_every_page_can_be_reached_from_the_front_page() -> None:
         seen.add(page)
         targets = re.findall(r"\]\(([^)#\s]+\.md)", page.read_text())
         queue += [(page.parent / target).resolve() for target in targets if ":" not in target]
-    assert sorted(str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md") if page not in seen) == []
+    assert (
+        sorted(str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md") if page not in seen) == []
+    )
 
 
 def test_the_front_page_quotes_the_last_bench_run() -> None:
-    """If this fails: `tools/figures.py` copies the table of bench/results/latest.md into the README."""
+    """If this fails: `tools/figures.py` copies the table of bench/results/latest.md into the
+    README.
+    """
     assert "<!-- figures -->" in figures.quoted()
     assert figures.README.read_text() == figures.quoted()
 
 
-# -- promises ---------------------------------------------------------------------------------------------------------
+# -- promises
+# ---------------------------------------------------------------------------------------------------------
 
 
 @cache
 def names_in(file: str) -> frozenset[str]:
     tree = ast.parse((ROOT / file).read_text())
-    found = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    found = (
+        node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    )
     return frozenset(node.name for node in found if node.name.startswith("test_"))
 
 
@@ -127,7 +145,8 @@ def promised() -> dict[str, list[tuple[str, str]]]:
     """`{"P1": [(file, test), …]}` as docs/promises.md has it."""
     sections = re.split(r"^## (?=P\d)", (DOCS / "promises.md").read_text(), flags=re.MULTILINE)[1:]
     return {
-        section.split()[0].rstrip("."): re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", section) for section in sections
+        section.split()[0].rstrip("."): re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", section)
+        for section in sections
     }
 
 

@@ -1,4 +1,6 @@
-"""Carriers beside containers (engines/carry.py): one for each task, however many ask, and none stays a zombie."""
+"""Carriers beside containers (engines/carry.py): one for each task, however many ask, and none
+stays a zombie.
+"""
 
 import json
 import threading

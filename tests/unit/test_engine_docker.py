@@ -1,4 +1,6 @@
-"""The container engine with a program that only writes down what it was told: words, users, GPUs, garbage answers."""
+"""The container engine with a program that only writes down what it was told: words, users, GPUs,
+garbage answers.
+"""
 
 import itertools
 import os
@@ -60,7 +62,9 @@ class Stub:
         self.paths = Paths(folder / "home")
         self.paths.home.mkdir()
         given = {"engine": "docker", "command": [str(self._program)], "image": "here:1", **options}
-        self.engine = ContainerEngine("box", self.paths, SETTINGS.__getitem__, clusters.definition(given, "test"))
+        self.engine = ContainerEngine(
+            "box", self.paths, SETTINGS.__getitem__, clusters.definition(given, "test")
+        )
         self.cwd = folder
 
     def tell(self, inspect: str) -> None:
@@ -85,11 +89,17 @@ class Stub:
 
 
 def test_limits_user_gpus_and_folders_are_passed_on_and_no_secret(tmp_path: Path) -> None:
-    stub = Stub(tmp_path, network="none", mounts=["/etc:/there:ro"], run_options=["--ulimit=core=0"])
+    stub = Stub(
+        tmp_path, network="none", mounts=["/etc:/there:ro"], run_options=["--ulimit=core=0"]
+    )
     engine_id = stub.start(stub.job(processes=1, gpus=2, cpus=1, memory_bytes=1 << 26))
     words = stub.words("create")
     pairs = list(itertools.pairwise(words))
-    assert ("--gpus", '"device=0,1"') in pairs and ("--memory", str(1 << 26)) in pairs and ("--cpus", "1") in pairs
+    assert (
+        ("--gpus", '"device=0,1"') in pairs
+        and ("--memory", str(1 << 26)) in pairs
+        and ("--cpus", "1") in pairs
+    )
     assert ("--memory-swap", str(1 << 26)) in pairs and ("--network", "none") in pairs
     assert ("--user", f"{os.getuid()}:{os.getgid()}") in pairs and ("--name", engine_id) in pairs
     assert "type=bind,src=/etc,dst=/there,readonly" in words and "--ulimit=core=0" in words
@@ -97,7 +107,9 @@ def test_limits_user_gpus_and_folders_are_passed_on_and_no_secret(tmp_path: Path
     assert "hunter22" not in stub.log.read_text() and "id.secret" not in stub.log.read_text()
 
 
-def test_podman_takes_gpus_as_cdi_devices_and_keeps_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_podman_takes_gpus_as_cdi_devices_and_keeps_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(os, "getgroups", lambda: [os.getgid(), 4242])
     docker = Stub(tmp_path)
     docker.start(docker.job(gpus=1))
@@ -106,8 +118,19 @@ def test_podman_takes_gpus_as_cdi_devices_and_keeps_the_user(tmp_path: Path, mon
     podman = Stub(tmp_path / "other", engine="podman")
     monkeypatch.setattr(os, "getuid", lambda: 1000)
     monkeypatch.setattr(os, "getgid", lambda: 1000)
-    assert podman.engine._recipe._gpus([2, 3]) == ["--device", "nvidia.com/gpu=2", "--device", "nvidia.com/gpu=3"]
-    assert podman.engine._recipe._user() == ["--userns=keep-id", "--user", "1000:1000", "--env", "HOME=/tmp"]
+    assert podman.engine._recipe._gpus([2, 3]) == [
+        "--device",
+        "nvidia.com/gpu=2",
+        "--device",
+        "nvidia.com/gpu=3",
+    ]
+    assert podman.engine._recipe._user() == [
+        "--userns=keep-id",
+        "--user",
+        "1000:1000",
+        "--env",
+        "HOME=/tmp",
+    ]
 
 
 def test_gpus_of_containers_and_of_processes_are_never_the_same(tmp_path: Path) -> None:
@@ -141,8 +164,12 @@ def test_a_job_without_an_image_is_told_how_to_name_one(tmp_path: Path) -> None:
         "Error: could not find free subnet from subnet pools",  # Podman
     ],
 )
-def test_a_job_for_which_no_network_is_left_waits_and_starts_later(tmp_path: Path, told: str) -> None:
-    stub = Stub(tmp_path, create_network=f"[ -e {tmp_path}/free ] || {{ echo '{told}' >&2; exit 1; }}")
+def test_a_job_for_which_no_network_is_left_waits_and_starts_later(
+    tmp_path: Path, told: str
+) -> None:
+    stub = Stub(
+        tmp_path, create_network=f"[ -e {tmp_path}/free ] || {{ echo '{told}' >&2; exit 1; }}"
+    )
     job = stub.job(processes=2, nodes=2)
     for _ in range(2):
         with pytest.raises(UnreachableError, match="no further network can be made now"):
@@ -162,7 +189,9 @@ def test_the_engine_is_asked_once_about_the_image_of_a_job_with_many_tasks(tmp_p
 
 def test_a_network_that_is_not_there_is_told_at_submit_in_the_engines_words(tmp_path: Path) -> None:
     stub = Stub(tmp_path, network="lab")
-    with pytest.raises(RefusedError, match=r"the network lab cannot be used: .* network lab not found$"):
+    with pytest.raises(
+        RefusedError, match=r"the network lab cannot be used: .* network lab not found$"
+    ):
         stub.engine.plan(stub.job())
 
 
@@ -215,7 +244,9 @@ def test_an_answer_that_cannot_be_understood_says_nothing(tmp_path: Path, inspec
     assert stub.engine.observe([EngineId(f"{new_uuid()}-1-worker-0")]) == {}
 
 
-@pytest.mark.parametrize("inspect", ["echo boom >&2; exit 1", "echo 'Cannot connect to the Docker daemon' >&2; exit 1"])
+@pytest.mark.parametrize(
+    "inspect", ["echo boom >&2; exit 1", "echo 'Cannot connect to the Docker daemon' >&2; exit 1"]
+)
 def test_an_engine_that_is_down_is_not_a_job_that_is_gone(tmp_path: Path, inspect: str) -> None:
     stub = Stub(tmp_path, inspect)
     with pytest.raises(UnreachableError):
@@ -238,7 +269,9 @@ def test_a_container_of_a_task_that_is_over_gets_no_time_before_it_runs(tmp_path
     assert stub.engine.tasks() == [] and stub.calls("rm") == [["rm", "--force", "c1"]]
 
 
-def test_what_an_agent_outside_has_left_is_ended_once_while_the_rest_is_sent(tmp_path: Path) -> None:
+def test_what_an_agent_outside_has_left_is_ended_once_while_the_rest_is_sent(
+    tmp_path: Path,
+) -> None:
     stub = Stub(tmp_path, ps=f"[ -e {tmp_path}/up ] || {{ echo 'Error: boom' >&2; exit 1; }}")
     engine_id = EngineId(f"{new_uuid()}-1-worker-0")
     folder = stub.paths.spool / engine_id
@@ -247,10 +280,18 @@ def test_what_an_agent_outside_has_left_is_ended_once_while_the_rest_is_sent(tmp
     (folder / "shim.json").write_text("{}")
     (folder / "shim").write_bytes(frame.encode_json(FACT, {"type": "task_ended"}))
     for asked in (1, 2):  # an engine that refuses is asked again
-        assert stub.engine.observe([engine_id])[engine_id].detail["salvage"] and len(stub.calls("ps")) == asked
+        assert (
+            stub.engine.observe([engine_id])[engine_id].detail["salvage"]
+            and len(stub.calls("ps")) == asked
+        )
     (tmp_path / "up").touch()
     for _ in range(3):
-        assert stub.engine.observe([engine_id])[engine_id].detail["salvage"] and len(stub.calls("ps")) == 3
+        assert (
+            stub.engine.observe([engine_id])[engine_id].detail["salvage"]
+            and len(stub.calls("ps")) == 3
+        )
     for path in folder.iterdir():  # all of it was sent
         path.unlink()
-    assert stub.engine.observe([engine_id])[engine_id].detail["drained"] and len(stub.calls("ps")) == 4
+    assert (
+        stub.engine.observe([engine_id])[engine_id].detail["drained"] and len(stub.calls("ps")) == 4
+    )

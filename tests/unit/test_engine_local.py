@@ -1,4 +1,6 @@
-"""The local engine beyond the contract: GPU slots, broken agents, killed agents, reused pids (F23, F29, F30, F44)."""
+"""The local engine beyond the contract: GPU slots, broken agents, killed agents, reused pids (F23,
+F29, F30, F44).
+"""
 
 import json
 import os
@@ -33,14 +35,18 @@ def gpus_of(harness: LocalHarness, engine_id: EngineId) -> list[int]:
     return json.loads((harness.folder(engine_id) / "task.json").read_text())["gpus"]  # type: ignore[no-any-return]
 
 
-# -- GPUs -------------------------------------------------------------------------------------------------
+# -- GPUs
+# -------------------------------------------------------------------------------------------------
 
 
 def test_n_processes_take_n_gpus_and_see_only_theirs(harness: LocalHarness) -> None:
     script = "echo $CUDA_VISIBLE_DEVICES; sleep 60"
     first = harness.start(harness.job("sh", "-c", script, processes=3))
     second = harness.start(harness.job("sh", "-c", script))
-    wait_until(lambda: harness.output(second).strip() == "3" and harness.output(first).strip() == "0,1,2", what="GPUs")
+    wait_until(
+        lambda: harness.output(second).strip() == "3" and harness.output(first).strip() == "0,1,2",
+        what="GPUs",
+    )
     with pytest.raises(UnreachableError, match="GPUs are free"):
         harness.start(harness.job("true"))
 
@@ -57,14 +63,17 @@ def test_gpus_of_an_ended_task_are_free_again(harness: LocalHarness) -> None:
         folders_sent(harness, engine_id)
 
 
-def test_gpus_of_a_task_whose_spool_was_sent_and_removed_are_free_again(harness: LocalHarness) -> None:
+def test_gpus_of_a_task_whose_spool_was_sent_and_removed_are_free_again(
+    harness: LocalHarness,
+) -> None:
     done = harness.start(harness.job("true", processes=2))
     harness.wait_over(done)
     folders.remove(harness.folder(done))
     running = harness.start(harness.job("sleep", "60", processes=2))
     harness.wait_running(running)
     aside = harness.folder(running).rename(harness.paths.home / "aside")
-    with pytest.raises(UnreachableError):  # removed under a running task: its processes still have them
+    # removed under a running task: its processes still have them
+    with pytest.raises(UnreachableError):
         harness.start(harness.job("true", processes=3))
     aside.rename(harness.folder(running))
 
@@ -85,7 +94,9 @@ def test_a_restarted_engine_remembers_whose_gpu_is_whose(harness: LocalHarness) 
     assert gpus_of(harness, harness.start(harness.job("sleep", "60"))) == [2]
 
 
-def test_a_killed_agent_does_not_free_the_gpus_of_processes_that_still_run(harness: LocalHarness) -> None:
+def test_a_killed_agent_does_not_free_the_gpus_of_processes_that_still_run(
+    harness: LocalHarness,
+) -> None:
     """F30."""
     first = harness.start(harness.job("sleep", "60", processes=2))
     harness.wait_running(first)
@@ -115,7 +126,10 @@ def test_a_driver_that_hangs_costs_the_number_only() -> None:
     count = slots.GpuCount(None, lambda: 8 if release.wait(60) else 0, timeout_s=0.05)
     assert count.get() == (0, "NVML did not answer within 0.05 s")
     release.set()
-    assert wait_until(lambda: count.get()[0] == 8 and count.get(), what="the late answer") == (8, "nvml")
+    assert wait_until(lambda: count.get()[0] == 8 and count.get(), what="the late answer") == (
+        8,
+        "nvml",
+    )
 
 
 def test_a_driver_that_raises_anything_counts_as_no_gpu() -> None:
@@ -140,7 +154,10 @@ def nvml(monkeypatch: pytest.MonkeyPatch, count: int | None) -> list[str]:
             raise NVMLError("driver not loaded")
 
     vars(fake).update(
-        NVMLError=NVMLError, nvmlInit=init, nvmlDeviceGetCount=lambda: count, nvmlShutdown=lambda: calls.append("end")
+        NVMLError=NVMLError,
+        nvmlInit=init,
+        nvmlDeviceGetCount=lambda: count,
+        nvmlShutdown=lambda: calls.append("end"),
     )
     monkeypatch.setitem(sys.modules, "pynvml", fake)
     return calls
@@ -151,14 +168,17 @@ def test_gpus_are_counted_by_nvml_and_the_driver_is_let_go(monkeypatch: pytest.M
     assert slots.GpuCount(None).get() == (4, "nvml") and calls == ["init", "end"]
 
 
-def test_a_machine_without_a_driver_or_without_nvml_has_no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_a_driver_or_without_nvml_has_no_gpus(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     nvml(monkeypatch, None)
     assert slots.GpuCount(None).get() == (0, "none found")
     monkeypatch.setitem(sys.modules, "pynvml", None)
     assert slots.GpuCount(None).get() == (0, "none found")
 
 
-# -- starting ---------------------------------------------------------------------------------------------
+# -- starting
+# ---------------------------------------------------------------------------------------------
 
 
 def test_files_of_a_task_are_for_their_owner_alone(harness: LocalHarness) -> None:
@@ -174,7 +194,9 @@ def test_files_of_a_task_are_for_their_owner_alone(harness: LocalHarness) -> Non
     assert task["token"] == "id.secret" and task["secret_names"] == ["MY_KEY"] and "env" not in task
 
 
-def test_the_agent_inherits_nothing_of_the_servers(harness: LocalHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_agent_inherits_nothing_of_the_servers(
+    harness: LocalHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SERVERS_SECRET", "hunter22")
     listening = os.open("/dev/null", os.O_RDONLY)
     os.set_inheritable(listening, True)
@@ -196,7 +218,9 @@ def test_a_folder_that_vanished_is_refused_with_its_name(harness: LocalHarness) 
     assert harness.engine.find(f"{job.uuid}-1") is None
 
 
-def test_an_agent_that_dies_before_it_has_started_is_told_with_its_code(harness: LocalHarness) -> None:
+def test_an_agent_that_dies_before_it_has_started_is_told_with_its_code(
+    harness: LocalHarness,
+) -> None:
     engine_id = harness.start(harness.job("true"), {"HEADWAY_FAKE": "dies before it has started"})
     wait_until(lambda: harness.state(engine_id) == "gone", what="its death")
     seen = harness.engine.observe([engine_id])[engine_id]
@@ -233,7 +257,9 @@ def test_a_folder_that_a_power_cut_emptied_is_made_again(harness: LocalHarness) 
     assert harness.starts(engine_id) == 1
 
 
-def test_a_full_disk_is_told_as_temporary(harness: LocalHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_told_as_temporary(
+    harness: LocalHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(*_: object) -> bool:
         raise OSError(28, "No space left on device")
 
@@ -245,18 +271,25 @@ def test_a_full_disk_is_told_as_temporary(harness: LocalHarness, monkeypatch: py
 def test_a_key_of_another_attempt_is_refused(harness: LocalHarness) -> None:
     plan = harness.engine.plan(harness.job("true"))
     with pytest.raises(UsageError):
-        harness.engine.submit(plan, "00000000-0000-0000-0000-000000000000-1", Given({}, {"worker-0": "t"}))
+        harness.engine.submit(
+            plan, "00000000-0000-0000-0000-000000000000-1", Given({}, {"worker-0": "t"})
+        )
 
 
 @pytest.mark.parametrize("name", ["../../etc", "x", "", f"{'a' * 36}-1-worker-0", "/etc/passwd"])
 def test_an_id_that_is_not_ours_reaches_no_path(harness: LocalHarness, name: str) -> None:
     """B20."""
-    for call in (harness.engine.cancel, harness.engine.discard, lambda n: harness.engine.observe([n])):
+    for call in (
+        harness.engine.cancel,
+        harness.engine.discard,
+        lambda n: harness.engine.observe([n]),
+    ):
         with pytest.raises(UsageError):
             call(EngineId(name))
 
 
-# -- knowing a process --------------------------------------------------------------------------------------
+# -- knowing a process
+# --------------------------------------------------------------------------------------
 
 
 def test_a_reused_pid_is_not_our_process_and_is_never_signalled(harness: LocalHarness) -> None:
@@ -283,12 +316,18 @@ def test_a_zombie_is_not_alive() -> None:
     child = subprocess.Popen(["true"])
     start = wait_until(lambda: identity.start_of(child.pid) or "gone", what="a start")
     wait_until(lambda: identity.start_of(child.pid) is None, what="the zombie")
-    assert not identity.is_alive(identity.Identity(child.pid, start if isinstance(start, int) else 1))
+    assert not identity.is_alive(
+        identity.Identity(child.pid, start if isinstance(start, int) else 1)
+    )
     child.wait()
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", '{"pid": "1"}', '{"pid": -1}', "null", '{"pid": true, "start": 1}'])
-def test_a_damaged_shim_json_is_a_task_that_cannot_be_seen(harness: LocalHarness, text: str) -> None:
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{", '{"pid": "1"}', '{"pid": -1}', "null", '{"pid": true, "start": 1}']
+)
+def test_a_damaged_shim_json_is_a_task_that_cannot_be_seen(
+    harness: LocalHarness, text: str
+) -> None:
     engine_id = harness.start(harness.job("true"))
     harness.wait_over(engine_id)
     (harness.folder(engine_id) / "shim.json").write_text(text)
@@ -296,7 +335,8 @@ def test_a_damaged_shim_json_is_a_task_that_cannot_be_seen(harness: LocalHarness
     assert harness.engine.cancel(engine_id) is False
 
 
-# -- salvage ------------------------------------------------------------------------------------------------
+# -- salvage
+# ------------------------------------------------------------------------------------------------
 
 
 def adopted(harness: LocalHarness, engine_id: EngineId) -> int:
@@ -310,7 +350,10 @@ def test_unsent_data_of_a_dead_agent_is_salvaged_once(harness: LocalHarness) -> 
     assert isinstance(harness.engine, Salvager)
     assert harness.engine.observe([engine_id])[engine_id].detail.get("salvage")
     assert harness.engine.salvage(engine_id)
-    wait_until(lambda: harness.engine.observe([engine_id])[engine_id].detail.get("drained"), what="all sent")
+    wait_until(
+        lambda: harness.engine.observe([engine_id])[engine_id].detail.get("drained"),
+        what="all sent",
+    )
     assert harness.engine.salvage(engine_id) is False and adopted(harness, engine_id) == 1
 
 
@@ -337,7 +380,9 @@ def test_a_lock_that_is_held_is_seen_and_a_missing_one_is_not(tmp_path: Path) ->
     path = tmp_path / "lock"
     assert not lock.is_held(path)
     code = "import fcntl,sys,time; f=open(sys.argv[1],'w'); fcntl.flock(f,2); print(1,flush=True); time.sleep(60)"
-    with subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE) as holder:
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE
+    ) as holder:
         assert holder.stdout is not None and holder.stdout.readline()
         assert lock.is_held(path)
         holder.kill()
@@ -349,7 +394,9 @@ def test_discard_removes_what_is_over_and_nothing_that_runs(harness: LocalHarnes
     sending = harness.start(harness.job("true"))
     harness.wait_over(sending)
     lock = harness.folder(sending) / "shipper.lock"
-    with subprocess.Popen([sys.executable, "-c", code, str(lock)], stdout=subprocess.PIPE) as holder:
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(lock)], stdout=subprocess.PIPE
+    ) as holder:
         assert holder.stdout is not None and holder.stdout.readline()
         harness.engine.discard(sending)  # a shipper is still at work
         assert harness.folder(sending).exists()
@@ -363,7 +410,8 @@ def test_discard_removes_what_is_over_and_nothing_that_runs(harness: LocalHarnes
     assert [engine_id for engine_id, _ in harness.engine.tasks()] == [running]
 
 
-# -- registry -----------------------------------------------------------------------------------------------
+# -- registry
+# -----------------------------------------------------------------------------------------------
 
 
 def test_the_cluster_here_is_the_local_engine(tmp_path: Path) -> None:

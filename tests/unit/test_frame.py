@@ -1,4 +1,6 @@
-"""Frames: what is written is read back; damage costs one frame; an end is an end (F2, F13, F14, P11)."""
+"""Frames: what is written is read back; damage costs one frame; an end is an end (F2, F13, F14,
+P11).
+"""
 
 import struct
 
@@ -52,14 +54,18 @@ def test_a_torn_tail_waits_while_its_writer_lives_and_is_damage_after(cut: int) 
     assert live.frames == whole and live.damaged == [] and live.waiting == (live.end < cut)
     dead = frame.scan(data, final=True)
     torn = data[live.end :].rstrip(b"\0")  # trailing zeros cannot be told from a preallocated tail
-    assert dead.frames == whole and dead.damaged == ([(live.end, live.end + len(torn))] if torn else [])
+    assert dead.frames == whole and dead.damaged == (
+        [(live.end, live.end + len(torn))] if torn else []
+    )
 
 
 @pytest.mark.parametrize("zeros", [1, 11, 12, 4096])
 def test_a_zero_filled_tail_is_an_end_and_not_damage(zeros: int) -> None:
     data = b"".join(THREE)
     for final in (False, True):
-        assert frame.scan(data + bytes(zeros), final=final) == frame.Scan(len(data), 3, [], waiting=False)
+        assert frame.scan(data + bytes(zeros), final=final) == frame.Scan(
+            len(data), 3, [], waiting=False
+        )
 
 
 def test_a_torn_frame_before_a_zero_filled_tail_is_damage_without_the_zeros() -> None:

@@ -1,4 +1,6 @@
-"""What runs inside a user's environment imports the standard library only; `import headway` loads little."""
+"""What runs inside a user's environment imports the standard library only; `import headway` loads
+little.
+"""
 
 import subprocess
 import sys
@@ -30,14 +32,18 @@ def modules(*folders: str) -> list[str]:
     found = []
     for folder in folders:
         for path in sorted((SOURCE / "headway" / folder).rglob("*.py")):
-            name = ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__")
+            name = ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(
+                ".__init__"
+            )
             if name not in EXEMPT and path.stem != "__main__" and "bootstrap" not in path.parts:
                 found.append(name)
     return found
 
 
 def isolated(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-I", "-S", "-c", code, *arguments], capture_output=True, text=True)
+    return subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code, *arguments], capture_output=True, text=True
+    )
 
 
 @pytest.mark.parametrize("folder", STANDARD_ONLY)
@@ -63,12 +69,16 @@ def test_import_headway_loads_no_third_party_module_and_no_other_part() -> None:
     done = isolated(code, str(SOURCE))
     assert done.returncode == 0, done.stderr
     parts, heavy = done.stdout.strip().split("] ")
-    assert not {"views", "server", "store", "agent", "engines", "diagnose"} & set(parts.strip("[]'").split("', '"))
+    assert not {"views", "server", "store", "agent", "engines", "diagnose"} & set(
+        parts.strip("[]'").split("', '")
+    )
     assert heavy == "[]", f"slow modules are loaded at import: {heavy}"
 
 
 def test_a_short_command_does_not_wait_for_slow_modules() -> None:
-    """`dataclasses` brings `inspect` and `ast`: with the classes that it makes, a sixth of the start of `hw ls`."""
+    """`dataclasses` brings `inspect` and `ast`: with the classes that it makes, a sixth of the
+    start of `hw ls`.
+    """
     code = (
         "import sys; sys.path.insert(0, sys.argv[1]); import headway.views.cli.dispatch, headway.views.cli.ls; "
         "import headway.views.source; print(sorted({'dataclasses', 'inspect', 'http.client'} & set(sys.modules)))"

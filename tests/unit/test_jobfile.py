@@ -48,8 +48,18 @@ def test_the_job_of_the_design_becomes_a_job_spec(tmp_path: Path) -> None:
     found = prepared(tmp_path, DESIGN)
     spec = JobSpec.from_values(found.spec)
     assert spec.command == ["python", "train.py", "--data", "voc20", "--lr", "0.1"]
-    assert (spec.name, spec.processes, spec.memory_bytes, spec.max_duration_s) == ("voc20", 8, 32 * 1024**3, 14_400.0)
-    assert (spec.retry.max, spec.hold_s, spec.image, spec.parameters) == (3, 3_600.0, "pytorch:2.13", {"lr": 0.1})
+    assert (spec.name, spec.processes, spec.memory_bytes, spec.max_duration_s) == (
+        "voc20",
+        8,
+        32 * 1024**3,
+        14_400.0,
+    )
+    assert (spec.retry.max, spec.hold_s, spec.image, spec.parameters) == (
+        3,
+        3_600.0,
+        "pytorch:2.13",
+        {"lr": 0.1},
+    )
     assert (spec.cwd, spec.smoke, found.env, found.secrets) == (
         str(tmp_path), False, {"NCCL_IB_DISABLE": "0"}, ["WANDB_API_KEY"],
     )  # fmt: skip
@@ -88,14 +98,20 @@ code: {exclude: ["*.ckpt"]}
     assert (spec.folders[0].source, spec.folders[0].mode, spec.folders[1].target) == (
         "az://datasets/voc20", "ro", "/srv/models",
     )  # fmt: skip
-    # a path counts from the file; the home is that of the machine where the folder is, which may be a cluster's
-    assert (spec.folders[2].source, spec.folders[2].target) == (str(tmp_path.parent / "words"), "~/words")
+    # a path counts from the file; the home is that of the machine where the folder is, which may be
+    # a cluster's
+    assert (spec.folders[2].source, spec.folders[2].target) == (
+        str(tmp_path.parent / "words"),
+        "~/words",
+    )
     assert found.code == {"include": [], "exclude": ["*.ckpt"]}
 
 
 def test_the_job_section_of_a_project_is_a_job(tmp_path: Path) -> None:
     text = "experiment: e1\njob:\n  command: python train.py\n  gpuz: 3\n"
-    assert 'headway.yaml, line 4: unknown key "gpuz"; did you mean "gpus"?' in _message(tmp_path, text, "headway.yaml")
+    assert 'headway.yaml, line 4: unknown key "gpuz"; did you mean "gpus"?' in _message(
+        tmp_path, text, "headway.yaml"
+    )
     found = written(tmp_path, "job: {command: true}\n".replace("true", "ls -l"), "headway.yaml")
     assert found.values["command"] == ["ls", "-l"]
     assert "has no section `job`" in _message(tmp_path, "experiment: e1\n", "headway.yaml")
@@ -110,18 +126,30 @@ def _message(folder: Path, text: str, name: str) -> str:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("command: x\ngpu_pernode: 4\n", 'job.yaml, line 2: unknown key "gpu_pernode"; did you mean "gpu_per_node"?'),
-        ("command: x\nretry:\n  maxx: 1\n", 'job.yaml, line 3: unknown key "maxx"; did you mean "max"?'),
+        (
+            "command: x\ngpu_pernode: 4\n",
+            'job.yaml, line 2: unknown key "gpu_pernode"; did you mean "gpu_per_node"?',
+        ),
+        (
+            "command: x\nretry:\n  maxx: 1\n",
+            'job.yaml, line 3: unknown key "maxx"; did you mean "max"?',
+        ),
         ("command: x\nretry:\n  max: -1\n", "job.yaml, line 3: retry.max: -1 is too small"),
         ("command: x\ngpus: 0\n", "line 2: gpus: 0 is too small | valid: a whole number from 1"),
         ("command: x\ngpus: two\n", 'line 2: gpus: "two" is not a whole number'),
         ("command: x\ntime: 4 fortnights\n", "line 2: time"),
         ("command: x\nmemory: 32G\n", "32GiB or 32GB"),
         ("command: 3\n", "line 1: command: 3 stands here | valid: a command line"),
-        ("command: x\nmulti_process: yes\n", "line 2: multi_process: 'yes' stands here | valid: true or false"),
+        (
+            "command: x\nmulti_process: yes\n",
+            "line 2: multi_process: 'yes' stands here | valid: true or false",
+        ),
         ("command: x\nenv: {A: [1]}\n", "line 2: env.A: a list stands here"),
         ("command: x\nenv: {A=B: 1}\n", "is not the name of an environment variable"),
-        ("command: x\ntags: [1]\n", "line 2: tags: 1 stands here | valid: a tag; write it in quotes"),
+        (
+            "command: x\ntags: [1]\n",
+            "line 2: tags: 1 stands here | valid: a tag; write it in quotes",
+        ),
         ('command: x\nname: "a\\nb"\n', "is not allowed"),
         ("command: x\nroles: {Chief: {}}\n", "'Chief' cannot be a role's name"),
         ("command: x\nroles: {a: {completion: some}}\n", "'some' is not one of all, any, none"),
@@ -139,7 +167,9 @@ def _message(folder: Path, text: str, name: str) -> str:
         ("command: x\nenv: {A: .inf}\n", "is not a finite number"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_line_and_what_is_valid(tmp_path: Path, text: str, words: str) -> None:
+def test_what_is_wrong_is_told_with_its_line_and_what_is_valid(
+    tmp_path: Path, text: str, words: str
+) -> None:
     assert words in refused(tmp_path, text)
 
 
@@ -159,7 +189,8 @@ def test_a_command_is_split_as_a_shell_does_without_one(given: str, words: list[
     assert template.words(given, "command") == words
 
 
-# -- parameters -------------------------------------------------------------------------------------------------------
+# -- parameters
+# -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -197,12 +228,16 @@ def test_a_command_is_split_as_a_shell_does_without_one(given: str, words: list[
         ),
     ],
 )  # fmt: skip
-def test_parameters_are_checked(tmp_path: Path, text: str, sets: list[tuple[str, str]], words: str) -> None:
+def test_parameters_are_checked(
+    tmp_path: Path, text: str, sets: list[tuple[str, str]], words: str
+) -> None:
     assert words in refused(tmp_path, text, *sets)
 
 
 def test_a_value_stays_one_word_and_is_not_filled_in_again(tmp_path: Path) -> None:
-    text = "command: echo {{ a }}-{{b}}\nparameters: {a: 'x; rm -rf /', b: '{{ a }} $HOME'}\nname: n\n"
+    text = (
+        "command: echo {{ a }}-{{b}}\nparameters: {a: 'x; rm -rf /', b: '{{ a }} $HOME'}\nname: n\n"
+    )
     assert prepared(tmp_path, text).spec["command"] == ["echo", "x; rm -rf /-{{ a }} $HOME"]
 
 
@@ -211,10 +246,14 @@ def test_a_value_stays_one_word_and_is_not_filled_in_again(tmp_path: Path) -> No
     [("0.1", "0.1"), ("1e-4", "0.0001"), ("3", "3"), ("true", "true"), ("'007'", "007"), ("2.0", "2.0")],
 )  # fmt: skip
 def test_values_are_written_as_a_person_would(tmp_path: Path, value: str, shown: str) -> None:
-    assert prepared(tmp_path, f"command: a {{{{ p }}}}\nparameters: {{p: {value}}}\n").spec["command"] == ["a", shown]
+    assert prepared(tmp_path, f"command: a {{{{ p }}}}\nparameters: {{p: {value}}}\n").spec[
+        "command"
+    ] == ["a", shown]
 
 
-def test_a_matrix_is_every_combination_without_the_excluded_and_with_the_included(tmp_path: Path) -> None:
+def test_a_matrix_is_every_combination_without_the_excluded_and_with_the_included(
+    tmp_path: Path,
+) -> None:
     text = """\
 command: a --lr {{ lr }} --seed {{ seed }}
 matrix:
@@ -230,7 +269,9 @@ env: {SEED: "{{ seed }}"}
     ]  # fmt: skip
     assert [e.spec["command"][-1] for e in found.elements] == ["1", "2", "1", "9"]
     assert [(e.index, e.env) for e in found.elements][-1] == (3, {"SEED": "9"})
-    fixed = prepared(tmp_path, text.replace("  exclude: [{lr: 0.01, seed: 2}]\n", ""), ("seed", "5"))
+    fixed = prepared(
+        tmp_path, text.replace("  exclude: [{lr: 0.01, seed: 2}]\n", ""), ("seed", "5")
+    )
     assert [e.spec["parameters"]["seed"] for e in fixed.elements] == [5, 5, 9]
 
 
@@ -243,9 +284,13 @@ matrix:
   exclude: [{lr: 1, seed: 2}]
   include: [{lr: 9, seed: 9}]
 """
-    commands = [element.spec["command"] for element in prepared(tmp_path, text, ("lr", "3")).elements]
+    commands = [
+        element.spec["command"] for element in prepared(tmp_path, text, ("lr", "3")).elements
+    ]
     assert commands == [["a", "3", "1"], ["a", "3", "2"], ["a", "9", "9"]]
-    commands = [element.spec["command"] for element in prepared(tmp_path, text, ("lr", "1")).elements]
+    commands = [
+        element.spec["command"] for element in prepared(tmp_path, text, ("lr", "1")).elements
+    ]
     assert commands == [["a", "1", "1"], ["a", "9", "9"]]
 
 
@@ -266,7 +311,9 @@ def test_an_array_is_numbers(asked: Any, numbers: list[int]) -> None:
     assert sweep.indices(asked, "--array") == numbers
 
 
-@pytest.mark.parametrize("asked", ["0", "-3", "9-1", "a", "1,1", "0-99999", "1-2-3", "0-9%2", "", "0-9:0"])
+@pytest.mark.parametrize(
+    "asked", ["0", "-3", "9-1", "a", "1,1", "0-99999", "1-2-3", "0-9%2", "", "0-9:0"]
+)
 def test_what_is_no_array_is_refused(asked: str) -> None:
     with pytest.raises(UsageError, match="--array"):
         sweep.indices(asked, "--array")
@@ -275,10 +322,13 @@ def test_what_is_no_array_is_refused(asked: str) -> None:
 def test_too_large_a_matrix_is_refused_before_it_is_made(tmp_path: Path) -> None:
     axes = ", ".join(f"p{n}: [1, 2, 3, 4, 5, 6, 7, 8, 9, 0]" for n in range(12))
     spots = " ".join(f"{{{{ p{n} }}}}" for n in range(12))
-    assert "that makes 1,000,000,000,000 jobs" in refused(tmp_path, f"command: a {spots}\nmatrix: {{{axes}}}\n")
+    assert "that makes 1,000,000,000,000 jobs" in refused(
+        tmp_path, f"command: a {spots}\nmatrix: {{{axes}}}\n"
+    )
 
 
-# -- the schema and secrets -------------------------------------------------------------------------------------------
+# -- the schema and secrets
+# -------------------------------------------------------------------------------------------
 
 
 def test_the_schema_for_editors_knows_every_key_and_no_other() -> None:
@@ -302,7 +352,9 @@ def test_a_secret_is_taken_from_the_environment_the_private_file_or_a_keyring(
 
 
 @pytest.mark.cap(52)
-def test_the_keyring_package_of_this_python_is_asked_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_keyring_package_of_this_python_is_asked_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text = """
 def get_password(service, name):
     if name == "LOCKED":
@@ -325,7 +377,9 @@ def get_password(service, name):
 
 
 @pytest.mark.cap(52)
-def test_a_secret_that_is_nowhere_names_where_it_was_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_secret_that_is_nowhere_names_where_it_was_looked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(UsageError) as error:
         secret.find(["WANDB_API_KEY"], {}, {})

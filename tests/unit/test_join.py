@@ -1,4 +1,6 @@
-"""Several tasks, one attempt: the barrier, the completion policy, the first failure (capabilities 3, 7, 40)."""
+"""Several tasks, one attempt: the barrier, the completion policy, the first failure (capabilities
+3, 7, 40).
+"""
 
 from typing import Any
 
@@ -11,19 +13,40 @@ from headway.server import join
 from headway.server.reconcile import LAUNCHES_MAX, Launch, Seen, SetState, decide
 
 
-def task(name: str, result: dict[str, Any] | None = None, *processes: Process, state: str = "running") -> Task:
+def task(
+    name: str, result: dict[str, Any] | None = None, *processes: Process, state: str = "running"
+) -> Task:
     made = Task(name, "node", "ended" if result else state, None, result, list(processes))
     made.agent = {"address": "10.0.0.1", "port": 5, "master_port": 6}
     return made
 
 
-def process(rank: int, code: int | None = None, signal: int | None = None, reason: str | None = None) -> Process:
+def process(
+    rank: int, code: int | None = None, signal: int | None = None, reason: str | None = None
+) -> Process:
     ended = code is not None or signal is not None
-    return Process(rank, 0, 1, "exited" if ended else "running", code, signal, 1, 10 + rank if ended else None, reason)
+    return Process(
+        rank,
+        0,
+        1,
+        "exited" if ended else "running",
+        code,
+        signal,
+        1,
+        10 + rank if ended else None,
+        reason,
+    )
 
 
 def ended(code: int | None = 0, **fields: Any) -> dict[str, Any]:
-    base = {"exit_code": code, "signal": None, "first_rank": None, "reason": None, "oom": False, "lost": False}
+    base = {
+        "exit_code": code,
+        "signal": None,
+        "first_rank": None,
+        "reason": None,
+        "oom": False,
+        "lost": False,
+    }
     return {**base, "time_ns": 99, **fields}
 
 
@@ -38,7 +61,13 @@ def test_every_agent_up_means_go_with_the_addresses_of_all() -> None:
     (tell,) = join.orders(made, attempt)
     assert set(tell.commands) == {"worker-0", "worker-1"}
     assert tell.commands["worker-0"]["do"] == "go"
-    first = {"task": "worker-0", "role": "worker", "address": "10.0.0.1", "port": 5, "master_port": 6}
+    first = {
+        "task": "worker-0",
+        "role": "worker",
+        "address": "10.0.0.1",
+        "port": 5,
+        "master_port": 6,
+    }
     assert tell.commands["worker-1"]["peers"][0] == first
 
 
@@ -59,7 +88,9 @@ def test_a_task_that_is_already_over_does_not_keep_the_others_from_starting() ->
 
 
 def test_a_failed_rank_ends_the_other_tasks_before_its_own_has_ended() -> None:
-    made, attempt = job(task("worker-0", None, process(0)), task("worker-1", None, process(1, 9), process(2)))
+    made, attempt = job(
+        task("worker-0", None, process(0)), task("worker-1", None, process(1, 9), process(2))
+    )
     (tell,) = join.orders(made, attempt)
     assert {c["reason"] for c in tell.commands.values()} == {"rank 1 on worker-1 failed"}
     assert "worker-0" in tell.commands
@@ -73,7 +104,11 @@ def test_the_first_failure_is_the_jobs_and_victims_do_not_count() -> None:
         task("worker-2", ended(3, first_rank=2), process(2, 3)),
     )
     (action,) = [a for a in decide([made], Seen(100, 1, {})) if isinstance(a, SetState)]
-    assert (action.state, action.exit_code, action.cause and action.cause["rank"]) == (State.FAILED, 9, 1)
+    assert (action.state, action.exit_code, action.cause and action.cause["rank"]) == (
+        State.FAILED,
+        9,
+        1,
+    )
 
 
 @pytest.mark.parametrize(
@@ -82,7 +117,11 @@ def test_the_first_failure_is_the_jobs_and_victims_do_not_count() -> None:
         ({}, [ended(), None, None], None),
         ({}, [ended(1, first_rank=0), None, None], "rank 0 on worker-0 failed"),
         ({"min_failed": 2}, [ended(1, first_rank=0), None, None], None),
-        ({"min_failed": 2}, [ended(1, first_rank=0), ended(1, first_rank=1), None], "rank 0 on worker-0 failed"),
+        (
+            {"min_failed": 2},
+            [ended(1, first_rank=0), ended(1, first_rank=1), None],
+            "rank 0 on worker-0 failed",
+        ),
         ({"min_failed": 2}, [ended(1, first_rank=0), ended(), ended()], join.DONE),
         ({"min_succeeded": 2}, [ended(), ended(), None], join.DONE),
         ({"completion": "any"}, [ended(1, first_rank=0), ended(), None], join.DONE),
@@ -104,7 +143,9 @@ def test_a_helper_neither_fails_the_job_nor_keeps_it() -> None:
     roles = (Role("worker", ["x"]), Role("board", ["b"], completion="none"))
     made, attempt = job(task("worker-0"), task("board-0", ended(1, first_rank=1)), roles=roles)
     assert join.ending(made, attempt) is None
-    made, attempt = job(task("worker-0", ended()), task("board-0", ended(None, reason=join.DONE)), roles=roles)
+    made, attempt = job(
+        task("worker-0", ended()), task("board-0", ended(None, reason=join.DONE)), roles=roles
+    )
     (action,) = [a for a in decide([made], Seen(100, 1, {})) if isinstance(a, SetState)]
     assert action.state is State.SUCCEEDED
 
@@ -121,15 +162,23 @@ SALVAGE = Observation("gone", "agent gone", {"started": True, "salvage": True})
 
 def test_observations_of_tasks_are_joined() -> None:
     assert observed(a=UP, b=SENT).state == "running"
-    assert observed(a=UP, b=SALVAGE).detail["salvage"] and observed(a=SALVAGE, b=SENT).state == "gone"
+    assert (
+        observed(a=UP, b=SALVAGE).detail["salvage"] and observed(a=SALVAGE, b=SENT).state == "gone"
+    )
     far = Observation("gone", "agent gone", {"started": True, "salvage": True, "silence_s": 60.0})
     assert observed(a=far, b=SALVAGE).detail["silence_s"] == 60.0
     assert "silence_s" not in observed(a=SALVAGE, b=UP).detail
     assert observed(a=NEVER, b=NEVER).detail == {"started": False}
     assert observed(a_0=UP, b_1=NEVER).detail["unstarted"] == ["b-1"]
     drained = Observation("ended", "ended", {"started": True, "drained": True})
-    assert observed(a=drained, b=SENT).detail["drained"] and observed(a=drained, b=SENT).state == "ended"
-    assert observed(a=UP, b=UP).state_word == "shim alive" and "1 shim alive" in observed(a=UP, b=SENT).state_word
+    assert (
+        observed(a=drained, b=SENT).detail["drained"]
+        and observed(a=drained, b=SENT).state == "ended"
+    )
+    assert (
+        observed(a=UP, b=UP).state_word == "shim alive"
+        and "1 shim alive" in observed(a=UP, b=SENT).state_word
+    )
 
 
 def test_tasks_that_never_began_are_started_beside_those_that_did() -> None:
@@ -144,7 +193,9 @@ def test_tasks_that_never_began_are_started_beside_those_that_did() -> None:
 
 
 def test_a_task_that_has_told_its_end_is_never_started_again() -> None:
-    made, attempt = job(task("worker-0", ended(1, first_rank=0)), task("worker-1", state="starting"))
+    made, attempt = job(
+        task("worker-0", ended(1, first_rank=0)), task("worker-1", state="starting")
+    )
     seen = Seen(100, 1, {}, observations={attempt.key: observed(worker_0=SENT, worker_1=NEVER)})
     (action,) = decide([made], seen)
     assert isinstance(action, SetState) and action.state is State.FAILED

@@ -7,7 +7,8 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-MODULES = {"pyyaml": "yaml", "nvidia-ml-py": "pynvml"}  # where the module is not called like its package
+# where the module is not called like its package
+MODULES = {"pyyaml": "yaml", "nvidia-ml-py": "pynvml"}
 # uvicorn speaks HTTP through it, when it is there; we subclass that part of uvicorn.
 INDIRECT = {"httptools"}
 OPTIONAL = {"torch"}  # looked at when the user's program has it
@@ -48,7 +49,9 @@ def test_what_is_imported_is_declared_and_the_reverse() -> None:
     declared = {MODULES.get(name, name) for names in project().values() for name in names}
     imported = third_party_imports() - OPTIONAL
     assert imported <= declared, f"imported and not declared: {imported - declared}"
-    assert declared <= imported | INDIRECT, f"declared and not imported: {declared - imported - INDIRECT}"
+    assert declared <= imported | INDIRECT, (
+        f"declared and not imported: {declared - imported - INDIRECT}"
+    )
 
 
 def test_every_dependency_is_locked_with_hashes() -> None:

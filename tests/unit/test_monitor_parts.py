@@ -1,4 +1,6 @@
-"""The parts of the monitor one by one: addresses, the outbox, what a machine tells, and what is not heard any more."""
+"""The parts of the monitor one by one: addresses, the outbox, what a machine tells, and what is not
+heard any more.
+"""
 
 import asyncio
 import json
@@ -29,12 +31,17 @@ def b(tmp_path: Path) -> Iterator[Bench]:
     made.store.close()
 
 
-# -- addresses ---------------------------------------------------------------------------------------------------------
+# -- addresses
+# ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("text", "host", "port"),
-    [("head:10200", "head", 10200), ("10.0.0.1:1", "10.0.0.1", 1), ("[FD00::2]:65535", "fd00::2", 65535)],
+    [
+        ("head:10200", "head", 10200),
+        ("10.0.0.1:1", "10.0.0.1", 1),
+        ("[FD00::2]:65535", "fd00::2", 65535),
+    ],
 )
 def test_an_address_with_a_port_is_on_the_network(text: str, host: str, port: int) -> None:
     found = remote.parse(text)
@@ -48,7 +55,8 @@ def test_an_address_without_a_port_is_a_unix_socket() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", ":10200", "head:", "head:0", "head:65536", "head:x", "he ad:1", "[x]:1", "a\r\nb:1"]
+    "text",
+    ["", ":10200", "head:", "head:0", "head:65536", "head:x", "he ad:1", "[x]:1", "a\r\nb:1"],
 )
 def test_what_is_no_address_is_refused_with_a_hint(text: str) -> None:
     with pytest.raises(UsageError) as caught:
@@ -76,7 +84,8 @@ def test_a_pin_is_read_however_it_was_copied() -> None:
         remote.parse_pin("sha256:12")
 
 
-# -- the outbox --------------------------------------------------------------------------------------------------------
+# -- the outbox
+# --------------------------------------------------------------------------------------------------------
 
 
 class Idle:
@@ -87,7 +96,9 @@ class Idle:
     def start(self) -> None: ...
 
 
-def admitted(b: Bench, monkeypatch: pytest.MonkeyPatch, bytes_max: int = 1 << 20) -> tuple[Outbox, Entry]:
+def admitted(
+    b: Bench, monkeypatch: pytest.MonkeyPatch, bytes_max: int = 1 << 20
+) -> tuple[Outbox, Entry]:
     monkeypatch.setattr(forward, "Forwarder", Idle)
     outbox = Outbox(b.paths, b.store, bytes_max)
     asyncio.run(outbox.admit(b.job.uuid, "head:10200"))
@@ -101,7 +112,9 @@ def keep(outbox: Outbox, b: Bench, *parts: Part) -> bytes:
     return body
 
 
-def test_batches_wait_in_order_and_outlive_the_server(b: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_wait_in_order_and_outlive_the_server(
+    b: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     outbox, _ = admitted(b, monkeypatch)
     bodies = [keep(outbox, b, Part("stdout-0", "raw", i * 3, b"abc")) for i in range(3)]
     keep(outbox, b, Part("stdout-0", "raw", 9, b""))  # a question for the position
@@ -114,7 +127,9 @@ def test_batches_wait_in_order_and_outlive_the_server(b: Bench, monkeypatch: pyt
     later.set_aside(entry, 1)
     later.sent(entry, 2)
     later.finish(entry)
-    assert later.idle and (entry.folder / "refused" / "000000000001.batch").read_bytes() == bodies[1]
+    assert (
+        later.idle and (entry.folder / "refused" / "000000000001.batch").read_bytes() == bodies[1]
+    )
 
 
 def test_a_full_outbox_makes_agents_wait(b: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,7 +147,8 @@ def test_jobs_without_a_monitor_leave_no_trace(b: Bench) -> None:
     assert outbox.idle and not b.paths.outbox.exists()
 
 
-# -- forwarding --------------------------------------------------------------------------------------------------------
+# -- forwarding
+# --------------------------------------------------------------------------------------------------------
 
 
 class Sender(forward.Forwarder):
@@ -148,7 +164,9 @@ class Sender(forward.Forwarder):
 
 def test_what_a_monitor_has_lost_is_told_to_it_as_a_gap(b: Bench) -> None:
     sender = Sender(40)
-    body = batch.encode(b.key, [Part("stdout-0", "raw", 100, b"abc"), Part("stdout-0", "raw", 103, b"d")], 1)
+    body = batch.encode(
+        b.key, [Part("stdout-0", "raw", 100, b"abc"), Part("stdout-0", "raw", 103, b"d")], 1
+    )
     sender._fill_gaps(body, {"acks": {"stdout-0": 40}})
     told, again = sender.posts
     (gap,) = batch.decode(told)[2]
@@ -166,7 +184,11 @@ def test_the_end_of_a_job_is_not_told_while_its_batches_wait(b: Bench) -> None:
     assert (told["state"], told["ended_ns"], told["exit_code"]) == ("running", None, None)
     assert told["attempts"][0]["state"] == "running"
     told = forward.document(b.job, still_open=False)
-    assert (told["state"], told["exit_code"], told["attempts"][0]["state"]) == ("failed", 1, "failed")
+    assert (told["state"], told["exit_code"], told["attempts"][0]["state"]) == (
+        "failed",
+        1,
+        "failed",
+    )
     assert told["spec"]["rlimits"] == {} and told["spec"]["monitor"] is None
 
 
@@ -188,7 +210,8 @@ def test_an_end_that_was_held_back_for_the_last_batches_is_told_in_the_round_aft
 ) -> None:
     outbox, _ = admitted(b, monkeypatch)
     keep(outbox, b, Part("stdout-0", "raw", 0, b"last words"))
-    monkeypatch.setattr(catalog, "any_may_send", lambda c, uuid: True)  # its agent has not signed off yet
+    # its agent has not signed off yet
+    monkeypatch.setattr(catalog, "any_may_send", lambda c, uuid: True)
 
     def end(c: Any) -> None:
         catalog.set_job_state(c, b.job.pk, State.RUNNING, 10)
@@ -198,13 +221,15 @@ def test_an_end_that_was_held_back_for_the_last_batches_is_told_in_the_round_aft
     b.write(end)
     teller = Teller(outbox)
     teller._round()
-    assert teller.states == ["running"] and teller.wake.is_set()  # nobody waits for the next idle look
+    # nobody waits for the next idle look
+    assert teller.states == ["running"] and teller.wake.is_set()
     teller.wake.clear()
     teller._round()
     assert teller.states == ["running", "succeeded"] and not teller.wake.is_set()
 
 
-# -- guests ------------------------------------------------------------------------------------------------------------
+# -- guests
+# ------------------------------------------------------------------------------------------------------------
 
 
 def told(state: str, since_ns: int) -> guest.Told:
@@ -228,7 +253,17 @@ def tell(b: Bench, state: str, since_ns: int = 10) -> Any:
 
 def test_a_guest_keeps_its_id_and_takes_every_state_that_its_machine_tells(b: Bench) -> None:
     assert tell(b, "waiting").id == "far-0000a"
-    for state in ("running", "stopping", "running", "held", "waiting", "held", "failed", "running", "succeeded"):
+    for state in (
+        "running",
+        "stopping",
+        "running",
+        "held",
+        "waiting",
+        "held",
+        "failed",
+        "running",
+        "succeeded",
+    ):
         found = tell(b, state)
     assert found.state is State.FAILED, "an end stays an end"
     assert found.spec.guest_of == "node" and found.spec.host == "node"
@@ -242,7 +277,9 @@ def test_a_guest_that_is_not_heard_of_is_unknown_until_it_is_told_again(b: Bench
     now_s[0] = SILENT_AFTER_S - 1
     b.write(guests._silence)
     assert tell(b, "running").state is State.RUNNING
-    assert guests.heard([job.uuid], "node") == [] and guests.heard([job.uuid], "other") == [job.uuid]
+    assert guests.heard([job.uuid], "node") == [] and guests.heard([job.uuid], "other") == [
+        job.uuid
+    ]
     now_s[0] += SILENT_AFTER_S + 1
     b.write(guests._silence)
     assert _state(b, job.pk) is State.UNKNOWN

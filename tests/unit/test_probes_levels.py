@@ -11,22 +11,40 @@ from headway.model.limits import USAGE_LINES_FOLDED_MAX
 
 NUMBER = st.one_of(st.integers(0, 2**50), st.floats(0, 1e12, allow_nan=False), st.none())
 LINE = st.fixed_dictionaries(
-    {"rank": st.integers(0, 2), "pid": st.sampled_from([None, 7, 8]), "cpu_percent": NUMBER, "rss_bytes": NUMBER}
+    {
+        "rank": st.integers(0, 2),
+        "pid": st.sampled_from([None, 7, 8]),
+        "cpu_percent": NUMBER,
+        "rss_bytes": NUMBER,
+    }
 )
 CARD = st.fixed_dictionaries(
-    {"index": st.integers(0, 1), "load_percent": NUMBER, "throttle": st.lists(st.sampled_from(["thermal", "cap"]))}
+    {
+        "index": st.integers(0, 1),
+        "load_percent": NUMBER,
+        "throttle": st.lists(st.sampled_from(["thermal", "cap"])),
+    }
 )
 SAMPLE = st.fixed_dictionaries(
     {
-        "node": st.one_of(st.none(), st.fixed_dictionaries({"cpu_percent": NUMBER, "psi": st.just({"io": 1.5})})),
+        "node": st.one_of(
+            st.none(), st.fixed_dictionaries({"cpu_percent": NUMBER, "psi": st.just({"io": 1.5})})
+        ),
         "processes": st.lists(LINE, max_size=4, unique_by=lambda line: (line["rank"], line["pid"])),
-        "gpus": st.one_of(st.none(), st.lists(CARD, max_size=2, unique_by=lambda card: card["index"])),
+        "gpus": st.one_of(
+            st.none(), st.lists(CARD, max_size=2, unique_by=lambda card: card["index"])
+        ),
     }
 )
 
 
 def numbers_of(samples: list[dict[str, Any]], key: tuple[int, int | None]) -> list[float]:
-    lines = [line for sample in samples for line in sample["processes"] if (line["rank"], line["pid"]) == key]
+    lines = [
+        line
+        for sample in samples
+        for line in sample["processes"]
+        if (line["rank"], line["pid"]) == key
+    ]
     return [line["cpu_percent"] for line in lines if line["cpu_percent"] is not None]
 
 
@@ -59,7 +77,9 @@ def test_a_fold_of_folds_is_the_fold_of_all(samples: list[dict[str, Any]], cut: 
 
 
 @given(st.lists(st.tuples(SAMPLE, st.integers(1, 4)), min_size=1, max_size=6))
-def test_objects_that_come_again_count_as_often_as_they_come(samples: list[tuple[dict[str, Any], int]]) -> None:
+def test_objects_that_come_again_count_as_often_as_they_come(
+    samples: list[tuple[dict[str, Any], int]],
+) -> None:
     """Processes that have not moved are told as the same object, and are not gone through again."""
     again, anew, lower = Fold(), Fold(), Fold()
     for sample, times in samples:
@@ -108,7 +128,9 @@ def test_a_late_sample_does_not_make_all_later_spans_late() -> None:
     levels, ends = Levels(100.0), []
     for second in range(1, 121):
         late_s = 0.09 if second % 10 == 0 and second % 20 else 0.0
-        ends += [(second, level) for level, _, _ in levels.add({"cpu": second}, 100.0 + second + late_s)]
+        ends += [
+            (second, level) for level, _, _ in levels.add({"cpu": second}, 100.0 + second + late_s)
+        ]
     assert [second for second, level in ends if level == 1] == list(range(10, 121, 10))
     assert [second for second, level in ends if level == 2] == [60, 120]
 
@@ -124,7 +146,10 @@ def test_a_minute_has_the_mean_of_its_samples_and_not_of_its_means() -> None:
 
 def test_after_a_long_silence_spans_go_on_in_their_grid() -> None:
     levels = Levels(0.0)
-    assert [(level, span_s) for level, span_s, _ in levels.add({"x": 1}, 95.0)] == [(1, 95.0), (2, 95.0)]
+    assert [(level, span_s) for level, span_s, _ in levels.add({"x": 1}, 95.0)] == [
+        (1, 95.0),
+        (2, 95.0),
+    ]
     assert list(levels.add({"x": 1}, 99.0)) == []
     assert [(level, span_s) for level, span_s, _ in levels.add({"x": 1}, 100.0)] == [(1, 5.0)]
     assert [(level, span_s) for level, span_s, _ in levels.flush(101.0)] == [(2, 6.0)]
@@ -134,7 +159,15 @@ def test_many_short_processes_do_not_drive_out_the_ranks() -> None:
     fold = Fold()
     for second in range(20):
         short = [{"rank": 0, "pid": 1000 + 100 * second + n, "threads": 1} for n in range(100)]
-        fold.add({"processes": [{"rank": 0, "pid": None, "threads": 5}, {"rank": 0, "pid": 7, "threads": 1}, *short]})
+        fold.add(
+            {
+                "processes": [
+                    {"rank": 0, "pid": None, "threads": 5},
+                    {"rank": 0, "pid": 7, "threads": 1},
+                    *short,
+                ]
+            }
+        )
     lines = fold.result()["processes"]
     assert [line["pid"] for line in lines[:2]] == [None, 7]
     assert len(lines) == USAGE_LINES_FOLDED_MAX + 1

@@ -1,4 +1,6 @@
-"""Processes and node read from made-up /proc trees: parsing, pid reuse, trees, and files that are missing (B33)."""
+"""Processes and node read from made-up /proc trees: parsing, pid reuse, trees, and files that are
+missing (B33).
+"""
 
 import os
 from collections.abc import Iterator
@@ -35,7 +37,30 @@ class FakeProc:
         self, pid: int, ppid: int = 1, *, start: int = 500, ticks: int = 0, waited: int = 0, state: str = "S",
         name: str = "python", pages: int = 100, io: tuple[int, int] | None = (0, 0), children: str | None = "",
     ) -> None:  # fmt: skip
-        fields = [state, ppid, pid, pid, 0, -1, 0, 0, 0, 0, 0, ticks, 0, waited, 0, 20, 0, 3, 0, start, 1, pages]
+        fields = [
+            state,
+            ppid,
+            pid,
+            pid,
+            0,
+            -1,
+            0,
+            0,
+            0,
+            0,
+            0,
+            ticks,
+            0,
+            waited,
+            0,
+            20,
+            0,
+            3,
+            0,
+            start,
+            1,
+            pages,
+        ]
         self.write(f"{pid}/stat", f"{pid} ({name}) {' '.join(map(str, fields))} 0 0 0\n")
         self.write(f"{pid}/statm", f"{pages * 5} {pages} 10 1 0 50 0\n")
         (self.root / f"{pid}/fd").mkdir(exist_ok=True)
@@ -81,7 +106,8 @@ def clocked(proc: FakeProc) -> Iterator[Clocked]:
     assert clocked.budget.left == Budget().left, "a descriptor was left open"
 
 
-# -- processes --------------------------------------------------------------------------------------------------------
+# -- processes
+# --------------------------------------------------------------------------------------------------------
 
 
 def test_a_process_is_told_with_all_its_values(proc: FakeProc, clocked: Clocked) -> None:
@@ -105,23 +131,35 @@ def test_rates_are_taken_over_the_time_that_has_passed(proc: FakeProc, clocked: 
     clocked.sample()
     proc.process(42, ticks=TICKS_S, io=(4096, 2000))
     lines = clocked.sample(2.0)
-    assert (lines[0, 42]["cpu_percent"], lines[0, 42]["read_bps"], lines[0, 42]["write_bps"]) == (50.0, 2048, 500)
+    assert (lines[0, 42]["cpu_percent"], lines[0, 42]["read_bps"], lines[0, 42]["write_bps"]) == (
+        50.0,
+        2048,
+        500,
+    )
     assert lines[0, None]["cpu_percent"] == 50.0
 
 
-def test_a_process_that_has_not_moved_uses_nothing_and_no_byte_of_it_is_lost(proc: FakeProc, clocked: Clocked) -> None:
+def test_a_process_that_has_not_moved_uses_nothing_and_no_byte_of_it_is_lost(
+    proc: FakeProc, clocked: Clocked
+) -> None:
     proc.process(50, ticks=7, io=(1000, 0))
     clocked.forest.follow(0, 50, 500)
     clocked.sample()
     proc.process(50, ticks=7, io=(4000, 0))  # with less than a tick of CPU
     still = clocked.sample()[0, 50]
-    assert (still["cpu_percent"], still["read_bps"], still["rss_bytes"]) == (0.0, 0, 100 * PAGE_BYTES)
+    assert (still["cpu_percent"], still["read_bps"], still["rss_bytes"]) == (
+        0.0,
+        0,
+        100 * PAGE_BYTES,
+    )
     proc.process(50, ticks=8, io=(5000, 0))
     moved = clocked.sample()[0, 50]
     assert (moved["cpu_percent"], moved["read_bps"]) == (round(100 / TICKS_S, 1), 4000)
 
 
-def test_the_line_of_a_process_that_has_not_moved_is_the_one_before(proc: FakeProc, clocked: Clocked) -> None:
+def test_the_line_of_a_process_that_has_not_moved_is_the_one_before(
+    proc: FakeProc, clocked: Clocked
+) -> None:
     """By which those who fold and write lines know it. Whatever changes in it makes another."""
     for pid in (50, 51):
         proc.process(pid, ticks=pid)
@@ -186,7 +224,9 @@ def test_children_belong_to_the_nearest_rank_above_them(proc: FakeProc, clocked:
     assert (lines[0, None]["processes"], lines[0, None]["threads"]) == (3, 9)
 
 
-def test_a_process_that_turns_out_to_be_a_rank_changes_sides(proc: FakeProc, clocked: Clocked) -> None:
+def test_a_process_that_turns_out_to_be_a_rank_changes_sides(
+    proc: FakeProc, clocked: Clocked
+) -> None:
     proc.process(10, children="20")
     proc.process(20, 10)
     clocked.forest.follow(0, 10, None)
@@ -222,7 +262,9 @@ def test_children_of_other_threads_are_found_by_looking_at_all_numbers(
     assert found[-1] == {(0, None), (0, 10), (0, 20), (0, 15)}
 
 
-def test_where_nothing_was_started_nobody_is_asked_for_children(proc: FakeProc, clocked: Clocked) -> None:
+def test_where_nothing_was_started_nobody_is_asked_for_children(
+    proc: FakeProc, clocked: Clocked
+) -> None:
     proc.process(10)
     clocked.forest.follow(0, 10, None)
     clocked.sample()
@@ -244,7 +286,9 @@ def test_short_children_count_for_the_tree(proc: FakeProc, clocked: Clocked) -> 
     assert lines[0, None]["cpu_percent"] == 60.0
 
 
-def test_the_life_of_a_child_is_not_counted_again_when_it_ends(proc: FakeProc, clocked: Clocked) -> None:
+def test_the_life_of_a_child_is_not_counted_again_when_it_ends(
+    proc: FakeProc, clocked: Clocked
+) -> None:
     proc.process(10, children="20 30")
     proc.process(20, 10, ticks=1000 * TICKS_S)
     proc.process(30, 10, ticks=1000 * TICKS_S)
@@ -294,7 +338,10 @@ def test_a_sum_of_pss_is_told_only_when_it_is_whole(proc: FakeProc, clocked: Clo
     proc.process(10, children="20")
     proc.process(20, 10)
     for pid in (10, 20):
-        proc.write(f"{pid}/smaps_rollup", "55-7f [rollup]\nPss: 7 kB\nPrivate_Clean: 1 kB\nPrivate_Dirty: 4 kB\n")
+        proc.write(
+            f"{pid}/smaps_rollup",
+            "55-7f [rollup]\nPss: 7 kB\nPrivate_Clean: 1 kB\nPrivate_Dirty: 4 kB\n",
+        )
     clocked.forest.follow(0, 10, None)
     told = [clocked.sample()[0, None]["pss_bytes"] for _ in range(6)]
     assert set(told) == {None, 14 * 1024}
@@ -319,7 +366,9 @@ def test_what_is_dear_is_looked_at_now_and_then(
     assert 2 <= looked.count(("count_fds", 10)) <= 21
 
 
-@pytest.mark.parametrize("text", ["", "garbage", "42 (x) R 1", "42 x) " + "1 " * 30, ")", "42 (x) R " + "z " * 30])
+@pytest.mark.parametrize(
+    "text", ["", "garbage", "42 (x) R 1", "42 x) " + "1 " * 30, ")", "42 (x) R " + "z " * 30]
+)
 def test_a_damaged_stat_is_no_process_and_no_error(proc: FakeProc, text: str) -> None:
     proc.write("42/stat", text)
     facts: list[dict[str, object]] = []
@@ -354,7 +403,11 @@ def test_a_file_that_is_gone_is_not_opened_again(tmp_path: Path) -> None:
 def test_a_long_file_is_read_to_its_end(tmp_path: Path) -> None:
     (tmp_path / "long").write_bytes(b"x" * 100_000)
     kept = Kept(str(tmp_path / "long"), Budget())
-    assert [len(kept.read_all()), len(kept.read_all()), len(kept.read(10))] == [100_000, 100_000, 10]
+    assert [len(kept.read_all()), len(kept.read_all()), len(kept.read(10))] == [
+        100_000,
+        100_000,
+        10,
+    ]
     kept.close()
 
 
@@ -365,7 +418,8 @@ def test_a_counter_that_goes_back_has_no_rate() -> None:
     ]  # fmt: skip
 
 
-# -- the node ---------------------------------------------------------------------------------------------------------
+# -- the node
+# ---------------------------------------------------------------------------------------------------------
 
 NET = "Inter-| Receive | Transmit\n face |bytes |bytes\n"
 
@@ -373,17 +427,30 @@ NET = "Inter-| Receive | Transmit\n face |bytes |bytes\n"
 def node_files(proc: FakeProc, ticks: int, net: int, sectors: int, stalled_us: int) -> None:
     proc.write("stat", f"cpu  {ticks} 0 {ticks} 999 7 0 0 0 0 0\ncpu0 1 2 3\n")
     proc.write("meminfo", "MemTotal: 1000 kB\nMemFree: 100 kB\nMemAvailable: 400 kB\n")
-    rows = "".join(f"{name}: {net} 1 0 0 0 0 0 0 {2 * net} 1 0 0 0 0 0 0\n" for name in ("lo", "eth0", "veth1"))
+    rows = "".join(
+        f"{name}: {net} 1 0 0 0 0 0 0 {2 * net} 1 0 0 0 0 0 0\n" for name in ("lo", "eth0", "veth1")
+    )
     proc.write("net/dev", NET + rows)
-    disks = "".join(f"8 0 {name} 1 0 {sectors} 0 1 0 {2 * sectors} 0 0 0 0\n" for name in ("sda", "sda1", "loop0"))
+    disks = "".join(
+        f"8 0 {name} 1 0 {sectors} 0 1 0 {2 * sectors} 0 0 0 0\n"
+        for name in ("sda", "sda1", "loop0")
+    )
     proc.write("diskstats", disks)
     for name in ("cpu", "io", "memory"):
-        proc.write(f"pressure/{name}", f"some avg10=9.00 avg60=0 avg300=0 total={stalled_us}\nfull total=0\n")
+        proc.write(
+            f"pressure/{name}",
+            f"some avg10=9.00 avg60=0 avg300=0 total={stalled_us}\nfull total=0\n",
+        )
 
 
 def test_the_node_is_told_with_all_its_values(proc: FakeProc, tmp_path: Path) -> None:
     sys = tmp_path / "sys"
-    for name in ("class/net/eth0/device", "class/net/veth1", "class/block/sda", "class/block/sda1/partition"):
+    for name in (
+        "class/net/eth0/device",
+        "class/net/veth1",
+        "class/block/sda",
+        "class/block/sda1/partition",
+    ):
         (sys / name).mkdir(parents=True)
     node_files(proc, 0, 0, 0, 0)
     node = Node(str(proc.root), str(sys))
@@ -415,7 +482,9 @@ def test_a_system_that_tells_nothing_gives_none_and_no_facts(tmp_path: Path) -> 
     node = Node(str(tmp_path / "none"), str(tmp_path / "none"))
     assert node.sample(1.0)["psi"] == {"cpu": None, "io": None, "memory": None}
     facts: list[dict[str, object]] = []
-    sampler = Sampler(1.0, facts.append, 0.0, proc=str(tmp_path / "none"), sys=str(tmp_path / "none"))
+    sampler = Sampler(
+        1.0, facts.append, 0.0, proc=str(tmp_path / "none"), sys=str(tmp_path / "none")
+    )
     sampler.follow(0, os.getpid(), None)
     for second in range(1, 70):
         sampler.step(float(second))
@@ -430,8 +499,13 @@ def cgroup_files(proc: FakeProc, root: Path, version: int, files: dict[str, str]
         proc.write("self/mountinfo", f"1 2 0:3 / /sys/fs/cgroup rw - {kind}\n")
     else:
         names = ("memory", "cpu", "cpuacct")
-        proc.write("self/cgroup", "".join(f"{n}:{name}:/a/b\n" for n, name in enumerate(names)) + "0::/\n")
-        proc.write("self/mountinfo", "".join(f"1 2 0:3 / /sys/fs/cgroup/{n} rw - {kind.format(n)}\n" for n in names))
+        proc.write(
+            "self/cgroup", "".join(f"{n}:{name}:/a/b\n" for n, name in enumerate(names)) + "0::/\n"
+        )
+        proc.write(
+            "self/mountinfo",
+            "".join(f"1 2 0:3 / /sys/fs/cgroup/{n} rw - {kind.format(n)}\n" for n in names),
+        )
     for path, text in files.items():
         file = root / "sys/fs/cgroup" / path
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -451,7 +525,12 @@ def test_limits_of_a_cgroup_of_version_2_are_respected(proc: FakeProc, tmp_path:
     node = Node(str(proc.root), str(tmp_path / "sys"))
     node.sample(0.0)
     node_files(proc, 999, 0, 0, 999_999)
-    cgroup_files(proc, tmp_path, 2, {"a/cpu.stat": "usage_usec 250000\n", "a/io.pressure": "some total=100000\n"})
+    cgroup_files(
+        proc,
+        tmp_path,
+        2,
+        {"a/cpu.stat": "usage_usec 250000\n", "a/io.pressure": "some total=100000\n"},
+    )
     found = node.sample(1.0)
     node.close()
     assert (found["memory_bytes"], found["memory_total_bytes"]) == (200_000, 512_000)
@@ -479,13 +558,19 @@ def test_limits_of_a_cgroup_of_version_1_are_respected(proc: FakeProc, tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("limit", "used"), [("max", "5"), ("garbage", "5"), ("", ""), ("512000", "garbage"), ("-1", "5"), ("0", "0")]
+    ("limit", "used"),
+    [("max", "5"), ("garbage", "5"), ("", ""), ("512000", "garbage"), ("-1", "5"), ("0", "0")],
 )
 def test_a_limit_that_means_nothing_leaves_the_node_as_it_is(
     proc: FakeProc, tmp_path: Path, limit: str, used: str
 ) -> None:
     node_files(proc, 0, 0, 0, 0)
-    files = {"a/b/memory.max": limit, "a/b/memory.current": used, "a/b/cpu.max": limit, "a/b/memory.stat": "x"}
+    files = {
+        "a/b/memory.max": limit,
+        "a/b/memory.current": used,
+        "a/b/cpu.max": limit,
+        "a/b/memory.stat": "x",
+    }
     cgroup_files(proc, tmp_path, 2, files)
     node = Node(str(proc.root), str(tmp_path / "sys"))
     found = node.sample(1.0)

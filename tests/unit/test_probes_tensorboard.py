@@ -1,4 +1,6 @@
-"""Usage as TensorBoard scalars: the event file, read back by a reader that shares nothing with the writer."""
+"""Usage as TensorBoard scalars: the event file, read back by a reader that shares nothing with the
+writer.
+"""
 
 import binascii
 import os
@@ -27,7 +29,8 @@ SAMPLE: dict[str, Any] = {
 }  # fmt: skip
 
 
-# -- a reader of its own -------------------------------------------------------------------------------------------
+# -- a reader of its own
+# -------------------------------------------------------------------------------------------
 
 
 def crc32c(data: bytes) -> int:
@@ -100,7 +103,8 @@ def test_the_checksum_is_crc_32c() -> None:
     assert unmasked(masked_crc(b"123456789")) == 0xE3069283 != binascii.crc32(b"123456789")
 
 
-# -- the file ------------------------------------------------------------------------------------------------------
+# -- the file
+# ------------------------------------------------------------------------------------------------------
 
 
 def test_a_sample_becomes_scalars_under_diagnostics(tmp_path: Path) -> None:
@@ -149,12 +153,17 @@ def test_a_file_that_would_grow_too_large_is_ended(tmp_path: Path) -> None:
     assert path.stat().st_size <= 1000 and events(path)
 
 
-# -- a real job ----------------------------------------------------------------------------------------------------
+# -- a real job
+# ----------------------------------------------------------------------------------------------------
 
 
-def test_a_job_writes_its_usage_there_also_after_its_shipper_was_killed(home: Path, tmp_path: Path) -> None:
+def test_a_job_writes_its_usage_there_also_after_its_shipper_was_killed(
+    home: Path, tmp_path: Path
+) -> None:
     hw = Hw(home, tmp_path)
-    script = hw.script("import pathlib, time\nwhile not pathlib.Path('go').exists(): time.sleep(0.05)\n")
+    script = hw.script(
+        "import pathlib, time\nwhile not pathlib.Path('go').exists(): time.sleep(0.05)\n"
+    )
     job = hw.submit("--tensorboard", "runs", "--monitoring-interval-s", "0.1", PYTHON, script)
     folder = tmp_path / "runs" / job
 

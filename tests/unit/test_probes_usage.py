@@ -1,4 +1,6 @@
-"""How the shipper and the sampler meet: who is watched, which streams are given back, and what samples must not do."""
+"""How the shipper and the sampler meet: who is watched, which streams are given back, and what
+samples must not do.
+"""
 
 import json
 import os
@@ -19,7 +21,9 @@ from headway.spool.name import facts_name, usage_name
 from headway.spool.writer import StreamWriter
 from headway.wire.identity import process_start
 
-TASK = TaskFile("00000000-0000-4000-8000-000000000000", 1, "worker-0", "/h", monitoring_interval_s=1.0)
+TASK = TaskFile(
+    "00000000-0000-4000-8000-000000000000", 1, "worker-0", "/h", monitoring_interval_s=1.0
+)
 
 
 class Rig:
@@ -53,7 +57,9 @@ def members(rig: Rig) -> dict[int, int]:
 
 def test_ranks_are_those_that_the_shim_has_started(rig: Rig) -> None:
     rig.facts.append({"type": "task_started", "pid": 1})
-    rig.facts.append({"type": "process_started", "rank": 5, "pid": os.getpid(), "start": process_start()})
+    rig.facts.append(
+        {"type": "process_started", "rank": 5, "pid": os.getpid(), "start": process_start()}
+    )
     rig.sample()
     assert members(rig)[os.getpid()] == 5
 
@@ -67,7 +73,13 @@ def test_a_start_time_that_is_not_the_process_s_is_nobody(rig: Rig) -> None:
 
 def test_a_process_that_signs_a_stream_is_a_rank(rig: Rig, tmp_path: Path) -> None:
     """Ranks of torchrun, and of scripts that were started without us."""
-    opening = {"kind": "facts", "rank": 7, "pid": os.getpid(), "start": process_start(), "segment": None}
+    opening = {
+        "kind": "facts",
+        "rank": 7,
+        "pid": os.getpid(),
+        "start": process_start(),
+        "segment": None,
+    }
     writer = StreamWriter(tmp_path, facts_name(7, os.getpid(), "abc123"), opening)
     rig.tail.look(0.0, names=True)
     rig.sample()
@@ -75,7 +87,9 @@ def test_a_process_that_signs_a_stream_is_a_rank(rig: Rig, tmp_path: Path) -> No
     assert members(rig)[os.getpid()] == 7
 
 
-def test_a_stream_that_goes_on_elsewhere_is_closed_and_the_new_one_is_not(rig: Rig, tmp_path: Path) -> None:
+def test_a_stream_that_goes_on_elsewhere_is_closed_and_the_new_one_is_not(
+    rig: Rig, tmp_path: Path
+) -> None:
     """So that the server's acknowledgement removes it, and a month of usage never fills the spool."""
     rig.usage._stream = UsageStream(str(tmp_path), bytes_max=2000)
     seen: list[str] = []
@@ -92,10 +106,14 @@ def test_a_stream_that_goes_on_elsewhere_is_closed_and_the_new_one_is_not(rig: R
     assert rig.tail.left.isdisjoint(seen)
 
 
-def test_a_probe_that_fails_ends_sampling_and_nothing_else(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_probe_that_fails_ends_sampling_and_nothing_else(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     said: list[str] = []
     rig.usage._say = said.append
-    monkeypatch.setattr("headway.agent.probes.forest.Forest.lines", lambda self: {}["no such thing"])
+    monkeypatch.setattr(
+        "headway.agent.probes.forest.Forest.lines", lambda self: {}["no such thing"]
+    )
     rig.sample()
     assert said == ["usage is no longer sampled: KeyError: 'no such thing'"]
     assert rig.usage.due_s() == float("inf")
@@ -115,10 +133,19 @@ def test_a_fact_that_nobody_could_read_is_not_written(tmp_path: Path, value: obj
 def test_the_words_of_a_line_are_those_of_json_whether_it_is_known_or_new() -> None:
     still, words = {"rank": 0, "pid": 7, "name": 'a "b" \u00e9', "rss_bytes": None}, Words()
     facts: list[dict[str, Any]] = [
-        {"type": "usage", "level": 0, "processes": [still, {"rank": 0, "pid": 8, "cpu_percent": number}], "gpus": []}
+        {
+            "type": "usage",
+            "level": 0,
+            "processes": [still, {"rank": 0, "pid": 8, "cpu_percent": number}],
+            "gpus": [],
+        }
         for number in (1.5, 2.5)
     ]
-    facts += [{**facts[0], "processes": [still, still]}, {**facts[0], "processes": []}, {**facts[0], "level": 1}]
+    facts += [
+        {**facts[0], "processes": [still, still]},
+        {**facts[0], "processes": []},
+        {**facts[0], "level": 1},
+    ]
     assert [json.loads(words.of(fact)) for fact in facts] == facts
     with pytest.raises(ValueError, match="JSON compliant"):
         words.of({"type": "usage", "processes": [{"cpu_percent": float("nan")}]})

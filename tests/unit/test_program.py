@@ -37,11 +37,15 @@ def test_the_script_of_an_interpreter_is_known(words: list[str], script: str | N
         (["python", "--version"], False), (["bash", "-x", "run.sh"], False), (["cat"], False), (["cat", "-"], False),
     ],
 )  # fmt: skip
-def test_an_interpreter_without_a_program_is_refused_since_stdin_is_empty(words: list[str], empty: bool) -> None:
+def test_an_interpreter_without_a_program_is_refused_since_stdin_is_empty(
+    words: list[str], empty: bool
+) -> None:
     spec = JobSpec(words, "/", "n")
     if not empty:
         return program.check_input(spec)
-    with pytest.raises(UsageError, match="would read its program from stdin, which is empty in a job"):
+    with pytest.raises(
+        UsageError, match="would read its program from stdin, which is empty in a job"
+    ):
         program.check_input(spec)
 
 
@@ -68,7 +72,9 @@ def test_what_is_there_is_taken(tmp_path: Path) -> None:
         (["sh", "gone/x.sh"], "the file gone/x.sh does not exist", "is not there either"),
     ],
 )
-def test_what_is_missing_is_told_in_words(tmp_path: Path, words: list[str], message: str, hint: str) -> None:
+def test_what_is_missing_is_told_in_words(
+    tmp_path: Path, words: list[str], message: str, hint: str
+) -> None:
     (tmp_path / "train.py").write_text("")
     with pytest.raises(UsageError) as error:
         look(tmp_path, *words)

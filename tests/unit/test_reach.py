@@ -35,7 +35,9 @@ def paths(home: Path) -> Paths:
     return Paths(home)
 
 
-def opened(paths: Paths, wanted: str = "auto") -> tuple[dict[str, Any] | None, dict[str, Any], Listener]:
+def opened(
+    paths: Paths, wanted: str = "auto"
+) -> tuple[dict[str, Any] | None, dict[str, Any], Listener]:
     """What it gives, what it tells, and where it listens; twice asked, once done."""
 
     async def work() -> tuple[dict[str, Any] | None, dict[str, Any], Listener]:
@@ -78,7 +80,11 @@ def test_an_address_that_a_person_names_is_used_as_it_is_or_the_error_is_told(pa
         assert found is None
         assert f"cannot listen at 127.0.0.1:{port}" in about["error"]
     found, about, listener = opened(paths, f"127.0.0.1:{port}")
-    assert found == {"addresses": [f"127.0.0.1:{port}"], "pin": monitor.pin(paths), "host": "headway"}
+    assert found == {
+        "addresses": [f"127.0.0.1:{port}"],
+        "pin": monitor.pin(paths),
+        "host": "headway",
+    }
     assert close(listener) == port
 
 
@@ -89,11 +95,17 @@ def test_agents_get_numbers_and_none_of_them_leads_back_to_themselves() -> None:
         socket.inet_pton(socket.AF_INET6 if ":" in host else socket.AF_INET, host)
 
 
-def test_task_files_of_this_home_get_the_new_address_and_stay_private(home: Path, tmp_path: Path) -> None:
+def test_task_files_of_this_home_get_the_new_address_and_stay_private(
+    home: Path, tmp_path: Path
+) -> None:
     place = Here("lab", Paths(home), {"folder": str(tmp_path / "shared")}, agent_argv, None)
     spool = Path(place.shelf.spool)
     task = {"version": 1, "token": "a.b", "tray": str(place.tray), "tls": None}
-    for name, told in {"mine-1": task, "theirs-1": {**task, "tray": "/elsewhere"}, "half-1": None}.items():
+    for name, told in {
+        "mine-1": task,
+        "theirs-1": {**task, "tray": "/elsewhere"},
+        "half-1": None,
+    }.items():
         (spool / name).mkdir(parents=True)
         (spool / name / "task.json").write_text(json.dumps(told) if told else "{")
     tls = {"addresses": ["192.0.2.7:1"], "pin": "00"}

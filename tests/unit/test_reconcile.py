@@ -1,4 +1,6 @@
-"""Decisions about one job and about the queue (server/reconcile.py): pure, so every case is a table row."""
+"""Decisions about one job and about the queue (server/reconcile.py): pure, so every case is a table
+row.
+"""
 
 from typing import Any
 
@@ -27,11 +29,15 @@ def waiting(pk: int = 1, **changes: Any) -> Job:
     })  # fmt: skip
 
 
-def started(pk: int = 1, *, result: dict[str, Any] | None = None, processes: int = 1, **changes: Any) -> Job:
+def started(
+    pk: int = 1, *, result: dict[str, Any] | None = None, processes: int = 1, **changes: Any
+) -> Job:
     """A job whose single task has told that it runs, and how it ended if `result` is given."""
     attempt = {"key": f"uuid-{pk}-1", "engine_id": f"uuid-{pk}-1-worker-0"}
     job = waiting(pk, **{"state": State.RUNNING, "started_ns": T0 + S, **changes})
-    ranks = [Process(rank, rank, 100 + rank, "running", started_ns=T0 + S) for rank in range(processes)]
+    ranks = [
+        Process(rank, rank, 100 + rank, "running", started_ns=T0 + S) for rank in range(processes)
+    ]
     task = Task("worker-0", "host", "ended" if result else "running", T0 + 2 * S, result, ranks)
     job.attempts = [Attempt(1, State.RUNNING, created_ns=T0, tasks=[task], **attempt)]  # type: ignore[arg-type]
     return job
@@ -41,12 +47,21 @@ def intended(pk: int = 1, engine_id: str | None = None, **changes: Any) -> Job:
     """An attempt is committed; nothing was heard of it."""
     job = waiting(pk, **changes)
     job.attempts = [
-        Attempt(1, State.WAITING, f"uuid-{pk}-1", engine_id, created_ns=T0, tasks=[Task("worker-0", None, "starting")])
+        Attempt(
+            1,
+            State.WAITING,
+            f"uuid-{pk}-1",
+            engine_id,
+            created_ns=T0,
+            tasks=[Task("worker-0", None, "starting")],
+        )
     ]
     return job
 
 
-def seen(now_s: float = 100, state: str = "running", detail: dict[str, Any] | None = None, **changes: Any) -> Seen:
+def seen(
+    now_s: float = 100, state: str = "running", detail: dict[str, Any] | None = None, **changes: Any
+) -> Seen:
     observation = Observation(state, "its word", detail or {})  # type: ignore[arg-type]
     keys = [f"uuid-{pk}-1" for pk in range(1, 10)]
     return Seen(**{
@@ -59,7 +74,14 @@ def seen(now_s: float = 100, state: str = "running", detail: dict[str, Any] | No
 
 
 def ended(exit_code: int | None = 0, signal: int | None = None, **more: Any) -> dict[str, Any]:
-    fact = {"type": "task_ended", "time_ns": T0 + 5 * S, "first_rank": 0, "reason": None, "oom": False, "lost": False}
+    fact = {
+        "type": "task_ended",
+        "time_ns": T0 + 5 * S,
+        "first_rank": 0,
+        "reason": None,
+        "oom": False,
+        "lost": False,
+    }
     return {**fact, "exit_code": exit_code, "signal": signal, **more}
 
 
@@ -68,7 +90,8 @@ def only(actions: list[Any]) -> Any:
     return actions[0]
 
 
-# -- ends ---------------------------------------------------------------------------------------------
+# -- ends
+# ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -85,10 +108,18 @@ def only(actions: list[Any]) -> Any:
         (ended(None, None, lost=True), State.UNKNOWN, "agent_lost"),
     ],
 )
-def test_a_told_end_becomes_the_state(result: dict[str, Any], state: State, cause: str | None) -> None:
-    asked = {"state": State.STOPPING, "stop_requested_ns": T0 + 2 * S} if state is State.STOPPED else {}
+def test_a_told_end_becomes_the_state(
+    result: dict[str, Any], state: State, cause: str | None
+) -> None:
+    asked = (
+        {"state": State.STOPPING, "stop_requested_ns": T0 + 2 * S} if state is State.STOPPED else {}
+    )
     action = only(decide([started(result=result, **asked)], seen(state="ended")))
-    assert (action.state, action.exit_code, action.signal) == (state, result["exit_code"], result["signal"])
+    assert (action.state, action.exit_code, action.signal) == (
+        state,
+        result["exit_code"],
+        result["signal"],
+    )
     assert (action.cause or {}).get("cause") == cause
     assert action.ended_ns == T0 + 5 * S
 
@@ -102,8 +133,14 @@ def test_a_stop_that_loses_the_race_against_completion_changes_nothing() -> None
 
 
 @pytest.mark.parametrize("result", [ended(0), ended(1), ended(None, 2)])
-def test_what_ends_after_a_person_s_signal_was_stopped_and_what_ended_before_was_not(result: dict[str, Any]) -> None:
-    asked: dict[str, Any] = {"state": State.STOPPING, "stop_signal": 2, "stop_requested_ns": T0 + 4 * S}
+def test_what_ends_after_a_person_s_signal_was_stopped_and_what_ended_before_was_not(
+    result: dict[str, Any],
+) -> None:
+    asked: dict[str, Any] = {
+        "state": State.STOPPING,
+        "stop_signal": 2,
+        "stop_requested_ns": T0 + 4 * S,
+    }
     job = started(result=result, **asked)
     job.attempts[0].tasks[0].processes[0].ended_ns = T0 + 5 * S
     action = only(decide([job], seen(state="ended")))
@@ -113,12 +150,18 @@ def test_what_ends_after_a_person_s_signal_was_stopped_and_what_ended_before_was
 
 
 def test_a_helper_that_failed_before_a_person_s_signal_changes_nothing_about_that() -> None:
-    asked: dict[str, Any] = {"state": State.STOPPING, "stop_signal": 15, "stop_requested_ns": T0 + 4 * S}
+    asked: dict[str, Any] = {
+        "state": State.STOPPING,
+        "stop_signal": 15,
+        "stop_requested_ns": T0 + 4 * S,
+    }
     job = started(result=ended(None, 15, first_rank=0), **asked)
     job.spec.roles = [Role("worker", []), Role("board", [], completion="none")]
     job.attempts[0].tasks[0].processes[0].ended_ns = T0 + 5 * S
     board = Process(1, 0, 11, "exited", exit_code=1, ended_ns=T0 + 2 * S)
-    job.attempts[0].tasks.append(Task("board-0", "n", "ended", result=ended(1, first_rank=1), processes=[board]))
+    job.attempts[0].tasks.append(
+        Task("board-0", "n", "ended", result=ended(1, first_rank=1), processes=[board])
+    )
     assert only(decide([job], seen(state="ended"))).state is State.STOPPED
 
 
@@ -131,15 +174,26 @@ def test_a_job_that_a_signal_shall_end_is_given_all_the_time_it_takes() -> None:
 
 def test_the_exception_of_the_first_failing_rank_is_the_cause() -> None:
     job = started(processes=3, result=ended(1, first_rank=2))
-    job.attempts[0].tasks[0].processes[2].exception = {"where": "main", "exc_type": "KeyError", "message": "'a'"}
+    job.attempts[0].tasks[0].processes[2].exception = {
+        "where": "main",
+        "exc_type": "KeyError",
+        "message": "'a'",
+    }
     action = only(decide([job], seen(state="ended")))
-    assert action.cause == {"cause": "code_exception", "class": "user", "text": "KeyError: 'a'", "rank": 2}
+    assert action.cause == {
+        "cause": "code_exception",
+        "class": "user",
+        "text": "KeyError: 'a'",
+        "rank": 2,
+    }
 
 
 def test_a_lost_exit_record_is_unknown_with_an_end_and_is_said_once() -> None:
     job = started(result=ended(None, None, lost=True))
     action = only(decide([job], seen(state="ended")))
-    assert action.state is State.UNKNOWN and action.ended_ns is not None and action.exit_code is None
+    assert (
+        action.state is State.UNKNOWN and action.ended_ns is not None and action.exit_code is None
+    )
     job.state, job.ended_ns = action.state, action.ended_ns
     assert decide([job], seen(200, state="ended")) == []
 
@@ -170,7 +224,8 @@ def test_exits_told_before_the_agent_was_killed_still_count() -> None:
     ranks[0].exit_code = None
     assert only(decide([job], seen(state="ended"))).state is State.UNKNOWN
     ranks[0].exit_code, job.spec.processes = 0, 3
-    assert only(decide([job], seen(state="ended"))).state is State.UNKNOWN  # nothing was told of the third
+    # nothing was told of the third
+    assert only(decide([job], seen(state="ended"))).state is State.UNKNOWN
     job.spec.processes = 2
     ranks[1].exit_code = 7
     ranks[0].exit_code, ranks[0].signal, ranks[0].reason = None, 15, "rank 1 failed"
@@ -181,7 +236,11 @@ def test_exits_told_before_the_agent_was_killed_still_count() -> None:
 def test_a_command_that_could_not_be_started_says_why() -> None:
     job = started(result=ended(127))
     rank = job.attempts[0].tasks[0].processes[0]
-    rank.state, rank.exit_code, rank.reason = "not started", 127, "/no/such: No such file or directory"
+    rank.state, rank.exit_code, rank.reason = (
+        "not started",
+        127,
+        "/no/such: No such file or directory",
+    )
     cause = only(decide([job], seen(state="ended"))).cause
     assert cause["cause"] == "command_not_found" and "/no/such: No such file" in cause["text"]
 
@@ -196,7 +255,9 @@ def test_a_terminal_state_never_changes(state: State) -> None:
 
 def test_a_job_with_several_tasks_ends_when_all_have_told_their_end() -> None:
     job = started(result=ended(0))
-    job.attempts[0].tasks.append(Task("worker-1", "other", "running", T0, None, [Process(1, 0, 101, "running")]))
+    job.attempts[0].tasks.append(
+        Task("worker-1", "other", "running", T0, None, [Process(1, 0, 101, "running")])
+    )
     assert decide([job], seen()) == []
     job.attempts[0].tasks[1].result = ended(4)
     assert only(decide([job], seen())).exit_code == 4
@@ -206,13 +267,17 @@ def test_no_duration_is_negative_when_the_clock_was_set_back() -> None:
     """F26."""
     job = started(result=ended(0, time_ns=T0 - 3600 * S), state_since_ns=T0 + 50 * S)
     action = only(decide([job], seen(-3000, state="ended")))
-    assert action.ended_ns >= (job.started_ns or 0) >= job.submitted_ns and action.since_ns >= job.state_since_ns
+    assert (
+        action.ended_ns >= (job.started_ns or 0) >= job.submitted_ns
+        and action.since_ns >= job.state_since_ns
+    )
     job = waiting(state_since_ns=T0 + 50 * S, stop_requested_ns=T0)
     action = only(decide([job], seen(-3600)))
     assert action.ended_ns >= job.submitted_ns and action.since_ns >= job.state_since_ns
 
 
-# -- life ---------------------------------------------------------------------------------------------
+# -- life
+# ---------------------------------------------------------------------------------------------
 
 
 def test_a_running_process_makes_the_job_running() -> None:
@@ -240,9 +305,13 @@ def test_an_engine_that_cannot_be_asked_changes_nothing() -> None:
 
 
 def test_a_job_heard_again_is_running_again() -> None:
-    assert only(decide([started(state=State.UNKNOWN)], seen(state="unknown"))).state is State.RUNNING
+    assert (
+        only(decide([started(state=State.UNKNOWN)], seen(state="unknown"))).state is State.RUNNING
+    )
     stopping = started(state=State.UNKNOWN, stop_requested_ns=T0)
-    assert State.STOPPING in [a.state for a in decide([stopping], seen()) if isinstance(a, SetState)]
+    assert State.STOPPING in [
+        a.state for a in decide([stopping], seen()) if isinstance(a, SetState)
+    ]
 
 
 def test_what_a_dead_agent_left_is_salvaged_and_the_job_is_not_called_failed() -> None:
@@ -263,7 +332,8 @@ def test_a_clock_step_is_no_silence() -> None:
         assert decide([started()], seen(now_s, state="unknown", silent_s={"uuid-1-1": 1.0})) == []
 
 
-# -- stopping -----------------------------------------------------------------------------------------
+# -- stopping
+# -----------------------------------------------------------------------------------------
 
 
 def test_a_waiting_job_is_stopped_at_once() -> None:
@@ -289,10 +359,13 @@ def test_a_job_that_left_no_trace_can_be_stopped() -> None:
     job = started(state=State.UNKNOWN, stop_requested_ns=T0)
     silent = {"uuid-1-1": SILENT_AFTER_S + 1}
     assert only(decide([job], seen(state="gone", silent_s=silent))).state is State.STOPPED
-    assert all(not isinstance(a, SetState) for a in decide([job], seen(state="unknown", silent_s=silent)))
+    assert all(
+        not isinstance(a, SetState) for a in decide([job], seen(state="unknown", silent_s=silent))
+    )
 
 
-# -- starting -----------------------------------------------------------------------------------------
+# -- starting
+# -----------------------------------------------------------------------------------------
 
 
 def test_the_intent_is_stored_before_the_engine_is_called() -> None:
@@ -313,7 +386,9 @@ def test_a_task_whose_folder_vanished_is_not_started_again() -> None:
 
 def test_an_agent_that_never_comes_up_fails_the_job_after_three_starts() -> None:
     gone: dict[str, Any] = {"state": "gone", "detail": {"started": False}}
-    assert decide([intended(engine_id="x")], seen(launches={"uuid-1-1": 2}, **gone)) == [Launch(1, 1)]
+    assert decide([intended(engine_id="x")], seen(launches={"uuid-1-1": 2}, **gone)) == [
+        Launch(1, 1)
+    ]
     action = only(decide([intended(engine_id="x")], seen(launches={"uuid-1-1": 3}, **gone)))
     assert action.state is State.FAILED and action.cause["cause"] == "agent_not_started"
     assert "its word" in action.cause["text"]
@@ -342,7 +417,9 @@ def test_jobs_that_are_over_and_attached_ones_take_no_place() -> None:
 
 
 def test_a_place_is_given_on_in_the_same_decision_that_ends_a_job() -> None:
-    assert launched(decide([started(1, result=ended(0)), waiting(2)], seen(state="ended", max_running=1))) == [2]
+    assert launched(
+        decide([started(1, result=ended(0)), waiting(2)], seen(state="ended", max_running=1))
+    ) == [2]
 
 
 def test_a_large_job_at_the_head_is_not_passed_over_for_ever() -> None:
@@ -353,7 +430,9 @@ def test_a_large_job_at_the_head_is_not_passed_over_for_ever() -> None:
 
 @pytest.mark.parametrize("need", [{"cpus": 5}, {"memory_bytes": 40 << 30}])
 def test_cores_and_memory_count_when_asked_for(need: dict[str, Any]) -> None:
-    assert launched(decide([waiting(1, **need), waiting(2, **need), waiting(3)], seen(max_running=9))) == [1, 3]
+    assert launched(
+        decide([waiting(1, **need), waiting(2, **need), waiting(3)], seen(max_running=9))
+    ) == [1, 3]
 
 
 def test_an_engine_with_its_own_queue_gets_every_job() -> None:

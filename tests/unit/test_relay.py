@@ -1,4 +1,6 @@
-"""The relay on a login node, with a shell of this machine in place of ssh: messages, files, code, lost connections."""
+"""The relay on a login node, with a shell of this machine in place of ssh: messages, files, code,
+lost connections.
+"""
 
 import errno
 import os
@@ -46,7 +48,12 @@ class Rig:
         self.host, self.now_s = Host(), 1000.0
         self.folder = folder / "far"
         self.relay = Relay(
-            "lab", str(self.folder), "home1", sys.executable, argv=self.host.argv, clock_s=lambda: self.now_s
+            "lab",
+            str(self.folder),
+            "home1",
+            sys.executable,
+            argv=self.host.argv,
+            clock_s=lambda: self.now_s,
         )
         self.paths = Paths(folder / "near")
         self.far = Far(self.paths, {"host": "lab"}, self.relay)
@@ -101,17 +108,24 @@ def test_a_relay_ends_with_its_input(rig: Rig) -> None:
     wait_until(lambda: not alive(pid), what="the end of the relay")
 
 
-def test_a_lost_connection_is_made_again_and_until_then_everything_says_so_at_once(rig: Rig) -> None:
+def test_a_lost_connection_is_made_again_and_until_then_everything_says_so_at_once(
+    rig: Rig,
+) -> None:
     pid = rig.pid()
     rig.host.prefix = "echo the lab is closed >&2; exit 255;"
     os.kill(pid, signal.SIGKILL)
     wait_until(lambda: _trouble(rig), what="the loss")
     tried = rig.host.count
-    with pytest.raises(UnreachableError, match=r"lab is not reached over ssh: .* \(since \d\d:\d\d:\d\d UTC\)"):
+    with pytest.raises(
+        UnreachableError, match=r"lab is not reached over ssh: .* \(since \d\d:\d\d:\d\d UTC\)"
+    ):
         rig.run("true")
     assert rig.host.count == tried  # it waits a while before it tries again
     rig.now_s += 60
-    wait_until(lambda: _trouble(rig) and "the lab is closed" in rig.relay.trouble(), what="the words of ssh")
+    wait_until(
+        lambda: _trouble(rig) and "the lab is closed" in rig.relay.trouble(),
+        what="the words of ssh",
+    )
     rig.host.prefix = ""
     rig.now_s += 60
     wait_until(lambda: not _trouble(rig), what="the connection")
@@ -126,7 +140,9 @@ def _trouble(rig: Rig) -> str:
     return ""
 
 
-def test_a_relay_that_answers_nothing_is_given_up_and_replaced(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relay_that_answers_nothing_is_given_up_and_replaced(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pid = rig.pid()
     os.kill(pid, signal.SIGSTOP)
     monkeypatch.setattr(relay, "RELAY_SILENT_S", 0.0)
@@ -187,7 +203,8 @@ def test_nothing_but_the_named_operations_is_reached(rig: Rig, tmp_path: Path) -
     assert not (tmp_path / "far" / "evil").exists()
 
 
-# -- files ------------------------------------------------------------------------------------------------------------
+# -- files
+# ------------------------------------------------------------------------------------------------------------
 
 
 def test_a_task_folder_is_made_there_and_seen_from_here(rig: Rig) -> None:
@@ -195,12 +212,16 @@ def test_a_task_folder_is_made_there_and_seen_from_here(rig: Rig) -> None:
     task = {"version": 1, "id": "job-7f3c2", "uuid": UUID, "grace_s": 7}
     shelf.make_all([(f"{key}-worker-0", task, {"MY_TOKEN": "hunter22hunter22"})])
     folder = rig.folder / "spool" / "home1" / f"{key}-worker-0"
-    assert folder.stat().st_mode & 0o777 == 0o700 and "hunter22" in (folder / "env.json").read_text()
+    assert (
+        folder.stat().st_mode & 0o777 == 0o700 and "hunter22" in (folder / "env.json").read_text()
+    )
     (folder / "shim.json").write_text('{"pid": 42}')
     [view] = shelf.look([key], True)[key].values()
     assert view.begun and not view.ended and view.pid == 42 and view.grace_s == 7
     shelf.remember(key, "17")
-    assert shelf.id_of(key) == "17" and shelf.ids() == {key: "17"} and shelf.tasks() == [folder.name]
+    assert (
+        shelf.id_of(key) == "17" and shelf.ids() == {key: "17"} and shelf.tasks() == [folder.name]
+    )
     shelf.remove([folder.name])
     shelf.forget(key)
     assert shelf.tasks() == [] and shelf.ids() == {}
@@ -212,7 +233,9 @@ def snapshot(home: Path, files: dict[str, bytes]) -> str:
         for data in files.values():
             writer.add(content_digest(data), data)
     made = depot.put_manifest(
-        encode(Entry(name, FILE, content_digest(data).hex(), len(data)) for name, data in files.items())
+        encode(
+            Entry(name, FILE, content_digest(data).hex(), len(data)) for name, data in files.items()
+        )
     )
     depot.close()
     return made
@@ -332,9 +355,13 @@ def test_nothing_stays_of_an_output_that_changed_between_two_tries_and_it_is_on_
     monkeypatch.setattr(rig.relay, "call", real)
     (rig.folder / "output" / "job-7f3c2" / "model").write_bytes(b"another")
     monkeypatch.setattr(os, "fsync", lambda fd: (done.append("on disk"), fsync(fd)))
-    monkeypatch.setattr(os, "replace", lambda old, new: (done.append(Path(new).name), replace(old, new)))
+    monkeypatch.setattr(
+        os, "replace", lambda old, new: (done.append(Path(new).name), replace(old, new))
+    )
     rig.far._fetch._fetch("job-7f3c2")
-    assert (here / "model").read_bytes() == b"another" and sorted(os.listdir(here)) == sorted([own, "model"])
+    assert (here / "model").read_bytes() == b"another" and sorted(os.listdir(here)) == sorted(
+        [own, "model"]
+    )
     assert done[done.index("model") - 1] == "on disk"
 
 
@@ -343,15 +370,21 @@ def test_outputs_for_which_there_is_no_room_here_stay_there_and_are_named(
 ) -> None:
     here = finished(rig, "job-7f3c2", {"a": b"small", "model": b"m" * 5000, "z": b"small"})
     usage = shutil.disk_usage(rig.folder)
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=OUTPUT_ROOM_BYTES + 100))
+    monkeypatch.setattr(
+        shutil, "disk_usage", lambda _: usage._replace(free=OUTPUT_ROOM_BYTES + 100)
+    )
     wait_until(lambda: rig.far.finish(f"{UUID}-1"), what="its end")
     assert sorted(os.listdir(here)) == ["a", "z"]
     told = rig.paths.coming("job-7f3c2").read_text()
-    assert told.startswith(f"model (4.9 KiB) stay in lab:{rig.folder}/output/job-7f3c2: 1.0 GiB are free here")
+    assert told.startswith(
+        f"model (4.9 KiB) stay in lab:{rig.folder}/output/job-7f3c2: 1.0 GiB are free here"
+    )
     assert rig.far.shelf.unfinished() == {}
 
 
-def test_an_output_that_cannot_come_stays_there_and_the_others_come(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_output_that_cannot_come_stays_there_and_the_others_come(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     here = finished(rig, "job-7f3c2", {"a": b"small", "secret": b"s" * 3000, "z": b"small"})
     (here / "a").mkdir(parents=True)  # a folder in the attempt before
     real = rig.relay.call
@@ -363,9 +396,15 @@ def test_an_output_that_cannot_come_stays_there_and_the_others_come(rig: Rig, mo
 
     monkeypatch.setattr(rig.relay, "call", call)
     wait_until(lambda: rig.far.finish(f"{UUID}-1"), what="its end")
-    assert (here / "z").read_bytes() == b"small" and (here / "a").is_dir() and not (here / "secret").exists()
+    assert (
+        (here / "z").read_bytes() == b"small"
+        and (here / "a").is_dir()
+        and not (here / "secret").exists()
+    )
     told = rig.paths.coming("job-7f3c2").read_text()
-    assert told.startswith(f"a and 1 more (2.9 KiB) stay in lab:{rig.folder}/output/job-7f3c2: Is a directory; ")
+    assert told.startswith(
+        f"a and 1 more (2.9 KiB) stay in lab:{rig.folder}/output/job-7f3c2: Is a directory; "
+    )
 
 
 @pytest.mark.parametrize("bad", [UUID, OTHER])
@@ -387,12 +426,15 @@ def test_a_job_whose_outputs_fail_keeps_no_other_from_its_own(
     monkeypatch.setattr(rig.relay, "call", call)
     wait_until(lambda: rig.far.finish(f"{good}-1"), what="its end")
     assert (rig.paths.output / f"job-{good[:5]}" / "model").read_bytes() == b"m"
-    assert rig.far.finish(f"{bad}-1") is False and rig.far.shelf.unfinished() == {bad: f"job-{bad[:5]}"}
+    assert rig.far.finish(f"{bad}-1") is False and rig.far.shelf.unfinished() == {
+        bad: f"job-{bad[:5]}"
+    }
     monkeypatch.setattr(rig.relay, "call", real)
     wait_until(lambda: rig.far.finish(f"{bad}-1"), what="the other one's end")
 
 
-# -- the wire ----------------------------------------------------------------------------------------------------------
+# -- the wire
+# ----------------------------------------------------------------------------------------------------------
 
 
 def reader(data: bytes) -> Any:
@@ -415,7 +457,9 @@ def test_the_mark_is_found_after_any_noise_and_what_follows_is_left_alone(noise:
     assert wire.receive(read) is None
 
 
-@pytest.mark.parametrize("data", [b"\xff" * 8, b"\0\0\0\2\0\0\0\0[]", b"\0\0\0\1\0\0\0\0{", b"Last login: Mon\n"])
+@pytest.mark.parametrize(
+    "data", [b"\xff" * 8, b"\0\0\0\2\0\0\0\0[]", b"\0\0\0\1\0\0\0\0{", b"Last login: Mon\n"]
+)
 def test_what_is_no_message_is_told(data: bytes) -> None:
     with pytest.raises(DamagedError):
         wire.receive(reader(data))

@@ -105,9 +105,14 @@ def test_the_role_is_checked_before_the_body_is_read() -> None:
 
 
 def test_a_body_in_pieces_is_joined_and_counted() -> None:
-    pieces = [{"type": "http.request", "body": b"hel", "more_body": True}, {"type": "http.request", "body": b"lo"}]
+    pieces = [
+        {"type": "http.request", "body": b"hel", "more_body": True},
+        {"type": "http.request", "body": b"lo"},
+    ]
     assert ask("POST", "/things/a", messages=pieces)[1]["body"] == "hello"
-    large = [{"type": "http.request", "body": b"x" * 6, "more_body": True}] * 4 + [{"type": "http.request"}]
+    large = [{"type": "http.request", "body": b"x" * 6, "more_body": True}] * 4 + [
+        {"type": "http.request"}
+    ]
     assert ask("POST", "/things/a", messages=large)[0] == 413
 
 
@@ -183,7 +188,10 @@ def test_a_body_that_is_too_large_or_cut_off_is_refused() -> None:
 
 
 def test_every_answer_says_when_nothing_can_be_stored() -> None:
-    for store, told in ((STORE, []), (SimpleNamespace(trouble="full\nnow \u2603"), [b"full now ?"])):
+    for store, told in (
+        (STORE, []),
+        (SimpleNamespace(trouble="full\nnow \u2603"), [b"full now ?"]),
+    ):
         heads: list[Any] = []
         assert ask("GET", "/things/a", store=store, heads=heads)[0] == 200
         assert [value for name, value in heads if name == b"x-headway-trouble"] == told

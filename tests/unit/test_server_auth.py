@@ -40,7 +40,11 @@ class Rows:
 
 def test_a_role_includes_those_below_but_reading_does_not_include_writing() -> None:
     may = {(have, need) for have in Role for need in Role if Caller(have).may(need)}
-    assert (Role.ADMIN, Role.OPERATE) in may and (Role.OPERATE, Role.READ) in may and (Role.ADMIN, Role.INGEST) in may
+    assert (
+        (Role.ADMIN, Role.OPERATE) in may
+        and (Role.OPERATE, Role.READ) in may
+        and (Role.ADMIN, Role.INGEST) in may
+    )
     assert (Role.READ, Role.INGEST) not in may and (Role.OPERATE, Role.INGEST) not in may
     assert (Role.INGEST, Role.READ) not in may and (Role.READ, Role.OPERATE) not in may
     assert all((Role.NOBODY, need) not in may for need in Role if need)
@@ -58,7 +62,14 @@ def test_only_the_right_secret_of_an_open_token_passes() -> None:
     right, ended = rows.add(), rows.add(ended=True)
     token_id, _, secret = right.partition(".")
     assert asyncio.run(tokens.check(right)) is not None
-    for wrong in (ended, f"{token_id}.{secret[::-1]}", f"{ended[:16]}.{secret}", f"nobody.{secret}", "", secret):
+    for wrong in (
+        ended,
+        f"{token_id}.{secret[::-1]}",
+        f"{ended[:16]}.{secret}",
+        f"nobody.{secret}",
+        "",
+        secret,
+    ):
         assert asyncio.run(tokens.check(wrong)) is None, wrong
 
 
@@ -128,6 +139,8 @@ def test_codes_are_kept_as_hashes_and_only_so_many() -> None:
 def test_wrong_tokens_are_counted_over_a_window() -> None:
     clock = Clock()
     failures = Failures(clock)
-    assert [failures.too_many() for _ in range(WRONG_TOKENS_MAX + 2)] == [False] * WRONG_TOKENS_MAX + [True] * 2
+    assert [failures.too_many() for _ in range(WRONG_TOKENS_MAX + 2)] == [
+        False
+    ] * WRONG_TOKENS_MAX + [True] * 2
     clock.now_s += WRONG_TOKENS_S + 1
     assert not failures.too_many()

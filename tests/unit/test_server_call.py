@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.model.errors import DamagedError, NotFoundError, RefusedError, UnreachableError, UsageError
+from headway.model.errors import (
+    DamagedError,
+    NotFoundError,
+    RefusedError,
+    UnreachableError,
+    UsageError,
+)
 from headway.model.limits import JSON_DEPTH_MAX, QUERY_FIELDS_MAX
 from headway.server.call import check, encode, encode_rows, parse_json, read_query, reply_failure
 
@@ -51,7 +57,10 @@ def test_what_is_not_plain_json_is_refused_with_the_reason(body: bytes, says: st
 
 def test_brackets_inside_text_are_not_nesting() -> None:
     text = "[{" * 1000 + '\\"['
-    assert parse_json(json.dumps({"a": text, "b": ["]" * 500, '"[']}).encode()) == {"a": text, "b": ["]" * 500, '"[']}
+    assert parse_json(json.dumps({"a": text, "b": ["]" * 500, '"[']}).encode()) == {
+        "a": text,
+        "b": ["]" * 500, '"['],
+    }
 
 
 def test_nesting_up_to_the_limit_is_read() -> None:
@@ -119,7 +128,9 @@ def test_a_name_that_is_not_unicode_goes_out_escaped() -> None:
 
 
 def test_a_number_that_json_cannot_hold_never_goes_out_as_one() -> None:
-    """B1: the store hands such values out as text; one that slipped through must at least stay JSON."""
+    """B1: the store hands such values out as text; one that slipped through must at least stay
+    JSON.
+    """
     assert json.loads(encode([math.nan, math.inf])) == [None, None]
 
 
@@ -135,11 +146,15 @@ def test_errors_have_the_status_of_their_kind() -> None:
     assert status(UnreachableError("x")) == 503
     assert (b"retry-after", b"1") in reply_failure(UnreachableError("x")).headers
     body = json.loads(reply_failure(NotFoundError("what", "do this", ["a"])).body)
-    assert body == {"error": {"code": "not_found", "message": "what", "hint": "do this", "candidates": ["a"]}}
+    assert body == {
+        "error": {"code": "not_found", "message": "what", "hint": "do this", "candidates": ["a"]}
+    }
 
 
 def test_a_list_has_a_line_for_each_row_whatever_is_in_it() -> None:
     rows = [{"name": "a\nb", "tags": []}, {"value": math.nan}, {}]
     body = encode_rows(rows)
     assert body.count(b"\n") == len(rows) - 1
-    assert json.loads(body) == [rows[0], json.loads(encode(rows[1])), {}] and encode_rows([]) == b"[]"
+    assert (
+        json.loads(body) == [rows[0], json.loads(encode(rows[1])), {}] and encode_rows([]) == b"[]"
+    )

@@ -1,4 +1,6 @@
-"""What people are told of a job, and in which words; and the ways out to a command, a web address and the desktop."""
+"""What people are told of a job, and in which words; and the ways out to a command, a web address
+and the desktop.
+"""
 
 import json
 import os
@@ -38,7 +40,8 @@ def change(old: str, new: str, waited_s: int = 0) -> Change:
     return Change(1, 1, old, new, 1000 * SECOND, (1000 + waited_s) * SECOND)
 
 
-# -- deciding ----------------------------------------------------------------------------------------------------
+# -- deciding
+# ----------------------------------------------------------------------------------------------------
 
 
 def test_a_failure_is_told_with_its_cause() -> None:
@@ -49,13 +52,20 @@ def test_a_failure_is_told_with_its_cause() -> None:
 
 
 def test_success_and_a_stop_are_ends_and_an_end_that_nobody_knows_is_a_failure() -> None:
-    for state, kind in ((State.SUCCEEDED, "ended"), (State.STOPPED, "ended"), (State.UNKNOWN, "failed")):
+    for state, kind in (
+        (State.SUCCEEDED, "ended"),
+        (State.STOPPED, "ended"),
+        (State.UNKNOWN, "failed"),
+    ):
         found = notice.of_change(change("running", state), job(state), ALL)
         assert found is not None and found.kind == kind, state
 
 
 def test_a_job_that_is_only_not_heard_of_has_not_ended() -> None:
-    assert notice.of_change(change("running", "unknown"), job(State.UNKNOWN, ended_ns=None), ALL) is None
+    assert (
+        notice.of_change(change("running", "unknown"), job(State.UNKNOWN, ended_ns=None), ALL)
+        is None
+    )
 
 
 def test_a_job_that_was_held_and_then_failed_is_told_once() -> None:
@@ -68,12 +78,19 @@ def test_a_start_is_told_only_after_a_wait() -> None:
     running = job(State.RUNNING, ended_ns=None)
     assert notice.of_change(change("waiting", "running", 59), running, ALL) is None
     found = notice.of_change(change("waiting", "running", 61), running, ALL)
-    assert found is not None and found.facts["text"] == "digits-7f3c2 has started after waiting 61 s"
+    assert (
+        found is not None and found.facts["text"] == "digits-7f3c2 has started after waiting 61 s"
+    )
     assert notice.of_change(change("unknown", "running", 61), running, ALL) is None
 
 
 def test_what_nobody_asked_for_is_not_told() -> None:
-    assert notice.of_change(change("running", "failed"), job(), Wanted(frozenset({"ended"}), 600.0, 60.0)) is None
+    assert (
+        notice.of_change(
+            change("running", "failed"), job(), Wanted(frozenset({"ended"}), 600.0, 60.0)
+        )
+        is None
+    )
 
 
 def test_a_silence_has_one_key_until_the_next_sign() -> None:
@@ -88,7 +105,9 @@ def test_a_silence_has_one_key_until_the_next_sign() -> None:
 
 def test_texts_are_masked_printable_and_bounded() -> None:
     spec = JobSpec(["run", "ghp_" + "a" * 36, "\x1b[31mred", "x" * 10_000], "/", "digits")
-    found = notice.of_change(change("running", "failed"), Job(1, "d-1", "u", spec, State.FAILED, 0, 0), ALL)
+    found = notice.of_change(
+        change("running", "failed"), Job(1, "d-1", "u", spec, State.FAILED, 0, 0), ALL
+    )
     assert found is not None
     told = found.facts["command"]
     assert "ghp_" not in told and told.isprintable() and len(told) <= 500
@@ -99,10 +118,13 @@ def test_waits_between_tries_grow_and_are_bounded() -> None:
     assert waits[:3] == [2.0, 8.0, 32.0] and waits == sorted(waits) and max(waits) == 600.0
 
 
-# -- a command ---------------------------------------------------------------------------------------------------
+# -- a command
+# ---------------------------------------------------------------------------------------------------
 
 
-def test_a_command_gets_facts_in_its_environment_and_on_stdin_and_no_shell_reads_them(tmp_path: Path) -> None:
+def test_a_command_gets_facts_in_its_environment_and_on_stdin_and_no_shell_reads_them(
+    tmp_path: Path,
+) -> None:
     out = tmp_path / "out.json"
     code = "import json,os,sys; json.dump([os.environ['HW_TEXT'], json.load(sys.stdin)], open(sys.argv[1], 'w'))"
     facts = {"text": f"$(touch {tmp_path}/owned) `id`; rm", "kind": "failed", "exit_code": None}
@@ -120,14 +142,18 @@ def test_a_command_that_fails_hangs_or_is_not_there_is_told_as_that(tmp_path: Pa
     assert not missing.ok and not missing.again and "cannot be started" in missing.detail
 
 
-def test_a_flood_of_output_and_something_left_in_the_background_do_not_hold_us(tmp_path: Path) -> None:
+def test_a_flood_of_output_and_something_left_in_the_background_do_not_hold_us(
+    tmp_path: Path,
+) -> None:
     assert len(command.send(["sh", "-c", "yes | head -c 3000000; exit 1"], {}, 20.0).detail) < 400
     left = tmp_path / "pid"
     assert command.send(["sh", "-c", f"sleep 60 & echo $! > {left}; exit 0"], {}, 20.0).ok
     os.kill(int(left.read_text()), signal.SIGKILL)
 
 
-def test_a_command_that_has_closed_its_output_is_waited_for_without_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_that_has_closed_its_output_is_waited_for_without_a_hurry(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     read, looks, begun_s = command._read, 0, time.monotonic()
 
     def counted(fd: int) -> bytes:
@@ -136,18 +162,27 @@ def test_a_command_that_has_closed_its_output_is_waited_for_without_a_hurry(monk
         return read(fd)
 
     monkeypatch.setattr(command, "_read", counted)
-    assert command.send(["sh", "-c", "echo told; exec >&- 2>&-; sleep 0.5"], {}, 60.0).detail == "told"
+    assert (
+        command.send(["sh", "-c", "echo told; exec >&- 2>&-; sleep 0.5"], {}, 60.0).detail == "told"
+    )
     assert looks <= (time.monotonic() - begun_s) / command._POLL_S + 3
 
 
-# -- a web address -----------------------------------------------------------------------------------------------
+# -- a web address
+# -----------------------------------------------------------------------------------------------
 
 
 def test_a_webhook_gets_the_facts_as_json() -> None:
     with Hook() as hook:
-        outcome = webhook.send(hook.url, notify.LOOPBACK, {"notice": "u:1:end", "kind": "failed"}, 10.0)
+        outcome = webhook.send(
+            hook.url, notify.LOOPBACK, {"notice": "u:1:end", "kind": "failed"}, 10.0
+        )
     (path, headers, body) = hook.got[0]
-    assert outcome.ok and path == "/hook/s3cret-in-the-path" and body == {"notice": "u:1:end", "kind": "failed"}
+    assert (
+        outcome.ok
+        and path == "/hook/s3cret-in-the-path"
+        and body == {"notice": "u:1:end", "kind": "failed"}
+    )
     assert headers["Idempotency-Key"] == "u:1:end" and headers["Content-Type"] == "application/json"
 
 
@@ -171,15 +206,24 @@ def test_only_allowed_hosts_are_told() -> None:
         "https://example.org:8443/",
         "http://[::1]:7/",
     )
-    no = ("https://example.org/", "https://hooks.example.org.evil.net/", "http://169.254.169.254/", "http://127.0.0.1/")
+    no = (
+        "https://example.org/",
+        "https://hooks.example.org.evil.net/",
+        "http://169.254.169.254/",
+        "http://127.0.0.1/",
+    )
     assert all(webhook.is_allowed(url, hosts) for url in yes)
     assert not any(webhook.is_allowed(url, hosts) for url in no)
-    assert "notify.webhook_hosts" in webhook.send("http://10.0.0.1/x", notify.LOOPBACK, {}, 1.0).detail
+    assert (
+        "notify.webhook_hosts" in webhook.send("http://10.0.0.1/x", notify.LOOPBACK, {}, 1.0).detail
+    )
 
 
 def test_a_service_that_drips_is_cut() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:  # accepts, and never answers
-        outcome = webhook.send(f"http://127.0.0.1:{server.getsockname()[1]}/", notify.LOOPBACK, {}, 0.3)
+        outcome = webhook.send(
+            f"http://127.0.0.1:{server.getsockname()[1]}/", notify.LOOPBACK, {}, 0.3
+        )
     assert not outcome.ok and outcome.again
 
 
@@ -190,10 +234,13 @@ def test_nobody_there_is_tried_again() -> None:
     assert not outcome.ok and outcome.again and "secret" not in outcome.detail
 
 
-# -- the desktop -------------------------------------------------------------------------------------------------
+# -- the desktop
+# -------------------------------------------------------------------------------------------------
 
 
-def test_the_desktop_tool_gets_title_and_escaped_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_desktop_tool_gets_title_and_escaped_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tool = tmp_path / "notify-send"
     tool.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {tmp_path}/words\n')
     tool.chmod(tool.stat().st_mode | stat.S_IXUSR)
@@ -203,13 +250,16 @@ def test_the_desktop_tool_gets_title_and_escaped_text(tmp_path: Path, monkeypatc
     assert words[-3:] == ["--", "Headway: digits failed", "&lt;b&gt;a &amp; b"]
 
 
-def test_a_machine_without_the_tool_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_the_tool_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     outcome = desktop.send({}, 1.0)
     assert not outcome.ok and not outcome.again and "libnotify-bin" in outcome.detail
 
 
-# -- settings ----------------------------------------------------------------------------------------------------
+# -- settings
+# ----------------------------------------------------------------------------------------------------
 
 
 def test_settings_make_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,7 +270,10 @@ def test_settings_make_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = layers.load(None)
     assert settings.get("notify.command") == ["tell", "--to", "my desk"]
     plan = Plan(settings)
-    assert list(plan.channels) == ["command", "webhook", "desktop"] and plan.wanted.on == {"failed", "stalled"}
+    assert list(plan.channels) == ["command", "webhook", "desktop"] and plan.wanted.on == {
+        "failed",
+        "stalled",
+    }
     assert "s3cret" not in str(plan.places) and "s3cret" not in str(list(settings.rows()))
 
 
@@ -240,7 +293,9 @@ def test_settings_make_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
         ("notify.desktop", "perhaps"),
     ],
 )
-def test_a_setting_that_cannot_be_is_refused_and_an_address_is_not_shown(name: str, value: Any) -> None:
+def test_a_setting_that_cannot_be_is_refused_and_an_address_is_not_shown(
+    name: str, value: Any
+) -> None:
     with pytest.raises(UsageError) as caught:
         layers.load(None, {name: value})
     assert "s3cret" not in str(caught.value)

@@ -1,4 +1,6 @@
-"""Starts that are handed over to an engine (server/together.py): the loop goes on while a scheduler takes its time."""
+"""Starts that are handed over to an engine (server/together.py): the loop goes on while a scheduler
+takes its time.
+"""
 
 import asyncio
 import threading
@@ -68,7 +70,9 @@ async def until(bench: Bench, is_so: Callable[[], bool]) -> None:
 
 
 def is_known(bench: Bench, *jobs: Any) -> bool:
-    return all(one.attempts and one.attempts[0].engine_id for one in (bench.job(job.pk) for job in jobs))
+    return all(
+        one.attempts and one.attempts[0].engine_id for one in (bench.job(job.pk) for job in jobs)
+    )
 
 
 @in_loop
@@ -89,7 +93,9 @@ async def test_while_a_scheduler_takes_its_time_other_jobs_start_and_end(bench: 
 
 
 @in_loop
-async def test_once_a_scheduler_is_away_it_is_not_asked_for_each_and_later_gets_all_of_them_once(bench: Bench) -> None:
+async def test_once_a_scheduler_is_away_it_is_not_asked_for_each_and_later_gets_all_of_them_once(
+    bench: Bench,
+) -> None:
     lab = with_scheduler(bench)
     lab.away = AWAY
     jobs = [await bench.submit(cluster="lab") for _ in range(5)]
@@ -106,10 +112,14 @@ async def test_once_a_scheduler_is_away_it_is_not_asked_for_each_and_later_gets_
 
 
 @in_loop
-async def test_a_start_of_which_an_engine_says_nothing_is_found_or_tried_again(bench: Bench) -> None:
+async def test_a_start_of_which_an_engine_says_nothing_is_found_or_tried_again(
+    bench: Bench,
+) -> None:
     lab = with_scheduler(bench)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lab, "submit_many", lambda starts: lab.calls.append([one.key for one in starts]) or {})
+        patch.setattr(
+            lab, "submit_many", lambda starts: lab.calls.append([one.key for one in starts]) or {}
+        )
         job = await bench.submit(cluster="lab")
         await until(bench, lambda: bool(lab.calls))
         await bench.look(2)
@@ -135,7 +145,9 @@ async def test_a_job_that_shall_stop_before_its_turn_never_starts(bench: Bench) 
 
 
 @in_loop
-async def test_a_server_killed_while_a_scheduler_takes_a_start_finds_it_or_starts_it_once(bench: Bench) -> None:
+async def test_a_server_killed_while_a_scheduler_takes_a_start_finds_it_or_starts_it_once(
+    bench: Bench,
+) -> None:
     """F23: what was started is found by its key; the others get tokens that the next server knows."""
     lab = with_scheduler(bench)
     lab.away = AWAY
@@ -185,7 +197,8 @@ async def test_many_stops_wait_for_no_scheduler_that_is_away(bench: Bench) -> No
     for job in jobs:
         await bench.control.abort(job.pk)
     await bench.look()
-    assert lab.cancelled == []  # one question has shown that nobody is there; agents are told by themselves
+    # one question has shown that nobody is there; agents are told by themselves
+    assert lab.cancelled == []
     lab.away = None
     await until(bench, lambda: len(lab.cancelled) >= len(jobs))
 

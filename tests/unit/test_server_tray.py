@@ -1,4 +1,6 @@
-"""`server/tray.py`: every request is answered, each by its own task's rights, however the folder looks."""
+"""`server/tray.py`: every request is answered, each by its own task's rights, however the folder
+looks.
+"""
 
 import asyncio
 import os
@@ -50,7 +52,9 @@ class Bench:
             await until(lambda: not self.tray._in_hand)
         return found
 
-    def send(self, number: int, path: str = "/agent/poll", body: bytes = b"{}", task: tray.Task = TASK) -> None:
+    def send(
+        self, number: int, path: str = "/agent/poll", body: bytes = b"{}", task: tray.Task = TASK
+    ) -> None:
         tray.send(self.folder, name(number, task), path, [body])
 
 
@@ -90,7 +94,10 @@ def test_requests_of_all_tasks_are_answered_in_one_look(run: Any) -> None:
         b.send(1, "/agent/ingest", b"batch")
         b.send(1, task=other)
         assert await b.look() == 2
-        assert sorted(b.asked) == [(str(TASK), "/agent/ingest", b"batch"), (str(other), "/agent/poll", b"{}")]
+        assert sorted(b.asked) == [
+            (str(TASK), "/agent/ingest", b"batch"),
+            (str(other), "/agent/poll", b"{}"),
+        ]
         assert tray.waiting(b.folder) == []
         assert tray.answer_to(b.folder, name(1)) == tray.Answer(200, b"yes")
         assert await b.look() == 0
@@ -147,7 +154,9 @@ def test_what_is_not_ours_is_neither_read_nor_answered_and_told_once(run: Any, c
     assert sum("it was not read" in record.message for record in caplog.records) == 2
 
 
-def test_a_request_that_is_seen_in_part_is_read_when_it_is_whole_and_refused_when_it_never_is(run: Any) -> None:
+def test_a_request_that_is_seen_in_part_is_read_when_it_is_whole_and_refused_when_it_never_is(
+    run: Any,
+) -> None:
     async def work(b: Bench) -> None:
         for number in (1, 2):
             b.send(number)
@@ -223,7 +232,9 @@ def test_a_folder_that_is_not_there_is_told_once_and_looked_at_again(run: Any, c
     assert sum("cannot be read" in record.message for record in caplog.records) == 1
 
 
-def test_a_tray_behind_ssh_that_refuses_for_a_while_is_followed_again(run: Any, caplog: Any) -> None:
+def test_a_tray_behind_ssh_that_refuses_for_a_while_is_followed_again(
+    run: Any, caplog: Any
+) -> None:
     async def work(b: Bench) -> None:
         box = b.tray._box = Refusing(b.folder)
         b.send(1)

@@ -1,4 +1,6 @@
-"""What is watched live, over a real socket: `/api/watch`, usage, records, timings, and the news of `follow`."""
+"""What is watched live, over a real socket: `/api/watch`, usage, records, timings, and the news of
+`follow`.
+"""
 
 import threading
 from collections.abc import Iterator
@@ -53,7 +55,8 @@ def follow(served: Served, job: str, cursor: Any = None, **more: Any) -> Any:
     return answer.json()
 
 
-# -- one job -----------------------------------------------------------------------------------------------------------
+# -- one job
+# -----------------------------------------------------------------------------------------------------------
 
 
 def test_usage_comes_with_checkpoints_by_level_and_time(served: Served) -> None:
@@ -70,24 +73,47 @@ def test_usage_comes_with_checkpoints_by_level_and_time(served: Served) -> None:
     assert len(get(served, f"/api/jobs/{job.id}/usage?until={since}")["samples"]) == 2
     assert len(get(served, f"/api/jobs/{job.id}/usage?since={NOW_NS // 10**9 + 4}")["samples"]) == 1
     curve = get(served, f"/api/jobs/{job.id}/usage?points=64")["curves"]["cpu_percent"]
-    assert curve["time"] == [one["time"] for one in found["samples"]] and curve["value"] == [100.0] * 5
-    for wrong in ("level=3", "since=yesterday", "until=9e999", "since=nan", "after=-1", "points=1", "points=9999999"):
+    assert (
+        curve["time"] == [one["time"] for one in found["samples"]] and curve["value"] == [100.0] * 5
+    )
+    for wrong in (
+        "level=3",
+        "since=yesterday",
+        "until=9e999",
+        "since=nan",
+        "after=-1",
+        "points=1",
+        "points=9999999",
+    ):
         get(served, f"/api/jobs/{job.id}/usage?{wrong}", 400)
 
 
 def test_records_are_read_by_level_rank_number_and_pattern(served: Served) -> None:
     job, key = served.job()
     Sender(served, key)(
-        "logs-0-7-aaaaaa.0", log("one"), log("two", levelno=30, level="WARNING"), log("three", rank=1), log("four")
+        "logs-0-7-aaaaaa.0",
+        log("one"),
+        log("two", levelno=30, level="WARNING"),
+        log("three", rank=1),
+        log("four"),
     )
 
     def texts(query: str) -> list[str]:
-        return [one["text"] for one in get(served, f"/api/jobs/{job.id}/records?{query}")["records"]]
+        return [
+            one["text"] for one in get(served, f"/api/jobs/{job.id}/records?{query}")["records"]
+        ]
 
     assert texts("") == ["one", "two", "three", "four"]
     assert texts("level=warning") == texts("level=30") == ["two"]
-    assert texts("rank=1") == ["three"] and texts("after=2") == ["three", "four"] and texts("tail=1") == ["four"]
-    assert texts("grep=o") == ["one", "two", "four"] and texts("grep=%5Et&level=INFO") == ["two", "three"]
+    assert (
+        texts("rank=1") == ["three"]
+        and texts("after=2") == ["three", "four"]
+        and texts("tail=1") == ["four"]
+    )
+    assert texts("grep=o") == ["one", "two", "four"] and texts("grep=%5Et&level=INFO") == [
+        "two",
+        "three",
+    ]
     first = get(served, f"/api/jobs/{job.id}/records?limit=3")
     assert (first["after"], first["more"], first["timed_out"]) == (3, True, False)
     for wrong in ("level=loud", "grep=(", "rank=-1", "nothing=1"):
@@ -110,7 +136,8 @@ def test_timings_are_read_by_name(served: Served) -> None:
     assert [one["name"] for one in get(served, f"/api/jobs/{job.id}/timings")] == ["data", "step"]
 
 
-# -- follow ------------------------------------------------------------------------------------------------------------
+# -- follow
+# ------------------------------------------------------------------------------------------------------------
 
 
 def test_follow_tells_progress_usage_and_records_once(served: Served) -> None:
@@ -133,7 +160,15 @@ def test_follow_tells_progress_usage_and_records_once(served: Served) -> None:
 def test_a_cursor_of_an_older_viewer_stays_valid(served: Served) -> None:
     job, key = served.job()
     Sender(served, key)("shipper-1-aaaaaa", tracker(7, 0, 10), log("hello"))
-    old = {"attempt": 1, "at": {}, "held": {}, "event": 0, "state": "", "metrics": 0, "metrics_ms": 0}
+    old = {
+        "attempt": 1,
+        "at": {},
+        "held": {},
+        "event": 0,
+        "state": "",
+        "metrics": 0,
+        "metrics_ms": 0,
+    }
     assert follow(served, job.id, old)["records"][0]["text"] == "hello"
 
 
@@ -144,7 +179,9 @@ def test_a_tail_has_the_last_records_and_goes_on_from_there(served: Served) -> N
     first = follow(served, job.id, tail=3)
     assert [one["text"] for one in first["records"]] == ["7", "8", "9"]
     send("logs-0-7-aaaaaa.0", log("10"))
-    assert [one["text"] for one in follow(served, job.id, first["cursor"], wait_s=10)["records"]] == ["10"]
+    assert [
+        one["text"] for one in follow(served, job.id, first["cursor"], wait_s=10)["records"]
+    ] == ["10"]
 
 
 def test_many_records_come_in_several_answers_and_the_end_after_the_last(served: Served) -> None:
@@ -167,7 +204,8 @@ def test_many_records_come_in_several_answers_and_the_end_after_the_last(served:
     assert quiet["records"] == [] and quiet["done"]["id"] == job.id
 
 
-# -- all jobs ----------------------------------------------------------------------------------------------------------
+# -- all jobs
+# ----------------------------------------------------------------------------------------------------------
 
 
 def test_watch_tells_all_open_jobs_and_waits_for_news_of_any(served: Served) -> None:
@@ -191,12 +229,16 @@ def test_watch_tells_all_open_jobs_and_waits_for_news_of_any(served: Served) -> 
     wait_until(lambda: bool(answers), 20)
     asking.join()
     rows = {row["id"]: row for row in answers[0]["jobs"]}
-    assert rows[job.id]["progress"][0]["completed"] == 20 and answers[0]["cursor"] != first["cursor"]
+    assert (
+        rows[job.id]["progress"][0]["completed"] == 20 and answers[0]["cursor"] != first["cursor"]
+    )
 
 
 def test_a_job_that_has_ended_leaves_the_watch(served: Served) -> None:
     job, _ = served.job(1)
-    served.store.write(lambda c: catalog.set_job_state(c, job.pk, State.STOPPED, NOW_NS, ended_ns=NOW_NS)).result(30)
+    served.store.write(
+        lambda c: catalog.set_job_state(c, job.pk, State.STOPPED, NOW_NS, ended_ns=NOW_NS)
+    ).result(30)
     found = get(served, "/api/watch")
     assert found["jobs"] == [] and found["states"] == {"stopped": 1}
     assert get(served, "/api/watch?limit=0")["jobs"] == []

@@ -1,4 +1,6 @@
-"""`clusters:` in settings files: checked by each engine's table, with the line of what is wrong (capability 51)."""
+"""`clusters:` in settings files: checked by each engine's table, with the line of what is wrong
+(capability 51).
+"""
 
 from pathlib import Path
 
@@ -16,7 +18,9 @@ def written(folder: Path, text: str) -> layers.Settings:
 
 
 def test_a_cluster_is_written_out_with_every_default(tmp_path: Path) -> None:
-    found = written(tmp_path, "clusters:\n  box: {engine: docker, image: 'a:1', shm: 2GiB}\n").get("clusters")
+    found = written(tmp_path, "clusters:\n  box: {engine: docker, image: 'a:1', shm: 2GiB}\n").get(
+        "clusters"
+    )
     assert found["box"]["image"] == "a:1" and found["box"]["shm"] == 2 * 1024**3
     assert found["box"]["command"] == ["docker"] and found["box"]["user"] == "submitter"
     assert set(found["box"]) == {"engine", *clusters.TABLES["docker"].options}
@@ -29,12 +33,18 @@ def test_a_cluster_is_written_out_with_every_default(tmp_path: Path) -> None:
             "clusters:\n  box:\n    engine: dokcer\n",
             "line 2: box: there is no engine 'dokcer'; did you mean \"docker\"?",
         ),
-        ("clusters:\n  box:\n    engine: docker\n    imge: x\n", 'line 4: the engine docker has no option "imge"; did'),
+        (
+            "clusters:\n  box:\n    engine: docker\n    imge: x\n",
+            'line 4: the engine docker has no option "imge"; did',
+        ),
         ("clusters:\n  box: {image: x}\n", "line 2: box: a cluster is a mapping with `engine`"),
         ("clusters: [box]\n", "line 1: clusters: is a mapping of names"),
         ("clusters:\n  auto: {engine: local}\n", 'line 2: "auto" means the emptiest'),
         ("clusters:\n  box:\n    engine: docker\n    mounts: ['a:b']\n", "line 4: mounts: "),
-        ("clusters:\n  box:\n    engine: docker\n    pass_env: ['A=secret']\n", "line 4: pass_env: names of variables"),
+        (
+            "clusters:\n  box:\n    engine: docker\n    pass_env: ['A=secret']\n",
+            "line 4: pass_env: names of variables",
+        ),
         ("clusters:\n  here: {engine: local, image: x}\n", "has no option"),
     ],
 )
@@ -52,7 +62,11 @@ def test_a_later_file_adds_clusters_and_replaces_those_of_the_same_name(
     user = "clusters: {a: {engine: docker, image: old}, b: {engine: local}}\n"
     (tmp_path / "config/headway/config.yaml").write_text(user)
     found = written(tmp_path, "clusters: {a: {engine: podman}}\n").get("clusters")
-    assert found["a"]["engine"] == "podman" and found["a"]["image"] is None and found["b"] == {"engine": "local"}
+    assert (
+        found["a"]["engine"] == "podman"
+        and found["a"]["image"] is None
+        and found["b"] == {"engine": "local"}
+    )
 
 
 def test_a_name_without_a_definition_names_the_nearest() -> None:
@@ -82,7 +96,9 @@ def test_the_default_is_remembered_and_the_rest_of_the_file_stays(
     assert userfile.set_value("grace_s", "20s") == path and layers.load(None).get("grace_s") == 20.0
 
 
-def test_a_value_that_is_not_valid_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_value_that_is_not_valid_leaves_the_file_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     path = userfile.set_value("port", "80")
     for name, value in (("port", "many"), ("prot", "1"), ("clusters", "{}")):
@@ -92,7 +108,9 @@ def test_a_value_that_is_not_valid_leaves_the_file_as_it_was(tmp_path: Path, mon
 
 
 def test_options_of_a_job_are_checked_like_those_of_its_cluster() -> None:
-    told = clusters.job_options("slurm", {"partition": "gpu", "extra": "--exclusive", "qos": None}, "lab")
+    told = clusters.job_options(
+        "slurm", {"partition": "gpu", "extra": "--exclusive", "qos": None}, "lab"
+    )
     assert told == {"partition": "gpu", "extra": ["--exclusive"], "qos": None}
     with pytest.raises(UsageError, match='no option "partiton"; did you mean "partition"'):
         clusters.job_options("slurm", {"partiton": "gpu"}, "lab")
@@ -106,4 +124,8 @@ def test_options_of_a_job_are_checked_like_those_of_its_cluster() -> None:
 def test_a_job_that_moves_to_another_engine_leaves_the_options_of_the_old_one() -> None:
     old = JobSpec(["true"], "/", "a", definition={"engine": "slurm"}, options={"partition": "gpu"})
     assert check.options_again(old, {"definition": {}}) == {"options": {}}
-    assert check.options_again(old, {"definition": {"engine": "slurm"}}) == check.options_again(old, {}) == {}
+    assert (
+        check.options_again(old, {"definition": {"engine": "slurm"}})
+        == check.options_again(old, {})
+        == {}
+    )

@@ -20,7 +20,9 @@ def paths(tmp_path: Path) -> Paths:
 @pytest.fixture
 def on_nfs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The home is on NFS, and nothing else is."""
-    monkeypatch.setattr(database, "file_system_of", lambda path: "nfs4" if path.name == "home" else "ext4")
+    monkeypatch.setattr(
+        database, "file_system_of", lambda path: "nfs4" if path.name == "home" else "ext4"
+    )
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
@@ -30,7 +32,9 @@ def test_on_a_local_disk_it_lies_in_the_home(paths: Paths) -> None:
 
 
 @pytest.mark.usefixtures("on_nfs")
-def test_on_a_network_file_system_it_lies_on_a_local_disk_and_stays_there(paths: Paths, tmp_path: Path) -> None:
+def test_on_a_network_file_system_it_lies_on_a_local_disk_and_stays_there(
+    paths: Paths, tmp_path: Path
+) -> None:
     told = database.settle(paths)
     assert told is not None and "nfs4" in told and str(paths.db.parent) in told
     assert paths.db.parent.parent == tmp_path / "state" / "headway"

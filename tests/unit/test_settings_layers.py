@@ -39,7 +39,9 @@ def test_without_files_every_setting_is_built_in(config: Path, tmp_path: Path) -
     assert settings.get("gpus") is None
 
 
-def test_each_layer_wins_over_the_one_below(config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_layer_wins_over_the_one_below(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     project = tmp_path / "project"
     inner = project / "a" / "b"
     inner.mkdir(parents=True)
@@ -98,12 +100,15 @@ def test_headway_config_replaces_the_project_file(
         load(tmp_path, {})
 
 
-def test_an_unknown_key_names_file_line_and_the_nearest_valid_one(config: Path, tmp_path: Path) -> None:
+def test_an_unknown_key_names_file_line_and_the_nearest_valid_one(
+    config: Path, tmp_path: Path
+) -> None:
     (tmp_path / "headway.yaml").write_text("color: never\nmax_runing: 3\n")
     with pytest.raises(UsageError) as error:
         load(tmp_path, {})
     assert (
-        error.value.message == f'{tmp_path}/headway.yaml, line 2: unknown key "max_runing"; did you mean "max_running"?'
+        error.value.message
+        == f'{tmp_path}/headway.yaml, line 2: unknown key "max_runing"; did you mean "max_running"?'
     )
     assert error.value.exit_code == 2
 
@@ -120,7 +125,9 @@ def test_a_misspelt_variable_is_told_and_a_foreign_one_is_not_ours(
     monkeypatch.setenv("HEADWAY_HOME", "/nowhere")
     load(None, {})
     monkeypatch.setenv("HEADWAY_MAX_RUNING", "1")
-    with pytest.raises(UsageError, match='unknown variable HEADWAY_MAX_RUNING; did you mean "HEADWAY_MAX_RUNNING"'):
+    with pytest.raises(
+        UsageError, match='unknown variable HEADWAY_MAX_RUNING; did you mean "HEADWAY_MAX_RUNNING"'
+    ):
         load(None, {})
 
 
@@ -145,7 +152,9 @@ def test_a_misspelt_variable_is_told_and_a_foreign_one_is_not_ours(
         ("grace_s: {a: 1}", "grace_s: a mapping stands where one value should"),
     ],
 )  # fmt: skip
-def test_a_wrong_value_names_file_line_and_field(config: Path, tmp_path: Path, line: str, problem: str) -> None:
+def test_a_wrong_value_names_file_line_and_field(
+    config: Path, tmp_path: Path, line: str, problem: str
+) -> None:
     (tmp_path / "headway.yaml").write_text(f"\n{line}\n")
     with pytest.raises(UsageError) as error:
         load(tmp_path, {})
@@ -236,5 +245,7 @@ def test_it_works_without_home(config: Path, tmp_path: Path) -> None:
         "pwd.getpwuid = unknown\n"
         "from headway.settings.layers import load; print(load(None, {}).get('port'))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment
+    )
     assert (done.stdout, done.returncode) == ("0\n", 0), done.stderr

@@ -40,7 +40,9 @@ def test_a_size_is_read_as_written(text: str | int, size: int) -> None:
         ("9" * 400, "not a duration"), pytest.param(10**5000, "too long", id="huge"), ("1h\x00", "not a duration"),
     ],
 )  # fmt: skip
-def test_a_wrong_duration_names_the_field_and_the_valid_forms(text: str | float, problem: str) -> None:
+def test_a_wrong_duration_names_the_field_and_the_valid_forms(
+    text: str | float, problem: str
+) -> None:
     with pytest.raises(UsageError) as error:
         duration_s(text, "--max-duration")
     assert error.value.message.startswith("--max-duration: ")
@@ -75,7 +77,9 @@ def test_zero_is_a_duration_where_it_means_never() -> None:
         duration_s(-1, allow_zero=True)
 
 
-@pytest.mark.parametrize("text", ["0", "-1", "1.5", "", "x", "1e3", True, 0.5, 2**40, "9" * 5000, float("nan")])
+@pytest.mark.parametrize(
+    "text", ["0", "-1", "1.5", "", "x", "1e3", True, 0.5, 2**40, "9" * 5000, float("nan")]
+)
 def test_a_wrong_count_names_the_field_and_the_range(text: str | float) -> None:
     with pytest.raises(UsageError) as error:
         count(text, "-n", most=1024)

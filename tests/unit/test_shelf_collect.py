@@ -1,4 +1,6 @@
-"""`hw gc` in the folder of a cluster: what no task of any home needs goes, and nothing that a job is about to use."""
+"""`hw gc` in the folder of a cluster: what no task of any home needs goes, and nothing that a job
+is about to use.
+"""
 
 import json
 import os
@@ -58,7 +60,10 @@ def task(folder: Path, home: str, uuid: str, code: str) -> None:
 
 def test_what_a_task_of_any_home_needs_stays(folder: Path) -> None:
     needed, unused = old_code(folder, "needed"), old_code(folder, "unused")
-    data = {uuid: old_data(folder, name, uuid) for name, uuid in (("a", OURS), ("b", THEIRS), ("c", OVER))}
+    data = {
+        uuid: old_data(folder, name, uuid)
+        for name, uuid in (("a", OURS), ("b", THEIRS), ("c", OVER))
+    }
     task(folder, "another", THEIRS, needed)
     shelf = Shelf(folder, folder / "spool" / "mine")
     assert shelf.collect([OURS], True) == (1, 1, 4 + len("unused"))
@@ -90,10 +95,15 @@ def test_whoever_asks_while_gc_is_at_work_gets_the_answer_of_afterwards(folder: 
     assert found == [False]
 
 
-def test_gc_tells_what_it_has_freed_in_each_cluster(home: Path, tmp_path: Path, folder: Path) -> None:
+def test_gc_tells_what_it_has_freed_in_each_cluster(
+    home: Path, tmp_path: Path, folder: Path
+) -> None:
     old_code(folder, "unused")
     old_data(folder, "a", OVER)
-    clusters = {"lab": {"engine": "slurm", "folder": str(folder)}, "away": {"engine": "slurm", "folder": "/proc/no"}}
+    clusters = {
+        "lab": {"engine": "slurm", "folder": str(folder)},
+        "away": {"engine": "slurm", "folder": "/proc/no"},
+    }
     work = tmp_path / "work"
     work.mkdir()
     (work / "headway.yaml").write_text(json.dumps({"clusters": clusters}))
@@ -106,4 +116,8 @@ def test_gc_tells_what_it_has_freed_in_each_cluster(home: Path, tmp_path: Path, 
     assert "cluster lab: removed 1 code snapshot and 1 fetched folder, 10 B" in done.stdout.decode()
     assert done.stdout.decode().count("\n") == 2  # where there was nothing to do, nothing is said
     (row, other) = hw.json("gc")["clusters"]
-    assert {row["cluster"], other["cluster"]} == {"lab", "away"} and row["bytes"] == 0 and row["error"] is None
+    assert (
+        {row["cluster"], other["cluster"]} == {"lab", "away"}
+        and row["bytes"] == 0
+        and row["error"] is None
+    )

@@ -1,4 +1,6 @@
-"""`hw simulate` where there are no containers: it says so, and gives the job a clean environment (capability 45)."""
+"""`hw simulate` where there are no containers: it says so, and gives the job a clean environment
+(capability 45).
+"""
 
 import shutil
 from pathlib import Path
@@ -17,10 +19,14 @@ def hw(home: Path, tmp_path: Path) -> Hw:
 
 
 def test_without_a_container_engine_it_says_so_and_runs_in_a_clean_environment(hw: Hw) -> None:
-    (hw.cwd / "job.yaml").write_text("command: [sh, -c, 'echo $MINE-$LEFT_OUT-$TYPED']\nenv: {MINE: a}\nimage: x\n")
+    (hw.cwd / "job.yaml").write_text(
+        "command: [sh, -c, 'echo $MINE-$LEFT_OUT-$TYPED']\nenv: {MINE: a}\nimage: x\n"
+    )
     done = hw("simulate", "--env", "TYPED=c", "job.yaml", env={"LEFT_OUT": "b"})
     assert (done.returncode, done.stdout) == (0, b"a--c\n"), done.stderr.decode()
-    assert b"there is no program no-docker here" in done.stderr and b"clean environment" in done.stderr
+    assert (
+        b"there is no program no-docker here" in done.stderr and b"clean environment" in done.stderr
+    )
 
 
 def test_a_cluster_without_containers_is_no_simulation(hw: Hw) -> None:

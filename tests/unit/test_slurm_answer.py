@@ -1,4 +1,6 @@
-"""What Slurm prints (engines/slurm/answer.py): recorded answers of 22.05, and lines as other versions write them."""
+"""What Slurm prints (engines/slurm/answer.py): recorded answers of 22.05, and lines as other
+versions write them.
+"""
 
 from pathlib import Path
 
@@ -12,7 +14,13 @@ GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "slurm"
 def test_a_job_that_ended_is_read_whole() -> None:
     job = answer.read_job((GOLDEN / "22.05-exit-7.txt").read_text())
     assert job is not None
-    assert (job.id, job.word, job.state, job.exit_code, job.signal) == ("8", "FAILED", "ended", 7, None)
+    assert (job.id, job.word, job.state, job.exit_code, job.signal) == (
+        "8",
+        "FAILED",
+        "ended",
+        7,
+        None,
+    )
     assert job.reason == "NonZeroExitCode"
 
 
@@ -32,7 +40,15 @@ def test_nodes_are_read_with_what_is_used() -> None:
 
 
 @pytest.mark.parametrize(
-    "state", ["DOWN*", "IDLE+DRAIN", "MIXED+DRAINING", "DOWN+NOT_RESPONDING", "IDLE+MAINT+RESERVED", "FAILING"]
+    "state",
+    [
+        "DOWN*",
+        "IDLE+DRAIN",
+        "MIXED+DRAINING",
+        "DOWN+NOT_RESPONDING",
+        "IDLE+MAINT+RESERVED",
+        "FAILING",
+    ],
 )
 def test_a_node_that_takes_no_jobs_is_known_as_that(state: str) -> None:
     line = f"NodeName=n1 CPUAlloc=0 CPUTot=8 Gres=gpu:a100:8(S:0-1) RealMemory=1000 AllocMem=0 State={state} Weight=1"
@@ -76,7 +92,11 @@ def test_a_queue_is_read_by_job_and_what_was_not_asked_for_is_left_out() -> None
         ("13", "running", ""),
         ("14", "unknown", ""),
     ]
-    assert jobs["12"].comment == "headway:k-1" and jobs["14"].word == "FANCY_NEW_STATE" and jobs["14"].start is None
+    assert (
+        jobs["12"].comment == "headway:k-1"
+        and jobs["14"].word == "FANCY_NEW_STATE"
+        and jobs["14"].start is None
+    )
 
 
 def test_accounting_tells_who_cancelled_and_that_memory_ran_out() -> None:
@@ -93,7 +113,13 @@ def test_accounting_tells_who_cancelled_and_that_memory_ran_out() -> None:
 
 @pytest.mark.parametrize(
     ("text", "found"),
-    [("7:0", (7, None)), ("0:15", (None, 15)), ("0:0", (0, None)), ("", (None, None)), ("x:y", (None, None))],
+    [
+        ("7:0", (7, None)),
+        ("0:15", (None, 15)),
+        ("0:0", (0, None)),
+        ("", (None, None)),
+        ("x:y", (None, None)),
+    ],
 )
 def test_exit_codes_and_signals(text: str, found: tuple[int | None, int | None]) -> None:
     assert answer.read_exit(text) == found

@@ -1,4 +1,6 @@
-"""Whether Slurm has taken a start back is told by its times and those of the task's folder, never by its word alone."""
+"""Whether Slurm has taken a start back is told by its times and those of the task's folder, never
+by its word alone.
+"""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -19,7 +21,9 @@ HOUR_S, NIGHT_S = 3600.0, 54_000.0
 
 
 def at(after_s: float) -> str:
-    return (datetime.fromisoformat(SUBMIT) + timedelta(seconds=after_s)).isoformat(timespec="seconds")
+    return (datetime.fromisoformat(SUBMIT) + timedelta(seconds=after_s)).isoformat(
+        timespec="seconds"
+    )
 
 
 @pytest.mark.parametrize(
@@ -27,7 +31,8 @@ def at(after_s: float) -> str:
     [
         (1.0, 1.4, False),  # the start that its agent belongs to
         (1.0, 200.0, False),  # an agent that took its time
-        (2.0, 0.2, False),  # whole seconds: the folder was made late in one, Slurm's began early in the next
+        # whole seconds: the folder was made late in one, Slurm's began early in the next
+        (2.0, 0.2, False),
         (6.0, 2.0, True),  # started anew four seconds later
         (90.0, 2.0, True),  # after an outage
         (NIGHT_S + 8.0, NIGHT_S + 1.0, True),  # one that had waited
@@ -62,7 +67,16 @@ def test_without_all_four_times_nothing_is_concluded(
 
 
 def view(begun: bool, sign_s: float = 0.0) -> TaskView:
-    return TaskView(begun, False, False, False, None, 0.0, made_s=MADE_S, sign_s=MADE_S + sign_s if sign_s else 0.0)
+    return TaskView(
+        begun,
+        False,
+        False,
+        False,
+        None,
+        0.0,
+        made_s=MADE_S,
+        sign_s=MADE_S + sign_s if sign_s else 0.0,
+    )
 
 
 @pytest.mark.parametrize(
@@ -70,16 +84,20 @@ def view(begun: bool, sign_s: float = 0.0) -> TaskView:
     [
         ("CANCELLED", {}, False, [view(True, 2.0)], None),  # by somebody, a second after its start
         ("CANCELLED", {"StartTime": at(9)}, False, [view(True, 2.0)], "start_lost"),
-        ("CANCELLED", {"StartTime": at(9)}, False, [view(False, 2.0)], "start_lost"),  # its batch script had begun
+        # its batch script had begun
+        ("CANCELLED", {"StartTime": at(9)}, False, [view(False, 2.0)], "start_lost"),
         ("FAILED", {"StartTime": at(9)}, False, [view(True, 2.0), view(True, 2.1)], "start_lost"),
         ("FAILED", {}, False, [view(True, 2.0)], None),
-        ("FAILED", {"StartTime": at(9)}, False, [view(True, 9.5), view(False, 2.0)], None),  # it began the second time
+        # it began the second time
+        ("FAILED", {"StartTime": at(9)}, False, [view(True, 9.5), view(False, 2.0)], None),
         ("PENDING", {"StartTime": "N/A"}, False, [view(True, 2.0)], "start_lost"),
-        ("PENDING", {"StartTime": "N/A"}, True, [], "start_lost"),  # its folder is gone: all of it was sent
+        # its folder is gone: all of it was sent
+        ("PENDING", {"StartTime": "N/A"}, True, [], "start_lost"),
         ("PENDING", {"StartTime": "N/A"}, False, [view(False)], None),
         ("PENDING", {"Restarts": "1", "StartTime": "N/A"}, True, [], "preempted"),
         ("FAILED", {"Restarts": "2", "StartTime": at(200)}, False, [view(True, 2.0)], "preempted"),
-        ("FAILED", {"Restarts": "1", "StartTime": at(200)}, False, [view(False)], None),  # before it had begun
+        # before it had begun
+        ("FAILED", {"Restarts": "1", "StartTime": at(200)}, False, [view(False)], None),
     ],
 )
 def test_a_start_that_was_taken_back_is_told_whatever_slurm_calls_it(
@@ -124,7 +142,9 @@ def begins(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("heard", [True, False])
-def test_the_number_of_a_job_that_had_begun_may_be_given_to_the_next_one_which_has_not(rig: Rig, heard: bool) -> None:
+def test_the_number_of_a_job_that_had_begun_may_be_given_to_the_next_one_which_has_not(
+    rig: Rig, heard: bool
+) -> None:
     """A controller that came back without the first one. `heard`: whether sbatch's answer has come."""
     begins(rig)
     later = f"{UUID}-2"
@@ -136,7 +156,10 @@ def test_the_number_of_a_job_that_had_begun_may_be_given_to_the_next_one_which_h
         rig.commands.answers["sbatch"] = UnreachableError("sbatch did not answer within 30 s")
         with pytest.raises(UnreachableError):
             rig.engine.submit(plan, later, given)
-    rig.commands.answers |= {"sbatch": "17", "squeue": "" if heard else line("17", "PENDING", f"headway:{later}")}
+    rig.commands.answers |= {
+        "sbatch": "17",
+        "squeue": "" if heard else line("17", "PENDING", f"headway:{later}"),
+    }
     assert rig.engine.submit(plan, later, given) == "17"
     for _ in range(2):
         assert rig.engine.observe([EngineId("17")])[EngineId("17")].state == "starting"

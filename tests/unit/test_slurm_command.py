@@ -1,4 +1,6 @@
-"""Slurm's commands run one after the other by a shell (engines/slurm/command.py): each gets its text and its answer."""
+"""Slurm's commands run one after the other by a shell (engines/slurm/command.py): each gets its
+text and its answer.
+"""
 
 import os
 import subprocess
@@ -59,7 +61,11 @@ def desk(tmp_path: Path) -> Desk:
 
 
 def test_each_text_arrives_as_it_is_and_each_answer_belongs_to_its_text(desk: Desk) -> None:
-    texts = ["#!/bin/sh\nexec sh -c 'a \"$b\" `c` \\\\ $(d)'\n", "EOF\n\n'two'\n", "ünï — no newline at its end"]
+    texts = [
+        "#!/bin/sh\nexec sh -c 'a \"$b\" `c` \\\\ $(d)'\n",
+        "EOF\n\n'two'\n",
+        "ünï — no newline at its end",
+    ]
     answers = desk.run(*texts)
     assert [desk.text_of(answer) for answer in answers] == [*texts[:2], f"{texts[2]}\n"]
 
@@ -75,7 +81,9 @@ def test_one_that_is_refused_keeps_no_other_from_being_submitted(desk: Desk) -> 
 def test_once_slurm_is_away_the_rest_is_not_tried(desk: Desk) -> None:
     first, second, third = desk.run("one\n", "away\n", "three\n")
     assert desk.text_of(first) == "one\n"
-    assert isinstance(second, UnreachableError) and "Unable to contact slurm controller" in str(second)
+    assert isinstance(second, UnreachableError) and "Unable to contact slurm controller" in str(
+        second
+    )
     assert isinstance(third, UnreachableError) and desk.calls() == 2
 
 
@@ -117,4 +125,6 @@ def test_where_there_is_no_such_program_that_is_said() -> None:
     commands = ShellCommands({"PATH": "/bin:/usr/bin"})
     for texts in (["a"], ["a", "b"]):
         found = commands.run_each(["sbatch-of-nobody"], texts)
-        assert [str(one) for one in found] == ["sbatch-of-nobody is not on this machine"] * len(texts)
+        assert [str(one) for one in found] == ["sbatch-of-nobody is not on this machine"] * len(
+            texts
+        )

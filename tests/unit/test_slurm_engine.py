@@ -1,4 +1,6 @@
-"""The Slurm engine with commands that a test answers: garbage, silence, answers that get lost (F22, F23, F24)."""
+"""The Slurm engine with commands that a test answers: garbage, silence, answers that get lost (F22,
+F23, F24).
+"""
 
 import json
 from collections.abc import Callable, Sequence
@@ -24,7 +26,9 @@ NODES = "".join(
 
 
 class Scripted(Commands):
-    """Answers by program; an answer may be a text, an error, or a function of the words and the standard input."""
+    """Answers by program; an answer may be a text, an error, or a function of the words and the
+    standard input.
+    """
 
     def __init__(self, **answers: Any) -> None:
         super().__init__()
@@ -33,7 +37,9 @@ class Scripted(Commands):
 
     def run(self, argv: Sequence[str], text: str | None = None, timeout_s: float = 30.0) -> str:
         self.asked.append(list(argv))
-        answer = self.answers.get(argv[0], RefusedError("Slurm refuses it: Invalid job id specified"))
+        answer = self.answers.get(
+            argv[0], RefusedError("Slurm refuses it: Invalid job id specified")
+        )
         if isinstance(answer, Exception):
             raise answer
         return str(answer(list(argv), text)) if callable(answer) else str(answer)
@@ -51,12 +57,20 @@ class Rig:
     def make(self) -> SlurmEngine:
         get: Callable[[str], Any] = {"spool_bytes_max": 1 << 30}.__getitem__
         return SlurmEngine(
-            "lab", Paths(self.home), get, {"partition": "gpu"}, commands=self.commands, clock_s=lambda: self.now_s
+            "lab",
+            Paths(self.home),
+            get,
+            {"partition": "gpu"},
+            commands=self.commands,
+            clock_s=lambda: self.now_s,
         )
 
     def submit(self, job: Job) -> EngineId:
         plan = self.engine.plan(job)
-        given = Given({"PATH": "/bin", "MY_TOKEN": "hunter22hunter22"}, {task.name: "id.secret" for task in plan.tasks})
+        given = Given(
+            {"PATH": "/bin", "MY_TOKEN": "hunter22hunter22"},
+            {task.name: "id.secret" for task in plan.tasks},
+        )
         return self.engine.submit(plan, KEY, given)
 
 
@@ -87,7 +101,9 @@ def test_eight_gpus_are_two_nodes_of_four_and_nothing_secret_is_in_the_script(ri
     assert json.loads((folders[0] / "env.json").read_text())["MY_TOKEN"] == "hunter22hunter22"
 
 
-def test_an_answer_of_sbatch_that_is_lost_is_found_by_the_comment_and_not_submitted_twice(rig: Rig) -> None:
+def test_an_answer_of_sbatch_that_is_lost_is_found_by_the_comment_and_not_submitted_twice(
+    rig: Rig,
+) -> None:
     rig.commands.answers["sbatch"] = UnreachableError("sbatch did not answer within 30 s")
     with pytest.raises(UnreachableError):
         rig.submit(job())
@@ -105,7 +121,9 @@ def test_an_answer_that_is_no_number_is_not_taken_for_one(rig: Rig, said: str) -
 
 
 def test_what_slurm_refuses_is_refused_in_its_own_words(rig: Rig) -> None:
-    rig.commands.answers["sbatch"] = RefusedError("Slurm refuses it: Requested time limit is invalid")
+    rig.commands.answers["sbatch"] = RefusedError(
+        "Slurm refuses it: Requested time limit is invalid"
+    )
     with pytest.raises(RefusedError, match="time limit"):
         rig.submit(job())
 
@@ -121,7 +139,9 @@ def test_one_question_for_all_jobs_and_seldom_while_nothing_changes(rig: Rig) ->
     assert rig.commands.count("scontrol") == 0
 
 
-@pytest.mark.parametrize("said", ["garbage", "17|", "17|RUN", "\0\0\0", "17|HAPPY|n1|n1|N/A|N/A|17|x|None"])
+@pytest.mark.parametrize(
+    "said", ["garbage", "17|", "17|RUN", "\0\0\0", "17|HAPPY|n1|n1|N/A|N/A|17|x|None"]
+)
 def test_garbage_is_never_taken_for_an_end(rig: Rig, said: str) -> None:
     rig.submit(job())
     rig.commands.answers["squeue"] = said
@@ -144,7 +164,9 @@ def test_a_waiting_job_is_seen_with_slurms_own_reason(rig: Rig) -> None:
 
 def test_nodes_that_failed_an_attempt_are_left_out_of_the_next(rig: Rig) -> None:
     tried = job(options={"exclude": "n9"})
-    bad = Attempt(1, State.FAILED, KEY, tasks=[Task("worker-0", "n2", "ended")], retry={"do": "other_node"})
+    bad = Attempt(
+        1, State.FAILED, KEY, tasks=[Task("worker-0", "n2", "ended")], retry={"do": "other_node"}
+    )
     tried.attempts.append(bad)
     assert "#SBATCH --exclude=n9,n2\n" in (rig.engine.plan(tried, 2).script or "")
 
@@ -158,7 +180,9 @@ def test_nodes_that_failed_an_attempt_are_left_out_of_the_next(rig: Rig) -> None
         ({"processes": 8, "memory_bytes": 140_000 << 20}, "of memory"),
     ],
 )
-def test_what_could_never_fit_is_refused_and_named(rig: Rig, spec: dict[str, Any], what: str) -> None:
+def test_what_could_never_fit_is_refused_and_named(
+    rig: Rig, spec: dict[str, Any], what: str
+) -> None:
     with pytest.raises(RefusedError, match=what):
         rig.engine.plan(job(**spec))
 
@@ -177,7 +201,9 @@ def forgets(*nodes: str) -> Callable[[list[str], str | None], str]:
     return scontrol
 
 
-def test_a_job_that_a_dying_controller_lost_is_submitted_again_and_one_that_may_be_cancelled_is_not(rig: Rig) -> None:
+def test_a_job_that_a_dying_controller_lost_is_submitted_again_and_one_that_may_be_cancelled_is_not(
+    rig: Rig,
+) -> None:
     rig.commands.answers["scontrol"] = forgets()
     rig.submit(job())
     assert "lost" in rig.engine.observe([EngineId("17")])[EngineId("17")].state_word
@@ -220,22 +246,33 @@ def test_of_two_nodes_only_the_one_that_is_down_failed_the_job(rig: Rig) -> None
     assert (end["cause"], end["nodes"]) == ("node_lost", ["n2"]) and "on n2" in end["text"]
 
 
-def test_a_job_that_made_room_by_itself_was_preempted_whatever_slurm_calls_its_end(rig: Rig) -> None:
+def test_a_job_that_made_room_by_itself_was_preempted_whatever_slurm_calls_its_end(
+    rig: Rig,
+) -> None:
     rig.submit(job())
     rig.commands.answers["squeue"] = line("17", "COMPLETED", f"headway:{KEY}")
     told = "JobId=17 JobState=COMPLETED Reason=None NodeList=n1 ExitCode=0:0 PreemptTime=2026-11-16T04:32:41\n"
     rig.commands.answers["scontrol"] = told
     end = rig.engine.observe([EngineId("17")])[EngineId("17")].detail["end"]
-    assert (end["cause"], end["class"], end["text"]) == ("preempted", "transient", "Slurm: PREEMPTED on n1")
+    assert (end["cause"], end["class"], end["text"]) == (
+        "preempted",
+        "transient",
+        "Slurm: PREEMPTED on n1",
+    )
     rig.engine.observe([EngineId("17")])
-    assert sum(argv[:3] == ["scontrol", "show", "job"] for argv in rig.commands.asked) == 1  # once is enough
+    # once is enough
+    assert sum(argv[:3] == ["scontrol", "show", "job"] for argv in rig.commands.asked) == 1
 
 
 def test_who_cancelled_a_job_is_told_where_the_accounting_knows(rig: Rig) -> None:
     rig.submit(job())
     rig.commands.answers["squeue"] = line("17", "CANCELLED", f"headway:{KEY}")
-    rig.commands.answers["scontrol"] = "JobId=17 JobState=CANCELLED Reason=None NodeList=n1 ExitCode=0:15\n"
-    rig.commands.answers["sacct"] = "17|CANCELLED by 4242|0:15|n1|2026-11-16T01:00:00|None|job-7f3c2|\n"
+    rig.commands.answers["scontrol"] = (
+        "JobId=17 JobState=CANCELLED Reason=None NodeList=n1 ExitCode=0:15\n"
+    )
+    rig.commands.answers["sacct"] = (
+        "17|CANCELLED by 4242|0:15|n1|2026-11-16T01:00:00|None|job-7f3c2|\n"
+    )
     end = rig.engine.observe([EngineId("17")])[EngineId("17")].detail["end"]
     assert (end["cause"], end["text"]) == ("cancelled", "Slurm: CANCELLED by uid 4242 on n1")
 
@@ -245,9 +282,14 @@ def test_an_agent_that_never_started_leaves_the_last_words_of_the_batch_script(r
     said = "sh: /opt/python3: not found\nsrun: error: n1: task 0: Exited with exit code 127\n"
     (rig.engine.spool / f"{KEY}.slurm").write_text(said)
     rig.commands.answers["squeue"] = line("17", "FAILED", f"headway:{KEY}", "NonZeroExitCode")
-    rig.commands.answers["scontrol"] = "JobId=17 JobState=FAILED Reason=NonZeroExitCode NodeList=n1 ExitCode=127:0\n"
+    rig.commands.answers["scontrol"] = (
+        "JobId=17 JobState=FAILED Reason=NonZeroExitCode NodeList=n1 ExitCode=127:0\n"
+    )
     seen = rig.engine.observe([EngineId("17")])[EngineId("17")]
-    assert seen.detail["end"]["text"] == "Slurm: FAILED (NonZeroExitCode) on n1: sh: /opt/python3: not found"
+    assert (
+        seen.detail["end"]["text"]
+        == "Slurm: FAILED (NonZeroExitCode) on n1: sh: /opt/python3: not found"
+    )
 
 
 WATCHED = "slurmstepd: error: StepId=17.0 exceeded memory limit (244260864 > 209715200), being killed\nsrun: error\n"
@@ -257,7 +299,12 @@ CGROUP = "slurmstepd: error: Detected 1 oom_kill event in StepId=17.batch. Some 
 @pytest.mark.parametrize(
     ("state", "exit_code", "said", "text"),
     [
-        ("FAILED", "137:0", WATCHED, "Slurm: FAILED on n1, killed because memory ran out (233 MiB of 200 MiB)"),
+        (
+            "FAILED",
+            "137:0",
+            WATCHED,
+            "Slurm: FAILED on n1, killed because memory ran out (233 MiB of 200 MiB)",
+        ),
         ("FAILED", "0:9", CGROUP, "Slurm: FAILED on n1, killed because memory ran out"),
         ("OUT_OF_MEMORY", "0:125", CGROUP, "Slurm: OUT_OF_MEMORY on n1"),
         ("FAILED", "137:0", "srun: error: n1: task 0: Killed\n", None),
@@ -280,9 +327,13 @@ def test_memory_that_ran_out_is_told_whatever_slurm_calls_the_end(
 
 def test_what_is_there_but_never_together_on_enough_nodes_is_refused(rig: Rig) -> None:
     """GPUs on one node and memory on another do not help."""
-    nodes = NODES.replace("RealMemory=64000", "RealMemory=8000").replace("RealMemory=8000", "RealMemory=64000", 1)
+    nodes = NODES.replace("RealMemory=64000", "RealMemory=8000").replace(
+        "RealMemory=8000", "RealMemory=64000", 1
+    )
     rig.commands.answers["scontrol"] = nodes
-    with pytest.raises(RefusedError, match=r"needs 2 nodes with 4 GPUs and 31\.2 GiB each, and there are 1"):
+    with pytest.raises(
+        RefusedError, match=r"needs 2 nodes with 4 GPUs and 31\.2 GiB each, and there are 1"
+    ):
         rig.engine.plan(job(processes=8, memory_bytes=64_000 << 20))
 
 
@@ -325,13 +376,24 @@ def test_a_partition_that_is_not_there_is_refused_with_those_that_are(rig: Rig) 
 
 
 @pytest.mark.parametrize(
-    "spec", [{"max_duration_s": 7200}, {"nodes": 3, "processes": 3, "options": {"partition": "cpu"}}]
+    "spec",
+    [{"max_duration_s": 7200}, {"nodes": 3, "processes": 3, "options": {"partition": "cpu"}}],
 )
-def test_what_a_partition_never_allows_is_refused_unless_slurm_says_otherwise(rig: Rig, spec: dict[str, Any]) -> None:
-    many = "".join(f"NodeName=c{k} CPUTot=8 RealMemory=64000 State=IDLE Partitions=cpu\n" for k in range(4))
-    rig.commands.answers["scontrol"] = lambda argv, text: told(argv, text) + ("" if "partition" in argv else many)
-    rig.commands.answers["sbatch"] = RefusedError("Slurm refuses it: Requested time limit is invalid")
-    with pytest.raises(RefusedError, match=r"it asks for .*, and partition .* allows (1 h|2 nodes)"):
+def test_what_a_partition_never_allows_is_refused_unless_slurm_says_otherwise(
+    rig: Rig, spec: dict[str, Any]
+) -> None:
+    many = "".join(
+        f"NodeName=c{k} CPUTot=8 RealMemory=64000 State=IDLE Partitions=cpu\n" for k in range(4)
+    )
+    rig.commands.answers["scontrol"] = lambda argv, text: (
+        told(argv, text) + ("" if "partition" in argv else many)
+    )
+    rig.commands.answers["sbatch"] = RefusedError(
+        "Slurm refuses it: Requested time limit is invalid"
+    )
+    with pytest.raises(
+        RefusedError, match=r"it asks for .*, and partition .* allows (1 h|2 nodes)"
+    ):
         rig.engine.plan(job(**spec))
     rig.commands.answers["sbatch"] = ""  # a QoS sets the limit aside
     assert rig.engine.plan(job(**spec)).tasks
@@ -353,13 +415,16 @@ def test_a_partition_that_is_closed_is_told_with_the_queue(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "said"), [(1, "worker-0: rank 0 of 1, 1 GPU, on any"), (4, "worker-0: ranks 0-3 of 4, 4 GPUs, on any")]
+    ("count", "said"),
+    [(1, "worker-0: rank 0 of 1, 1 GPU, on any"), (4, "worker-0: ranks 0-3 of 4, 4 GPUs, on any")],
 )
 def test_a_dry_run_counts_gpus_in_words(rig: Rig, count: int, said: str) -> None:
     assert said in rig.engine.plan(job(processes=count)).describe()
 
 
-def test_what_is_free_is_asked_for_anew_for_a_person_and_kept_for_a_while_for_plans(rig: Rig) -> None:
+def test_what_is_free_is_asked_for_anew_for_a_person_and_kept_for_a_while_for_plans(
+    rig: Rig,
+) -> None:
     assert [node.free_gpus for node in rig.engine.capacity()] == [4] * 4
     rig.commands.answers["scontrol"] = NODES.replace("GresUsed=gpu:0", "GresUsed=gpu:3")
     assert [node.free_gpus for node in rig.engine.capacity()] == [4] * 4
@@ -370,7 +435,9 @@ def test_new_jobs_are_planned_with_what_slurm_said_last_while_it_does_not_answer
     rig.commands.answers["scontrol"] = told
     rig.engine.plan(job(processes=8))
     rig.now_s += 1000
-    rig.commands.answers["scontrol"] = UnreachableError("scontrol: Unable to contact slurm controller")
+    rig.commands.answers["scontrol"] = UnreachableError(
+        "scontrol: Unable to contact slurm controller"
+    )
     assert [task.gpus for task in rig.engine.plan(job(processes=8)).tasks] == [4, 4]
     asked = len(rig.commands.asked)  # and somebody who submits waits for no second question
     assert rig.engine.plan(replace(job(processes=8, max_duration_s=60), pk=0)).tasks

@@ -1,4 +1,6 @@
-"""A controller that lost its state gives numbers out again: what has our number now is neither believed nor ended."""
+"""A controller that lost its state gives numbers out again: what has our number now is neither
+believed nor ended.
+"""
 
 import json
 from pathlib import Path
@@ -35,7 +37,12 @@ def begin(rig: Rig) -> None:
 
 @pytest.mark.parametrize(
     ("comment", "output"),
-    [("(null)", "/x/slurm-17.out"), ("(null)", None), ("my own", "/x/17.out"), (f"headway:{UUID}-2", "/x")],
+    [
+        ("(null)", "/x/slurm-17.out"),
+        ("(null)", None),
+        ("my own", "/x/17.out"),
+        (f"headway:{UUID}-2", "/x"),
+    ],
 )
 def test_a_number_that_another_job_has_now_is_neither_believed_nor_ended(
     rig: Rig, comment: str, output: str | None
@@ -52,7 +59,9 @@ def test_a_number_that_another_job_has_now_is_neither_believed_nor_ended(
     assert rig.commands.count("scancel") == rig.commands.count("srun") == 0
 
 
-def test_our_job_whose_comment_somebody_has_changed_is_known_by_its_output_and_asked_about_once(rig: Rig) -> None:
+def test_our_job_whose_comment_somebody_has_changed_is_known_by_its_output_and_asked_about_once(
+    rig: Rig,
+) -> None:
     begin(rig)
     told(rig, "RUNNING", "for the budget", f"{rig.engine.spool}/{KEY}.slurm")
     before = rig.commands.count("scontrol")
@@ -74,8 +83,12 @@ def test_whose_it_is_is_not_guessed_while_the_controller_does_not_say(rig: Rig) 
     assert rig.commands.count("scancel") == 0
 
 
-@pytest.mark.parametrize(("name", "word"), [("other", "no longer known to Slurm"), ("job-7f3c2", "FAILED")])
-def test_an_accounting_without_comments_is_believed_by_the_name(rig: Rig, name: str, word: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "word"), [("other", "no longer known to Slurm"), ("job-7f3c2", "FAILED")]
+)
+def test_an_accounting_without_comments_is_believed_by_the_name(
+    rig: Rig, name: str, word: str
+) -> None:
     begin(rig)
     rig.commands.answers["squeue"] = ""
     rig.commands.answers["scontrol"] = RefusedError("Slurm refuses it: Invalid job id specified")
@@ -90,7 +103,16 @@ def test_a_job_that_slurm_has_given_up_offers_no_shell_although_its_agent_goes_o
     told(rig, "RUNNING", f"headway:{KEY}", None)
     rig.now_s += 60.0
     rig.engine.observe([ID])
-    assert rig.engine.attach(task, "n1") == ["srun", "--jobid=17", "--overlap", "-w", "n1", "--pty", "bash", "-i"]
+    assert rig.engine.attach(task, "n1") == [
+        "srun",
+        "--jobid=17",
+        "--overlap",
+        "-w",
+        "n1",
+        "--pty",
+        "bash",
+        "-i",
+    ]
     told(rig, "NODE_FAIL", f"headway:{KEY}", None)
     rig.now_s += 60.0
     rig.engine.observe([ID])

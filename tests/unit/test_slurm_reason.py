@@ -57,7 +57,9 @@ def test_every_documented_word_is_said_in_words(word: str) -> None:
 
 @pytest.mark.parametrize("word", sorted({*DOCUMENTED} - {"Resources", "Priority"}))
 def test_every_documented_word_says_what_to_do(word: str) -> None:
-    """Of the two others, the lines below tell who is ahead, what is free and what would start sooner."""
+    """Of the two others, the lines below tell who is ahead, what is free and what would start
+    sooner.
+    """
     assert explain(word).hint
 
 
@@ -66,7 +68,10 @@ def test_a_limit_names_whose_it_is_and_what_it_is_about() -> None:
         "the most that is allowed is reached in its QoS: GPUs or other GRES for each user"
     )
     assert "minutes of CPUs" in explain("AssocGrpCPUMinutesLimit").text
-    assert explain("QOSMaxWallDurationPerJobLimit").never and not explain("QOSMaxJobsPerUserLimit").never
+    assert (
+        explain("QOSMaxWallDurationPerJobLimit").never
+        and not explain("QOSMaxJobsPerUserLimit").never
+    )
 
 
 def test_what_stands_behind_the_word_is_kept() -> None:

@@ -1,6 +1,8 @@
-"""What Slurm does not take: for now, so that it waits here, or never, so that it is refused when it is submitted.
+"""What Slurm does not take: for now, so that it waits here, or never, so that it is refused when it
+is submitted.
 
-Source of the answers: sbatch 22.05.8 on a cluster with accounting (`headway.testing.slurm`), each asked for real.
+Source of the answers: sbatch 22.05.8 on a cluster with accounting (`headway.testing.slurm`), each
+asked for real.
 """
 
 import re
@@ -29,7 +31,9 @@ NEVER = [
 
 
 def recorded() -> dict[str, HeadwayError]:
-    parts = re.split(r"^== (\S+) (\d+)\n", (GOLDEN / "22.05-refusals.txt").read_text(), flags=re.M)[1:]
+    parts = re.split(r"^== (\S+) (\d+)\n", (GOLDEN / "22.05-refusals.txt").read_text(), flags=re.M)[
+        1:
+    ]
     return {
         name: command.failure("sbatch", int(code), text)
         for name, code, text in zip(parts[::3], parts[1::3], parts[2::3], strict=True)
@@ -38,7 +42,9 @@ def recorded() -> dict[str, HeadwayError]:
 
 
 def nodes(*states: str) -> list[answer.NodeLine]:
-    return answer.read_nodes("".join(f"NodeName=n{k} State={word}\n" for k, word in enumerate(states)))
+    return answer.read_nodes(
+        "".join(f"NodeName=n{k} State={word}\n" for k, word in enumerate(states))
+    )
 
 
 @pytest.mark.parametrize("name", LATER)
@@ -58,7 +64,9 @@ def test_what_time_cannot_mend_is_final(name: str) -> None:
 def test_what_is_only_not_now_is_not_final(name: str) -> None:
     """sbatch itself has taken both."""
     error = recorded()[name]
-    assert isinstance(error, RefusedError) and not trial.is_final(error, nodes("IDLE", "IDLE+DRAIN"))
+    assert isinstance(error, RefusedError) and not trial.is_final(
+        error, nodes("IDLE", "IDLE+DRAIN")
+    )
 
 
 def test_the_words_of_a_refusal_are_slurms_and_those_of_its_plugins() -> None:
@@ -75,12 +83,15 @@ def test_a_queue_that_is_full_is_told_although_sbatch_goes_on_trying() -> None:
     said = "sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying"
     assert "MaxJobCount" in str(command.too_late("sbatch", 30.0, said.encode()))
     assert str(command.too_late("sbatch", 30.0, b"")) == "sbatch did not answer within 30 s"
-    gave_up = f"{said}\nsbatch: error: Batch job submission failed: Resource temporarily unavailable"
+    gave_up = (
+        f"{said}\nsbatch: error: Batch job submission failed: Resource temporarily unavailable"
+    )
     done = command.failure("sbatch", 1, gave_up)
     assert isinstance(done, LaterError)
 
 
-# -- asked before a job is stored -------------------------------------------------------------------------------------
+# -- asked before a job is stored
+# -------------------------------------------------------------------------------------
 
 
 class Site:
@@ -107,15 +118,21 @@ class Site:
 
 def test_a_bad_account_is_refused_at_submit_with_the_names_that_would_do(tmp_path: Path) -> None:
     site = Site(tmp_path, recorded()["account"], account="visio")
-    with pytest.raises(RefusedError, match="account 'visio' is not one of yours; did you mean \"vision\"") as refused:
+    with pytest.raises(
+        RefusedError, match="account 'visio' is not one of yours; did you mean \"vision\""
+    ) as refused:
         site.plan()
     assert refused.value.hint == "yours: ml, vision"
 
 
 def test_a_bad_constraint_is_refused_with_the_features_there_are(tmp_path: Path) -> None:
     site = Site(tmp_path, recorded()["feature"], constraint="a10")
-    site.rig.commands.answers["scontrol"] = NODES.replace("State=", "AvailableFeatures=a100,ib State=")
-    with pytest.raises(RefusedError, match="constraint 'a10' asks for; did you mean \"a100\"") as refused:
+    site.rig.commands.answers["scontrol"] = NODES.replace(
+        "State=", "AvailableFeatures=a100,ib State="
+    )
+    with pytest.raises(
+        RefusedError, match="constraint 'a10' asks for; did you mean \"a100\""
+    ) as refused:
         site.plan()
     assert refused.value.hint == "features: a100, ib"
 
@@ -171,7 +188,8 @@ def test_while_the_controller_is_away_nobody_waits_for_its_answer(tmp_path: Path
         site.plan()
 
 
-# -- not taken for now ------------------------------------------------------------------------------------------------
+# -- not taken for now
+# ------------------------------------------------------------------------------------------------
 
 
 class Queue:
@@ -211,13 +229,17 @@ def test_of_an_array_that_is_too_long_for_now_as_many_are_taken_as_may_be(tmp_pa
     assert queue.tried == 1  # what is left is one array
 
 
-def test_one_that_is_not_taken_speaks_for_those_that_ask_for_the_same_and_for_no_other(tmp_path: Path) -> None:
+def test_one_that_is_not_taken_speaks_for_those_that_ask_for_the_same_and_for_no_other(
+    tmp_path: Path,
+) -> None:
     rig = Rig(tmp_path)
     queue = Queue(rig, room=0)
     same = [element(k, array=None) for k in range(8)]
     other = element(8, array=None, options={"qos": "other"})
     found = rig.engine.submit_many(starts(rig, *same, other))
-    assert isinstance(found[key_of(0)], LaterError) and not isinstance(found[key_of(8)], HeadwayError)
+    assert isinstance(found[key_of(0)], LaterError) and not isinstance(
+        found[key_of(8)], HeadwayError
+    )
     assert queue.tried <= 4  # each of three callers once at most, and the other one
     before = queue.tried
     rig.engine.submit_many(starts(rig, *same))
@@ -227,7 +249,9 @@ def test_one_that_is_not_taken_speaks_for_those_that_ask_for_the_same_and_for_no
     assert before < queue.tried <= before + 3
 
 
-def test_one_that_is_not_taken_while_another_thread_looks_for_such_ends_nothing(tmp_path: Path) -> None:
+def test_one_that_is_not_taken_while_another_thread_looks_for_such_ends_nothing(
+    tmp_path: Path,
+) -> None:
     rig = Rig(tmp_path)
     queue, asked, looks = Queue(rig, room=0), threading.Event(), threading.Event()
     first, second = starts(rig, element(0, array=None)), starts(rig, element(1, array=None, cpus=2))
@@ -250,7 +274,9 @@ def test_one_that_is_not_taken_while_another_thread_looks_for_such_ends_nothing(
     beside = threading.Thread(target=rig.engine.submit_many, args=[second])
     beside.start()
     asked.wait()
-    rig.engine._submission._full = {(name,): (Until(rig.now_s + FULL_S), LaterError("full")) for name in "ab"}
+    rig.engine._submission._full = {
+        (name,): (Until(rig.now_s + FULL_S), LaterError("full")) for name in "ab"
+    }
     assert kinds(rig.engine.submit_many(first)) == [True]
     beside.join()
 
@@ -259,7 +285,9 @@ def test_the_limit_is_named_with_its_value(tmp_path: Path) -> None:
     rig = Rig(tmp_path, sbatch=recorded()["submit-limit"], id="root\n")
     mine = "ClusterName=t Account=ml UserName=root(0) DefAssoc=Yes MaxSubmitJobs=3(3)\n"
     rig.commands.answers["scontrol"] = lambda argv, _: mine if "assoc_mgr" in argv else NODES
-    with pytest.raises(LaterError, match=r"account ml of root allows 3 queued jobs \(MaxSubmitJobs\)"):
+    with pytest.raises(
+        LaterError, match=r"account ml of root allows 3 queued jobs \(MaxSubmitJobs\)"
+    ):
         rig.submit(job())
 
 
@@ -269,7 +297,10 @@ async def test_a_start_that_a_full_queue_does_not_take_waits_and_says_why(bench:
     bench.engine.refuse = LaterError("as many are queued as may be")
     await bench.look(3)
     assert bench.job(job.pk).state is State.WAITING
-    assert "as many are queued as may be; it is tried again" in (await bench.control.explain(job)).reason
+    assert (
+        "as many are queued as may be; it is tried again"
+        in (await bench.control.explain(job)).reason
+    )
     bench.engine.refuse, bench.now_s = None, bench.now_s + 60
     await bench.look()
     assert f"{job.uuid}-1" in bench.engine.started
@@ -288,7 +319,9 @@ class AwayQueue(HandEngine):
 
 
 @in_loop
-async def test_a_job_for_a_scheduler_that_is_away_is_not_told_as_about_to_start(bench: Bench) -> None:
+async def test_a_job_for_a_scheduler_that_is_away_is_not_told_as_about_to_start(
+    bench: Bench,
+) -> None:
     bench.others["lab"] = AwayQueue()
     job = await bench.submit(cluster="lab", definition={"engine": "slurm"})
     assert (await bench.control.explain(job)).reason == (

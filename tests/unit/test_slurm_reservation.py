@@ -28,8 +28,14 @@ def holder(end: str) -> str:
 def test_room_that_a_maintenance_takes_is_room_after_it() -> None:
     held = reservation.read(SERVICE)
     free = [sooner.free_of(node) for node in read_nodes(NODES)]
-    early, late = read_holders(holder("2026-11-16T04:30:00")), read_holders(holder("2026-11-16T08:00:00"))
-    assert waiting._room_at(NEED, free, early, held, NOW) == ("2026-11-16T07:00:00", "the maintenance service is over")
+    early, late = (
+        read_holders(holder("2026-11-16T04:30:00")),
+        read_holders(holder("2026-11-16T08:00:00")),
+    )
+    assert waiting._room_at(NEED, free, early, held, NOW) == (
+        "2026-11-16T07:00:00",
+        "the maintenance service is over",
+    )
     found = waiting._room_at(NEED, free, late, held, NOW)
     assert found is not None and found[0] == "2026-11-16T08:00:00"
     short = replace(NEED, time_s=1200.0)
@@ -44,18 +50,24 @@ def test_no_end_of_a_job_brings_back_a_node_that_is_drained() -> None:
     told = waiting.explain(one, read_nodes(drained), commands)
     assert told.start == "neither Slurm nor the time limits of running jobs tell when"
     assert told.reason.endswith("hw clusters -v shows which nodes are away, and why")
-    up = waiting.explain(one, read_nodes(NODES.replace("GresUsed=gpu:0", "GresUsed=gpu:4")), commands)
+    up = waiting.explain(
+        one, read_nodes(NODES.replace("GresUsed=gpu:0", "GresUsed=gpu:4")), commands
+    )
     assert up.start.startswith("at 2026-11-16T04:30:00 wrap")
 
 
 def test_what_slurm_says_is_not_moved_into_a_maintenance() -> None:
-    """Slurm puts every other job off by the time of the one that waits; to take that away must not lead there."""
+    """Slurm puts every other job off by the time of the one that waits; to take that away must not
+    lead there.
+    """
     held = reservation.read(SERVICE)
     after = "sbatch: Job 8 to start at 2026-11-16T07:00:00 using 4 processors on nodes node[1-2] in partition main"
     found = sooner._likely("2026-11-16T07:00:00", "node[1-2]", 600.0, NEED, held)
     assert found == datetime(2026, 11, 16, 7, 0)
     assert sooner._likely("2026-11-16T05:30:00", "node[1-2]", 600.0, NEED, held) is None
-    assert sooner._likely("2026-11-16T05:30:00", "node[3-4]", 600.0, NEED, held) == datetime(2026, 11, 16, 5, 20)
+    assert sooner._likely("2026-11-16T05:30:00", "node[3-4]", 600.0, NEED, held) == datetime(
+        2026, 11, 16, 5, 20
+    )
     commands = Scripted(gres=after)
     free = [sooner.free_of(node) for node in read_nodes(NODES)]
     told = sooner.suggest(job(), NEED, free, commands, NOW, 600.0, held)

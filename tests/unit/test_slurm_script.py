@@ -14,17 +14,28 @@ KEY = "01234567-89ab-cdef-0123-456789abcdef-1"
 
 
 def plan(nodes: int = 2, **changes: Any) -> Plan:
-    tasks = tuple(PlannedTask(f"worker-{k}", ("python", "t.py"), "/w", 4, 4 * k, 4, node_rank=k) for k in range(nodes))
+    tasks = tuple(
+        PlannedTask(f"worker-{k}", ("python", "t.py"), "/w", 4, 4 * k, 4, node_rank=k)
+        for k in range(nodes)
+    )
     values: dict[str, Any] = {"max_duration_s": 3600.0, "memory_bytes": 64 << 30, **changes}
     return Plan("slurm", "lab", "digits-7f3c2", KEY[:-2], 1, tasks, 4 * nodes, **values)
 
 
 def render(asked: Plan | None = None, **options: Any) -> str:
-    return script.render(asked or plan(), KEY, options, Path("/shared/spool"), ["/usr/bin/python3", "-I", "-c", "it's"])
+    return script.render(
+        asked or plan(),
+        KEY,
+        options,
+        Path("/shared/spool"),
+        ["/usr/bin/python3", "-I", "-c", "it's"],
+    )
 
 
 def directives(text: str) -> dict[str, str]:
-    lines = [line.removeprefix("#SBATCH ") for line in text.splitlines() if line.startswith("#SBATCH ")]
+    lines = [
+        line.removeprefix("#SBATCH ") for line in text.splitlines() if line.startswith("#SBATCH ")
+    ]
     return {line.partition("=")[0]: line.partition("=")[2] for line in lines}
 
 
@@ -32,7 +43,8 @@ def test_one_task_per_node_with_its_gpus_memory_and_time() -> None:
     found = directives(render(partition="gpu", account="lab1", qos="high", constraint="a100&ib"))
     assert (found["--nodes"], found["--ntasks-per-node"], found["--gres"]) == ("2", "1", "gpu:4")
     assert found["--mem"] == f"{32 << 10}M"  # of each node
-    assert found["--time"] == "0-01:02:15"  # ours, the grace time and a margin: the shim ends it first
+    # ours, the grace time and a margin: the shim ends it first
+    assert found["--time"] == "0-01:02:15"
     assert (found["--partition"], found["--account"], found["--qos"]) == ("gpu", "lab1", "high")
     assert found["--constraint"] == "a100&ib" and found["--comment"] == f"headway:{KEY}"
 
@@ -43,7 +55,9 @@ def test_the_script_is_one_that_a_shell_reads() -> None:
     assert "worker-0 worker-1" in text
 
 
-@pytest.mark.parametrize("value", ["a\n#SBATCH --uid=0", "a b", "$(id)", "`id`", "a;b", "a'b", 'a"b'])
+@pytest.mark.parametrize(
+    "value", ["a\n#SBATCH --uid=0", "a b", "$(id)", "`id`", "a;b", "a'b", 'a"b']
+)
 def test_no_value_can_become_a_directive_or_a_command(value: str) -> None:
     with pytest.raises(UsageError, match="partition"):
         render(partition=value)
@@ -72,12 +86,16 @@ def test_a_folder_that_a_directive_cannot_hold_is_refused(folder: str) -> None:
         script.render(plan(), KEY, {}, Path(folder), ["python3"])
 
 
-@pytest.mark.parametrize(("seconds", "text"), [(1, "0-00:00:01"), (90061.2, "1-01:01:02"), (59.5, "0-00:01:00")])
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(1, "0-00:00:01"), (90061.2, "1-01:01:02"), (59.5, "0-00:01:00")]
+)
 def test_times_are_in_slurms_own_form(seconds: float, text: str) -> None:
     assert script.duration(seconds) == text
 
 
-@pytest.mark.parametrize("line", ["--comment=x", "--array=0-3", "--arr=0-3", "--output=/tmp/x", "--requeue", "--wait"])
+@pytest.mark.parametrize(
+    "line", ["--comment=x", "--array=0-3", "--arr=0-3", "--output=/tmp/x", "--requeue", "--wait"]
+)
 def test_what_headway_sets_itself_is_not_taken_from_further_options(line: str) -> None:
     with pytest.raises(UsageError, match="is set by Headway itself"):
         render(extra=[line])

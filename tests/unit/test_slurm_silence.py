@@ -1,4 +1,6 @@
-"""Agents on other machines, whose locks may not be seen here: when the Slurm engine takes them for dead (F33)."""
+"""Agents on other machines, whose locks may not be seen here: when the Slurm engine takes them for
+dead (F33).
+"""
 
 import fcntl
 import json
@@ -65,7 +67,10 @@ def end(folder: Path) -> None:
 def test_a_lost_node_is_given_up_when_its_agent_has_shown_no_life_for_a_while(rig: Rig) -> None:
     over(rig, "NODE_FAIL")
     first = look(rig)
-    assert (first.state, "salvage" in first.detail) == ("unknown", False) and "may still live" in first.state_word
+    assert (first.state, "salvage" in first.detail) == (
+        "unknown",
+        False,
+    ) and "may still live" in first.state_word
     assert not rig.engine.salvage(ID)
     assert look(rig, SALVAGE_SILENT_S - 1).state == "unknown"
     show(folder_of(rig), 2)  # it lives
@@ -74,7 +79,11 @@ def test_a_lost_node_is_given_up_when_its_agent_has_shown_no_life_for_a_while(ri
         file.write("more")  # its program does
     assert look(rig).state == "unknown" and look(rig, SALVAGE_SILENT_S - 1).state == "unknown"
     left = look(rig, 1)
-    assert (left.state, left.detail["salvage"], left.detail["silence_s"]) == ("gone", True, SALVAGE_SILENT_S)
+    assert (left.state, left.detail["salvage"], left.detail["silence_s"]) == (
+        "gone",
+        True,
+        SALVAGE_SILENT_S,
+    )
 
 
 def test_an_end_that_the_nodes_themselves_have_told_needs_less_silence(rig: Rig) -> None:
@@ -107,7 +116,10 @@ def test_while_an_agent_is_asked_whether_it_lives_nothing_is_said_of_it(rig: Rig
     assert look(rig, SALVAGE_SILENT_S).detail.get("salvage")
     with (folder_of(rig) / SHOWN).open("rb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        assert look(rig).state == "unknown" and "asking whether its agent still lives" in look(rig).state_word
+        assert (
+            look(rig).state == "unknown"
+            and "asking whether its agent still lives" in look(rig).state_word
+        )
 
 
 def test_the_folder_of_a_task_that_was_taken_over_stays_for_what_may_come(rig: Rig) -> None:
@@ -115,6 +127,8 @@ def test_the_folder_of_a_task_that_was_taken_over_stays_for_what_may_come(rig: R
     (folder_of(rig) / TAKEN).touch()
     end(folder_of(rig))
     seen = look(rig)
-    assert seen.state == "ended" and not seen.detail.get("drained") and not seen.detail.get("salvage")
+    assert (
+        seen.state == "ended" and not seen.detail.get("drained") and not seen.detail.get("salvage")
+    )
     assert not look(rig, TAKEN_KEEP_S - 1).detail.get("drained") and folder_of(rig).exists()
     assert look(rig, 1).detail["drained"] and not folder_of(rig).exists()

@@ -1,11 +1,13 @@
 """Answers of Slurm 20.11 to 26.05, as they were recorded, read by the same code.
 
-Source: real daemons of each version (Debian's and Ubuntu's packages 20.11.4, 21.08.5, 23.11.4, 24.11.5, 25.11.2 and
-26.05.5; 22.05.8 is what the tests with a live cluster use), four nodes with four GPUs each, the same thirteen jobs
-submitted to each: one that succeeded, one that exited with 7, one cancelled, one held, one on two nodes with a bar in
-its comment, an array of six of which two may run, one that waits for room, one that asks for more time than its
-partition allows; node4 drained, and a maintenance ahead. In 23.11 no slurmd came up, so nothing runs there. Trailing
-blanks and the kernel's name were taken out; `said.txt` has output and error output of other commands, with exit codes.
+Source: real daemons of each version (Debian's and Ubuntu's packages 20.11.4, 21.08.5, 23.11.4,
+24.11.5, 25.11.2 and 26.05.5; 22.05.8 is what the tests with a live cluster use), four nodes with
+four GPUs each, the same thirteen jobs submitted to each: one that succeeded, one that exited with
+7, one cancelled, one held, one on two nodes with a bar in its comment, an array of six of which two
+may run, one that waits for room, one that asks for more time than its partition allows; node4
+drained, and a maintenance ahead. In 23.11 no slurmd came up, so nothing runs there. Trailing blanks
+and the kernel's name were taken out; `said.txt` has output and error output of other commands, with
+exit codes.
 """
 
 import re
@@ -46,7 +48,10 @@ def test_the_queue_is_read_with_its_states_reasons_and_elements(version: str) ->
     assert (failed.reason, failed.comment) == ("NonZeroExitCode", f"{KEY}2-1")
     elements = {i: job for i, job in jobs.items() if job.comment == f"{KEY}6-1"}
     assert [i.partition("_")[2] for i in sorted(elements)] == ["0", "1", "2", "3", "4", "5"]
-    assert {job.reason for job in elements.values() if job.word == "PENDING"} <= {"JobArrayTaskLimit", "Resources"}
+    assert {job.reason for job in elements.values() if job.word == "PENDING"} <= {
+        "JobArrayTaskLimit",
+        "Resources",
+    }
     reasons = {job.reason for job in jobs.values()}
     assert {"JobHeldUser", "PartitionTimeLimit"} <= reasons
     assert not any(reason.explain(word).text.startswith("Slurm says") for word in reasons)
@@ -57,7 +62,10 @@ def test_the_queue_is_read_with_its_states_reasons_and_elements(version: str) ->
 def test_a_queue_whose_nodes_are_all_away_says_so_in_words() -> None:
     jobs = answer.read_squeue(recorded("23.11", "squeue"))
     told = {reason.explain(job.reason).text for job in jobs.values() if job.word == "PENDING"}
-    assert any("a node that it needs is not available (UnavailableNodes:node[1-4])" in text for text in told)
+    assert any(
+        "a node that it needs is not available (UnavailableNodes:node[1-4])" in text
+        for text in told
+    )
     assert any(text.startswith("the nodes that it could have are down") for text in told)
     assert not any(text.startswith("Slurm says") for text in told)
     records = answer.read_jobs(recorded("23.11", "jobs"))
@@ -74,7 +82,9 @@ def test_jobs_are_read_with_what_they_need_and_how_they_ended(version: str) -> N
     assert Need.of(train) == Need(2, 4, 2, 200 * sooner.MIB, 1800.0)
     [wide] = [job for job in jobs.values() if job.fields.get("Comment") == "hw key|x"]
     assert Need.of(wide).gpus == 3 and Need.of(wide).memory_bytes == 500 * sooner.MIB
-    assert any(job.number and job.id.endswith("_0") and job.id != job.number for job in jobs.values())
+    assert any(
+        job.number and job.id.endswith("_0") and job.id != job.number for job in jobs.values()
+    )
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -104,9 +114,15 @@ def test_a_partitions_limit_and_a_maintenance_are_told_with_their_values(version
     jobs = answer.read_jobs(recorded(version, "jobs"))
     [long] = [job for job in jobs.values() if job.reason == "PartitionTimeLimit"]
     [told] = limit.explain("PartitionTimeLimit", long, lambda _: recorded(version, "partition"))
-    assert told == "partition short allows 5 min (MaxTime), and it asks for 50 min (scontrol show partition)"
+    assert (
+        told
+        == "partition short allows 5 min (MaxTime), and it asks for 50 min (scontrol show partition)"
+    )
     fields = answer.read_fields(recorded(version, "reservation"))
-    assert (fields["ReservationName"], fields["Nodes"]) == ("service", "node[1-4]") and "MAINT" in fields["Flags"]
+    assert (fields["ReservationName"], fields["Nodes"]) == (
+        "service",
+        "node[1-4]",
+    ) and "MAINT" in fields["Flags"]
 
 
 @pytest.mark.parametrize("version", ALIVE)
@@ -121,4 +137,7 @@ def test_a_refusal_and_a_controller_that_is_away_are_told_apart(version: str) ->
         if code == 0:
             continue
         error = command.failure("sbatch", code, text)
-        assert isinstance(error, UnreachableError if name.startswith("away") else RefusedError), (name, text)
+        assert isinstance(error, UnreachableError if name.startswith("away") else RefusedError), (
+            name,
+            text,
+        )

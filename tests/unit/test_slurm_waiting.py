@@ -1,4 +1,6 @@
-"""Why a job waits on Slurm: what does not fit together, limits with their values, forecasts and smaller requests."""
+"""Why a job waits on Slurm: what does not fit together, limits with their values, forecasts and
+smaller requests.
+"""
 
 import shlex
 from collections.abc import Sequence
@@ -35,7 +37,8 @@ def job(reason: str = "Resources", **fields: str) -> JobLine:
     return JobLine("17", "PENDING", reason, start=None, fields={**told, **fields})
 
 
-# -- what does not fit together ---------------------------------------------------------------------------------------
+# -- what does not fit together
+# ---------------------------------------------------------------------------------------
 
 
 def test_gpus_that_are_spread_too_thin_are_told_with_how_they_lie() -> None:
@@ -61,7 +64,10 @@ def test_the_node_with_the_gpus_that_lacks_memory_is_named() -> None:
 
 
 def test_too_few_in_all_is_told_as_that() -> None:
-    assert fit.explain(Need(2, 4, 1, GIB), [node("node1", 3)]) == "three of the 8 GPUs that it needs are free"
+    assert (
+        fit.explain(Need(2, 4, 1, GIB), [node("node1", 3)])
+        == "three of the 8 GPUs that it needs are free"
+    )
 
 
 def test_cpus_are_told_where_no_gpu_is_asked_for() -> None:
@@ -85,7 +91,8 @@ def test_what_is_needed_is_read_from_slurms_own_record() -> None:
     assert Need.of(per_job).gpus == 3  # --gpus of Slurm 23 and later
 
 
-# -- limits -----------------------------------------------------------------------------------------------------------
+# -- limits
+# -----------------------------------------------------------------------------------------------------------
 
 
 class Recorded:
@@ -151,7 +158,9 @@ class Recorded:
         ),
     ],
 )
-def test_a_limit_is_told_with_the_value_allowed_and_the_value_asked(word: str, fields: Any, said: str) -> None:
+def test_a_limit_is_told_with_the_value_allowed_and_the_value_asked(
+    word: str, fields: Any, said: str
+) -> None:
     assert limit.explain(word, job(**fields), Recorded())[0] == said
 
 
@@ -160,7 +169,9 @@ def test_where_the_controller_does_not_tell_limits_the_accounting_does() -> None
     assert said == (
         "QoS normal allows 4 GPUs for each user (MaxTRESPU gres/gpu), and it asks for 8 GPUs (sacctmgr show qos)"
     )
-    assert "account ml allows 6 GPUs" in limit.explain("AssocGrpGRES", job(), Recorded("assoc_mgr"))[0]
+    assert (
+        "account ml allows 6 GPUs" in limit.explain("AssocGrpGRES", job(), Recorded("assoc_mgr"))[0]
+    )
     assert limit.explain("QOSMaxGRESPerUser", job(), Recorded("assoc_mgr", "sacctmgr")) == ()
 
 
@@ -204,7 +215,8 @@ def test_a_licence_is_told_with_how_many_there_are() -> None:
     )
 
 
-# -- smaller requests and the forecast --------------------------------------------------------------------------------
+# -- smaller requests and the forecast
+# --------------------------------------------------------------------------------
 
 
 class Scripted(Commands):
@@ -236,17 +248,26 @@ def test_smaller_requests_are_those_that_what_is_free_could_do() -> None:
     "need", [Need(2, 4, 1, GIB, 1380.0), Need(2, 0, 1, GIB, 1380.0), Need(2, 4, 9, 64 * GIB, None)]
 )
 def test_what_is_suggested_can_be_typed(need: Need) -> None:
-    for free in ([node(f"n{k}", 2) for k in range(1, 5)], [node("n1", 4, 12), node("n2", 4, 64)], [node("n1", 4)]):
+    for free in (
+        [node(f"n{k}", 2) for k in range(1, 5)],
+        [node("n1", 4, 12), node("n2", 4, 64)],
+        [node("n1", 4)],
+    ):
         for words, asked in sooner.smaller(need, free):
             values = Parser(COMMANDS).parse(["submit", *words.split(), "true"]).values
             assert values.get("nodes", asked.nodes) == asked.nodes
 
 
-def test_only_what_slurm_would_start_sooner_is_suggested_and_this_job_itself_is_not_counted() -> None:
+def test_only_what_slurm_would_start_sooner_is_suggested_and_this_job_itself_is_not_counted() -> (
+    None
+):
     need, free = Need(2, 4, 1, GIB, 1380.0), [node(f"n{k}", 2) for k in range(1, 5)]
     said = "sbatch: Job 8 to start at 2026-11-16T04:21:09 using 4 processors on nodes node[1-4] in partition main"
     commands = Scripted(gres=said)
-    now, own_s = datetime(2026, 11, 16, 4, 10, 9), sooner.own_delay_s(need, {"TotalCPUs": "16", "TotalNodes": "4"})
+    now, own_s = (
+        datetime(2026, 11, 16, 4, 10, 9),
+        sooner.own_delay_s(need, {"TotalCPUs": "16", "TotalNodes": "4"}),
+    )
     assert own_s == 660.0
     found = sooner.suggest(job(), need, free, commands, now, own_s)
     assert found[0] == "-n 8 --nodes 4      would start now on node[1-4] (sbatch --test-only)"
@@ -266,7 +287,9 @@ def test_the_whole_answer_names_its_sources_and_survives_questions_without_an_an
     queue = "9|100|2|gres:gpu:4|2|other-7f3c2\n17|90|2|gres:gpu:4|2|me\n"
     commands = Scripted(date="2026-11-16T04:10:03\n", JobID=holders, PD=queue)
     told = waiting.explain(
-        replace(job(MinMemoryNode="100M"), start="2026-11-16T04:25:03"), answer.read_nodes(text), commands
+        replace(job(MinMemoryNode="100M"), start="2026-11-16T04:25:03"),
+        answer.read_nodes(text),
+        commands,
     )
     assert told.reason.startswith("Resources: ")
     assert told.fit == "8 GPUs are free, but on four nodes two each; you ask for two nodes of four"
@@ -274,7 +297,9 @@ def test_the_whole_answer_names_its_sources_and_survives_questions_without_an_an
         "2026-11-16T04:25:03, in 15 min, by Slurm's own clock and its backfill scheduler; then wrap (Slurm 12) reaches "
         "its time limit at the latest, and there is room if nobody goes first"
     )
-    assert told.ahead == ("9",) and told.ahead_words == ("other-7f3c2 (Slurm 9, 8 GPUs, priority 100)",)
+    assert told.ahead == ("9",) and told.ahead_words == (
+        "other-7f3c2 (Slurm 9, 8 GPUs, priority 100)",
+    )
     assert told.sooner == () and told.limits == ()
     silent = waiting.explain(job(), [], Scripted())
     assert silent.reason.startswith("Resources: ") and silent.ahead == () and silent.fit == ""
@@ -290,10 +315,15 @@ def test_the_whole_answer_names_its_sources_and_survives_questions_without_an_an
             "what it needs is free on node1: it is not room that it waits for; it asks for node1",
         ),
         ({"ExcNodeList": "node[1,3-4]"}, "the GPU that it needs is not free"),
-        ({"ExcNodeList": "node1"}, "what it needs is free on node3: it is not room that it waits for"),
+        (
+            {"ExcNodeList": "node1"},
+            "what it needs is free on node3: it is not room that it waits for",
+        ),
     ],
 )
-def test_room_on_a_node_that_it_does_not_let_itself_be_given_is_none(fields: Any, said: str) -> None:
+def test_room_on_a_node_that_it_does_not_let_itself_be_given_is_none(
+    fields: Any, said: str
+) -> None:
     text = "".join(
         f"NodeName=node{k} CPUAlloc=0 CPUTot=4 Gres=gpu:4 GresUsed=gpu:0 RealMemory=4000 State={word}\n"
         for k, word in enumerate(("IDLE", "IDLE+DRAIN", "IDLE", "DOWN"), 1)
@@ -314,7 +344,9 @@ def test_durations_of_slurm(text: str, value: float | None) -> None:
 
 def test_a_job_that_slurm_has_just_started_waits_for_its_agents() -> None:
     told = waiting.explain(replace(job("None"), word="RUNNING", nodes="node1"), [], Scripted())
-    assert told.reason == "RUNNING: Slurm has started it on node1, and its agents have not spoken yet"
+    assert (
+        told.reason == "RUNNING: Slurm has started it on node1, and its agents have not spoken yet"
+    )
 
 
 @pytest.mark.parametrize(
@@ -342,8 +374,13 @@ def test_a_job_that_stands_aside_is_told_what_it_waits_for_and_not_who_is_ahead(
 
 
 def test_of_a_maintenance_no_node_can_be_taken_out() -> None:
-    found = waiting.explain(JobLine("7", "PENDING", "ReqNodeNotAvail,_Reserved_for_maintenance"), [], Unasked())
-    assert found.reason == "ReqNodeNotAvail: a node that it needs is not available (Reserved for maintenance)"
+    found = waiting.explain(
+        JobLine("7", "PENDING", "ReqNodeNotAvail,_Reserved_for_maintenance"), [], Unasked()
+    )
+    assert (
+        found.reason
+        == "ReqNodeNotAvail: a node that it needs is not available (Reserved for maintenance)"
+    )
     assert found.ahead == ("3",)
 
 
@@ -368,13 +405,19 @@ def test_nodes_that_are_away_for_one_reason_are_told_together() -> None:
         }
 
     away = "idle+drain fan broken [root@2026-11-16T08:05:51]"
-    nodes = [node("n1", 0, away), node("n2", 4, "idle"), node("n3", 0, away), node("n4", 0, "allocated")]
+    nodes = [
+        node("n1", 0, away),
+        node("n2", 4, "idle"),
+        node("n3", 0, away),
+        node("n4", 0, "allocated"),
+    ]
     assert why._nodes(nodes) == [
         "n2 4 GPU 4 CPU 4 B", "n4 0 GPU 0 CPU 0 B", "n1, n3 none (idle+drain fan broken)",
     ]  # fmt: skip
 
 
-# -- which limit it is, where several could be meant ------------------------------------------------------------------
+# -- which limit it is, where several could be meant
+# ------------------------------------------------------------------
 
 
 def of_user(argv: Sequence[str]) -> str:
@@ -393,15 +436,25 @@ def test_without_an_account_it_is_the_users_own_default() -> None:
         assert said.startswith("account ml of root allows 2 jobs (MaxJobs)")
 
 
-@pytest.mark.parametrize(("flags", "name", "most"), [("", "ofpart", 1), ("OverPartQOS", "small", 2)])
-def test_of_two_qos_the_partitions_own_goes_first_unless_the_jobs_is_over_it(flags: str, name: str, most: int) -> None:
+@pytest.mark.parametrize(
+    ("flags", "name", "most"), [("", "ofpart", 1), ("OverPartQOS", "small", 2)]
+)
+def test_of_two_qos_the_partitions_own_goes_first_unless_the_jobs_is_over_it(
+    flags: str, name: str, most: int
+) -> None:
     def ask(argv: Sequence[str]) -> str:
         asked = shlex.join(argv)
         if "partition" in asked:
             return "PartitionName=short QoS=ofpart MaxTime=00:05:00"
         if "sacctmgr" in asked:
             return f"{flags}\n"
-        return "QOS=small(3) MaxWallPJ=2 Priority=0\n" if "small" in asked else "QOS=ofpart(2) MaxWallPJ=1 Priority=0\n"
+        return (
+            "QOS=small(3) MaxWallPJ=2 Priority=0\n"
+            if "small" in asked
+            else "QOS=ofpart(2) MaxWallPJ=1 Priority=0\n"
+        )
 
-    [said] = limit.explain("QOSMaxWallDurationPerJobLimit", job(QOS="small", Partition="short"), ask)
+    [said] = limit.explain(
+        "QOSMaxWallDurationPerJobLimit", job(QOS="small", Partition="short"), ask
+    )
     assert said.startswith(f"QoS {name} allows {most} min for one job")

@@ -24,7 +24,19 @@ def test_a_cursor_that_is_not_there_is_empty(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", "null", '"x"', '{"a": -1}', '{"a": 1.5}', '{"a": true}', '{"a": null}', '{"a": 1e99}']
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        '"x"',
+        '{"a": -1}',
+        '{"a": 1.5}',
+        '{"a": true}',
+        '{"a": null}',
+        '{"a": 1e99}',
+    ],
 )
 def test_garbage_is_read_as_nothing_known(tmp_path: Path, text: str) -> None:
     (tmp_path / "cursor.json").write_text(text)

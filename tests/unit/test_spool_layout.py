@@ -1,4 +1,6 @@
-"""Stream names and task.json: what is written is what is read back, and nothing foreign is taken for ours."""
+"""Stream names and task.json: what is written is what is read back, and nothing foreign is taken
+for ours.
+"""
 
 import json
 import os
@@ -20,15 +22,22 @@ NUMBER = st.integers(0, 10**9)
 
 
 @given(NUMBER, NUMBER, RAND, NUMBER)
-def test_every_name_that_we_make_is_parsed_back(rank: int, pid: int, rand: str, segment: int) -> None:
-    facts, metrics = layout.facts_name(rank, pid, rand), layout.metrics_name(rank, pid, rand, segment)
+def test_every_name_that_we_make_is_parsed_back(
+    rank: int, pid: int, rand: str, segment: int
+) -> None:
+    facts, metrics = (
+        layout.facts_name(rank, pid, rand),
+        layout.metrics_name(rank, pid, rand, segment),
+    )
     assert parse_stream(facts) == Stream(facts, "facts", RECORDS, rank, pid, rand)
     assert parse_stream(metrics) == Stream(metrics, "metrics", RECORDS, rank, pid, rand, segment)
     shipper = layout.shipper_name(pid, rand)
     assert parse_stream(shipper) == Stream(shipper, "shipper", RECORDS, pid=pid, rand=rand)
     logs, tracks = names.logs_name(rank, pid, rand, segment), names.tracks_name(pid, rand, segment)
     assert parse_stream(logs) == Stream(logs, "logs", RECORDS, rank, pid, rand, segment)
-    assert parse_stream(tracks) == Stream(tracks, "tracks", RECORDS, pid=pid, rand=rand, segment=segment)
+    assert parse_stream(tracks) == Stream(
+        tracks, "tracks", RECORDS, pid=pid, rand=rand, segment=segment
+    )
     slots = names.progress_name(rank, pid, rand)
     assert parse_stream(slots) is None and layout.parse_slots(slots) == (rank, pid)
     output = layout.output_name("stderr", rank)
@@ -82,7 +91,9 @@ def test_a_folder_lists_its_streams_with_segments_in_order(tmp_path: Path) -> No
 
 
 def example() -> TaskFile:
-    return TaskFile("u-1", 2, "worker-0", "/home/x", token="id.secret", argv=["python", "träin.py"], gpus=[0, 1])
+    return TaskFile(
+        "u-1", 2, "worker-0", "/home/x", token="id.secret", argv=["python", "träin.py"], gpus=[0, 1]
+    )
 
 
 def test_a_task_file_is_read_back_as_it_was_saved(tmp_path: Path) -> None:
@@ -114,11 +125,15 @@ def test_a_newer_task_file_is_refused_with_its_version(tmp_path: Path) -> None:
 
 
 def test_fields_of_a_later_release_of_the_same_version_are_ignored() -> None:
-    text = json.dumps({"version": 1, "uuid": "u", "attempt": 1, "task": "t", "home": "/h", "colour": "red"})
+    text = json.dumps(
+        {"version": 1, "uuid": "u", "attempt": 1, "task": "t", "home": "/h", "colour": "red"}
+    )
     assert TaskFile.parse(text.encode()).uuid == "u"
 
 
-@pytest.mark.parametrize("text", [b"", b"{", b"[]", b"{}", b"null", b'{"version": 1}', b"[" * 100_000, b"\xff\xfe"])
+@pytest.mark.parametrize(
+    "text", [b"", b"{", b"[]", b"{}", b"null", b'{"version": 1}', b"[" * 100_000, b"\xff\xfe"]
+)
 def test_a_damaged_task_file_is_refused_by_name(tmp_path: Path, text: bytes) -> None:
     (tmp_path / "task.json").write_bytes(text)
     with pytest.raises(DamagedError, match=r"task\.json"):

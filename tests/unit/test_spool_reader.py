@@ -1,4 +1,6 @@
-"""Reading streams: damage costs one frame, an end is an end, what is no stream of ours is refused (F2, F13, F14)."""
+"""Reading streams: damage costs one frame, an end is an end, what is no stream of ours is refused
+(F2, F13, F14).
+"""
 
 import os
 from pathlib import Path
@@ -8,7 +10,13 @@ import pytest
 from headway.model.errors import DamagedError, VersionError
 from headway.model.limits import FRAME_BYTES_MAX
 from headway.model.record import FACT, METRICS, OPEN
-from headway.spool.reader import WINDOW_BYTES_MIN, count_metrics, open_stream, read_frames, read_opening
+from headway.spool.reader import (
+    WINDOW_BYTES_MIN,
+    count_metrics,
+    open_stream,
+    read_frames,
+    read_opening,
+)
 from headway.wire import frame
 
 OPENING = frame.encode_json(OPEN, {"version": 1, "stream": "s", "pid": 7, "start": 9})
@@ -30,7 +38,9 @@ def facts(data: bytes, scan: frame.Scan) -> int:
 
 
 def test_one_flipped_bit_at_any_place_costs_one_frame_and_is_told(tmp_path: Path) -> None:
-    """F13, P11: also in the last frame, and also in its length, which then looks like an unfinished one."""
+    """F13, P11: also in the last frame, and also in its length, which then looks like an unfinished
+    one.
+    """
     for position in range(len(DATA)):
         for bit in range(8):
             broken = bytearray(DATA)
@@ -44,7 +54,9 @@ def test_one_flipped_bit_at_any_place_costs_one_frame_and_is_told(tmp_path: Path
 
 @pytest.mark.parametrize("zeros", [1, 11, 12, 4096, WINDOW_BYTES_MIN])
 @pytest.mark.parametrize("final", [False, True])
-def test_a_zero_filled_tail_is_an_end_and_not_damage(tmp_path: Path, zeros: int, final: bool) -> None:
+def test_a_zero_filled_tail_is_an_end_and_not_damage(
+    tmp_path: Path, zeros: int, final: bool
+) -> None:
     """F14."""
     fd = put(tmp_path / "s", DATA + bytes(zeros))
     _, scan = read_frames(fd, 0, WINDOW_BYTES_MIN, final)
@@ -55,7 +67,9 @@ def test_a_zero_filled_tail_is_an_end_and_not_damage(tmp_path: Path, zeros: int,
 
 
 @pytest.mark.parametrize("cut", range(1, len(FRAMES[-1])))
-def test_an_unfinished_last_frame_waits_and_is_dropped_when_its_writer_is_dead(tmp_path: Path, cut: int) -> None:
+def test_an_unfinished_last_frame_waits_and_is_dropped_when_its_writer_is_dead(
+    tmp_path: Path, cut: int
+) -> None:
     """F2: the call that wrote it never returned, so nothing is lost and nothing is told."""
     fd = put(tmp_path / "s", DATA[:-cut])
     whole = len(DATA) - len(FRAMES[-1])
@@ -159,7 +173,9 @@ def test_a_pipe_or_a_link_or_a_folder_is_refused_with_its_reason(tmp_path: Path)
         open_stream(tmp_path / "none")
 
 
-def test_a_file_of_another_owner_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_of_another_owner_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """B30: a file that somebody else put there is not ours to send."""
     (tmp_path / "s").write_bytes(DATA)
     monkeypatch.setattr(os, "geteuid", lambda: os.stat(tmp_path / "s").st_uid + 1)

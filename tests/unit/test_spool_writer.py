@@ -57,7 +57,9 @@ def test_a_packed_record_is_the_frame_that_the_protocol_has(
     number: int, step: int, time_ns: int, values: list[float]
 ) -> None:
     schema = Schema(number, len(values))
-    whole = frame.metrics_struct(len(values)).pack(*frame.metrics_head(len(values), number), step, time_ns, *values)
+    whole = frame.metrics_struct(len(values)).pack(
+        *frame.metrics_head(len(values), number), step, time_ns, *values
+    )
     data = schema.frame(step, time_ns, values)
     assert data == frame.encode(METRICS, whole[6:])
     assert len(data) == schema.size and frame.frame_at(data, 0) == schema.size
@@ -89,7 +91,9 @@ def test_an_interrupted_write_is_tried_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EROFS])
-def test_a_stream_that_cannot_be_created_leaves_no_file_and_no_descriptor(tmp_path: Path, number: int) -> None:
+def test_a_stream_that_cannot_be_created_leaves_no_file_and_no_descriptor(
+    tmp_path: Path, number: int
+) -> None:
     """Ring 1."""
     before = len(os.listdir("/proc/self/fd"))
     for nth in range(20):
@@ -130,11 +134,17 @@ def test_a_removed_file_and_a_foreign_descriptor_are_noticed(tmp_path: Path) -> 
 
 def test_a_place_without_a_segment_has_no_schema_and_no_points() -> None:
     nothing = NoSegment(4)
-    assert nothing.schemas == {} and nothing.written() == (0, 0) and nothing.number == 4 and nothing.size() is None
+    assert (
+        nothing.schemas == {}
+        and nothing.written() == (0, 0)
+        and nothing.number == 4
+        and nothing.size() is None
+    )
     nothing.close()
 
 
-# -- power cuts -------------------------------------------------------------------------------------------------------
+# -- power cuts
+# -------------------------------------------------------------------------------------------------------
 
 
 def test_what_was_synced_before_a_power_cut_is_there_after_it() -> None:
@@ -151,7 +161,9 @@ def test_what_was_synced_before_a_power_cut_is_there_after_it() -> None:
         assert names == [SEGMENT], f"seed {seed}"
         values = [p.value for p in streams.points("/spool", whole=False, files=files)]
         assert values[: len(safe)] == safe, f"seed {seed}"
-        assert sorted(set(values)) == values and set(values) <= set(map(float, range(100))), f"seed {seed}"
+        assert sorted(set(values)) == values and set(values) <= set(map(float, range(100))), (
+            f"seed {seed}"
+        )
 
 
 def _log_until_the_cut(segment: MetricSegment, random: Random) -> list[float] | None:
@@ -205,14 +217,17 @@ def test_a_replacement_that_fails_leaves_the_old_file_and_no_draft(tmp_path: Pat
     pytest.fail("there is no end of operations")
 
 
-# -- the seam itself --------------------------------------------------------------------------------------------------
+# -- the seam itself
+# --------------------------------------------------------------------------------------------------
 
 
 def test_allocated_blocks_are_there_and_punched_ones_read_as_zeros(tmp_path: Path) -> None:
     fd = OS_FILES.open(tmp_path / "file", os.O_RDWR | os.O_CREAT)
     try:
         OS_FILES.allocate(fd, 0, 1 << 20)
-        assert OS_FILES.fstat(fd).st_size == 1 << 20 and OS_FILES.fstat(fd).st_blocks * 512 >= 1 << 20
+        assert (
+            OS_FILES.fstat(fd).st_size == 1 << 20 and OS_FILES.fstat(fd).st_blocks * 512 >= 1 << 20
+        )
         OS_FILES.pwrite(fd, b"x" * 65536, 0)
         if OS_FILES.punch(fd, 0, 65536):
             assert OS_FILES.pread(fd, 65536, 0) == bytes(65536)

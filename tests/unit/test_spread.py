@@ -24,7 +24,9 @@ pytestmark = pytest.mark.cap(2)
         (8, {"nodes": 2, "per_node": 4}, Spread(2, 4, 4)),
     ],
 )
-def test_a_count_becomes_nodes_and_processes(count: int, asked: dict[str, int], found: Spread) -> None:
+def test_a_count_becomes_nodes_and_processes(
+    count: int, asked: dict[str, int], found: Spread
+) -> None:
     assert spread(count, **asked) == found  # type: ignore[arg-type]
     assert found.nodes * found.share == count
 
@@ -58,6 +60,8 @@ def test_every_hint_of_an_uneven_count_is_valid(per_node: int) -> None:
             found = spread(count, per_node=per_node)
             assert found.nodes * found.share == count and found.share <= per_node
         except UsageError as error:
-            numbers = [int(word.strip(",")) for word in error.hint.split() if word.strip(",").isdigit()]
+            numbers = [
+                int(word.strip(",")) for word in error.hint.split() if word.strip(",").isdigit()
+            ]
             assert len(numbers) >= 2
             assert all(spread(number, per_node=per_node) for number in numbers[:2])

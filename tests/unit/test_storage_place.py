@@ -1,4 +1,6 @@
-"""Places and accounts of storage: what a person may write, and that no key ends up where it does not belong."""
+"""Places and accounts of storage: what a person may write, and that no key ends up where it does
+not belong.
+"""
 
 from pathlib import Path
 
@@ -43,7 +45,13 @@ def test_a_key_itself_in_the_settings_is_refused_and_not_repeated() -> None:
 
 @pytest.mark.parametrize(
     "given",
-    [{"x": {"kind": "gcs"}}, {"x": {"kind": "s3", "keyid": "A"}}, {"x": 3}, [1], {"x": {"kind": "s3", "region": 1}}],
+    [
+        {"x": {"kind": "gcs"}},
+        {"x": {"kind": "s3", "keyid": "A"}},
+        {"x": 3},
+        [1],
+        {"x": {"kind": "s3", "region": 1}},
+    ],
 )
 def test_an_account_that_is_wrong_is_refused(given: object) -> None:
     with pytest.raises(UsageError):
@@ -51,7 +59,11 @@ def test_an_account_that_is_wrong_is_refused(given: object) -> None:
 
 
 def test_the_account_is_the_named_one_or_the_only_one_of_its_kind() -> None:
-    known = {"a": {"kind": "s3"}, "b": {"kind": "azure", "account": "b"}, "c": {"kind": "azure", "account": "c"}}
+    known = {
+        "a": {"kind": "s3"},
+        "b": {"kind": "azure", "account": "b"},
+        "c": {"kind": "azure", "account": "c"},
+    }
     assert account.choose(place.parse("s3://x/y"), known, None) == {"kind": "s3"}
     assert account.choose(place.parse("az://x/y"), known, "c")["account"] == "c"
     assert account.choose(place.parse("/x"), known, None) == {}
@@ -68,20 +80,30 @@ def test_keys_come_from_variables_and_a_missing_one_is_named() -> None:
 
 
 def test_errors_do_not_hold_a_key() -> None:
-    error = account.explain(ValueError("bad key s3cr3t-value"), place.parse("s3://b/x"), {"secret": "s3cr3t-value"})
+    error = account.explain(
+        ValueError("bad key s3cr3t-value"), place.parse("s3://b/x"), {"secret": "s3cr3t-value"}
+    )
     assert isinstance(error, HeadwayError) and "s3cr3t" not in str(error)
 
 
 def test_a_key_that_nobody_gave_is_told_with_where_to_give_it() -> None:
-    told = ValueError("Generic S3 error: Error performing PUT http://169.254.169.254/latest/api/token")
+    told = ValueError(
+        "Generic S3 error: Error performing PUT http://169.254.169.254/latest/api/token"
+    )
     error = account.explain(told, place.parse("s3://b/x"))
-    assert "no key" in error.message and "AWS_ACCESS_KEY_ID" in error.hint and "169.254" not in str(error)
+    assert (
+        "no key" in error.message
+        and "AWS_ACCESS_KEY_ID" in error.hint
+        and "169.254" not in str(error)
+    )
     with pytest.raises(account.CredentialsError, match="no storage account is known") as caught:
         account.open_store(place.parse("az://work/x"), {})
     assert "AZURE_STORAGE_ACCOUNT_NAME" in caught.value.hint
 
 
-def test_without_the_library_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_the_library_it_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setitem(__import__("sys").modules, "obstore", None)
     with pytest.raises(HeadwayError, match="obstore") as caught:
         account.library()

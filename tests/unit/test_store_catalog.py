@@ -35,10 +35,14 @@ def test_the_same_uuid_is_the_same_job(b: Bench) -> None:
     assert first.id.startswith("train-") and len(first.id) == len("train-") + SUFFIX_CHARS
 
 
-@pytest.mark.parametrize("odd", [{"command": ["cat", "\udcff.txt"]}, {"parameters": {"n": 99_999_999_999_999_999_999}}])
+@pytest.mark.parametrize(
+    "odd", [{"command": ["cat", "\udcff.txt"]}, {"parameters": {"n": 99_999_999_999_999_999_999}}]
+)
 def test_a_spec_is_stored_whole_whatever_is_in_it(b: Bench, odd: dict[str, Any]) -> None:
     """Bytes that are not UTF-8, and numbers of more than 64 bits."""
-    given = replace(spec(tags=["a", "b", "a"], retry=Retry(max=3), roles=[Role("ps", ["x"])]), **odd)
+    given = replace(
+        spec(tags=["a", "b", "a"], retry=Retry(max=3), roles=[Role("ps", ["x"])]), **odd
+    )
     made = b.write(lambda c: catalog.insert_job(c, new_uuid(), given, NOW_NS))
     read = b.read(catalog.load_job, made.pk)
     assert made == read and read.spec == given and read.tags == ["a", "b"]
@@ -47,11 +51,15 @@ def test_a_spec_is_stored_whole_whatever_is_in_it(b: Bench, odd: dict[str, Any])
 def test_a_suffix_that_is_taken_is_drawn_again(b: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = iter(["aaaaa", "aaaaa", "aaaaa", "bbbbb"])
     monkeypatch.setattr(catalog, "new_suffix", lambda: next(drawn))
-    ids = [b.write(lambda c: catalog.insert_job(c, new_uuid(), spec(), NOW_NS)).id for _ in range(2)]
+    ids = [
+        b.write(lambda c: catalog.insert_job(c, new_uuid(), spec(), NOW_NS)).id for _ in range(2)
+    ]
     assert ids == ["train-aaaaa", "train-bbbbb"]
 
 
-@pytest.mark.parametrize("uuid", ["", "../../etc", "A" * 36, "{" + new_uuid() + "}", new_uuid().upper(), "x\0y"])
+@pytest.mark.parametrize(
+    "uuid", ["", "../../etc", "A" * 36, "{" + new_uuid() + "}", new_uuid().upper(), "x\0y"]
+)
 def test_a_uuid_that_could_be_a_path_is_refused(b: Bench, uuid: str) -> None:
     """B20: it becomes a folder's name."""
     with pytest.raises(UsageError):
@@ -68,11 +76,16 @@ def test_a_task_name_that_could_be_a_path_is_refused(b: Bench, name: str) -> Non
 def test_any_unique_ending_finds_a_job_and_others_list_the_candidates(
     b: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    drawn = iter(["a031u", "bb9eu", "1120u"])  # no drawn id ends in u, so the bench's own job is never meant
+    # no drawn id ends in u, so the bench's own job is never meant
+    drawn = iter(["a031u", "bb9eu", "1120u"])
     monkeypatch.setattr(catalog, "new_suffix", lambda: next(drawn))
     jobs = [new_job(b.store, name)[0] for name in ("digits", "digits", "voc20")]
     assert b.read(catalog.resolve, "1u") == jobs[0].pk
-    assert b.read(catalog.resolve, "digits-bb9eu") == b.read(catalog.resolve, jobs[1].uuid) == jobs[1].pk
+    assert (
+        b.read(catalog.resolve, "digits-bb9eu")
+        == b.read(catalog.resolve, jobs[1].uuid)
+        == jobs[1].pk
+    )
     with pytest.raises(NotFoundError) as several:
         b.read(catalog.resolve, "u")
     assert several.value.message == (
@@ -129,14 +142,18 @@ def test_inserting_an_attempt_or_task_again_changes_nothing(b: Bench) -> None:
 
 
 def test_open_jobs_come_by_priority_and_then_age(b: Bench) -> None:
-    made = [new_job(b.store, name, priority=p)[0] for name, p in (("one", 0), ("two", 5), ("three", 5))]
+    made = [
+        new_job(b.store, name, priority=p)[0] for name, p in (("one", 0), ("two", 5), ("three", 5))
+    ]
     b.end()
     assert [job.id for job in b.read(catalog.open_jobs)] == [made[1].id, made[2].id, made[0].id]
 
 
 @pytest.mark.cap(9)
 def test_open_jobs_that_are_to_be_skipped_are_not_read(b: Bench) -> None:
-    pks = [b.write(lambda c: catalog.insert_job(c, new_uuid(), spec(), NOW_NS)).pk for _ in range(3)]
+    pks = [
+        b.write(lambda c: catalog.insert_job(c, new_uuid(), spec(), NOW_NS)).pk for _ in range(3)
+    ]
     assert pks[1] not in {job.pk for job in b.read(catalog.open_jobs, skip={pks[1]})}
     assert {pks[0], pks[2]} <= {job.pk for job in b.read(catalog.open_jobs, skip={pks[1]})}
 
@@ -151,10 +168,21 @@ def test_a_list_can_be_narrowed(b: Bench) -> None:
     assert ids() == [other.id, b.job.id]
     assert ids(states=["succeeded"]) == [b.job.id]
     assert ids(states=["waiting", "succeeded"]) == ids(limit=2) == ids()
-    assert ids(cluster="lab") == ids(experiment="voc20") == ids(match="^oth") == ids(limit=1) == [other.id]
+    assert (
+        ids(cluster="lab")
+        == ids(experiment="voc20")
+        == ids(match="^oth")
+        == ids(limit=1)
+        == [other.id]
+    )
     assert ids(since_ns=NOW_NS + 1) == ids(limit=0) == ids(match="no such word") == []
     assert ids(match=" ".join(b.job.spec.command)) == ids(), "both have this command"
-    for fields in ({"states": ["no'such"]}, {"match": "("}, {"match": "(a+)+$"}, {"match": "x" * 300}):
+    for fields in (
+        {"states": ["no'such"]},
+        {"match": "("},
+        {"match": "(a+)+$"},
+        {"match": "x" * 300},
+    ):
         with pytest.raises(UsageError):
             ids(**fields)
 
@@ -179,7 +207,9 @@ def test_tokens_end_with_their_task(b: Bench) -> None:
     assert not b.read(catalog.any_may_send, b.key.uuid)
 
 
-@pytest.mark.parametrize("which", ["task = 'x' AND ended_ns IS NULL", "task >= 'x-' AND task < 'x.'"])
+@pytest.mark.parametrize(
+    "which", ["task = 'x' AND ended_ns IS NULL", "task >= 'x-' AND task < 'x.'"]
+)
 def test_tokens_of_a_task_are_found_without_a_look_at_all_others(b: Bench, which: str) -> None:
     with b.store.read() as c:
         found = c.execute(f"EXPLAIN QUERY PLAN DELETE FROM tokens WHERE {which}").fetchall()
@@ -201,10 +231,16 @@ def test_a_name_is_no_id_and_the_jobs_that_have_it_are_told(b: Bench) -> None:
         b.read(catalog.resolve, "digit")
 
 
-def test_a_job_that_waits_for_its_next_attempt_has_started_although_nobody_saw_it_run(b: Bench) -> None:
+def test_a_job_that_waits_for_its_next_attempt_has_started_although_nobody_saw_it_run(
+    b: Bench,
+) -> None:
     """An attempt of milliseconds is over when its job is still called waiting."""
     made = b.write(lambda c: catalog.insert_job(c, new_uuid(), spec(), NOW_NS))
     b.write(lambda c: catalog.wait_again(c, made.pk, NOW_NS + 9, NOW_NS + 5))
     b.write(lambda c: catalog.wait_again(c, made.pk, NOW_NS + 30, NOW_NS + 20))
     read = b.read(catalog.load_job, made.pk)
-    assert (read.state, read.started_ns, read.state_since_ns) == (State.WAITING, NOW_NS + 5, NOW_NS + 30)
+    assert (read.state, read.started_ns, read.state_since_ns) == (
+        State.WAITING,
+        NOW_NS + 5,
+        NOW_NS + 30,
+    )

@@ -27,8 +27,13 @@ def series(found: Decoded) -> dict[str, list[tuple[int, int]]]:
     return out
 
 
-@given(st.lists(st.tuples(st.sampled_from(list(SCHEMAS)), st.integers(1, 90)), max_size=12), st.booleans())
-def test_any_mix_of_schemas_keeps_each_metric_in_the_order_written(runs: list[tuple[int, int]], odd: bool) -> None:
+@given(
+    st.lists(st.tuples(st.sampled_from(list(SCHEMAS)), st.integers(1, 90)), max_size=12),
+    st.booleans(),
+)
+def test_any_mix_of_schemas_keeps_each_metric_in_the_order_written(
+    runs: list[tuple[int, int]], odd: bool
+) -> None:
     data, expected, step = b"x" if odd else b"", dict[str, list[tuple[int, int]]](), 0
     for number, count in runs:
         for _ in range(count):
@@ -43,7 +48,11 @@ def test_any_mix_of_schemas_keeps_each_metric_in_the_order_written(runs: list[tu
 
 
 def test_schemas_facts_and_points_come_apart() -> None:
-    data = fact({"type": "a"}) + schema(7, "x", "y") + records(7, range(100), [range(100), range(100, 200)])
+    data = (
+        fact({"type": "a"})
+        + schema(7, "x", "y")
+        + records(7, range(100), [range(100), range(100, 200)])
+    )
     data += fact({"type": "b"}) + record(7, 100, [1.0, 2.0]) + frame.encode(99, b"unknown")
     found = decode(memoryview(data), {})
     assert found.schemas == {7: ("x", "y")}
@@ -70,9 +79,15 @@ def _broken() -> dict[str, bytes]:
         "too many values": good + record(0, 1, [1.0, 2.0, 3.0]),
         "impossible length": good + frame.encode(METRICS, struct.pack("<Iqq", 0, 1, 1) + b"1234"),
         "shorter than its head": good + frame.encode(METRICS, b"1234"),
-        "longer than a frame may be": good + b"HW" + struct.pack("<IBBI", 0, METRICS, 0, 2**31) + bytes(64),
+        "longer than a frame may be": good
+        + b"HW"
+        + struct.pack("<IBBI", 0, METRICS, 0, 2**31)
+        + bytes(64),
         "a length of 2**32 - 1": good + b"HW" + struct.pack("<IBBI", 0, FACT, 0, 2**32 - 1),
-        "flags that nobody knows": good + b"HW" + struct.pack("<IBBI", 0, METRICS, 1, 36) + bytes(36),
+        "flags that nobody knows": good
+        + b"HW"
+        + struct.pack("<IBBI", 0, METRICS, 1, 36)
+        + bytes(36),
         "schema without names": schema(5) + good,
         "schema with a name twice": schema(5, "x", "x") + good,
         "schema with a long name": schema(5, "x" * (METRIC_NAME_BYTES_MAX + 1)) + good,
@@ -81,7 +96,8 @@ def _broken() -> dict[str, bytes]:
         "schema of numbers": frame.encode(2, struct.pack("<I", 5) + b"[1]") + good,
         "schema that is cut": frame.encode(2, b"\1") + good,
         "schema nested deeply": frame.encode(2, struct.pack("<I", 5) + b"[" * 100_000) + good,
-        "schema with a lone surrogate": frame.encode(2, struct.pack("<I", 5) + b'["\\ud800"]') + good,
+        "schema with a lone surrogate": frame.encode(2, struct.pack("<I", 5) + b'["\\ud800"]')
+        + good,
     }
 
 
@@ -93,7 +109,9 @@ def test_what_is_not_a_chain_of_frames_is_refused(what: str) -> None:
 
 @given(st.binary(max_size=300), st.integers(0, 3000), st.integers(0, 255))
 def test_no_bytes_do_anything_but_decode_or_be_refused(junk: bytes, place: int, byte: int) -> None:
-    data = bytearray(schema(5, "x") + records(0, range(40), [range(40), range(40)]) + fact({"type": "t"}) + junk)
+    data = bytearray(
+        schema(5, "x") + records(0, range(40), [range(40), range(40)]) + fact({"type": "t"}) + junk
+    )
     data[place % len(data)] = byte
     try:
         decode(memoryview(bytes(data)), SCHEMAS)

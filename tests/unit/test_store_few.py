@@ -1,4 +1,6 @@
-"""Parts of a few records, read by hand: the same bytes for the store as by the way that all others go."""
+"""Parts of a few records, read by hand: the same bytes for the store as by the way that all others
+go.
+"""
 
 import struct
 
@@ -15,8 +17,12 @@ from headway.wire import block, frame
 from tests.storing import NOW_NS, record, schema
 
 KNOWN = {0: ("a",), 3: ("loss", "lr", "norm")}
-BITS = st.integers(0, 2**64 - 1).map(lambda bits: struct.unpack("<d", bits.to_bytes(8, "little"))[0])
-VALUE = st.one_of(BITS, st.floats(width=32), st.floats(), st.sampled_from([0.0, -0.0, 0.5, 3.5e38, -1e-46]))
+BITS = st.integers(0, 2**64 - 1).map(
+    lambda bits: struct.unpack("<d", bits.to_bytes(8, "little"))[0]
+)
+VALUE = st.one_of(
+    BITS, st.floats(width=32), st.floats(), st.sampled_from([0.0, -0.0, 0.5, 3.5e38, -1e-46])
+)
 TIME = st.integers(TIME_NS_MIN, TIME_NS_MAX - 1)
 STEP = st.one_of(st.integers(0, 1000), st.integers(-(2**63), 2**63 - 1))
 ROW = st.tuples(STEP, TIME, st.tuples(VALUE, VALUE, VALUE))
@@ -27,7 +33,9 @@ def test_what_is_read_by_hand_is_what_numpy_makes_of_it(
     number: int, rows: list[tuple[int, int, tuple[float, float, float]]]
 ) -> None:
     count = len(KNOWN[number])
-    data = memoryview(b"".join(record(number, step, values[:count], time_ns) for step, time_ns, values in rows))
+    data = memoryview(
+        b"".join(record(number, step, values[:count], time_ns) for step, time_ns, values in rows)
+    )
     found = few.read(data, KNOWN)
     (points,) = decode(data, KNOWN).points
     times = points.times_ns // 1000

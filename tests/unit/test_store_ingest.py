@@ -1,4 +1,6 @@
-"""Batches into rows: exactly once, in order, fenced by attempt (P3–P6, P11, P12; F16–F18, F27; B1, B2, B11–B13)."""
+"""Batches into rows: exactly once, in order, fenced by attempt (P3–P6, P11, P12; F16–F18, F27; B1,
+B2, B11–B13).
+"""
 
 import json
 import random
@@ -16,7 +18,19 @@ from headway.model.limits import METRIC_NAMES_MAX
 from headway.store import catalog, query, series
 from headway.wire import frame
 from headway.wire.batch import Part, TaskKey
-from tests.storing import NOW_NS, Bench, bench, bits, fact, gap, new_job, opening, record, records, schema
+from tests.storing import (
+    NOW_NS,
+    Bench,
+    bench,
+    bits,
+    fact,
+    gap,
+    new_job,
+    opening,
+    record,
+    records,
+    schema,
+)
 
 METRICS = "metrics-0-100-abcdef.0"
 
@@ -33,12 +47,17 @@ def values(b: Bench, name: str, **where: Any) -> list[float]:
     return [value for one in found for value in one.points.values.tolist()]
 
 
-# -- positions -------------------------------------------------------------------------------------------------------
+# -- positions
+# -------------------------------------------------------------------------------------------------------
 
 
 def test_a_resend_changes_nothing(b: Bench) -> None:
     """P4, F17, F18"""
-    data = schema(0, "loss") + records(0, range(100), [range(100)]) + fact({"type": "note", "text": "once"})
+    data = (
+        schema(0, "loss")
+        + records(0, range(100), [range(100)])
+        + fact({"type": "note", "text": "once"})
+    )
     part = Part(METRICS, "records", 0, data)
     first = b.ingest(part)
     b.clock.now_ns += 86_400 * 10**9
@@ -61,13 +80,17 @@ def test_a_part_that_overlaps_is_cut(b: Bench) -> None:
     whole = first + record(0, 2, [2.0]) + record(0, 3, [3.0])
     b.send(METRICS, "records", first)
     assert b.ingest(Part(METRICS, "records", 0, whole)).acks == {METRICS: len(whole)}
-    assert b.ingest(Part(METRICS, "records", len(first), whole[len(first) :])).acks == {METRICS: len(whole)}
+    assert b.ingest(Part(METRICS, "records", len(first), whole[len(first) :])).acks == {
+        METRICS: len(whole)
+    }
     assert values(b, "loss") == [1.0, 2.0, 3.0]
 
 
 @settings(max_examples=15)
 @given(seed=st.integers(0, 2**32))
-def test_batches_cut_doubled_and_out_of_order_give_the_same_store(tmp_path_factory: Any, seed: int) -> None:
+def test_batches_cut_doubled_and_out_of_order_give_the_same_store(
+    tmp_path_factory: Any, seed: int
+) -> None:
     """F18: whatever arrives when, each byte is applied once and in order."""
     b = bench(tmp_path_factory.mktemp("s"))
     rng = random.Random(seed)
@@ -101,11 +124,15 @@ def test_a_gap_moves_the_position_and_is_shown(b: Bench) -> None:
     first = schema(0, "loss") + record(0, 1, [1.0])
     b.send(METRICS, "records", first)
     end = len(first)
-    assert b.ingest(gap(METRICS, end + 10, 5)).acks == {METRICS: end}, "beyond the position: nothing happens"
+    assert b.ingest(gap(METRICS, end + 10, 5)).acks == {METRICS: end}, (
+        "beyond the position: nothing happens"
+    )
     part = gap(METRICS, end - 4, 100, "disk full", records=3, points=3)
     assert b.ingest(part, part).acks == {METRICS: end + 96}
     later = record(0, 9, [9.0])
-    assert b.ingest(Part(METRICS, "records", end + 96, later)).acks == {METRICS: end + 96 + len(later)}
+    assert b.ingest(Part(METRICS, "records", end + 96, later)).acks == {
+        METRICS: end + 96 + len(later)
+    }
     assert values(b, "loss") == [1.0, 9.0]
     (shown,) = b.read(query.gaps, b.job.pk)
     assert {k: shown[k] for k in ("stream", "offset", "bytes", "records", "points", "reason")} == {
@@ -115,24 +142,42 @@ def test_a_gap_moves_the_position_and_is_shown(b: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    "payload", [b"", b"[]", b'{"bytes": 0}', b'{"bytes": -1}', b'{"bytes": 9e99}', b'{"bytes": 1' + b"0" * 30 + b"}"]
+    "payload",
+    [
+        b"",
+        b"[]",
+        b'{"bytes": 0}',
+        b'{"bytes": -1}',
+        b'{"bytes": 9e99}',
+        b'{"bytes": 1' + b"0" * 30 + b"}",
+    ],
 )
 def test_a_gap_without_a_length_is_refused(b: Bench, payload: bytes) -> None:
     assert METRICS in b.ingest(Part(METRICS, "gap", 0, payload)).refused
 
 
 def test_an_unknown_task_is_told(b: Bench) -> None:
-    for key in (TaskKey(b.key.uuid, 2, "worker-0"), TaskKey(b.key.uuid, 1, "worker-1"), TaskKey("x", 1, "worker-0")):
+    for key in (
+        TaskKey(b.key.uuid, 2, "worker-0"),
+        TaskKey(b.key.uuid, 1, "worker-1"),
+        TaskKey("x", 1, "worker-0"),
+    ):
         with pytest.raises(NotFoundError):
             b.ingest(Part("shim", "records", 0, b""), key=key)
 
 
-# -- refusals --------------------------------------------------------------------------------------------------------
+# -- refusals
+# --------------------------------------------------------------------------------------------------------
 
 
 def test_a_refused_stream_leaves_no_trace_and_harms_no_other(b: Bench) -> None:
     """P11"""
-    bad = schema(0, "loss") + record(0, 1, [1.0]) + fact({"type": "tags", "tags": ["bad"]}) + record(5, 2, [1.0])
+    bad = (
+        schema(0, "loss")
+        + record(0, 1, [1.0])
+        + fact({"type": "tags", "tags": ["bad"]})
+        + record(5, 2, [1.0])
+    )
     good = schema(0, "loss") + record(0, 1, [7.0])
     result = b.ingest(
         Part(METRICS, "records", 0, bad),
@@ -150,7 +195,9 @@ def test_a_refused_stream_leaves_no_trace_and_harms_no_other(b: Bench) -> None:
 
 def test_a_newer_format_is_refused_by_its_version(b: Bench) -> None:
     """P12"""
-    data = fact({"type": "tags", "tags": ["x"]}) + opening("shim").replace(b'"version":1', b'"version":2')
+    data = fact({"type": "tags", "tags": ["x"]}) + opening("shim").replace(
+        b'"version":1', b'"version":2'
+    )
     refused = b.ingest(Part("shim", "records", 0, data)).refused
     assert "format 2" in refused["shim"]
     assert b.object()["tags"] == []
@@ -171,7 +218,9 @@ def test_more_names_than_allowed_are_refused_and_the_rest_stays(b: Bench) -> Non
         data = b"".join(schema(i, name) + record(i, i, [1.0]) for i, name in enumerate(chunk))
         b.send(f"{stream}{segment}", "records", data)
     one_more = schema(0, names[-1]) + record(0, 1, [1.0])
-    assert "metric names" in b.ingest(Part(stream + "9", "records", 0, one_more)).refused[stream + "9"]
+    assert (
+        "metric names" in b.ingest(Part(stream + "9", "records", 0, one_more)).refused[stream + "9"]
+    )
     known = schema(0, "m7") + record(0, 5, [5.0])
     b.send(f"{stream}8", "records", known)
     assert len(b.read(series.names, b.job.pk)) == METRIC_NAMES_MAX
@@ -179,13 +228,20 @@ def test_more_names_than_allowed_are_refused_and_the_rest_stays(b: Bench) -> Non
     assert stream + "9" in b.ingest(Part(stream + "9", "records", 0, one_more)).refused
 
 
-# -- points ----------------------------------------------------------------------------------------------------------
+# -- points
+# ----------------------------------------------------------------------------------------------------------
 
 
 def test_the_last_value_is_of_the_lowest_rank_and_json_can_hold_it(b: Bench) -> None:
     """B1"""
-    b.send("metrics-1-5-00ff00.0", "records", schema(0, "loss", "only") + record(0, 9, [5.0, float("-inf")]))
-    b.send(METRICS, "records", schema(0, "loss") + record(0, 1, [1.0]) + record(0, 2, [float("nan")]))
+    b.send(
+        "metrics-1-5-00ff00.0",
+        "records",
+        schema(0, "loss", "only") + record(0, 9, [5.0, float("-inf")]),
+    )
+    b.send(
+        METRICS, "records", schema(0, "loss") + record(0, 1, [1.0]) + record(0, 2, [float("nan")])
+    )
     assert b.object()["metrics"] == {"loss": "NaN", "only": "-Infinity"}
 
 
@@ -199,7 +255,9 @@ def test_wrong_clocks_are_replaced_by_the_time_of_receipt_and_told(b: Bench) -> 
     (event,) = b.events("clock")
     assert event["data"] == {"stream": METRICS, "points": 4, "first_ns": 0}
     b.send(METRICS, "records", record(0, 9, [1.0], 0))
-    assert len(b.events("clock")) == 1, "said once is enough: a wrong clock is wrong with every record"
+    assert len(b.events("clock")) == 1, (
+        "said once is enough: a wrong clock is wrong with every record"
+    )
     b.write(lambda c: b.store.after_rollback())  # a restart forgets what was told
     for step in (10, 11):
         b.send(METRICS, "records", record(0, step, [1.0], 0))
@@ -222,7 +280,11 @@ def test_names_that_schemas_share_stay_in_order(b: Bench) -> None:
 
 def test_names_with_a_nul_are_names_like_others(b: Bench) -> None:
     """B7: ("a", "b") and ("a\\0b",) are not the same."""
-    b.send(METRICS, "records", schema(0, "a", "b") + schema(1, "a\0b") + record(0, 1, [1.0, 2.0]) + record(1, 2, [3.0]))
+    b.send(
+        METRICS,
+        "records",
+        schema(0, "a", "b") + schema(1, "a\0b") + record(0, 1, [1.0, 2.0]) + record(1, 2, [3.0]),
+    )
     assert [values(b, name) for name in ("a", "b", "a\0b")] == [[1.0], [2.0], [3.0]]
     b.end()
     b.store.tidy()
@@ -259,11 +321,18 @@ def test_binary_columns_hold_what_their_header_says(b: Bench) -> None:
     length = int.from_bytes(data[4:8], "little")
     head = json.loads(data[8 : 8 + length])
     assert data[:4] == b"HWC1" and len(data) == 8 + length + 2 * 5 * 24
-    assert head["series"][1] == {"id": "train-abcde", "name": "y", "rank": 0, "attempt": 1, "rows": 5}
+    assert head["series"][1] == {
+        "id": "train-abcde",
+        "name": "y",
+        "rank": 0,
+        "attempt": 1,
+        "rows": 5,
+    }
     assert np.frombuffer(data[-40:], "<f8").tolist() == [5.0, 6.0, 7.0, 8.0, 9.0]
 
 
-# -- facts -----------------------------------------------------------------------------------------------------------
+# -- facts
+# -----------------------------------------------------------------------------------------------------------
 
 
 def shim_story(b: Bench, key: TaskKey | None = None) -> None:
@@ -283,10 +352,17 @@ def test_the_shims_story_becomes_tasks_and_processes(b: Bench) -> None:
     (task,) = b.object()["attempts"][0]["tasks"]
     assert (task["name"], task["node"], task["state"]) == ("worker-0", "host7", "ended")
     first, second = task["processes"]
-    assert (first["pid"], first["state"], first["signal"], first["reason"]) == (11, "exited", 15, "rank 1 failed")
+    assert (first["pid"], first["state"], first["signal"], first["reason"]) == (
+        11,
+        "exited",
+        15,
+        "rank 1 failed",
+    )
     assert (second["rank"], second["exit_code"], second["signal"]) == (1, None, 9)
     assert second["started_at"] == "2026-09-21T14:13:20.000001Z"
-    assert second["logs"]["stderr"] == str(b.paths.logs / b.key.uuid / "1" / "worker-0" / "stderr-1")
+    assert second["logs"]["stderr"] == str(
+        b.paths.logs / b.key.uuid / "1" / "worker-0" / "stderr-1"
+    )
     assert Path(second["logs"]["stderr"]).read_bytes() == b""
     loaded = b.read(catalog.load_job, b.job.pk).attempts[0].tasks[0]
     assert loaded.result is not None and loaded.result["first_rank"] == 1
@@ -311,7 +387,11 @@ def test_processes_whose_end_nobody_told_go_with_their_task(b: Bench) -> None:
 def test_a_command_that_could_not_start_says_why(b: Bench) -> None:
     b.tell({"type": "start_failed", "rank": 0, "exit_code": 127, "message": "no such file"})
     (process,) = b.object()["attempts"][0]["tasks"][0]["processes"]
-    assert (process["state"], process["exit_code"], process["reason"]) == ("not started", 127, "no such file")
+    assert (process["state"], process["exit_code"], process["reason"]) == (
+        "not started",
+        127,
+        "no such file",
+    )
 
 
 def test_a_stale_attempt_cannot_touch_a_newer_one(b: Bench) -> None:
@@ -349,14 +429,26 @@ def test_the_config_is_the_lowest_ranks_and_the_last_it_told(b: Bench) -> None:
 
 def test_tags_are_joined(b: Bench) -> None:
     b.tell({"type": "tags", "tags": ["a", "b", 7, None]}, stream="facts-0-1-aaaaaa")
-    b.tell({"type": "tags", "tags": ["b", "c"]}, {"type": "tags", "tags": "no"}, stream="facts-1-1-aaaaaa")
+    b.tell(
+        {"type": "tags", "tags": ["b", "c"]},
+        {"type": "tags", "tags": "no"},
+        stream="facts-1-1-aaaaaa",
+    )
     assert b.object()["tags"] == ["a", "b", "c"]
 
 
 @pytest.mark.cap(40, 41)
-def test_the_first_exception_of_a_process_stays_with_it_and_the_main_thread_counts_more(b: Bench) -> None:
+def test_the_first_exception_of_a_process_stays_with_it_and_the_main_thread_counts_more(
+    b: Bench,
+) -> None:
     def told(where: str, message: str) -> None:
-        error = {"type": "exception", "where": where, "exc_type": "ValueError", "message": message, "traceback": "T"}
+        error = {
+            "type": "exception",
+            "where": where,
+            "exc_type": "ValueError",
+            "message": message,
+            "traceback": "T",
+        }
         b.tell(error, stream="facts-3-1-aaaaaa")
 
     told("thread", "first")
@@ -364,25 +456,51 @@ def test_the_first_exception_of_a_process_stays_with_it_and_the_main_thread_coun
     told("main", "third")
     told("thread", "fourth")
     (process,) = b.object()["attempts"][0]["tasks"][0]["processes"]
-    assert (process["rank"], process["exception"]["message"], process["exception"]["traceback"]) == (3, "second", "T")
-    assert [e["data"]["message"] for e in b.events("exception")] == ["first", "second", "third", "fourth"]
+    assert (
+        process["rank"],
+        process["exception"]["message"],
+        process["exception"]["traceback"],
+    ) == (3, "second", "T")
+    assert [e["data"]["message"] for e in b.events("exception")] == [
+        "first",
+        "second",
+        "third",
+        "fourth",
+    ]
 
 
 def test_a_process_that_no_shim_started_is_known_by_its_own_word(b: Bench) -> None:
     job, key = new_job(b.store, attached=True)
     stream = "facts-1-77-aaaaaa"
-    hello = {"type": "hello", "rank": 1, "local_rank": 1, "world_size": 2, "pid": 77, "start": 1, "argv": ["x"]}
+    hello = {
+        "type": "hello",
+        "rank": 1,
+        "local_rank": 1,
+        "world_size": 2,
+        "pid": 77,
+        "start": 1,
+        "argv": ["x"],
+    }
     b.send(stream, "records", opening(stream, pid=77, rank=1) + fact(hello), key)
     b.tell({"type": "bye", "exit_code": 3}, stream=stream, key=key)
     found = b.read(query.job_object, job.pk, b.paths, NOW_NS)
     (process,) = found["attempts"][0]["tasks"][0]["processes"]
-    assert (process["rank"], process["pid"], process["state"], process["exit_code"]) == (1, 77, "exited", 3)
+    assert (process["rank"], process["pid"], process["state"], process["exit_code"]) == (
+        1,
+        77,
+        "exited",
+        3,
+    )
     assert process["logs"] == {"stdout": None, "stderr": None}
 
 
 def test_what_is_not_known_is_kept_unread(b: Bench) -> None:
     """P12"""
-    b.send("shim", "records", fact({"type": "later", "x": [1]}) + frame.encode(77, b"\1\2") + fact({"no": "type"}))
+    b.send(
+        "shim",
+        "records",
+        fact({"type": "later", "x": [1]}) + frame.encode(77, b"\1\2") + fact({"no": "type"}),
+    )
     assert b.events("later")[0]["data"] == {"x": [1]}
     assert b.events("frame")[0]["data"] == {"kind": 77, "bytes": 2, "base64": "AQI="}
     assert b.events("None")[0]["data"] == {"no": "type"}
@@ -390,11 +508,23 @@ def test_what_is_not_known_is_kept_unread(b: Bench) -> None:
 
 @pytest.mark.parametrize(
     "payload",
-    [b"", b"nonsense", b"[]", b'{"a": 1, "a": 2}', b'{"a": ' + b"9" * 5000 + b"}", b'{"a":' * 50_000, b"\xff\xfe"],
+    [
+        b"",
+        b"nonsense",
+        b"[]",
+        b'{"a": 1, "a": 2}',
+        b'{"a": ' + b"9" * 5000 + b"}",
+        b'{"a":' * 50_000,
+        b"\xff\xfe",
+    ],
 )
 def test_a_fact_that_cannot_be_read_costs_only_itself(b: Bench, payload: bytes) -> None:
     """P11; B4, B5, B9"""
-    b.send("shim", "records", frame.encode(1, payload[:500_000]) + fact({"type": "note", "text": "after"}))
+    b.send(
+        "shim",
+        "records",
+        frame.encode(1, payload[:500_000]) + fact({"type": "note", "text": "after"}),
+    )
     assert len(b.events("unreadable")) == 1
     assert b.events("note")[0]["data"]["text"] == "after"
 
@@ -403,13 +533,24 @@ def test_facts_hold_values_that_a_database_cannot(b: Bench) -> None:
     """B2, B6, B7: integers beyond 64 bits, lone surrogates, NUL, NaN."""
     b.tell(
         {"type": "process_started", "rank": 2**70, "local_rank": 0, "pid": 1},
-        {"type": "process_exited", "rank": 0, "pid": 2**64, "exit_code": 2**63, "signal": True, "reason": "\ud800 \0"},
+        {
+            "type": "process_exited",
+            "rank": 0,
+            "pid": 2**64,
+            "exit_code": 2**63,
+            "signal": True,
+            "reason": "\ud800 \0",
+        },
         {"type": "note", "text": "a\0b \udfff", "big": 2**80},
         {"type": "config", "config": {"big": 2**80, "text": "\ud800"}},
         {"type": "tags", "tags": ["\ud800"]},
         stream="facts-0-1-aaaaaa",
     )
-    b.send("facts-0-1-aaaaaa", "records", frame.encode(1, b'{"type":"config","config":{"x":NaN,"y":-Infinity}}'))
+    b.send(
+        "facts-0-1-aaaaaa",
+        "records",
+        frame.encode(1, b'{"type":"config","config":{"x":NaN,"y":-Infinity}}'),
+    )
     (process,) = b.object()["attempts"][0]["tasks"][0]["processes"]
     assert (process["exit_code"], process["signal"], process["reason"]) == (None, None, "? \0")
     assert b.events("note")[0]["data"] == {"text": "a\0b ?", "big": 2**80}
@@ -417,7 +558,9 @@ def test_facts_hold_values_that_a_database_cannot(b: Bench) -> None:
     assert b.object()["config"] == {"x": "NaN", "y": "-Infinity"}
 
 
-def test_events_of_one_job_are_bounded_and_the_rest_is_counted(b: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_events_of_one_job_are_bounded_and_the_rest_is_counted(
+    b: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """P7"""
     monkeypatch.setattr("headway.store.fact.EVENTS_MAX", 5)
     b.tell(*({"type": "note", "text": str(i)} for i in range(20)), stream="facts-0-1-aaaaaa")
@@ -437,12 +580,19 @@ def test_listeners_learn_what_changed_after_it_is_committed(b: Bench) -> None:
     b.send("stdout-0", "raw", b"x")
     b.tell({"type": "tags", "tags": ["t"]}, stream="facts-0-1-aaaaaa")
     b.write(lambda c: None)
-    assert heard == [(b.job.pk, "metrics"), (b.job.pk, "logs"), (b.job.pk, "facts"), (b.job.pk, "job")]
+    assert heard == [
+        (b.job.pk, "metrics"),
+        (b.job.pk, "logs"),
+        (b.job.pk, "facts"),
+        (b.job.pk, "job"),
+    ]
 
 
 def test_bits_of_points_are_those_that_were_sent(b: Bench) -> None:
     odd = [float("nan"), float("inf"), float("-inf"), -0.0, 5e-324, 0.1, 1e308]
-    b.send(METRICS, "records", schema(0, "x") + b"".join(record(0, i, [v]) for i, v in enumerate(odd)))
+    b.send(
+        METRICS, "records", schema(0, "x") + b"".join(record(0, i, [v]) for i, v in enumerate(odd))
+    )
     assert bits(values(b, "x")) == bits(odd)
 
 
@@ -453,12 +603,19 @@ def printed_opening(stream: str) -> bytes:
 @pytest.mark.cap(24)
 @pytest.mark.parametrize("forgets", [False, True])
 @pytest.mark.parametrize("first", ["printed", "logged"])
-def test_a_metric_that_was_printed_stays_apart_from_the_one_that_is_logged(b: Bench, first: str, forgets: bool) -> None:
-    """A program prints its loss before it logs it for the first time: that is no point of what it logs."""
+def test_a_metric_that_was_printed_stays_apart_from_the_one_that_is_logged(
+    b: Bench, first: str, forgets: bool
+) -> None:
+    """A program prints its loss before it logs it for the first time: that is no point of what it
+    logs.
+    """
     own, seen = "metrics-0-100-abcdef.0", "metrics-0-7-00ff00.0"
     begin = {
         "logged": (own, opening(own) + schema(0, "loss", "lr") + record(0, 0, [1.0, 0.1])),
-        "printed": (seen, printed_opening(seen) + schema(0, "loss", "norm") + record(0, 10, [0.5, 7.0])),
+        "printed": (
+            seen,
+            printed_opening(seen) + schema(0, "loss", "norm") + record(0, 10, [0.5, 7.0]),
+        ),
     }
     for who in sorted(begin, key=lambda who: who != first):
         b.send(begin[who][0], "records", begin[who][1])
@@ -467,7 +624,11 @@ def test_a_metric_that_was_printed_stays_apart_from_the_one_that_is_logged(b: Be
     b.send(seen, "records", record(0, 20, [0.25, 8.0]))
     b.send(own, "records", record(0, 1, [0.9, 0.1]))
     follows = "metrics-0-7-00ff00.1"
-    b.send(follows, "records", printed_opening(follows) + schema(0, "loss", "norm") + record(0, 30, [0.2, 9.0]))
+    b.send(
+        follows,
+        "records",
+        printed_opening(follows) + schema(0, "loss", "norm") + record(0, 30, [0.2, 9.0]),
+    )
     assert values(b, "loss") == [1.0, 0.9]
     assert values(b, "printed/loss") == [0.5, 0.25, 0.2]
     assert values(b, "norm") == [7.0, 8.0, 9.0], "of which there is no other"

@@ -33,7 +33,9 @@ def in_state(b: Bench, name: str, *states: State, **spec: Any) -> int:
 
     def move(c: Any) -> None:
         for state in states:
-            over: dict[str, Any] = {"ended_ns": LATER_NS} if state is states[-1] and state is not State.RUNNING else {}
+            over: dict[str, Any] = (
+                {"ended_ns": LATER_NS} if state is states[-1] and state is not State.RUNNING else {}
+            )
             catalog.set_job_state(c, job.pk, state, NOW_NS + 1, started_ns=NOW_NS, **over)
 
     b.write(move)
@@ -41,8 +43,12 @@ def in_state(b: Bench, name: str, *states: State, **spec: Any) -> int:
 
 
 def test_the_table_is_the_same_from_brief_rows_as_from_whole_objects(b: Bench) -> None:
-    b.send("metrics-0-1-aaaaaa.0", "records", schema(0, "loss", "lr") + record(0, 1, [0.5, math.nan]))
-    first, _ = new_job(b.store, "first", experiment="exp", gpus=4, tags=["a", "b"], parameters={"lr": 0.1})
+    b.send(
+        "metrics-0-1-aaaaaa.0", "records", schema(0, "loss", "lr") + record(0, 1, [0.5, math.nan])
+    )
+    first, _ = new_job(
+        b.store, "first", experiment="exp", gpus=4, tags=["a", "b"], parameters={"lr": 0.1}
+    )
     odd, _ = new_job(b.store, "odd", parameters={"lr": math.nan}, host="desk", guest_of="laptop")
     new_job(b.store, "after", attempts=0, after=[first.uuid])
     for state in (State.FAILED, State.STOPPED, State.SUCCEEDED, State.UNKNOWN):
@@ -57,34 +63,45 @@ def test_the_table_is_the_same_from_brief_rows_as_from_whole_objects(b: Bench) -
         catalog.set_job_state(c, again, State.WAITING, NOW_NS + 2)
 
     b.write(more)
-    brief, whole = b.read(listing.rows, JobFilter(), LATER_NS), b.read(query.job_rows, JobFilter(), LATER_NS)
+    brief, whole = (
+        b.read(listing.rows, JobFilter(), LATER_NS),
+        b.read(query.job_rows, JobFilter(), LATER_NS),
+    )
     assert len(brief) == len(whole) == 10 and "lr=nan" in "".join(shown(brief))
     assert shown(brief) == shown(whole)
     assert odd.id in "".join(shown(brief))
 
 
 def shown(rows: list[dict[str, Any]]) -> list[str]:
-    return ls.listing(rows, Output(1, color="never", ascii_only=False), datetime(2026, 9, 22, tzinfo=UTC))
+    return ls.listing(
+        rows, Output(1, color="never", ascii_only=False), datetime(2026, 9, 22, tzinfo=UTC)
+    )
 
 
 def test_brief_lists_take_the_same_filters(b: Bench) -> None:
     for number in range(5):
         new_job(b.store, f"job{number}")
     assert len(b.read(listing.rows, JobFilter(limit=3), NOW_NS)) == 3
-    assert [row["name"] for row in b.read(listing.rows, JobFilter(match="job[13]"), NOW_NS)] == ["job3", "job1"]
+    assert [row["name"] for row in b.read(listing.rows, JobFilter(match="job[13]"), NOW_NS)] == [
+        "job3",
+        "job1",
+    ]
     assert b.read(listing.rows, JobFilter(states=["failed"]), NOW_NS) == []
     with pytest.raises(UsageError):
         b.read(listing.rows, JobFilter(match="("), NOW_NS)
 
 
-# -- beside the state --------------------------------------------------------------------------------------------------
+# -- beside the state
+# --------------------------------------------------------------------------------------------------
 
 
 def notes(b: Bench, now_ns: int = LATER_NS) -> dict[str, str]:
     """What stands beside each job, by its name; the same from brief rows and from whole ones."""
     now = datetime.fromtimestamp(now_ns / 1e9, UTC)
     brief = {row["name"]: ls.note(row, now) for row in b.read(listing.rows, JobFilter(), now_ns)}
-    assert brief == {row["name"]: ls.note(row, now) for row in b.read(query.job_rows, JobFilter(), now_ns)}
+    assert brief == {
+        row["name"]: ls.note(row, now) for row in b.read(query.job_rows, JobFilter(), now_ns)
+    }
     return brief
 
 
@@ -108,7 +125,9 @@ def test_a_job_that_waits_says_how_many_are_ahead_of_it_in_its_queue(b: Bench) -
      ("PENDING (ReqNodeNotAvail, UnavailableNodes:node7)", "ReqNodeNotAvail"),
      ("PENDING (Nodes required for job are DOWN, DRAINED or reserved for jobs in higher partitions)", "Resources")],
 )  # fmt: skip
-def test_a_job_in_a_schedulers_queue_has_the_schedulers_word(b: Bench, word: str | None, note: str) -> None:
+def test_a_job_in_a_schedulers_queue_has_the_schedulers_word(
+    b: Bench, word: str | None, note: str
+) -> None:
     job, _ = new_job(b.store, "queued", cluster="lab")
     b.write(lambda c: catalog.set_attempt(c, job.pk, 1, engine_word=word))
     assert notes(b)["queued"] == note
@@ -142,7 +161,9 @@ def test_a_list_shows_an_ended_job_anew_when_it_changed_and_all_else_as_before(b
     assert found["done"]["tags"] == ["kept"] and found["bad"]["cause"] == CAUSE
 
 
-def test_a_list_is_whole_when_what_is_kept_of_ended_jobs_is_emptied_over_it(b: Bench, monkeypatch: Any) -> None:
+def test_a_list_is_whole_when_what_is_kept_of_ended_jobs_is_emptied_over_it(
+    b: Bench, monkeypatch: Any
+) -> None:
     monkeypatch.setattr(listing, "JOBS_KEPT_MAX", 2)
     monkeypatch.setattr(listing, "_ended", {})
     names = [row["name"] for row in b.read(listing.rows, JobFilter(), LATER_NS)]

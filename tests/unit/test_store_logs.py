@@ -1,4 +1,6 @@
-"""Output: every byte at its offset, plain files, gaps that are shown, lines by time (P5, P7; B8, B15; F37)."""
+"""Output: every byte at its offset, plain files, gaps that are shown, lines by time (P5, P7; B8,
+B15; F37).
+"""
 
 import os
 import sqlite3
@@ -51,7 +53,8 @@ def index(*entries: tuple[int, int]) -> bytes:
     return b"".join(struct.pack("<QQ", offset, NOW_US + 1000 * ms) for offset, ms in entries)
 
 
-# -- bytes -----------------------------------------------------------------------------------------------------------
+# -- bytes
+# -----------------------------------------------------------------------------------------------------------
 
 
 def test_small_pieces_wait_in_the_database_and_end_in_a_private_file(b: Bench) -> None:
@@ -97,7 +100,9 @@ def test_once_the_task_has_ended_its_files_are_complete(b: Bench) -> None:
     assert path(b).read_bytes() == b"before\nafter\n"
 
 
-def test_a_replay_after_a_lost_commit_writes_the_same_bytes(b: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_replay_after_a_lost_commit_writes_the_same_bytes(
+    b: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """P4: the file was written, the commit failed, everything is sent again."""
     data = os.urandom(LOG_DIRECT_BYTES)
     b.send("stdout-0", "raw", b"head")
@@ -171,7 +176,8 @@ def test_a_symlink_in_the_place_of_a_file_is_not_followed(b: Bench, tmp_path: Pa
     assert not (tmp_path / "elsewhere").exists()
 
 
-# -- lines -----------------------------------------------------------------------------------------------------------
+# -- lines
+# -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -182,7 +188,9 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 
 
 @given(st.lists(st.text("ab\r", max_size=5), max_size=30), st.booleans(), st.integers(0, 35))
-def test_the_last_lines_start_where_they_should(shared: Bench, words: list[str], ends: bool, n: int) -> None:
+def test_the_last_lines_start_where_they_should(
+    shared: Bench, words: list[str], ends: bool, n: int
+) -> None:
     text = "\n".join(words).encode() + (b"\n" if ends else b"")
     if not text:
         return
@@ -204,7 +212,9 @@ def test_a_line_that_is_not_finished_waits_unless_nobody_will_finish_it(b: Bench
 
 @pytest.mark.parametrize("limit", [1, LINE_BYTES_MAX, 1 << 30])
 @pytest.mark.parametrize("final", [True, False])
-def test_of_an_overlong_line_the_beginning_is_shown_once_with_a_mark(b: Bench, limit: int, final: bool) -> None:
+def test_of_an_overlong_line_the_beginning_is_shown_once_with_a_mark(
+    b: Bench, limit: int, final: bool
+) -> None:
     """F37: however little is read at a time, and while it is still being written."""
     parts = [b"one\n" + b"x" * (3 * LINE_BYTES_MAX + 5), b"y" * LINE_BYTES_MAX, b"end\ntwo\n"]
     texts: list[str] = []
@@ -226,14 +236,19 @@ def test_of_an_overlong_line_the_beginning_is_shown_once_with_a_mark(b: Bench, l
 def test_a_line_of_just_the_limit_is_whole(b: Bench, more: int) -> None:
     b.send("stdout-0", "raw", b"x" * (LINE_BYTES_MAX + more) + b"\nnext\n")
     found = b.read(lines.read_lines, b.paths, output(b), 0, 1 << 30, final=True)
-    assert [line.text for line in found.lines] == ["x" * LINE_BYTES_MAX + (lines.CUT if more else ""), "next"]
+    assert [line.text for line in found.lines] == [
+        "x" * LINE_BYTES_MAX + (lines.CUT if more else ""),
+        "next",
+    ]
 
 
 def test_a_search_shows_an_overlong_line_once(b: Bench) -> None:
     b.send("stdout-0", "raw", b"needle" + b" needle" * LINE_BYTES_MAX + b"\nneedle two\n")
     first = _search(b, "needle", 1)
     rest = _search(b, "needle", begun=first.cursor)
-    assert first.lines[0].text.endswith(lines.CUT) and [line.text for line in rest.lines] == ["needle two"]
+    assert first.lines[0].text.endswith(lines.CUT) and [line.text for line in rest.lines] == [
+        "needle two"
+    ]
 
 
 def test_a_bar_that_was_redrawn_very_often_is_cut_between_two_drawings(b: Bench) -> None:
@@ -243,7 +258,9 @@ def test_a_bar_that_was_redrawn_very_often_is_cut_between_two_drawings(b: Bench)
     part = b.read(lines.read_lines, b.paths, output(b), 0, 2**30, final=False)
     assert len(part.lines) > 1 and all(line.text.endswith("/done") for line in part.lines)
     b.send("stdout-0", "raw", drawn[-4:] + b"\n")
-    rest = b.read(lines.read_lines, b.paths, output(b), part.cursor[output(b).pk], 2**30, final=False)
+    rest = b.read(
+        lines.read_lines, b.paths, output(b), part.cursor[output(b).pk], 2**30, final=False
+    )
     assert [line.text.rpartition("\r")[2] for line in rest.lines] == [f"{count - 1:06d}/done"]
     whole = b.read(lines.read_lines, b.paths, output(b), 0, 2**30, final=True).lines
     assert all(line.text.endswith("/done") and len(line.text) <= LINE_BYTES_MAX for line in whole)
@@ -285,7 +302,9 @@ def test_ranks_are_merged_by_time(b: Bench, spilled: bool) -> None:
     assert tail.cursor == merged.cursor
 
 
-def test_merging_in_small_bites_gives_the_same_order(b: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_merging_in_small_bites_gives_the_same_order(
+    b: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(lines, "LINE_BYTES_MAX", 64)
     entries: dict[int, list[tuple[int, int]]] = {0: [], 1: []}
     text = {0: b"", 1: b""}
@@ -309,20 +328,34 @@ def _all_merged(b: Bench, limit: int) -> list[str]:
     return got
 
 
-def test_lines_that_are_told_later_are_not_made_now(b: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ranks that write much, one after the other: what is read of the later ones would be thrown away each time."""
+def test_lines_that_are_told_later_are_not_made_now(
+    b: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ranks that write much, one after the other: what is read of the later ones would be thrown
+    away each time.
+    """
     monkeypatch.setattr(lines, "LINE_BYTES_MAX", 64)
     for rank in range(8):
         text = [b"rank %d line %04d\n" % (rank, i) for i in range(1000)]
         b.send(f"stdout-{rank}", "raw", b"".join(text))
-        b.send(f"stdout-{rank}.index", "index", index(*((i * len(text[0]), 1000 * rank + i) for i in range(1000))))
+        b.send(
+            f"stdout-{rank}.index",
+            "index",
+            index(*((i * len(text[0]), 1000 * rank + i) for i in range(1000))),
+        )
     made, split = [], lines._split
-    monkeypatch.setattr(lines, "_split", lambda *given: made.append(found := split(*given)) or found)
-    assert _all_merged(b, 4096) == [f"rank {rank} line {i:04}" for rank in range(8) for i in range(1000)]
+    monkeypatch.setattr(
+        lines, "_split", lambda *given: made.append(found := split(*given)) or found
+    )
+    assert _all_merged(b, 4096) == [
+        f"rank {rank} line {i:04}" for rank in range(8) for i in range(1000)
+    ]
     assert sum(map(len, made)) < 3 * 8000
 
 
-def test_no_line_is_left_out_where_a_clock_was_set_back(b: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_line_is_left_out_where_a_clock_was_set_back(
+    b: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(lines, "LINE_BYTES_MAX", 64)
     for rank in (0, 1):
         text = [b"rank %d line %03d\n" % (rank, i) for i in range(300)]
@@ -348,11 +381,14 @@ def test_streams_are_chosen_by_attempt_task_rank_and_name(b: Bench) -> None:
     assert names(attempt=2) == names(task="worker-9") == names(rank=9) == []
 
 
-# -- searching -------------------------------------------------------------------------------------------------------
+# -- searching
+# -------------------------------------------------------------------------------------------------------
 
 
 def _search(b: Bench, pattern: str, n: int = 100, **options: Any) -> grep.Found:
-    return b.read(lambda c: grep.search(c, b.paths, lines.outputs(c, b.job.pk), pattern, n, **options))
+    return b.read(
+        lambda c: grep.search(c, b.paths, lines.outputs(c, b.job.pk), pattern, n, **options)
+    )
 
 
 def test_a_search_finds_whole_lines_by_time(b: Bench) -> None:
@@ -375,7 +411,10 @@ def test_a_search_crosses_pieces_and_gaps(b: Bench, monkeypatch: pytest.MonkeyPa
     assert [line.text for line in _search(b, r"line \d*77 \u00e9").lines] == [
         f"some line {i} é" for i in (77, 177, 277, 377, 477)
     ]
-    assert [line.text[:10] for line in _search(b, "^needle").lines] == ["needle 500", "needle \ufffd"]
+    assert [line.text[:10] for line in _search(b, "^needle").lines] == [
+        "needle 500",
+        "needle \ufffd",
+    ]
 
 
 def _last(b: Bench, pattern: str, n: int) -> list[str]:
@@ -384,7 +423,9 @@ def _last(b: Bench, pattern: str, n: int) -> list[str]:
     return [line.text for line in found.lines]
 
 
-def test_the_last_lines_that_match_are_found_from_the_end(b: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_last_lines_that_match_are_found_from_the_end(
+    b: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As if all were searched and the last of them kept: across pieces, gaps and streams."""
     monkeypatch.setattr(grep, "PIECE_BYTES", 1000)
     b.send("stdout-0", "raw", b"".join(b"some line %d\n" % i for i in range(500)))
@@ -393,7 +434,9 @@ def test_the_last_lines_that_match_are_found_from_the_end(b: Bench, monkeypatch:
     b.send("stdout-0", "raw", b"".join(b"other line %d\n" % i for i in range(100)) + b"last line")
     assert _last(b, "line", 3) == ["other line 98", "other line 99", "last line"]
     assert _last(b, "^some", 2) == ["some line 498", "some line 499"]
-    assert _last(b, r"some line \d*77$", 100) == [f"some line {i}" for i in (77, 177, 277, 377, 477)]
+    assert _last(b, r"some line \d*77$", 100) == [
+        f"some line {i}" for i in (77, 177, 277, 377, 477)
+    ]
     assert len(_last(b, "line", 1000)) == 601
     assert _last(b, "line", 0) == _last(b, "nothing", 5) == []
 
@@ -442,13 +485,19 @@ def test_a_pattern_that_is_none_is_refused(b: Bench, pattern: str) -> None:
 
 
 def test_after_a_rollback_output_goes_to_its_own_file(tmp_path: Path) -> None:
-    """A row's number is given again after a rollback; the file that is open for it must not be (F8)."""
+    """A row's number is given again after a rollback; the file that is open for it must not be
+    (F8).
+    """
     files = LogFiles(tmp_path / "logs")
     c = open_writer_with_streams(tmp_path)
     try:
-        files.append(c, LogKey(7, "u", 1, "worker-0", "stdout-0"), 0, memoryview(b"lost"), direct=True)
+        files.append(
+            c, LogKey(7, "u", 1, "worker-0", "stdout-0"), 0, memoryview(b"lost"), direct=True
+        )
         files.after_rollback()
-        files.append(c, LogKey(7, "u", 1, "worker-0", "stderr-0"), 0, memoryview(b"kept"), direct=True)
+        files.append(
+            c, LogKey(7, "u", 1, "worker-0", "stderr-0"), 0, memoryview(b"kept"), direct=True
+        )
         files.sync()
         assert (tmp_path / "logs/u/1/worker-0/stderr-0").read_bytes() == b"kept"
     finally:
@@ -471,7 +520,9 @@ def test_one_transaction_may_write_more_files_than_are_kept_open(
             assert len(os.listdir("/proc/self/fd")) <= before + 4
             files.sync()
         for rank in range(20):
-            assert (tmp_path / f"logs/u/1/worker-0/stdout-{rank}").read_bytes() == b"%02d" % rank * 2
+            assert (
+                tmp_path / f"logs/u/1/worker-0/stdout-{rank}"
+            ).read_bytes() == b"%02d" % rank * 2
     finally:
         files.close()
         c.close()

@@ -94,7 +94,10 @@ except HeadwayError as error:
 """
     shell = f'mount --bind "{home}" "{home}" && mount -o remount,bind,ro "{home}" && exec "{sys.executable}" -c "$1"'
     done = subprocess.run(
-        ["unshare", "-rm", "sh", "-c", shell, "sh", script], capture_output=True, text=True, timeout=60
+        ["unshare", "-rm", "sh", "-c", shell, "sh", script],
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert done.stdout.startswith("RefusedError"), done
 
@@ -128,10 +131,14 @@ def test_a_log_with_other_pages_is_refused_after_a_crash_too(tmp_path: Path) -> 
     assert "belongs to another database" in refusal(home).message
 
 
-def test_a_migration_is_applied_once_after_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_migration_is_applied_once_after_a_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = bench(tmp_path / "home")
     made.store.close()
-    number = add_migration(monkeypatch, "ALTER TABLE jobs ADD COLUMN extra TEXT;\nUPDATE jobs SET extra = 'x;y';\n")
+    number = add_migration(
+        monkeypatch, "ALTER TABLE jobs ADD COLUMN extra TEXT;\nUPDATE jobs SET extra = 'x;y';\n"
+    )
     for _ in range(2):
         made.store.open()
         assert made.read(lambda c: c.execute("SELECT extra FROM jobs").fetchone()[0]) == "x;y"
@@ -144,7 +151,9 @@ def test_a_migration_is_applied_once_after_a_copy(tmp_path: Path, monkeypatch: p
     assert stat.S_IMODE(copy.stat().st_mode) == 0o600
 
 
-@pytest.mark.parametrize("script", ["CREATE TABLE one (x);\nCREATE TABLE one (x);\n", "nonsense;\n"])
+@pytest.mark.parametrize(
+    "script", ["CREATE TABLE one (x);\nCREATE TABLE one (x);\n", "nonsense;\n"]
+)
 def test_a_migration_that_fails_leaves_the_database_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
 ) -> None:
@@ -155,7 +164,14 @@ def test_a_migration_that_fails_leaves_the_database_as_it_was(
         with pytest.raises(sqlite3.OperationalError):
             made.store.open()
     made.store.open()
-    assert made.read(lambda c: c.execute("SELECT count(*) FROM sqlite_master WHERE name = 'one'").fetchone()[0]) == 0
+    assert (
+        made.read(
+            lambda c: c.execute("SELECT count(*) FROM sqlite_master WHERE name = 'one'").fetchone()[
+                0
+            ]
+        )
+        == 0
+    )
     assert made.object()["id"] == made.job.id
     made.store.close()
 

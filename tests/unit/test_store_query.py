@@ -36,7 +36,9 @@ def b(tmp_path: Path) -> Iterator[Bench]:
 def test_a_job_has_every_key_of_the_contract(b: Bench) -> None:
     b.tell({"type": "process_started", "rank": 0, "local_rank": 0, "pid": 7})
     b.write(
-        lambda c: catalog.set_attempt(c, b.job.pk, 1, cause={"cause": "oom", "class": "user", "text": "t", "rank": 0})
+        lambda c: catalog.set_attempt(
+            c, b.job.pk, 1, cause={"cause": "oom", "class": "user", "text": "t", "rank": 0}
+        )
     )
     found = b.object()
     assert list(found) == KEYS
@@ -45,12 +47,21 @@ def test_a_job_has_every_key_of_the_contract(b: Bench) -> None:
     (task,) = attempt["tasks"]
     assert {"name", "node", "state", "processes"} <= set(task)
     assert set(task["processes"][0]) >= PROCESS_KEYS
-    assert (found["progress"], found["usage"], found["page"], found["engine"]) == ([], None, None, "local")
+    assert (found["progress"], found["usage"], found["page"], found["engine"]) == (
+        [],
+        None,
+        None,
+        "local",
+    )
     assert found["submitted_at"] == "2026-09-21T14:13:20.000000Z"
 
 
 def test_a_list_row_is_the_same_object_without_the_heavy_parts(b: Bench) -> None:
-    b.send("metrics-0-1-aaaaaa.0", "records", schema(0, *(f"m{i:03}" for i in range(100))) + record(0, 1, [1.0] * 100))
+    b.send(
+        "metrics-0-1-aaaaaa.0",
+        "records",
+        schema(0, *(f"m{i:03}" for i in range(100))) + record(0, 1, [1.0] * 100),
+    )
     new_job(b.store, "other")
     rows = b.read(query.job_rows, None, NOW_NS)
     assert [row["name"] for row in rows] == ["other", "train"]
@@ -69,7 +80,11 @@ def test_the_elapsed_time_grows_stops_and_is_never_negative(b: Bench) -> None:
     b.clock.now_ns = NOW_NS - 10**12
     assert b.object()["elapsed_s"] == 0.0
     end_ns = NOW_NS + 2_000_000_000
-    b.write(lambda c: catalog.set_job_state(c, b.job.pk, State.FAILED, end_ns, ended_ns=end_ns, signal=9))
+    b.write(
+        lambda c: catalog.set_job_state(
+            c, b.job.pk, State.FAILED, end_ns, ended_ns=end_ns, signal=9
+        )
+    )
     b.clock.now_ns = NOW_NS + 10**12
     found = b.object()
     assert (found["elapsed_s"], found["exit_code"], found["signal"]) == (2.0, None, 9)
@@ -97,7 +112,11 @@ def test_events_can_be_read_on_from_the_last_one(b: Bench) -> None:
     first = b.read(query.events, b.job.pk, limit=3)
     rest = b.read(query.events, b.job.pk, after=first[-1]["seq"])
     assert [event["data"].get("text") for event in first + rest] == [None, "0", "1", "2", "3", "4"]
-    assert (rest[0]["rank"], rest[0]["attempt"], rest[0]["time"]) == (2, 1, "2026-09-21T14:13:20.000000Z")
+    assert (rest[0]["rank"], rest[0]["attempt"], rest[0]["time"]) == (
+        2,
+        1,
+        "2026-09-21T14:13:20.000000Z",
+    )
 
 
 def test_streams_tell_where_their_plain_files_are(b: Bench) -> None:
@@ -105,7 +124,13 @@ def test_streams_tell_where_their_plain_files_are(b: Bench) -> None:
     b.send("metrics-3-1-aaaaaa.0", "records", schema(0, "x"))
     found = {row["name"]: row for row in b.read(query.streams, b.job.pk, b.paths)}
     out = found["stdout-3"]
-    assert (out["task"], out["attempt"], out["kind"], out["rank"], out["position"]) == ("worker-0", 1, "raw", 3, 6)
+    assert (out["task"], out["attempt"], out["kind"], out["rank"], out["position"]) == (
+        "worker-0",
+        1,
+        "raw",
+        3,
+        6,
+    )
     b.store.tidy()
     assert Path(out["path"]).is_absolute() and Path(out["path"]).read_bytes() == b"hello\n"
     assert found["metrics-3-1-aaaaaa.0"]["path"] is None

@@ -27,17 +27,30 @@ def b(tmp_path: Path) -> Iterator[Bench]:
 
 def fill(b: Bench) -> None:
     stream = "metrics-0-1-aaaaaa.0"
-    b.send(stream, "records", opening(stream) + schema(0, "x", "y") + records(0, range(500), [range(500), range(500)]))
-    b.tell({"type": "process_started", "rank": 0, "pid": 1}, {"type": "gap", "stream": "x", "records": 1})
+    b.send(
+        stream,
+        "records",
+        opening(stream) + schema(0, "x", "y") + records(0, range(500), [range(500), range(500)]),
+    )
+    b.tell(
+        {"type": "process_started", "rank": 0, "pid": 1},
+        {"type": "gap", "stream": "x", "records": 1},
+    )
     b.send("stdout-0", "raw", b"text\n" * 1000)
     b.write(lambda c: catalog.insert_token(c, b.key.uuid[:8], b"h", "ingest", b.key, NOW_NS))
 
 
 def rows(b: Bench, pk: int) -> int:
-    return b.read(lambda c: sum(int(c.execute(f"SELECT count(*) FROM {table}").fetchone()[0]) for table in TABLES))
+    return b.read(
+        lambda c: sum(
+            int(c.execute(f"SELECT count(*) FROM {table}").fetchone()[0]) for table in TABLES
+        )
+    )
 
 
-def test_an_old_job_goes_with_all_its_rows_and_files(b: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_old_job_goes_with_all_its_rows_and_files(
+    b: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(retention, "SERIES_PER_STEP", 1)
     fill(b)
     b.end()
@@ -60,7 +73,9 @@ def test_a_job_that_runs_or_is_young_stays(b: Bench) -> None:
     fill(b)
     b.clock.now_ns += 100 * DAY_NS
     young, _ = new_job(b.store)
-    b.write(lambda c: catalog.set_job_state(c, young.pk, State.FAILED, b.clock(), ended_ns=b.clock()))
+    b.write(
+        lambda c: catalog.set_job_state(c, young.pk, State.FAILED, b.clock(), ended_ns=b.clock())
+    )
     assert b.store.gc(1).jobs == []
     assert b.store.gc(None).jobs == []
     assert b.object()["metrics"] == {"x": 499.0, "y": 499.0}
@@ -80,7 +95,9 @@ def test_a_deleted_job_goes_whatever_its_age(b: Bench) -> None:
     assert b.read(catalog.load_job, other.pk).id == other.id
 
 
-def test_folders_that_lost_their_job_are_removed_and_others_are_not(b: Bench, tmp_path: Path) -> None:
+def test_folders_that_lost_their_job_are_removed_and_others_are_not(
+    b: Bench, tmp_path: Path
+) -> None:
     """As after a crash between rows and files."""
     fill(b)
     b.store.tidy()
@@ -92,7 +109,11 @@ def test_folders_that_lost_their_job_are_removed_and_others_are_not(b: Bench, tm
     (b.paths.logs / "00000000-0000-4000-8000-000000000001").symlink_to(outside)
     b.store.gc(None)
     assert not orphan.exists()
-    assert outside.exists() and (b.paths.logs / "notes").exists() and (b.paths.logs / b.key.uuid).exists()
+    assert (
+        outside.exists()
+        and (b.paths.logs / "notes").exists()
+        and (b.paths.logs / b.key.uuid).exists()
+    )
 
 
 def test_a_key_that_was_deleted_is_never_given_again(b: Bench) -> None:

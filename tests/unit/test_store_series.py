@@ -1,4 +1,6 @@
-"""Points are the same before and after compaction, bit by bit and in order; charts show real points (P4, P6, B1)."""
+"""Points are the same before and after compaction, bit by bit and in order; charts show real points
+(P4, P6, B1).
+"""
 
 import random
 import sqlite3
@@ -18,7 +20,17 @@ from tests.storing import NOW_NS, Bench, bench, bits, record, records, schema
 from tests.waiting import wait_until
 
 STREAM = "metrics-0-100-abcdef."
-ODD = [float("nan"), float("inf"), float("-inf"), -0.0, 0.0, 5e-324, 0.1, float(np.float32(0.1)), 1e308]
+ODD = [
+    float("nan"),
+    float("inf"),
+    float("-inf"),
+    -0.0,
+    0.0,
+    5e-324,
+    0.1,
+    float(np.float32(0.1)),
+    1e308,
+]
 
 
 @pytest.fixture
@@ -29,7 +41,13 @@ def b(tmp_path: Path) -> Iterator[Bench]:
 
 
 def small_pieces(patch: pytest.MonkeyPatch) -> None:
-    limits = {"COMPACT_ROWS": 40, "VALUES_MAX": 80, "ROWS_MIN": 16, "LEVEL_POINTS_MIN": 8, "BLOCKS_MERGE": 4}
+    limits = {
+        "COMPACT_ROWS": 40,
+        "VALUES_MAX": 80,
+        "ROWS_MIN": 16,
+        "LEVEL_POINTS_MIN": 8,
+        "BLOCKS_MERGE": 4,
+    }
     for name, value in limits.items():
         patch.setattr(compact, name, value)
 
@@ -43,12 +61,15 @@ def points(b: Bench, name: str, n: int | None = None) -> series.Points:
     return found.points
 
 
-# -- compaction ------------------------------------------------------------------------------------------------------
+# -- compaction
+# ------------------------------------------------------------------------------------------------------
 
 
 @settings(max_examples=15)
 @given(seed=st.integers(0, 2**32))
-def test_points_are_the_same_before_and_after_any_compaction(tmp_path_factory: Any, seed: int) -> None:
+def test_points_are_the_same_before_and_after_any_compaction(
+    tmp_path_factory: Any, seed: int
+) -> None:
     """Schemas that share names, several segments, late data of an old segment, parts cut anywhere."""
     with pytest.MonkeyPatch.context() as patch:
         small_pieces(patch)
@@ -93,7 +114,11 @@ def _check(b: Bench, expected: dict[str, dict[int, list[tuple[int, int]]]]) -> N
     for name, by_segment in expected.items():
         wanted = [pair for segment in sorted(by_segment) for pair in by_segment[segment]]
         found = b.read(series.read_series, b.job.pk, name)
-        got = [pair for one in found for pair in zip(one.points.steps.tolist(), bits(one.points.values), strict=True)]
+        got = [
+            pair
+            for one in found
+            for pair in zip(one.points.steps.tolist(), bits(one.points.values), strict=True)
+        ]
         assert got == wanted, name
         assert b.read(series.count_points, b.job.pk, [name], None) == len(wanted)
 
@@ -110,7 +135,11 @@ def test_a_long_series_is_cut_into_pieces_that_share_their_axis(b: Bench) -> Non
 
 
 def test_a_running_job_is_compacted_once_it_has_enough_rows(b: Bench) -> None:
-    b.send(f"{STREAM}0", "records", schema(0, "x") + records(0, range(COMPACT_ROWS - 1), [range(COMPACT_ROWS - 1)]))
+    b.send(
+        f"{STREAM}0",
+        "records",
+        schema(0, "x") + records(0, range(COMPACT_ROWS - 1), [range(COMPACT_ROWS - 1)]),
+    )
     b.store.tidy()
     assert count(b, "columns") == 0
     b.send(f"{STREAM}0", "records", record(0, COMPACT_ROWS, [1.0]))
@@ -151,7 +180,11 @@ def test_a_reader_sees_every_point_once_while_housekeeping_goes_on(
 
 def test_free_space_is_given_back(b: Bench) -> None:
     rows = 400_000
-    b.send(f"{STREAM}0", "records", schema(0, "x") + records(0, range(rows), [np.random.default_rng(1).random(rows)]))
+    b.send(
+        f"{STREAM}0",
+        "records",
+        schema(0, "x") + records(0, range(rows), [np.random.default_rng(1).random(rows)]),
+    )
     b.write(lambda c: c.execute("DELETE FROM blocks"))
     before = b.read(lambda c: c.execute("PRAGMA page_count").fetchone()[0])
     b.store.tidy()
@@ -190,7 +223,11 @@ def test_a_damaged_block_is_never_shown_and_costs_only_itself(b: Bench) -> None:
 
 
 def test_a_damaged_column_is_never_shown(b: Bench) -> None:
-    b.send(f"{STREAM}0", "records", schema(0, "x") + records(0, range(100), [np.random.default_rng(1).random(100)]))
+    b.send(
+        f"{STREAM}0",
+        "records",
+        schema(0, "x") + records(0, range(100), [np.random.default_rng(1).random(100)]),
+    )
     b.end()
     b.store.tidy()
     b.write(lambda c: _spoil(c, "columns", 1))
@@ -198,14 +235,17 @@ def test_a_damaged_column_is_never_shown(b: Bench) -> None:
         points(b, "x")
 
 
-# -- charts ----------------------------------------------------------------------------------------------------------
+# -- charts
+# ----------------------------------------------------------------------------------------------------------
 
 
 @given(
     st.lists(st.one_of(st.floats(width=16), st.sampled_from(ODD)), min_size=1, max_size=400),
     st.sampled_from([2, 7, ZOOM_FACTOR]),
 )
-def test_a_zoom_level_keeps_first_last_extremes_and_what_is_not_finite(values: list[float], factor: int) -> None:
+def test_a_zoom_level_keeps_first_last_extremes_and_what_is_not_finite(
+    values: list[float], factor: int
+) -> None:
     array = np.array(values)
     index = series.zoom_index(array, factor)
     assert index.tolist() == sorted(set(index.tolist()))
@@ -262,5 +302,9 @@ def test_too_many_points_at_once_are_refused(b: Bench, monkeypatch: pytest.Monke
 
 def test_how_far_an_attempt_came_is_its_last_step(b: Bench) -> None:
     assert b.read(series.reached, b.job.pk) == {}
-    b.send(f"{STREAM}0", "records", schema(0, "loss") + b"".join(record(0, step, [0.5]) for step in (0, 1, 41)))
+    b.send(
+        f"{STREAM}0",
+        "records",
+        schema(0, "loss") + b"".join(record(0, step, [0.5]) for step in (0, 1, 41)),
+    )
     assert b.read(series.reached, b.job.pk) == {1: 41}

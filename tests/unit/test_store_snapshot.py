@@ -1,4 +1,6 @@
-"""A damaged database is set aside, the last good copy takes its place, and everybody is told (F15, P10)."""
+"""A damaged database is set aside, the last good copy takes its place, and everybody is told (F15,
+P10).
+"""
 
 import sqlite3
 from pathlib import Path
@@ -28,7 +30,11 @@ def spoil(db: Path) -> None:
 
 
 def aside(b: Bench) -> list[str]:
-    return sorted(p.name for p in b.paths.home.glob("headway.db.damaged-*") if not p.name.endswith(("-wal", "-shm")))
+    return sorted(
+        p.name
+        for p in b.paths.home.glob("headway.db.damaged-*")
+        if not p.name.endswith(("-wal", "-shm"))
+    )
 
 
 def test_damage_found_at_the_start_is_set_aside_and_the_snapshot_restored(tmp_path: Path) -> None:
@@ -63,7 +69,9 @@ def test_damage_without_a_snapshot_starts_anew_and_says_so(tmp_path: Path) -> No
     b.store.close()
 
 
-def test_damage_met_while_running_is_never_served_and_repaired_without_a_restart(tmp_path: Path) -> None:
+def test_damage_met_while_running_is_never_served_and_repaired_without_a_restart(
+    tmp_path: Path,
+) -> None:
     b = bench(tmp_path / "home")
     fill(b)
     b.store.close()
@@ -126,7 +134,9 @@ def test_a_snapshot_is_a_whole_database_with_nothing_beside_it(tmp_path: Path) -
     b.store.close()
 
 
-def test_snapshots_are_due_by_age_and_size_and_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_snapshots_are_due_by_age_and_size_and_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     db = tmp_path / "headway.db"
     assert not snapshot.is_due(db, 0, 10**9)
     db.write_bytes(b"x" * 1000)
@@ -144,7 +154,9 @@ def test_snapshots_are_due_by_age_and_size_and_room(tmp_path: Path, monkeypatch:
     assert not snapshot.is_due(db, 0, made_s + snapshot.SNAPSHOT_INTERVAL_S)
 
 
-def test_housekeeping_takes_the_first_snapshot_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_housekeeping_takes_the_first_snapshot_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(snapshot, "FIRST_S", 0.0)
     monkeypatch.setattr("headway.store.keeper.PERIOD_S", 0.05)
     b = bench(tmp_path / "home", background=True)

@@ -1,4 +1,6 @@
-"""The writer: one commit for all that waits, no yes too early, no item harmed by another (P3, P7; F6, F8, F39)."""
+"""The writer: one commit for all that waits, no yes too early, no item harmed by another (P3, P7;
+F6, F8, F39).
+"""
 
 import sqlite3
 import threading
@@ -72,7 +74,9 @@ def test_one_bad_item_harms_no_other(b: Bench) -> None:
 
     def broken(c: sqlite3.Connection) -> None:
         note(b, c, "never seen either")
-        c.execute("INSERT INTO series (job, attempt, rank, process, name) VALUES (99999, 1, 0, 'x', 'y')")
+        c.execute(
+            "INSERT INTO series (job, attempt, rank, process, name) VALUES (99999, 1, 0, 'x', 'y')"
+        )
 
     gate = Gate(b)
     data = schema(0, "x") + record(0, 1, [1.0])
@@ -124,7 +128,9 @@ def test_after_an_input_output_error_the_log_is_emptied_before_it_is_trusted(
     b: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """F6: a page whose sync failed may never have reached the disk, so no commit may rest on it."""
-    monkeypatch.setattr(b.store, "before_commit", lambda: (_ for _ in ()).throw(OSError(5, "Input/output error")))
+    monkeypatch.setattr(
+        b.store, "before_commit", lambda: (_ for _ in ()).throw(OSError(5, "Input/output error"))
+    )
     with pytest.raises(UnreachableError):
         b.write(lambda c: note(b, c, "lost"))
     monkeypatch.undo()
@@ -135,7 +141,9 @@ def test_after_an_input_output_error_the_log_is_emptied_before_it_is_trusted(
     assert sizes == [0]
 
 
-def test_too_much_waiting_data_is_refused_at_once_and_control_is_not(b: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_much_waiting_data_is_refused_at_once_and_control_is_not(
+    b: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """P7"""
     monkeypatch.setattr(writer, "INGEST_QUEUE_BYTES_MAX", 1000)
     gate = Gate(b)
@@ -158,7 +166,9 @@ def test_little_data_waits_for_company_and_facts_do_not(b: Bench) -> None:
     small = [b.store.ingest(b.key, [Part(f"stdout-{i}", "raw", 0, b"x")]) for i in range(5)]
     assert not small[0].done()
     b.tell({"type": "note", "text": "told"}, stream="facts-0-1-aaaaaa")
-    assert [future.result(0).acks for future in small] == [{f"stdout-{i}": 1} for i in range(5)], "in the same commit"
+    assert [future.result(0).acks for future in small] == [{f"stdout-{i}": 1} for i in range(5)], (
+        "in the same commit"
+    )
     large = b.store.ingest(b.key, [Part("stdout-9", "raw", 0, bytes(writer.LINGER_BYTES))])
     assert large.result(30).acks == {"stdout-9": writer.LINGER_BYTES}
 
@@ -185,7 +195,8 @@ def test_closing_finishes_what_waits(tmp_path: Path) -> None:
     b.store.close()
 
 
-# -- reading ---------------------------------------------------------------------------------------------------------
+# -- reading
+# ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_reader_sees_one_moment_and_cannot_write(b: Bench) -> None:
@@ -201,7 +212,9 @@ def test_a_reader_sees_one_moment_and_cannot_write(b: Bench) -> None:
 def test_a_query_that_takes_too_long_is_stopped(b: Bench) -> None:
     """F39"""
     pool = Pool(b.paths.db, timeout_s=0.05)
-    endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
+    endless = (
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
+    )
     with pytest.raises(UnreachableError, match="longer than"), pool.read() as c:
         c.execute(endless).fetchone()
     with pool.read() as c:
@@ -242,7 +255,9 @@ def _accepted(b: Bench, data: bytes) -> bool:
     return True
 
 
-def test_the_log_does_not_grow_while_data_comes_and_goes(b: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_log_does_not_grow_while_data_comes_and_goes(
+    b: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(writer, "CHECKPOINT_BYTES", 200_000)
     data = records(0, range(20_000), [[i + 0.1 for i in range(20_000)]])
     b.send(METRICS, "records", schema(0, "x"))
@@ -251,7 +266,9 @@ def test_the_log_does_not_grow_while_data_comes_and_goes(b: Bench, monkeypatch: 
     assert b.paths.db.with_name("headway.db-wal").stat().st_size < 2_000_000
 
 
-def test_a_log_that_cannot_start_over_does_not_end_the_writer(b: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_that_cannot_start_over_does_not_end_the_writer(
+    b: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     failed: list[int] = []
 
     def fail(log_bytes: int, all_moved: bool) -> bool:
@@ -266,7 +283,9 @@ def test_a_log_that_cannot_start_over_does_not_end_the_writer(b: Bench, monkeypa
     assert notes(b) == ["before", "after"]
 
 
-def test_a_connection_that_cannot_roll_back_is_opened_anew(b: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_that_cannot_roll_back_is_opened_anew(
+    b: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made: list[Connection] = []
 
     def connect() -> Connection:
@@ -302,7 +321,10 @@ def test_rows_of_a_batch_that_failed_halfway_are_not_written_with_the_next(
     """P4: a batch's rows are written at its end; one that has no such end leaves none."""
     first = schema(0, "loss") + record(0, 0, [0.0])
     b.send(METRICS, "records", first)
-    parts = [Part(METRICS, "records", len(first), record(0, 1, [1.0])), Part("stdout-0", "raw", 0, b"hello\n")]
+    parts = [
+        Part(METRICS, "records", len(first), record(0, 1, [1.0])),
+        Part("stdout-0", "raw", 0, b"hello\n"),
+    ]
     with monkeypatch.context() as patch:
         patch.setattr(Ingester, "_bytes", lambda *_: {}["a mistake of ours"])
         with pytest.raises(KeyError):

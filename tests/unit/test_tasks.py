@@ -35,7 +35,9 @@ def test_a_count_becomes_nodes_times_processes(
     fields: dict[str, Any], options: dict[str, Any], tasks: list[tuple[str, int, int, int]]
 ) -> None:
     assert shape(spec(**fields), **options) == tasks
-    assert world_size(spec(**fields), tasks_of(spec(**fields), **options)) == sum(t[2] for t in tasks)
+    assert world_size(spec(**fields), tasks_of(spec(**fields), **options)) == sum(
+        t[2] for t in tasks
+    )
 
 
 @pytest.mark.parametrize(
@@ -49,19 +51,35 @@ def test_a_count_becomes_nodes_times_processes(
         ({"roles": [Role("a", ["x"], 300)]}, "1 to 256"),
     ],
 )
-def test_an_uneven_count_is_refused_with_the_nearest_valid_ones(fields: dict[str, Any], words: str) -> None:
+def test_an_uneven_count_is_refused_with_the_nearest_valid_ones(
+    fields: dict[str, Any], words: str
+) -> None:
     with pytest.raises(UsageError) as caught:
         tasks_of(spec(**fields))
     assert words in f"{caught.value.message} {caught.value.hint}"
 
 
 def test_helpers_stand_behind_the_world() -> None:
-    roles = [Role("board", ["b"], completion="none"), Role("ps", ["p"]), Role("worker", ["w"], 2, processes=2, gpus=2)]
+    roles = [
+        Role("board", ["b"], completion="none"),
+        Role("ps", ["p"]),
+        Role("worker", ["w"], 2, processes=2, gpus=2),
+    ]
     made = spec(roles=roles)
     tasks = tasks_of(made)
-    assert [(t.name, t.first_rank) for t in tasks] == [("ps-0", 0), ("worker-0", 1), ("worker-1", 3), ("board-0", 5)]
+    assert [(t.name, t.first_rank) for t in tasks] == [
+        ("ps-0", 0),
+        ("worker-0", 1),
+        ("worker-1", 3),
+        ("board-0", 5),
+    ]
     assert world_size(made, tasks) == 5
-    assert [(t.role_first_rank, t.role_processes) for t in tasks] == [(0, 1), (0, 4), (2, 4), (0, 1)]
+    assert [(t.role_first_rank, t.role_processes) for t in tasks] == [
+        (0, 1),
+        (0, 4),
+        (2, 4),
+        (0, 1),
+    ]
     assert tasks[0].argv == ("p",) and [t.node_rank for t in tasks] == [0, 1, 2, 3]
 
 
@@ -84,8 +102,12 @@ def test_roles_run_without_their_gpus_where_a_cluster_has_none() -> None:
         ({"processes": 4, "gpus": 4}, 0, "hw resubmit runs it without"),
     ],
 )
-def test_too_many_gpus_are_refused_with_what_can_be_typed(fields: dict[str, Any], gpus: int, hint: str) -> None:
+def test_too_many_gpus_are_refused_with_what_can_be_typed(
+    fields: dict[str, Any], gpus: int, hint: str
+) -> None:
     made = spec(**fields)
     with pytest.raises(RefusedError, match=f"4 GPUs, this machine has {gpus}") as caught:
-        check_machine(made, tasks_of(made, has_gpus=gpus > 0), Node("here", 64, None, gpus, "setting"))
+        check_machine(
+            made, tasks_of(made, has_gpus=gpus > 0), Node("here", 64, None, gpus, "setting")
+        )
     assert hint in str(caught.value.hint) and "-n 0" not in str(caught.value.hint)

@@ -19,7 +19,9 @@ def test_a_row_is_not_given_out_again(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_another_process_does_not_get_what_this_one_holds() -> None:
     first = port.reserve(2)
     words = f"from headway.testing import port; port.FIRST, port.LAST = {first}, {first + 3}; port.reserve(2)"
-    done = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", words], capture_output=True, text=True, check=False
+    )
     assert "no 2 free ports in a row" in done.stderr
 
 

@@ -1,4 +1,6 @@
-"""The code base checked as text: lengths, docstrings, blanket handlers, dead modules, links, names of machines."""
+"""The code base checked as text: docstrings, blanket handlers, dead modules, links, names
+of machines.
+"""
 
 import ast
 import re
@@ -11,11 +13,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-FUNCTION_LINES_MAX = 70
-FILE_LINES_MAX = 600
 GENERATED = ("requirements/", "bench/requirements/", "bench/results/", "docs/reference/", "LICENSE")
 # Written in pieces, so that this file does not hold what it looks for.
-MACHINE_PATHS = re.compile(r"(?<![\w.~$}/])/(?:" + "|".join(("work", "root", "home", "Users")) + r")/\w\w+")
+MACHINE_PATHS = re.compile(
+    r"(?<![\w.~$}/])/(?:" + "|".join(("work", "root", "home", "Users")) + r")/\w\w+"
+)
 REGISTRIES = re.compile(
     "|".join(
         re.escape(".".join(parts))
@@ -32,18 +34,31 @@ LINK = re.compile(r"!?\[[^\]\n]*\]\(([^)\s]+)(?:\s+\"[^\"]*\")?\)")
 
 @cache
 def files() -> list[str]:
-    """Tracked files and new ones that are not ignored; without git, everything below the source folders."""
+    """Tracked files and new ones that are not ignored; without git, everything below the source
+    folders.
+    """
     listed = subprocess.run(
-        ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=False
+        ["git", "ls-files", "-co", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if listed.returncode == 0:
         return sorted({name for name in listed.stdout.splitlines() if (ROOT / name).is_file()})
     folders = [ROOT / name for name in ("src", "tests", "tools", "docs", "examples", "bench")]
-    return sorted(str(path.relative_to(ROOT)) for folder in folders for path in folder.rglob("*") if path.is_file())
+    return sorted(
+        str(path.relative_to(ROOT))
+        for folder in folders
+        for path in folder.rglob("*")
+        if path.is_file()
+    )
 
 
 def python_files(*below: str) -> list[str]:
-    return [name for name in files() if name.endswith(".py") and (not below or name.startswith(below))]
+    return [
+        name for name in files() if name.endswith(".py") and (not below or name.startswith(below))
+    ]
 
 
 @cache
@@ -71,32 +86,14 @@ def test_the_tree_is_found() -> None:
     assert len(python_files("src/")) > 20
 
 
-def test_no_function_is_longer_than_a_screen() -> None:
-    report(
-        [
-            f"{name}:{node.lineno} {node.name} has {length} lines"
-            for name in python_files()
-            for node in functions(name)
-            if (length := (node.end_lineno or node.lineno) - node.lineno + 1) > FUNCTION_LINES_MAX
-        ]
-    )
-
-
-def test_no_file_is_too_long() -> None:
-    kinds = (".py", ".md", ".sql", ".sh", ".toml")
-    report(
-        [
-            f"{name} has {length} lines"
-            for name in files()
-            if name.endswith(kinds)
-            and not name.startswith(GENERATED)
-            and (length := text(name).count("\n")) > FILE_LINES_MAX
-        ]
-    )
-
-
 def test_every_module_opens_with_a_docstring() -> None:
-    report([name for name in python_files() if text(name).strip() and not ast.get_docstring(tree(name))])
+    report(
+        [
+            name
+            for name in python_files()
+            if text(name).strip() and not ast.get_docstring(tree(name))
+        ]
+    )
 
 
 def test_a_package_says_what_may_be_in_it_and_imports_nothing() -> None:
@@ -118,7 +115,8 @@ def is_blanket(handler: ast.ExceptHandler) -> bool:
         return False
     kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
     return any(
-        kind is None or (isinstance(kind, ast.Name) and kind.id in ("Exception", "BaseException")) for kind in kinds
+        kind is None or (isinstance(kind, ast.Name) and kind.id in ("Exception", "BaseException"))
+        for kind in kinds
     )
 
 
@@ -127,15 +125,22 @@ def comment_lines(name: str) -> set[int]:
         return {
             token.start[0]
             for token in tokenize.generate_tokens(file.readline)
-            if token.type == tokenize.COMMENT and not re.match(r"#\s*(noqa|type: ignore|fmt:)[^(]*$", token.string)
+            if token.type == tokenize.COMMENT
+            and not re.match(r"#\s*(noqa|type: ignore|fmt:)[^(]*$", token.string)
         }
 
 
 def test_a_blanket_handler_gives_its_reason() -> None:
-    """`except Exception` needs a comment on its line, the line before, or the first line of its body."""
+    """`except Exception` needs a comment on its line, the line before, or the first line of its
+    body.
+    """
     problems = []
     for name in python_files("src/"):
-        handlers = [node for node in ast.walk(tree(name)) if isinstance(node, ast.ExceptHandler) and is_blanket(node)]
+        handlers = [
+            node
+            for node in ast.walk(tree(name))
+            if isinstance(node, ast.ExceptHandler) and is_blanket(node)
+        ]
         commented = comment_lines(name) if handlers else set()
         for node in handlers:
             if not commented & {node.lineno - 1, node.lineno, node.lineno + 1}:
@@ -144,7 +149,9 @@ def test_a_blanket_handler_gives_its_reason() -> None:
 
 
 def test_nothing_is_left_unfinished() -> None:
-    report([f"{name}: {found[0]}" for name in files() if (found := UNFINISHED.search(readable(name)))])
+    report(
+        [f"{name}: {found[0]}" for name in files() if (found := UNFINISHED.search(readable(name)))]
+    )
 
 
 def readable(name: str) -> str:
@@ -168,7 +175,10 @@ def test_every_module_is_used() -> None:
 def test_no_file_names_this_machine_or_a_registry() -> None:
     problems = []
     for name in files():
-        for pattern, what in ((MACHINE_PATHS, "a path of one machine"), (REGISTRIES, "a package registry")):
+        for pattern, what in (
+            (MACHINE_PATHS, "a path of one machine"),
+            (REGISTRIES, "a package registry"),
+        ):
             found = pattern.search(readable(name))
             if found:
                 line = readable(name).count("\n", 0, found.start()) + 1
@@ -191,7 +201,10 @@ def test_a_test_is_named_as_a_fact() -> None:
 def heading_anchors(markdown: str) -> set[str]:
     """Anchors as the usual viewers make them: lower case, spaces to dashes, punctuation dropped."""
     found = re.findall(r"^#{1,6}\s+(.+?)\s*$", markdown, re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower().replace("`", "")).replace(" ", "-") for heading in found}
+    return {
+        re.sub(r"[^\w\- ]", "", heading.lower().replace("`", "")).replace(" ", "-")
+        for heading in found
+    }
 
 
 @pytest.mark.parametrize("name", [name for name in files() if name.endswith(".md")])

@@ -1,4 +1,6 @@
-"""`wire/tray.py`: requests and answers as files. Whoever is killed at any step leaves a whole file or none."""
+"""`wire/tray.py`: requests and answers as files. Whoever is killed at any step leaves a whole file
+or none.
+"""
 
 import errno
 import os
@@ -111,7 +113,9 @@ def test_a_folder_that_others_may_enter_is_refused(folder: str, tmp_path: Path) 
 
 @pytest.mark.parametrize("nth", range(12))
 @pytest.mark.parametrize("short", [False, True])
-def test_a_sender_that_is_killed_at_any_step_leaves_a_whole_request_or_none(folder: str, nth: int, short: bool) -> None:
+def test_a_sender_that_is_killed_at_any_step_leaves_a_whole_request_or_none(
+    folder: str, nth: int, short: bool
+) -> None:
     try:
         tray.send(folder, NAME, "/agent/ingest", [b"x" * 1000], DyingFiles(nth, short))
         finished = True
@@ -123,7 +127,8 @@ def test_a_sender_that_is_killed_at_any_step_leaves_a_whole_request_or_none(fold
         found = tray.read(folder, name)
         assert found is not None
         assert found.body == b"x" * 1000
-    tray.send(folder, NAME, "/agent/ingest", [b"again"])  # the next one is not in the way of what is left
+    # the next one is not in the way of what is left
+    tray.send(folder, NAME, "/agent/ingest", [b"again"])
     found = tray.read(folder, NAME)
     assert found is not None
     assert found.body == b"again"
@@ -131,7 +136,9 @@ def test_a_sender_that_is_killed_at_any_step_leaves_a_whole_request_or_none(fold
 
 
 @pytest.mark.parametrize("nth", range(14))
-def test_a_server_that_is_killed_at_any_step_answers_wholly_or_is_asked_again(folder: str, nth: int) -> None:
+def test_a_server_that_is_killed_at_any_step_answers_wholly_or_is_asked_again(
+    folder: str, nth: int
+) -> None:
     tray.send(folder, NAME, "/agent/poll", [b"{}"])
     try:
         tray.reply(folder, NAME, 200, b"y" * 1000, DyingFiles(nth))
@@ -174,7 +181,12 @@ def test_reading_what_a_file_server_has_forgotten_is_reading_nothing(folder: str
 
 
 @settings(max_examples=60, deadline=None)
-@given(body=st.binary(max_size=300), cut=st.integers(0, 400), flip=st.integers(0, 400), bit=st.integers(0, 7))
+@given(
+    body=st.binary(max_size=300),
+    cut=st.integers(0, 400),
+    flip=st.integers(0, 400),
+    bit=st.integers(0, 7),
+)
 def test_a_part_of_a_file_or_a_changed_one_is_never_taken_for_it(
     tmp_path_factory: pytest.TempPathFactory, body: bytes, cut: int, flip: int, bit: int
 ) -> None:
@@ -193,7 +205,8 @@ def test_a_part_of_a_file_or_a_changed_one_is_never_taken_for_it(
         found = tray.read(folder, NAME)
     except DamagedError:
         return
-    assert found is not None  # a changed letter of the route: the server knows no such route, and the body is whole
+    # a changed letter of the route: the server knows no such route, and the body is whole
+    assert found is not None
     assert found.body == body
 
 

@@ -1,4 +1,6 @@
-"""`Value` behaves as a frozen dataclass does: fields in order, defaults, equality by type and content, no change."""
+"""`Value` behaves as a frozen dataclass does: fields in order, defaults, equality by type and
+content, no change.
+"""
 
 import pytest
 

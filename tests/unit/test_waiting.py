@@ -10,7 +10,9 @@ NODE = Node("box", 8, 64 << 30, 4)
 
 
 def job(pk: int, running: bool = False, **spec: Any) -> Job:
-    made = Job(pk, f"job-{pk:05d}", f"u{pk}", JobSpec(["true"], "/", "job", **spec), State.WAITING, pk, pk)
+    made = Job(
+        pk, f"job-{pk:05d}", f"u{pk}", JobSpec(["true"], "/", "job", **spec), State.WAITING, pk, pk
+    )
     if running:
         made.attempts.append(Attempt(1, State.RUNNING, f"u{pk}-1"))
     return made
@@ -52,12 +54,19 @@ def test_the_time_of_the_next_try_is_told_and_a_job_between_two_takes_no_place()
     again = job(2)
     retry = {"do": "retry", "text": "retry 1 of 3", "not_before_ns": 20_000_000_000}
     again.attempts.append(Attempt(1, State.FAILED, "u2-1", retry=retry))
-    assert explain(again, [again], [NODE], 8, now_ns=8_000_000_000).reason == "attempt 2 is due in 12s: retry 1 of 3"
-    assert explain(again, [again], [NODE], 8, now_ns=20_000_000_000).reason == "it is about to start"
+    assert (
+        explain(again, [again], [NODE], 8, now_ns=8_000_000_000).reason
+        == "attempt 2 is due in 12s: retry 1 of 3"
+    )
+    assert (
+        explain(again, [again], [NODE], 8, now_ns=20_000_000_000).reason == "it is about to start"
+    )
     other = explain(job(9), [again], [NODE], 1, now_ns=8_000_000_000)
     assert (other.reason, other.ahead) == ("it is about to start", ())
 
 
 def test_what_runs_where_an_engine_has_its_own_queue_does_not_count_here() -> None:
     far = job(1, True, cluster="lab", definition={"engine": "slurm"})
-    assert explain(job(9), [far], [NODE], 1, queues=[far.spec.place]).reason == "it is about to start"
+    assert (
+        explain(job(9), [far], [NODE], 1, queues=[far.spec.place]).reason == "it is about to start"
+    )

@@ -1,4 +1,6 @@
-"""The agent as one file: it runs where there is no Headway, and the same sources give the same bytes."""
+"""The agent as one file: it runs where there is no Headway, and the same sources give the same
+bytes.
+"""
 
 import json
 import os
@@ -55,16 +57,24 @@ def test_a_task_runs_from_it_in_a_folder_without_headway(tmp_path: Path) -> None
     finally:
         child.kill()
         child.wait(30)
-        processes.end(list(processes.of_home(tmp_path)))  # its shipper would look for a server a while yet
+        # its shipper would look for a server a while yet
+        processes.end(list(processes.of_home(tmp_path)))
     assert (folder / "stdout-0").read_text().startswith(str(app))
-    assert b'"exit_code": 7' in (folder / "shim").read_bytes() or b'"exit_code":7' in (folder / "shim").read_bytes()
+    assert (
+        b'"exit_code": 7' in (folder / "shim").read_bytes()
+        or b'"exit_code":7' in (folder / "shim").read_bytes()
+    )
 
 
 def test_a_python_that_is_too_old_says_so(tmp_path: Path) -> None:
-    """Its first lines must be understood by any Python 3, so they are run with another version number."""
+    """Its first lines must be understood by any Python 3, so they are run with another version
+    number.
+    """
     main = zipfile.ZipFile(zipapp.cached(tmp_path)).read("__main__.py").decode()
     code = f"import sys; sys.version_info = (3, 8, 1); exec({main!r})"
-    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", code], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 1 and "needs Python 3.11 or newer, this is 3.8" in done.stderr
 
 

@@ -1,4 +1,6 @@
-"""What the server's answer to a batch means, and in which words trouble is told. Pure. Called by the shipper."""
+"""What the server's answer to a batch means, and in which words trouble is told. Pure. Called by
+the shipper.
+"""
 
 import json
 

@@ -1,8 +1,9 @@
-"""Rings when something is written in a folder that was quiet, so that the shipper need not look all the time.
+"""Rings when something is written in a folder that was quiet, so that the shipper need not look all
+the time.
 
-Called by the shipper. Linux's inotify, armed for one event only: while output flows nothing is armed, and the writer
-pays nothing. Where it does not exist or sees nothing (a network file system, memory that is mapped), it never rings,
-and the shipper's own slow look finds what was written.
+Called by the shipper. Linux's inotify, armed for one event only: while output flows nothing is
+armed, and the writer pays nothing. Where it does not exist or sees nothing (a network file system,
+memory that is mapped), it never rings, and the shipper's own slow look finds what was written.
 """
 
 import os
@@ -41,7 +42,9 @@ class Bell:
     def arm(self) -> bool:
         """Ring at the next write. False: it cannot."""
         if not self.armed and self._fd >= 0 and self._watch is not None:
-            self.armed = self._watch(self._fd, self._folder, _MODIFY | _MOVED_TO | _CREATE | _ONE_SHOT) >= 0
+            self.armed = (
+                self._watch(self._fd, self._folder, _MODIFY | _MOVED_TO | _CREATE | _ONE_SHOT) >= 0
+            )
         return self.armed
 
     def hear(self) -> None:

@@ -1,4 +1,6 @@
-"""How far a task's folders are, as `progress` facts of the source `folder`. Asked by `progress.py` at each look."""
+"""How far a task's folders are, as `progress` facts of the source `folder`. Asked by `progress.py`
+at each look.
+"""
 
 import os
 
@@ -41,7 +43,12 @@ class CarriedWatch:
         return found
 
     def _fact(self, number: int, name: str, one: "Fact", last: bool) -> "Fact":
-        verb, done, total, began = str(one["verb"]), int(one["done"]), int(one["total"]), int(one["started_ns"])
+        verb, done, total, began = (
+            str(one["verb"]),
+            int(one["done"]),
+            int(one["total"]),
+            int(one["started_ns"]),
+        )
         pace = self._paces.setdefault((name, verb, began), Pace())
         pace.add(self._read_ns / 1e9, done)
         state = "closed" if last and one["state"] == "running" else str(one["state"])

@@ -1,7 +1,9 @@
-"""The agent's side of a task's folders: starts a carrier, starts it again when it died, and hears what it says.
+"""The agent's side of a task's folders: starts a carrier, starts it again when it died, and hears
+what it says.
 
-Called by the shim, and by a shipper that has taken over. The carrier is a process of its own with the packages that it
-needs (`headway/carrier`); both speak through files in the spool, so it does not matter who of them dies.
+Called by the shim, and by a shipper that has taken over. The carrier is a process of its own with
+the packages that it needs (`headway/carrier`); both speak through files in the spool, so it does
+not matter who of them dies.
 """
 
 import json
@@ -26,7 +28,9 @@ START_S = 5.0  # it has its lock by then, or never will
 class Carrier:
     """`outside`: the engine starts it, on the other side of a container's wall."""
 
-    def __init__(self, task_dir: str, outside: bool, sends: bool, say: "Callable[[str], None]") -> None:
+    def __init__(
+        self, task_dir: str, outside: bool, sends: bool, say: "Callable[[str], None]"
+    ) -> None:
         self._task_dir, self._outside, self._sends, self._say = task_dir, outside, sends, say
         self._awaits = ""  # "ready" | "end" | "": nothing
         self._starts, self._start_s, self._next_s = 0, 0.0, 0.0
@@ -71,7 +75,9 @@ class Carrier:
 
     def _seen(self, told: "dict[str, Any]") -> FoldersSeen | None:
         state, notes = told.get("state"), told.get("notes")
-        wanted = (names.READY, names.FAILED) if self._awaits == "ready" else (names.DONE, names.FAILED)
+        wanted = (
+            (names.READY, names.FAILED) if self._awaits == "ready" else (names.DONE, names.FAILED)
+        )
         if state not in wanted:
             return None
         self._sends = self._sends and state == names.READY
@@ -86,7 +92,9 @@ class Carrier:
         if not awaited:
             return None  # the end tries again
         text = f"what carries its folders ended {self._starts} times; its words: hw logs --stream agent"
-        return FoldersSeen(False, {"cause": "agent_not_started", "class": "system", "text": text}, (text,))
+        return FoldersSeen(
+            False, {"cause": "agent_not_started", "class": "system", "text": text}, (text,)
+        )
 
     def _lives(self) -> bool:
         return lock.is_held(os.path.join(self._task_dir, names.LOCK))
@@ -112,7 +120,13 @@ class Carrier:
 
     def _mark(self, name: str) -> None:
         try:
-            os.close(os.open(os.path.join(self._task_dir, name), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            os.close(
+                os.open(
+                    os.path.join(self._task_dir, name),
+                    os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC,
+                    0o600,
+                )
+            )
         except OSError as error:
             self._say(f"{name} cannot be written: {error.strerror}")
 
@@ -130,4 +144,8 @@ def read_state(task_dir: str) -> "dict[str, Any]":
 def variables(task_dir: str) -> dict[str, str]:
     """Where the folders are, for the program."""
     paths = read_state(task_dir).get("paths")
-    return {names.variable(name): str(path) for name, path in paths.items()} if isinstance(paths, dict) else {}
+    return (
+        {names.variable(name): str(path) for name, path in paths.items()}
+        if isinstance(paths, dict)
+        else {}
+    )

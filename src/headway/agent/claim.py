@@ -1,9 +1,10 @@
 """Who speaks for a task whose agent, and whoever would take over for it, are on two machines (F33).
 
-A network file system need not show one machine the locks of another, so a free lock proves nothing there. An agent in a
-shared folder therefore shows from time to time that it lives. Whoever would adopt a silent one puts a claim down and
-waits; an agent that lives takes it away. A claim that is left becomes final by a rename. The file server does one of
-both, so exactly one of the two goes on: nothing is told twice. Called by `main.py` and by the shipper's loop.
+A network file system need not show one machine the locks of another, so a free lock proves nothing
+there. An agent in a shared folder therefore shows from time to time that it lives. Whoever would
+adopt a silent one puts a claim down and waits; an agent that lives takes it away. A claim that is
+left becomes final by a rename. The file server does one of both, so exactly one of the two goes on:
+nothing is told twice. Called by `main.py` and by the shipper's loop.
 """
 
 import json
@@ -30,7 +31,8 @@ class Claim:
         if now_s < self._next_s:
             return False
         self._next_s = now_s + CLAIM_LOOK_S
-        for path in (self._path(SHOWN), self._task_dir):  # the folder, too: its names may be remembered for a minute
+        # the folder, too: its names may be remembered for a minute
+        for path in (self._path(SHOWN), self._task_dir):
             try:
                 os.utime(path)
             except OSError:
@@ -46,18 +48,26 @@ class Claim:
 
 
 def was_taken(task_dir: str) -> bool:
-    """Whether it was ever taken over from another machine: its processes may live there, and still write."""
+    """Whether it was ever taken over from another machine: its processes may live there, and still
+    write.
+    """
     return os.path.lexists(os.path.join(task_dir, TAKEN))
 
 
 def take(task_dir: str, wait_s: float = CLAIM_S) -> bool:
-    """For whoever adopts a task. True at once where its agent was on this machine: here a free lock is proof. Raises
-    OSError."""
+    """For whoever adopts a task. True at once where its agent was on this machine: here a free lock
+    is proof. Raises OSError.
+    """
     claim, taken = os.path.join(task_dir, CLAIM), os.path.join(task_dir, TAKEN)
     here = boot_id()
     if (_boot_in(taken) or _boot_in(os.path.join(task_dir, "shim.json"))) in (None, here):
         return True
-    mine = {"pid": os.getpid(), "start": process_start(), "boot_id": here, "time_ns": time.time_ns()}
+    mine = {
+        "pid": os.getpid(),
+        "start": process_start(),
+        "boot_id": here,
+        "time_ns": time.time_ns(),
+    }
     replace_file(OS_FILES, claim, json.dumps(mine).encode())
     deadline_s = time.monotonic() + wait_s
     while time.monotonic() < deadline_s:
@@ -67,7 +77,8 @@ def take(task_dir: str, wait_s: float = CLAIM_S) -> bool:
     try:
         os.rename(claim, taken)
     except FileNotFoundError:
-        return _load(taken) == mine  # an answer of the file server that was lost makes the system try once more
+        # an answer of the file server that was lost makes the system try once more
+        return _load(taken) == mine
     return True
 
 

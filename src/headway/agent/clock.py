@@ -1,4 +1,6 @@
-"""Wall-clock times that never go back: the wall clock is read once, then a clock that cannot step is added (F26)."""
+"""Wall-clock times that never go back: the wall clock is read once, then a clock that cannot step
+is added (F26).
+"""
 
 import time
 

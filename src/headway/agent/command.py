@@ -1,7 +1,8 @@
-"""Commands from the server: a long-polled request that is also the heartbeat, and doing what it brings, once each.
+"""Commands from the server: a long-polled request that is also the heartbeat, and doing what it
+brings, once each.
 
-Called by the shipper's loop. A command is handed to `do`, which says whether it is done; those that are done are told
-with the next poll. A server that restarts sends again what it was not told.
+Called by the shipper's loop. A command is handed to `do`, which says whether it is done; those that
+are done are told with the next poll. A server that restarts sends again what it was not told.
 """
 
 import json
@@ -27,14 +28,18 @@ class Commands:
         self._seen: dict[int, None] = {}  # in order of arrival
         self._failures = 0
 
-    def start(self, task: TaskName, lag_bytes: int, wall_ns: int, now_s: float, chance: float) -> None:
+    def start(
+        self, task: TaskName, lag_bytes: int, wall_ns: int, now_s: float, chance: float
+    ) -> None:
         self._told, wait_s = list(self._done), self.channel.poll_wait_s(now_s)
         body = {
             "task": {"uuid": task.uuid, "attempt": task.attempt, "task": task.task},
             "wait_s": 0.0 if self._failures else wait_s,
             "done": self._told, "now_ns": wall_ns, "lag_bytes": lag_bytes, "trouble": self.channel.trouble,
         }  # fmt: skip
-        answer = self.channel.start("/agent/poll", [json.dumps(body).encode()], now_s, wait_s + ANSWER_S)
+        answer = self.channel.start(
+            "/agent/poll", [json.dumps(body).encode()], now_s, wait_s + ANSWER_S
+        )
         if answer is not None:
             self.take(answer, now_s, chance)
 
@@ -56,7 +61,8 @@ class Commands:
             elif seq not in self._done and seq in self._told:
                 self._done.append(seq)  # it was told and the server still has it
             else:
-                self.next_s = now_s + BACKOFF_FIRST_S  # it is being done; the server need not be asked without pause
+                # it is being done; the server need not be asked without pause
+                self.next_s = now_s + BACKOFF_FIRST_S
         while len(self._seen) > SEQS_MAX:
             self._seen.pop(next(iter(self._seen)))
 
@@ -72,6 +78,10 @@ def _commands(answer: Answer) -> "list[dict[str, Any]] | None":
         return None
     try:
         rows = json.loads(answer.body)["commands"]
-        return [row for row in rows if isinstance(row.get("seq"), int) and isinstance(row.get("do"), str)]
+        return [
+            row
+            for row in rows
+            if isinstance(row.get("seq"), int) and isinstance(row.get("do"), str)
+        ]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None

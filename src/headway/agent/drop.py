@@ -1,7 +1,9 @@
-"""What was dropped from the spool because it was full, written down before it is freed: `.drops` in the task's folder.
+"""What was dropped from the spool because it was full, written down before it is freed: `.drops` in
+the task's folder.
 
-Called by the shipper. A drop becomes a gap at the server (P5); this file is what a shipper killed in between leaves to
-the next one, so that no drop is ever silent and none is told twice with other numbers.
+Called by the shipper. A drop becomes a gap at the server (P5); this file is what a shipper killed
+in between leaves to the next one, so that no drop is ever silent and none is told twice with other
+numbers.
 """
 
 import json
@@ -18,7 +20,9 @@ _WINDOW_BYTES = 4 * WINDOW_BYTES_MIN
 
 def load(task_dir: str, files: Files = OS_FILES) -> dict[str, list[Gap]]:
     try:
-        fd = files.open(os.path.join(task_dir, DROPS_FILE), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        fd = files.open(
+            os.path.join(task_dir, DROPS_FILE), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+        )
     except OSError:
         return {}
     try:
@@ -33,7 +37,9 @@ def load(task_dir: str, files: Files = OS_FILES) -> dict[str, list[Gap]]:
 def save(task_dir: str, drops: dict[str, list[Gap]], files: Files = OS_FILES) -> None:
     """Raises OSError; then nothing may be freed."""
     rows = {
-        name: [[g.start, g.end, g.reason, g.records, g.points] for g in gaps] for name, gaps in drops.items() if gaps
+        name: [[g.start, g.end, g.reason, g.records, g.points] for g in gaps]
+        for name, gaps in drops.items()
+        if gaps
     }
     replace_file(files, os.path.join(task_dir, DROPS_FILE), json.dumps(rows).encode())
 
@@ -43,7 +49,9 @@ def count(fd: int, offset: int, length: int, files: Files = OS_FILES) -> tuple[i
     records = points = 0
     end = offset + length
     while offset < end:
-        data, scan = read_frames(fd, offset, min(_WINDOW_BYTES, max(WINDOW_BYTES_MIN, end - offset)), True, files)
+        data, scan = read_frames(
+            fd, offset, min(_WINDOW_BYTES, max(WINDOW_BYTES_MIN, end - offset)), True, files
+        )
         if not scan.end:
             break
         found = count_metrics(memoryview(data)[: scan.end], scan.damaged)

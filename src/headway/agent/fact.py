@@ -1,4 +1,6 @@
-"""Reads facts of this task back from its own spool: what the shim wrote, who said hello. Called by the shipper."""
+"""Reads facts of this task back from its own spool: what the shim wrote, who said hello. Called by
+the shipper.
+"""
 
 from headway.model.record import FACT, OPEN
 from headway.spool.files import OS_FILES, Files
@@ -34,7 +36,10 @@ class FactTail:
         return found
 
     def _collect(
-        self, data: memoryview, damaged: list[tuple[int, int]], found: "list[tuple[int, dict[str, Any]]]"
+        self,
+        data: memoryview,
+        damaged: list[tuple[int, int]],
+        found: "list[tuple[int, dict[str, Any]]]",
     ) -> None:
         begin = 0
         for start, stop in [*damaged, (len(data), len(data))]:
@@ -52,5 +57,6 @@ class FactTail:
 def _decode(payload: memoryview) -> "dict[str, Any] | None":
     try:
         return frame.decode_json(payload)
-    except (ValueError, RecursionError):  # checked bytes that are no object cost only themselves (P11)
+    # checked bytes that are no object cost only themselves (P11)
+    except (ValueError, RecursionError):
         return None

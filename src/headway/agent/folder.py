@@ -1,7 +1,8 @@
-"""Clearing a task's folder: drafts that a killed shipper left, and everything once the server has it.
+"""Clearing a task's folder: drafts that a killed shipper left, and everything once the server has
+it.
 
-Called by the shipper as its very last step. The folder disappears under its name in one step (a half-removed one is
-swept by the engine), so nobody ever takes a half-empty folder for a task.
+Called by the shipper as its very last step. The folder disappears under its name in one step (a
+half-removed one is swept by the engine), so nobody ever takes a half-empty folder for a task.
 """
 
 import os
@@ -20,7 +21,9 @@ def sweep_drafts(task_dir: str, files: Files = OS_FILES) -> None:
     except OSError:
         return
     for name in names:
-        if name.startswith(("cursor.json.", ".drops.", ".secrets.", "job.json.")) and name.endswith(".tmp"):
+        if name.startswith(("cursor.json.", ".drops.", ".secrets.", "job.json.")) and name.endswith(
+            ".tmp"
+        ):
             _unlink(files, os.path.join(task_dir, name))
 
 
@@ -34,8 +37,12 @@ def remove_folder(task_dir: str, files: Files = OS_FILES) -> None:
     _remove_tree(aside, files)
 
 
-def keep_refused(task_dir: str, refused: tuple[str, ...], done: list[str], files: Files = OS_FILES) -> None:
-    """The server refused some streams: they are set aside for a person; of the rest only what tells the end stays."""
+def keep_refused(
+    task_dir: str, refused: tuple[str, ...], done: list[str], files: Files = OS_FILES
+) -> None:
+    """The server refused some streams: they are set aside for a person; of the rest only what tells
+    the end stays.
+    """
     place = os.path.join(task_dir, REFUSED_FOLDER)
     try:
         files.mkdir(place, 0o700)

@@ -1,9 +1,11 @@
-"""What git says of a folder: commit, branch, uncommitted changes, remote. Called by `provenance.py`.
+"""What git says of a folder: commit, branch, uncommitted changes, remote. Called by
+`provenance.py`.
 
-Asking takes some processes, which is more than all else that a short job costs. So an answer is kept in the home, with
-the size, times and number of every file that it was made from: git's own and all that are tracked. While these are as
-they were, git would say the same again, and it is not asked (as git itself goes by them). One answer is kept, the last:
-for jobs from one tree, one soon after the other.
+Asking takes some processes, which is more than all else that a short job costs. So an answer is
+kept in the home, with the size, times and number of every file that it was made from: git's own and
+all that are tracked. While these are as they were, git would say the same again, and it is not
+asked (as git itself goes by them). One answer is kept, the last: for jobs from one tree, one soon
+after the other.
 """
 
 import json
@@ -23,14 +25,18 @@ if TYPE_CHECKING:
 KEPT = "git.json"  # in the home
 GIT_TIMEOUT_S = 10.0
 _REMOTE = "remote.origin.url"
-SETTLED_NS = 2_000_000_000  # what changed less than this ago may change again within the same tick of a file system
-_DIFF_BYTES_MAX = min(PROVENANCE_DIFF_BYTES_MAX, FRAME_BYTES_MAX // 2)  # with escapes it must fit into one frame
-_HARMLESS = (  # how git talks to people and to other machines; all else may change what it says of a folder
+# what changed less than this ago may change again within the same tick of a file system
+SETTLED_NS = 2_000_000_000
+# with escapes it must fit into one frame
+_DIFF_BYTES_MAX = min(PROVENANCE_DIFF_BYTES_MAX, FRAME_BYTES_MAX // 2)
+# how git talks to people and to other machines; all else may change what it says of a folder
+_HARMLESS = (
     "GIT_AUTHOR_", "GIT_COMMITTER_", "GIT_EDITOR", "GIT_SEQUENCE_EDITOR", "GIT_PAGER", "GIT_ASKPASS", "GIT_SSH",
     "GIT_SSL_", "GIT_HTTP_", "GIT_PROXY_", "GIT_CURL_", "GIT_TRACE",
     "GIT_TERMINAL_PROMPT", "GIT_OPTIONAL_LOCKS", "GIT_PS1_", "GIT_LFS_", "GIT_MERGE_AUTOEDIT",
 )  # fmt: skip
-_SUBMODULE = b"160000 "  # how a line of ls-files begins; what is changed inside of one is not among our files
+# how a line of ls-files begins; what is changed inside of one is not among our files
+_SUBMODULE = b"160000 "
 
 
 class Answer(Value):
@@ -41,7 +47,9 @@ class Answer(Value):
 
 
 def find_top(cwd: str) -> str | None:
-    """Where git would find the working tree: by `.git` in a folder above, the only thing that it goes by itself."""
+    """Where git would find the working tree: by `.git` in a folder above, the only thing that it
+    goes by itself.
+    """
     folder = os.path.realpath(cwd)
     while not os.path.lexists(os.path.join(folder, ".git")):
         above = os.path.dirname(folder)
@@ -89,9 +97,13 @@ def keep(answer: Answer, home: str) -> None:
         return
     path = os.path.join(home, KEPT)
     draft = f"{path}.{os.getpid()}.tmp"
-    data = json.dumps({"top": answer.top, "mark": answer.mark, "state": answer.state, "files": answer.files})
+    data = json.dumps(
+        {"top": answer.top, "mark": answer.mark, "state": answer.state, "files": answer.files}
+    )
     try:
-        fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        fd = os.open(
+            draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+        )
         with os.fdopen(fd, "w") as file:
             file.write(data)
         os.rename(draft, path)
@@ -100,7 +112,9 @@ def keep(answer: Answer, home: str) -> None:
 
 
 def _is_led_elsewhere() -> bool:
-    """Git may have been told another index or another folder: what it says then is not kept, nor looked up."""
+    """Git may have been told another index or another folder: what it says then is not kept, nor
+    looked up.
+    """
     return any(name.startswith("GIT_") and not name.startswith(_HARMLESS) for name in os.environ)
 
 
@@ -110,8 +124,9 @@ def remote(cwd: str) -> str | None:
 
 
 def _mark(paths: "Iterable[str]") -> tuple[int, int]:
-    """One number for how all of them are now, and the time of the latest change. The hash of a tuple of numbers is the
-    same in every process."""
+    """One number for how all of them are now, and the time of the latest change. The hash of a
+    tuple of numbers is the same in every process.
+    """
     numbers: list[int] = []
     newest_ns = 0
     for path in paths:
@@ -127,19 +142,29 @@ def _mark(paths: "Iterable[str]") -> tuple[int, int]:
 
 
 def _own_files(top: str) -> list[str]:
-    """What git reads beside the tracked files: where it stands, what is staged, how it is set up. [] where this is no
-    repository by git's own rule, so that it would look further above."""
+    """What git reads beside the tracked files: where it stands, what is staged, how it is set up.
+    [] where this is no repository by git's own rule, so that it would look further above.
+    """
     dot = folder = os.path.join(top, ".git")
     if os.path.isfile(dot):  # a further working tree
         folder = os.path.join(top, _first_line(dot).removeprefix("gitdir:").strip())
     common = os.path.join(folder, _first_line(os.path.join(folder, "commondir")))
     branch = _first_line(os.path.join(folder, "HEAD")).removeprefix("ref:").strip()
-    if not branch or not all(os.path.isdir(os.path.join(common, name)) for name in ("objects", "refs")):
+    if not branch or not all(
+        os.path.isdir(os.path.join(common, name)) for name in ("objects", "refs")
+    ):
         return []
     person = os.path.expanduser("~")
-    settings = ("/etc/gitconfig", os.path.join(person, ".gitconfig"), os.path.join(person, ".config/git/config"))
+    settings = (
+        "/etc/gitconfig",
+        os.path.join(person, ".gitconfig"),
+        os.path.join(person, ".config/git/config"),
+    )
     here = [os.path.join(folder, name) for name in ("HEAD", "index", "config.worktree", branch)]
-    shared = [os.path.join(common, name) for name in ("config", "packed-refs", "reftable/tables.list", branch)]
+    shared = [
+        os.path.join(common, name)
+        for name in ("config", "packed-refs", "reftable/tables.list", branch)
+    ]
     return [dot, *here, *shared, *settings]
 
 
@@ -166,17 +191,25 @@ def _settings(top: str) -> tuple[dict[str, str], list[str]]:
     """Name to value, and the files that they are from."""
     data = _git(top, "config", "--list", "--show-origin", "-z") or b""
     words = data.decode(errors="surrogateescape").split("\0")[:-1]
-    origins = {os.path.join(top, word.removeprefix("file:")) for word in words[::2] if word.startswith("file:")}
+    origins = {
+        os.path.join(top, word.removeprefix("file:"))
+        for word in words[::2]
+        if word.startswith("file:")
+    }
     values = {name: value for name, _, value in (word.partition("\n") for word in words[1::2])}
     return values, sorted(origins)
 
 
 def _state(top: str, origin: str | None) -> "State | None":
-    status = _git(top, "status", "--porcelain=v2", "--branch", "--untracked-files=no", "--no-renames")
+    status = _git(
+        top, "status", "--porcelain=v2", "--branch", "--untracked-files=no", "--no-renames"
+    )
     if status is None:
         return None
     lines = status.decode(errors="replace").splitlines()
-    head = dict(line[2:].split(" ", 1) for line in lines if line.startswith("# ") and " " in line[2:])
+    head = dict(
+        line[2:].split(" ", 1) for line in lines if line.startswith("# ") and " " in line[2:]
+    )
     commit = head.get("branch.oid")
     dirty = any(not line.startswith("#") for line in lines)
     return {
@@ -201,8 +234,17 @@ def _git(cwd: str, *words: str) -> bytes | None:
     import subprocess
 
     env = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
-    # a repository's own settings could name programs to be run (fsmonitor, diff drivers): none of them is
-    plain = ["git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.quotePath=false"]
+    # a repository's own settings could name programs to be run (fsmonitor, diff drivers): none of
+    # them is
+    plain = [
+        "git",
+        "-c",
+        "core.fsmonitor=false",
+        "-c",
+        "core.hooksPath=/dev/null",
+        "-c",
+        "core.quotePath=false",
+    ]
     try:
         child = subprocess.Popen(
             [*plain, *words], cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,

@@ -1,7 +1,9 @@
-"""What may take long on a busy disk, in a thread of its own: syncing record streams and saving the cursor.
+"""What may take long on a busy disk, in a thread of its own: syncing record streams and saving the
+cursor.
 
-Called by the shipper's loop, which must not wait for a disk while output flows. Descriptors are duplicated before they
-are handed over, so that closing a stream never pulls one from under the thread.
+Called by the shipper's loop, which must not wait for a disk while output flows. Descriptors are
+duplicated before they are handed over, so that closing a stream never pulls one from under the
+thread.
 """
 
 import os

@@ -1,4 +1,5 @@
-"""What the shipper knows about one stream: how much is there, how much was sent, how much the server has. Pure.
+"""What the shipper knows about one stream: how much is there, how much was sent, how much the
+server has. Pure.
 
 Kept by `ShipperMachine`. Offsets are those of the spool file; the server counts in the same ones.
 
@@ -32,31 +33,41 @@ class Span(Value):
     length: int
     gap: Gap | None = None
     final: bool = False  # nobody writes to this stream any more
-    boundary: bool = False  # a whole frame is known to start right behind it: what is unfinished in it stays so
-    last: bool = False  # only if every other span of the batch came out whole: it tells that the task has ended
+    # a whole frame is known to start right behind it: what is unfinished in it stays so
+    boundary: bool = False
+    # only if every other span of the batch came out whole: it tells that the task has ended
+    last: bool = False
 
 
 class Entry:
     """One stream."""
 
-    def __init__(self, name: str, kind: str, born: int, bulk: bool = False, whole: bool = False) -> None:
+    def __init__(
+        self, name: str, kind: str, born: int, bulk: bool = False, whole: bool = False
+    ) -> None:
         self.name, self.kind = name, kind
         self.born = born  # order of first sight
         self.bulk = bulk  # may be dropped when the spool is full; facts never are (P7)
-        self.whole = whole  # freed and dropped as a whole once closed (a metric segment), not by ranges
+        # freed and dropped as a whole once closed (a metric segment), not by ranges
+        self.whole = whole
         self.size = self.first = self.acked = self.sent = 0
-        self.end: int | None = None  # where it really ends, once that is known: before zeros or an unfinished frame
+        # where it really ends, once that is known: before zeros or an unfinished frame
+        self.end: int | None = None
         self.closed = False
         self.confirmed = (
-            True  # False: `acked` is hearsay (a cursor, or a server that was away) until the server says it
+            # False: `acked` is hearsay (a cursor, or a server that was away) until the server says
+            # it
+            True
         )
         self.asked = False  # a batch that is out will tell
         self.refused: str | None = None
         self.held_size = -1  # at this size there was nothing that could be sent
         self.held_until_s = inf
-        self.doubts: set[int] = set()  # ends of batches that failed: the server may be at any of them
+        # ends of batches that failed: the server may be at any of them
+        self.doubts: set[int] = set()
         self.gaps: list[Gap] = []  # not yet told
-        self.holes: list[tuple[int, int]] = []  # ranges behind `first` that are not in the spool either
+        # ranges behind `first` that are not in the spool either
+        self.holes: list[tuple[int, int]] = []
 
     @property
     def limit(self) -> int:
@@ -112,7 +123,9 @@ class Entry:
         self.release()
 
     def add_gap(self, gap: Gap) -> None:
-        self.gaps = sorted([g for g in self.gaps if g.start != gap.start] + [gap], key=lambda g: g.start)
+        self.gaps = sorted(
+            [g for g in self.gaps if g.start != gap.start] + [gap], key=lambda g: g.start
+        )
 
     def drop(self, gap: Gap) -> None:
         self.add_gap(gap)
@@ -123,7 +136,9 @@ class Entry:
         self.holes = [(start, end) for start, end in self.holes if end > self.first]
 
     def oldest_range(self, step: int) -> tuple[int, int]:
-        """The first `step` bytes that are neither sent nor dropped; they end at a block, where that is possible."""
+        """The first `step` bytes that are neither sent nor dropped; they end at a block, where that
+        is possible.
+        """
         start = self.sent
         for begin, end in sorted(self.holes):
             start = end if begin <= start < end else start
@@ -134,7 +149,9 @@ class Entry:
         return start, stop
 
     def next_doubt(self) -> int:
-        """Where a drop of records must end, so that its counts are right wherever the server is (P5)."""
+        """Where a drop of records must end, so that its counts are right wherever the server is
+        (P5).
+        """
         start = self.oldest_range(self.size)[0]
         return min([self.limit, *(place for place in self.doubts if place > start)])
 
@@ -146,8 +163,11 @@ class Entry:
 
     def spans(self, room: int, upto: int) -> list[Span]:
         """What to send next: at most `room` bytes, gaps between them, nothing beyond `upto`."""
-        if not self.confirmed:  # no bytes, only the question: a wrong cursor may point into the middle of a frame
-            return [] if self.asked else [Span(self.name, self.kind, self.sent, 0, None, self.closed)]
+        # no bytes, only the question: a wrong cursor may point into the middle of a frame
+        if not self.confirmed:
+            return (
+                [] if self.asked else [Span(self.name, self.kind, self.sent, 0, None, self.closed)]
+            )
         found: list[Span] = []
         pos = self.sent
         while pos < upto and len(found) < 16:

@@ -1,7 +1,8 @@
-"""The life of a task's processes, decided without any I/O: first failure, stopping, the time limit, leftovers.
+"""The life of a task's processes, decided without any I/O: first failure, stopping, the time limit,
+leftovers.
 
-Events in, instructions out; time is an argument. Driven by `shim.py`, by the shipper of a task whose shim is gone, and
-by the simulation.
+Events in, instructions out; time is an argument. Driven by `shim.py`, by the shipper of a task
+whose shim is gone, and by the simulation.
 """
 
 from headway.model.limits import (
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-SIGKILL, SIGTERM, SIGCONT = 9, 15, 18  # plain numbers: what a stored decision says does not hang on this system
+# plain numbers: what a stored decision says does not hang on this system
+SIGKILL, SIGTERM, SIGCONT = 9, 15, 18
 
 SETTLE_S = 0.2  # children of a rank that has just ended may end by themselves
 SETTLE_STEP_S = 0.02
@@ -34,9 +36,11 @@ class ShimPlan(Value):
     first_rank: int = 0
     grace_s: float = GRACE_S
     max_duration_s: float | None = None
-    barrier: bool = False  # the ranks wait for `GoAhead`, which comes when every task of the job is there
+    # the ranks wait for `GoAhead`, which comes when every task of the job is there
+    barrier: bool = False
     hold_s: float = 0.0  # how long the task is kept after its command has failed
-    ships_after_s: float = 0.0  # a shipper is started so long after the ranks; a task that ends before needs none
+    # a shipper is started so long after the ranks; a task that ends before needs none
+    ships_after_s: float = 0.0
     fetches: bool = False  # the ranks wait until a carrier has brought the folders
     sends: bool = False  # the task ends when the carrier has sent them
 
@@ -95,7 +99,9 @@ class StopAsked(Value):
 
 
 class SignalAsked(Value):
-    """Pass a signal on. A notice comes from outside: the machine will soon be wanted for something else."""
+    """Pass a signal on. A notice comes from outside: the machine will soon be wanted for something
+    else.
+    """
 
     signum: int
     notice: bool = False
@@ -139,11 +145,15 @@ class StartShipper(Value):
 
 
 class ShipHere(Value):
-    """The task is over before it had a shipper: its own process sends what there is. Answer with ShipperExited."""
+    """The task is over before it had a shipper: its own process sends what there is. Answer with
+    ShipperExited.
+    """
 
 
 class TellCarrier(Value):
-    do: str  # "start": bring the folders; "stop": no longer; "end": send what is left, and say when it is done
+    # "start": bring the folders; "stop": no longer; "end": send what is left, and say when it is
+    # done
+    do: str
 
 
 class Write(Value):
@@ -193,7 +203,11 @@ class _Rank:
     __slots__ = ("exit_code", "pid", "signal", "skipped", "state")
 
     def __init__(
-        self, state: str = "waiting", exit_code: int | None = None, signal: int | None = None, pid: int | None = None
+        self,
+        state: str = "waiting",
+        exit_code: int | None = None,
+        signal: int | None = None,
+        pid: int | None = None,
     ) -> None:
         self.state = state  # "waiting" | "running" | "ended"
         self.exit_code, self.signal, self.pid = exit_code, signal, pid
@@ -214,7 +228,8 @@ class ShimMachine:
         self.ranks = [_Rank() for _ in range(plan.processes)]
         self.reason: str | None = None  # why the living ranks are being ended
         self.first: int | None = None  # local rank that failed first by itself
-        self.phase = "running"  # "running" | "settling" | "holding" | "sending" | "flushing" | "left"
+        # "running" | "settling" | "holding" | "sending" | "flushing" | "left"
+        self.phase = "running"
         self.cause: Mapping[str, Any] | None = None  # why folders could not be brought or sent
         self._at_barrier = plan.barrier
         self._fetching = plan.fetches
@@ -228,7 +243,8 @@ class ShimMachine:
         self._settle_s = self._sweep_s = self._flush_s = self._hold_s = 0.0
         self._told: set[int] = set()
         self._shipper_alive = False
-        self._ships_late = False  # no shipper was started yet, and none will be if the task is short
+        # no shipper was started yet, and none will be if the task is short
+        self._ships_late = False
         self._shipper_since_s = 0.0
         self._restart_s: float | None = None
         self._restart_pause_s = SHIPPER_RESTART_FIRST_S
@@ -286,7 +302,9 @@ class ShimMachine:
 
     def _hear_carrier(self, event: FoldersSeen, now_s: float) -> list[ShimInstruction]:
         """Once before the ranks start, and once when they are over."""
-        out: list[ShimInstruction] = [Write({"type": "note", "level": "warning", "text": t}) for t in event.notes]
+        out: list[ShimInstruction] = [
+            Write({"type": "note", "level": "warning", "text": t}) for t in event.notes
+        ]
         if self.phase == "sending":
             self.cause = None if event.ok else event.cause
             return [*out, *self._end(now_s)]
@@ -352,13 +370,20 @@ class ShimMachine:
         return out
 
     def _all_up(self) -> list[ShimInstruction]:
-        """A task that may be held keeps its environment until its end: a person who enters it shall have the same."""
+        """A task that may be held keeps its environment until its end: a person who enters it shall
+        have the same.
+        """
         waits = any(rank.state == "waiting" for rank in self.ranks)
         return [] if waits or self.plan.hold_s > 0 else [RemoveEnvironment()]
 
     def _refused(self, event: RankRefused, now_s: float) -> list[ShimInstruction]:
         number = self._rank(event.index)
-        fact = {"type": "start_failed", "rank": number, "exit_code": event.exit_code, "message": event.message}
+        fact = {
+            "type": "start_failed",
+            "rank": number,
+            "exit_code": event.exit_code,
+            "message": event.message,
+        }
         self.ranks[event.index] = _Rank("ended", event.exit_code)
         return [Write(fact), *self._all_up(), *self._after_end(event.index, now_s)]
 
@@ -377,7 +402,9 @@ class ShimMachine:
     def _after_end(self, index: int, now_s: float) -> list[ShimInstruction]:
         if self.ranks[index].failed() and self.reason is None:
             self.first = index
-            self._noticed = self._notice_s is not None and now_s <= self._notice_s + self.plan.grace_s
+            self._noticed = (
+                self._notice_s is not None and now_s <= self._notice_s + self.plan.grace_s
+            )
             if any(rank.state != "ended" for rank in self.ranks):
                 return self._end_others(now_s)
         return self._check_end(now_s)
@@ -388,14 +415,20 @@ class ShimMachine:
         return self._stop(f"rank {number}", f"rank {number} failed", SIGTERM, None, now_s)
 
     def _pass_on(self, event: SignalAsked, now_s: float) -> list[ShimInstruction]:
-        out: list[ShimInstruction] = [SignalRank(i, event.signum) for i in self._living() if not event.heard]
+        out: list[ShimInstruction] = [
+            SignalRank(i, event.signum) for i in self._living() if not event.heard
+        ]
         if event.notice and self.phase == "running":
             self._notice_s = now_s
             out.insert(0, Write({"type": "preempt_notice", "by": f"signal {event.signum}"}))
         return out
 
-    def _stop(self, by: str, reason: str, signum: int, grace_s: float | None, now_s: float) -> list[ShimInstruction]:
-        """Signal what lives, and kill it after the grace time. A second request may only shorten it."""
+    def _stop(
+        self, by: str, reason: str, signum: int, grace_s: float | None, now_s: float
+    ) -> list[ShimInstruction]:
+        """Signal what lives, and kill it after the grace time. A second request may only shorten
+        it.
+        """
         if self.phase == "holding":
             return self._finish(now_s)
         if self.phase != "running":
@@ -413,11 +446,14 @@ class ShimMachine:
         if self._at_barrier:
             return out + self._skip_ranks(now_s)
         for index in self._living():
-            out += [SignalRank(index, signum), SignalRank(index, SIGCONT)]  # one that is stopped must wake to hear it
+            # one that is stopped must wake to hear it
+            out += [SignalRank(index, signum), SignalRank(index, SIGCONT)]
         return out
 
     def _skip_ranks(self, now_s: float) -> list[ShimInstruction]:
-        """Stopped before the other tasks or the folders were there: nothing of this one runs, or ever will."""
+        """Stopped before the other tasks or the folders were there: nothing of this one runs, or
+        ever will.
+        """
         self._at_barrier = self._fetching = False
         for rank in self.ranks:
             rank.state, rank.skipped = "ended", True
@@ -440,7 +476,8 @@ class ShimMachine:
             out += self._leave()
         return out
 
-    # -- the end ------------------------------------------------------------------------------------------------------
+    # -- the end
+    # ------------------------------------------------------------------------------------------------------
 
     def _check_end(self, now_s: float) -> list[ShimInstruction]:
         if self.phase != "running" or any(rank.state != "ended" for rank in self.ranks):
@@ -450,7 +487,9 @@ class ShimMachine:
         return [LookForLeftovers()]
 
     def _sweep(self, pids: tuple[int, ...], now_s: float) -> list[ShimInstruction]:
-        """Leftovers get a moment to end by themselves, then SIGTERM, then SIGKILL; the task ends without them."""
+        """Leftovers get a moment to end by themselves, then SIGTERM, then SIGKILL; the task ends
+        without them.
+        """
         if self.phase != "settling":
             return []
         if not pids or (self._sweep_s and now_s >= self._sweep_s + LEFTOVER_GIVE_UP_S):
@@ -469,11 +508,15 @@ class ShimMachine:
         return [*out, SignalLeftovers(SIGTERM)] if first or fresh else out
 
     def _is_to_hold(self) -> bool:
-        """A command that failed by itself is worth a look; one that was stopped or preempted has no secret."""
+        """A command that failed by itself is worth a look; one that was stopped or preempted has no
+        secret.
+        """
         return self._ships and self.plan.hold_s > 0 and self.first is not None and not self._noticed
 
     def _hold(self, now_s: float) -> list[ShimInstruction]:
-        """Stay, so that a person can enter: whatever ends the task from here on, its result is this one."""
+        """Stay, so that a person can enter: whatever ends the task from here on, its result is this
+        one.
+        """
         self.phase, self._hold_s = "holding", now_s + self.plan.hold_s
         return [Write({**self._result(), "type": "task_held", "hold_s": self.plan.hold_s})]
 
@@ -522,7 +565,8 @@ class ShimMachine:
         self.phase, self._restart_s = "left", None
         return [Leave()]
 
-    # -- the shipper --------------------------------------------------------------------------------------------------
+    # -- the shipper
+    # --------------------------------------------------------------------------------------------------
 
     def _start_shipper(self, now_s: float) -> list[ShimInstruction]:
         self._restart_s, self._shipper_alive, self._shipper_since_s = None, True, now_s

@@ -1,6 +1,8 @@
-"""The two pipes between shim and shipper: orders to the shim, news from it. Lines of JSON; an empty line means "look".
+"""The two pipes between shim and shipper: orders to the shim, news from it. Lines of JSON; an empty
+line means "look".
 
-The end of the pipe is the death of the other side. Called by both; made by the shim before it forks.
+The end of the pipe is the death of the other side. Called by both; made by the shim before it
+forks.
 """
 
 import json
@@ -14,7 +16,9 @@ LINE_BYTES_MAX = 64 * 1024
 
 
 class ShimLink:
-    """One side of it. Reading never blocks; writing may fail when the other side is gone, which reading then tells."""
+    """One side of it. Reading never blocks; writing may fail when the other side is gone, which
+    reading then tells.
+    """
 
     def __init__(self, read_fd: int, write_fd: int) -> None:
         self.read_fd, self.write_fd = read_fd, write_fd
@@ -29,7 +33,9 @@ class ShimLink:
     def say(self, message: "dict[str, Any] | None" = None) -> bool:
         """None: something is to be looked at. A full pipe is enough of a sign of that."""
         try:
-            os.write(self.write_fd, b"\n" if message is None else json.dumps(message).encode() + b"\n")
+            os.write(
+                self.write_fd, b"\n" if message is None else json.dumps(message).encode() + b"\n"
+            )
         except OSError:
             return False
         return True

@@ -8,7 +8,9 @@ WAIT_S = 1.0  # who only looks whether a lock is held takes it for a moment
 
 
 def take_lock(path: str, wait_s: float = WAIT_S) -> int | None:
-    """A descriptor that holds the lock as long as it is open; None when another process has it. Raises OSError."""
+    """A descriptor that holds the lock as long as it is open; None when another process has it.
+    Raises OSError.
+    """
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     deadline_s = time.monotonic() + wait_s
     while True:

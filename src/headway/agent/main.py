@@ -1,4 +1,5 @@
-"""Entry point of the agent: `shim`, `shipper`, `shell`, `warm` or `relay`; `settings/launch.py` has the argv.
+"""Entry point of the agent: `shim`, `shipper`, `shell`, `warm` or `relay`; `settings/launch.py` has
+the argv.
 
     shim TASK_DIR               starts the task's processes and forks its shipper; once per task
     shipper TASK_DIR [--adopt]  adopts a task that has no shim: one whose shim was killed, or an attached one
@@ -6,8 +7,9 @@
     warm HOME                   forks a shim for each task that the engine names on its standard input
     relay FOLDER --home=ID      the server's hands on a login node, over ssh
 
-Exit codes: 0 done · 1 cannot · 2 wrong usage · 3 another agent has this task, or it was started before · 4 gave up for
-now, the spool stays · 5 somebody on another machine speaks for this task now.
+Exit codes: 0 done · 1 cannot · 2 wrong usage · 3 another agent has this task, or it was started
+before · 4 gave up for now, the spool stays · 5 somebody on another machine speaks for this task
+now.
 """
 
 import os
@@ -38,7 +40,9 @@ def main() -> None:
     if words[0] == "shell":
         from headway.agent.shell import run_shell
 
-        ranks = [word.removeprefix("--rank=") for word in sys.argv[1:] if word.startswith("--rank=")]
+        ranks = [
+            word.removeprefix("--rank=") for word in sys.argv[1:] if word.startswith("--rank=")
+        ]
         code = run_shell(task_dir, int(ranks[0]) if ranks and ranks[0].isdigit() else None)
     elif words[0] == "shim":
         from headway.agent.shim import Shim
@@ -51,11 +55,14 @@ def main() -> None:
     elif words[0] == "relay":
         from headway.agent.relay import Relay
 
-        homes = [word.removeprefix("--home=") for word in sys.argv[1:] if word.startswith("--home=")]
+        homes = [
+            word.removeprefix("--home=") for word in sys.argv[1:] if word.startswith("--home=")
+        ]
         code = Relay(task_dir, homes[0] if homes else "").run()
     else:
         code = _adopt(task_dir)
-    os._exit(code)  # nothing is buffered; the interpreter's own leaving takes longer than it is worth
+    # nothing is buffered; the interpreter's own leaving takes longer than it is worth
+    os._exit(code)
 
 
 def _open_stdio() -> None:
@@ -130,7 +137,8 @@ def _raise_descriptor_limit(processes: int) -> None:
     if soft < hard:
         try:
             resource.setrlimit(
-                resource.RLIMIT_NOFILE, (min(hard, STREAMS_MAX * 2) if hard > 0 else STREAMS_MAX * 2, hard)
+                resource.RLIMIT_NOFILE,
+                (min(hard, STREAMS_MAX * 2) if hard > 0 else STREAMS_MAX * 2, hard),
             )
         except (OSError, ValueError):
             return  # with fewer, streams are opened as others are closed

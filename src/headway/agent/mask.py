@@ -1,10 +1,13 @@
-"""Masks secrets in raw output, at equal length, before it leaves the node. Called by the shipper (Sec9).
+"""Masks secrets in raw output, at equal length, before it leaves the node. Called by the shipper
+(Sec9).
 
-Exact values of secret variables are promised, also when one is cut across two reads: a tail that may be the start of
-one waits for the rest. Known shapes (`wire/redact.py`) are best effort and wait only as long as the caller allows.
+Exact values of secret variables are promised, also when one is cut across two reads: a tail that
+may be the start of one waits for the rest. Known shapes (`wire/redact.py`) are best effort and wait
+only as long as the caller allows.
 
-This runs over every byte that a program prints, so it is built from the few things that CPython does fast: the search
-for one rare byte of a literal (about 3 GB/s), and only where that byte stands, a look at what is around it.
+This runs over every byte that a program prints, so it is built from the few things that CPython
+does fast: the search for one rare byte of a literal (about 3 GB/s), and only where that byte
+stands, a look at what is around it.
 """
 
 import re
@@ -17,8 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 SHAPE_BYTES_MAX = 9 * KIB  # a longer one is not waited for
-_RARE = b"JIx_=-"  # in order of choice: seldom in a program's output, often in the literals of shapes
-_NEEDS = {b"://": b"@"}  # a literal that is common, and a byte without which its shape cannot be there
+# in order of choice: seldom in a program's output, often in the literals of shapes
+_RARE = b"JIx_=-"
+# a literal that is common, and a byte without which its shape cannot be there
+_NEEDS = {b"://": b"@"}
 _BREAKS = re.compile(rb"[\s\"'<>]")
 _SHAPE_HEAD_BYTES_MIN = 2  # a tail of one byte is no sign of anything
 _PRIVATE_KEY = b"-----BEGIN "
@@ -52,9 +57,14 @@ class _Trigger:
         around = []
         for literal in literals:
             at = literal.rindex(byte)
-            around.append(b"((?<=%s)(?=%s))" % (re.escape(literal[: at + 1]), re.escape(literal[at + 1 :])))
-        before = {literal[literal.rindex(byte) - 1 :][:1] for literal in literals if literal.rindex(byte)}
-        hurdle = b"(?<=[%s]%s)" % (re.escape(b"".join(sorted(before))), re.escape(byte))  # ends most tries at once
+            around.append(
+                b"((?<=%s)(?=%s))" % (re.escape(literal[: at + 1]), re.escape(literal[at + 1 :]))
+            )
+        before = {
+            literal[literal.rindex(byte) - 1 :][:1] for literal in literals if literal.rindex(byte)
+        }
+        # ends most tries at once
+        hurdle = b"(?<=[%s]%s)" % (re.escape(b"".join(sorted(before))), re.escape(byte))
         self._pattern = re.compile(re.escape(byte) + hurdle + b"(?:" + b"|".join(around) + b")")
 
     def hits(self, data: bytearray, start: int, end: int) -> "Iterator[tuple[bytes, int]]":
@@ -69,7 +79,9 @@ class Mask:
     """One for all output of a task. `apply` works in place."""
 
     def __init__(self, values: "Iterable[bytes]" = ()) -> None:
-        self.values = sorted({v for v in values if len(v) >= SECRET_BYTES_MIN}, key=len, reverse=True)
+        self.values = sorted(
+            {v for v in values if len(v) >= SECRET_BYTES_MIN}, key=len, reverse=True
+        )
         self.count = 0  # places masked
         self._shapes = {lit: _Shape(lits, pattern) for _, lits, pattern in SHAPES for lit in lits}
         groups: dict[bytes, list[bytes]] = {}
@@ -82,8 +94,11 @@ class Mask:
                 groups.setdefault(rare, []).append(literal)
         self._triggers = [_Trigger(byte, literals) for byte, literals in groups.items()]
 
-    def apply(self, data: bytearray, start: int, end: int, *, final: bool = False, patient: bool = True) -> int:
-        """Mask secrets in data[start:end]. Returns where the part ends that may leave; the rest waits for more.
+    def apply(
+        self, data: bytearray, start: int, end: int, *, final: bool = False, patient: bool = True
+    ) -> int:
+        """Mask secrets in data[start:end]. Returns where the part ends that may leave; the rest
+        waits for more.
 
         `final`: nothing will follow. `patient`: also wait for what may become a known shape.
         """
@@ -103,7 +118,9 @@ class Mask:
         return self._cover(data, spans, hold)
 
     def _cover(self, data: bytearray, spans: list[tuple[int, int]], hold: int) -> int:
-        """Overwrite the spans before `hold`. A secret is never cut: one that `hold` is inside of leaves whole."""
+        """Overwrite the spans before `hold`. A secret is never cut: one that `hold` is inside of
+        leaves whole.
+        """
         for begin, stop in sorted(spans):
             if begin >= hold:
                 break
@@ -136,7 +153,8 @@ class Mask:
             yield from trigger.hits(data, start, end)
         for literal in self._plain:
             needed = _NEEDS.get(literal)
-            if needed is not None and data.find(needed, start, end) == -1:  # it may still come, near the end
+            # it may still come, near the end
+            if needed is not None and data.find(needed, start, end) == -1:
                 at = data.rfind(literal, max(start, end - SHAPE_BYTES_MAX), end)
             else:
                 at = data.find(literal, start, end)

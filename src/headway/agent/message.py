@@ -10,7 +10,8 @@ if TYPE_CHECKING:
 
 _NOTHING: "Mapping[str, str]" = {}
 
-# -- events -----------------------------------------------------------------------------------------------------------
+# -- events
+# -----------------------------------------------------------------------------------------------------------
 
 
 class Grown(Value):
@@ -65,7 +66,9 @@ class Acked(Value):
 
 
 class Failed(Value):
-    """The batch did not get through, as far as one can tell. `status`: of HTTP, None without an answer."""
+    """The batch did not get through, as far as one can tell. `status`: of HTTP, None without an
+    answer.
+    """
 
     number: int
     status: int | None
@@ -111,14 +114,30 @@ class Seen(Value):
     events: "tuple[ShipperEvent, ...]"
 
 
-ShipperEvent = Grown | Closed | Packed | Acked | Failed | Refused | Dropped | TaskEnded | Busy | Retry | Seen | Tick
+ShipperEvent = (
+    Grown
+    | Closed
+    | Packed
+    | Acked
+    | Failed
+    | Refused
+    | Dropped
+    | TaskEnded
+    | Busy
+    | Retry
+    | Seen
+    | Tick
+)
 
 
-# -- instructions -----------------------------------------------------------------------------------------------------
+# -- instructions
+# -----------------------------------------------------------------------------------------------------
 
 
 class Pack(Value):
-    """Read these ranges into a batch, answer with Packed, and post it when the one before is acknowledged."""
+    """Read these ranges into a batch, answer with Packed, and post it when the one before is
+    acknowledged.
+    """
 
     number: int
     spans: tuple[Span, ...]

@@ -1,6 +1,8 @@
-"""The shipper's own record stream, `shipper-<pid>-<rand>`: provenance, and the task's end when the shim is gone.
+"""The shipper's own record stream, `shipper-<pid>-<rand>`: provenance, and the task's end when the
+shim is gone.
 
-Opened with its first fact. A stream whose write or sync fails is abandoned and the fact goes into a new one (F6).
+Opened with its first fact. A stream whose write or sync fails is abandoned and the fact goes into a
+new one (F6).
 """
 
 import os
@@ -24,7 +26,9 @@ class Notebook:
         self._named = False  # its name is durable
 
     def write(self, fact: "dict[str, Any]", *, sync: bool = True) -> tuple[str, int]:
-        """Append and sync. Returns the stream and where in it the fact starts. Raises OSError when nothing helps."""
+        """Append and sync. Returns the stream and where in it the fact starts. Raises OSError when
+        nothing helps.
+        """
         for attempt in range(TRIES):
             try:
                 stream = self._open()
@@ -41,8 +45,16 @@ class Notebook:
 
     def _open(self) -> StreamWriter:
         if self._stream is None:
-            opening = {"kind": "shipper", "rank": None, "pid": os.getpid(), "start": process_start(), "segment": None}
-            self._stream = StreamWriter(self._task_dir, shipper_name(os.getpid(), new_rand()), opening, self._files)
+            opening = {
+                "kind": "shipper",
+                "rank": None,
+                "pid": os.getpid(),
+                "start": process_start(),
+                "segment": None,
+            }
+            self._stream = StreamWriter(
+                self._task_dir, shipper_name(os.getpid(), new_rand()), opening, self._files
+            )
             self._named = False
         return self._stream
 

@@ -1,7 +1,8 @@
-"""Makes batches of the spans that the machine asks for: reads, checks records, masks output. Called by the shipper.
+"""Makes batches of the spans that the machine asks for: reads, checks records, masks output. Called
+by the shipper.
 
-Output is read into one large buffer per batch and masked there in place; it is sent from there, so a byte that a
-program prints is copied once on its way to the socket.
+Output is read into one large buffer per batch and masked there in place; it is sent from there, so
+a byte that a program prints is copied once on its way to the socket.
 """
 
 import json
@@ -56,15 +57,22 @@ class Batch:
 
 class Packer:
     def __init__(
-        self, tail: "Tail", mask: "Callable[[], Mask]", say: "Callable[[str], None]", files: Files = OS_FILES
+        self,
+        tail: "Tail",
+        mask: "Callable[[], Mask]",
+        say: "Callable[[str], None]",
+        files: Files = OS_FILES,
     ) -> None:
         self._tail, self._mask, self._say, self._files = tail, mask, say, files
         self._buffers: list[bytearray] = []
-        self._waiting: dict[str, tuple[int, float]] = {}  # output stream -> (offset, since) of a tail that waits
+        # output stream -> (offset, since) of a tail that waits
+        self._waiting: dict[str, tuple[int, float]] = {}
         self._told: set[tuple[str, int]] = set()  # damage that was logged
 
     def pack(self, number: int, spans: "tuple[Span, ...]", now_s: float) -> Batch:
-        batch = Batch(number, self._buffer(sum(s.length for s in spans if s.kind == RAW and s.gap is None)))
+        batch = Batch(
+            number, self._buffer(sum(s.length for s in spans if s.kind == RAW and s.gap is None))
+        )
         for i, span in enumerate(spans):
             if len(batch.parts) >= PARTS_MAX or (span.last and not batch.whole):
                 batch.whole = False
@@ -107,13 +115,16 @@ class Packer:
                 return self._records(batch, span, tailed.fd, at_end, final=ends and at_end)
             if span.kind == INDEX:
                 return self._index(batch, span, tailed.fd)
-            return self._output(batch, span, tailed.fd, now_s, at_end, final=cut or (ends and at_end))
+            return self._output(
+                batch, span, tailed.fd, now_s, at_end, final=cut or (ends and at_end)
+            )
         except OSError as error:
             self._log_once(span, f"{span.stream} cannot be read at {span.offset}: {error.strerror}")
             batch.held.append(Held(span.stream, now_s + 1.0))
             return False
 
-    # -- records ------------------------------------------------------------------------------------------------------
+    # -- records
+    # ------------------------------------------------------------------------------------------------------
 
     def _records(self, batch: Batch, span: "Span", fd: int, at_end: bool, *, final: bool) -> bool:
         data, scan = read_frames(fd, span.offset, span.length, final, self._files)
@@ -125,10 +136,19 @@ class Packer:
             if len(batch.parts) + 2 > PARTS_MAX:
                 return False
             if start > begin:
-                batch.add(Part(span.stream, RECORDS, span.offset + begin, view[begin:start]), start - begin)
+                batch.add(
+                    Part(span.stream, RECORDS, span.offset + begin, view[begin:start]),
+                    start - begin,
+                )
             if stop > start:
-                self._log_once(span, f"{span.stream}: {stop - start} bytes at {span.offset + start} are damaged", start)
-                self._add_gap(batch, span.stream, span.offset + start, stop - start, "damaged in the spool")
+                self._log_once(
+                    span,
+                    f"{span.stream}: {stop - start} bytes at {span.offset + start} are damaged",
+                    start,
+                )
+                self._add_gap(
+                    batch, span.stream, span.offset + start, stop - start, "damaged in the spool"
+                )
             begin = stop
         if end == span.length:
             return True
@@ -139,9 +159,12 @@ class Packer:
             batch.held.append(Held(span.stream))
         return False
 
-    # -- output -------------------------------------------------------------------------------------------------------
+    # -- output
+    # -------------------------------------------------------------------------------------------------------
 
-    def _output(self, batch: Batch, span: "Span", fd: int, now_s: float, at_end: bool, *, final: bool) -> bool:
+    def _output(
+        self, batch: Batch, span: "Span", fd: int, now_s: float, at_end: bool, *, final: bool
+    ) -> bool:
         start = batch.used
         room = memoryview(batch.buffer)[start : start + span.length]
         got = self._read_into(fd, room, span.offset)
@@ -150,7 +173,9 @@ class Packer:
         waited = since[0] == span.offset and now_s >= since[1] + SHAPE_WAIT_S
         mask = self._mask()
         before = mask.count
-        ready = mask.apply(batch.buffer, start, start + got, final=final, patient=not waited) - start
+        ready = (
+            mask.apply(batch.buffer, start, start + got, final=final, patient=not waited) - start
+        )
         if mask.count and not before:
             self._say("the output holds secrets; they are masked before it leaves this machine")
         if ready:
@@ -162,7 +187,8 @@ class Packer:
             if ready < span.length:  # the program has cut its own output short
                 batch.ends.append((span.stream, span.offset + ready))
             return True
-        if at_end or not ready:  # else what may be the start of a secret goes with what follows it, which is there
+        # else what may be the start of a secret goes with what follows it, which is there
+        if at_end or not ready:
             self._wait(batch, span, span.offset + ready, waited, now_s)
         return False
 
@@ -193,12 +219,15 @@ class Packer:
         batch.held.append(Held(span.stream))
         return False
 
-    # -- gaps ---------------------------------------------------------------------------------------------------------
+    # -- gaps
+    # ---------------------------------------------------------------------------------------------------------
 
     def _gap(self, batch: Batch, span: "Span") -> bool:
         assert span.gap is not None
         gap = span.gap
-        self._add_gap(batch, span.stream, span.offset, span.length, gap.reason, gap.records, gap.points)
+        self._add_gap(
+            batch, span.stream, span.offset, span.length, gap.reason, gap.records, gap.points
+        )
         return True
 
     def _add_gap(
@@ -212,7 +241,9 @@ class Packer:
         points: int | None = None,
     ) -> None:
         told = {"bytes": length, "reason": reason, "records": records, "points": points}
-        data = json.dumps({name: value for name, value in told.items() if value is not None}).encode()
+        data = json.dumps(
+            {name: value for name, value in told.items() if value is not None}
+        ).encode()
         batch.add(Part(stream, GAP, offset, data), length)
 
     def _log_once(self, span: "Span", text: str, at: int = 0) -> None:

@@ -1,9 +1,11 @@
-"""Ports that a task may listen on, kept for it from before its start to its end. Called by the shim.
+"""Ports that a task may listen on, kept for it from before its start to its end. Called by the
+shim.
 
-The kernel chooses a free port; the shim keeps a socket bound to it with SO_REUSEADDR, and never listens. While that
-socket lives, the kernel gives the port to nobody who asks for any free one, in no job, home or user of this machine;
-but a program that sets SO_REUSEADDR, as servers do (PyTorch's store among them), may bind it by its number and listen.
-So two tasks that start at once never share a port, and nobody can take it between the choice and its use.
+The kernel chooses a free port; the shim keeps a socket bound to it with SO_REUSEADDR, and never
+listens. While that socket lives, the kernel gives the port to nobody who asks for any free one, in
+no job, home or user of this machine; but a program that sets SO_REUSEADDR, as servers do (PyTorch's
+store among them), may bind it by its number and listen. So two tasks that start at once never share
+a port, and nobody can take it between the choice and its use.
 """
 
 import _socket  # `socket` itself costs a cold agent some milliseconds
@@ -21,7 +23,8 @@ class Ports:
             return None
         try:
             sock.setsockopt(_socket.SOL_SOCKET, _socket.SO_REUSEADDR, 1)
-            # On every interface where others shall reach it: a name may stand for another address on their side.
+            # On every interface where others shall reach it: a name may stand for another address
+            # on their side.
             sock.bind((address if address.startswith("127.") else "0.0.0.0", 0))  # noqa: S104  (it never listens)
         except OSError:
             sock.close()

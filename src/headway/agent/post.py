@@ -1,8 +1,10 @@
-"""HTTP to the server over its unix socket, without blocking: one kept-alive connection, one request at a time.
+"""HTTP to the server over its unix socket, without blocking: one kept-alive connection, one request
+at a time.
 
-Called by the shipper's loop. Small on purpose: `http.client` costs six megabytes of memory and twenty milliseconds, and
-its timeout begins anew with every byte, so that a server that sends one per second would never time out (F19). Here
-one deadline covers connecting, sending and the whole answer.
+Called by the shipper's loop. Small on purpose: `http.client` costs six megabytes of memory and
+twenty milliseconds, and its timeout begins anew with every byte, so that a server that sends one
+per second would never time out (F19). Here one deadline covers connecting, sending and the whole
+answer.
 """
 
 import errno
@@ -48,7 +50,9 @@ class Answer(Value):
 
 
 class Channel:
-    """`start` a request, then `step` whenever the socket is ready or the deadline has passed, until an Answer comes."""
+    """`start` a request, then `step` whenever the socket is ready or the deadline has passed, until
+    an Answer comes.
+    """
 
     def __init__(self, path: str, token: str = "") -> None:
         self.path, self.token, self.host = path, token, HOST
@@ -82,7 +86,12 @@ class Channel:
         return bool(self._rest)
 
     def start(
-        self, path: str, body: "Sequence[bytes | memoryview]", now_s: float, timeout_s: float, kind: str = "json"
+        self,
+        path: str,
+        body: "Sequence[bytes | memoryview]",
+        now_s: float,
+        timeout_s: float,
+        kind: str = "json",
     ) -> Answer | None:
         """Begin a POST; an Answer at once means that it failed."""
         assert not self.busy
@@ -104,11 +113,15 @@ class Channel:
             try:
                 self._open(now_s)
             except OSError as error:
-                return self._unopened(f"no server can be reached at {self.path}: {error.strerror or error}", now_s)
+                return self._unopened(
+                    f"no server can be reached at {self.path}: {error.strerror or error}", now_s
+                )
         return self.step(now_s)
 
     def _unopened(self, reason: str, now_s: float) -> Answer | None:
-        """Nobody is there, or not whom we look for. A channel with several addresses goes on with the next one."""
+        """Nobody is there, or not whom we look for. A channel with several addresses goes on with
+        the next one.
+        """
         return self._fail(reason)
 
     def _open(self, now_s: float) -> None:
@@ -166,7 +179,9 @@ class Channel:
                 return answer
 
     def _broken(self, number: int | None, text: str, now_s: float) -> Answer | None:
-        """A kept connection may have been closed while it lay idle: then the request goes out again on a new one."""
+        """A kept connection may have been closed while it lay idle: then the request goes out again
+        on a new one.
+        """
         idle = self._kept and number in _STALE and not self._got
         self._drop()
         return self._begin(now_s) if idle else self._fail(text)
@@ -174,11 +189,16 @@ class Channel:
     def _parse(self) -> Answer | None:
         head_end = self._got.find(b"\r\n\r\n")
         if head_end < 0:
-            return self._fail("the server's answer is not HTTP") if len(self._got) > HEAD_BYTES_MAX else None
+            return (
+                self._fail("the server's answer is not HTTP")
+                if len(self._got) > HEAD_BYTES_MAX
+                else None
+            )
         lines = bytes(self._got[:head_end]).split(b"\r\n")
         words = lines[0].split()
         headers = {
-            name.strip().lower(): value.strip() for name, _, value in (line.partition(b":") for line in lines[1:])
+            name.strip().lower(): value.strip()
+            for name, _, value in (line.partition(b":") for line in lines[1:])
         }
         try:
             status, length = int(words[1]), int(headers.get(b"content-length", b"0"))
@@ -194,7 +214,9 @@ class Channel:
             return None
         body = bytes(self._got[head_end + 4 : head_end + 4 + length])
         if headers.get(b"connection", b"").lower() == b"close" or self._rest:
-            self._drop()  # an answer before the whole request was sent: the rest of it must not be taken for the next
+            # an answer before the whole request was sent: the rest of it must not be taken for the
+            # next
+            self._drop()
         self._done()
         return Answer(status, body)
 

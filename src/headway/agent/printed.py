@@ -1,8 +1,10 @@
-"""Losses that a program only prints become metrics (capability 24). Called by `progress.py`, which reads the lines.
+"""Losses that a program only prints become metrics (capability 24). Called by `progress.py`, which
+reads the lines.
 
-A program that logs metrics of its own is left alone: it says what counts. What is printed is looked at five times a
-second, so of a faster program some of the values are kept, each with the step that stood beside it. Values that came
-before its first own one are kept apart by the server, as `printed/loss`: the opening says where they are from.
+A program that logs metrics of its own is left alone: it says what counts. What is printed is looked
+at five times a second, so of a faster program some of the values are kept, each with the step that
+stood beside it. Values that came before its first own one are kept apart by the server, as
+`printed/loss`: the opening says where they are from.
 """
 
 import os
@@ -23,7 +25,9 @@ LABELS_MAX = 16  # of one rank, whose values are told apart
 
 
 class Steps:
-    """The count of one bar, going on where it begins anew: the second epoch's first batch follows the first's last."""
+    """The count of one bar, going on where it begins anew: the second epoch's first batch follows
+    the first's last.
+    """
 
     __slots__ = ("base", "last")
 
@@ -42,7 +46,9 @@ class Steps:
 class PrintedValues:
     """Nothing here raises: what cannot be written now is left out."""
 
-    def __init__(self, task_dir: str, tail: "Tail", clock: "Clock", files: Files = OS_FILES) -> None:
+    def __init__(
+        self, task_dir: str, tail: "Tail", clock: "Clock", files: Files = OS_FILES
+    ) -> None:
         self._task_dir, self._tail, self._clock, self._files = task_dir, tail, clock, files
         self._rand = new_rand()
         self._segments: dict[int, MetricSegment] = {}
@@ -60,7 +66,9 @@ class PrintedValues:
         steps = self._steps.setdefault((rank, kind), Steps())
         front = "" if not labels or labels[0] == kind else f"{kind}/"
         names = tuple(front + name for name, _ in reading.values)
-        self._write(rank, names, steps.step(reading.completed), [value for _, value in reading.values])
+        self._write(
+            rank, names, steps.step(reading.completed), [value for _, value in reading.values]
+        )
 
     def close(self) -> None:
         for segment in self._segments.values():
@@ -71,17 +79,22 @@ class PrintedValues:
         if len(self._tail.streams) != self._looked_at:
             self._looked_at, me = len(self._tail.streams), os.getpid()
             found = [one for one in self._tail.streams.values() if one.stream.role == "metrics"]
-            own = [one.stream for one in found if (one.opening or {}).get("source") != "output"]  # no agent's before us
+            # no agent's before us
+            own = [one.stream for one in found if (one.opening or {}).get("source") != "output"]
             self._logging.update(one.rank for one in own if one.rank is not None and one.pid != me)
         return rank in self._logging or (rank not in self._segments and self._has_begun(rank))
 
     def _has_begun(self, rank: int) -> bool:
-        """Whether it has logged a metric just now, which the tail has not come to: a first line is read this soon."""
+        """Whether it has logged a metric just now, which the tail has not come to: a first line is
+        read this soon.
+        """
         try:
             names = self._files.listdir(self._task_dir)
         except OSError:
             return False
-        return any(name.startswith(f"metrics-{rank}-") and name not in self._tail.streams for name in names)
+        return any(
+            name.startswith(f"metrics-{rank}-") and name not in self._tail.streams for name in names
+        )
 
     def _write(self, rank: int, names: tuple[str, ...], step: int, values: list[float]) -> None:
         try:
@@ -101,7 +114,13 @@ class PrintedValues:
         before = self._segments.get(rank)
         number = before.number + 1 if before is not None else 0
         pid = os.getpid()
-        opening = {"kind": "metrics", "rank": rank, "pid": pid, "start": process_start(), "segment": number}
+        opening = {
+            "kind": "metrics",
+            "rank": rank,
+            "pid": pid,
+            "start": process_start(),
+            "segment": number,
+        }
         opening["source"] = "output"
         name = metrics_name(rank, pid, self._rand, number)
         made = MetricSegment(self._task_dir, name, opening, self._files)

@@ -1,17 +1,28 @@
-"""Processes of this machine beyond single ones (`wire/identity.py`): groups, children, members of a task (F29, F30).
+"""Processes of this machine beyond single ones (`wire/identity.py`): groups, children, members of a
+task (F29, F30).
 
 Called by shim and shipper.
 """
 
 import os
 
-from headway.wire.identity import HAS_PROC, PROC, Identity, Status, is_alive, send, start_of, status_of
+from headway.wire.identity import (
+    HAS_PROC,
+    PROC,
+    Identity,
+    Status,
+    is_alive,
+    send,
+    start_of,
+    status_of,
+)
 
 __all__ = ["Identity", "Status", "is_alive", "send", "status_of"]
 
 
 def send_group(leader: Identity, signum: int) -> bool:
-    """Signal a rank and all that it started. Its leader must live: else the number may be somebody else's.
+    """Signal a rank and all that it started. Its leader must live: else the number may be somebody
+    else's.
 
     killpg(1) is kill(-1), which means everybody: 1 and below are never a rank's group.
     """
@@ -38,7 +49,11 @@ def everybody() -> list[Status]:
 
 def leftovers(parent: int, groups: set[int], spared_sessions: set[int]) -> list[Status]:
     """Living processes below `parent` or in one of `groups`, but for sessions that are ours."""
-    everyone = [s for s in everybody() if s.state not in "ZX" and s.session not in spared_sessions and s.pid != parent]
+    everyone = [
+        s
+        for s in everybody()
+        if s.state not in "ZX" and s.session not in spared_sessions and s.pid != parent
+    ]
     below = {parent}
     grew = True
     while grew:  # a child may have a smaller pid than its parent, so go on until nothing is added
@@ -49,10 +64,12 @@ def leftovers(parent: int, groups: set[int], spared_sessions: set[int]) -> list[
 
 
 def leftovers_below(parent: int, spared_sessions: set[int]) -> list[Status] | None:
-    """As `leftovers`, for a parent that is a subreaper since before its first child: then everything is below it.
+    """As `leftovers`, for a parent that is a subreaper since before its first child: then
+    everything is below it.
 
-    None where the kernel does not tell who a process's children are. Nobody but the parent reaps its children, so none
-    of them is missed; where a child lives, what it may hide below it is found by the next look.
+    None where the kernel does not tell who a process's children are. Nobody but the parent reaps
+    its children, so none of them is missed; where a child lives, what it may hide below it is found
+    by the next look.
     """
     found: list[Status] = []
     seen, left = {parent}, [parent]
@@ -60,7 +77,9 @@ def leftovers_below(parent: int, spared_sessions: set[int]) -> list[Status] | No
         children = _children_of(left.pop())
         if children is None:
             return None
-        fresh = [status for pid in children if pid not in seen and (status := status_of(pid)) is not None]
+        fresh = [
+            status for pid in children if pid not in seen and (status := status_of(pid)) is not None
+        ]
         seen.update(status.pid for status in fresh)
         left += [status.pid for status in fresh]
         found += [s for s in fresh if s.state not in "ZX" and s.session not in spared_sessions]
@@ -87,8 +106,9 @@ def _children_of(pid: int) -> list[int] | None:
 def members_of(task_dir: str) -> list[Status]:
     """Living processes that were started inside a task, by their own environment.
 
-    Where the parent is gone, neither a pid nor a group says whose a process is: the numbers may have been given anew.
-    Its start tells whether the environment was still that process's; its state may change at any moment.
+    Where the parent is gone, neither a pid nor a group says whose a process is: the numbers may
+    have been given anew. Its start tells whether the environment was still that process's; its
+    state may change at any moment.
     """
     mark = b"HEADWAY_SPOOL=" + os.fsencode(task_dir)
     alive = [s for s in everybody() if s.state not in "ZX" and s.pid != os.getpid()]
@@ -104,7 +124,9 @@ def _environ(pid: int) -> bytes:
 
 
 def become_subreaper() -> bool:
-    """Orphans below us become our children, so that none goes unseen. False where the system has no such thing."""
+    """Orphans below us become our children, so that none goes unseen. False where the system has no
+    such thing.
+    """
     pr_set_child_subreaper = 36
     try:
         import ctypes
@@ -125,7 +147,9 @@ def give_back_memory() -> None:
 
 
 def oom_file() -> str | None:
-    """The file in which the kernel counts processes of our cgroup that were killed for want of memory."""
+    """The file in which the kernel counts processes of our cgroup that were killed for want of
+    memory.
+    """
     try:
         with open(f"{PROC}/self/cgroup") as file:
             rows = [line.rstrip("\n").split(":", 2) for line in file]
@@ -133,8 +157,11 @@ def oom_file() -> str | None:
         return None
     folders = {controllers: path for _, controllers, path in (row for row in rows if len(row) == 3)}
     places = [f"/sys/fs/cgroup{folders.get('', '')}/memory.events"]
-    if "memory" in folders:  # the first version of cgroups; in a container its own group is mounted as the root
-        places = [f"/sys/fs/cgroup/memory{part}/memory.oom_control" for part in (folders["memory"], "")] + places
+    # the first version of cgroups; in a container its own group is mounted as the root
+    if "memory" in folders:
+        places = [
+            f"/sys/fs/cgroup/memory{part}/memory.oom_control" for part in (folders["memory"], "")
+        ] + places
     return next((place for place in places if os.path.exists(place)), None)
 
 

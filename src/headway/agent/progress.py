@@ -1,8 +1,10 @@
-"""Turns the slots that processes write, and the bars that they print, into `progress` facts. Stepped by the shipper.
+"""Turns the slots that processes write, and the bars that they print, into `progress` facts.
+Stepped by the shipper.
 
-A slot holds the absolute position of a tracker. It is read at each look and told when it has changed, at most five
-times a second, and in the end always as it was left. The facts go into a stream of their own that rolls and is removed
-once the server has it: of a bar that moves for a month only the last state is of interest.
+A slot holds the absolute position of a tracker. It is read at each look and told when it has
+changed, at most five times a second, and in the end always as it was left. The facts go into a
+stream of their own that rolls and is removed once the server has it: of a bar that moves for a
+month only the last state is of interest.
 """
 
 import os
@@ -12,7 +14,13 @@ from headway.agent.carried import CarriedWatch
 from headway.agent.printed import PrintedValues
 from headway.agent.rate import Pace, eta_s, rate_of
 from headway.agent.tail import Names
-from headway.model.limits import KIB, MIB, PROGRESS_INTERVAL_S, PROGRESS_SLOT_BYTES, PROGRESS_SLOTS_MAX
+from headway.model.limits import (
+    KIB,
+    MIB,
+    PROGRESS_INTERVAL_S,
+    PROGRESS_SLOT_BYTES,
+    PROGRESS_SLOTS_MAX,
+)
 from headway.model.record import RAW
 from headway.spool.files import OS_FILES, Files
 from headway.spool.layout import parse_slots
@@ -81,11 +89,18 @@ class ProgressWatch:
         files: Files = OS_FILES,
     ) -> None:
         self._say = say
-        self._task_dir, self._tail, self._clock, self._secrets, self._files = task_dir, tail, clock, secrets, files
+        self._task_dir, self._tail, self._clock, self._secrets, self._files = (
+            task_dir,
+            tail,
+            clock,
+            secrets,
+            files,
+        )
         self._slots: dict[str, SlotFile] = {}
         self._carried = CarriedWatch(task_dir)
         self._outputs: dict[str, Output] = {}
-        self._shared: set[tuple[object, ...]] = set()  # words and totals of trackers that several processes have
+        # words and totals of trackers that several processes have
+        self._shared: set[tuple[object, ...]] = set()
         self._names, self._dead_s = Names(task_dir), -inf
         self._stream: StreamWriter | None = None
         self._rand, self._segment, self._size = new_rand(), -1, 0
@@ -93,12 +108,15 @@ class ProgressWatch:
         self._printed = PrintedValues(task_dir, tail, clock, files)
 
     def look(self, now_s: float, *, last: bool = False) -> None:
-        """Tell what has changed. `last`: the processes are gone, and everything is told as it was left."""
+        """Tell what has changed. `last`: the processes are gone, and everything is told as it was
+        left.
+        """
         if self._stopped:
             return
         try:
             self._look(now_s, last)
-        except Exception as error:  # text of somebody else's making; without bars the job's data still flows
+        # text of somebody else's making; without bars the job's data still flows
+        except Exception as error:
             self._say(f"progress is not watched any more: {type(error).__name__}: {error}")
             last = True
         if last:
@@ -137,7 +155,8 @@ class ProgressWatch:
             self._stream.close()
             self._stream = None
 
-    # -- slots ------------------------------------------------------------------------------------------
+    # -- slots
+    # ------------------------------------------------------------------------------------------
 
     def _find(self) -> None:
         try:
@@ -145,7 +164,11 @@ class ProgressWatch:
         except OSError:
             return
         for name in names:
-            who = parse_slots(name) if name.startswith("progress-") and name not in self._slots else None
+            who = (
+                parse_slots(name)
+                if name.startswith("progress-") and name not in self._slots
+                else None
+            )
             if who is None or len(self._slots) >= FILES_MAX:
                 continue
             path = os.path.join(self._task_dir, name)
@@ -200,7 +223,9 @@ class ProgressWatch:
         return slot.completed / life_s if life_s > 0 else None
 
     def _share(self, slot: Slot) -> None:
-        """One process's share. Whoever made the tracker, and left it to the others, has a share of nothing."""
+        """One process's share. Whoever made the tracker, and left it to the others, has a share of
+        nothing.
+        """
         key = _key(slot)
         if not slot.distributed or key in self._shared:
             return
@@ -215,7 +240,9 @@ class ProgressWatch:
         return max(PROGRESS_INTERVAL_S, count / FACTS_PER_S)
 
     def _forget_dead(self, now_s: float) -> None:
-        """A process that is gone has no more to say: what was left running is closed, and its file is removed."""
+        """A process that is gone has no more to say: what was left running is closed, and its file
+        is removed.
+        """
         for name, file in list(self._slots.items()):
             if _is_alive(file.pid):
                 continue
@@ -228,9 +255,12 @@ class ProgressWatch:
                 except OSError:
                     continue
 
-    # -- output -----------------------------------------------------------------------------------------
+    # -- output
+    # -----------------------------------------------------------------------------------------
 
-    def _read_output(self, name: str, fd: int, size: int, rank: int, now_s: float, last: bool) -> None:
+    def _read_output(
+        self, name: str, fd: int, size: int, rank: int, now_s: float, last: bool
+    ) -> None:
         output = self._outputs.setdefault(name, Output())
         if size <= output.size or (now_s < output.next_s and not last):
             return
@@ -240,7 +270,11 @@ class ProgressWatch:
         except OSError:
             return
         if size > READ_BYTES:  # the first line is not whole, and may be half a secret
-            data = data[min((i for i in (data.find(b"\r"), data.find(b"\n")) if i >= 0), default=len(data)) :]
+            data = data[
+                min(
+                    (i for i in (data.find(b"\r"), data.find(b"\n")) if i >= 0), default=len(data)
+                ) :
+            ]
         if not _may_be_progress(data):
             return
         from headway.agent.reading import readings
@@ -248,7 +282,9 @@ class ProgressWatch:
         for reading in readings(data.decode("utf-8", "replace")):
             self._tell_reading(output, name, rank, reading, now_s)
 
-    def _tell_reading(self, output: Output, name: str, rank: int, reading: "Any", now_s: float) -> None:
+    def _tell_reading(
+        self, output: Output, name: str, rank: int, reading: "Any", now_s: float
+    ) -> None:
         tracker = output.trackers.get(reading.label)
         if tracker is None:
             if len(output.trackers) >= LABELS_MAX:
@@ -265,7 +301,8 @@ class ProgressWatch:
         self._printed.take(rank, reading)
         rate = reading.rate if reading.rate is not None else rate_of(tracker.pace.samples, now_s)
         done = reading.total is not None and reading.completed >= reading.total
-        is_told = reading.eta_s is not None and not done  # rich shows the time taken, once it is done
+        # rich shows the time taken, once it is done
+        is_told = reading.eta_s is not None and not done
         left_s = reading.eta_s if is_told else eta_s(reading.completed, reading.total, rate)
         fact: Fact = {
             "rank": rank, "pid": 0, "tracker": tracker.number, "msg": [self._masked(reading.label)],
@@ -287,7 +324,8 @@ class ProgressWatch:
 
         return mask_text(label, [value.decode("utf-8", "replace") for value in self._secrets()])
 
-    # -- writing ----------------------------------------------------------------------------------------
+    # -- writing
+    # ----------------------------------------------------------------------------------------
 
     def _write(self, fact: "Fact") -> bool:
         try:
@@ -305,7 +343,13 @@ class ProgressWatch:
     def _open(self) -> StreamWriter:
         if self._stream is None:
             pid, self._segment = os.getpid(), self._segment + 1
-            opening = {"kind": "tracks", "rank": None, "pid": pid, "start": process_start(), "segment": self._segment}
+            opening = {
+                "kind": "tracks",
+                "rank": None,
+                "pid": pid,
+                "start": process_start(),
+                "segment": self._segment,
+            }
             name = tracks_name(pid, self._rand, self._segment)
             self._stream = StreamWriter(self._task_dir, name, opening, self._files)
         return self._stream

@@ -1,9 +1,9 @@
 """What a job was: commit, branch, uncommitted diff, Python, packages, user, host (capability 30).
 
-Called by the shipper after its first successful send. It runs in a forked child of low priority that hands its result
-back through a pipe, so neither the start of the job nor the memory of the shipper pays for it; but where there is no
-Python to be looked at, and no git or one whose answer is known (`git.py`), in the shipper itself: a child would cost
-more than it finds out.
+Called by the shipper after its first successful send. It runs in a forked child of low priority
+that hands its result back through a pipe, so neither the start of the job nor the memory of the
+shipper pays for it; but where there is no Python to be looked at, and no git or one whose answer is
+known (`git.py`), in the shipper itself: a child would cost more than it finds out.
 """
 
 import json
@@ -26,8 +26,9 @@ _FACT_BYTES_MAX = FRAME_BYTES_MAX - 4096
 
 
 class Inquiry:
-    """Collects once, after the first batch that got through, when the program has had time to say which Python it is.
-    `over`: the task has ended, and nobody will say anything any more."""
+    """Collects once, after the first batch that got through, when the program has had time to say
+    which Python it is. `over`: the task has ended, and nobody will say anything any more.
+    """
 
     def __init__(
         self,
@@ -47,14 +48,27 @@ class Inquiry:
     def fileno(self) -> int:
         return -1 if self._collector is None else self._collector.fileno()
 
-    def step(self, now_s: float, acked_s: float | None, hello: "dict[str, Any] | None", *, ended: bool) -> bool:
-        """Go on. True: it is over with this step. `acked_s`: when the server took something for the first time."""
+    def step(
+        self, now_s: float, acked_s: float | None, hello: "dict[str, Any] | None", *, ended: bool
+    ) -> bool:
+        """Go on. True: it is over with this step. `acked_s`: when the server took something for the
+        first time.
+        """
         if self._collector is not None:
             return self._hear(self._collector, now_s)
         if self.is_over or (acked_s is None and not self._at_end):
             return False
         task, path = self._task, (self._env or os.environ).get("PATH", "")
-        about = About(task.argv, task.cwd, hello, path, tuple(self._secrets()), task.code, task.code_commit, task.home)
+        about = About(
+            task.argv,
+            task.cwd,
+            hello,
+            path,
+            tuple(self._secrets()),
+            task.code,
+            task.code_commit,
+            task.home,
+        )
         fact = at_once(about)
         if fact is not None:
             self._write(fact)
@@ -81,7 +95,9 @@ class Inquiry:
             if "type" in fact:
                 self._write(fact)
             else:
-                self._do_without(collector.about, str(fact.get("error") or "its process ended, or took too long"))
+                self._do_without(
+                    collector.about, str(fact.get("error") or "its process ended, or took too long")
+                )
         return done
 
     def _do_without(self, about: "About", why: str) -> None:
@@ -109,7 +125,9 @@ class About(Value):
 
 
 class Collector:
-    """A child that collects. `fileno` becomes readable as it speaks; `read` gives the fact when it has."""
+    """A child that collects. `fileno` becomes readable as it speaks; `read` gives the fact when it
+    has.
+    """
 
     def __init__(self, about: "About", now_s: float) -> None:
         self.about, self.deadline_s = about, now_s + PROVENANCE_S
@@ -130,8 +148,9 @@ class Collector:
         return self._fd
 
     def read(self, now_s: float) -> "tuple[bool, dict[str, Any]]":
-        """(done, fact); in place of a fact, its `error`. A child that takes too long is ended; what it had found is
-        then lost."""
+        """(done, fact); in place of a fact, its `error`. A child that takes too long is ended; what
+        it had found is then lost.
+        """
         try:
             while part := os.read(self._fd, 1 << 16):
                 self._parts.append(part)
@@ -157,7 +176,9 @@ class Collector:
 
 
 def at_once(about: "About") -> "dict[str, Any] | None":
-    """The fact, where nothing has to be run or listed for it: no Python, and no repository or one that is known."""
+    """The fact, where nothing has to be run or listed for it: no Python, and no repository or one
+    that is known.
+    """
     if about.hello is not None or find_python(about.argv, about.cwd, about.path) is not None:
         return None
     if about.code is not None:
@@ -211,20 +232,31 @@ def _fact(about: About, state: "dict[str, Any] | None") -> "dict[str, Any]":
         "host": os.uname().nodename,
         "platform": f"{os.uname().sysname} {os.uname().release} {os.uname().machine}",
     }
-    fact = {"type": "provenance", **mask_data(found, values), "command": _shorten(mask_argv(list(about.argv), values))}
+    fact = {
+        "type": "provenance",
+        **mask_data(found, values),
+        "command": _shorten(mask_argv(list(about.argv), values)),
+    }
     if len(json.dumps(fact)) > _FACT_BYTES_MAX and fact["git"]:
         fact["git"]["diff"] = "(too large)"
-    return fact if len(json.dumps(fact)) <= _FACT_BYTES_MAX else {**fact, "git": None, "packages": {}}
+    return (
+        fact if len(json.dumps(fact)) <= _FACT_BYTES_MAX else {**fact, "git": None, "packages": {}}
+    )
 
 
 def _shorten(words: list[str]) -> list[str]:
     """A command line of any length must fit; what is cut off is marked."""
-    kept = [word if len(word) <= WORD_CHARS_MAX else word[:WORD_CHARS_MAX] + "…" for word in words[:WORDS_MAX]]
+    kept = [
+        word if len(word) <= WORD_CHARS_MAX else word[:WORD_CHARS_MAX] + "…"
+        for word in words[:WORDS_MAX]
+    ]
     return kept if len(words) <= WORDS_MAX else [*kept, "…"]
 
 
 def _pinned(about: About) -> "dict[str, Any]":
-    """The working tree may have changed since the snapshot, so it is not asked: the snapshot has what ran."""
+    """The working tree may have changed since the snapshot, so it is not asked: the snapshot has
+    what ran.
+    """
     commit = about.commit or ""
     return {
         "commit": commit.rstrip("+") or None,
@@ -235,11 +267,14 @@ def _pinned(about: About) -> "dict[str, Any]":
     }
 
 
-# -- python -----------------------------------------------------------------------------------------------------------
+# -- python
+# -----------------------------------------------------------------------------------------------------------
 
 
 def python_state(about: About) -> "dict[str, Any]":
-    """Version, executable and packages of the job's Python: as it said itself, else of the command's interpreter."""
+    """Version, executable and packages of the job's Python: as it said itself, else of the
+    command's interpreter.
+    """
     hello = about.hello or {}
     executable = hello.get("executable") or find_python(about.argv, about.cwd, about.path)
     prefix = hello.get("prefix") or (executable and os.path.dirname(os.path.dirname(executable)))
@@ -250,10 +285,16 @@ def python_state(about: About) -> "dict[str, Any]":
 
 
 def find_python(argv: "Sequence[str]", cwd: str, path: str) -> str | None:
-    """The command's own interpreter, if it is a Python; links are not followed, for a venv is found by its link."""
+    """The command's own interpreter, if it is a Python; links are not followed, for a venv is found
+    by its link.
+    """
     if not argv or not os.path.basename(argv[0]).startswith("python"):
         return None
-    folders = [cwd] if "/" in argv[0] else [os.path.join(cwd, folder) for folder in path.split(os.pathsep)]
+    folders = (
+        [cwd]
+        if "/" in argv[0]
+        else [os.path.join(cwd, folder) for folder in path.split(os.pathsep)]
+    )
     places = [os.path.join(folder, argv[0]) for folder in folders]
     return next((place for place in places if os.access(place, os.X_OK)), None)
 
@@ -264,7 +305,9 @@ def _version_of(prefix: str) -> str | None:
 
 
 def packages_of(prefix: str) -> dict[str, str]:
-    """Name and version of what is installed there, by the names of its folders: nothing is imported or opened."""
+    """Name and version of what is installed there, by the names of its folders: nothing is imported
+    or opened.
+    """
     found: dict[str, str] = {}
     for library in ("lib", "lib64"):
         for python in _list(os.path.join(prefix, library)):

@@ -1,7 +1,8 @@
 """Starting one rank: its environment, its descriptors, fork and exec. Called by the shim.
 
-Output goes straight to spool files, never through a pipe of ours, so a rank does not notice whether we live. A start
-that fails is told through a pipe that exec closes; the reason is also put into the rank's own stderr.
+Output goes straight to spool files, never through a pipe of ours, so a rank does not notice whether
+we live. A start that fails is told through a pipe that exec closes; the reason is also put into the
+rank's own stderr.
 """
 
 import errno
@@ -29,12 +30,15 @@ NOT_FOUND, CANNOT_RUN = 127, 126
 _ENV_FILE_BYTES_MAX = 8 * ENV_BYTES_MAX  # as JSON a byte may take six
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # …/headway
 BOOTSTRAP = os.path.join(_PACKAGE, "client", "bootstrap")
-if os.path.isfile(os.path.dirname(_PACKAGE)):  # the zip application: `import headway` finds it there
+# the zip application: `import headway` finds it there
+if os.path.isfile(os.path.dirname(_PACKAGE)):
     BOOTSTRAP += os.pathsep + os.path.dirname(_PACKAGE)
 
 
 class Start(Value):
-    """A rank on its way: the pipe ends empty when the program runs, and holds a message when it cannot."""
+    """A rank on its way: the pipe ends empty when the program runs, and holds a message when it
+    cannot.
+    """
 
     index: int
     pid: int
@@ -57,7 +61,11 @@ def read_environment(task_dir: str, files: Files = OS_FILES) -> dict[str, str]:
 
 
 def environment(
-    task: "TaskFile", env: "Mapping[str, str]", index: int, task_dir: str, peers: "Sequence[Mapping[str, Any]]" = ()
+    task: "TaskFile",
+    env: "Mapping[str, str]",
+    index: int,
+    task_dir: str,
+    peers: "Sequence[Mapping[str, Any]]" = (),
 ) -> dict[str, str]:
     """What a rank finds in its environment; `docs/concepts/protocol.md` has the list."""
     path = env.get("PYTHONPATH")
@@ -82,14 +90,20 @@ def environment(
     if "SLURM_JOB_ID" in given:
         given |= slurm_variables(task, index)
     if task.keep_env:
-        env = {name: value for name, value in env.items() if not name.startswith(("SLURM_", "SLURMD_"))}
+        env = {
+            name: value for name, value in env.items() if not name.startswith(("SLURM_", "SLURMD_"))
+        }
     if task.pty and not env.get("TERM"):
         out["TERM"] = "xterm-256color"
     return merge(env, given | out, task.env_set)
 
 
 def start_rank(
-    task: "TaskFile", env: "Mapping[str, str]", index: int, task_dir: str, peers: "Sequence[Mapping[str, Any]]" = ()
+    task: "TaskFile",
+    env: "Mapping[str, str]",
+    index: int,
+    task_dir: str,
+    peers: "Sequence[Mapping[str, Any]]" = (),
 ) -> Start:
     """Raises OSError when there can be no more processes, or terminals."""
     if not task.pty:
@@ -106,18 +120,26 @@ def start_rank(
 
 
 def _spawn(
-    task: "TaskFile", env: "Mapping[str, str]", index: int, task_dir: str, peers: "Sequence[Mapping[str, Any]]"
+    task: "TaskFile",
+    env: "Mapping[str, str]",
+    index: int,
+    task_dir: str,
+    peers: "Sequence[Mapping[str, Any]]",
 ) -> Start | None:
-    """Start it without a copy of our memory, which costs more than a short program itself. None where something has to
-    be done between fork and exec, or where it did not start: then `_fork` does it, and says why."""
-    if "subprocess" not in sys.modules:  # not warm: loading it costs more than the copy of a small process
+    """Start it without a copy of our memory, which costs more than a short program itself. None
+    where something has to be done between fork and exec, or where it did not start: then `_fork`
+    does it, and says why.
+    """
+    # not warm: loading it costs more than the copy of a small process
+    if "subprocess" not in sys.modules:
         return None
     import resource
     import subprocess
 
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     asked = _lacking(task.rlimits)
-    files = asked.pop("NOFILE", before)  # a server has more for itself; this one alone is lowered and raised again
+    # a server has more for itself; this one alone is lowered and raised again
+    files = asked.pop("NOFILE", before)
     if task.code is not None or asked or files[1] != before[1] or _ignores():
         return None
     fds = [os.open(os.devnull, os.O_RDONLY), *_open_outputs(task_dir, task.first_rank + index)]
@@ -144,9 +166,15 @@ def _ended_pipe() -> int:
 
 
 def _ignores() -> bool:
-    """Whether a program would inherit signals that are ignored or blocked; what has a handler here is reset by exec."""
+    """Whether a program would inherit signals that are ignored or blocked; what has a handler here
+    is reset by exec.
+    """
     reset = (signal.SIGPIPE, signal.SIGXFSZ)  # by `subprocess`
-    ignored = [s for s in signal.valid_signals() if s not in reset and signal.getsignal(s) == signal.SIG_IGN]
+    ignored = [
+        s
+        for s in signal.valid_signals()
+        if s not in reset and signal.getsignal(s) == signal.SIG_IGN
+    ]
     return bool(ignored or signal.pthread_sigmask(signal.SIG_BLOCK, ()))
 
 
@@ -154,9 +182,13 @@ def _lacking(limits: "Mapping[str, Any]") -> "dict[str, tuple[int, int]]":
     """Those that are not as they are asked for."""
     import resource
 
-    known = ((name, getattr(resource, f"RLIMIT_{name}", None), pair) for name, pair in limits.items())
+    known = (
+        (name, getattr(resource, f"RLIMIT_{name}", None), pair) for name, pair in limits.items()
+    )
     wanted = {name: (number, _pair(pair)) for name, number, pair in known if number is not None}
-    return {name: pair for name, (number, pair) in wanted.items() if resource.getrlimit(number) != pair}
+    return {
+        name: pair for name, (number, pair) in wanted.items() if resource.getrlimit(number) != pair
+    }
 
 
 def _pair(values: "Sequence[Any]") -> tuple[int, int]:
@@ -209,7 +241,10 @@ def _child(
         message = f"it could not be started: {error}"
     finally:
         text = message.encode(errors="replace")
-        for fd, data in ((2, b"headway: " + text + b"\n"), (pipe, b"%d %s" % (code, text[:60_000]))):
+        for fd, data in (
+            (2, b"headway: " + text + b"\n"),
+            (pipe, b"%d %s" % (code, text[:60_000])),
+        ):
             try:
                 os.write(fd, data)
             except OSError:
@@ -236,8 +271,9 @@ def _redirect(task_dir: str, rank: int, outputs: "Sequence[int]") -> None:
 
 
 def _open_outputs(task_dir: str, rank: int) -> list[int]:
-    """For stdout and stderr. A full disk must not keep the program from running (F7): its output is lost, not the
-    run."""
+    """For stdout and stderr. A full disk must not keep the program from running (F7): its output is
+    lost, not the run.
+    """
     fds = []
     for role in ("stdout", "stderr"):
         try:
@@ -267,7 +303,9 @@ def _exec(task: "TaskFile", env: dict[str, str]) -> tuple[int, str]:
 
 
 def working_folder(task: "TaskFile") -> str:
-    """Where it runs: in its folder, or in a checkout of its snapshot, which is made when its first rank starts."""
+    """Where it runs: in its folder, or in a checkout of its snapshot, which is made when its first
+    rank starts.
+    """
     if task.code is None:
         return task.cwd
     from headway.code import checkout
@@ -290,7 +328,9 @@ def _limit(limits: "Mapping[str, Any]") -> None:
                 continue
 
 
-def explain(error: OSError | ValueError, argv: list[str], env: "Mapping[str, str]") -> tuple[int, str]:
+def explain(
+    error: OSError | ValueError, argv: list[str], env: "Mapping[str, str]"
+) -> tuple[int, str]:
     """Exit code and words for a command that the system does not take (B24)."""
     if isinstance(error, ValueError):
         where = "an argument" if any("\0" in word for word in argv) else "the environment"
@@ -309,11 +349,17 @@ def explain(error: OSError | ValueError, argv: list[str], env: "Mapping[str, str
         size = sum(len(os.fsencode(w)) + 1 for w in argv) + sum(
             len(k) + len(os.fsencode(v)) + 2 for k, v in env.items()
         )
-        return CANNOT_RUN, f"arguments and environment are too large for this system: {size} bytes together"
+        return (
+            CANNOT_RUN,
+            f"arguments and environment are too large for this system: {size} bytes together",
+        )
     reasons = {
         errno.EACCES: "it is not executable, or may not be read (chmod +x?)",
         errno.ENOEXEC: "it is no program for this machine; a script needs a first line such as #!/bin/sh",
         errno.ENOTDIR: "a part of its path is not a folder",
         errno.ENOMEM: "there is not enough memory",
     }
-    return CANNOT_RUN, f"the command {name} does not run: {reasons.get(number or 0, error.strerror)}"
+    return (
+        CANNOT_RUN,
+        f"the command {name} does not run: {reasons.get(number or 0, error.strerror)}",
+    )

@@ -1,7 +1,9 @@
-"""How fast a tracker moves, and when it will be done: an estimate that pauses and bursts do not spoil. For progress.py.
+"""How fast a tracker moves, and when it will be done: an estimate that pauses and bursts do not
+spoil. For progress.py.
 
-The rate is the median of the slopes between recent positions and those a few before (as Theil and Sen do it): a
-checkpoint that takes a minute, or a first batch that compiles, moves a mean a lot and this hardly at all.
+The rate is the median of the slopes between recent positions and those a few before (as Theil and
+Sen do it): a checkpoint that takes a minute, or a first batch that compiles, moves a mean a lot and
+this hardly at all.
 """
 
 from itertools import pairwise
@@ -40,7 +42,12 @@ def median(values: list[float]) -> float:
 
 def rate_of(samples: list[tuple[float, float]], now_s: float) -> float | None:
     """Steps per second; None when there are not two positions."""
-    pairs = [(a, b) for i, a in enumerate(samples) for b in samples[i + 1 : i + 1 + APART_MAX] if b[0] > a[0]]
+    pairs = [
+        (a, b)
+        for i, a in enumerate(samples)
+        for b in samples[i + 1 : i + 1 + APART_MAX]
+        if b[0] > a[0]
+    ]
     if not pairs:
         return None
     rate = median([(b[1] - a[1]) / (b[0] - a[0]) for a, b in pairs])

@@ -11,7 +11,9 @@ PIECES_MAX = 24  # of the end of the text; bars and their neighbours
 LINE_CHARS_MAX = 500
 LABEL_CHARS_MAX = 80
 _FACTOR = {"k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
-_ESCAPE = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[()][A-Za-z0-9]|[=>78A-M])")
+_ESCAPE = re.compile(
+    r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[()][A-Za-z0-9]|[=>78A-M])"
+)
 _BREAK = re.compile(r"[\r\n]+")
 
 _AMOUNT = r"\d+(?:\.\d+)?[kKMGTP]?"
@@ -52,7 +54,8 @@ _LOSS = re.compile(
     re.IGNORECASE,
 )
 _UNIT_S = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6}
-_RANKED = {"step": 0, "iter": 1, "batch": 2, "update": 3, "epoch": 4}  # which count of a line is the one that moves
+# which count of a line is the one that moves
+_RANKED = {"step": 0, "iter": 1, "batch": 2, "update": 3, "epoch": 4}
 
 
 class Reading(NamedTuple):
@@ -78,7 +81,8 @@ def readings(text: str) -> list[Reading]:
 
 def read_line(line: str) -> Reading | None:
     """What one line, or one state of a bar, says; None when it is something else."""
-    line = " ".join(_ESCAPE.sub("", line[:LINE_CHARS_MAX]).split())  # no runs of blanks: they make patterns slow
+    # no runs of blanks: they make patterns slow
+    line = " ".join(_ESCAPE.sub("", line[:LINE_CHARS_MAX]).split())
     for reader in (_tqdm, _keras, _rich, _tqdm_open, _counted):
         reading = reader(line)
         if reading is not None:
@@ -102,7 +106,9 @@ def _tqdm(line: str) -> Reading | None:
     if match is None:
         return None
     done, total = _amount(match["done"]), _amount(match["total"])
-    return Reading(_label(match["label"]), done, total or None, _rate(match["rate"]), span_s(match["eta"]))
+    return Reading(
+        _label(match["label"]), done, total or None, _rate(match["rate"]), span_s(match["eta"])
+    )
 
 
 def _tqdm_open(line: str) -> Reading | None:
@@ -117,7 +123,9 @@ def _keras(line: str) -> Reading | None:
     if match is None:
         return None
     done, total = float(match["done"]), float(match["total"])
-    return Reading(_label(match["label"]), done, total or None, _rate(match["rate"]), span_s(match["eta"]))
+    return Reading(
+        _label(match["label"]), done, total or None, _rate(match["rate"]), span_s(match["eta"])
+    )
 
 
 def _rich(line: str) -> Reading | None:
@@ -128,11 +136,19 @@ def _rich(line: str) -> Reading | None:
     done = float(match["percent"]) if match["percent"] else _amount(match["done"])
     total = 100.0 if match["percent"] else _amount(match["total"])
     speed = _SPEED.search(match["rest"])
-    return Reading(_label(match["label"]), done, total or None, _speed(speed), span_s(span[0]) if span else None)
+    return Reading(
+        _label(match["label"]),
+        done,
+        total or None,
+        _speed(speed),
+        span_s(span[0]) if span else None,
+    )
 
 
 def _counted(line: str) -> Reading | None:
-    """`iter: 42800 speed: 16.1 images/sec eta: 13:02:24`, `Epoch [1][50/1000] … eta: 1:02:03`, `step 10/100`."""
+    """`iter: 42800 speed: 16.1 images/sec eta: 13:02:24`, `Epoch [1][50/1000] … eta: 1:02:03`,
+    `step 10/100`.
+    """
     counts = [match for match in _COUNT.finditer(line) if match["done"]]
     if not counts:
         return None
@@ -142,11 +158,17 @@ def _counted(line: str) -> Reading | None:
     done, total = _whole(best["done"]), _whole(best["total"])
     if bracket is not None:
         done, total = float(bracket[1]), float(bracket[2])
-    told = total is not None or speed is not None or eta is not None or _LOSS.search(line) is not None
+    told = (
+        total is not None or speed is not None or eta is not None or _LOSS.search(line) is not None
+    )
     if done is None or not told or (total is not None and done > total):
         return None
     return Reading(
-        _label(best["word"].lower()), done, total or None, _speed(speed), span_s(eta["eta"]) if eta else None
+        _label(best["word"].lower()),
+        done,
+        total or None,
+        _speed(speed),
+        span_s(eta["eta"]) if eta else None,
     )
 
 

@@ -1,7 +1,9 @@
-"""The shim's record stream, `shim`: allocated before the command starts, so that its exit always fits (F7, P7).
+"""The shim's record stream, `shim`: allocated before the command starts, so that its exit always
+fits (F7, P7).
 
-Facts are written at a position that is kept here; ends are synced before anything else happens. When the disk fails a
-sync, the file is abandoned and the same bytes are written to a new one under the same name (F6).
+Facts are written at a position that is kept here; ends are synced before anything else happens.
+When the disk fails a sync, the file is abandoned and the same bytes are written to a new one under
+the same name (F6).
 """
 
 import os
@@ -22,16 +24,29 @@ _RANK_BYTES = 512  # what starting and ending one rank takes
 
 class ExitRecord:
     def __init__(
-        self, task_dir: str, opening: "dict[str, Any]", processes: int, time_ns: int, files: Files = OS_FILES
+        self,
+        task_dir: str,
+        opening: "dict[str, Any]",
+        processes: int,
+        time_ns: int,
+        files: Files = OS_FILES,
     ) -> None:
         """Raises OSError when not even an empty file can be made."""
         self._path, self._dir, self._files = os.path.join(task_dir, STREAM), task_dir, files
         self._reserve = max(EXIT_RESERVE_BYTES, 64 * KIB + processes * _RANK_BYTES)
-        first = {"version": FORMAT_VERSION, "stream": STREAM, "kind": "shim", **opening, "time_ns": time_ns}
+        first = {
+            "version": FORMAT_VERSION,
+            "stream": STREAM,
+            "kind": "shim",
+            **opening,
+            "time_ns": time_ns,
+        }
         self._bytes = encode_json(OPEN, first)
         self.trouble: str | None = None  # why something could not be made safe
         self._written = 0
-        self._fd = files.open(self._path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+        self._fd = files.open(
+            self._path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600
+        )
         self._allocate()
 
     def _allocate(self) -> None:
@@ -41,10 +56,11 @@ class ExitRecord:
             self.trouble = f"no room could be reserved for the exit record: {error.strerror}"
 
     def append(self, facts: "list[dict[str, Any]]") -> bool:
-        """Write down and sync. Facts that could not be written are kept and tried again with the next ones.
+        """Write down and sync. Facts that could not be written are kept and tried again with the
+        next ones.
 
-        What only tells of a start is not synced: it is for whoever finds the task without its shim, and a power cut
-        leaves nobody to be found.
+        What only tells of a start is not synced: it is for whoever finds the task without its shim,
+        and a power cut leaves nobody to be found.
         """
         self._bytes += b"".join(encode_json(FACT, fact) for fact in facts)
         try:

@@ -1,7 +1,8 @@
-"""An attached job gets its id and token: starts the server if there is none, registers, keeps the answer in `job.json`.
+"""An attached job gets its id and token: starts the server if there is none, registers, keeps the
+answer in `job.json`.
 
-Called by the shipper of a plain `python train.py`. It runs in a forked child, so that the loop goes on syncing and the
-shipper's memory does not hold what is needed once.
+Called by the shipper of a plain `python train.py`. It runs in a forked child, so that the loop goes
+on syncing and the shipper's memory does not hold what is needed once.
 """
 
 import json
@@ -103,6 +104,8 @@ def register(task_dir: str, task: "TaskFile") -> None:
     socket = ensure_server(Path(task.home))
     answer = request(socket, "POST", "/agent/register", json=body, timeout_s=REGISTER_S)
     if answer.status != 200:
-        raise UnreachableError(f"the server answered {answer.status}: {answer.body[:300].decode(errors='replace')}")
+        raise UnreachableError(
+            f"the server answered {answer.status}: {answer.body[:300].decode(errors='replace')}"
+        )
     job = {**answer.json(), "socket": str(socket)}
     replace_file(OS_FILES, f"{task_dir}/{JOB_JSON}", json.dumps(job).encode())

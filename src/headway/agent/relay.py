@@ -1,8 +1,10 @@
-"""`relay FOLDER --home=ID`: the server's hands on a login node. Started over ssh by `engines/relay.py`, from one file.
+"""`relay FOLDER --home=ID`: the server's hands on a login node. Started over ssh by
+`engines/relay.py`, from one file.
 
-It answers questions on its standard input: run a command, look at the cluster's folder, take code, hand over what
-agents have put into trays. It keeps nothing in memory that matters and ends when its input ends, or when nobody has
-asked for a while: spools and trays stay where they are, and the next relay finds them.
+It answers questions on its standard input: run a command, look at the cluster's folder, take code,
+hand over what agents have put into trays. It keeps nothing in memory that matters and ends when its
+input ends, or when nobody has asked for a while: spools and trays stay where they are, and the next
+relay finds them.
 """
 
 import errno
@@ -19,7 +21,12 @@ from headway import __version__
 from headway.agent.name import name_process
 from headway.engines.shelf import Shelf
 from headway.model.errors import DamagedError, HeadwayError
-from headway.model.limits import RELAY_CALLS_MAX, RELAY_ERROR_BYTES_MAX, RELAY_IDLE_S, RELAY_OUTPUT_BYTES_MAX
+from headway.model.limits import (
+    RELAY_CALLS_MAX,
+    RELAY_ERROR_BYTES_MAX,
+    RELAY_IDLE_S,
+    RELAY_OUTPUT_BYTES_MAX,
+)
 from headway.wire import relay, tray
 
 TYPE_CHECKING = False
@@ -77,7 +84,9 @@ class Relay:
         }  # fmt: skip
 
     def _read(self, length: int) -> bytes:
-        """Blocks until something comes; a server that has not asked for so long is gone, or needs us no more."""
+        """Blocks until something comes; a server that has not asked for so long is gone, or needs
+        us no more.
+        """
         ready, _, _ = select.select([self._source], [], [], RELAY_IDLE_S)
         return os.read(self._source, length) if ready else b""
 
@@ -87,13 +96,21 @@ class Relay:
             value, data = self._does[str(head.get("do"))](head, body)
             self._say({"id": number, "value": value}, data)
         except OSError as error:
-            self._say({"id": number, "error": error.strerror or str(error), "errno": error.errno or errno.EIO})
+            self._say(
+                {
+                    "id": number,
+                    "error": error.strerror or str(error),
+                    "errno": error.errno or errno.EIO,
+                }
+            )
         except tray.ForeignError as error:
             self._say({"id": number, "error": error.message, "code": FOREIGN})
         except HeadwayError as error:
             self._say({"id": number, "error": error.message, "code": error.code})
         except Exception as error:  # one bad question must not end the others
-            self._say({"id": number, "error": f"{type(error).__name__}: {error}", "code": "damaged"})
+            self._say(
+                {"id": number, "error": f"{type(error).__name__}: {error}", "code": "damaged"}
+            )
         finally:
             self._room.release()
 
@@ -106,7 +123,8 @@ class Relay:
                 except OSError:
                     os._exit(1)  # nobody is there any more
 
-    # -- commands ------------------------------------------------------------------------------------------------------
+    # -- commands
+    # ------------------------------------------------------------------------------------------------------
 
     def _run(self, head: "dict[str, Any]", body: bytes) -> "Answer":
         """A command without a shell. What it prints goes to files, so that a flood fills no memory."""
@@ -114,7 +132,13 @@ class Relay:
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             try:
                 done = subprocess.run(
-                    argv, input=body, stdout=out, stderr=err, timeout=timeout_s, check=False, start_new_session=True
+                    argv,
+                    input=body,
+                    stdout=out,
+                    stderr=err,
+                    timeout=timeout_s,
+                    check=False,
+                    start_new_session=True,
                 )
             except subprocess.TimeoutExpired:
                 return {"code": None, "why": f"did not answer within {timeout_s:g} s"}, b""
@@ -122,12 +146,16 @@ class Relay:
                 return {"code": None, "why": f"is not on {os.uname().nodename}"}, b""
             out.seek(0)
             err.seek(0)
-            said, told = out.read(RELAY_OUTPUT_BYTES_MAX + 1), err.read(RELAY_ERROR_BYTES_MAX).decode(errors="replace")
+            said, told = (
+                out.read(RELAY_OUTPUT_BYTES_MAX + 1),
+                err.read(RELAY_ERROR_BYTES_MAX).decode(errors="replace"),
+            )
         if len(said) > RELAY_OUTPUT_BYTES_MAX:
             return {"code": None, "why": f"printed more than {RELAY_OUTPUT_BYTES_MAX} bytes"}, b""
         return {"code": done.returncode, "err": told}, said
 
-    # -- files ---------------------------------------------------------------------------------------------------------
+    # -- files
+    # ---------------------------------------------------------------------------------------------------------
 
     def _ask_shelf(self, head: "dict[str, Any]", _: bytes) -> "Answer":
         method = head["method"]
@@ -166,10 +194,13 @@ class Relay:
         return None, b""
 
     def _get(self, head: "dict[str, Any]", _: bytes) -> "Answer":
-        data = self._shelf.read_output(head["job"], head["path"], int(head["offset"]), int(head["length"]))
+        data = self._shelf.read_output(
+            head["job"], head["path"], int(head["offset"]), int(head["length"])
+        )
         return len(data), data
 
-    # -- trays ---------------------------------------------------------------------------------------------------------
+    # -- trays
+    # ---------------------------------------------------------------------------------------------------------
 
     def _ask_tray(self, head: "dict[str, Any]", body: bytes) -> "Answer":
         """`wire/tray.py` for the one tray of this home."""

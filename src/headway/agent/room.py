@@ -1,4 +1,6 @@
-"""Making room in the spool: freeing what the server has, dropping what does not fit. Called by the shipper."""
+"""Making room in the spool: freeing what the server has, dropping what does not fit. Called by the
+shipper.
+"""
 
 import os
 
@@ -17,7 +19,9 @@ if TYPE_CHECKING:
 
 
 class Room:
-    def __init__(self, task_dir: str, tail: "Tail", say: "Callable[[str], None]", files: Files = OS_FILES) -> None:
+    def __init__(
+        self, task_dir: str, tail: "Tail", say: "Callable[[str], None]", files: Files = OS_FILES
+    ) -> None:
         self._task_dir, self._tail, self._say, self._files = task_dir, tail, say, files
 
     def punch(self, stream: str, offset: int, length: int) -> None:
@@ -51,9 +55,12 @@ class Room:
         gaps = self._tail.drops[order.stream] = [*told, gap]
         try:
             drop.save(self._task_dir, self._tail.drops, self._files)
-        except OSError as error:  # the disk may be so full that only freeing helps; it is in memory and told soon
+        # the disk may be so full that only freeing helps; it is in memory and told soon
+        except OSError as error:
             self._say(f"a drop could not be written down: {error.strerror}")
-        self._say(f"dropped {order.length} bytes of {order.stream} at {order.offset}: {order.reason}")
+        self._say(
+            f"dropped {order.length} bytes of {order.stream} at {order.offset}: {order.reason}"
+        )
         if order.whole:
             self.remove(order.stream)
             self._tail.drops[order.stream] = gaps

@@ -1,8 +1,10 @@
-"""The exact values that are masked in a task's output, kept so that a shipper started later masks them too.
+"""The exact values that are masked in a task's output, kept so that a shipper started later masks
+them too.
 
-The environment's file is removed once the processes run, and a shipper may be killed at any time. The values therefore
-lie in a 0600 file beside the raw output, which holds them anyway if they are printed; they are stored under a random
-pad, so that a search for a value does not find it here. The file goes with the folder.
+The environment's file is removed once the processes run, and a shipper may be killed at any time.
+The values therefore lie in a 0600 file beside the raw output, which holds them anyway if they are
+printed; they are stored under a random pad, so that a search for a value does not find it here. The
+file goes with the folder.
 """
 
 import json
@@ -39,7 +41,9 @@ def find(
     *,
     keep: bool = True,
 ) -> list[bytes]:
-    """The values for this task: of the environment if it is at hand, else as kept, else of a process that lives."""
+    """The values for this task: of the environment if it is at hand, else as kept, else of a
+    process that lives.
+    """
     kept = load(task_dir, files) if env is None else None
     if kept is not None:
         return kept
@@ -61,7 +65,9 @@ def save(task_dir: str, values: list[bytes], files: Files = OS_FILES) -> None:
     """Raises OSError."""
     pad = os.urandom(64)
     rows = [_pad(value, pad).hex() for value in values]
-    replace_file(files, f"{task_dir}/{SECRETS_FILE}", json.dumps({"pad": pad.hex(), "values": rows}).encode())
+    replace_file(
+        files, f"{task_dir}/{SECRETS_FILE}", json.dumps({"pad": pad.hex(), "values": rows}).encode()
+    )
 
 
 def load(task_dir: str, files: Files = OS_FILES) -> list[bytes] | None:
@@ -87,7 +93,11 @@ def environment_of(pid: int) -> dict[str, str]:
             rows = file.read(ENV_BYTES_MAX).split(b"\0")
     except OSError:
         return {}
-    return {os.fsdecode(name): os.fsdecode(value) for name, _, value in (row.partition(b"=") for row in rows) if name}
+    return {
+        os.fsdecode(name): os.fsdecode(value)
+        for name, _, value in (row.partition(b"=") for row in rows)
+        if name
+    }
 
 
 def _pad(value: bytes, pad: bytes) -> bytes:

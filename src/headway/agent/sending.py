@@ -1,17 +1,21 @@
-"""The way of a task's bytes to the server, decided without any I/O: what to send, what answers mean, what to drop.
+"""The way of a task's bytes to the server, decided without any I/O: what to send, what answers
+mean, what to drop.
 
-Events in, instructions out (`message.py`); time and chance are arguments. Driven by `shipper.py` and by the simulation:
+Events in, instructions out (`message.py`); time and chance are arguments. Driven by `shipper.py`
+and by the simulation:
 
     for instruction in machine.handle(event, now_s, chance): ...    # do it; what comes of it is the next event
     machine.wake_s(now_s)                                           # when to send a Tick at the latest, or None
 
 The rules:
 
-- Sent at least once: a stream goes on from where the server says it is, backwards too (P4, F16, F17).
+- Sent at least once: a stream goes on from where the server says it is, backwards too (P4, F16,
+  F17).
 - At most two batches are out: one on its way, one packed behind it. A failure voids both.
 - Facts go first, bulk streams take turns. `task_ended` goes last, with or after everything else.
 - A stream that the server refuses is set aside; the others go on (P11).
-- Over the spool's limit, bulk is dropped, oldest first, and each drop is a gap with exact counts (P5, P7, F10).
+- Over the spool's limit, bulk is dropped, oldest first, and each drop is a gap with exact counts
+  (P5, P7, F10).
 """
 
 from headway.agent.ledger import BLOCK_BYTES, Entry, Gap, Span
@@ -61,7 +65,8 @@ if TYPE_CHECKING:
 
 SPANS_MAX = PARTS_MAX // 2  # damage found while packing makes more parts than spans
 AHEAD_BYTES = BATCH_BYTES_MAX // 2  # a second batch is packed behind the first when this much waits
-RECORDS_ROOM_MIN = FRAME_BYTES_MAX + 64  # a window of records smaller than one frame would never move on
+# a window of records smaller than one frame would never move on
+RECORDS_ROOM_MIN = FRAME_BYTES_MAX + 64
 BATCH_BYTES_MIN = 2 * MIB  # not made smaller than this when the server finds a batch too large
 DROP_STEP_BYTES_MIN = 64 * KIB
 HOLD_S = 0.1
@@ -75,7 +80,8 @@ class ShipperPlan(Value):
 class _Batch:
     def __init__(self, number: int, proposed: frozenset[str]) -> None:
         self.number, self.proposed = number, proposed
-        self.ends: dict[str, tuple[int, int]] | None = None  # stream -> (start, end); None until packed
+        # stream -> (start, end); None until packed
+        self.ends: dict[str, tuple[int, int]] | None = None
 
 
 class ShipperMachine:
@@ -90,7 +96,8 @@ class ShipperMachine:
         self._counting: set[str] = set()  # streams with a Drop that is not answered
         self._busy = False
         self._batch_bytes = BATCH_BYTES_MAX
-        self._alone: list[str] = []  # streams to be sent one by one, to find the one that the server cannot read
+        # streams to be sent one by one, to find the one that the server cannot read
+        self._alone: list[str] = []
         self._strikes: dict[str, int] = {}
         self._failures = 0
         self._retry_s = 0.0
@@ -98,7 +105,9 @@ class ShipperMachine:
         self._progress_s = 0.0
         self._told_full = False
 
-    def handle(self, event: ShipperEvent, now_s: float, chance: float = 0.5) -> list[ShipperInstruction]:
+    def handle(
+        self, event: ShipperEvent, now_s: float, chance: float = 0.5
+    ) -> list[ShipperInstruction]:
         if self.finished:
             return []
         events = event.events if isinstance(event, Seen) else (event,)
@@ -107,7 +116,9 @@ class ShipperMachine:
             out += self._take_in(one, now_s, chance)
         return out + self._relieve() + self._next(now_s)
 
-    def _take_in(self, event: ShipperEvent, now_s: float, chance: float) -> list[ShipperInstruction]:
+    def _take_in(
+        self, event: ShipperEvent, now_s: float, chance: float
+    ) -> list[ShipperInstruction]:
         match event:
             case Grown():
                 self._grown(event)
@@ -135,13 +146,16 @@ class ShipperMachine:
 
     def wake_s(self, now_s: float) -> float | None:
         times = [
-            e.held_until_s for e in self.entries.values() if e.unsent and e.refused is None and e.held_size >= e.size
+            e.held_until_s
+            for e in self.entries.values()
+            if e.unsent and e.refused is None and e.held_size >= e.size
         ]
         if self._retry_s > now_s:
             times.append(self._retry_s)
         if self.ending is not None:
             times.append(self._progress_s + FLUSH_AT_END_S)
-        first = min((time_s for time_s in times if time_s > now_s), default=None)  # what is due already needs no alarm
+        # what is due already needs no alarm
+        first = min((time_s for time_s in times if time_s > now_s), default=None)
         return None if first is None or first == float("inf") else first
 
     def positions(self) -> dict[str, int]:
@@ -152,7 +166,8 @@ class ShipperMachine:
     def lag_bytes(self) -> int:
         return sum(e.lag for e in self.entries.values())
 
-    # -- what lies in the spool ---------------------------------------------------------------------------------------
+    # -- what lies in the spool
+    # ---------------------------------------------------------------------------------------
 
     def _grown(self, event: Grown) -> None:
         entry = self.entries.get(event.stream)
@@ -201,7 +216,8 @@ class ShipperMachine:
         entry.free_to(first)
         self.used += entry.kept
 
-    # -- the limit of the spool ---------------------------------------------------------------------------------------
+    # -- the limit of the spool
+    # ---------------------------------------------------------------------------------------
 
     def _relieve(self) -> list[ShipperInstruction]:
         if self._counting:
@@ -222,23 +238,39 @@ class ShipperMachine:
         if drop is None:
             if not self._told_full:
                 self._told_full = True
-                out.append(Log(f"the spool holds {self.used} bytes, over its limit, and nothing of it may be dropped"))
+                out.append(
+                    Log(
+                        f"the spool holds {self.used} bytes, over its limit, and nothing of it may be dropped"
+                    )
+                )
             return out
         self._note_drop(drop)
         return [*out, drop]
 
     def _begun_drop(self) -> Drop | None:
-        """A segment without its head has lost the names of its values: once begun, it is dropped to its end."""
+        """A segment without its head has lost the names of its values: once begun, it is dropped to
+        its end.
+        """
         for entry in self.entries.values():
-            if entry.whole and entry.holes and entry.closed and entry.droppable and entry.refused is None:
+            if (
+                entry.whole
+                and entry.holes
+                and entry.closed
+                and entry.droppable
+                and entry.refused is None
+            ):
                 return self._drop(entry, entry.oldest_range(entry.size)[0], entry.next_doubt())
         return None
 
     def _choose_drop(self) -> Drop | None:
-        """The class that takes more room goes first, so that neither output nor metrics drive the other out."""
+        """The class that takes more room goes first, so that neither output nor metrics drive the
+        other out.
+        """
         under_way = {name for batch in self._out for name in (batch.ends or batch.proposed)}
         bulk = [e for e in self.entries.values() if e.bulk and e.refused is None]
-        segments = [e for e in bulk if e.whole and e.closed and e.droppable and e.name not in under_way]
+        segments = [
+            e for e in bulk if e.whole and e.closed and e.droppable and e.name not in under_way
+        ]
         outputs = [e for e in bulk if not e.whole and e.droppable]
         if segments and sum(e.droppable for e in segments) >= sum(e.droppable for e in outputs):
             oldest = min(segments, key=lambda e: e.born)
@@ -270,14 +302,20 @@ class ShipperMachine:
             for gap in [g for g in entry.gaps if g.start == event.offset]:
                 entry.add_gap(Gap(gap.start, gap.end, gap.reason, event.records, event.points))
 
-    # -- sending ------------------------------------------------------------------------------------------------------
+    # -- sending
+    # ------------------------------------------------------------------------------------------------------
 
     def _next(self, now_s: float) -> list[ShipperInstruction]:
         if self._is_over():
             return self._finish(True)
         if self.ending is not None and now_s >= self._progress_s + FLUSH_AT_END_S:
             return self._finish(False)
-        if now_s < self._retry_s or self._counting or len(self._out) >= 2 or any(b.ends is None for b in self._out):
+        if (
+            now_s < self._retry_s
+            or self._counting
+            or len(self._out) >= 2
+            or any(b.ends is None for b in self._out)
+        ):
             return []
         if self._out and (self._alone or self._waiting_bytes(now_s) < AHEAD_BYTES):
             return []
@@ -320,24 +358,40 @@ class ShipperMachine:
         found = entry.spans(room, upto)
         if cut and found and found[-1].gap is None and found[-1].offset + found[-1].length == upto:
             span = found.pop()
-            found.append(Span(span.stream, span.kind, span.offset, span.length, None, span.final, boundary=True))
+            found.append(
+                Span(
+                    span.stream,
+                    span.kind,
+                    span.offset,
+                    span.length,
+                    None,
+                    span.final,
+                    boundary=True,
+                )
+            )
         spans += found
         return sum(s.length for s in found if s.gap is None)
 
     def _last_span(self, spans: list[Span], room: int) -> list[Span]:
-        """The rest of the stream that says how the task ended, once all else is sent or in this very batch."""
+        """The rest of the stream that says how the task ended, once all else is sent or in this
+        very batch.
+        """
         if self.ending is None or self._alone or room < RECORDS_ROOM_MIN:
             return []
         covered = {s.stream: s.offset + s.length for s in spans}
         for entry in self.entries.values():
             upto = self.ending.offset if entry.name == self.ending.stream else entry.limit
-            if entry.refused is None and (not entry.confirmed or covered.get(entry.name, entry.sent) < upto):
+            if entry.refused is None and (
+                not entry.confirmed or covered.get(entry.name, entry.sent) < upto
+            ):
                 return []
         entry = self.entries[self.ending.stream]
         start = max(entry.sent, self.ending.offset)
         if entry.refused is not None or entry.limit <= start:
             return []
-        return [Span(entry.name, entry.kind, start, entry.limit - start, None, entry.closed, last=True)]
+        return [
+            Span(entry.name, entry.kind, start, entry.limit - start, None, entry.closed, last=True)
+        ]
 
     def _packed(self, event: Packed, now_s: float) -> None:
         batch = next((b for b in self._out if b.number == event.number), None)
@@ -385,9 +439,14 @@ class ShipperMachine:
         return self._recovered(batch.ends, now_s) + out
 
     def _went_back(self, batch: _Batch) -> bool:
-        """Whether some stream of it is to be sent from an earlier place: that is progress of a kind."""
+        """Whether some stream of it is to be sent from an earlier place: that is progress of a
+        kind.
+        """
         assert batch.ends is not None
-        return any(name in self.entries and self.entries[name].sent < start for name, (start, _) in batch.ends.items())
+        return any(
+            name in self.entries and self.entries[name].sent < start
+            for name, (start, _) in batch.ends.items()
+        )
 
     def _settle(self, stream: str, position: int | None, end: int) -> list[ShipperInstruction]:
         entry = self.entries.get(stream)
@@ -407,7 +466,8 @@ class ShipperMachine:
         if self._trouble is None:
             return []
         self._trouble = None
-        for name, entry in self.entries.items():  # a server that was away may have come back with less (F15)
+        # a server that was away may have come back with less (F15)
+        for name, entry in self.entries.items():
             entry.confirmed = entry.confirmed and (name in told or entry.acked == 0)
         return [Log("the server takes data again")]
 
@@ -426,7 +486,9 @@ class ShipperMachine:
         return out + self._back_off(event.reason, now_s, chance)
 
     def _suspect(self, streams: list[str], reason: str) -> list[ShipperInstruction]:
-        """The server cannot read a batch: send its streams one by one, and set aside the one that it is about."""
+        """The server cannot read a batch: send its streams one by one, and set aside the one that
+        it is about.
+        """
         if len(streams) > 1:
             self._alone = streams
             return []
@@ -438,7 +500,9 @@ class ShipperMachine:
         return out
 
     def _back_off(self, reason: str, now_s: float, chance: float) -> list[ShipperInstruction]:
-        pause_s = min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2 ** min(self._failures, 20)) * (0.5 + 0.5 * chance)
+        pause_s = min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2 ** min(self._failures, 20)) * (
+            0.5 + 0.5 * chance
+        )
         self._failures += 1
         self._retry_s = now_s + pause_s
         if reason == self._trouble:
@@ -463,7 +527,8 @@ class ShipperMachine:
         entry.refused = reason
         return [Log(f"stream {stream} is set aside: {reason}")]
 
-    # -- the end ------------------------------------------------------------------------------------------------------
+    # -- the end
+    # ------------------------------------------------------------------------------------------------------
 
     def _is_over(self) -> bool:
         if self.ending is None or self._busy or self._out or self._counting:
@@ -475,5 +540,7 @@ class ShipperMachine:
         refused = tuple(sorted(name for name, e in self.entries.items() if e.refused is not None))
         out: list[ShipperInstruction] = [Forget()] if self._out else []
         if not complete:
-            out.append(Log(f"gave up for now with {self.lag_bytes} bytes unsent; they stay in the spool"))
+            out.append(
+                Log(f"gave up for now with {self.lag_bytes} bytes unsent; they stay in the spool")
+            )
         return [*out, Finish(complete, refused)]

@@ -1,7 +1,8 @@
-"""`shell TASK_DIR [--rank N]`: a shell with the environment and in the folder of a task, for a person who looks around.
+"""`shell TASK_DIR [--rank N]`: a shell with the environment and in the folder of a task, for a
+person who looks around.
 
-Started by `hw shell` as the argv that an engine's `attach` gives. It is no part of the task: what runs in it is not
-watched, and leaving it ends nothing.
+Started by `hw shell` as the argv that an engine's `attach` gives. It is no part of the task: what
+runs in it is not watched, and leaving it ends nothing.
 """
 
 import json
@@ -28,8 +29,14 @@ def run_shell(task_dir: str, rank: int | None) -> int:
         index = 0 if rank is None else rank - task.first_rank
         if not 0 <= index < max(1, task.processes):
             return _complain(f"rank {rank} is not one of this task's")
-        env = _of_rank(task_dir, index) or environment(task, _given(task, task_dir), index, task_dir)
-        env |= {name: os.environ[name] for name in ("TERM", "COLORTERM", "COLUMNS", "LINES") if name in os.environ}
+        env = _of_rank(task_dir, index) or environment(
+            task, _given(task, task_dir), index, task_dir
+        )
+        env |= {
+            name: os.environ[name]
+            for name in ("TERM", "COLORTERM", "COLUMNS", "LINES")
+            if name in os.environ
+        }
         os.chdir(working_folder(task))
     except HeadwayError as error:
         return _complain(error.message)
@@ -45,7 +52,9 @@ def run_shell(task_dir: str, rank: int | None) -> int:
 
 
 def _of_rank(task_dir: str, index: int) -> dict[str, str]:
-    """The environment that a living rank of this task was started with; empty where there is none, or none to read."""
+    """The environment that a living rank of this task was started with; empty where there is none,
+    or none to read.
+    """
     marks = {f"HEADWAY_SPOOL={task_dir}".encode(), b"LOCAL_RANK=%d" % index}
     try:
         pids = sorted(int(name) for name in os.listdir("/proc") if name.isdigit())
@@ -63,7 +72,9 @@ def _of_rank(task_dir: str, index: int) -> dict[str, str]:
 
 
 def _given(task: TaskFile, task_dir: str) -> "Mapping[str, str]":
-    """As the job was submitted with: a task that may be held keeps it in its spool, the server until the job's end."""
+    """As the job was submitted with: a task that may be held keeps it in its spool, the server
+    until the job's end.
+    """
     env = _load(os.path.join(task_dir, "env.json"))
     if env is None:
         env = (_load(os.path.join(task.home, "env", f"{task.uuid}.json")) or {}).get("env")

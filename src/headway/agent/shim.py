@@ -1,7 +1,9 @@
-"""The shim: starts a task's processes, waits for them, writes down how they ended, and keeps a shipper alive.
+"""The shim: starts a task's processes, waits for them, writes down how they ended, and keeps a
+shipper alive.
 
-Started by an engine as `shim TASK_DIR`, once per task: where `shim.json` lies, a task was started and is never started
-again (F28). It talks to no network and imports little. What to do is decided by `ShimMachine`; here it is done.
+Started by an engine as `shim TASK_DIR`, once per task: where `shim.json` lies, a task was started
+and is never started again (F28). It talks to no network and imports little. What to do is decided
+by `ShimMachine`; here it is done.
 """
 
 import json
@@ -64,15 +66,19 @@ if TYPE_CHECKING:
 EXIT_OK, EXIT_ERROR, EXIT_LOCKED, EXIT_GAVE_UP, EXIT_TAKEN = 0, 1, 3, 4, 5
 SHIM_JSON = "shim.json"
 SHIPS_AFTER_S = 0.05  # a task that is over by then never has a shipper of its own
-SHIP_HERE_S = 5.0  # so long the shim itself tries to send a short task; then a shipper of its own does
-REAPER_S = 0.03  # adopting orphans is arranged when the ranks are under way: it costs some milliseconds
+# so long the shim itself tries to send a short task; then a shipper of its own does
+SHIP_HERE_S = 5.0
+# adopting orphans is arranged when the ranks are under way: it costs some milliseconds
+REAPER_S = 0.03
 SEQS_MAX = 1024
 _STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 _PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2)
 
 
 class Shim:
-    """`warm`: forked by the warm launcher, so that all code is loaded and nothing is started ahead of its use."""
+    """`warm`: forked by the warm launcher, so that all code is loaded and nothing is started ahead
+    of its use.
+    """
 
     def __init__(self, task_dir: str, files: Files = OS_FILES, *, warm: bool = False) -> None:
         self.task_dir, self.files, self._warm = task_dir, files, warm
@@ -85,7 +91,8 @@ class Shim:
         self._pids: dict[int, int] = {}  # pid -> local rank
         self._living: dict[int, int] = {}  # local rank -> pid, not reaped
         self._groups: set[int] = set()
-        self._shippers: set[int] = set()  # all that were ever forked; each leads a session of its own
+        # all that were ever forked; each leads a session of its own
+        self._shippers: set[int] = set()
         self._shipper: int | None = None
         self._copiers: set[int] = set()  # of terminals, that live; each leads a session of its own
         self._drain_s: float | None = None  # until then the end waits for what terminals still hold
@@ -97,9 +104,11 @@ class Shim:
         self._taken = False  # somebody on another machine speaks for this task now
         self._ports = Ports()
         self._carrier: Carrier | None = None  # of a task with folders
-        self._peers: list[dict[str, Any]] = []  # tasks of the job with their addresses, once they are known
+        # tasks of the job with their addresses, once they are known
+        self._peers: list[dict[str, Any]] = []
 
-    # -- starting -----------------------------------------------------------------------------------------------------
+    # -- starting
+    # -----------------------------------------------------------------------------------------------------
 
     def run(self) -> int:
         os.umask(0o077)
@@ -133,24 +142,36 @@ class Shim:
             if self.task.inherit_env:
                 self.env = {**os.environ, **self.env}
             for name in replaced(self.env, self.task.env_set):
-                self.log.say(f"{name} of the submitter's shell is not used; to set it for a job: --env {name}=…")
+                self.log.say(
+                    f"{name} of the submitter's shell is not used; to set it for a job: --env {name}=…"
+                )
             me = {"pid": os.getpid(), "start": process_start(), "boot_id": boot_id()}
             here = self._reserve()
             opening = {"rank": None, "pid": me["pid"], "start": me["start"], "segment": None}
-            self._record = ExitRecord(self.task_dir, opening, self.task.processes, self.clock.wall_ns(), self.files)
-            replace_file(self.files, os.path.join(self.task_dir, SHIM_JSON), json.dumps(me).encode())
+            self._record = ExitRecord(
+                self.task_dir, opening, self.task.processes, self.clock.wall_ns(), self.files
+            )
+            replace_file(
+                self.files, os.path.join(self.task_dir, SHIM_JSON), json.dumps(me).encode()
+            )
         except OSError as error:
-            return f"the task cannot be started: {error.filename or self.task_dir}: {error.strerror}"
+            return (
+                f"the task cannot be started: {error.filename or self.task_dir}: {error.strerror}"
+            )
         except HeadwayError as error:
             return f"the task cannot be started: {error.message}"
         task = self.task
         if task.folders:
             from headway.agent.carrier import Carrier
 
-            self._carrier = Carrier(self.task_dir, task.folders_outside, task.folders_sent, self.log.say)
+            self._carrier = Carrier(
+                self.task_dir, task.folders_outside, task.folders_sent, self.log.say
+            )
         ships_after_s = SHIPS_AFTER_S if self._warm and not task.folders else 0.0
         limits = (task.grace_s, task.max_duration_s, task.barrier, task.hold_s, ships_after_s)
-        plan = ShimPlan(task.processes, task.first_rank, *limits, bool(task.folders), task.folders_sent)
+        plan = ShimPlan(
+            task.processes, task.first_rank, *limits, bool(task.folders), task.folders_sent
+        )
         self._machine = ShimMachine(plan)
         self._oom_file = process.oom_file()
         self._oom_kills = process.oom_kills(self._oom_file)
@@ -166,7 +187,9 @@ class Shim:
         return None
 
     def _reserve(self) -> "dict[str, Any]":
-        """This task's address, with a port for the program and one where rank 0 may listen for the others."""
+        """This task's address, with a port for the program and one where rank 0 may listen for the
+        others.
+        """
         address = self.task.address or own_address(os.uname().nodename, self.task.by_number)
         here = {"address": address, "port": self._ports.take(address)}
         if self.task.first_rank == 0:
@@ -188,7 +211,8 @@ class Shim:
         signal.signal(signal.SIGHUP, _noted)  # not ignored: programs would inherit that
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
 
-    # -- the loop -----------------------------------------------------------------------------------------------------
+    # -- the loop
+    # -----------------------------------------------------------------------------------------------------
 
     def _turn(self) -> None:
         ready = self._wait()
@@ -210,15 +234,23 @@ class Shim:
     def _wait(self) -> set[int]:
         now_s = time.monotonic()
         poll = select.poll()
-        for fd in [self._wake, *self._starting, *([self._link.fileno()] if self._link is not None else [])]:
+        for fd in [
+            self._wake,
+            *self._starting,
+            *([self._link.fileno()] if self._link is not None else []),
+        ]:
             poll.register(fd, select.POLLIN)
         carrier_s = None if self._carrier is None else self._carrier.due_s()
-        times = [t for t in (self._machine.wake_s(now_s), self._reaper_s, carrier_s) if t is not None]
+        times = [
+            t for t in (self._machine.wake_s(now_s), self._reaper_s, carrier_s) if t is not None
+        ]
         timeout_ms = None if not times else max(0.0, (min(times) - now_s) * 1000)
         return {fd for fd, _ in poll.poll(timeout_ms)}
 
     def _handle(self, events: "list[ShimEvent]") -> None:
-        """Decide and do. Facts are synced together, before anything is done that somebody else could notice."""
+        """Decide and do. Facts are synced together, before anything is done that somebody else
+        could notice.
+        """
         now_s = time.monotonic()
         facts: list[dict[str, Any]] = []
         queue = list(events)
@@ -268,7 +300,9 @@ class Shim:
         return []
 
     def _drains(self, now_s: float) -> bool:
-        """Nobody holds a terminal any more, so its copier is about to end; what it still writes belongs to the task."""
+        """Nobody holds a terminal any more, so its copier is about to end; what it still writes
+        belongs to the task.
+        """
         self._drain_s = self._drain_s or now_s + PTY_DRAIN_S
         return bool(self._copiers) and now_s < self._drain_s
 
@@ -301,7 +335,8 @@ class Shim:
         if self._link is not None:
             self._link.say()
 
-    # -- ranks --------------------------------------------------------------------------------------------------------
+    # -- ranks
+    # --------------------------------------------------------------------------------------------------------
 
     def _start_rank(self, index: int, now_s: float) -> "list[ShimEvent]":
         try:
@@ -334,7 +369,9 @@ class Shim:
         return [RankRefused(start.index, int(code), message)]
 
     def _reap(self) -> "list[ShimEvent]":
-        """Take the exit of everything that has ended: ranks, the shipper, and orphans that became ours."""
+        """Take the exit of everything that has ended: ranks, the shipper, and orphans that became
+        ours.
+        """
         events: list[ShimEvent] = []
         while True:
             try:
@@ -354,7 +391,9 @@ class Shim:
         return events
 
     def _lose(self) -> "list[ShimEvent]":
-        """The task may have been started anew elsewhere: its processes end here, and nothing more is written down."""
+        """The task may have been started anew elsewhere: its processes end here, and nothing more
+        is written down.
+        """
         self._taken = True
         return [StopAsked("another machine", reason="taken over")]
 
@@ -367,10 +406,15 @@ class Shim:
         self._living.pop(index, None)
         if code >= 0:
             return [*events, RankExited(index, code, None)]
-        return [*events, RankExited(index, None, -code, oom=-code == signal.SIGKILL and self._was_oom())]
+        return [
+            *events,
+            RankExited(index, None, -code, oom=-code == signal.SIGKILL and self._was_oom()),
+        ]
 
     def _was_oom(self) -> bool:
-        """Whether the kernel has killed something of our cgroup for want of memory since we started."""
+        """Whether the kernel has killed something of our cgroup for want of memory since we
+        started.
+        """
         now = process.oom_kills(self._oom_file)
         return now is not None and self._oom_kills is not None and now > self._oom_kills
 
@@ -394,16 +438,21 @@ class Shim:
         except OSError as error:
             self.log.say(f"env.json could not be removed: {error.strerror}")
 
-    # -- signals and orders -------------------------------------------------------------------------------------------
+    # -- signals and orders
+    # -------------------------------------------------------------------------------------------
 
     def _take_signals(self) -> "list[ShimEvent]":
         try:
             numbers = os.read(self._wake, 4096)
         except BlockingIOError:
             return []
-        events: list[ShimEvent] = [StopAsked(f"signal {n}", n) for n in dict.fromkeys(numbers) if n in _STOPS]
+        events: list[ShimEvent] = [
+            StopAsked(f"signal {n}", n) for n in dict.fromkeys(numbers) if n in _STOPS
+        ]
         heard = self.task.signals_all
-        return events + [SignalAsked(n, n == signal.SIGUSR1, heard) for n in numbers if n in _PASSED_ON]
+        return events + [
+            SignalAsked(n, n == signal.SIGUSR1, heard) for n in numbers if n in _PASSED_ON
+        ]
 
     def _take_orders(self) -> "list[ShimEvent]":
         assert self._link is not None
@@ -439,7 +488,8 @@ class Shim:
             return [SignalAsked(signum)]
         return []
 
-    # -- the shipper --------------------------------------------------------------------------------------------------
+    # -- the shipper
+    # --------------------------------------------------------------------------------------------------
 
     def _start_shipper(self) -> None:
         if self._taken:
@@ -464,13 +514,15 @@ class Shim:
         self._shippers.add(pid)
 
     def _ship_here(self) -> int:
-        """The task was so short that it has no shipper: this process sends what there is. One that comes to nothing is
-        as one that was killed, and the next is a process of its own."""
+        """The task was so short that it has no shipper: this process sends what there is. One that
+        comes to nothing is as one that was killed, and the next is a process of its own.
+        """
         from headway.agent.main import ship_here
 
         try:
             return ship_here(self.task_dir, self.task, self.env, SHIP_HERE_S)
-        except Exception as error:  # the exit is written down; whatever it was, another shipper may do better
+        # the exit is written down; whatever it was, another shipper may do better
+        except Exception as error:
             self.log.say(f"the shipper failed: {type(error).__name__}: {error}")
             return EXIT_ERROR
         finally:
@@ -500,7 +552,9 @@ class Shim:
 
 
 def _once(instructions: "list[ShimInstruction]") -> "list[ShimInstruction]":
-    """A second look for leftovers in one turn would see the same: it reads every process of the machine."""
+    """A second look for leftovers in one turn would see the same: it reads every process of the
+    machine.
+    """
     out: list[ShimInstruction] = []
     for instruction in instructions:
         if not isinstance(instruction, LookForLeftovers) or instruction not in out:

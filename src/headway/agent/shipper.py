@@ -1,7 +1,9 @@
-"""The shipper: tails a task's streams and sends them to the server. Forked by the shim, or started to adopt a task.
+"""The shipper: tails a task's streams and sends them to the server. Forked by the shim, or started
+to adopt a task.
 
-One loop over a few descriptors; everything that could block is either without blocking (the server), in a thread (the
-disk) or in a child (git, registering). What to do is decided by `ShipperMachine`; here it is done.
+One loop over a few descriptors; everything that could block is either without blocking (the
+server), in a thread (the disk) or in a child (git, registering). What to do is decided by
+`ShipperMachine`; here it is done.
 """
 
 import os
@@ -70,14 +72,16 @@ if TYPE_CHECKING:
 
 EXIT_DONE, EXIT_ERROR, EXIT_LOCKED, EXIT_GAVE_UP, EXIT_TAKEN = 0, 1, 3, 4, 5
 ACTIVE_S = 2.0  # after growth, streams are looked at more often for so long
-CURSOR_S, CURSOR_QUIET_S = 0.5, 10.0  # the second while only samples of usage move: a save costs more than a sample
+# the second while only samples of usage move: a save costs more than a sample
+CURSOR_S, CURSOR_QUIET_S = 0.5, 10.0
 POLL_FIRST_S = 0.2  # the first question for commands may wait: a short task never asks
 USAGE_FIRST_S = 0.2
 
 
 class Shipper:
-    """`link` is the way to the shim that forked us; without it the task is adopted. `over`: the task has ended, and
-    this is the process that ran it."""
+    """`link` is the way to the shim that forked us; without it the task is adopted. `over`: the
+    task has ended, and this is the process that ran it.
+    """
 
     def __init__(
         self,
@@ -116,19 +120,26 @@ class Shipper:
         self._shim_facts: list[Fact] = []
         self._hello: Fact | None = None
         self._ended = False
-        self._inquiry = Inquiry(task, env, self._get_secrets, self._write_fact, self.log.say, over=over)
+        self._inquiry = Inquiry(
+            task, env, self._get_secrets, self._write_fact, self.log.say, over=over
+        )
         self._usage: Usage | None = None
-        self._progress = ProgressWatch(task_dir, self.tail, self.clock, self._get_secrets, self.log.say, files)
+        self._progress = ProgressWatch(
+            task_dir, self.tail, self.clock, self._get_secrets, self.log.say, files
+        )
         self._bell, self._claim = Bell(task_dir), Claim(task_dir, bool(task.tray))
         self._begun_s = self.clock.steady_s()
         self._first_ack_s: float | None = None
         self._look_s = self._active_s = self._sync_s = self._cursor_s = self._begun_s
         self._commands.next_s = self._begun_s + POLL_FIRST_S
 
-    # -- the loop -----------------------------------------------------------------------------------------------------
+    # -- the loop
+    # -----------------------------------------------------------------------------------------------------
 
     def run(self, limit_s: float | None = None) -> int:
-        """Until everything is sent, or given up; with a limit, EXIT_ERROR after so long: another shipper goes on."""
+        """Until everything is sent, or given up; with a limit, EXIT_ERROR after so long: another
+        shipper goes on.
+        """
         now_s = self.clock.steady_s()
         if self._over:
             self._inquire(now_s)  # so that it goes with all the rest
@@ -137,7 +148,9 @@ class Shipper:
         self._feed(Busy(not self._inquiry.is_over), now_s)
         if self.link is None:
             self._adopt(now_s)
-        while self.exit_code is None and (limit_s is None or self.clock.steady_s() < now_s + limit_s):
+        while self.exit_code is None and (
+            limit_s is None or self.clock.steady_s() < now_s + limit_s
+        ):
             self._turn()
         self._close()
         return EXIT_ERROR if self.exit_code is None else self.exit_code
@@ -146,7 +159,9 @@ class Shipper:
         ready = self._wait(self.clock.steady_s())
         now_s = self.clock.steady_s()
         if self._claim.is_lost(now_s):
-            self.log.say("somebody on another machine speaks for this task now; this agent sends nothing more")
+            self.log.say(
+                "somebody on another machine speaks for this task now; this agent sends nothing more"
+            )
             self.exit_code = EXIT_TAKEN
             return
         self._serve(ready, now_s)
@@ -168,12 +183,16 @@ class Shipper:
         poll = select.poll()
         for channel in (self._channel, self._commands.channel):
             if channel.busy and channel.fileno() >= 0:
-                poll.register(channel.fileno(), select.POLLIN | (select.POLLOUT if channel.wants_write else 0))
+                poll.register(
+                    channel.fileno(), select.POLLIN | (select.POLLOUT if channel.wants_write else 0)
+                )
         for source in (self.link, self._inquiry, self._bell):
             if source is not None and source.fileno() >= 0:
                 poll.register(source.fileno(), select.POLLIN)
         usage_s = None if self._usage is None else self._usage.due_s()
-        until_s = min([self._look_s, *(t for t in (self.machine.wake_s(now_s), usage_s) if t is not None)])
+        until_s = min(
+            [self._look_s, *(t for t in (self.machine.wake_s(now_s), usage_s) if t is not None)]
+        )
         return {fd for fd, _ in poll.poll(max(0.0, (until_s - now_s) * 1000))}
 
     def _serve(self, ready: set[int], now_s: float) -> None:
@@ -223,7 +242,8 @@ class Shipper:
             case Finish():
                 self._finish(instruction)
 
-    # -- looking ------------------------------------------------------------------------------------------------------
+    # -- looking
+    # ------------------------------------------------------------------------------------------------------
 
     def _look(self, now_s: float, *, names: bool = False) -> None:
         # armed before the look: a write between would be missed
@@ -244,7 +264,9 @@ class Shipper:
             process.give_back_memory()
 
     def _read_shim(self, now_s: float) -> "list[ShipperEvent]":
-        """What the shim wrote down since the last look; its stream is allocated ahead, so its size says nothing."""
+        """What the shim wrote down since the last look; its stream is allocated ahead, so its size
+        says nothing.
+        """
         tailed = self.tail.streams.get("shim")
         if tailed is None:
             return []
@@ -278,7 +300,9 @@ class Shipper:
         if self._hello is not None and attached is None:
             return
         for name, tailed in list(self.tail.streams.items()):
-            if tailed.stream.role not in ("facts", "metrics") or (tailed.stream.role == "metrics" and attached is None):
+            if tailed.stream.role not in ("facts", "metrics") or (
+                tailed.stream.role == "metrics" and attached is None
+            ):
                 continue
             who = self.tail.writer_of(tailed)
             if attached is not None and who is not None:
@@ -286,7 +310,9 @@ class Shipper:
             if tailed.stream.role == "facts":
                 self._hear_process(name, tailed.fd, tailed.size, tailed.stream.rank or 0, attached)
 
-    def _hear_process(self, name: str, fd: int, size: int, rank: int, attached: AttachedTask | None) -> None:
+    def _hear_process(
+        self, name: str, fd: int, size: int, rank: int, attached: AttachedTask | None
+    ) -> None:
         reader = self._facts.setdefault(name, FactTail(fd, self.files))
         if reader.position >= size:
             return
@@ -294,11 +320,14 @@ class Shipper:
             facts = [fact for _, fact in reader.read()]
         except OSError:
             return
-        self._hello = self._hello or next((fact for fact in facts if fact.get("type") == "hello"), None)
+        self._hello = self._hello or next(
+            (fact for fact in facts if fact.get("type") == "hello"), None
+        )
         if attached is not None:
             attached.hear(facts, rank)
 
-    # -- the shim -----------------------------------------------------------------------------------------------------
+    # -- the shim
+    # -----------------------------------------------------------------------------------------------------
 
     def _hear_shim(self, now_s: float) -> None:
         assert self.link is not None
@@ -325,14 +354,18 @@ class Shipper:
         self.log.say(
             "the shim is gone; its processes are watched without it, and exit codes that it did not see are lost"
         )
-        self._watch = AdoptedTask(self.task_dir, self.task, self._shim_facts, self._write_fact, now_s, self.log.say)
+        self._watch = AdoptedTask(
+            self.task_dir, self.task, self._shim_facts, self._write_fact, now_s, self.log.say
+        )
         for seq, command in list(self._pending.items()):
             self._command_watch(command, now_s)
             self._commands.finish(seq)
         self._pending.clear()
 
     def _read_earlier(self, now_s: float) -> None:
-        """What shippers before us wrote down: the end of the task, and whether provenance was collected."""
+        """What shippers before us wrote down: the end of the task, and whether provenance was
+        collected.
+        """
         for name, tailed in list(self.tail.streams.items()):
             if tailed.stream.role != "shipper":
                 continue
@@ -349,7 +382,11 @@ class Shipper:
         """What the processes use, from when the start is over: a short task does not pay for it."""
         if self._usage is not None:
             self._usage.step(now_s)
-        elif self.task.monitoring_interval_s > 0 and not self._ended and now_s >= self._begun_s + USAGE_FIRST_S:
+        elif (
+            self.task.monitoring_interval_s > 0
+            and not self._ended
+            and now_s >= self._begun_s + USAGE_FIRST_S
+        ):
             from headway.agent.probes.usage import Usage
 
             facts, say = self._shim_facts, self.log.say
@@ -359,7 +396,9 @@ class Shipper:
         now_s = self.clock.steady_s()
         try:
             sync = fact.get("type") != "provenance"  # a lost one is collected again
-            stream, offset = self._notebook.write({"time_ns": self.clock.wall_ns(), **fact}, sync=sync)
+            stream, offset = self._notebook.write(
+                {"time_ns": self.clock.wall_ns(), **fact}, sync=sync
+            )
         except OSError as error:
             self.log.say(f"a fact could not be written: {fact.get('type')}: {error.strerror}")
             return
@@ -368,12 +407,15 @@ class Shipper:
         else:
             self._look(now_s, names=True)
 
-    # -- commands -----------------------------------------------------------------------------------------------------
+    # -- commands
+    # -----------------------------------------------------------------------------------------------------
 
     def _ask(self, now_s: float) -> None:
         if self._key is None or self._commands.channel.busy or now_s < self._commands.next_s:
             return
-        self._commands.start(self._key, self.machine.lag_bytes, self.clock.wall_ns(), now_s, _chance())
+        self._commands.start(
+            self._key, self.machine.lag_bytes, self.clock.wall_ns(), now_s, _chance()
+        )
 
     def _do_command(self, command: "Fact") -> bool:
         now_s = self.clock.steady_s()
@@ -382,7 +424,9 @@ class Shipper:
             self._look(now_s, names=True)
             return True
         if command["do"] not in ("stop", "signal", "go"):
-            self.log.say(f"the server asks for something that this agent cannot do: {command['do']!r}")
+            self.log.say(
+                f"the server asks for something that this agent cannot do: {command['do']!r}"
+            )
             return True
         if self.link is None:
             self._command_watch(command, now_s)
@@ -396,11 +440,14 @@ class Shipper:
             return
         if command["do"] == "stop":
             grace_s, why = command.get("grace_s"), command.get("reason")
-            self._watch.stop(float(grace_s) if isinstance(grace_s, int | float) else None, now_s, why)
+            self._watch.stop(
+                float(grace_s) if isinstance(grace_s, int | float) else None, now_s, why
+            )
         elif isinstance(command.get("signal"), int):
             self._watch.signal(command["signal"], now_s)
 
-    # -- sending ------------------------------------------------------------------------------------------------------
+    # -- sending
+    # ------------------------------------------------------------------------------------------------------
 
     def _post(self, now_s: float) -> None:
         if self._posted is not None or not self._packed:
@@ -411,7 +458,9 @@ class Shipper:
             return
         head = encode_head(self._key, batch.parts, self.clock.wall_ns())
         body = [head, *(part.data for part in batch.parts)]
-        self._take_answer(self._channel.start("/agent/ingest", body, now_s, SEND_TIMEOUT_S, "batch"), now_s)
+        self._take_answer(
+            self._channel.start("/agent/ingest", body, now_s, SEND_TIMEOUT_S, "batch"), now_s
+        )
 
     def _take_answer(self, answer: Answer | None, now_s: float) -> None:
         batch = self._posted
@@ -461,12 +510,19 @@ class Shipper:
             return
         job = self._registrar.step(now_s, _chance())
         if job is not None and (job.get("token") != self._channel.token or self._key is None):
-            fresh = {**self.task.__dict__, "socket": str(job.get("socket") or self.task.socket), "token": job["token"]}
+            fresh = {
+                **self.task.__dict__,
+                "socket": str(job.get("socket") or self.task.socket),
+                "token": job["token"],
+            }
             self._use(TaskFile(**fresh))
-            self._key = TaskName(self.task.uuid, int(job.get("attempt") or 1), str(job.get("task") or self.task.task))
+            self._key = TaskName(
+                self.task.uuid, int(job.get("attempt") or 1), str(job.get("task") or self.task.task)
+            )
             self._feed(Retry(), now_s)
 
-    # -- the spool ----------------------------------------------------------------------------------------------------
+    # -- the spool
+    # ----------------------------------------------------------------------------------------------------
 
     def _get_mask(self) -> "Mask":
         if self._mask is None:
@@ -478,13 +534,20 @@ class Shipper:
         return self._mask
 
     def _get_secrets(self) -> list[bytes]:
-        """From the environment that the shim handed us, else what an earlier shipper kept, else a living process."""
+        """From the environment that the shim handed us, else what an earlier shipper kept, else a
+        living process.
+        """
         if self._secrets is None:
-            pids = [fact["pid"] for fact in self._shim_facts if fact.get("type") == "process_started"]
+            pids = [
+                fact["pid"] for fact in self._shim_facts if fact.get("type") == "process_started"
+            ]
             names, token = self.task.secret_names, self.task.token
-            # of a task that is over they are kept with the first output that is masked, and most have none
+            # of a task that is over they are kept with the first output that is masked, and most
+            # have none
             keep = not self._over
-            self._secrets = secret.find(self.task_dir, self._env, pids, names, token, self.files, keep=keep)
+            self._secrets = secret.find(
+                self.task_dir, self._env, pids, names, token, self.files, keep=keep
+            )
         return self._secrets
 
     def _keep(self, now_s: float) -> None:
@@ -494,7 +557,9 @@ class Shipper:
         if self._keeper.busy:
             return
         dirty = self.tail.unsynced() if now_s >= self._sync_s + SYNC_INTERVAL_S else []
-        save_s = self._cursor_s + (CURSOR_S if now_s < self._active_s + 2 * ACTIVE_S else CURSOR_QUIET_S)
+        save_s = self._cursor_s + (
+            CURSOR_S if now_s < self._active_s + 2 * ACTIVE_S else CURSOR_QUIET_S
+        )
         positions = self._fresh_positions() if now_s >= save_s else None
         if not dirty and positions is None:
             return
@@ -511,7 +576,8 @@ class Shipper:
         self._cursor = positions
         return positions
 
-    # -- provenance and the end ---------------------------------------------------------------------------------------
+    # -- provenance and the end
+    # ---------------------------------------------------------------------------------------
 
     def _inquire(self, now_s: float) -> None:
         if self._inquiry.step(now_s, self._first_ack_s, self._hello, ended=self._ended):
@@ -528,7 +594,8 @@ class Shipper:
             done = [name for name in self.tail.streams if name not in end.refused]
             self._keeper.save(self.machine.positions())
             keep_refused(self.task_dir, end.refused, done, self.files)
-        elif was_taken(self.task_dir):  # what its processes still write comes later; the engine removes it
+        # what its processes still write comes later; the engine removes it
+        elif was_taken(self.task_dir):
             self._keeper.save(self.machine.positions())
         else:
             remove_folder(self.task_dir, self.files)

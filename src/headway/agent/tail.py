@@ -1,8 +1,10 @@
-"""What lies in a task's folder and how far it has grown. Called by the shipper's loop, many times a second.
+"""What lies in a task's folder and how far it has grown. Called by the shipper's loop, many times a
+second.
 
-At rest a look costs one stat of the folder and one fstat per stream. Streams stay open, so that a folder which is
-deleted under us (F34) costs nothing that is already open. Beside each output stream an index is written here:
-16-byte entries (offset where new bytes begin, wall clock in µs when they were seen).
+At rest a look costs one stat of the folder and one fstat per stream. Streams stay open, so that a
+folder which is deleted under us (F34) costs nothing that is already open. Beside each output stream
+an index is written here: 16-byte entries (offset where new bytes begin, wall clock in µs when they
+were seen).
 """
 
 import errno
@@ -35,7 +37,8 @@ FOLDER_INTERVAL_S = 1.0  # a look at the names even if the folder says that noth
 WRITERS_INTERVAL_S = 1.0
 SUCCESSOR_S = 2.0  # a thread may still be in its last write to the segment before
 _OUTPUT = ("stdout", "stderr")
-_SEGMENTED = ("metrics", "logs", "tracks")  # streams that roll; a segment goes as a whole once the server has it
+# streams that roll; a segment goes as a whole once the server has it
+_SEGMENTED = ("metrics", "logs", "tracks")
 
 
 class Names:
@@ -71,7 +74,9 @@ class Tailed:
 
     __slots__ = ("closed", "dirty", "fd", "index", "opening", "seen_s", "size", "stream")
 
-    def __init__(self, stream: Stream, fd: int, opening: "dict[str, Any] | None", now_s: float) -> None:
+    def __init__(
+        self, stream: Stream, fd: int, opening: "dict[str, Any] | None", now_s: float
+    ) -> None:
         self.stream, self.fd, self.opening, self.seen_s = stream, fd, opening, now_s
         self.size = 0
         self.closed = False
@@ -92,7 +97,9 @@ class Index:
             if size % ENTRY.size:  # a shipper was killed inside an entry
                 files.truncate(self._fd, size - size % ENTRY.size)
             if size >= ENTRY.size:
-                last = files.pread(self._fd, ENTRY.size, size // ENTRY.size * ENTRY.size - ENTRY.size)
+                last = files.pread(
+                    self._fd, ENTRY.size, size // ENTRY.size * ENTRY.size - ENTRY.size
+                )
                 self._last_offset, self._last_us = ENTRY.unpack(last)
         except (OSError, struct.error):
             self._fd = -1
@@ -100,7 +107,8 @@ class Index:
     def add(self, offset: int, wall_ns: int, now_s: float) -> None:
         if self._fd < 0 or now_s < self._last_s + INDEX_INTERVAL_S or offset <= self._last_offset:
             return
-        self._last_us = max(self._last_us, wall_ns // 1000)  # also across a restart, times never go back (F26)
+        # also across a restart, times never go back (F26)
+        self._last_us = max(self._last_us, wall_ns // 1000)
         self._last_s, self._last_offset = now_s, offset
         try:
             write_all(self._files, self._fd, ENTRY.pack(offset, self._last_us))
@@ -121,7 +129,9 @@ class Index:
 
 
 class Tail:
-    def __init__(self, task_dir: str, clock: "Clock", cursor: "Mapping[str, int]", files: Files = OS_FILES) -> None:
+    def __init__(
+        self, task_dir: str, clock: "Clock", cursor: "Mapping[str, int]", files: Files = OS_FILES
+    ) -> None:
         self.task_dir, self.files = task_dir, files
         self.streams: dict[str, Tailed] = {}
         self.left: set[str] = set()  # streams of our own that go on under another name
@@ -133,7 +143,8 @@ class Tail:
         self._newest: dict[tuple[object, ...], Tailed] = {}  # writer -> its newest segment
         self._boot = boot_id()
 
-    # -- looking ------------------------------------------------------------------------------------------------------
+    # -- looking
+    # ------------------------------------------------------------------------------------------------------
 
     def look(self, now_s: float, *, names: bool = False) -> "list[Event]":
         """Everything that changed. `names`: read the folder in any case."""
@@ -166,7 +177,8 @@ class Tail:
         try:
             fd = open_stream(os.path.join(self.task_dir, name), self.files)
         except OSError:
-            return []  # not readable now: no descriptors, no permission, or just removed; looked at again
+            # not readable now: no descriptors, no permission, or just removed; looked at again
+            return []
         except HeadwayError as error:
             return self._refuse(stream, error.message)
         try:
@@ -218,7 +230,8 @@ class Tail:
         except AttributeError:
             return 0  # a system without holes
         except OSError as error:
-            return self.files.fstat(fd).st_size if error.errno == errno.ENXIO else 0  # nothing but a hole
+            # nothing but a hole
+            return self.files.fstat(fd).st_size if error.errno == errno.ENXIO else 0
 
     def _measure(self, tailed: Tailed, now_s: float, wall_ns: int) -> "list[Event]":
         if tailed.stream.role == "shim":
@@ -234,7 +247,8 @@ class Tail:
         if size <= tailed.size:
             return []
         if tailed.index is not None:
-            begin = tailed.size or min(self._cursor.get(tailed.stream.name, 0), size)  # an earlier shipper saw the rest
+            # an earlier shipper saw the rest
+            begin = tailed.size or min(self._cursor.get(tailed.stream.name, 0), size)
             tailed.index.add(begin, wall_ns or self._clock.wall_ns(), now_s)
         if tailed.opening is None and tailed.stream.kind == RECORDS:
             try:
@@ -244,10 +258,14 @@ class Tail:
             except OSError:
                 return []
         event = self._grown(tailed, size)
-        tailed.size, tailed.dirty = size, tailed.stream.kind == RECORDS and tailed.stream.role != "usage"
+        tailed.size, tailed.dirty = (
+            size,
+            tailed.stream.kind == RECORDS and tailed.stream.role != "usage",
+        )
         return [event]
 
-    # -- closing ------------------------------------------------------------------------------------------------------
+    # -- closing
+    # ------------------------------------------------------------------------------------------------------
 
     def _remember(self, tailed: Tailed) -> None:
         """Keep the newest segment of each process."""
@@ -259,7 +277,9 @@ class Tail:
             self._newest[_writer_key(stream)] = tailed
 
     def _close_orphans(self, now_s: float) -> "list[Event]":
-        """Streams that nobody writes any more: the process is dead, or has gone on to the next segment."""
+        """Streams that nobody writes any more: the process is dead, or has gone on to the next
+        segment.
+        """
         events: list[Event] = []
         alive: dict[tuple[int, int | None], bool] = {}
         for tailed in list(self.streams.values()):
@@ -267,7 +287,9 @@ class Tail:
             if tailed.closed or stream.pid is None or _is_ours(stream):
                 continue
             newest = self._newest.get(_writer_key(stream), tailed)
-            rolled = stream.name in self.left or (newest is not tailed and now_s >= newest.seen_s + SUCCESSOR_S)
+            rolled = stream.name in self.left or (
+                newest is not tailed and now_s >= newest.seen_s + SUCCESSOR_S
+            )
             if rolled or not self._is_writer_alive(tailed, alive):
                 events += self.close_stream(tailed, now_s)
         return events
@@ -287,7 +309,9 @@ class Tail:
         opening = tailed.opening or {}
         start, boot = opening.get("start"), opening.get("boot_id")
         return process.Identity(
-            tailed.stream.pid, start if isinstance(start, int) else None, boot if isinstance(boot, str) else None
+            tailed.stream.pid,
+            start if isinstance(start, int) else None,
+            boot if isinstance(boot, str) else None,
         )
 
     def close_stream(self, tailed: Tailed, now_s: float) -> "list[Event]":

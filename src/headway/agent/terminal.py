@@ -1,8 +1,10 @@
-"""`--pty`: terminals for stdout and stderr of a rank, and the process that copies what they show into its streams.
+"""`--pty`: terminals for stdout and stderr of a rank, and the process that copies what they show
+into its streams.
 
-Called by `rank.py`. The copier is no part of the shim: a shim that is killed does not take the terminal away, and a
-full disk costs output, not the program. There are two terminals, so that stdout and stderr stay apart; neither is the
-controlling one, so nothing is hung up when the rank ends. Nothing is translated: the streams hold what was written.
+Called by `rank.py`. The copier is no part of the shim: a shim that is killed does not take the
+terminal away, and a full disk costs output, not the program. There are two terminals, so that
+stdout and stderr stay apart; neither is the controlling one, so nothing is hung up when the rank
+ends. Nothing is translated: the streams hold what was written.
 """
 
 import os
@@ -67,17 +69,28 @@ def start_copier(terminals: Terminals, task_dir: str, rank: int) -> int:
         _settle(terminals)
         code = _copy(dict(zip(terminals.near, ROLES, strict=True)), task_dir, rank)
     except BaseException as error:  # a forked child must end here, whatever happens
-        AgentLog(task_dir, "pty").say(f"rank {rank}: its output ends here: {type(error).__name__}: {error}")
+        AgentLog(task_dir, "pty").say(
+            f"rank {rank}: its output ends here: {type(error).__name__}: {error}"
+        )
     finally:
         os._exit(code)
 
 
 def _settle(terminals: Terminals) -> None:
-    """A session of its own, deaf to what is meant for others; nothing of the shim stays open, its lock least of all."""
+    """A session of its own, deaf to what is meant for others; nothing of the shim stays open, its
+    lock least of all.
+    """
     os.setsid()
     name_process("hw-pty")
     signal.set_wakeup_fd(-1)
-    for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+    for signum in (
+        signal.SIGTERM,
+        signal.SIGINT,
+        signal.SIGQUIT,
+        signal.SIGHUP,
+        signal.SIGUSR1,
+        signal.SIGUSR2,
+    ):
         signal.signal(signum, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     before = 2
@@ -88,7 +101,9 @@ def _settle(terminals: Terminals) -> None:
 
 
 def _copy(roles: dict[int, str], task_dir: str, rank: int) -> int:
-    """Until every terminal has ended. What cannot be written is read all the same, and counted: nobody may wait."""
+    """Until every terminal has ended. What cannot be written is read all the same, and counted:
+    nobody may wait.
+    """
     poll = select.poll()
     outputs: dict[int, int] = {}
     lost = 0
@@ -108,7 +123,9 @@ def _copy(roles: dict[int, str], task_dir: str, rank: int) -> int:
             except OSError:
                 lost += len(data)
     if lost:
-        AgentLog(task_dir, "pty").say(f"rank {rank}: {lost} bytes of its output could not be written")
+        AgentLog(task_dir, "pty").say(
+            f"rank {rank}: {lost} bytes of its output could not be written"
+        )
     return 0
 
 

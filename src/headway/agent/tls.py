@@ -1,8 +1,9 @@
-"""HTTP to the server over the network, with TLS: the way of a node that is another machine. Called by `way.py`.
+"""HTTP to the server over the network, with TLS: the way of a node that is another machine. Called
+by `way.py`.
 
-As `post.Channel`, and as little blocking: connecting and the handshake are steps, too. Nobody's word is taken for the
-certificate but the pin's, which came in the task's private file; nothing is sent before it was checked. `ssl` is loaded
-here, so that only agents that come this way pay for it.
+As `post.Channel`, and as little blocking: connecting and the handshake are steps, too. Nobody's
+word is taken for the certificate but the pin's, which came in the task's private file; nothing is
+sent before it was checked. `ssl` is loaded here, so that only agents that come this way pay for it.
 """
 
 import errno
@@ -30,8 +31,9 @@ _UNDER_WAY = (0, errno.EINPROGRESS, errno.EAGAIN)
 
 
 class TlsChannel(Channel):
-    """`given`: `{addresses: [HOST:PORT, …], pin, host}` of the task file; each address is one of the same server, and
-    `host` is what it wants to be called."""
+    """`given`: `{addresses: [HOST:PORT, …], pin, host}` of the task file; each address is one of
+    the same server, and `host` is what it wants to be called.
+    """
 
     _socket: "Any"
 
@@ -60,7 +62,12 @@ class TlsChannel(Channel):
         return super().is_due(now_s) or (self._stage != READY and now_s >= self._connect_s)
 
     def start(
-        self, path: str, body: "Sequence[bytes | memoryview]", now_s: float, timeout_s: float, kind: str = "json"
+        self,
+        path: str,
+        body: "Sequence[bytes | memoryview]",
+        now_s: float,
+        timeout_s: float,
+        kind: str = "json",
     ) -> Answer | None:
         self._tried = 0
         return super().start(path, body, now_s, timeout_s, kind)
@@ -70,7 +77,8 @@ class TlsChannel(Channel):
             return self._unopened(f"{self.path} does not answer", now_s)
         return super().step(now_s)
 
-    # -- opening ------------------------------------------------------------------------------------------------------
+    # -- opening
+    # ------------------------------------------------------------------------------------------------------
 
     def _open(self, now_s: float) -> None:
         if not self._addresses:
@@ -78,7 +86,9 @@ class TlsChannel(Channel):
         host, port = self._addresses[self._at]
         self.path = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._stage, self._connect_s = CONNECTING, now_s + CONNECT_S
-        self._socket = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+        self._socket = socket.socket(
+            socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM
+        )
         self._socket.setblocking(False)
         self._notice_silence()
         number = self._socket.connect_ex((host, port))
@@ -86,8 +96,14 @@ class TlsChannel(Channel):
             raise OSError(number, os.strerror(number))
 
     def _notice_silence(self) -> None:
-        """A cable that is out says nothing. Have the system tell us soon, also while we only wait for an answer."""
-        options = {"TCP_USER_TIMEOUT": int(SILENCE_S * 1000), "TCP_KEEPIDLE": int(SILENCE_S / 2), "TCP_KEEPINTVL": 2}
+        """A cable that is out says nothing. Have the system tell us soon, also while we only wait
+        for an answer.
+        """
+        options = {
+            "TCP_USER_TIMEOUT": int(SILENCE_S * 1000),
+            "TCP_KEEPIDLE": int(SILENCE_S / 2),
+            "TCP_KEEPINTVL": 2,
+        }
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for name, value in options.items():
             if hasattr(socket, name):
@@ -108,7 +124,9 @@ class TlsChannel(Channel):
         return super()._broken(number, text, now_s)
 
     def _establish(self) -> None:
-        """As far as it goes now; BlockingIOError: not done yet. ConnectionError: not the one whom we look for."""
+        """As far as it goes now; BlockingIOError: not done yet. ConnectionError: not the one whom
+        we look for.
+        """
         if self._stage == CONNECTING:
             poll = select.poll()
             poll.register(self._socket.fileno(), select.POLLOUT)
@@ -131,12 +149,15 @@ class TlsChannel(Channel):
             self._handshake_writes = isinstance(error, ssl.SSLWantWriteError)
             raise BlockingIOError from None
         except ssl.SSLError as error:
-            raise ConnectionAbortedError(errno.ECONNABORTED, f"TLS failed: {error.reason or error}") from None
+            raise ConnectionAbortedError(
+                errno.ECONNABORTED, f"TLS failed: {error.reason or error}"
+            ) from None
         if not hmac.compare_digest(pin_of(self._socket), self._pin):
             told = "its certificate is not the one that this task was given; nothing was sent to it"
             raise ConnectionAbortedError(errno.ECONNABORTED, told)
 
-    # -- bytes --------------------------------------------------------------------------------------------------------
+    # -- bytes
+    # --------------------------------------------------------------------------------------------------------
 
     def _send(self) -> None:
         self._establish()

@@ -1,7 +1,9 @@
-"""Requests to the server as files in a folder that both see (`wire/tray.py`): the way for a node without a network.
+"""Requests to the server as files in a folder that both see (`wire/tray.py`): the way for a node
+without a network.
 
-Driven by `way.py` as a connection is. There is at most one request in the folder at a time; one that is not answered in
-time is taken back, and what is sent then has another name, so that no late answer can be taken for the new one's.
+Driven by `way.py` as a connection is. There is at most one request in the folder at a time; one
+that is not answered in time is taken back, and what is sent then has another name, so that no late
+answer can be taken for the new one's.
 """
 
 import os
@@ -27,7 +29,9 @@ if TYPE_CHECKING:
 
 REFRESH_AFTER = 4  # looks in vain; a folder on a local disk has answered by then
 GROWTH = 1.4
-ROUND_TRIPS = 3  # a small batch waits so many of the last one's, so that a server with many tasks is asked less often
+# a small batch waits so many of the last one's, so that a server with many tasks is asked less
+# often
+ROUND_TRIPS = 3
 
 
 class TrayChannel(Channel):
@@ -38,7 +42,8 @@ class TrayChannel(Channel):
         self._name = ""  # of the request that lies there
         self._asked: tuple[str, list[bytes | memoryview]] = ("", [])  # until it is put there
         self._is_data = False
-        self._put_s = self._next_s = 0.0  # when the last one was put there, and when a small one may be next
+        # when the last one was put there, and when a small one may be next
+        self._put_s = self._next_s = 0.0
         self._pause_s = TRAY_ANSWER_LOOK_FIRST_S
         self._looks = 0
 
@@ -56,7 +61,12 @@ class TrayChannel(Channel):
         return False
 
     def start(
-        self, path: str, body: "Sequence[bytes | memoryview]", now_s: float, timeout_s: float, kind: str = "json"
+        self,
+        path: str,
+        body: "Sequence[bytes | memoryview]",
+        now_s: float,
+        timeout_s: float,
+        kind: str = "json",
     ) -> Answer | None:
         assert not self.busy
         self._asked = (path, list(body))
@@ -76,7 +86,9 @@ class TrayChannel(Channel):
             tray.send(self.path, name, path, body)
         except OSError as error:
             self.close()
-            return Answer(None, b"", f"no request can be put into {self.path}: {error.strerror or error}")
+            return Answer(
+                None, b"", f"no request can be put into {self.path}: {error.strerror or error}"
+            )
         except HeadwayError as error:
             self.close()
             return Answer(None, b"", error.message)
@@ -96,7 +108,9 @@ class TrayChannel(Channel):
         found = self._look()
         if found is not None:
             if self._is_data:
-                self._next_s = self._put_s + min(TRAY_SEND_MAX_S, ROUND_TRIPS * (now_s - self._put_s))
+                self._next_s = self._put_s + min(
+                    TRAY_SEND_MAX_S, ROUND_TRIPS * (now_s - self._put_s)
+                )
             self.close()
             return Answer(found.status, found.body)
         if now_s >= self.deadline_s:
@@ -110,7 +124,8 @@ class TrayChannel(Channel):
         try:
             return tray.answer_to(self.path, self._name)
         except (OSError, HeadwayError):
-            return None  # not all of it is seen yet, or the file server is away: the deadline decides
+            # not all of it is seen yet, or the file server is away: the deadline decides
+            return None
 
     def close(self) -> None:
         if self._name:

@@ -1,10 +1,12 @@
-"""The warm launcher: a process that has everything of the agent loaded and forks a shim for each task it is told of.
+"""The warm launcher: a process that has everything of the agent loaded and forks a shim for each
+task it is told of.
 
-Started by the local engine (`engines/warm.py`) as `warm HOME`, with a socket as its standard input. A line of JSON
-`{"folder"}` is answered by `{"pid", "start"}`; the end of a shim by `{"ended": pid, "code"}`. A forked shim is as one
-that was executed: a session of its own, the environment that the engine gives to every agent, no descriptor of ours,
-nothing of another task, for this process never reads one's files. It ends with the engine, or after an idle time; the
-shims go on, and the engine starts them cold until there is another one.
+Started by the local engine (`engines/warm.py`) as `warm HOME`, with a socket as its standard input.
+A line of JSON `{"folder"}` is answered by `{"pid", "start"}`; the end of a shim by `{"ended": pid,
+"code"}`. A forked shim is as one that was executed: a session of its own, the environment that the
+engine gives to every agent, no descriptor of ours, nothing of another task, for this process never
+reads one's files. It ends with the engine, or after an idle time; the shims go on, and the engine
+starts them cold until there is another one.
 """
 
 import gc
@@ -81,7 +83,9 @@ class Warm:
             os.close(self._wake)
             os.close(self._wake_far)
             null = os.open(os.devnull, os.O_RDWR)
-            log = os.open(os.path.join(folder, "agent"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            log = os.open(
+                os.path.join(folder, "agent"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600
+            )
             for fd, target in ((null, 0), (null, 1), (log, 2)):
                 os.dup2(fd, target)
             for fd in (null, log):
@@ -109,7 +113,9 @@ class Warm:
 
 
 def _load() -> None:
-    """All that a shim and its shipper use, once for all of them; and no memory is touched for it again."""
+    """All that a shim and its shipper use, once for all of them; and no memory is touched for it
+    again.
+    """
     import base64
     import bisect
     import ctypes
@@ -123,7 +129,20 @@ def _load() -> None:
     from headway.agent.probes import usage
     from headway.wire import redact
 
-    _ = (base64, bisect, ctypes.CDLL(None), hashlib, pwd, random, resource, subprocess, mask, shipper, usage, redact)
+    _ = (
+        base64,
+        bisect,
+        ctypes.CDLL(None),
+        hashlib,
+        pwd,
+        random,
+        resource,
+        subprocess,
+        mask,
+        shipper,
+        usage,
+        redact,
+    )
     gc.collect()
     gc.freeze()
 

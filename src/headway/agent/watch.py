@@ -1,8 +1,9 @@
-"""Watching a task without its shim: because the shim was killed, or because there never was one (attached jobs).
+"""Watching a task without its shim: because the shim was killed, or because there never was one
+(attached jobs).
 
-Called by the shipper. `AdoptedTask` goes on where a dead shim stopped, by what that wrote down; `AttachedTask` waits
-for the processes of a plain `python train.py`. Both end with a `task_ended` fact; exit codes that nobody could collect
-are told as lost.
+Called by the shipper. `AdoptedTask` goes on where a dead shim stopped, by what that wrote down;
+`AttachedTask` waits for the processes of a plain `python train.py`. Both end with a `task_ended`
+fact; exit codes that nobody could collect are told as lost.
 """
 
 import time
@@ -57,7 +58,11 @@ class AdoptedTask:
     ) -> None:
         self._task_dir = task_dir
         plan = ShimPlan(
-            max(1, task.processes), task.first_rank, task.grace_s, task.max_duration_s, sends=task.folders_sent
+            max(1, task.processes),
+            task.first_rank,
+            task.grace_s,
+            task.max_duration_s,
+            sends=task.folders_sent,
         )
         self._carrier = _carrier(task_dir, task, say)
         self._machine, self._write, self._boot = ShimMachine(plan, ships=False), write, boot_id()
@@ -106,7 +111,10 @@ class AdoptedTask:
 
     def stop(self, grace_s: float | None, now_s: float, reason: str | None = None) -> None:
         """`reason`: what happened in another task, where that is why."""
-        self._do(StopAsked("command", grace_s=grace_s, reason=str(reason or "stop")[:REASON_CHARS_MAX]), now_s)
+        self._do(
+            StopAsked("command", grace_s=grace_s, reason=str(reason or "stop")[:REASON_CHARS_MAX]),
+            now_s,
+        )
 
     def signal(self, signum: int, now_s: float) -> None:
         self._do(SignalAsked(signum), now_s)
@@ -133,8 +141,9 @@ class AdoptedTask:
 
 
 def _carrier(task_dir: str, task: "TaskFile", say: "Callable[[str], None]") -> "Carrier | None":
-    """Of a task that has folders to send: where the old carrier is gone, another one goes on. What is left of a
-    container is sent from outside."""
+    """Of a task that has folders to send: where the old carrier is gone, another one goes on. What
+    is left of a container is sent from outside.
+    """
     if not task.folders_sent:
         return None
     from headway.agent.carrier import Carrier
@@ -144,7 +153,9 @@ def _carrier(task_dir: str, task: "TaskFile", say: "Callable[[str], None]") -> "
 
 
 def reason_of(fact: "Mapping[str, Any]") -> str:
-    """What the ranks are told: `stop_requested` says who asked, and why where that was another task."""
+    """What the ranks are told: `stop_requested` says who asked, and why where that was another
+    task.
+    """
     by = str(fact.get("by"))
     if by == "walltime":
         return "walltime"
@@ -179,7 +190,9 @@ class AttachedTask:
             time_ns = int(fact.get("time_ns") or 0)
             if fact.get("type") == "exception" and fact.get("where") == "main":
                 self._ends[rank] = (time_ns, 1)
-            elif fact.get("type") == "bye" and (rank not in self._ends or fact.get("exit_code") is not None):
+            elif fact.get("type") == "bye" and (
+                rank not in self._ends or fact.get("exit_code") is not None
+            ):
                 self._ends[rank] = (time_ns, fact.get("exit_code"))
 
     def step(self, now_s: float) -> None:
@@ -198,7 +211,9 @@ class AttachedTask:
 
     def result(self) -> "Fact":
         failed = sorted((when, rank, code) for rank, (when, code) in self._ends.items() if code)
-        unknown = not self._ranks or any(self._ends.get(rank, (0, None))[1] is None for rank in self._ranks)
+        unknown = not self._ranks or any(
+            self._ends.get(rank, (0, None))[1] is None for rank in self._ranks
+        )
         first = failed[0] if failed else None
         return {
             "type": "task_ended", "exit_code": first[2] if first else None if unknown else 0, "signal": None,

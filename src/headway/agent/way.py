@@ -1,9 +1,10 @@
-"""The ways to the server, best first: its socket, the network, a shared folder. The shipper comes here by `post.py`.
+"""The ways to the server, best first: its socket, the network, a shared folder. The shipper comes
+here by `post.py`.
 
-A request that does not get through on one way goes out again on the next one at once: the server cuts what it has
-already. Data stays on the way that worked last; questions for commands, which can wait, also try better ways from time
-to time, so that a way that is back is used again. A token or a pin that is refused is read again from the task file
-(F40), and the other ways go on meanwhile.
+A request that does not get through on one way goes out again on the next one at once: the server
+cuts what it has already. Data stays on the way that worked last; questions for commands, which can
+wait, also try better ways from time to time, so that a way that is back is used again. A token or a
+pin that is refused is read again from the task file (F40), and the other ways go on meanwhile.
 """
 
 from headway.agent.post import Answer, Channel, TaskName
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
     from headway.spool.files import Files
 
 SOCKET, NETWORK, FOLDER = "its socket", "the network", "a folder"
-NOT_OURS = (401, 403, 404, 429)  # another server answers there, or this one does not know us any more
+# another server answers there, or this one does not know us any more
+NOT_OURS = (401, 403, 404, 429)
 NEVER_S = float("inf")
 POLL_WAIT_MIN_S = 2.0
 
@@ -36,7 +38,9 @@ class _Way:
 class Ways:
     """What is known of the ways; one for all channels of a task."""
 
-    def __init__(self, task_dir: str, task: TaskFile, say: "Callable[[str], None]", files: "Files") -> None:
+    def __init__(
+        self, task_dir: str, task: TaskFile, say: "Callable[[str], None]", files: "Files"
+    ) -> None:
         self.task, self._task_dir, self._say, self._files = task, task_dir, say, files
         present = ((SOCKET, task.socket), (NETWORK, task.tls), (FOLDER, task.tray))
         self.all = [_Way(name) for name, given in present if given]
@@ -44,7 +48,9 @@ class Ways:
         self.version = 0  # grows when the task file has changed
 
     def order(self, now_s: float, probing: bool) -> list[int]:
-        """Which to try, in this order: the one in use and those below it, then whatever else there is."""
+        """Which to try, in this order: the one in use and those below it, then whatever else there
+        is.
+        """
         better = [i for i in range(self.at) if probing and now_s >= self.all[i].again_s]
         rest = [i for i in range(self.at) if i not in better]
         return [*better, *range(self.at, len(self.all)), *rest]
@@ -54,7 +60,9 @@ class Ways:
         way.again_s, way.pause_s, way.trouble, way.worked = 0.0, WAY_AGAIN_FIRST_S, "", True
         if index != self.at:
             why = self.all[self.at].trouble if index > self.at else "it works again"
-            self._say(f"the server is reached through {way.name} now: {why or 'the way before did not work'}")
+            self._say(
+                f"the server is reached through {way.name} now: {why or 'the way before did not work'}"
+            )
             self.at = index
 
     def failed(self, index: int, reason: str, now_s: float) -> None:
@@ -111,7 +119,8 @@ class Post(Channel):
         self._refused: Answer | None = None  # an answer of somebody who does not know us
         self._reloaded = False
 
-    # -- as the shipper sees it ---------------------------------------------------------------------------------------
+    # -- as the shipper sees it
+    # ---------------------------------------------------------------------------------------
 
     def renew(self, task: TaskFile) -> None:
         self._ways.renew(task)
@@ -134,7 +143,12 @@ class Post(Channel):
         return self._current is not None and self._current.is_due(now_s)
 
     def start(
-        self, path: str, body: "Sequence[bytes | memoryview]", now_s: float, timeout_s: float, kind: str = "json"
+        self,
+        path: str,
+        body: "Sequence[bytes | memoryview]",
+        now_s: float,
+        timeout_s: float,
+        kind: str = "json",
     ) -> Answer | None:
         assert not self.busy
         self.busy, self._refused, self._reloaded = True, None, False
@@ -153,7 +167,8 @@ class Post(Channel):
             channel.close()
         self._end()
 
-    # -- inside -------------------------------------------------------------------------------------------------------
+    # -- inside
+    # -------------------------------------------------------------------------------------------------------
 
     def _try_next(self, now_s: float, last: Answer) -> Answer | None:
         while self._left:
@@ -181,7 +196,9 @@ class Post(Channel):
         return answer.status is not None and answer.status not in NOT_OURS
 
     def _note(self, answer: Answer, now_s: float) -> None:
-        """This way does not work now. Where it is about who we are, or who they are, the task file may know better."""
+        """This way does not work now. Where it is about who we are, or who they are, the task file
+        may know better.
+        """
         way = self._ways.all[self._index]
         self._ways.failed(self._index, answer.reason or _words(way.name, answer.status), now_s)
         if answer.status is not None:
@@ -230,7 +247,9 @@ def _open(name: str, task: TaskFile) -> Channel:
     return TrayChannel(task.tray, TaskName(task.uuid, task.attempt, task.task))
 
 
-def open_ways(task_dir: str, task: TaskFile, say: "Callable[[str], None]", files: "Files") -> "tuple[Channel, Channel]":
+def open_ways(
+    task_dir: str, task: TaskFile, say: "Callable[[str], None]", files: "Files"
+) -> "tuple[Channel, Channel]":
     """(for data, for commands), both over the same ways."""
     ways = Ways(task_dir, task, say, files)
     return Post(ways, probing=False), Post(ways, probing=True)

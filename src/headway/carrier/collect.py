@@ -1,5 +1,7 @@
-"""Removing what the carriers of jobs that are gone have left in a folder. Called by the store for `hw gc`, and for the
-folder of a cluster by `engines/shelf.py`, perhaps on a login node: standard library only."""
+"""Removing what the carriers of jobs that are gone have left in a folder. Called by the store for
+`hw gc`, and for the folder of a cluster by `engines/shelf.py`, perhaps on a login node: standard
+library only.
+"""
 
 import os
 import shutil
@@ -24,11 +26,18 @@ class _Busy(Exception):
     """A carrier is at work there."""
 
 
-def collect(base: Path, is_over: Callable[[str], bool], open_jobs: set[str], *, dry_run: bool = False) -> Freed:
-    """Remove cached data that no open job has and nobody asked for in a long time, fetches that nobody has finished,
-    and notes of jobs that are over, as far as `is_over` knows."""
+def collect(
+    base: Path, is_over: Callable[[str], bool], open_jobs: set[str], *, dry_run: bool = False
+) -> Freed:
+    """Remove cached data that no open job has and nobody asked for in a long time, fetches that
+    nobody has finished, and notes of jobs that are over, as far as `is_over` knows.
+    """
     used = {str(note.get("version")) for uuid in open_jobs for note in _notes(base / "jobs" / uuid)}
-    old = [version for version in _versions(base / "cache") if str(version) not in used and is_old(_note_of(version))]
+    old = [
+        version
+        for version in _versions(base / "cache")
+        if str(version) not in used and is_old(_note_of(version))
+    ]
     sizes = [_size(version) if dry_run else _remove(version) for version in old]
     freed = [size for size in sizes if size is not None]
     for entry in (base / "jobs").glob("*"):
@@ -55,7 +64,9 @@ def _versions(cache: Path) -> list[Path]:
 
 
 def _note_of(version: Path) -> Path:
-    """What was touched when somebody last asked for it; the folder itself as long as it is not whole."""
+    """What was touched when somebody last asked for it; the folder itself as long as it is not
+    whole.
+    """
     note = version.with_name(f"{version.name}.json")
     return note if note.exists() else version
 
@@ -65,8 +76,9 @@ def _size(folder: Path) -> int:
 
 
 def _remove(version: Path) -> int | None:
-    """Its bytes; None where a carrier has it, or has just asked for it: both happen under this lock. Folders are read
-    only, and are opened first."""
+    """Its bytes; None where a carrier has it, or has just asked for it: both happen under this
+    lock. Folders are read only, and are opened first.
+    """
 
     def give_way() -> None:
         raise _Busy

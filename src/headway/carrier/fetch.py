@@ -1,8 +1,8 @@
 """Bringing folders to a node before the command starts. Called by `main.py`.
 
-What a job may only read is fetched into a cache of the node, once for all of its tasks and for later jobs, and a link
-leads to it. What a job may change is fetched into its working folder, once for all attempts. A fetch that was cut off
-goes on where it stopped (`storage/transfer.py`).
+What a job may only read is fetched into a cache of the node, once for all of its tasks and for
+later jobs, and a link leads to it. What a job may change is fetched into its working folder, once
+for all attempts. A fetch that was cut off goes on where it stopped (`storage/transfer.py`).
 """
 
 import os
@@ -16,18 +16,24 @@ from headway.storage.place import Place, safe_name
 from headway.storage.transfer import Storage, Thing
 
 
-def fetch(folder: Mapping[str, Any], storage: Storage, base: str, uuid: str, path: str, state: State) -> str:
+def fetch(
+    folder: Mapping[str, Any], storage: Storage, base: str, uuid: str, path: str, state: State
+) -> str:
     """The folder at `path`; its true path."""
     if folder["mode"] == "ro":
         found = _cached(folder, storage, base, state)
-        place.write_json(place.job_file(base, uuid, str(folder["name"]), "cached"), {"version": found})
+        place.write_json(
+            place.job_file(base, uuid, str(folder["name"]), "cached"), {"version": found}
+        )
         place.link(path, found)
         return found
     note = place.job_file(base, uuid, str(folder["name"]), "fetched")
     with place.locked(f"{note}.lock", state.check_stop):
         if not os.path.isdir(path) or not place.read_json(note):
             os.makedirs(path, exist_ok=True)
-            place.write_json(place.placed_file(base, path), {"path": path, "source": str(storage.place)})
+            place.write_json(
+                place.placed_file(base, path), {"path": path, "source": str(storage.place)}
+            )
             _download(folder, storage, path, _listed(storage), state)
             place.write_json(note, {"path": path})
     return path
@@ -36,7 +42,9 @@ def fetch(folder: Mapping[str, Any], storage: Storage, base: str, uuid: str, pat
 def link_local(source: Place, path: str) -> str:
     """A folder of this machine, as it lies."""
     if not os.path.isdir(str(source)):
-        raise NotFoundError(f"there is no folder {source} on {os.uname().nodename}", "correct `from`")
+        raise NotFoundError(
+            f"there is no folder {source} on {os.uname().nodename}", "correct `from`"
+        )
     place.link(path, str(source))
     return str(source)
 
@@ -44,11 +52,15 @@ def link_local(source: Place, path: str) -> str:
 def _listed(storage: Storage) -> dict[str, Thing]:
     found = storage.everything()
     if not found:
-        raise NotFoundError(f"there is nothing at {storage.place}", "hw storage ls shows what there is")
+        raise NotFoundError(
+            f"there is nothing at {storage.place}", "hw storage ls shows what there is"
+        )
     return found
 
 
-def _download(folder: Mapping[str, Any], storage: Storage, path: str, found: dict[str, Thing], state: State) -> None:
+def _download(
+    folder: Mapping[str, Any], storage: Storage, path: str, found: dict[str, Thing], state: State
+) -> None:
     total = sum(thing.size or 0 for thing in found.values())
     meter = Meter(state, str(folder["name"]), "fetching", total, stops=True)
     try:
@@ -60,11 +72,15 @@ def _download(folder: Mapping[str, Any], storage: Storage, path: str, found: dic
 
 
 def _cached(folder: Mapping[str, Any], storage: Storage, base: str, state: State) -> str:
-    """The version of the place that is there now. What the last version had already is not fetched again."""
+    """The version of the place that is there now. What the last version had already is not fetched
+    again.
+    """
     cache = place.cache_folder(base, storage.place, storage.account)
     with place.locked(os.path.join(cache, ".lock"), state.check_stop):
         found = _listed(storage)
-        rows = sorted(f"{name} {thing.size} {thing.modified} {thing.tag}" for name, thing in found.items())
+        rows = sorted(
+            f"{name} {thing.size} {thing.modified} {thing.tag}" for name, thing in found.items()
+        )
         version = os.path.join(cache, place.digest(*rows))
         if not os.path.exists(f"{version}.json"):
             os.makedirs(version, exist_ok=True)
@@ -77,7 +93,9 @@ def _cached(folder: Mapping[str, Any], storage: Storage, base: str, state: State
 
 
 def _reuse(cache: str, version: str, found: Mapping[str, Thing]) -> None:
-    """Links to files of the version before, which are the same if size and time are; the download looks at that."""
+    """Links to files of the version before, which are the same if size and time are; the download
+    looks at that.
+    """
     notes = [entry for entry in os.scandir(cache) if entry.name.endswith(".json")]
     if not notes:
         return

@@ -1,8 +1,9 @@
-"""One carrier: fetches or mounts the folders of a task, sends while its processes run, and finishes when they are over.
+"""One carrier: fetches or mounts the folders of a task, sends while its processes run, and finishes
+when they are over.
 
-Started by the shim, by a shipper in its place, or by the container engine, as `carrier TASK_DIR`; never two for one
-task. It may be killed at any time and started again. What it does stands in `folders.state`; it is told by the files
-`folders.end` and `folders.stop` what else to do.
+Started by the shim, by a shipper in its place, or by the container engine, as `carrier TASK_DIR`;
+never two for one task. It may be killed at any time and started again. What it does stands in
+`folders.state`; it is told by the files `folders.end` and `folders.stop` what else to do.
 """
 
 import fcntl
@@ -39,18 +40,22 @@ class Carrier:
             self._task: dict[str, Any] = json.load(file)
         with open(os.path.join(task_dir, names.PRIVATE), encoding="utf-8") as file:
             given: dict[str, Any] = json.load(file)
-        os.umask(int(self._task.get("umask", 0o077)))  # what is fetched into the working folder is the job's own
+        # what is fetched into the working folder is the job's own
+        os.umask(int(self._task.get("umask", 0o077)))
         os.environ.update(given["env"])
         self._folders: list[dict[str, Any]] = given["folders"]
         self._accounts: dict[str, dict[str, str]] = given["accounts"]
         self._base: str = given["base"]
-        self._given_root: str | None = given.get("root")  # of a container, whose agent may be elsewhere
+        # of a container, whose agent may be elsewhere
+        self._given_root: str | None = given.get("root")
         self._interval_s = float(given["interval_s"])
         self._uuid, self._task_dir = str(self._task["uuid"]), task_dir
         self.state = State(task_dir)
         self._senders: list[Sender] = []
-        self._seen_mounts: str | None = given.get("mounts")  # where a container has what is mounted here
-        self._mounted: dict[str, tuple[Link, str]] = {}  # point -> the link to it, and where that leads
+        # where a container has what is mounted here
+        self._seen_mounts: str | None = given.get("mounts")
+        # point -> the link to it, and where that leads
+        self._mounted: dict[str, tuple[Link, str]] = {}
 
     def run(self) -> int:
         self.state.save()
@@ -66,7 +71,8 @@ class Carrier:
         self._serve()
         return self._finish()
 
-    # -- bringing -----------------------------------------------------------------------------------------------------
+    # -- bringing
+    # -----------------------------------------------------------------------------------------------------
 
     def _root(self) -> str:
         """The working folder of the processes."""
@@ -86,7 +92,9 @@ class Carrier:
             self.state.values["paths"][name] = self._placed(folder, path)
             self.state.save()
         except (HeadwayError, OSError) as error:
-            raise Failed(cause_of(error, f"the folder {name} could not be {_verb(folder)}")) from error
+            raise Failed(
+                cause_of(error, f"the folder {name} could not be {_verb(folder)}")
+            ) from error
 
     def _placed(self, folder: Mapping[str, Any], path: str) -> str:
         """Where it lies now."""
@@ -99,7 +107,14 @@ class Carrier:
             path = self.state.values["paths"].get(folder["name"], path)
         if folder["target"]:
             self._senders.append(
-                Sender(folder, self._open(parse(folder["target"]), folder), self._base, self._uuid, path, self.state)
+                Sender(
+                    folder,
+                    self._open(parse(folder["target"]), folder),
+                    self._base,
+                    self._uuid,
+                    path,
+                    self.state,
+                )
             )
             self._senders[-1].begin()
         return path
@@ -107,7 +122,9 @@ class Carrier:
     def _fetched(self, folder: Mapping[str, Any], source: Place, path: str) -> str:
         if place.is_link_only(folder, source):
             return fetch.link_local(source, path)
-        return fetch.fetch(folder, self._open(source, folder), self._base, self._uuid, path, self.state)
+        return fetch.fetch(
+            folder, self._open(source, folder), self._base, self._uuid, path, self.state
+        )
 
     def _open(self, where: Place, folder: Mapping[str, Any]) -> Storage:
         try:
@@ -118,12 +135,18 @@ class Carrier:
         return Storage(where, self._accounts.get(folder["account"] or "", {}))
 
     def _mount(self, folder: Mapping[str, Any], source: Place, path: str) -> str:
-        """In containers each task has its own mount, which all of them see under one path; else tasks and jobs that
-        have one working folder and want the same there share it."""
+        """In containers each task has its own mount, which all of them see under one path; else
+        tasks and jobs that have one working folder and want the same there share it.
+        """
         above = os.path.join(self._base, "mounts", os.path.basename(self._task_dir))
         if not self._seen_mounts:
-            wanted = [str(folder[key]) for key in ("source", "target", "mount", "mode", "options", "account")]
-            above = os.path.join(self._base, "mounts", place.digest(os.path.realpath(os.path.dirname(path)), *wanted))
+            wanted = [
+                str(folder[key])
+                for key in ("source", "target", "mount", "mode", "options", "account")
+            ]
+            above = os.path.join(
+                self._base, "mounts", place.digest(os.path.realpath(os.path.dirname(path)), *wanted)
+            )
         name = place.digest(folder["name"])
         point, target = os.path.join(above, name), os.path.join(self._seen_mounts or above, name)
         link = Link(self._base, path, self._task_dir, str(self._task.get("id") or ""))
@@ -133,14 +156,17 @@ class Carrier:
             self._mounted[point] = (link, target)
             cache = _cache_of(point)
             os.makedirs(cache, mode=0o700, exist_ok=True)
-            found = mount.words(folder, source, self._accounts.get(folder["account"] or "", {}), point, cache)
+            found = mount.words(
+                folder, source, self._accounts.get(folder["account"] or "", {}), point, cache
+            )
             meter = Meter(self.state, str(folder["name"]), "mounting", 0)
             mount.mount(found, point, 2, self.state)
             meter.close()
             place.link(path, target)
         return target
 
-    # -- sending ------------------------------------------------------------------------------------------------------
+    # -- sending
+    # ------------------------------------------------------------------------------------------------------
 
     def _serve(self) -> None:
         """Until the processes are over."""
@@ -224,7 +250,9 @@ class Failed(Exception):
 
 
 def _cache_of(point: str) -> str:
-    """What the mount tool of this node keeps: the point itself may be on a file system that nodes share."""
+    """What the mount tool of this node keeps: the point itself may be on a file system that nodes
+    share.
+    """
     return f"{point}-{os.uname().nodename}{place.CACHE}"
 
 

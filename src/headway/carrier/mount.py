@@ -1,7 +1,8 @@
-"""`mount:` of a folder: the command line of a mount tool, its start and its end. Called by `main.py`.
+"""`mount:` of a folder: the command line of a mount tool, its start and its end. Called by
+`main.py`.
 
-Keys reach the tool by its environment alone. The tools run in the foreground, as children of the carrier; they
-outlive it, so that a carrier that is started again finds what is mounted.
+Keys reach the tool by its environment alone. The tools run in the foreground, as children of the
+carrier; they outlive it, so that a carrier that is started again finds what is mounted.
 """
 
 import json
@@ -22,10 +23,15 @@ from headway.model.limits import FOLDER_END_S, FOLDER_MOUNT_S
 from headway.storage.place import AZURE, LOCAL, S3, Place
 from headway.wire import identity
 
-TOOLS: Final[Mapping[str, tuple[str, ...]]] = {"blobfuse2": (AZURE,), "s3fs": (S3,), "rclone": (AZURE, S3)}
+TOOLS: Final[Mapping[str, tuple[str, ...]]] = {
+    "blobfuse2": (AZURE,),
+    "s3fs": (S3,),
+    "rclone": (AZURE, S3),
+}
 _FUSE: Final = "/dev/fuse"
 _UNMOUNTS: Final = (("fusermount3", "-u"), ("fusermount", "-u"), ("umount",))
-_LAZY: Final = (("fusermount3", "-uz"), ("umount", "-l"))  # of one that is dead: others may still stand in it
+# of one that is dead: others may still stand in it
+_LAZY: Final = (("fusermount3", "-uz"), ("umount", "-l"))
 ANSWER_S = 5.0  # a tool that is asked for nothing but its name, or was unmounted
 TOOL: Final = ".tool"  # who mounts, beside the point
 _REMOTE: Final = "headway"  # rclone's name for the account, of which its environment tells the rest
@@ -43,12 +49,17 @@ class Words:
 
 
 def check(folder: Mapping[str, Any], source: Place, path: str | None, *, here: bool = True) -> None:
-    """UsageError in words for what cannot be mounted. `here`: on this machine; else only what holds everywhere."""
+    """UsageError in words for what cannot be mounted. `here`: on this machine; else only what holds
+    everywhere.
+    """
     tool, name = str(folder["mount"]), folder["name"]
     if tool not in TOOLS:
         raise UsageError(f"folders.{name}.mount is {tool[:40]!r}", f"one of {', '.join(TOOLS)}")
     if source.kind == LOCAL:
-        raise UsageError(f"the folder {name} is on this machine already: nothing is to mount", "leave `mount` out")
+        raise UsageError(
+            f"the folder {name} is on this machine already: nothing is to mount",
+            "leave `mount` out",
+        )
     if source.kind not in TOOLS[tool]:
         fitting = ", ".join(known for known, kinds in TOOLS.items() if source.kind in kinds)
         raise UsageError(f"{tool} cannot mount {source}", f"use {fitting}")
@@ -60,7 +71,9 @@ def check(folder: Mapping[str, Any], source: Place, path: str | None, *, here: b
                          "leave `mount` out: the folder is then copied")  # fmt: skip
 
 
-def words(folder: Mapping[str, Any], source: Place, account: Mapping[str, str], point: str, cache: str) -> Words:
+def words(
+    folder: Mapping[str, Any], source: Place, account: Mapping[str, str], point: str, cache: str
+) -> Words:
     """What is run. The person's own options come last, so that they win."""
     made = {"rclone": _rclone, "s3fs": _s3fs, "blobfuse2": _blobfuse2}[str(folder["mount"])]
     found = made(source, account, point, cache, folder["mode"] == "ro")
@@ -78,11 +91,25 @@ def _rclone(source: Place, account: Mapping[str, str], point: str, cache: str, r
     else:
         env |= {"ACCOUNT": account["account"]} if "account" in account else {}
         env |= {"KEY": account["key"]} if "key" in account else {}
-        env |= {"ENDPOINT": account["endpoint"]} if "endpoint" in account and "sas" not in account else {}
+        env |= (
+            {"ENDPOINT": account["endpoint"]}
+            if "endpoint" in account and "sas" not in account
+            else {}
+        )
         env |= {"SAS_URL": _sas_url(source, account)} if "sas" in account else {}
-    argv = ["rclone", "mount", f"{_REMOTE}:{source.container}/{source.path}", point, "--cache-dir", cache]
+    argv = [
+        "rclone",
+        "mount",
+        f"{_REMOTE}:{source.container}/{source.path}",
+        point,
+        "--cache-dir",
+        cache,
+    ]
     argv += ["--read-only"] if ro else ["--vfs-cache-mode", "writes", "--vfs-write-back", "0s"]
-    return Words(argv, {**{prefix + name: value for name, value in env.items()}, "RCLONE_CONFIG": "/notfound"})
+    return Words(
+        argv,
+        {**{prefix + name: value for name, value in env.items()}, "RCLONE_CONFIG": "/notfound"},
+    )
 
 
 def _sas_url(source: Place, account: Mapping[str, str]) -> str:
@@ -101,12 +128,25 @@ def _s3fs(source: Place, account: Mapping[str, str], point: str, cache: str, ro:
         argv += [] if account.get("virtual_hosted") == "True" else ["-o", "use_path_request_style"]
     argv += ["-o", f"endpoint={account['region']}"] if "region" in account else []
     argv += ["-o", "ro"] if ro else []
-    env = {"AWS" + theirs.replace("_", ""): account[ours] for ours, theirs in _AWS.items() if ours in account}
+    env = {
+        "AWS" + theirs.replace("_", ""): account[ours]
+        for ours, theirs in _AWS.items()
+        if ours in account
+    }
     return Words(argv, env)
 
 
-def _blobfuse2(source: Place, account: Mapping[str, str], point: str, cache: str, ro: bool) -> Words:
-    argv = ["blobfuse2", "mount", point, f"--container-name={source.container}", f"--tmp-path={cache}", "--foreground"]
+def _blobfuse2(
+    source: Place, account: Mapping[str, str], point: str, cache: str, ro: bool
+) -> Words:
+    argv = [
+        "blobfuse2",
+        "mount",
+        point,
+        f"--container-name={source.container}",
+        f"--tmp-path={cache}",
+        "--foreground",
+    ]
     argv += [f"--subdirectory={source.path.strip('/')}"] if source.path.strip("/") else []
     argv += ["--read-only"] if ro else []
     names = {"account": "AZURE_STORAGE_ACCOUNT", "key": "AZURE_STORAGE_ACCESS_KEY",
@@ -116,29 +156,41 @@ def _blobfuse2(source: Place, account: Mapping[str, str], point: str, cache: str
     return Words(argv, env | ({"AZURE_STORAGE_AUTH_TYPE": kind} if kind else {}))
 
 
-# -- doing ------------------------------------------------------------------------------------------------------------
+# -- doing
+# ------------------------------------------------------------------------------------------------------------
 
 
 def mount(found: Words, point: str, log: int, state: State) -> None:
-    """Start the tool, unless it is mounted there already, and wait until it is. What a killed tool has left makes room;
-    one that hangs stays: it may be at work for others."""
+    """Start the tool, unless it is mounted there already, and wait until it is. What a killed tool
+    has left makes room; one that hangs stays: it may be at work for others.
+    """
     if is_mounted(point):
         if _answers(point) is not False:
             return
         if why := unmount(point, remove=False):
-            raise UnreachableError(f"what a killed mount tool left at {point} could not be unmounted: {why}", _WORDS)
+            raise UnreachableError(
+                f"what a killed mount tool left at {point} could not be unmounted: {why}", _WORDS
+            )
     os.makedirs(point, mode=0o700, exist_ok=True)
     cloud = ("AWS_", "AZURE_") if found.alone else ()
-    env = {**{name: value for name, value in os.environ.items() if not name.startswith(cloud)}, **found.env}
+    env = {
+        **{name: value for name, value in os.environ.items() if not name.startswith(cloud)},
+        **found.env,
+    }
     try:
-        child = subprocess.Popen(found.argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env)
+        child = subprocess.Popen(
+            found.argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env
+        )
     except FileNotFoundError:
         node = os.uname().nodename
-        raise UsageError(f"the mount tool {found.argv[0]} is not installed on {node}", "leave `mount` out") from None
+        raise UsageError(
+            f"the mount tool {found.argv[0]} is not installed on {node}", "leave `mount` out"
+        ) from None
     _note_tool(point, child.pid)
     try:
         _await_mount(child, found.argv[0], point, state)
-    except BaseException:  # also when the job is stopped: a tool that is not waited for any more must not mount later
+    # also when the job is stopped: a tool that is not waited for any more must not mount later
+    except BaseException:
         child.kill()
         child.wait()
         raise
@@ -163,7 +215,8 @@ def is_mounted(point: str) -> bool:
             points = {line.split(" ")[1] for line in file}
     except OSError:
         return os.path.ismount(point)
-    above, name = os.path.split(point)  # the point itself is not asked: a tool that hangs would hold us
+    # the point itself is not asked: a tool that hangs would hold us
+    above, name = os.path.split(point)
     return _escaped(os.path.join(os.path.realpath(above), name)) in points
 
 
@@ -175,8 +228,9 @@ def _escaped(path: str) -> str:
 
 
 def is_shared(path: str) -> bool:
-    """Whether other mount namespaces, such as those of containers, hear of what is mounted below: the mount that holds
-    the path, or what there is of it, is a shared one."""
+    """Whether other mount namespaces, such as those of containers, hear of what is mounted below:
+    the mount that holds the path, or what there is of it, is a shared one.
+    """
     real = f"{_escaped(os.path.realpath(path))}/"
     shared, longest = False, 0
     try:
@@ -187,22 +241,30 @@ def is_shared(path: str) -> bool:
     for row in rows:  # of two on one point, the later lies above
         point = f"{row[4].rstrip('/')}/"
         if real.startswith(point) and len(point) >= longest:
-            shared, longest = any(word.startswith("shared:") for word in row[6 : row.index("-")]), len(point)
+            shared, longest = (
+                any(word.startswith("shared:") for word in row[6 : row.index("-")]),
+                len(point),
+            )
     return shared
 
 
 def share(folder: str) -> None:
     """Make it a mount of its own, of which others hear. Needs root."""
     for words in (["mount", "--bind", folder, folder], ["mount", "--make-shared", folder]):
-        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=FOLDER_MOUNT_S)
+        done = subprocess.run(
+            words, capture_output=True, text=True, check=False, timeout=FOLDER_MOUNT_S
+        )
         if done.returncode != 0:
             raise RefusedError(
-                f"containers cannot see what is mounted here: {done.stderr.strip()}", "leave `mount` out"
+                f"containers cannot see what is mounted here: {done.stderr.strip()}",
+                "leave `mount` out",
             )
 
 
 def unsent(cache: str) -> list[str]:
-    """Files that rclone still has to send, by what it notes of each in its cache. The other tools send on close."""
+    """Files that rclone still has to send, by what it notes of each in its cache. The other tools
+    send on close.
+    """
     found = []
     for folder, _, names in os.walk(os.path.join(cache, "vfsMeta")):
         for name in names:
@@ -216,7 +278,9 @@ def unsent(cache: str) -> list[str]:
 
 
 def wait_sent(cache: str) -> list[str]:
-    """What is not sent after all, when a long time is over. Others may write meanwhile, and are not waited for."""
+    """What is not sent after all, when a long time is over. Others may write meanwhile, and are not
+    waited for.
+    """
     deadline_s = time.monotonic() + FOLDER_END_S
     left = unsent(cache)
     while left and time.monotonic() < deadline_s:
@@ -226,10 +290,13 @@ def wait_sent(cache: str) -> list[str]:
     return left
 
 
-def unmount(point: str, programs: Sequence[tuple[str, ...]] = _UNMOUNTS, *, remove: bool = True) -> str | None:
-    """None, or why it is still mounted. The tools send what they hold before they let go; one that does not answer is
-    ended, and what waits for it with it. `remove`: the point, too, which must not go where it is mounted on another
-    node."""
+def unmount(
+    point: str, programs: Sequence[tuple[str, ...]] = _UNMOUNTS, *, remove: bool = True
+) -> str | None:
+    """None, or why it is still mounted. The tools send what they hold before they let go; one that
+    does not answer is ended, and what waits for it with it. `remove`: the point, too, which must
+    not go where it is mounted on another node.
+    """
     told = _unmount(point, programs)
     if is_mounted(point) and not _answers(point):
         _end_tool(point)
@@ -255,7 +322,9 @@ def _unmount(point: str, programs: Sequence[tuple[str, ...]]) -> str:
 def _run(words: list[str], timeout_s: float) -> str | None:
     """What it said if it failed. One that does not end is left behind: the kernel may hold it."""
     try:
-        child = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        child = subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        )
     except OSError as error:
         return str(error)
     try:
@@ -264,16 +333,22 @@ def _run(words: list[str], timeout_s: float) -> str | None:
         child.kill()
         return f"{words[0]} did not end within {timeout_s:g} s"
     return (
-        None if child.returncode == 0 else said.decode(errors="replace").strip() or f"it ended with {child.returncode}"
+        None
+        if child.returncode == 0
+        else said.decode(errors="replace").strip() or f"it ended with {child.returncode}"
     )
 
 
 def _answers(point: str) -> bool | None:
-    """Whether the tool behind it does: False if it is dead, None if it hangs. Asked by another process, which may hang
-    in our place."""
+    """Whether the tool behind it does: False if it is dead, None if it hangs. Asked by another
+    process, which may hang in our place.
+    """
     try:
         child = subprocess.Popen(
-            ["stat", "-f", point], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            ["stat", "-f", point],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
         return child.wait(ANSWER_S) == 0
     except subprocess.TimeoutExpired:

@@ -1,4 +1,5 @@
-"""Where the folders of a job lie on a node. Called by `main.py`, and by engines that mount them into containers.
+"""Where the folders of a job lie on a node. Called by `main.py`, and by engines that mount them
+into containers.
 
 Below `base` (HOME/folders, or `folders` in a cluster's own folder):
 
@@ -32,7 +33,9 @@ def digest(*words: str) -> str:
 
 def cache_folder(base: str, source: Place, account: Mapping[str, str]) -> str:
     """One for each place, whoever fetches it: another account may not read what this one could."""
-    return os.path.join(base, "cache", digest(str(source), account.get("endpoint", ""), account.get("account", "")))
+    return os.path.join(
+        base, "cache", digest(str(source), account.get("endpoint", ""), account.get("account", ""))
+    )
 
 
 def job_file(base: str, uuid: str, name: str, kind: str) -> str:
@@ -45,7 +48,9 @@ def is_link_only(folder: Mapping[str, Any], source: Place | None) -> bool:
 
 
 def needs_library(folder: Folder) -> bool:
-    """Whether obstore has to be there: not for what is mounted, nor for a folder of the machine that is only read."""
+    """Whether obstore has to be there: not for what is mounted, nor for a folder of the machine
+    that is only read.
+    """
     if folder.mount:
         return False
     where = parse(folder.source) if folder.source else None
@@ -60,10 +65,16 @@ def check_free(base: str, folder: Mapping[str, Any], path: str) -> None:
     """Nothing of a person's own is written over: neither by a link, nor by files that are fetched."""
     if folder.get("source") is None and not folder.get("mount"):
         if os.path.lexists(path) and not os.path.isdir(path):
-            raise UsageError(f"{path} is not a folder", "move it away, or name the folder otherwise")
+            raise UsageError(
+                f"{path} is not a folder", "move it away, or name the folder otherwise"
+            )
         return
     source = str(folder.get("source") or "")
-    if not os.path.lexists(path) or os.path.islink(path) or os.path.realpath(path) == os.path.realpath(source):
+    if (
+        not os.path.lexists(path)
+        or os.path.islink(path)
+        or os.path.realpath(path) == os.path.realpath(source)
+    ):
         return
     if os.path.isdir(path) and (not os.listdir(path) or read_json(placed_file(base, path))):
         return
@@ -89,7 +100,9 @@ def link(path: str, target: str) -> None:
 
 @contextmanager
 def locked(path: str, waiting: Callable[[], None]) -> Iterator[None]:
-    """One at a time, among all tasks that see this file; `waiting` is called now and then, and may raise."""
+    """One at a time, among all tasks that see this file; `waiting` is called now and then, and may
+    raise.
+    """
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

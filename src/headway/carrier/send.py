@@ -1,8 +1,9 @@
 """Sending the folders of a job while it runs, and the rest at its end. Called by `main.py`.
 
-What was there before the job started is not sent, unless it changed. What was sent is remembered with the job, so a
-carrier that was killed, or the next attempt, goes on from there. A file that is still written is left for later, and
-one that changed while it was sent is sent again: only its last state counts as sent.
+What was there before the job started is not sent, unless it changed. What was sent is remembered
+with the job, so a carrier that was killed, or the next attempt, goes on from there. A file that is
+still written is left for later, and one that changed while it was sent is sent again: only its last
+state counts as sent.
 """
 
 import os
@@ -36,7 +37,13 @@ class Sender:
     """One folder of a job."""
 
     def __init__(
-        self, folder: Mapping[str, Any], storage: Storage, base: str, uuid: str, path: str, state: State
+        self,
+        folder: Mapping[str, Any],
+        storage: Storage,
+        base: str,
+        uuid: str,
+        path: str,
+        state: State,
     ) -> None:
         self.name, self.path, self.storage = str(folder["name"]), path, storage
         self._state = state
@@ -59,14 +66,21 @@ class Sender:
         return found
 
     def _unsent(self) -> dict[str, Stamp]:
-        known = {**place.read_json(self._before).get("files", {}), **place.read_json(self._sent).get("files", {})}
+        known = {
+            **place.read_json(self._before).get("files", {}),
+            **place.read_json(self._sent).get("files", {}),
+        }
         return {name: stamp for name, stamp in self._stamps().items() if known.get(name) != stamp}
 
     def step(self) -> None:
-        """While the job runs: what has changed and is not written any more. Failures wait for the next time."""
+        """While the job runs: what has changed and is not written any more. Failures wait for the
+        next time.
+        """
         now_ns = time.time_ns()
         with place.locked(self._lock, _give_way):
-            files = {n: s for n, s in self._unsent().items() if now_ns - s[1] >= FOLDER_QUIET_S * 1e9}
+            files = {
+                n: s for n, s in self._unsent().items() if now_ns - s[1] >= FOLDER_QUIET_S * 1e9
+            }
             if files:
                 real = os.path.realpath(self.path)
                 written = open_for_writing(real)

@@ -1,9 +1,11 @@
-"""Links to what is mounted, which the tasks and jobs of one working folder share. Called by `main.py`.
+"""Links to what is mounted, which the tasks and jobs of one working folder share. Called by
+`main.py`.
 
-All tasks of a job that have one working folder find a mounted folder under one path, and so do other jobs that were
-submitted there. So whoever needs it puts down its name beside the others, below `mounts/links/<path>`; what is mounted
-stays until the last of this node is gone, and the link until the last of all. A name counts as long as its task is
-there: one whose carrier was killed keeps the mount for its processes, one whose spool is gone keeps nothing.
+All tasks of a job that have one working folder find a mounted folder under one path, and so do
+other jobs that were submitted there. So whoever needs it puts down its name beside the others,
+below `mounts/links/<path>`; what is mounted stays until the last of this node is gone, and the link
+until the last of all. A name counts as long as its task is there: one whose carrier was killed
+keeps the mount for its processes, one whose spool is gone keeps nothing.
 """
 
 import os
@@ -31,7 +33,9 @@ class Link:
 
     @contextmanager
     def held(self, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
-        """One at a time. What nobody uses is removed with its lock, so a lock counts only if it is still there."""
+        """One at a time. What nobody uses is removed with its lock, so a lock counts only if it is
+        still there.
+        """
         while True:
             path = os.path.join(self._users, _LOCK)
             try:
@@ -56,21 +60,31 @@ class Link:
                     f"{self.path} leads to what {user.get('job') or 'another job'} has mounted there",
                     "wait for its end (--after), name the folder otherwise, or submit with --snapshot",
                 )
-        values = {"task_dir": self._task_dir, "job": self._job, "node": self._node, "point": point, "target": target}
+        values = {
+            "task_dir": self._task_dir,
+            "job": self._job,
+            "node": self._node,
+            "point": point,
+            "target": target,
+        }
         place.write_json(os.path.join(self._users, self._own), values)
 
     def leave(self, point: str) -> bool:
         """Whether nobody on this node needs what is mounted at `point` any more."""
         with suppress(FileNotFoundError):
             os.unlink(os.path.join(self._users, self._own))
-        return not any(user.get("point") == point and user.get("node") == self._node for user in self._others())
+        return not any(
+            user.get("point") == point and user.get("node") == self._node for user in self._others()
+        )
 
     @property
     def is_last(self) -> bool:
         return not self._others()
 
     def forget(self, point: str, target: str) -> None:
-        """After the unmount: folders that are of no use any more, and the link, if this was the last one."""
+        """After the unmount: folders that are of no use any more, and the link, if this was the
+        last one.
+        """
         with suppress(OSError):  # where it is a place of others, too, their point is in it
             os.rmdir(os.path.dirname(point))
         if not self.is_last:
@@ -93,7 +107,8 @@ class Link:
             if name in (_LOCK, self._own) or name.endswith(".tmp"):
                 continue
             user = place.read_json(os.path.join(self._users, name))
-            if user and not _is_there(str(user.get("task_dir"))):  # of any node: whoever sees `base` sees its spool
+            # of any node: whoever sees `base` sees its spool
+            if user and not _is_there(str(user.get("task_dir"))):
                 with suppress(OSError):
                     os.unlink(os.path.join(self._users, name))
                 continue

@@ -1,4 +1,6 @@
-"""What a carrier is doing, in `folders.state`, which shim and shipper read. Written by `main.py` and its parts."""
+"""What a carrier is doing, in `folders.state`, which shim and shipper read. Written by `main.py`
+and its parts.
+"""
 
 import errno
 import json
@@ -29,7 +31,8 @@ class State:
         self._lock = threading.Lock()
         self._saved_s = 0.0
         old = read_json(self._path)
-        self.is_ready = old.get("state") in (names.READY, names.FINISHING)  # a carrier before us had come so far
+        # a carrier before us had come so far
+        self.is_ready = old.get("state") in (names.READY, names.FINISHING)
         self.values: dict[str, Any] = {
             "state": names.FETCHING, "pid": os.getpid(), "paths": old.get("paths") or {}, "folders": {}, "cause": None,
             "notes": old.get("notes") or [],
@@ -73,7 +76,9 @@ class State:
 class Meter:
     """How far one folder is. `add` is called from several threads."""
 
-    def __init__(self, state: State, name: str, verb: str, total: int, *, stops: bool = False) -> None:
+    def __init__(
+        self, state: State, name: str, verb: str, total: int, *, stops: bool = False
+    ) -> None:
         self._state, self._stops, self._lock = state, stops, threading.Lock()
         self._told: dict[str, Any] = {
             "verb": verb,
@@ -98,7 +103,9 @@ class Meter:
 
 
 def cause_of(error: HeadwayError | OSError, what: str) -> dict[str, str]:
-    """In the words of the retry table: what may pass by itself, and what would fail the same way again."""
+    """In the words of the retry table: what may pass by itself, and what would fail the same way
+    again.
+    """
     if isinstance(error, OSError):
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         text = f"{what}: {error.strerror or error}{f': {error.filename}' if error.filename else ''}"

@@ -1,7 +1,8 @@
-"""The public names of the client: `init`, `log`, `finish`, `flush`, `config` and what `_LATER` has. For training.
+"""The public names of the client: `init`, `log`, `finish`, `flush`, `config` and what `_LATER` has.
+For training.
 
-Nothing here raises into training or waits for a network (P1). `log` is client/metric.py's own function, so that no
-call stands between training and the hot path.
+Nothing here raises into training or waits for a network (P1). `log` is client/metric.py's own
+function, so that no call stands between training and the hot path.
 """
 
 import sys
@@ -47,10 +48,12 @@ def init(
     name: str | None = None,
     experiment: str | None = None,
 ) -> None:
-    """Say what this run is: `hw.init(config={"lr": 0.1}, tags=["baseline"])`. Optional; may be called again.
+    """Say what this run is: `hw.init(config={"lr": 0.1}, tags=["baseline"])`. Optional; may be
+    called again.
 
-    `config` may be a dictionary, a namespace, a dataclass, an OmegaConf and the like; it joins `hw.config`. `name` and
-    `experiment` are for a script started by plain `python`; under `hw run` the command line has said them.
+    `config` may be a dictionary, a namespace, a dataclass, an OmegaConf and the like; it joins
+    `hw.config`. `name` and `experiment` are for a script started by plain `python`; under `hw run`
+    the command line has said them.
     """
     try:
         _run.init(config, tags, name, experiment)
@@ -60,7 +63,9 @@ def init(
 
 
 def finish(exit_code: int | None = None) -> None:
-    """Say that this run is over before the process is, and with `exit_code` how. Not needed at the end of a script."""
+    """Say that this run is over before the process is, and with `exit_code` how. Not needed at the
+    end of a script.
+    """
     try:
         if exit_code is None:
             _run.finish()
@@ -72,8 +77,9 @@ def finish(exit_code: int | None = None) -> None:
 
 
 def flush(durable: bool = False) -> None:
-    """With `durable=True`, wait until what was logged so far would survive a power cut. Otherwise there is nothing to
-    wait for: whatever `log` has returned from survives the process already."""
+    """With `durable=True`, wait until what was logged so far would survive a power cut. Otherwise
+    there is nothing to wait for: whatever `log` has returned from survives the process already.
+    """
     try:
         _run.flush(durable)
     except Exception as error:  # P1: no call of ours raises into training
@@ -102,7 +108,9 @@ def watch_logging() -> None:
 
 
 def report_exception(where: str, error: BaseException, thread: str | None = None) -> None:
-    """For the bootstrap's hooks, in a process that may not have used headway before. It makes no job of its own."""
+    """For the bootstrap's hooks, in a process that may not have used headway before. It makes no
+    job of its own.
+    """
     if _run.place is not None or from_environment(_run.environ) is not None:
         _run.exception(where, error, thread=thread)
     hooks.keep_interrupted(error)

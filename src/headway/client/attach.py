@@ -1,7 +1,9 @@
-"""A script started by plain `python train.py` becomes a job: its spool is made here and a shipper started beside it.
+"""A script started by plain `python train.py` becomes a job: its spool is made here and a shipper
+started beside it.
 
-Called by client/run.py when the environment names no task. The ranks of one launch find the same folder by the ids of
-their launcher. Nothing here waits for the shipper, and every call may raise OSError.
+Called by client/run.py when the environment names no task. The ranks of one launch find the same
+folder by the ids of their launcher. Nothing here waits for the shipper, and every call may raise
+OSError.
 """
 
 import os
@@ -19,14 +21,19 @@ if TYPE_CHECKING:
     from collections.abc import MutableMapping
     from typing import Any
 
-_NAMESPACE = b"headway attached"  # of the name-based ids; changing it would part the ranks of mixed versions
-# The shell leaves at once, so the shipper is nobody's child: a program that waits for all its children never meets it.
+# of the name-based ids; changing it would part the ranks of mixed versions
+_NAMESPACE = b"headway attached"
+# The shell leaves at once, so the shipper is nobody's child: a program that waits for all its
+# children never meets it.
 _DETACH = ["sh", "-c", 'cd /; "$@" &', "sh"]
-_DEFAULT_SIGNALS = (1, 2, 3, 13, 15)  # HUP INT QUIT PIPE TERM: the program may ignore them, the shipper must not
+# HUP INT QUIT PIPE TERM: the program may ignore them, the shipper must not
+_DEFAULT_SIGNALS = (1, 2, 3, 13, 15)
 
 
 class Attachment:
-    """The job that this process becomes. Keeps its uuid, so that a second try after an error is the same job."""
+    """The job that this process becomes. Keeps its uuid, so that a second try after an error is the
+    same job.
+    """
 
     def __init__(self, environ: "MutableMapping[str, str]", files: Files = OS_FILES) -> None:
         self.environ, self.files = environ, files
@@ -47,15 +54,22 @@ class Attachment:
         _make_private(self.files, task_dir)
         place = Place(task_dir, self.environ, attached=True)
         created = self._write_task(place, task, home)
-        if created or place.local_rank == 0:  # the second one costs a moment, and covers a creator that was killed here
+        # the second one costs a moment, and covers a creator that was killed here
+        if created or place.local_rank == 0:
             self._start_shipper(task_dir, home)
         self.environ.update(
-            HEADWAY_HOME=home, HEADWAY_SPOOL=task_dir, HEADWAY_UUID=self._uuid, HEADWAY_ATTEMPT="1", HEADWAY_TASK=task
+            HEADWAY_HOME=home,
+            HEADWAY_SPOOL=task_dir,
+            HEADWAY_UUID=self._uuid,
+            HEADWAY_ATTEMPT="1",
+            HEADWAY_TASK=task,
         )
         return place
 
     def _write_task(self, place: Place, task: str, home: str) -> bool:
-        """Write task.json unless another rank did. No sync: the shipper does that, training does not wait for it."""
+        """Write task.json unless another rank did. No sync: the shipper does that, training does
+        not wait for it.
+        """
         final = os.path.join(place.task_dir, "task.json")
         draft = f"{final}.{os.getpid()}.tmp"
         text = plain.dumps(self._task(place, task, home))
@@ -71,7 +85,9 @@ class Attachment:
             self.files.unlink(draft)
 
     def _task(self, place: Place, task: str, home: str) -> "dict[str, Any]":
-        """spool/layout.py's TaskFile, without the fields that only a shim reads; its import is too slow for here."""
+        """spool/layout.py's TaskFile, without the fields that only a shim reads; its import is too
+        slow for here.
+        """
         from headway.wire.redact import mask_argv, secret_values
 
         local = self.environ.get("LOCAL_WORLD_SIZE", "")
@@ -91,11 +107,23 @@ class Attachment:
     def _start_shipper(self, task_dir: str, home: str) -> None:
         from headway.settings.launch import agent_argv
 
-        log = (os.POSIX_SPAWN_OPEN, 2, os.path.join(task_dir, "agent"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        log = (
+            os.POSIX_SPAWN_OPEN,
+            2,
+            os.path.join(task_dir, "agent"),
+            os.O_WRONLY | os.O_CREAT | os.O_APPEND,
+            0o600,
+        )
         null = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1)]
-        env = {k: v for k, v in self.environ.items() if not k.startswith("PYTHON")} | {"HEADWAY_HOME": home}
+        env = {k: v for k, v in self.environ.items() if not k.startswith("PYTHON")} | {
+            "HEADWAY_HOME": home
+        }
         argv = [*_DETACH, *agent_argv("shipper", task_dir, "--adopt")]
-        options: dict[str, Any] = {"file_actions": [*null, log], "setsigmask": [], "setsigdef": _DEFAULT_SIGNALS}
+        options: dict[str, Any] = {
+            "file_actions": [*null, log],
+            "setsigmask": [],
+            "setsigdef": _DEFAULT_SIGNALS,
+        }
         try:
             self.child = os.posix_spawn("/bin/sh", argv, env, setsid=True, **options)
         except NotImplementedError:  # macOS before 10.15
@@ -114,7 +142,9 @@ class Attachment:
 
 
 def home_folder(environ: "MutableMapping[str, str]") -> str:
-    """What `settings.home.home()` answers, in the plain cases without its imports (40 ms of a cold start)."""
+    """What `settings.home.home()` answers, in the plain cases without its imports (40 ms of a cold
+    start).
+    """
     value, data = environ.get("HEADWAY_HOME", ""), environ.get("XDG_DATA_HOME", "")
     user = environ.get("HOME", "")
     if value and not value.startswith("~") and ".." not in value:
@@ -151,7 +181,12 @@ def _make_private(files: Files, path: str) -> None:
 def _uuid_of(key: str) -> str:
     import hashlib
 
-    return _uuid(hashlib.sha1(_NAMESPACE + key.encode(errors="surrogateescape"), usedforsecurity=False).digest(), 5)
+    return _uuid(
+        hashlib.sha1(
+            _NAMESPACE + key.encode(errors="surrogateescape"), usedforsecurity=False
+        ).digest(),
+        5,
+    )
 
 
 def _uuid_random() -> str:
@@ -179,12 +214,16 @@ def _started_ns() -> int:
     ticks, now_ns = process_start(), time.time_ns()
     if ticks is None or not hasattr(time, "CLOCK_BOOTTIME"):
         return now_ns
-    age_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - ticks * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+    age_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - ticks * 1_000_000_000 // os.sysconf(
+        "SC_CLK_TCK"
+    )
     return now_ns - max(0, age_ns)
 
 
 def _monitoring_interval_s(environ: "MutableMapping[str, str]") -> float:
-    """Only the variable is looked at: reading settings files is too slow for the first call of a script."""
+    """Only the variable is looked at: reading settings files is too slow for the first call of a
+    script.
+    """
     from headway.model.limits import DURATION_S_MAX, MONITORING_INTERVAL_S
 
     try:

@@ -1,4 +1,6 @@
-"""When to try again what has failed: at once, then after growing waits. Called by client/run.py and metric.py."""
+"""When to try again what has failed: at once, then after growing waits. Called by client/run.py and
+metric.py.
+"""
 
 import time
 

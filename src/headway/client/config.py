@@ -1,9 +1,11 @@
-"""`hw.config`: the job's config as the program sees it. Every change is written down, whole and masked.
+"""`hw.config`: the job's config as the program sees it. Every change is written down, whole and
+masked.
 
 A mapping, not an object with attributes, so that a key can never hide a method. Called by training.
 """
 
-from _collections_abc import Iterator, MutableMapping  # loaded by every Python; `collections` itself is not
+# loaded by every Python; `collections` itself is not
+from _collections_abc import Iterator, MutableMapping
 from itertools import islice
 
 from headway.client.interrupt import raise_if_signal
@@ -18,9 +20,11 @@ if TYPE_CHECKING:
 
 
 class Config(MutableMapping[str, "Any"]):
-    """`hw.config["lr"] = 0.1`, `hw.config.update(vars(args))`. Values are kept as given and read back as given.
+    """`hw.config["lr"] = 0.1`, `hw.config.update(vars(args))`. Values are kept as given and read
+    back as given.
 
-    A change inside a value (`hw.config["model"]["depth"] = 3`) is noticed at the next change or at the end.
+    A change inside a value (`hw.config["model"]["depth"] = 3`) is noticed at the next change or at
+    the end.
     """
 
     __slots__ = ("_run", "_values")
@@ -55,19 +59,27 @@ class Config(MutableMapping[str, "Any"]):
         return f"headway.config({self._values!r})"
 
     def update(self, *args: "Any", **values: "Any") -> None:
-        """As of a dict, also from a namespace, a dataclass or another object with fields; written down once."""
+        """As of a dict, also from a namespace, a dataclass or another object with fields; written
+        down once.
+        """
         try:
             for arg in args:
                 self._values.update(_as_dict(arg))
-        except Exception as error:  # P1: a config of somebody else's making may raise anything when it is read
+        # P1: a config of somebody else's making may raise anything when it is read
+        except Exception as error:
             raise_if_signal(error)
-            self._run.note("config", f"a config of type {type_name(args[0])} could not be read: {type(error).__name__}")
+            self._run.note(
+                "config",
+                f"a config of type {type_name(args[0])} could not be read: {type(error).__name__}",
+            )
         self._values.update(values)
         self._run.config_changed()
 
 
 def _as_dict(config: "Any") -> dict[str, "Any"]:
-    """What a person passes as a config, one level deep; deeper ones are converted when they are written down."""
+    """What a person passes as a config, one level deep; deeper ones are converted when they are
+    written down.
+    """
     from headway.client.plain import pairs_of
 
     if config is None:
@@ -75,7 +87,9 @@ def _as_dict(config: "Any") -> dict[str, "Any"]:
     pairs = pairs_of(config)
     if pairs is not None:
         return {str(key): value for key, value in islice(pairs, CONFIG_ITEMS_MAX)}
-    if isinstance(config, list | tuple) and all(isinstance(pair, tuple) and len(pair) == 2 for pair in config):
+    if isinstance(config, list | tuple) and all(
+        isinstance(pair, tuple) and len(pair) == 2 for pair in config
+    ):
         return {str(key): value for key, value in config}
     if hasattr(config, "__dict__") and not isinstance(config, type):
         return {key: value for key, value in vars(config).items() if not key.startswith("_")}

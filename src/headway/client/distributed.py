@@ -1,8 +1,10 @@
-"""`hw.distributed`: one call that joins the process group of PyTorch, however the processes were started.
+"""`hw.distributed`: one call that joins the process group of PyTorch, however the processes were
+started.
 
-Works under torchrun, mpirun (OpenMPI), srun, Headway's own `-n`, nodes and roles, and alone. Who we are is read from
-the environment (`client/rank.py`); where rank 0 listens is MASTER_ADDR and MASTER_PORT, or, where nobody set them: a
-file between the processes of one machine, the first node of a Slurm step. PyTorch is imported when it is needed first.
+Works under torchrun, mpirun (OpenMPI), srun, Headway's own `-n`, nodes and roles, and alone. Who we
+are is read from the environment (`client/rank.py`); where rank 0 listens is MASTER_ADDR and
+MASTER_PORT, or, where nobody set them: a file between the processes of one machine, the first node
+of a Slurm step. PyTorch is imported when it is needed first.
 """
 
 import os
@@ -22,7 +24,11 @@ __all__ = ["ensure_init_process_group", "is_main", "local_rank", "rank", "world_
 
 TIMEOUT_S = 600.0
 _SLURM_PORT_FIRST, _SLURM_PORTS = 20_000, 10_000  # below the ports that a kernel gives to anybody
-_PAIRS = (("RANK", "WORLD_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE"))
+_PAIRS = (
+    ("RANK", "WORLD_SIZE"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMI_RANK", "PMI_SIZE"),
+)
 _groups = 0  # made by this process: each has a file of its own
 
 
@@ -51,18 +57,23 @@ def is_main() -> bool:
 def ensure_init_process_group(backend: str | None = None, *, timeout_s: float = TIMEOUT_S) -> None:
     """Join the default process group of PyTorch; does nothing where one is joined already.
 
-    `backend`: gloo, and NCCL beside it for tensors on a GPU, where nothing else is said. A GPU is chosen by the local
-    rank. Raises UsageError when the environment says only half, UnreachableError when the others did not come.
+    `backend`: gloo, and NCCL beside it for tensors on a GPU, where nothing else is said. A GPU is
+    chosen by the local rank. Raises UsageError when the environment says only half,
+    UnreachableError when the others did not come.
     """
     torch, dist = (_import(name) for name in ("torch", "torch.distributed"))
     if not dist.is_available():
-        raise _half("this PyTorch was built without torch.distributed", "install another build of it")
+        raise _half(
+            "this PyTorch was built without torch.distributed", "install another build of it"
+        )
     if dist.is_initialized():
         return
     mine, local, size = check_place(os.environ)
     if torch.cuda.is_available():
         torch.cuda.set_device(local % torch.cuda.device_count())
-    backend = backend or ("cpu:gloo,cuda:nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo")
+    backend = backend or (
+        "cpu:gloo,cuda:nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo"
+    )
     _join(dist, backend, mine, size, timeout_s)
     # What reads these later, such as a device mesh, must not find those of a launcher further out.
     os.environ.update({"RANK": str(mine), "LOCAL_RANK": str(local), "WORLD_SIZE": str(size)})
@@ -84,7 +95,9 @@ def check_place(environ: "Environ") -> tuple[int, int, int]:
     for one, other in _PAIRS:
         if (one in environ) != (other in environ):
             there, missing = (one, other) if one in environ else (other, one)
-            raise _half(f"{there} is set and {missing} is not", f"set both, or unset {there} to run alone")
+            raise _half(
+                f"{there} is set and {missing} is not", f"set both, or unset {there} to run alone"
+            )
     mine, local, size = _ranks(environ)
     if mine >= size:
         raise _half(
@@ -95,7 +108,9 @@ def check_place(environ: "Environ") -> tuple[int, int, int]:
 
 
 def _ranks(environ: "Environ") -> tuple[int, int, int]:
-    """Variables of Slurm count inside a step of srun alone: in a batch script they tell what could be started."""
+    """Variables of Slurm count inside a step of srun alone: in a batch script they tell what could
+    be started.
+    """
     if "SLURM_STEP_ID" in environ:
         return ranks(environ)
     return ranks({name: value for name, value in environ.items() if not name.startswith("SLURM_")})
@@ -109,7 +124,8 @@ def _join(dist: "Any", backend: str, mine: int, size: int, timeout_s: float) -> 
     try:
         where, store = _store(dist, mine, size, timeout)
         dist.init_process_group(backend, store=store, rank=mine, world_size=size, timeout=timeout)
-    except (RuntimeError, ValueError, OSError) as error:  # what PyTorch raises; its own words follow ours
+    # what PyTorch raises; its own words follow ours
+    except (RuntimeError, ValueError, OSError) as error:
         raise UnreachableError(
             f"rank {mine} of {size} could not join the others at {where} within {timeout_s:g} s: {error}",
             "do all ranks run? hw q shows them; another address: MASTER_ADDR and MASTER_PORT",
@@ -159,7 +175,9 @@ def master(environ: "Environ") -> tuple[str, int] | None:
 
 
 def _slurm_master(environ: "Environ") -> tuple[str, int] | None:
-    """The first node of the step. All of its processes find the same port by the job's and the step's number."""
+    """The first node of the step. All of its processes find the same port by the job's and the
+    step's number.
+    """
     if (environ.get("SLURM_STEP_NUM_NODES") or environ.get("SLURM_NNODES")) == "1":
         return None
     nodes = environ.get("SLURM_STEP_NODELIST") or environ.get("SLURM_JOB_NODELIST") or ""
@@ -185,7 +203,10 @@ def _meeting_file(key: str) -> str:
     os.makedirs(folder, mode=0o700, exist_ok=True)
     status = os.lstat(folder)
     if status.st_uid != os.getuid() or status.st_mode & 0o077:
-        raise _half(f"{folder} is not a folder of this user alone", "remove it, or set MASTER_ADDR and MASTER_PORT")
+        raise _half(
+            f"{folder} is not a folder of this user alone",
+            "remove it, or set MASTER_ADDR and MASTER_PORT",
+        )
     return os.path.join(folder, f"meet-{hashlib.sha256(key.encode()).hexdigest()[:32]}")
 
 

@@ -1,9 +1,10 @@
-"""What a record of `logging` says, as text: %-format, several values in one call, rich's drawings. For client/logs.py.
+"""What a record of `logging` says, as text: %-format, several values in one call, rich's drawings.
+For client/logs.py.
 
-Objects of rich are drawn here, without colour and at a fixed width, so that no object ever leaves the process. rich is
-never imported for their sake: where such an object is, rich is. Everything is bounded, in size and, between two steps
-of a drawing, in time. What cannot be drawn is shown as plain words: markup that is none as it stands, a table by its
-cells.
+Objects of rich are drawn here, without colour and at a fixed width, so that no object ever leaves
+the process. rich is never imported for their sake: where such an object is, rich is. Everything is
+bounded, in size and, between two steps of a drawing, in time. What cannot be drawn is shown as
+plain words: markup that is none as it stands, a table by its cells.
 """
 
 import sys
@@ -53,7 +54,9 @@ class Shown:
 
 
 def text_of(record: "LogRecord") -> str:
-    """The message; of several values without a format, one after the other. Never raises what an object raises."""
+    """The message; of several values without a format, one after the other. Never raises what an
+    object raises.
+    """
     try:
         return _formatted(record.msg, record.args)
     except Exception as error:  # objects and formats of somebody else's making may raise anything
@@ -64,7 +67,8 @@ def text_of(record: "LogRecord") -> str:
 def _formatted(msg: object, args: "Any") -> str:
     if not args:
         return shown(msg)
-    if not isinstance(msg, str) or "%" not in msg:  # one dictionary fits any text, and would not be shown
+    # one dictionary fits any text, and would not be shown
+    if not isinstance(msg, str) or "%" not in msg:
         return joined(msg, args)
     if isinstance(args, dict):
         return msg % {key: _argument(value) for key, value in args.items()}
@@ -80,7 +84,9 @@ def _argument(value: "Any") -> "Any":
 
 
 def joined(msg: object, args: "Any") -> str:
-    """Several values in one call: `logging.info("a", "b", table)`. Drawings start on a line of their own."""
+    """Several values in one call: `logging.info("a", "b", table)`. Drawings start on a line of
+    their own.
+    """
     values = [msg, *(args if isinstance(args, tuple) else [args] if args else [])]
     parts: list[str] = []
     for value in values:
@@ -113,7 +119,9 @@ def _cut_items(value: "Any") -> str:
 
 
 def bounded(text: str, mask: "Mask") -> tuple[str, bool]:
-    """Masked, then head and tail with a mark between them that says how much is missing; and whether it was cut."""
+    """Masked, then head and tail with a mark between them that says how much is missing; and
+    whether it was cut.
+    """
     most = LOG_TEXT_CHARS_MAX
     text, left = narrow(text)
     text = mask(text)
@@ -125,22 +133,28 @@ def bounded(text: str, mask: "Mask") -> tuple[str, bool]:
 
 
 def narrow(text: str) -> tuple[str, int]:
-    """A very long text without its middle, and how much that was. What is kept in the end is far from the seam, so a
-    secret that the seam splits is not in it."""
+    """A very long text without its middle, and how much that was. What is kept in the end is far
+    from the seam, so a secret that the seam splits is not in it.
+    """
     most = 4 * LOG_TEXT_CHARS_MAX
     left = len(text) - 2 * most
     return (text[:most] + text[-most:], left) if left > 0 else (text, 0)
 
 
-# -- rich ----------------------------------------------------------------------------------------------
+# -- rich
+# ----------------------------------------------------------------------------------------------
 
 
 def is_drawing(value: object) -> bool:
-    """Whether it is rich's to draw: an object of rich, or one that knows how rich draws it, where rich is loaded."""
+    """Whether it is rich's to draw: an object of rich, or one that knows how rich draws it, where
+    rich is loaded.
+    """
     kind = type(value)
     if kind.__module__.startswith("rich."):
         return hasattr(kind, "__rich_console__") or hasattr(kind, "__rich__")
-    return "rich.console" in sys.modules and (hasattr(kind, "__rich_console__") or hasattr(kind, "__rich__"))
+    return "rich.console" in sys.modules and (
+        hasattr(kind, "__rich_console__") or hasattr(kind, "__rich__")
+    )
 
 
 def _console() -> "Any":
@@ -171,7 +185,8 @@ def _pen(base: "Any") -> "Any":
         text = text[:DRAWN_CHARS_MAX]
         try:
             return base.render_str(self, text, **options)
-        except Exception as error:  # rich's MarkupError: a closing tag without an opening one, and the like (B17)
+        # rich's MarkupError: a closing tag without an opening one, and the like (B17)
+        except Exception as error:
             raise_if_signal(error)
             return base.render_str(self, text, **{**options, "markup": False})
 
@@ -234,10 +249,15 @@ def _rows_left(value: "Any") -> str:
 
 
 def _smaller(value: "Any") -> "Any":
-    """The same table with its first rows, and of each cell its beginning: drawing a million would take minutes."""
+    """The same table with its first rows, and of each cell its beginning: drawing a million would
+    take minutes.
+    """
     copy: Any = __import__("copy").copy
     table = copy(value)
-    table.columns, table.rows = [copy(column) for column in value.columns], value.rows[:LOG_TABLE_ROWS_MAX]
+    table.columns, table.rows = (
+        [copy(column) for column in value.columns],
+        value.rows[:LOG_TABLE_ROWS_MAX],
+    )
     for column in table.columns:
         column._cells = [_shorter(cell) for cell in column._cells[:LOG_TABLE_ROWS_MAX]]
     return table
@@ -249,7 +269,9 @@ def _shorter(cell: "Any") -> "Any":
 
 
 def cells_of(record: "LogRecord", mask: "Mask") -> "dict[str, Any] | None":
-    """The first table of a record as `{columns, rows}`, for views that lay it out themselves. Never raises."""
+    """The first table of a record as `{columns, rows}`, for views that lay it out themselves. Never
+    raises.
+    """
     args: Any = record.args.values() if isinstance(record.args, dict) else record.args or ()
     values = (record.msg, *args)
     table: Any = next((value for value in values if _is_table(value)), None)
@@ -265,7 +287,8 @@ def cells_of(record: "LogRecord", mask: "Mask") -> "dict[str, Any] | None":
 def _cells(table: "Any", console: "Any", mask: "Mask") -> "dict[str, Any]":
     columns = table.columns[:LOG_TABLE_COLUMNS_MAX]
     cells = [
-        [_bounded_cell(console, cell, mask) for cell in islice(column.cells, LOG_TABLE_ROWS_MAX)] for column in columns
+        [_bounded_cell(console, cell, mask) for cell in islice(column.cells, LOG_TABLE_ROWS_MAX)]
+        for column in columns
     ]
     return {
         "columns": [_bounded_cell(console, column.header, mask) for column in columns],

@@ -1,7 +1,8 @@
-"""An uncaught exception as a fact: what it was, where, and the traceback as Python prints it. Called by client/run.py.
+"""An uncaught exception as a fact: what it was, where, and the traceback as Python prints it.
+Called by client/run.py.
 
-Imported only when an exception has happened: `traceback` is slow to import. Text goes through `mask` before it is cut,
-so that a cut cannot split a secret and so hide it.
+Imported only when an exception has happened: `traceback` is slow to import. Text goes through
+`mask` before it is cut, so that a cut cannot split a secret and so hide it.
 """
 
 import linecache
@@ -26,7 +27,9 @@ FRAMES_MAX = 5000  # of a walk along a traceback
 def describe(
     where: str, error: BaseException, tb: "TracebackType | None", thread: str | None, mask: "Mask"
 ) -> "dict[str, Any]":
-    """The fields of an `exception` fact. Never raises: an exception of somebody else's making may not even print."""
+    """The fields of an `exception` fact. Never raises: an exception of somebody else's making may
+    not even print.
+    """
     path, line = _place(error, tb)
     source = linecache.getline(path, line).strip() if path and line else ""
     return {
@@ -52,7 +55,8 @@ def _format(error: BaseException, tb: "TracebackType | None") -> str:
     """With causes, contexts and groups, as Python prints them."""
     try:
         return "".join(traceback.format_exception(type(error), error, tb))
-    except Exception:  # out of memory or of stack, or a broken exception: the bare frames are better than nothing
+    # out of memory or of stack, or a broken exception: the bare frames are better than nothing
+    except Exception:
         try:
             return "".join(traceback.format_tb(tb, limit=-20)) + type_name(error)
         except Exception:  # as above
@@ -60,7 +64,9 @@ def _format(error: BaseException, tb: "TracebackType | None") -> str:
 
 
 def _place(error: BaseException, tb: "TracebackType | None") -> tuple[str | None, int | None]:
-    """File and line in the program's own code where it happened: the innermost frame that no library owns."""
+    """File and line in the program's own code where it happened: the innermost frame that no
+    library owns.
+    """
     if isinstance(error, SyntaxError) and error.filename and error.lineno:
         return error.filename, error.lineno
     innermost: tuple[str | None, int | None] = (None, None)
@@ -79,8 +85,14 @@ def _place(error: BaseException, tb: "TracebackType | None") -> tuple[str | None
 def _is_own(path: str) -> bool:
     if path.startswith("<"):
         return path in ("<string>", "<stdin>")
-    libraries = tuple(os.path.join(prefix, "lib") + os.sep for prefix in (sys.prefix, sys.base_prefix))
-    return not path.startswith(libraries) and "site-packages" not in path and "dist-packages" not in path
+    libraries = tuple(
+        os.path.join(prefix, "lib") + os.sep for prefix in (sys.prefix, sys.base_prefix)
+    )
+    return (
+        not path.startswith(libraries)
+        and "site-packages" not in path
+        and "dist-packages" not in path
+    )
 
 
 def _cut(text: str, most: int) -> str:

@@ -1,7 +1,8 @@
 """What the client puts around a program: uncaught exceptions are written down, and so is its end.
 
-`install` is called when a run starts. Every hook calls the one that was there before, so the program's own handlers
-and Python's messages stay as they are. HEADWAY_FORWARD_EXCEPTIONS=0 leaves exceptions alone.
+`install` is called when a run starts. Every hook calls the one that was there before, so the
+program's own handlers and Python's messages stay as they are. HEADWAY_FORWARD_EXCEPTIONS=0 leaves
+exceptions alone.
 """
 
 import _thread
@@ -62,7 +63,9 @@ def _watch_child(run: "Run") -> None:
 def _watch_main(run: "Run") -> None:
     before = sys.excepthook
 
-    def excepthook(kind: type[BaseException], error: BaseException, tb: "TracebackType | None") -> None:
+    def excepthook(
+        kind: type[BaseException], error: BaseException, tb: "TracebackType | None"
+    ) -> None:
         if isinstance(error, BaseException):
             run.exception("main", error, tb)
         before(kind, error, tb)
@@ -71,9 +74,11 @@ def _watch_main(run: "Run") -> None:
 
 
 def keep_interrupted(error: object) -> None:
-    """A program that Ctrl-C ends dies of SIGINT, which its shell or launcher sees; Python forgets that it must.
+    """A program that Ctrl-C ends dies of SIGINT, which its shell or launcher sees; Python forgets
+    that it must.
 
-    It forgets when text is evaluated in between, as importing `traceback` does, and remembers when text raises it.
+    It forgets when text is evaluated in between, as importing `traceback` does, and remembers when
+    text raises it.
     """
     if isinstance(error, KeyboardInterrupt) and not is_interactive():
         try:
@@ -83,13 +88,17 @@ def keep_interrupted(error: object) -> None:
 
 
 def _watch_threads(run: "Run") -> None:
-    """`threading` takes its hook from `_thread` when it is imported, so we need not import it for this."""
+    """`threading` takes its hook from `_thread` when it is imported, so we need not import it for
+    this.
+    """
     threading: Any = sys.modules.get("threading")
     before = threading.excepthook if threading else getattr(_thread, "_excepthook", None)
 
     def excepthook(args: "Any", /) -> None:
         if isinstance(args.exc_value, BaseException) and not isinstance(args.exc_value, SystemExit):
-            run.exception("thread", args.exc_value, args.exc_traceback, getattr(args.thread, "name", None))
+            run.exception(
+                "thread", args.exc_value, args.exc_traceback, getattr(args.thread, "name", None)
+            )
         if before is not None:
             before(args)
 
@@ -111,7 +120,9 @@ def _watch_unraisable(run: "Run") -> None:
 
 
 def _watch_fatal(run: "Run") -> None:
-    """A segmentation fault and its like leave a traceback on stderr, where the program has not seen to that itself."""
+    """A segmentation fault and its like leave a traceback on stderr, where the program has not seen
+    to that itself.
+    """
     if run.environ.get("HEADWAY_FORWARD_EXCEPTIONS", "1") != "0":
         enable_faulthandler()
 
@@ -127,7 +138,9 @@ def enable_faulthandler() -> None:
 
 
 def _watch_logging(run: "Run") -> None:
-    """Now if the program uses `logging` already, else when it imports it: we have no reason to do that for it."""
+    """Now if the program uses `logging` already, else when it imports it: we have no reason to do
+    that for it.
+    """
 
     def install() -> None:
         from headway.client import logs
@@ -143,7 +156,9 @@ def _watch_logging(run: "Run") -> None:
 
 
 def _watch_exit() -> None:
-    """Nobody waits for an attached process, so its exit code is learned from its own call of sys.exit() or exit()."""
+    """Nobody waits for an attached process, so its exit code is learned from its own call of
+    sys.exit() or exit().
+    """
     before, quitter = sys.exit, type(getattr(builtins, "exit", None))
 
     def exit(status: "Any" = None, /) -> "Any":
@@ -182,11 +197,14 @@ def at_exit(run: "Run") -> None:
 def exit_code() -> int | None:
     """The exit code of a program that no exception ends; None when it cannot be known.
 
-    Python removes `__file__` from a script's namespace when the script has run to its end, so a sys.exit() that was
-    caught can be told from one that was not, and `raise SystemExit(3)` from success.
+    Python removes `__file__` from a script's namespace when the script has run to its end, so a
+    sys.exit() that was caught can be told from one that was not, and `raise SystemExit(3)` from
+    success.
     """
     main = sys.modules.get("__main__")
-    is_script = getattr(main, "__spec__", None) is None and bool(sys.argv and os.path.isfile(sys.argv[0]))
+    is_script = getattr(main, "__spec__", None) is None and bool(
+        sys.argv and os.path.isfile(sys.argv[0])
+    )
     if is_script and not hasattr(main, "__file__"):
         return 0
     if _exit_asked:

@@ -1,7 +1,9 @@
-"""Telling a program's own exception, raised by its signal handler, from trouble of ours. Called wherever we catch all.
+"""Telling a program's own exception, raised by its signal handler, from trouble of ours. Called
+wherever we catch all.
 
-A handler may run inside any call of ours and raise to unwind the program: a preemption that saves a checkpoint, an
-alarm that ends an evaluation. Such an exception is not ours to swallow (P1 is about what *we* raise).
+A handler may run inside any call of ours and raise to unwind the program: a preemption that saves a
+checkpoint, an alarm that ends an evaluation. Such an exception is not ours to swallow (P1 is about
+what *we* raise).
 """
 
 import sys
@@ -25,7 +27,9 @@ def raise_if_signal(error: Exception) -> None:
 
 
 def _handler_codes() -> "set[CodeType]":
-    """The code of every handler that the program has installed, also of methods, partials and callable objects."""
+    """The code of every handler that the program has installed, also of methods, partials and
+    callable objects.
+    """
     signal: Any = sys.modules.get("signal")
     if signal is None:
         return set()  # without it nobody has installed one

@@ -1,8 +1,10 @@
-"""`logging` inside a job: its records go into the spool as they are made. Installed by hooks.py or the bootstrap.
+"""`logging` inside a job: its records go into the spool as they are made. Installed by hooks.py or
+the bootstrap.
 
-No handler is added, for that would change what the program prints (`basicConfig` does nothing where a handler is). The
-records are taken where `Logger` hands them to its handlers, which then do what they would have done. Levels: what the
-program lets through, and where it has set none, INFO and above (HEADWAY_LOG_LEVEL says otherwise).
+No handler is added, for that would change what the program prints (`basicConfig` does nothing where
+a handler is). The records are taken where `Logger` hands them to its handlers, which then do what
+they would have done. Levels: what the program lets through, and where it has set none, INFO and
+above (HEADWAY_LOG_LEVEL says otherwise).
 """
 
 import logging
@@ -43,7 +45,8 @@ _id: "ContextVar[str | None]" = ContextVar("headway_correlation", default=None)
 _inherited = os.environ.get(CORRELATION) or None  # from the process that started this one
 
 
-# -- what is put around logging ------------------------------------------------------------------------
+# -- what is put around logging
+# ------------------------------------------------------------------------
 
 
 def install(run: "Run") -> None:
@@ -52,13 +55,19 @@ def install(run: "Run") -> None:
         return
     logs = Logs(run)
     _logs.append(logs)
-    enabled, call, make = logging.Logger.isEnabledFor, logging.Logger.callHandlers, logging.Logger.makeRecord
+    enabled, call, make = (
+        logging.Logger.isEnabledFor,
+        logging.Logger.callHandlers,
+        logging.Logger.makeRecord,
+    )
     message = logging.LogRecord.getMessage
 
     def is_enabled_for(self: logging.Logger, level: int) -> bool:
         return enabled(self, level) or (level >= logs.level and wanted(self, level))
 
-    def make_record(self: logging.Logger, name: str, level: int, *rest: "Any", **more: "Any") -> logging.LogRecord:
+    def make_record(
+        self: logging.Logger, name: str, level: int, *rest: "Any", **more: "Any"
+    ) -> logging.LogRecord:
         record = make(self, name, level, *rest, **more)
         if not enabled(self, level):
             record._headway_only = True
@@ -97,7 +106,9 @@ def level_of(text: str) -> int:
 
 
 def wanted(logger: "logging.Logger | None", level: int) -> bool:
-    """Whether a record that the program does not see is for us: nobody has set a level, and nobody has disabled it."""
+    """Whether a record that the program does not see is for us: nobody has set a level, and nobody
+    has disabled it.
+    """
     if logger is None or logger.disabled or logger.manager.disable >= level:
         return False
     while logger is not None:
@@ -121,7 +132,9 @@ def is_printed(logger: "logging.Logger | None", levelno: int) -> bool:
 
 
 def _is_terminal(handler: "Any") -> bool:
-    stream = getattr(handler, "stream", None) or getattr(getattr(handler, "console", None), "file", None)
+    stream = getattr(handler, "stream", None) or getattr(
+        getattr(handler, "console", None), "file", None
+    )
     if stream is None:
         return False
     if stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
@@ -132,14 +145,17 @@ def _is_terminal(handler: "Any") -> bool:
         return False
 
 
-# -- correlation ---------------------------------------------------------------------------------------
+# -- correlation
+# ---------------------------------------------------------------------------------------
 
 
 class correlation:
-    """Mark the log records that belong together: `hw.correlation("request-7")`, or `with hw.correlation("request-7"):`.
+    """Mark the log records that belong together: `hw.correlation("request-7")`, or `with
+    hw.correlation("request-7"):`.
 
-    It holds at once, in this thread or task, until it is set again or the `with` is left. Threads that are started
-    meanwhile have it too, and so do processes that the main thread starts. `None` takes it away.
+    It holds at once, in this thread or task, until it is set again or the `with` is left. Threads
+    that are started meanwhile have it too, and so do processes that the main thread starts. `None`
+    takes it away.
     """
 
     __slots__ = ("_before",)
@@ -158,7 +174,8 @@ class correlation:
 
 def _set(id: "str | None") -> None:
     _id.set(id)
-    if threading.current_thread() is threading.main_thread():  # else two threads would fight over the environment
+    # else two threads would fight over the environment
+    if threading.current_thread() is threading.main_thread():
         if id:
             os.environ[CORRELATION] = id
         else:
@@ -166,7 +183,9 @@ def _set(id: "str | None") -> None:
 
 
 def current_correlation() -> "str | None":
-    return _id.get() or getattr(threading.current_thread(), "_headway_correlation", None) or _inherited
+    return (
+        _id.get() or getattr(threading.current_thread(), "_headway_correlation", None) or _inherited
+    )
 
 
 def _follow_threads() -> None:
@@ -184,7 +203,8 @@ def _follow_threads() -> None:
     threading.Thread.start = start_with_id  # type: ignore[method-assign]
 
 
-# -- writing -------------------------------------------------------------------------------------------
+# -- writing
+# -------------------------------------------------------------------------------------------
 
 
 class Logs:
@@ -206,7 +226,9 @@ class Logs:
         run.parts.append(self)
 
     def take(self, logger: logging.Logger, record: logging.LogRecord, is_theirs: bool) -> None:
-        """Write one record. What a record's own objects log while they are shown is not written: it has no end."""
+        """Write one record. What a record's own objects log while they are shown is not written: it
+        has no end.
+        """
         if record.levelno < self.level:
             return
         thread = get_ident()
@@ -312,14 +334,18 @@ class Logs:
         self._lose(size, error.strerror or type(error).__name__)
         if self._backoff.is_over():
             self._backoff.failed()
-            self._drop_stream()  # a torn frame stays behind; what follows starts in a file of its own
+            # a torn frame stays behind; what follows starts in a file of its own
+            self._drop_stream()
 
     def _lose(self, size: int, reason: str) -> None:
         self.lost += 1
         self._lost_untold[0] += 1
         self._lost_untold[1] += size
         self._reason = reason
-        self.run.note("logs", f"log records cannot be written ({reason}); training goes on, and they are counted")
+        self.run.note(
+            "logs",
+            f"log records cannot be written ({reason}); training goes on, and they are counted",
+        )
 
     def _drop_stream(self) -> None:
         stream, self._stream = self._stream, None
@@ -329,7 +355,9 @@ class Logs:
     def tell(self) -> None:
         (records, size), self._lost_untold = self._lost_untold, [0, 0]
         if records:
-            self.run.fact("gap", stream="logs", records=records, points=0, bytes=size, reason=self._reason)
+            self.run.fact(
+                "gap", stream="logs", records=records, points=0, bytes=size, reason=self._reason
+            )
 
     def close(self) -> None:
         """At the end, and in a forked child, whose records go into a stream of its own."""

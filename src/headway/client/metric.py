@@ -1,11 +1,13 @@
-"""The hot path: `log`, and all that it falls back on. Called by client/run.py; `log` itself by training, very often.
+"""The hot path: `log`, and all that it falls back on. Called by client/run.py; `log` itself by
+training, very often.
 
-The fast path is one dictionary look-up, two packs, one checksum and one write, without a lock. Whatever it cannot do
-(a name never seen, a value that is no plain number, a write that fails, a segment that is full) arrives in the slow
-path, mostly by exception. Counters change by single statements, which the interpreter does not interrupt.
+The fast path is one dictionary look-up, two packs, one checksum and one write, without a lock.
+Whatever it cannot do (a name never seen, a value that is no plain number, a write that fails, a
+segment that is full) arrives in the slow path, mostly by exception. Counters change by single
+statements, which the interpreter does not interrupt.
 
-Every value passed in ends as exactly one of written, rejected (it cannot be kept) or dropped (it could not be
-written): that is P5.
+Every value passed in ends as exactly one of written, rejected (it cannot be kept) or dropped (it
+could not be written): that is P5.
 """
 
 import errno
@@ -42,7 +44,8 @@ STEP_MIN = -STEP_ABS_MAX
 LOOK_INTERVAL_NS = 1_000_000_000
 CLOSE_AFTER_S = 10.0  # a thread may still be in its last write to a segment that was rolled
 SMALL_NAMES = 1000  # so many names always fit into one schema frame
-# The file is fine and the disk is not: the next call tries again. Any other error gives the file up.
+# The file is fine and the disk is not: the next call tries again. Any other error gives the file
+# up.
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
 
 
@@ -53,13 +56,13 @@ def make_log(metrics: "Metrics") -> "Log":
     def log(values: "Mapping[str, Any]", step: "int | None" = None) -> None:
         """Log numbers by name, at a step: `hw.log({"loss": 0.4, "lr": 1e-3}, step=i)`.
 
-        Values: int, float, bool, Decimal, Fraction, NumPy and torch scalars; NaN and infinities are kept. Nested
-        dictionaries become `outer/inner`. What is not a number is refused, once per name with a warning, and the rest
-        is kept. Without `step`, one more than the largest step so far in this process, starting at 0. Steps may
-        repeat and go back; they are kept as written.
+        Values: int, float, bool, Decimal, Fraction, NumPy and torch scalars; NaN and infinities are
+        kept. Nested dictionaries become `outer/inner`. What is not a number is refused, once per
+        name with a warning, and the rest is kept. Without `step`, one more than the largest step so
+        far in this process, starting at 0. Steps may repeat and go back; they are kept as written.
 
-        When it returns, the values survive `kill -9` of this process. It never raises and never waits for a network;
-        what cannot be written (a full disk) is counted and told.
+        When it returns, the values survive `kill -9` of this process. It never raises and never
+        waits for a network; what cannot be written (a full disk) is counted and told.
         """
         segment = metrics.segment
         try:
@@ -67,7 +70,8 @@ def make_log(metrics: "Metrics") -> "Log":
             if step is None:
                 metrics.top = step = int(metrics.top) + 1
             now_ns = time_ns()
-            body = schema.pack_body(step, now_ns, *values.values())  # refuses a step that is no integer
+            # refuses a step that is no integer
+            body = schema.pack_body(step, now_ns, *values.values())
             if step > metrics.top:
                 if step > STEP_ABS_MAX:
                     return slow(values, step)
@@ -75,7 +79,8 @@ def make_log(metrics: "Metrics") -> "Log":
             elif step < STEP_MIN:
                 return slow(values, step)
             data = schema.pack_frame(b"HW", crc32(body, schema.prefix_crc), schema.prefix, body)
-        except Exception as error:  # anything but plain numbers under names already seen; nothing is written yet (P1)
+        # anything but plain numbers under names already seen; nothing is written yet (P1)
+        except Exception as error:
             raise_if_signal(error)
             return slow(values, step)
         try:
@@ -95,7 +100,9 @@ def make_log(metrics: "Metrics") -> "Log":
 
 
 class Metrics:
-    """The metric stream of one process: its open segment, what was counted, and what to do when a write fails."""
+    """The metric stream of one process: its open segment, what was counted, and what to do when a
+    write fails.
+    """
 
     def __init__(self, run: "Run") -> None:
         self.run = run
@@ -112,12 +119,14 @@ class Metrics:
         self._dropped = 0
         self._written_before = 0  # in segments that are closed
         self._retired: list[tuple[float, MetricSegment]] = []
-        self._early: list[tuple[object, object]] = []  # calls that came while a stream was being opened
+        # calls that came while a stream was being opened
+        self._early: list[tuple[object, object]] = []
         self._gap = [0, 0, 0]  # records, points, bytes that were dropped and not yet told
         self._gap_reason = ""
         self._gap_next_ns = 0
 
-    # -- counting --------------------------------------------------------------------------------------
+    # -- counting
+    # --------------------------------------------------------------------------------------
 
     def counters(self) -> dict[str, int]:
         """Points, each of them once: produced = written + rejected + dropped (P5)."""
@@ -126,10 +135,17 @@ class Metrics:
         written = self._written_before + sum(segment.written()[1] for segment in segments) - lost
         dropped = self._dropped + lost
         produced = written + self.rejected + dropped
-        return {"produced": produced, "written": written, "rejected": self.rejected, "dropped": dropped}
+        return {
+            "produced": produced,
+            "written": written,
+            "rejected": self.rejected,
+            "dropped": dropped,
+        }
 
     def _reject(self, points: int) -> None:
-        """Count what cannot be kept. The number is told now and then, not only at the end, which may be a SIGKILL."""
+        """Count what cannot be kept. The number is told now and then, not only at the end, which
+        may be a SIGKILL.
+        """
         if not points:
             return
         self.rejected += points
@@ -149,14 +165,18 @@ class Metrics:
         self._gap[1] += points
         self._gap[2] += size
         self._gap_reason = reason
-        self.run.note("drop", f"points cannot be written ({reason}); training goes on, and they are counted")
+        self.run.note(
+            "drop", f"points cannot be written ({reason}); training goes on, and they are counted"
+        )
 
     def _drop(self, points: int, reason: str) -> None:
         self._dropped += points
         self._count_gap(1, points, 32 + 8 * points, reason)
 
     def tell_gap(self) -> None:
-        """Write down what was dropped since the last time; client/run.py keeps the fact until it can be written."""
+        """Write down what was dropped since the last time; client/run.py keeps the fact until it
+        can be written.
+        """
         (records, points, size), self._gap = self._gap, [0, 0, 0]
         if records or points:
             self._gap_next_ns = time.time_ns() + LOOK_INTERVAL_NS
@@ -165,7 +185,8 @@ class Metrics:
                 reason=self._gap_reason,
             )  # fmt: skip
 
-    # -- the slow path ---------------------------------------------------------------------------------
+    # -- the slow path
+    # ---------------------------------------------------------------------------------
 
     def log_slow(self, values: object, step: object) -> None:
         """A call of `log` that is not a repetition. Never raises."""
@@ -219,7 +240,9 @@ class Metrics:
         return len(over)
 
     def _write(self, names: tuple[str, ...], numbers: list[float], step: int) -> None:
-        """One record. Tries a second time when the file was the trouble and another one could be opened."""
+        """One record. Tries a second time when the file was the trouble and another one could be
+        opened.
+        """
         reason = self._try_write(names, numbers, step)
         if reason is not None and self.segment.fd < 0 and self.ready():
             reason = self._try_write(names, numbers, step)
@@ -262,10 +285,13 @@ class Metrics:
             return False
         return True
 
-    # -- segments --------------------------------------------------------------------------------------
+    # -- segments
+    # --------------------------------------------------------------------------------------
 
     def failed(self, segment: MetricSegment, error: OSError) -> None:
-        """A write to a segment failed: no fast path until one succeeds, and another file if this one is broken."""
+        """A write to a segment failed: no fast path until one succeeds, and another file if this
+        one is broken.
+        """
         segment.schemas.clear()
         self._gap_reason = error.strerror or type(error).__name__
         if error.errno not in FULL and self.segment is segment:
@@ -273,7 +299,9 @@ class Metrics:
             self.run.backoff.failed()
 
     def ready(self) -> bool:
-        """Whether a segment is open; opens one if need be and if it is time to try. Never raises OSError."""
+        """Whether a segment is open; opens one if need be and if it is time to try. Never raises
+        OSError.
+        """
         if self.segment.fd >= 0:
             return True
         if not self.run.backoff.is_over():
@@ -301,7 +329,9 @@ class Metrics:
         return segment
 
     def _roll(self, segment: MetricSegment) -> MetricSegment:
-        """Go on in a new segment. Where none can be opened, the old one grows: better too large than lost."""
+        """Go on in a new segment. Where none can be opened, the old one grows: better too large
+        than lost.
+        """
         with self.run.lock:
             if self.segment is not segment:
                 return self.segment
@@ -329,7 +359,9 @@ class Metrics:
         """Close segments that no thread can be writing to any more, and keep their counts."""
         now_s = time.monotonic()
         while self._retired and (
-            everything or len(self._retired) > SEGMENTS_RETIRED_MAX or now_s - self._retired[0][0] > CLOSE_AFTER_S
+            everything
+            or len(self._retired) > SEGMENTS_RETIRED_MAX
+            or now_s - self._retired[0][0] > CLOSE_AFTER_S
         ):
             _, segment = self._retired.pop(0)
             lost = segment.lost()[1]
@@ -337,11 +369,16 @@ class Metrics:
             self._dropped += lost
             segment.close()
 
-    def look(self, segment: MetricSegment, now_ns: int, values: "Mapping[str, Any] | None" = None) -> None:
-        """Once a second, and after every so many bytes: is the file still there, is it full? Never raises."""
+    def look(
+        self, segment: MetricSegment, now_ns: int, values: "Mapping[str, Any] | None" = None
+    ) -> None:
+        """Once a second, and after every so many bytes: is the file still there, is it full? Never
+        raises.
+        """
         segment.look_ns = now_ns + LOOK_INTERVAL_NS
         try:
-            written = segment.written()  # before the look: what comes after it is not known to be safe
+            # before the look: what comes after it is not known to be safe
+            written = segment.written()
             size = segment.size()
             if size is None:
                 self._file_is_gone(segment)
@@ -351,17 +388,23 @@ class Metrics:
                     self._roll(segment)
             for name, number in (values or {}).items():
                 if values_of.is_inexact(number):
-                    self.run.note(f"int {name}", f"metric {name!r}: integers beyond 2^53 are kept as the nearest float")
+                    self.run.note(
+                        f"int {name}",
+                        f"metric {name!r}: integers beyond 2^53 are kept as the nearest float",
+                    )
             if self._gap[0] and now_ns > self._gap_next_ns:
                 self.tell_gap()
             self.close_retired()
             self.run.look()
-        except Exception as error:  # P1: an error of ours must not reach training; the record itself is written
+        # P1: an error of ours must not reach training; the record itself is written
+        except Exception as error:
             raise_if_signal(error)
             segment.look_ns = now_ns + 10 * LOOK_INTERVAL_NS
 
     def _file_is_gone(self, segment: MetricSegment) -> None:
-        """Somebody removed the file or closed its descriptor: what went there since the last look counts as dropped."""
+        """Somebody removed the file or closed its descriptor: what went there since the last look
+        counts as dropped.
+        """
         if segment.gone or self.segment is not segment:
             return
         segment.gone = True
@@ -384,7 +427,9 @@ class Metrics:
         self.close_retired(everything=True)
 
     def close(self) -> None:
-        """At the end of the run, and in a forked child. A later call of `log` starts a new stream and counts anew."""
+        """At the end of the run, and in a forked child. A later call of `log` starts a new stream
+        and counts anew.
+        """
         segments = [self.segment, *(segment for _, segment in self._retired)]
         self._begin()
         for segment in segments:

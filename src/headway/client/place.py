@@ -1,4 +1,5 @@
-"""Where this process writes: the spool of the task it belongs to. Called by client/run.py when it is needed first.
+"""Where this process writes: the spool of the task it belongs to. Called by client/run.py when it
+is needed first.
 
 Under `hw run` the environment says it. Otherwise client/attach.py makes a job of the process.
 """
@@ -23,7 +24,9 @@ class Place:
 
 
 def from_environment(environ: "Mapping[str, str]") -> Place | None:
-    """The task that we were started in; None when there is none (a variable left over from a task that is gone)."""
+    """The task that we were started in; None when there is none (a variable left over from a task
+    that is gone).
+    """
     task_dir = environ.get("HEADWAY_SPOOL", "")
     if not task_dir or not os.path.isfile(os.path.join(task_dir, "task.json")):
         return None

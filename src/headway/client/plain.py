@@ -1,8 +1,9 @@
-"""A config as a person has it, turned into plain JSON data. Called by client/config.py and nobody's hot path.
+"""A config as a person has it, turned into plain JSON data. Called by client/config.py and nobody's
+hot path.
 
-Whatever it is given (tensors, cycles, endless mappings, objects whose repr raises or never ends), the answer comes in
-bounded time and size, and never as an exception (B14). Hence no `repr` or `str` of a type that we do not know, and
-nothing that is consumed by looking at it, such as a generator.
+Whatever it is given (tensors, cycles, endless mappings, objects whose repr raises or never ends),
+the answer comes in bounded time and size, and never as an exception (B14). Hence no `repr` or `str`
+of a type that we do not know, and nothing that is consumed by looking at it, such as a generator.
 """
 
 import json
@@ -38,7 +39,9 @@ _CLASSES_BY_TEXT = frozenset({  # types whose str() is short and known
 
 
 def plain(value: object, mask: "Callable[[str], str] | None" = None) -> "tuple[Any, bool]":
-    """Plain data, and whether all of `value` is in it. Strings go through `mask` before they are cut."""
+    """Plain data, and whether all of `value` is in it. Strings go through `mask` before they are
+    cut.
+    """
     work = _Work(mask or (lambda text: text))
     return work.convert(value, 0), not work.cut
 
@@ -51,13 +54,15 @@ class _Work:
         self.items = CONFIG_ITEMS_MAX
         self.bytes = CONFIG_BYTES_MAX - 1024
         self.deadline_s = time.monotonic() + CONFIG_TIME_MAX_S
-        self.inside: set[int] = set()  # ids of the containers that we are in: meeting one again is a cycle
+        # ids of the containers that we are in: meeting one again is a cycle
+        self.inside: set[int] = set()
         self.cut = False
 
     def convert(self, value: object, depth: int) -> "Any":
         try:
             return self._convert(value, depth)
-        except Exception as error:  # code of somebody else's types runs in here, and may raise anything
+        # code of somebody else's types runs in here, and may raise anything
+        except Exception as error:
             raise_if_signal(error)
             return self.text(f"<{type_name(value)}>")
 
@@ -74,7 +79,9 @@ class _Work:
             return _float(value)
         if _is_enum(value):
             inner = value.value
-            return self.convert(inner if isinstance(inner, str | int | float | bool) else value.name, depth)
+            return self.convert(
+                inner if isinstance(inner, str | int | float | bool) else value.name, depth
+            )
         if isinstance(value, str | int | float):
             return self._convert(_without_class(value), depth)
         summary = _summary(value)
@@ -83,7 +90,11 @@ class _Work:
         return self._container(value, depth)
 
     def _container(self, value: "Any", depth: int) -> "Any":
-        if hasattr(value, "item") and not hasattr(value, "keys") and getattr(value, "shape", None) == ():
+        if (
+            hasattr(value, "item")
+            and not hasattr(value, "keys")
+            and getattr(value, "shape", None) == ()
+        ):
             return self._convert(value.item(), depth)  # a NumPy or torch scalar
         pairs = pairs_of(value)
         several = None if pairs is not None else _several(value)
@@ -111,7 +122,8 @@ class _Work:
                     break
                 name = self.key(key, len(found))
                 found[name] = self.convert(value, depth + 1)
-        except Exception as error:  # a mapping that changes or fails under us: what was read so far counts
+        # a mapping that changes or fails under us: what was read so far counts
+        except Exception as error:
             raise_if_signal(error)
             self.cut = True
         return found
@@ -179,13 +191,17 @@ def _float(value: float) -> "float | str":
 
 
 def _large(value: int) -> str:
-    """Integers that a JSON reader or a database cannot hold, as text (B2); beyond Python's own limit, their size."""
+    """Integers that a JSON reader or a database cannot hold, as text (B2); beyond Python's own
+    limit, their size.
+    """
     bits = value.bit_length()
     return str(value) if bits < 4096 else f"<int of {bits} bits>"
 
 
 def _is_enum(value: object) -> bool:
-    return any(base.__name__ == "Enum" and base.__module__ == "enum" for base in type(value).__mro__)
+    return any(
+        base.__name__ == "Enum" and base.__module__ == "enum" for base in type(value).__mro__
+    )
 
 
 def _summary(value: "Any") -> str | None:
@@ -204,12 +220,16 @@ def _summary(value: "Any") -> str | None:
     if shape is not None and shape != () and not hasattr(value, "__dataclass_fields__"):
         sizes = ", ".join(str(int(n)) for n in islice(iter(shape), 16))
         dtype = getattr(value, "dtype", None)
-        return f"<{type_name(value)} of shape ({sizes})" + (f", {str(dtype)[:64]}>" if dtype is not None else ">")
+        return f"<{type_name(value)} of shape ({sizes})" + (
+            f", {str(dtype)[:64]}>" if dtype is not None else ">"
+        )
     return None
 
 
 def pairs_of(value: "Any") -> "Iterator[tuple[object, Any]] | None":
-    """Keys and values of what has them: mappings of any make, dataclasses, namespaces, named tuples and the like."""
+    """Keys and values of what has them: mappings of any make, dataclasses, namespaces, named tuples
+    and the like.
+    """
     kind = type(value)
     if isinstance(value, dict):
         return iter(dict.items(value))
@@ -237,14 +257,18 @@ def _get(mapping: "Any", key: "Any") -> "Any":
 
 
 def _several(value: "Any") -> "Iterator[Any] | None":
-    """The elements of a list-like; None for anything that looking would consume, or that is not one."""
+    """The elements of a list-like; None for anything that looking would consume, or that is not
+    one.
+    """
     kind = type(value)
     if isinstance(value, set | frozenset):
         by_text = len(value) <= CONFIG_ITEMS_MAX and all(type(item) is str for item in value)
         return iter(sorted(value) if by_text else value)  # so that two equal configs look equal
     if isinstance(value, list | tuple):
         return iter(value)
-    if all(hasattr(kind, name) for name in ("__len__", "__getitem__", "__iter__")) and not hasattr(kind, "__next__"):
+    if all(hasattr(kind, name) for name in ("__len__", "__getitem__", "__iter__")) and not hasattr(
+        kind, "__next__"
+    ):
         elements: Iterator[Any] = iter(value)
         return elements
     return None

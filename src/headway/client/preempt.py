@@ -1,8 +1,9 @@
-"""`hw.on_preempt(callback)`: called when the machine will soon be wanted for something else, or the job shall stop.
+"""`hw.on_preempt(callback)`: called when the machine will soon be wanted for something else, or the
+job shall stop.
 
-The notice is SIGTERM (its agent, a scheduler or `hw abort` sends it, and SIGKILL after a while) or SIGUSR1 (only a
-notice). Handlers that the program had set before stay in force: they are called after the callbacks. One that it sets
-later replaces ours, as Python has it.
+The notice is SIGTERM (its agent, a scheduler or `hw abort` sends it, and SIGKILL after a while) or
+SIGUSR1 (only a notice). Handlers that the program had set before stay in force: they are called
+after the callbacks. One that it sets later replaces ours, as Python has it.
 """
 
 import os
@@ -25,11 +26,12 @@ _keep: "list[Any]" = []  # what the interpreter was given and may still call
 
 
 def on_preempt(callback: "C") -> "C":
-    """Have `callback()` called, in the main thread, when this process is asked to make room: save a checkpoint there.
+    """Have `callback()` called, in the main thread, when this process is asked to make room: save a
+    checkpoint there.
 
-    After it the program goes on if the notice was SIGUSR1, and ends by SIGTERM if it was that, unless the program has
-    a handler of its own, or the callback ends it: `sys.exit(200)` says that the rest can be done later. May be called
-    several times, from any thread, and as a decorator.
+    After it the program goes on if the notice was SIGUSR1, and ends by SIGTERM if it was that,
+    unless the program has a handler of its own, or the callback ends it: `sys.exit(200)` says that
+    the rest can be done later. May be called several times, from any thread, and as a decorator.
     """
     _callbacks.append(callback)
     if threading.current_thread() is threading.main_thread():

@@ -1,8 +1,9 @@
 """How far training is: `Progress` and `track`. Called by training, often in its innermost loop.
 
-Every position is absolute and overwrites the last one in a slot of a file, by one pwrite (spool/slot.py has the bytes):
-it survives SIGKILL, nothing grows, and the shipper reads it when it likes. There is no lock. Whoever has written looks
-once more whether what it wrote is still the position, so that of several threads the last one writes the last word.
+Every position is absolute and overwrites the last one in a slot of a file, by one pwrite
+(spool/slot.py has the bytes): it survives SIGKILL, nothing grows, and the shipper reads it when it
+likes. There is no lock. Whoever has written looks once more whether what it wrote is still the
+position, so that of several threads the last one writes the last word.
 """
 
 import os
@@ -45,7 +46,8 @@ LOOK_INTERVAL_NS = 1_000_000_000
 REUSE_AFTER_NS = 2_000_000_000  # the shipper has seen the last state of a slot by then
 CLOSE_AFTER_S = 10.0
 REVIVED_MAX = 64  # trackers that came by pickle and are kept for the next time that they come
-NONE, FOREIGN = -1, -2  # generations of trackers without a slot; a foreign one is another process's until it is used
+# generations of trackers without a slot; a foreign one is another process's until it is used
+NONE, FOREIGN = -1, -2
 INFINITY = float("inf")
 _slots: "list[Slots]" = []
 
@@ -59,18 +61,23 @@ def current_slots() -> "Slots":
 
 
 class Slots:
-    """The file of one process's trackers, opened with the first of them. Nothing that a tracker calls raises."""
+    """The file of one process's trackers, opened with the first of them. Nothing that a tracker
+    calls raises.
+    """
 
     def __init__(self, run: "Run") -> None:
-        self.run, self.fd, self.generation = run, -1, 0  # a new generation: slots of trackers are no longer theirs
+        # a new generation: slots of trackers are no longer theirs
+        self.run, self.fd, self.generation = run, -1, 0
         self.lost = 0  # positions that could not be written
         self.look_ns = 0
         self.pwrite = os.pwrite if run.files is OS_FILES else run.files.pwrite
         self._file, self._pid = (0, 0), 0
         self._owners: list[ref[Progress] | None] = []
         self.revived: dict[object, Progress] = {}  # by where and when they were made
-        self._done: dict[int, tuple[bytes, int]] = {}  # slots of finished trackers: their words, and since when
-        self._retired: list[tuple[float, int, tuple[int, int]]] = []  # files that a thread may still be writing to
+        # slots of finished trackers: their words, and since when
+        self._done: dict[int, tuple[bytes, int]] = {}
+        # files that a thread may still be writing to
+        self._retired: list[tuple[float, int, tuple[int, int]]] = []
         self._backoff = Backoff()
         run.parts.append(self)
 
@@ -84,7 +91,10 @@ class Slots:
                     self._open()
                 index = self._choose(tracker.text)
                 if index is None:
-                    self.run.note("trackers", f"only {PROGRESS_SLOTS_MAX} progress trackers are shown at the same time")
+                    self.run.note(
+                        "trackers",
+                        f"only {PROGRESS_SLOTS_MAX} progress trackers are shown at the same time",
+                    )
                     return False
                 self._owners[index] = ref(tracker)
                 tracker.offset, tracker.generation = index * PROGRESS_SLOT_BYTES, self.generation
@@ -109,7 +119,9 @@ class Slots:
         self._owners, self._done = [], {}
 
     def _choose(self, text: bytes) -> int | None:
-        """A finished tracker of the same words hands on its slot at once: a loop in a loop is one bar, not many."""
+        """A finished tracker of the same words hands on its slot at once: a loop in a loop is one
+        bar, not many.
+        """
         same = next((index for index, (words, _) in self._done.items() if words == text), None)
         oldest = next(iter(self._done), None)
         if same is None and oldest is not None:
@@ -120,7 +132,8 @@ class Slots:
             return same
         if len(self._owners) >= PROGRESS_SLOTS_MAX:
             return None
-        self.pwrite(self.fd, bytes(PROGRESS_SLOT_BYTES), len(self._owners) * PROGRESS_SLOT_BYTES)  # takes its room now
+        # takes its room now
+        self.pwrite(self.fd, bytes(PROGRESS_SLOT_BYTES), len(self._owners) * PROGRESS_SLOT_BYTES)
         self._owners.append(None)
         return len(self._owners) - 1
 
@@ -145,7 +158,9 @@ class Slots:
         self.run.note("progress", f"progress cannot be written ({said}); training goes on")
 
     def look(self, now_ns: int) -> None:
-        """Once a second: is the file still there? If not, every tracker writes itself into another one."""
+        """Once a second: is the file still there? If not, every tracker writes itself into another
+        one.
+        """
         self.look_ns = now_ns + LOOK_INTERVAL_NS
         self._close_retired()
         try:
@@ -168,7 +183,8 @@ class Slots:
             _, fd, file = self._retired.pop(0)
             try:
                 status = self.run.files.fstat(fd)
-                if (status.st_dev, status.st_ino) == file:  # else the program has closed it, and uses the number
+                # else the program has closed it, and uses the number
+                if (status.st_dev, status.st_ino) == file:
                     self.run.files.close(fd)
             except OSError as error:
                 raise_if_signal(error)
@@ -196,15 +212,17 @@ class Slots:
 
 
 class Progress:
-    """How far something is: `Progress.new(total, msg)` makes one. Any number, in each other or side by side.
+    """How far something is: `Progress.new(total, msg)` makes one. Any number, in each other or side
+    by side.
 
         with hw.Progress.new(total=len(data), msg=("epoch", epoch)) as progress:
             for batch in data:
                 train(batch)
                 progress.advance()
 
-    An exception inside `with` leaves it where it was and marks it failed. No method raises or waits; a call costs about
-    a microsecond and survives `kill -9`. A process that is forked, or that gets it by pickle, counts its own share.
+    An exception inside `with` leaves it where it was and marks it failed. No method raises or
+    waits; a call costs about a microsecond and survives `kill -9`. A process that is forked, or
+    that gets it by pickle, counts its own share.
     """
 
     __slots__ = (
@@ -212,7 +230,9 @@ class Progress:
         "generation", "offset", "state", "text",
     )  # fmt: skip
 
-    def __init__(self, slots: Slots, total: "float | None", msg: object, text: bytes | None = None) -> None:
+    def __init__(
+        self, slots: Slots, total: "float | None", msg: object, text: bytes | None = None
+    ) -> None:
         self._slots, self._msg, self._flags, self._sequence = slots, msg, 0, 0
         self.completed: float = 0
         self.state, self.offset, self.generation = RUNNING, 0, NONE
@@ -223,14 +243,17 @@ class Progress:
 
     @classmethod
     def new(cls, total: "float | None" = None, msg: object = "") -> "Progress":
-        """A tracker of `total` steps, or of an unknown number. `msg`: a word, or several in a tuple."""
+        """A tracker of `total` steps, or of an unknown number. `msg`: a word, or several in a
+        tuple.
+        """
         tracker = cls(current_slots(), total, msg)
         tracker._put(RUNNING)
         return tracker
 
     def advance(self, step: float = 1, msg: object = None, distributed: bool = False) -> None:
-        """`step` more are done. `distributed=True`: this process's share of a tracker that several processes have
-        under the same `msg`; the shares are added up, and none counts twice."""
+        """`step` more are done. `distributed=True`: this process's share of a tracker that several
+        processes have under the same `msg`; the shares are added up, and none counts twice.
+        """
         try:
             if 0 < step < INFINITY:
                 self.completed += step
@@ -263,7 +286,10 @@ class Progress:
         return self
 
     def __exit__(
-        self, kind: "type[BaseException] | None", error: "BaseException | None", tb: "TracebackType | None"
+        self,
+        kind: "type[BaseException] | None",
+        error: "BaseException | None",
+        tb: "TracebackType | None",
     ) -> None:
         if self.state == RUNNING:
             self._end(COMPLETED if kind is None else CLOSED if kind is GeneratorExit else FAILED)
@@ -278,7 +304,8 @@ class Progress:
     def __reduce__(self) -> "tuple[Any, ...]":
         return _revive, (self._total, self.text, self._flags, self._origin)
 
-    # -- writing ---------------------------------------------------------------------------------------
+    # -- writing
+    # ---------------------------------------------------------------------------------------
 
     def _put(self, state: int) -> None:
         """Write the slot. Never raises."""
@@ -296,7 +323,9 @@ class Progress:
                 body = pack_body(
                     sequence, state, self._flags, completed, self._total, self._started_ns, now_ns, len(text)
                 )  # fmt: skip
-                slots.pwrite(slots.fd, pack_head(MAGIC, crc32(text, crc32(body)), body) + text, self.offset)
+                slots.pwrite(
+                    slots.fd, pack_head(MAGIC, crc32(text, crc32(body)), body) + text, self.offset
+                )
                 if self.completed == completed and self.text is text and self.state == state:
                     break
                 state = self.state
@@ -334,13 +363,17 @@ class Progress:
             return b'["?"]'
 
     def _refuse(self, value: object) -> None:
-        self._slots.run.note("progress step", f"progress cannot go by {type(value).__name__}; it stays where it is")
+        self._slots.run.note(
+            "progress step", f"progress cannot go by {type(value).__name__}; it stays where it is"
+        )
 
 
 def track(iterable: "Iterable[T]", msg: object = "", total: "float | None" = None) -> "Iterator[T]":
-    """The items of `iterable`, with a tracker that counts those that are done: `for x in hw.track(data, "train"):`.
+    """The items of `iterable`, with a tracker that counts those that are done: `for x in
+    hw.track(data, "train"):`.
 
-    `total` is `len(iterable)` where that is known. A loop that is left early is closed where it was.
+    `total` is `len(iterable)` where that is known. A loop that is left early is closed where it
+    was.
     """
     if total is None:
         try:
@@ -362,7 +395,9 @@ def _number(value: object) -> float:
 
 
 def _revive(total: float, text: bytes, flags: int, origin: object) -> Progress:
-    """A worker of a pool gets the same tracker with each of its calls: all of them count in one share."""
+    """A worker of a pool gets the same tracker with each of its calls: all of them count in one
+    share.
+    """
     slots = current_slots()
     known = slots.revived.get(origin)
     if known is not None:

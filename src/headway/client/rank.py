@@ -1,6 +1,8 @@
-"""Which rank this process is, and which launch it belongs to, by its own environment. Called by client/place.py.
+"""Which rank this process is, and which launch it belongs to, by its own environment. Called by
+client/place.py.
 
-torchrun's children, Slurm's tasks and MPI's ranks know themselves by variables that their launcher sets; ours too.
+torchrun's children, Slurm's tasks and MPI's ranks know themselves by variables that their launcher
+sets; ours too.
 """
 
 import os
@@ -29,9 +31,14 @@ _VARIABLES = (
 def ranks(environ: "Environ") -> tuple[int, int, int]:
     """Rank, local rank and world size; 0, 0, 1 when no launcher says otherwise.
 
-    `hw run mpirun -n 4 …`: the command is rank 0 of 1 for us, and what it starts are ranks of its own.
+    `hw run mpirun -n 4 …`: the command is rank 0 of 1 for us, and what it starts are ranks of its
+    own.
     """
-    found = {names[0]: _numbers(environ, names) for names in _VARIABLES if _number(environ, names[0]) is not None}
+    found = {
+        names[0]: _numbers(environ, names)
+        for names in _VARIABLES
+        if _number(environ, names[0]) is not None
+    }
     if len(found) > 1 and "SLURM_STEP_ID" not in environ:
         found.pop("SLURM_PROCID", None)  # of the batch script around us, not of a task of srun
     several = [numbers for numbers in found.values() if numbers[2] > 1]
@@ -58,7 +65,9 @@ def node_rank(environ: "Environ") -> int:
 
 
 def launch_key(environ: "Environ") -> str | None:
-    """What the ranks of one launch, and no others, have in common; None for a process that was launched alone."""
+    """What the ranks of one launch, and no others, have in common; None for a process that was
+    launched alone.
+    """
     if ranks(environ)[2] == 1:
         return None
     for kind, variable, ids in (
@@ -68,8 +77,15 @@ def launch_key(environ: "Environ") -> str | None:
         ("mpi", "PMI_SIZE", ()),
     ):
         if variable in environ:
-            # Run ids, ports and namespaces come back (torchrun's default id is "none"); the launcher's start does not.
-            words = [kind, variable, environ[variable], *(environ.get(name, "") for name in ids), *_launcher(variable)]
+            # Run ids, ports and namespaces come back (torchrun's default id is "none"); the
+            # launcher's start does not.
+            words = [
+                kind,
+                variable,
+                environ[variable],
+                *(environ.get(name, "") for name in ids),
+                *_launcher(variable),
+            ]
             return "\0".join(words if kind == "torchrun" else [*words, *sys.orig_argv])
     if "SLURM_JOB_ID" in environ and "SLURM_STEP_ID" in environ:
         names = "SLURM_CLUSTER_NAME SLURM_JOB_ID SLURM_STEP_ID SLURM_RESTART_COUNT SLURM_JOB_START_TIME".split()
@@ -79,7 +95,9 @@ def launch_key(environ: "Environ") -> str | None:
 
 
 def _launcher(variable: str) -> tuple[str, str, str]:
-    """Boot, pid and start of the nearest ancestor that was started without the variable: the launcher itself."""
+    """Boot, pid and start of the nearest ancestor that was started without the variable: the
+    launcher itself.
+    """
     pid, name = os.getppid(), variable.encode()
     for _ in range(ANCESTORS_MAX):
         names = environment_names(pid)

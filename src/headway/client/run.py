@@ -1,7 +1,8 @@
-"""The run of one process: where it writes, its facts, its notes, its end. Called by client/api.py and client/hooks.py.
+"""The run of one process: where it writes, its facts, its notes, its end. Called by client/api.py
+and client/hooks.py.
 
-One per process; a forked child starts over with streams of its own. Facts are kept until they can be written, up to a
-limit. No method that training can reach raises (P1); the ones that may say so.
+One per process; a forked child starts over with streams of its own. Facts are kept until they can
+be written, up to a limit. No method that training can reach raises (P1); the ones that may say so.
 """
 
 import os
@@ -42,7 +43,9 @@ if TYPE_CHECKING:
     from headway.client.attach import Attachment
 
     class Part(Protocol):
-        """Something of a process that has a file or counts of its own: progress, log records, timings."""
+        """Something of a process that has a file or counts of its own: progress, log records,
+        timings.
+        """
 
         def tell(self) -> None: ...  # what is not told yet; never raises
 
@@ -67,11 +70,13 @@ class Run:
         self.is_off = self.environ.get("HEADWAY_DISABLED", "") not in ("", "0")
         self.place: Place | None = None
         self.attachment: Attachment | None = None
-        self.on_start: Callable[[Run], None] | None = None  # hooks, which api.py knows and tests do not want
+        # hooks, which api.py knows and tests do not want
+        self.on_start: Callable[[Run], None] | None = None
         self.exit_code: int | None = None  # what finish() or an uncaught exception says of the end
         self._tags: list[str] = []
         self._secret_names: list[str] | None = None
-        self._secrets: tuple[dict[Any, Any], list[str]] = ({}, [])  # the environment they were found in, and they
+        # the environment they were found in, and they
+        self._secrets: tuple[dict[Any, Any], list[str]] = ({}, [])
         self.parts: list[Part] = []
         self.lock = RLock()
         self.opener = 0  # the thread that opens a stream now; holds the lock
@@ -96,14 +101,17 @@ class Run:
         self._config_is_new = False
         self._config_next_s = 0.0
 
-    # -- starting --------------------------------------------------------------------------------------
+    # -- starting
+    # --------------------------------------------------------------------------------------
 
     @property
     def has_started(self) -> bool:
         return self._facts is not None
 
     def start(self) -> None:
-        """Find the spool, open the stream of facts and say hello. Raises OSError when that cannot be done now."""
+        """Find the spool, open the stream of facts and say hello. Raises OSError when that cannot
+        be done now.
+        """
         with self.lock:
             if self._facts is not None:
                 return
@@ -113,9 +121,14 @@ class Run:
             try:
                 with self.opening():
                     self._start()
-            except Exception as error:  # P1: whatever it is, the caller only knows how to wait and count
+            # P1: whatever it is, the caller only knows how to wait and count
+            except Exception as error:
                 raise_if_signal(error)
-                self._trouble = error if isinstance(error, OSError) else OSError(0, f"{type(error).__name__}: {error}")
+                self._trouble = (
+                    error
+                    if isinstance(error, OSError)
+                    else OSError(0, f"{type(error).__name__}: {error}")
+                )
                 self.backoff.failed()
                 self.note("start", f"nothing can be recorded now ({error}); training goes on")
                 raise self._trouble from error
@@ -141,11 +154,15 @@ class Run:
         return self.attachment
 
     def opening(self) -> "_Opening":
-        """While a stream is being opened, by this thread: what its signal handlers log waits until that is done."""
+        """While a stream is being opened, by this thread: what its signal handlers log waits until
+        that is done.
+        """
         return _Opening(self)
 
     def open_stream(self, kind: str, segment: int = 0, more: bytes = b"") -> "Any":
-        """A stream of this process; the folder is made again if somebody removed it (F34). Raises OSError."""
+        """A stream of this process; the folder is made again if somebody removed it (F34). Raises
+        OSError.
+        """
         place, pid = self.place, os.getpid()
         assert place is not None
         make, name = StreamWriter, facts_name(place.rank, pid, self._rand)
@@ -153,7 +170,13 @@ class Run:
             make, name = MetricSegment, metrics_name(place.rank, pid, self._rand, segment)
         elif kind == "logs":
             name = logs_name(place.rank, pid, self._rand, segment)
-        opening = {"kind": kind, "rank": place.rank, "pid": pid, "start": process_start(), "segment": segment}
+        opening = {
+            "kind": kind,
+            "rank": place.rank,
+            "pid": pid,
+            "start": process_start(),
+            "segment": segment,
+        }
         try:
             return make(place.task_dir, name, opening, self.files, more)
         except FileNotFoundError:
@@ -182,7 +205,8 @@ class Run:
             "prefix": clean_text(sys.prefix), "argv": argv, "cwd": clean_text(cwd),
         }  # fmt: skip
 
-    # -- secrets ---------------------------------------------------------------------------------------
+    # -- secrets
+    # ---------------------------------------------------------------------------------------
 
     def secret_names(self) -> list[str]:
         """Names that the submitter called secret, from task.json."""
@@ -191,15 +215,19 @@ class Run:
         return self._secret_names or []
 
     def secrets(self) -> list[str]:
-        """Values that may not be written anywhere; looked for anew when a variable has changed: some are set late."""
-        variables = getattr(self.environ, "_data", self.environ)  # comparing os.environ itself would decode all of it
+        """Values that may not be written anywhere; looked for anew when a variable has changed:
+        some are set late.
+        """
+        # comparing os.environ itself would decode all of it
+        variables = getattr(self.environ, "_data", self.environ)
         seen, values = self._secrets
         if seen != variables:
             from headway.wire.redact import secret_values
 
             seen = dict(variables)
             values = secret_values(self.environ, self.secret_names())
-            self._secrets = (seen, values) if self.place is not None else ({}, [])  # the names are known then
+            # the names are known then
+            self._secrets = (seen, values) if self.place is not None else ({}, [])
         return values
 
     def masker(self) -> "Callable[[str], str]":
@@ -208,10 +236,13 @@ class Run:
         values = self.secrets()
         return lambda text: mask_text(text, values)
 
-    # -- facts -----------------------------------------------------------------------------------------
+    # -- facts
+    # -----------------------------------------------------------------------------------------
 
     def fact(self, kind: str, **fields: "Any") -> bool:
-        """Write a fact, now or when it becomes possible. True when nothing is left waiting. Never raises."""
+        """Write a fact, now or when it becomes possible. True when nothing is left waiting. Never
+        raises.
+        """
         if self.is_off:
             return False
         with self.lock:
@@ -246,23 +277,30 @@ class Run:
             except OSError as error:
                 raise_if_signal(error)
                 return False  # they wait; the next fact or look tries again
-            except Exception as error:  # P1: a fact that cannot be encoded is lost, training goes on
+            # P1: a fact that cannot be encoded is lost, training goes on
+            except Exception as error:
                 raise_if_signal(error)
                 self._lost_facts += 1
                 return False
 
     def _open_again(self) -> None:
-        """The file of facts was removed under us: a stream of another name says again what still holds."""
+        """The file of facts was removed under us: a stream of another name says again what still
+        holds.
+        """
         if self._facts is not None:
             self._facts.close()
             self._facts = None
         if self._tags:
             self._unsaid.append({"type": "tags", "time_ns": time.time_ns(), "tags": self._tags})
         if self._config_data is not None:
-            self._unsaid.append({"type": "config", "time_ns": time.time_ns(), "config": self._config_data})
+            self._unsaid.append(
+                {"type": "config", "time_ns": time.time_ns(), "config": self._config_data}
+            )
 
     def note(self, key: str, text: str, level: str = "warning") -> None:
-        """Tell something once: on stderr and as a fact. `key` says what counts as the same thing. Never raises."""
+        """Tell something once: on stderr and as a fact. `key` says what counts as the same thing.
+        Never raises.
+        """
         if self.is_off or key in self._noted or (len(self._noted) >= NOTES_MAX and " " in key):
             return  # keys without a blank are a handful, and matter
         self._noted.add(key)
@@ -274,7 +312,8 @@ class Run:
             raise_if_signal(error)
             return
 
-    # -- what a person says ----------------------------------------------------------------------------
+    # -- what a person says
+    # ----------------------------------------------------------------------------
 
     def init(self, config: "Any", tags: "Any", name: str | None, experiment: str | None) -> None:
         if self.is_off:
@@ -285,7 +324,9 @@ class Run:
             if self.place is None and from_environment(self.environ) is None:
                 self._describe(name, experiment, new_tags, notes)
             elif name is not None and (self.place is None or not self.place.attached):
-                self.note("name", "under `hw run` a job has its name already; name= is not used", "info")
+                self.note(
+                    "name", "under `hw run` a job has its name already; name= is not used", "info"
+                )
             self._try_start()
             for key, text in notes:
                 self.note(key, text)
@@ -296,11 +337,17 @@ class Run:
                 self.config.update(config)
 
     def _describe(
-        self, name: str | None, experiment: str | None, tags: list[str], notes: list[tuple[str, str]]
+        self,
+        name: str | None,
+        experiment: str | None,
+        tags: list[str],
+        notes: list[tuple[str, str]],
     ) -> None:
         attachment = self._attachment()
         attachment.name = _clean_word("name", name, notes) or attachment.name
-        attachment.experiment = _clean_word("experiment", experiment, notes) or attachment.experiment
+        attachment.experiment = (
+            _clean_word("experiment", experiment, notes) or attachment.experiment
+        )
         attachment.tags = tags or attachment.tags
 
     def _clean_tags(self, tags: "Iterable[object] | str | None") -> list[str]:
@@ -316,7 +363,9 @@ class Run:
             return  # told by start(); what follows waits or is counted
 
     def config_changed(self) -> None:
-        """Write the whole config down, at once for the first changes, later at most once a second. Never raises."""
+        """Write the whole config down, at once for the first changes, later at most once a second.
+        Never raises.
+        """
         self._config_is_new = True
         self._configs += 1
         if self._configs <= CONFIG_WRITES_MAX or time.monotonic() >= self._config_next_s:
@@ -335,23 +384,32 @@ class Run:
             self._config_is_new = False
             if data != self._config_data:
                 self._config_data = data
-                self._config_next_s = time.monotonic() + max(1.0, len(str(data)) / CONFIG_BYTES_PER_S)
+                self._config_next_s = time.monotonic() + max(
+                    1.0, len(str(data)) / CONFIG_BYTES_PER_S
+                )
                 self.fact("config", config=data)
             if not whole:
                 self.note("config cut", "the config is too large or too deep; a part of it is kept")
-        except Exception as error:  # P1: a config of somebody else's making; plain() should have dealt with it
+        # P1: a config of somebody else's making; plain() should have dealt with it
+        except Exception as error:
             raise_if_signal(error)
             self.note("config", f"the config could not be kept: {type(error).__name__}")
 
     def exception(
-        self, where: str, error: BaseException, tb: "TracebackType | None" = None, thread: str | None = None
+        self,
+        where: str,
+        error: BaseException,
+        tb: "TracebackType | None" = None,
+        thread: str | None = None,
     ) -> None:
         """An exception that nobody caught. Each is told once, whoever reports it. Never raises."""
         if self.is_off or _is_told(error):
             return
         if where == "main":
             ends = not is_interactive()  # at a prompt an exception ends nothing
-            self.exit_code = (INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1) if ends else None
+            self.exit_code = (
+                (INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1) if ends else None
+            )
         elif self._exceptions >= EXCEPTIONS_MAX:
             return
         if self.environ.get("HEADWAY_FORWARD_EXCEPTIONS", "1") == "0":
@@ -360,12 +418,17 @@ class Run:
         try:
             from headway.client.exception import describe
 
-            fields = describe(where, error, tb if tb is not None else error.__traceback__, thread, self.masker())
+            fields = describe(
+                where, error, tb if tb is not None else error.__traceback__, thread, self.masker()
+            )
             self.fact("exception", **fields)
         except Exception:  # P1: the program is failing already; it must fail in its own way
-            self.fact("exception", where=where, exc_type=type(error).__name__, message="", traceback="")
+            self.fact(
+                "exception", where=where, exc_type=type(error).__name__, message="", traceback=""
+            )
 
-    # -- from time to time, and at the end -------------------------------------------------------------
+    # -- from time to time, and at the end
+    # -------------------------------------------------------------
 
     def look(self) -> None:
         """Called about once a second while training logs."""
@@ -377,7 +440,9 @@ class Run:
             self.attachment.reap()
 
     def flush(self, durable: bool) -> None:
-        """Everything is in the file already when a call returns; `durable` also waits for the disk. Raises OSError."""
+        """Everything is in the file already when a call returns; `durable` also waits for the disk.
+        Raises OSError.
+        """
         if self._unsaid:
             self.say()
         self.metrics.flush(durable)
@@ -385,7 +450,9 @@ class Run:
             self._facts.sync()
 
     def finish(self) -> None:
-        """Say how it went so far, and close the metrics. How the process ends is not known yet. Never raises."""
+        """Say how it went so far, and close the metrics. How the process ends is not known yet.
+        Never raises.
+        """
         if self.is_off:
             return
         with self.lock:
@@ -423,7 +490,9 @@ class Run:
             facts.close()
 
     def after_fork(self) -> None:
-        """In a forked child: the streams are the parent's, and so may be a lock that nobody will ever release."""
+        """In a forked child: the streams are the parent's, and so may be a lock that nobody will
+        ever release.
+        """
         self.lock = RLock()
         self.opener = 0
         self.exit_code = None
@@ -474,7 +543,9 @@ def _encode(fact: "dict[str, Any]") -> bytes:
 
 def _secret_names(task_dir: str) -> list[str]:
     try:
-        fd = os.open(os.path.join(task_dir, "task.json"), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        fd = os.open(
+            os.path.join(task_dir, "task.json"), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
+        )
         with os.fdopen(fd, "rb") as file:
             data = file.read()
         if b'"secret_names"' not in data or b'"secret_names":[]' in data:  # as the engines write it
@@ -487,7 +558,9 @@ def _secret_names(task_dir: str) -> list[str]:
 
 
 def _is_told(error: BaseException) -> bool:
-    """Marks the exception: two hooks may report the same one. A reference to it would keep its frames alive."""
+    """Marks the exception: two hooks may report the same one. A reference to it would keep its
+    frames alive.
+    """
     try:
         if getattr(error, "_headway_told", False):
             return True

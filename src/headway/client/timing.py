@@ -1,8 +1,8 @@
 """Named timings: `timed("data")` around what is to be measured. Called by training, often.
 
-A use appends one number to a queue; every so often the queue is folded into count, mean, deviation, least and most
-(Welford's way, which loses no digits). That is told at the first use, then ever less often down to once a second, and
-at the end: whoever looks at a young job sees what it has measured.
+A use appends one number to a queue; every so often the queue is folded into count, mean, deviation,
+least and most (Welford's way, which loses no digits). That is told at the first use, then ever less
+often down to once a second, and at the end: whoever looks at a young job sees what it has measured.
 """
 
 import os
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     F = TypeVar("F", bound=Callable[..., Any])
 
 FOLD_AT = 512  # uses that wait
-PAUSE_FIRST_S = 0.05  # after the first use; each pause is twice the last one, up to TIMING_INTERVAL_S
+# after the first use; each pause is twice the last one, up to TIMING_INTERVAL_S
+PAUSE_FIRST_S = 0.05
 FOLD_MAX = 4096  # folded at once: another thread may be adding as fast as we take
 _COROUTINE = 0x80  # inspect.CO_COROUTINE, without inspect
 _timings: "list[Timings]" = []
@@ -91,7 +92,9 @@ class Timings:
             found = self.stats.get(word)
             if found is None:
                 if len(self.stats) >= TIMING_NAMES_MAX:
-                    self.run.note("timings", f"a process has at most {TIMING_NAMES_MAX} names of timings")
+                    self.run.note(
+                        "timings", f"a process has at most {TIMING_NAMES_MAX} names of timings"
+                    )
                     return OFF
                 found = self.stats.setdefault(word, Stat(clean_text(word)[:METRIC_NAME_BYTES_MAX]))
                 self._start()
@@ -112,7 +115,10 @@ class Timings:
         try:
             stat.fold()
             if now_s > stat.next_s:
-                stat.next_s, stat.pause_s = now_s + stat.pause_s, min(2 * stat.pause_s, TIMING_INTERVAL_S)
+                stat.next_s, stat.pause_s = (
+                    now_s + stat.pause_s,
+                    min(2 * stat.pause_s, TIMING_INTERVAL_S),
+                )
                 self._say(stat)
         except Exception as error:  # P1: an error of ours must not reach training
             raise_if_signal(error)
@@ -130,7 +136,9 @@ class Timings:
             self._say(stat)
 
     def close(self) -> None:
-        """A forked child counts its own. Its first use is told at once: that starts its run, whose end is told."""
+        """A forked child counts its own. Its first use is told at once: that starts its run, whose
+        end is told.
+        """
         if self._pid != os.getpid():
             self._pid = os.getpid()
             for stat in self.stats.values():
@@ -146,10 +154,12 @@ def current_timings() -> Timings:
 
 
 class timed:
-    """Measure how long something takes, by name: `with hw.timed("data"): …`, or `@hw.timed("step")` over a function.
+    """Measure how long something takes, by name: `with hw.timed("data"): …`, or `@hw.timed("step")`
+    over a function.
 
-    Count, mean, deviation, least and most are kept per name and process, and told at the first use, from then on up to
-    once a second, and at the end. A use costs less than a microsecond, never raises and never waits.
+    Count, mean, deviation, least and most are kept per name and process, and told at the first use,
+    from then on up to once a second, and at the end. A use costs less than a microsecond, never
+    raises and never waits.
     """
 
     _outer: "list[float] | None" = None  # where one object is entered again inside itself

@@ -1,6 +1,8 @@
-"""What a program says about its use of the machine: checkpoints, and the part that is of interest. Called by training.
+"""What a program says about its use of the machine: checkpoints, and the part that is of interest.
+Called by training.
 
-The numbers themselves are taken by the shipper, outside the program; here are only the labels on their time axis.
+The numbers themselves are taken by the shipper, outside the program; here are only the labels on
+their time axis.
 """
 
 import os
@@ -27,7 +29,10 @@ class Marks:
     def checkpoint(self, tags: tuple[object, ...]) -> None:
         if self.count >= CHECKPOINTS_PROCESS_MAX:
             self._left_out += 1
-            self.run.note("checkpoints", f"a process keeps {CHECKPOINTS_PROCESS_MAX} checkpoints; the rest is counted")
+            self.run.note(
+                "checkpoints",
+                f"a process keeps {CHECKPOINTS_PROCESS_MAX} checkpoints; the rest is counted",
+            )
             return
         try:
             mask = self.run.masker()
@@ -54,7 +59,14 @@ class Marks:
     def tell(self) -> None:
         if self._left_out:
             left_out, self._left_out = self._left_out, 0
-            self.run.fact("gap", stream="facts", records=left_out, points=0, bytes=0, reason="too many checkpoints")
+            self.run.fact(
+                "gap",
+                stream="facts",
+                records=left_out,
+                points=0,
+                bytes=0,
+                reason="too many checkpoints",
+            )
 
     def close(self) -> None:
         """A forked child counts its own."""
@@ -74,11 +86,15 @@ def current_marks() -> Marks:
 
 
 class Usage:
-    """Labels for the usage of CPU, memory and GPU that is sampled while a job runs: `Usage.checkpoint("epoch", 3)`."""
+    """Labels for the usage of CPU, memory and GPU that is sampled while a job runs:
+    `Usage.checkpoint("epoch", 3)`.
+    """
 
     @staticmethod
     def checkpoint(*tags: object) -> None:
-        """A vertical bar with these words in `hw usage`. Does nothing while usage is stopped or Headway is off."""
+        """A vertical bar with these words in `hw usage`. Does nothing while usage is stopped or
+        Headway is off.
+        """
         marks = _marks[0] if _marks else current_marks()
         if marks.is_on:
             marks.checkpoint(tags)

@@ -1,11 +1,18 @@
-"""What a person passes to `log`, turned into names, numbers and a step. Called by client/metric.py, off the fast path.
+"""What a person passes to `log`, turned into names, numbers and a step. Called by client/metric.py,
+off the fast path.
 
-A value is anything that is one number: int, float, bool, Decimal, Fraction, a NumPy or torch scalar (neither is
-imported). NaN and infinities stay what they are (B1). Everything else is refused with a reason that names it.
+A value is anything that is one number: int, float, bool, Decimal, Fraction, a NumPy or torch scalar
+(neither is imported). NaN and infinities stay what they are (B1). Everything else is refused with a
+reason that names it.
 """
 
 from headway.client.interrupt import raise_if_signal
-from headway.model.limits import LOG_DEPTH_MAX, METRIC_NAME_BYTES_MAX, METRIC_NAMES_MAX, STEP_ABS_MAX
+from headway.model.limits import (
+    LOG_DEPTH_MAX,
+    METRIC_NAME_BYTES_MAX,
+    METRIC_NAMES_MAX,
+    STEP_ABS_MAX,
+)
 
 TYPE_CHECKING = False  # `typing` itself costs the client's cold start some milliseconds
 if TYPE_CHECKING:
@@ -38,7 +45,9 @@ def take_apart(values: object) -> Call:
     """Flatten, clean and convert. Every value passed in is either a point or counted as refused."""
     call = Call()
     if not hasattr(values, "keys"):
-        call.refuse("call", f"log() takes a dictionary of names and numbers, not {type_name(values)}")
+        call.refuse(
+            "call", f"log() takes a dictionary of names and numbers, not {type_name(values)}"
+        )
         return call
     _take(call, "", values, 1)
     return call
@@ -49,7 +58,10 @@ def _take(call: Call, prefix: str, mapping: "Any", depth: int) -> None:
         items = [(key, mapping[key]) for key in list(mapping.keys())]
     except Exception as error:  # a mapping of somebody else's making may raise anything
         raise_if_signal(error)
-        call.refuse(f"mapping {prefix}", f"the dictionary {prefix or 'passed to log()'} cannot be read: {_say(error)}")
+        call.refuse(
+            f"mapping {prefix}",
+            f"the dictionary {prefix or 'passed to log()'} cannot be read: {_say(error)}",
+        )
         return
     for key, value in items:
         try:
@@ -66,7 +78,8 @@ def _take(call: Call, prefix: str, mapping: "Any", depth: int) -> None:
 def _take_one(call: Call, prefix: str, key: object, value: object, depth: int) -> None:
     name = prefix + clean_name(key)
     call.seen += 1
-    if call.seen > METRIC_NAMES_MAX:  # also what ends a dictionary that contains itself a hundred times
+    # also what ends a dictionary that contains itself a hundred times
+    if call.seen > METRIC_NAMES_MAX:
         raise Refused(f"one call has at most {METRIC_NAMES_MAX} values")
     if isinstance(value, dict) or (hasattr(value, "keys") and hasattr(value, "__getitem__")):
         if depth >= LOG_DEPTH_MAX:
@@ -77,29 +90,43 @@ def _take_one(call: Call, prefix: str, key: object, value: object, depth: int) -
         raise Refused(f"a name has at most {METRIC_NAME_BYTES_MAX} bytes")
     number = to_number(value)
     if is_inexact(value):
-        call.notes.append((f"int {name}", f"metric {name!r}: integers beyond 2^53 are kept as the nearest float"))
-    call.refused += name in call.points  # two names that are the same once cleaned: the last one counts
+        call.notes.append(
+            (f"int {name}", f"metric {name!r}: integers beyond 2^53 are kept as the nearest float")
+        )
+    # two names that are the same once cleaned: the last one counts
+    call.refused += name in call.points
     call.points[name] = number
 
 
 def is_inexact(value: object) -> bool:
     """Whether this is an integer that no float is equal to (B2)."""
-    return type(value) is int and not -EXACT_INT_MAX <= value <= EXACT_INT_MAX and int(float(value)) != value
+    return (
+        type(value) is int
+        and not -EXACT_INT_MAX <= value <= EXACT_INT_MAX
+        and int(float(value)) != value
+    )
 
 
 def _shown(prefix: str, key: object) -> str:
     """A name for a message, however odd it is."""
     if not isinstance(key, str):
-        return f"{prefix!r} + a key of type {type_name(key)}" if prefix else f"with a key of type {type_name(key)}"
+        return (
+            f"{prefix!r} + a key of type {type_name(key)}"
+            if prefix
+            else f"with a key of type {type_name(key)}"
+        )
     text = repr(prefix + str.__str__(key))
     return text if len(text) <= 80 else text[:77] + "…" + text[-1]
 
 
 def clean_name(name: object) -> str:
-    """A metric's name, or Refused. Lone surrogates, which no encoding can carry, become U+FFFD (B6)."""
+    """A metric's name, or Refused. Lone surrogates, which no encoding can carry, become U+FFFD
+    (B6).
+    """
     if not isinstance(name, str):
         raise Refused("names are text")
-    text = clean_text(str.__str__(name))  # a subclass (np.str_, StrEnum) may print itself differently
+    # a subclass (np.str_, StrEnum) may print itself differently
+    text = clean_text(str.__str__(name))
     if not text:
         raise Refused("the name is empty")
     if len(text) > METRIC_NAME_BYTES_MAX:
@@ -126,7 +153,9 @@ def to_number(value: "Any") -> float:
             return float(value)
         if hasattr(value, "item"):  # NumPy, torch, jax: a scalar or an array with one element
             value = _only_item(value)
-        if isinstance(value, str | bytes | bytearray | complex) or not hasattr(type(value), "__float__"):
+        if isinstance(value, str | bytes | bytearray | complex) or not hasattr(
+            type(value), "__float__"
+        ):
             raise Refused(f"a value of type {type_name(value)} is not a number")
         return float(value)
     except OverflowError:
@@ -135,7 +164,9 @@ def to_number(value: "Any") -> float:
         raise
     except Exception as error:  # float() and item() of somebody else's type may raise anything
         raise_if_signal(error)
-        raise Refused(f"a value of type {type_name(value)} could not be read: {_say(error)}") from None
+        raise Refused(
+            f"a value of type {type_name(value)} could not be read: {_say(error)}"
+        ) from None
 
 
 def _only_item(value: "Any") -> "Any":
@@ -148,14 +179,18 @@ def _only_item(value: "Any") -> "Any":
 
 
 def to_step(step: object) -> int:
-    """An integer in ±STEP_ABS_MAX: int, bool, integral float, NumPy integer (B12). Refused for everything else."""
+    """An integer in ±STEP_ABS_MAX: int, bool, integral float, NumPy integer (B12). Refused for
+    everything else.
+    """
     try:
         if hasattr(step, "item"):
             step = _only_item(step)
         if isinstance(step, float) and step.is_integer():
             number = int(step)
         elif isinstance(step, str | bytes) or not hasattr(type(step), "__index__"):
-            raise Refused(f"step must be an integer, not {step!r}" if type(step) is float else _no_step(step))
+            raise Refused(
+                f"step must be an integer, not {step!r}" if type(step) is float else _no_step(step)
+            )
         else:
             number = step.__index__()  # type: ignore[attr-defined]  # checked above
     except Refused:
@@ -174,7 +209,11 @@ def _no_step(step: object) -> str:
 
 def type_name(value: object) -> str:
     kind = type(value)
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    return (
+        kind.__qualname__
+        if kind.__module__ == "builtins"
+        else f"{kind.__module__}.{kind.__qualname__}"
+    )
 
 
 def _say(error: Exception) -> str:

@@ -1,8 +1,9 @@
 """Laying a snapshot out as files again: for `hw code`, and for a job that runs from its snapshot.
 
-A job has one folder of its own, HOME/checkouts/<uuid>, made when it first starts and shared by its tasks and attempts
-on this machine: what it writes beside its code is there for the next attempt. The files are copies, so a job may change
-them. A folder that the job left as it was goes with the job's end; another one goes with the job (`hw gc`).
+A job has one folder of its own, HOME/checkouts/<uuid>, made when it first starts and shared by its
+tasks and attempts on this machine: what it writes beside its code is there for the next attempt.
+The files are copies, so a job may change them. A folder that the job left as it was goes with the
+job's end; another one goes with the job (`hw gc`).
 """
 
 import fcntl
@@ -22,12 +23,17 @@ _WASTE = ("__pycache__",)  # of Python itself; not a change that anybody wants t
 
 
 def restore(depot: Depot, digest: str, target: str, *, force: bool = False) -> int:
-    """The snapshot's files in `target`; how many. An existing folder that is not empty is refused, unless forced."""
+    """The snapshot's files in `target`; how many. An existing folder that is not empty is refused,
+    unless forced.
+    """
     entries = depot.manifest(digest)
     with depot.locked():
         if os.path.lexists(target) and not _is_empty(target):
             if not force:
-                raise RefusedError(f"{target} is there already", "name another folder, or write over it with --force")
+                raise RefusedError(
+                    f"{target} is there already",
+                    "name another folder, or write over it with --force",
+                )
             _check_over(entries, target)
             _lay(depot, entries, target, over=True)
             return len(entries)
@@ -38,7 +44,8 @@ def restore(depot: Depot, digest: str, target: str, *, force: bool = False) -> i
             os.mkdir(draft)
             _lay(depot, entries, draft)
             os.rename(draft, target)
-        except BaseException:  # also when we are interrupted: half a checkout must not look like one
+        # also when we are interrupted: half a checkout must not look like one
+        except BaseException:
             shutil.rmtree(draft, ignore_errors=True)
             raise
     return len(entries)
@@ -58,7 +65,10 @@ def _check_over(entries: list[Entry], target: str) -> None:
         for part in ["", *folder.split("/")]:
             path = os.path.join(path, part) if part else path
             if os.path.lexists(path) and (os.path.islink(path) or not os.path.isdir(path)):
-                raise RefusedError(f"{path} is not a folder, so nothing can be written below it", "move it away first")
+                raise RefusedError(
+                    f"{path} is not a folder, so nothing can be written below it",
+                    "move it away first",
+                )
 
 
 def _lay(depot: Depot, entries: list[Entry], target: str, *, over: bool = False) -> None:
@@ -88,7 +98,8 @@ def _write(path: str, data: bytes, mode: int) -> None:
         os.close(fd)
 
 
-# -- of a job ----------------------------------------------------------------------------------------------------------
+# -- of a job
+# ----------------------------------------------------------------------------------------------------------
 
 
 def prepare(home: str, digest: str, uuid: str) -> str:

@@ -1,13 +1,15 @@
-"""The content store of code: packs with contents, and manifests, each under its digest. Called by `snapshot.py`,
-`checkout.py`, the server's submission and gc, and engines that carry code to other machines.
+"""The content store of code: packs with contents, and manifests, each under its digest. Called by
+`snapshot.py`, `checkout.py`, the server's submission and gc, and engines that carry code to other
+machines.
 
     HOME/code/packs/<32 hex>.pack     contents; a pack is whole or not there
     HOME/code/manifests/<digest>      written after every content in it is durable, so what it names is there
     HOME/code/trees/<hash of a path>  the index of one working tree
     HOME/code/lock                    shared by those who add or read, exclusive for those who remove
 
-To carry a snapshot elsewhere: the receiver's `missing(digests)` says what it lacks, `write_pack` puts just that into
-one file, and `take_pack` and `take_manifest` on the other side check every content before it counts.
+To carry a snapshot elsewhere: the receiver's `missing(digests)` says what it lacks, `write_pack`
+puts just that into one file, and `take_pack` and `take_manifest` on the other side check every
+content before it counts.
 """
 
 import fcntl
@@ -64,12 +66,19 @@ class Depot:
         finally:
             os.close(fd)
 
-    # -- reading -------------------------------------------------------------------------------------------------------
+    # -- reading
+    # -------------------------------------------------------------------------------------------------------
 
     def _open_packs(self) -> list[Pack]:
-        """Every pack, newest first. One that is damaged is passed over: what only it has is then missing."""
+        """Every pack, newest first. One that is damaged is passed over: what only it has is then
+        missing.
+        """
         folder = self.folder / "packs"
-        names = {name for name in os.listdir(folder) if name.endswith(_PACK)} if folder.is_dir() else set()
+        names = (
+            {name for name in os.listdir(folder) if name.endswith(_PACK)}
+            if folder.is_dir()
+            else set()
+        )
         for name in set(self._packs) - names:
             self._packs.pop(name).close()
         for name in names - set(self._packs):
@@ -85,7 +94,11 @@ class Depot:
     def missing(self, digests: Iterable[str]) -> list[str]:
         """Which of these contents are not here."""
         packs = self._open_packs()
-        return [d for d in dict.fromkeys(digests) if not any(bytes.fromhex(d) in p.entries for p in packs)]
+        return [
+            d
+            for d in dict.fromkeys(digests)
+            if not any(bytes.fromhex(d) in p.entries for p in packs)
+        ]
 
     def read(self, digest: str) -> bytes:
         """One content, checked. A damaged copy is passed over when another pack has a good one."""
@@ -97,7 +110,9 @@ class Depot:
                         return pack.read(raw)
                     except DamagedError as error:
                         trouble = error
-        raise trouble or DamagedError(f"the content {digest[:12]} is not in {self.folder}", "make a new snapshot")
+        raise trouble or DamagedError(
+            f"the content {digest[:12]} is not in {self.folder}", "make a new snapshot"
+        )
 
     def has(self, digest: str) -> bool:
         return manifest.is_digest(digest) and (self.folder / "manifests" / digest).is_file()
@@ -130,7 +145,8 @@ class Depot:
                 self.touch(digest)
             return found
 
-    # -- writing -------------------------------------------------------------------------------------------------------
+    # -- writing
+    # -------------------------------------------------------------------------------------------------------
 
     @contextmanager
     def adding(self) -> Iterator[PackWriter]:
@@ -165,7 +181,8 @@ class Depot:
             draft.unlink(missing_ok=True)
         return digest
 
-    # -- to another machine --------------------------------------------------------------------------------------------
+    # -- to another machine
+    # --------------------------------------------------------------------------------------------
 
     def write_pack(self, digests: Iterable[str], target: Path) -> int:
         """These contents as one pack that can travel; its bytes."""
@@ -193,21 +210,34 @@ class Depot:
         with self.locked():
             lacking = self.missing(entry.digest for entry in entries)
             if lacking:
-                raise NotFoundError(f"{len(lacking)} contents of snapshot {digest[:12]} have not come yet")
+                raise NotFoundError(
+                    f"{len(lacking)} contents of snapshot {digest[:12]} have not come yet"
+                )
             self.put_manifest(data)
 
-    # -- removing ------------------------------------------------------------------------------------------------------
+    # -- removing
+    # ------------------------------------------------------------------------------------------------------
 
-    def collect(self, live: Iterable[str], *, dry_run: bool = False, keep_s: float = CODE_KEEP_S) -> Collected:
-        """Remove snapshots that no job needs and that were not used for `keep_s`, and what only they had."""
+    def collect(
+        self, live: Iterable[str], *, dry_run: bool = False, keep_s: float = CODE_KEEP_S
+    ) -> Collected:
+        """Remove snapshots that no job needs and that were not used for `keep_s`, and what only
+        they had.
+        """
         if not self.folder.is_dir():
             return Collected(0, 0)
         with self.locked(exclusive=True):
             wanted, old_s = set(live), time.time() - keep_s
             folder = self.folder / "manifests"
-            dead = [p for p in folder.iterdir() if p.name not in wanted and p.stat().st_mtime < old_s]
-            kept = [p.name for p in folder.iterdir() if p not in dead and manifest.is_digest(p.name)]
-            needed = {bytes.fromhex(entry.digest) for name in kept for entry in self._entries_of(name)}
+            dead = [
+                p for p in folder.iterdir() if p.name not in wanted and p.stat().st_mtime < old_s
+            ]
+            kept = [
+                p.name for p in folder.iterdir() if p not in dead and manifest.is_digest(p.name)
+            ]
+            needed = {
+                bytes.fromhex(entry.digest) for name in kept for entry in self._entries_of(name)
+            }
             garbage = sum(
                 size
                 for pack in self._open_packs()
@@ -238,14 +268,20 @@ class Depot:
                     try:
                         writer.add(digest, pack.read(digest))
                     except DamagedError:
-                        continue  # another pack may have it; else it is told when somebody asks for it
+                        # another pack may have it; else it is told when somebody asks for it
+                        continue
         for pack in old:
             os.unlink(pack.path)
         self._open_packs()
 
     def merge(self) -> None:
-        """After many small snapshots their packs become one; does nothing while somebody else is at work."""
-        if sum(name.endswith(_PACK) for name in os.listdir(self.folder / "packs")) <= CODE_PACKS_MAX:
+        """After many small snapshots their packs become one; does nothing while somebody else is at
+        work.
+        """
+        if (
+            sum(name.endswith(_PACK) for name in os.listdir(self.folder / "packs"))
+            <= CODE_PACKS_MAX
+        ):
             return
         try:
             with self.locked(exclusive=True, wait_s=0.0):
@@ -271,7 +307,9 @@ def content_digest(data: bytes) -> bytes:
 
 def _live_share(pack: Pack, needed: set[bytes]) -> float:
     total = sum(size + 1 for _, size in pack.entries.values())
-    return sum(size + 1 for digest, (_, size) in pack.entries.items() if digest in needed) / max(1, total)
+    return sum(size + 1 for digest, (_, size) in pack.entries.items() if digest in needed) / max(
+        1, total
+    )
 
 
 def _take(fd: int, kind: int, wait_s: float) -> None:
@@ -282,7 +320,9 @@ def _take(fd: int, kind: int, wait_s: float) -> None:
             return
         except BlockingIOError:
             if time.monotonic() >= end_s:
-                raise UnreachableError("the code store is in use by another command", "try again in a moment") from None
+                raise UnreachableError(
+                    "the code store is in use by another command", "try again in a moment"
+                ) from None
         time.sleep(_STEP_S)
 
 

@@ -138,7 +138,9 @@ class Rules:
         """Whether this path itself is ignored; None: no pattern says anything."""
         by_name = self._names.get(name)
         if by_name is None:
-            by_name = self._names[name] = self._quick is not None and self._quick.match(name) is not None
+            by_name = self._names[name] = (
+                self._quick is not None and self._quick.match(name) is not None
+            )
         below = path[len(self.base) :]
         by_path = self._quick_path is not None and self._quick_path.match(below) is not None
         if not (by_name or by_path):  # nearly always; one search in place of one for each pattern
@@ -157,7 +159,9 @@ def _joined(sources: Iterable[str]) -> re.Pattern[str] | None:
 
 
 class Ignored:
-    """All ignore files of one kind in a tree. Add what a folder has before anything in it is asked about."""
+    """All ignore files of one kind in a tree. Add what a folder has before anything in it is asked
+    about.
+    """
 
     def __init__(self) -> None:
         self._by_folder: dict[str, Rules] = {}

@@ -1,8 +1,9 @@
-"""What was read last time: for each file its size, times, inode and digest, so that an unchanged one is not read again.
-Called by `snapshot.py`. A damaged or older index is none at all: then everything is read once more.
+"""What was read last time: for each file its size, times, inode and digest, so that an unchanged
+one is not read again. Called by `snapshot.py`. A damaged or older index is none at all: then
+everything is read once more.
 
-A file whose time lies too near to the moment when it was read may change again without a new time (the racy-git rule):
-it is not believed.
+A file whose time lies too near to the moment when it was read may change again without a new time
+(the racy-git rule): it is not believed.
 """
 
 import hashlib
@@ -47,8 +48,14 @@ class Index:
             return cls()
 
     def save(self, path: str) -> None:
-        self.files = dict(sorted(self.files.items()))  # as git lists them: then a look is a walk through both
-        about = {"format": _HEAD, "count": len(self.files), "digest": self.digest, "rules": self.rules}
+        # as git lists them: then a look is a walk through both
+        self.files = dict(sorted(self.files.items()))
+        about = {
+            "format": _HEAD,
+            "count": len(self.files),
+            "digest": self.digest,
+            "rules": self.rules,
+        }
         head = json.dumps(about).encode() + b"\n"
         records = b"".join(_RECORD.pack(*known) for known in self.files.values())
         body = head + records + "\0".join(self.files).encode("utf-8", "surrogateescape")

@@ -43,18 +43,26 @@ def digest_of(data: bytes) -> str:
 def parse(data: bytes, digest: str) -> list[Entry]:
     """Raises DamagedError for what is not exactly the manifest of this digest."""
     if digest_of(data) != digest:
-        raise DamagedError(f"the manifest of snapshot {digest[:12]} is damaged", "make a new one: hw init")
+        raise DamagedError(
+            f"the manifest of snapshot {digest[:12]} is damaged", "make a new one: hw init"
+        )
     if not data.startswith(HEAD):
         raise VersionError(f"the snapshot {digest[:12]} was made by another version of Headway")
     lines = data[len(HEAD) :].decode("utf-8", "surrogateescape").split("\0")
     if lines.pop() != "" or len(lines) > CODE_FILES_MAX:
-        raise DamagedError(f"the manifest of snapshot {digest[:12]} has no proper end, or too many files")
+        raise DamagedError(
+            f"the manifest of snapshot {digest[:12]} has no proper end, or too many files"
+        )
     entries = []
     for line in lines:
         kind, _, rest = line.partition(" ")
         name, _, rest = rest.partition(" ")
         size, _, path = rest.partition(" ")
-        if kind not in (FILE, EXECUTABLE, LINK) or not is_digest(name) or not (size.isascii() and size.isdigit()):
+        if (
+            kind not in (FILE, EXECUTABLE, LINK)
+            or not is_digest(name)
+            or not (size.isascii() and size.isdigit())
+        ):
             raise DamagedError(f"the manifest of snapshot {digest[:12]} has a bad line")
         entries.append(Entry(path, kind, name, int(size)))
     _check_paths(entries, digest)
@@ -74,4 +82,6 @@ def _check_paths(entries: list[Entry], digest: str) -> None:
             folders.add(parent)
             parent = parent.rpartition("/")[0]
     if bad or folders & taken:
-        raise DamagedError(f"the manifest of snapshot {digest[:12]} names a path that it must not name")
+        raise DamagedError(
+            f"the manifest of snapshot {digest[:12]} names a path that it must not name"
+        )

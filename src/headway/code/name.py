@@ -1,8 +1,8 @@
-"""Names that never belong to a snapshot: what tools leave behind, and files that hold secrets. Called by `tree.py`
-and `snapshot.py`; `docs/guides/code.md` lists both.
+"""Names that never belong to a snapshot: what tools leave behind, and files that hold secrets.
+Called by `tree.py` and `snapshot.py`; `docs/guides/code.md` lists both.
 
-A pattern in `.hwignore` that begins with `!` takes back what tools leave behind. A secret is taken only when
-`code.allow` names it.
+A pattern in `.hwignore` that begins with `!` takes back what tools leave behind. A secret is taken
+only when `code.allow` names it.
 """
 
 from functools import lru_cache

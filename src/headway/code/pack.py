@@ -58,8 +58,12 @@ class PackWriter:
 
     def finish(self) -> None:
         """Index and footer; synced."""
-        index = b"".join(_ENTRY.pack(digest, *place) for digest, place in sorted(self._entries.items()))
-        self._file.write(index + _FOOTER.pack(len(self._entries), hashlib.sha256(index).digest(), TAIL))
+        index = b"".join(
+            _ENTRY.pack(digest, *place) for digest, place in sorted(self._entries.items())
+        )
+        self._file.write(
+            index + _FOOTER.pack(len(self._entries), hashlib.sha256(index).digest(), TAIL)
+        )
         self._file.flush()
         os.fsync(self._file.fileno())
 
@@ -95,7 +99,9 @@ class Pack:
         """A content, checked: damage is told, never handed on."""
         offset, size = self.entries[digest]
         data = os.pread(self._fd, size, offset)
-        while len(data) < size and (more := os.pread(self._fd, size - len(data), offset + len(data))):
+        while len(data) < size and (
+            more := os.pread(self._fd, size - len(data), offset + len(data))
+        ):
             data += more
         if hashlib.sha256(data).digest() != digest:
             raise self._damaged(digest)
@@ -103,7 +109,9 @@ class Pack:
 
     def _damaged(self, digest: bytes | None = None) -> DamagedError:
         what = "its index" if digest is None else f"the content {digest.hex()[:12]}"
-        return DamagedError(f"{self.path}: {what} is damaged", "the snapshots in it must be made again")
+        return DamagedError(
+            f"{self.path}: {what} is damaged", "the snapshots in it must be made again"
+        )
 
     def close(self) -> None:
         os.close(self._fd)

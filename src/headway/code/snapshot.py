@@ -1,7 +1,7 @@
 """Making a snapshot of a working tree. Called by `hw init` and by submissions with `--snapshot`.
 
-A file whose size, times and inode are those of last time is not read again. Everything that is left out although it is
-not ignored is told by name, with the reason.
+A file whose size, times and inode are those of last time is not read again. Everything that is left
+out although it is not ignored is told by name, with the reason.
 """
 
 import os
@@ -61,17 +61,25 @@ def _unfollowed(path: str) -> str:
     return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
 
 
-def make(root: str, depot: Depot, rules: tree.CodeRules | None = None, *, skip: Sequence[str] = ()) -> Snapshot:
+def make(
+    root: str, depot: Depot, rules: tree.CodeRules | None = None, *, skip: Sequence[str] = ()
+) -> Snapshot:
     """Raises RefusedError when the tree is not one that can be taken."""
     rules = rules or tree.CodeRules()
     root = os.path.realpath(root)
     depot.make()
     place = str(depot.trees / content_digest(os.fsencode(root)).hex()[:32])
-    skipped = [*map(os.path.realpath, skip), *map(_unfollowed, skip), os.path.realpath(depot.folder)]
+    skipped = [
+        *map(os.path.realpath, skip),
+        *map(_unfollowed, skip),
+        os.path.realpath(depot.folder),
+    ]
     look = tree.Tree(root, rules, skip=skipped)
     with depot.locked():
         look.ask()
-        work = _Work(look, frozenset(path.strip("/") for path in rules.allow), depot, index.Index.load(place))
+        work = _Work(
+            look, frozenset(path.strip("/") for path in rules.allow), depot, index.Index.load(place)
+        )
         todo = _look(work)
         new_bytes = _read_all(work, todo)
         work.fresh.digest = _settle(work)
@@ -218,7 +226,9 @@ def _read_link(work: _Work, path: str, full: str, writer: PackWriter, known: set
     now_ns, status, target = time.time_ns(), os.lstat(full), os.readlink(full)
     leaves = _leaves(work.root, path, target)
     if leaves and path not in work.allowed:
-        why = f"it is a link that leaves the tree: {target}; to keep the link, name it in code.allow"
+        why = (
+            f"it is a link that leaves the tree: {target}; to keep the link, name it in code.allow"
+        )
         work.left_out.append((path, why))
         return
     data = target.encode("utf-8", "surrogateescape")
@@ -265,11 +275,14 @@ def _read_file(work: _Work, path: str, full: str, writer: PackWriter, known: set
 
 
 def _content(fd: int, size: int, writer: PackWriter, known: set[bytes]) -> tuple[bytes, int]:
-    """Digest and size of what the file holds; its content is in the store, or in the pack, afterwards."""
+    """Digest and size of what the file holds; its content is in the store, or in the pack,
+    afterwards.
+    """
     if size > _WHOLE_BYTES:
         return writer.copy(fd)
     data = os.read(fd, size + 1)
-    while size < len(data) <= CODE_FILE_BYTES_MAX and (more := os.read(fd, MIB)):  # it has grown since
+    # it has grown since
+    while size < len(data) <= CODE_FILE_BYTES_MAX and (more := os.read(fd, MIB)):
         data += more
     digest = content_digest(data)
     if digest not in known:

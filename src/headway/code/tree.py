@@ -1,8 +1,9 @@
 """Which files of a working tree belong to a snapshot. Called by `snapshot.py`.
 
-Inside a git work tree git itself says which files are tracked or not ignored, so its rules hold exactly; submodules and
-nested repositories are asked one by one. Elsewhere `.gitignore` files are read by our own matcher. On top of either:
-`.hwignore` (the same syntax), what tools leave behind, and the patterns of the setting `code`.
+Inside a git work tree git itself says which files are tracked or not ignored, so its rules hold
+exactly; submodules and nested repositories are asked one by one. Elsewhere `.gitignore` files are
+read by our own matcher. On top of either: `.hwignore` (the same syntax), what tools leave behind,
+and the patterns of the setting `code`.
 """
 
 import contextlib
@@ -18,25 +19,36 @@ from dataclasses import astuple, dataclass
 from headway.code.ignore import Ignored, Rules
 from headway.code.name import LEFT_BEHIND, SECRETS
 from headway.model.errors import RefusedError
-from headway.model.limits import CODE_FILE_BYTES_MAX, CODE_GIT_S, CODE_IGNORE_BYTES_MAX, CODE_WALKED_MAX
+from headway.model.limits import (
+    CODE_FILE_BYTES_MAX,
+    CODE_GIT_S,
+    CODE_IGNORE_BYTES_MAX,
+    CODE_WALKED_MAX,
+)
 
 HWIGNORE, GITIGNORE = ".hwignore", ".gitignore"
 _PIPE_BYTES = 1 << 20  # the names of 50,000 files: git need not wait until we read them
 _UNREAD = re.compile(r"^warning: could not open directory '(.+)': (.+)$", re.MULTILINE)
-RULES_VERSION = f"1 {SECRETS!r} {CODE_FILE_BYTES_MAX}"  # what `snapshot.py` leaves out by itself is among the rules
+# what `snapshot.py` leaves out by itself is among the rules
+RULES_VERSION = f"1 {SECRETS!r} {CODE_FILE_BYTES_MAX}"
 
 
 @dataclass(frozen=True, slots=True)
 class CodeRules:
-    """The setting `code`. `include` and `exclude` are patterns as in `.gitignore`; `allow` are paths."""
+    """The setting `code`. `include` and `exclude` are patterns as in `.gitignore`; `allow` are
+    paths.
+    """
 
     include: Sequence[str] = ()  # taken although something ignores it
     exclude: Sequence[str] = ()  # left out; stronger than `include`
-    allow: Sequence[str] = ()  # taken although it looks like a secret, is too large or leaves the tree
+    # taken although it looks like a secret, is too large or leaves the tree
+    allow: Sequence[str] = ()
 
 
 def find_root(cwd: str, project: str | None = None) -> str:
-    """The folder that is one snapshot: that of `headway.yaml`, else git's work tree, else the working folder."""
+    """The folder that is one snapshot: that of `headway.yaml`, else git's work tree, else the
+    working folder.
+    """
     if project is not None:
         return project
     top = git(cwd, "rev-parse", "--show-toplevel")
@@ -45,7 +57,9 @@ def find_root(cwd: str, project: str | None = None) -> str:
 
 
 class Tree:
-    """One look at a working tree. `skip`: folders that are never looked into, such as Headway's own home."""
+    """One look at a working tree. `skip`: folders that are never looked into, such as Headway's own
+    home.
+    """
 
     def __init__(self, root: str, rules: CodeRules, *, skip: Iterable[str] = ()) -> None:
         self.root, self._rules = root, rules
@@ -53,16 +67,19 @@ class Tree:
         inside = [os.path.relpath(folder, root) for folder in skip]
         self._skipped = {path for path in inside if not path.startswith("..")}
         self.left_out: list[tuple[str, str]] = []  # (path, reason)
-        self.rules = ""  # what `paths` went by: where it says the same again, what was taken then is taken now
+        # what `paths` went by: where it says the same again, what was taken then is taken now
+        self.rules = ""
 
     def ask(self) -> None:
         """Let git begin: it works while we do something else."""
         self._listing = _Listing(self.root)
 
     def paths(self, taken: Collection[str] = (), rules: str = "") -> list[str]:
-        """Relative, with slashes. A submodule, or a repository inside this one, comes as its folder: see `inside`.
+        """Relative, with slashes. A submodule, or a repository inside this one, comes as its
+        folder: see `inside`.
 
-        `taken`: paths of an earlier look by `rules`, which are not judged anew where the rules are the same.
+        `taken`: paths of an earlier look by `rules`, which are not judged anew where the rules are
+        the same.
         """
         listing = self._listing or _Listing(self.root)
         found = listing.take()
@@ -82,7 +99,9 @@ class Tree:
         """The files of a folder that `paths` has named: a submodule, or a nested repository."""
         below = folder.rstrip("/") + "/"
         if not os.path.lexists(os.path.join(self.root, below, ".git")):
-            self.left_out.append((below, "a submodule that is not checked out: git submodule update --init"))
+            self.left_out.append(
+                (below, "a submodule that is not checked out: git submodule update --init")
+            )
             return []
         listing = _Listing(self.root, below)
         found = listing.take() or []
@@ -95,9 +114,15 @@ class Tree:
         folders = {path.rpartition("/")[0] for path in paths if path.endswith(HWIGNORE)}
         for folder in sorted({"", *folders}):
             ours.enter(folder)
-        self.rules = ours.rules(RULES_VERSION, *(repr(list(words)) for words in astuple(self._rules)))
+        self.rules = ours.rules(
+            RULES_VERSION, *(repr(list(words)) for words in astuple(self._rules))
+        )
         if rules == self.rules:
-            return paths if paths == list(taken) else [p for p in paths if p in taken or not ours.ignores(p)]
+            return (
+                paths
+                if paths == list(taken)
+                else [p for p in paths if p in taken or not ours.ignores(p)]
+            )
         return [path for path in paths if not ours.ignores(path)]
 
     def _without_excluded(self, chosen: set[str]) -> list[str]:
@@ -108,15 +133,20 @@ class Tree:
         below = tuple(f"{path}/" for path in self._skipped)
         skipped = self._skipped
         return (
-            [path for path in chosen if path not in skipped and not path.startswith(below)] if below else list(chosen)
+            [path for path in chosen if path not in skipped and not path.startswith(below)]
+            if below
+            else list(chosen)
         )
 
 
-# -- git ---------------------------------------------------------------------------------------------------------------
+# -- git
+# ---------------------------------------------------------------------------------------------------------------
 
 
 def git(cwd: str, *words: str) -> bytes | None:
-    """Output of a git command that changes nothing; None when there is no git, no repository, or it refuses."""
+    """Output of a git command that changes nothing; None when there is no git, no repository, or it
+    refuses.
+    """
     return _Git(cwd, *words).output()
 
 
@@ -125,19 +155,26 @@ class _Git:
 
     def __init__(self, cwd: str, *words: str) -> None:
         env = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
-        for name in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"):  # set inside hooks; they name another tree
+        # set inside hooks; they name another tree
+        for name in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"):
             env.pop(name, None)
         argv = ["git", "-c", "core.fsmonitor=false", "-c", "core.quotePath=false", *words]
         self._child: subprocess.Popen[bytes] | None = None
         self.words = ""  # what it said beside
         try:
             self._child = subprocess.Popen(
-                argv, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+                argv,
+                cwd=cwd,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
             )
         except OSError:
             return
         assert self._child.stdout is not None
-        with contextlib.suppress(OSError, AttributeError):  # not every system has such pipes, or allows them
+        # not every system has such pipes, or allows them
+        with contextlib.suppress(OSError, AttributeError):
             fcntl.fcntl(self._child.stdout, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
 
     def output(self) -> bytes | None:
@@ -154,14 +191,19 @@ class _Git:
 
 
 def _names(data: bytes, below: str) -> list[str]:
-    """In order: their files lie beside each other on the disk, and can be compared with a list of last time."""
-    names = dict.fromkeys(data.decode("utf-8", "surrogateescape").split("\0"))  # in a merge a file stands there thrice
+    """In order: their files lie beside each other on the disk, and can be compared with a list of
+    last time.
+    """
+    # in a merge a file stands there thrice
+    names = dict.fromkeys(data.decode("utf-8", "surrogateescape").split("\0"))
     names.pop("", None)
     return sorted(below + name for name in names) if below else sorted(names)
 
 
 class _Listing:
-    """Tracked files and untracked ones that are not ignored, as git lists them: asked for at once and taken later."""
+    """Tracked files and untracked ones that are not ignored, as git lists them: asked for at once
+    and taken later.
+    """
 
     def __init__(self, root: str, below: str = "") -> None:
         self._below = below
@@ -172,7 +214,8 @@ class _Listing:
         """None where this is no git work tree."""
         data = self._asked.output()
         self.unread = [
-            (self._below + name, f"it cannot be read: {why}") for name, why in _UNREAD.findall(self._asked.words)
+            (self._below + name, f"it cannot be read: {why}")
+            for name, why in _UNREAD.findall(self._asked.words)
         ]
         return None if data is None else _names(data, self._below)
 
@@ -183,11 +226,14 @@ def ignored_by_git(root: str) -> list[str]:
     return sorted(name for name in data.decode("utf-8", "surrogateescape").split("\0") if name)
 
 
-# -- without git -------------------------------------------------------------------------------------------------------
+# -- without git
+# -------------------------------------------------------------------------------------------------------
 
 
 class _Layers:
-    """What we leave out by ourselves, and the ignore files of a tree: a later one of `names` is the stronger one."""
+    """What we leave out by ourselves, and the ignore files of a tree: a later one of `names` is the
+    stronger one.
+    """
 
     def __init__(self, root: str, names: Sequence[str]) -> None:
         self._root, self._names = root, names
@@ -204,7 +250,9 @@ class _Layers:
 
     def rules(self, *more: str) -> str:
         """The same words for the same rules."""
-        return hashlib.sha256("\0".join([*more, *self._lines]).encode("utf-8", "surrogateescape")).hexdigest()
+        return hashlib.sha256(
+            "\0".join([*more, *self._lines]).encode("utf-8", "surrogateescape")
+        ).hexdigest()
 
     def ignores(self, path: str, is_folder: bool = False) -> bool:
         if path[-1] == "/":  # a nested repository, as git names it
@@ -237,7 +285,8 @@ def _walk(root: str, ignored: _Layers, skipped: set[str]) -> Iterator[str]:
             entries = list(os.scandir(os.path.join(root, folder)))
         except OSError as error:
             raise RefusedError(
-                f"the folder {base or root} cannot be read: {error.strerror}", f"leave it out in {HWIGNORE}"
+                f"the folder {base or root} cannot be read: {error.strerror}",
+                f"leave it out in {HWIGNORE}",
             ) from None
         for entry in entries:
             path = base + entry.name
@@ -263,7 +312,9 @@ def _included(root: str, patterns: Sequence[str], skipped: set[str]) -> set[str]
         wanted = Ignored()
         wanted.add(Rules([pattern]))
         start = _fixed_part(pattern)
-        if os.path.lexists(os.path.join(root, start)) and not os.path.isdir(os.path.join(root, start)):
+        if os.path.lexists(os.path.join(root, start)) and not os.path.isdir(
+            os.path.join(root, start)
+        ):
             found.add(start)
             continue
         for folder, folders, names in os.walk(os.path.join(root, start)):

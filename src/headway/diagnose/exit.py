@@ -1,7 +1,8 @@
 """What the end of a task says by itself: exit code, signal, the uncaught exception, who ended it.
 
-One pure function, `explain_exit`, called by `server/reconcile.py` for the cause that is kept with an attempt. Only
-what is certain from these facts gets a name of the failure taxonomy; reading logs is not done here.
+One pure function, `explain_exit`, called by `server/reconcile.py` for the cause that is kept with
+an attempt. Only what is certain from these facts gets a name of the failure taxonomy; reading logs
+is not done here.
 """
 
 import errno
@@ -24,18 +25,34 @@ _BY_EXCEPTION = {
     "KeyboardInterrupt": ("cancelled", "user"),
 }
 _BY_SIGNAL = {
-    signals.SIGKILL: ("sigkill_unexplained", "system", "killed by SIGKILL; who sent it is not known"),
+    signals.SIGKILL: (
+        "sigkill_unexplained",
+        "system",
+        "killed by SIGKILL; who sent it is not known",
+    ),
     signals.SIGSEGV: ("segfault_or_abort", "user", "crashed: segmentation fault (SIGSEGV)"),
     signals.SIGABRT: ("segfault_or_abort", "user", "aborted (SIGABRT)"),
     signals.SIGBUS: ("segfault_or_abort", "user", "crashed: bus error (SIGBUS)"),
-    signals.SIGILL: ("illegal_instruction", "user", "crashed: illegal instruction (SIGILL); built for another CPU?"),
+    signals.SIGILL: (
+        "illegal_instruction",
+        "user",
+        "crashed: illegal instruction (SIGILL); built for another CPU?",
+    ),
     signals.SIGINT: ("cancelled", "user", "interrupted (SIGINT)"),
     signals.SIGTERM: ("cancelled", "user", "terminated from outside (SIGTERM)"),
 }
 # A program may say by its exit code how its failure is to be taken.
 _DECLARED = {
-    200: ("declared_transient", "transient", "the program calls this failure transient (exit code 200)"),
-    201: ("declared_conflict", "transient", "the program met a conflict, such as a port in use (exit code 201)"),
+    200: (
+        "declared_transient",
+        "transient",
+        "the program calls this failure transient (exit code 200)",
+    ),
+    201: (
+        "declared_conflict",
+        "transient",
+        "the program met a conflict, such as a port in use (exit code 201)",
+    ),
     210: ("declared_permanent", "user", "the program calls this failure permanent (exit code 210)"),
 }
 # A shell that waited for the program reports its signal as 128 + N.
@@ -55,23 +72,34 @@ class Exit:
     attached: bool = False  # started by somebody else; we only watched
     exception: Mapping[str, Any] | None = None
     message: str | None = None  # why it could not be started
-    told: Mapping[str, Any] | None = None  # {cause, class, text}: its folders could not be brought or sent
+    # {cause, class, text}: its folders could not be brought or sent
+    told: Mapping[str, Any] | None = None
 
 
 def explain_exit(end: Exit) -> Finding | None:
     """The cause of an end; None for success."""
     if end.lost and end.attached:
-        return Finding("unknown", "unknown", "it ended without an exit record; how is not known", end.rank)
+        return Finding(
+            "unknown", "unknown", "it ended without an exit record; how is not known", end.rank
+        )
     if end.lost:
-        return Finding("agent_lost", "system", "its agent was killed; the exit code is not known", end.rank)
+        return Finding(
+            "agent_lost", "system", "its agent was killed; the exit code is not known", end.rank
+        )
     if end.reason == "walltime":
-        return Finding("walltime", "resource", "ran longer than its time limit and was stopped", end.rank)
+        return Finding(
+            "walltime", "resource", "ran longer than its time limit and was stopped", end.rank
+        )
     if end.reason == "preempted":
-        return Finding("preempted", "transient", "its machine was wanted for something else", end.rank)
+        return Finding(
+            "preempted", "transient", "its machine was wanted for something else", end.rank
+        )
     if end.reason == "stop":
         return Finding("cancelled", "user", "stopped on request", end.rank)
     if end.told is not None:
-        cause, kind, text = (str(end.told.get(key) or "unknown") for key in ("cause", "class", "text"))
+        cause, kind, text = (
+            str(end.told.get(key) or "unknown") for key in ("cause", "class", "text")
+        )
         return Finding(cause, kind, text[:TEXT_CHARS_MAX], end.rank)
     if end.exit_code == 0 and end.signal is None:
         return None
@@ -105,9 +133,15 @@ def _by_exception(exception: Mapping[str, Any], rank: int | None) -> Finding:
 def _by_code(code: int | None, message: str | None, rank: int | None) -> Finding:
     if code in (126, 127):
         if message and os.strerror(errno.ENOSPC) in message:
-            return Finding("disk_full", "resource", f"{message[:TEXT_CHARS_MAX]} (exit code {code})", rank)
-        what = message or ("the command was not found" if code == 127 else "the command could not be run")
-        return Finding("command_not_found", "user", f"{what[:TEXT_CHARS_MAX]} (exit code {code})", rank)
+            return Finding(
+                "disk_full", "resource", f"{message[:TEXT_CHARS_MAX]} (exit code {code})", rank
+            )
+        what = message or (
+            "the command was not found" if code == 127 else "the command could not be run"
+        )
+        return Finding(
+            "command_not_found", "user", f"{what[:TEXT_CHARS_MAX]} (exit code {code})", rank
+        )
     if code in _BY_SHELL_CODE:
         found = _by_signal(int(_BY_SHELL_CODE[code]), rank)
         return Finding(found.cause, found.cls, f"exit code {code}: {found.text}", rank)

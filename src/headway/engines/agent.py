@@ -1,4 +1,5 @@
-"""Starting agents on this machine, cut off from the server that starts them: they are meant to outlive it.
+"""Starting agents on this machine, cut off from the server that starts them: they are meant to
+outlive it.
 
 Called by the engines whose tasks are folders of this machine.
 """
@@ -13,11 +14,15 @@ _KEPT = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "TMPDIR", "USER", "XDG_RUN
 
 def environment(home: Path, more: Sequence[str] = ()) -> dict[str, str]:
     """Nothing of the server's own but what a process needs to live, and `more`."""
-    return {name: os.environ[name] for name in (*_KEPT, *more) if name in os.environ} | {"HEADWAY_HOME": str(home)}
+    return {name: os.environ[name] for name in (*_KEPT, *more) if name in os.environ} | {
+        "HEADWAY_HOME": str(home)
+    }
 
 
 def spawn(argv: Sequence[str], folder: Path, env: dict[str, str]) -> "subprocess.Popen[bytes]":
-    """In a session of its own, with none of the server's descriptors. What kills it early is told in the task's log."""
+    """In a session of its own, with none of the server's descriptors. What kills it early is told
+    in the task's log.
+    """
     log = os.open(folder / "agent", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
         return subprocess.Popen(

@@ -1,7 +1,9 @@
-"""The first program on a login node: it takes the zip application once per version, then becomes the relay.
+"""The first program on a login node: it takes the zip application once per version, then becomes
+the relay.
 
-Called by `engines/relay.py`. Any Python 3 must understand it, and any login shell must leave its words alone: the
-program is one word of letters, and it shows itself by a line with a mark (`wire/relay.py`), so banners do not matter.
+Called by `engines/relay.py`. Any Python 3 must understand it, and any login shell must leave its
+words alone: the program is one word of letters, and it shows itself by a line with a mark
+(`wire/relay.py`), so banners do not matter.
 """
 
 import base64
@@ -56,9 +58,12 @@ _SCRIPT = (
 _LOGIN = 'if command -v bash >/dev/null 2>&1; then exec bash -l -c "$1"; else exec sh -c "$1"; fi'
 
 
-def command(python: str | None, folder: str, home: str, size: int, digest: str, nonce: str, mark: str) -> str:
-    """What ssh is given: one line, in which a login shell finds nothing to expand. A login shell's environment is
-    asked for, since many clusters put Slurm's commands on the PATH there alone."""
+def command(
+    python: str | None, folder: str, home: str, size: int, digest: str, nonce: str, mark: str
+) -> str:
+    """What ssh is given: one line, in which a login shell finds nothing to expand. A login shell's
+    environment is asked for, since many clusters put Slurm's commands on the PATH there alone.
+    """
     boot = base64.b64encode(BOOT.encode()).decode()
     pythons = [python] if python else PYTHONS
     script = _SCRIPT.format(

@@ -1,5 +1,6 @@
-"""The folders of tasks in containers, whose agent cannot carry them: a carrier runs beside the container, on this
-machine, and the container sees what it brings. Called by the container engine."""
+"""The folders of tasks in containers, whose agent cannot carry them: a carrier runs beside the
+container, on this machine, and the container sees what it brings. Called by the container engine.
+"""
 
 import contextlib
 import os
@@ -26,7 +27,9 @@ _OF_A_MACHINE: Final = ("HOME", "PATH", "TMPDIR")
 
 
 class Carriers:
-    """Those that this server started. They go on without it, and the next server finds them by their locks."""
+    """Those that this server started. They go on without it, and the next server finds them by
+    their locks.
+    """
 
     def __init__(self) -> None:
         self._children: dict[str, subprocess.Popen[bytes]] = {}
@@ -34,14 +37,18 @@ class Carriers:
         self._lock = threading.Lock()  # tasks of one job are started by several threads
 
     def keep(self, folder: Path) -> None:
-        """Start one for a task that needs one and has none. An agent that waits for it sees what it says."""
+        """Start one for a task that needs one and has none. An agent that waits for it sees what it
+        says.
+        """
         with self._lock:
             self._reap()
             if needs_carrier(folder) and folder.name not in self._started_s:
                 self._start(folder)
 
     def _reap(self) -> None:
-        """Forget those that have ended; one that ended as soon as it was started is not started again at once."""
+        """Forget those that have ended; one that ended as soon as it was started is not started
+        again at once.
+        """
         now_s = time.monotonic()
         for name, child in list(self._children.items()):
             if child.poll() is not None and now_s - self._started_s[name] >= START_S:
@@ -67,13 +74,16 @@ def needs_carrier(folder: Path) -> bool:
     if not task.get("folders"):
         return False
     state = (folders.load_json(folder / names.STATE) or {}).get("state")
-    over = state in (names.DONE, names.FAILED) or (state == names.READY and not task.get("folders_sent"))
+    over = state in (names.DONE, names.FAILED) or (
+        state == names.READY and not task.get("folders_sent")
+    )
     return not over and not lock.is_held(folder / names.LOCK)
 
 
 def links(carried: dict[str, Any], name: str, root: str) -> list[tuple[str, str, str]]:
-    """What a task's container has to see, since links in its working folder `root` will lead there: (path here, path
-    there, way). The paths here are there from now on."""
+    """What a task's container has to see, since links in its working folder `root` will lead there:
+    (path here, path there, way). The paths here are there from now on.
+    """
     found = []
     if any(folder["mount"] for folder in carried["folders"]):
         found.append((_mounts(carried["base"], name), _seen_mounts(carried["base"], root), FOLLOW))
@@ -91,18 +101,24 @@ def links(carried: dict[str, Any], name: str, root: str) -> list[tuple[str, str,
     return found
 
 
-def given(carried: dict[str, Any], root: str, links: Sequence[tuple[str, str, str]]) -> dict[str, Any]:
-    """`folders.json` of a carrier outside: where the working folder is, and what its container sees. The variables of
-    the job are for the container: there may be other programs, and another home."""
+def given(
+    carried: dict[str, Any], root: str, links: Sequence[tuple[str, str, str]]
+) -> dict[str, Any]:
+    """`folders.json` of a carrier outside: where the working folder is, and what its container
+    sees. The variables of the job are for the container: there may be other programs, and another
+    home.
+    """
     env = {name: value for name, value in carried["env"].items() if name not in _OF_A_MACHINE}
     mounts = next((target for _, target, way in links if way == FOLLOW), None)
     return {**carried, "env": env, "root": root, "links": list(links), "mounts": mounts}
 
 
-# -- mounts --------------------------------------------------------------------------------------------------------
-# A mount tool mounts outside, below a folder of the task, while its container runs already: the container has that
-# folder as a slave, so the mount appears there, and goes when it goes here. In each container this folder has a name
-# by the working folder, so that a link there, which all tasks and jobs in it share, leads each to its own.
+# -- mounts
+# --------------------------------------------------------------------------------------------------------
+# A mount tool mounts outside, below a folder of the task, while its container runs already: the
+# container has that folder as a slave, so the mount appears there, and goes when it goes here. In
+# each container this folder has a name by the working folder, so that a link there, which all tasks
+# and jobs in it share, leads each to its own.
 
 
 def _mounts(base: str, name: str) -> str:
@@ -124,7 +140,9 @@ def check_mounts(plan: Sequence[Folder], base: str, user: str) -> None:
             f"the folder {name} cannot be mounted into a container: {base} is not on a shared mount",
             "once, as root: mount --make-rshared /; or leave `mount` out: the folder is then copied",
         )
-    closed = [folder.name for folder in mounts if not any("allow" in option for option in folder.options)]
+    closed = [
+        folder.name for folder in mounts if not any("allow" in option for option in folder.options)
+    ]
     if closed and user != "submitter" and os.getuid() != 0:
         raise RefusedError(
             f"the folder {closed[0]} would be mounted for you alone, and the container has the user {user}",
@@ -133,8 +151,9 @@ def check_mounts(plan: Sequence[Folder], base: str, user: str) -> None:
 
 
 def open_way(folder: str) -> None:
-    """What is mounted below shall reach containers. As root on a machine whose mounts are private, by a mount of its
-    own, which the carrier takes away at the end."""
+    """What is mounted below shall reach containers. As root on a machine whose mounts are private,
+    by a mount of its own, which the carrier takes away at the end.
+    """
     os.makedirs(folder, mode=0o700, exist_ok=True)
     if not mount.is_shared(folder):
         mount.share(folder)

@@ -1,9 +1,11 @@
-"""The program of a container engine (docker, podman) as functions: run it, and read what it says of containers.
+"""The program of a container engine (docker, podman) as functions: run it, and read what it says of
+containers.
 
-Called by `engines/docker.py`. The program and not the HTTP API: it is the same for both engines, it knows contexts,
-rootless sockets and `--gpus`, and Podman has no daemon that could be asked (`docs/decisions/008-containers.md`).
-Every call has a time limit, and its failures are told in words. An engine that once did not answer in time is asked in
-the background from then on, and every call fails at once until it answers: whoever asks shall not wait for it again.
+Called by `engines/docker.py`. The program and not the HTTP API: it is the same for both engines, it
+knows contexts, rootless sockets and `--gpus`, and Podman has no daemon that could be asked
+(`docs/decisions/008-containers.md`). Every call has a time limit, and its failures are told in
+words. An engine that once did not answer in time is asked in the background from then on, and every
+call fails at once until it answers: whoever asks shall not wait for it again.
 """
 
 import contextlib
@@ -72,10 +74,14 @@ class Program:
             raise self._failure(done.stderr)
         return done.stdout
 
-    def call(self, args: Sequence[str], timeout_s: float = CONTAINER_CALL_S) -> "subprocess.CompletedProcess[str]":
+    def call(
+        self, args: Sequence[str], timeout_s: float = CONTAINER_CALL_S
+    ) -> "subprocess.CompletedProcess[str]":
         name, since_s = self.words[0], self._silent_s
         if since_s is not None:
-            raise UnreachableError(f"{name} has not answered for {time.monotonic() - since_s:.0f} s")
+            raise UnreachableError(
+                f"{name} has not answered for {time.monotonic() - since_s:.0f} s"
+            )
         try:
             return self._do(args, timeout_s)
         except FileNotFoundError:
@@ -84,7 +90,9 @@ class Program:
             ) from None
         except subprocess.TimeoutExpired:
             self._await_answer()
-            raise UnreachableError(f"{name} {args[0]} did not answer within {timeout_s:g} s") from None
+            raise UnreachableError(
+                f"{name} {args[0]} did not answer within {timeout_s:g} s"
+            ) from None
         except OSError as error:
             raise UnreachableError(f"{name} cannot be run: {error.strerror}") from None
 
@@ -104,7 +112,9 @@ class Program:
         with self._lock:
             if self._silent_s is None:
                 self._silent_s = time.monotonic()
-                threading.Thread(target=self._ask_until_answered, name="headway-containers", daemon=True).start()
+                threading.Thread(
+                    target=self._ask_until_answered, name="headway-containers", daemon=True
+                ).start()
 
     def _ask_until_answered(self) -> None:
         """Any answer will do, also a refusal."""
@@ -119,7 +129,11 @@ class Program:
         self._silent_s = None
 
     def _failure(self, told: str) -> Failed | UnreachableError:
-        lines = [line.strip() for line in told.splitlines() if line.strip() and not line.startswith(("Run '", "See '"))]
+        lines = [
+            line.strip()
+            for line in told.splitlines()
+            if line.strip() and not line.startswith(("Run '", "See '"))
+        ]
         told_by_engine = [line for line in lines if "response from daemon" in line]
         text = ([*lines, *told_by_engine][-1] if lines else "it gave no reason")[:500]
         if any(word in told.lower() for word in _UNREACHABLE):
@@ -136,15 +150,21 @@ class Program:
         return found
 
     def _states(self, names: Sequence[str]) -> dict[str, Container | None]:
-        done = self.call(["inspect", "--type", "container", "--format", _STATE, *names], CONTAINER_ASK_S)
+        done = self.call(
+            ["inspect", "--type", "container", "--format", _STATE, *names], CONTAINER_ASK_S
+        )
         found: dict[str, Container | None] = {}
         for line in done.stdout.splitlines():
             name, status, code, oom = [*line.split("\t"), "", "", "", ""][:4]
             if status:
-                found[name.removeprefix("/")] = Container(status, int(code) if code.isdigit() else -1, oom == "true")
+                found[name.removeprefix("/")] = Container(
+                    status, int(code) if code.isdigit() else -1, oom == "true"
+                )
         if done.returncode != 0 and _NONE not in done.stderr.lower():
             failure = self._failure(done.stderr)
-            raise failure if isinstance(failure, UnreachableError) else UnreachableError(str(failure))
+            raise (
+                failure if isinstance(failure, UnreachableError) else UnreachableError(str(failure))
+            )
         missing = [name for name in names if name not in found]
         if missing and _NONE not in done.stderr.lower():
             return found  # an answer that cannot be understood says nothing of the others
@@ -160,14 +180,19 @@ class Program:
         there = sorted(set(self.run("image", "ls", "--format", "{{.Repository}}:{{.Tag}}").split()))
         short = {name.removeprefix("localhost/"): name for name in there if "<none>" not in name}
         near = did_you_mean(image if ":" in image else f"{image}:latest", short)
-        names = f"images here: {', '.join(sorted(short)[:10])}" if short else "there are no images here"
+        names = (
+            f"images here: {', '.join(sorted(short)[:10])}" if short else "there are no images here"
+        )
         raise RefusedError(
-            f"there is no image {image[:200]}{near}", f"{names}; to fetch it: {self.words[0]} pull {image}"
+            f"there is no image {image[:200]}{near}",
+            f"{names}; to fetch it: {self.words[0]} pull {image}",
         )
 
 
 def _end(child: "subprocess.Popen[str]") -> None:
-    """One that hangs, with its children, as far as they are ours. It is not waited for: the kernel may hold it."""
+    """One that hangs, with its children, as far as they are ours. It is not waited for: the kernel
+    may hold it.
+    """
     with contextlib.suppress(OSError):
         os.killpg(child.pid, signal.SIGKILL)
     for pipe in (child.stdout, child.stderr):
@@ -178,8 +203,9 @@ def _end(child: "subprocess.Popen[str]") -> None:
 
 
 def mount(source: str, target: str, *, read_only: bool = False, follow: bool = False) -> list[str]:
-    """Words for `create`. Paths may hold anything, commas and quotes included. `follow`: what is mounted below the
-    source later appears in the container too."""
+    """Words for `create`. Paths may hold anything, commas and quotes included. `follow`: what is
+    mounted below the source later appears in the container too.
+    """
     text = io.StringIO()
     fields = ["type=bind", f"src={source}", f"dst={target}", *(["readonly"] if read_only else [])]
     fields += ["bind-propagation=rslave"] if follow else []

@@ -1,10 +1,12 @@
-"""Docker and Podman on this machine: a task is a container, and its spool a folder that both sides see.
+"""Docker and Podman on this machine: a task is a container, and its spool a folder that both sides
+see.
 
-The agent runs inside the container, from one file (`settings/zipapp.py`), so output goes straight to the spool and
-nobody here needs to live. An image without Python 3.11 has the agent outside: an ordinary shim on this machine, whose
-processes are `docker run`. A container has the name of its task, so a key is started once, whatever was killed in
-between (F23). Of a job with several tasks all folders are made before the first container, and a network for them
-(`engines/network.py`). Made by `registry.py`, called by `server/loop.py`, from threads.
+The agent runs inside the container, from one file (`settings/zipapp.py`), so output goes straight
+to the spool and nobody here needs to live. An image without Python 3.11 has the agent outside: an
+ordinary shim on this machine, whose processes are `docker run`. A container has the name of its
+task, so a key is started once, whatever was killed in between (F23). Of a job with several tasks
+all folders are made before the first container, and a network for them (`engines/network.py`). Made
+by `registry.py`, called by `server/loop.py`, from threads.
 """
 
 import contextlib
@@ -25,7 +27,16 @@ from headway.engines import agent, carry, group, joined, slots
 from headway.engines import folder as folders
 from headway.engines.container import Container, Failed, Program
 from headway.engines.network import HOME_LABEL, Networks
-from headway.engines.protocol import UNSEEN, EngineId, Given, Node, Observation, Plan, PlannedTask, Waiting
+from headway.engines.protocol import (
+    UNSEEN,
+    EngineId,
+    Given,
+    Node,
+    Observation,
+    Plan,
+    PlannedTask,
+    Waiting,
+)
 from headway.engines.recipe import Recipe
 from headway.engines.strays import Strays
 from headway.engines.tasks import check_machine, folders_file, on_node, plan_of, task_file, tasks_of
@@ -39,7 +50,8 @@ from headway.wire import identity, lock
 from headway.wire.batch import TaskKey
 
 START_TIMEOUT_S = 20.0  # a container whose agent has not said that it runs by then is started again
-STATES_S = 0.5  # what the engine said is believed for so long: facts may come a hundred times a second
+# what the engine said is believed for so long: facts may come a hundred times a second
+STATES_S = 0.5
 CAPACITY_S = 5.0  # and what the machine and its images are
 STARTS_AT_ONCE = 4  # containers of one job
 DEATHS_MAX = 1_000  # ends of containers that are remembered for jobs which still wait for them
@@ -71,32 +83,54 @@ class ContainerEngine:
         self._recipe = Recipe(self.name, definition, paths, self._networks)
         self._groups = group.Groups(paths.spool)
         self._argv = argv or self._agent_argv
-        self._gpus = slots.GpuCount(definition["gpus"] if definition["gpus"] is not None else get("gpus"))
+        self._gpus = slots.GpuCount(
+            definition["gpus"] if definition["gpus"] is not None else get("gpus")
+        )
         self._lock = threading.Lock()
         self._states: dict[str, tuple[float, Container | None]] = {}
         self._capacity: tuple[float, Node] | None = None
         self._image_ids: dict[str, tuple[float, str]] = {}
-        self._pythons: dict[str, str | None] = {}  # image id -> its Python, None where it has none for us
-        self._children: dict[str, subprocess.Popen[bytes]] = {}  # agents outside, and shippers for what was left
+        # image id -> its Python, None where it has none for us
+        self._pythons: dict[str, str | None] = {}
+        # agents outside, and shippers for what was left
+        self._children: dict[str, subprocess.Popen[bytes]] = {}
         self._seen_s: dict[str, float] = {}  # first sight of a task whose agent has not spoken
-        self._deaths: dict[str, dict[str, Any]] = {}  # task -> how the engine says that it ended, its agent with it
+        # task -> how the engine says that it ended, its agent with it
+        self._deaths: dict[str, dict[str, Any]] = {}
         self._agent: Path | None = None
         self._carriers = carry.Carriers()
         self._carried = paths.home / "folders"
-        self._strays = Strays(self.program, str(paths.home), self._is_task, lambda key: bool(self._groups.members(key)))
-        self._beside: dict[str, bool] = {}  # tasks whose agent is outside -> whether its containers were ended after it
+        self._strays = Strays(
+            self.program,
+            str(paths.home),
+            self._is_task,
+            lambda key: bool(self._groups.members(key)),
+        )
+        # tasks whose agent is outside -> whether its containers were ended after it
+        self._beside: dict[str, bool] = {}
 
-    # -- planning -------------------------------------------------------------------------------------
+    # -- planning
+    # -------------------------------------------------------------------------------------
 
     def capacity(self) -> list[Node]:
-        """What this machine has; asked through the engine, so that one that does not answer has none."""
+        """What this machine has; asked through the engine, so that one that does not answer has
+        none.
+        """
         known = self._capacity
         if known is None or time.monotonic() - known[0] > CAPACITY_S:
-            form = "{{.NCPU}} {{.MemTotal}}" if self.name == "docker" else "{{.Host.CPUs}} {{.Host.MemTotal}}"
+            form = (
+                "{{.NCPU}} {{.MemTotal}}"
+                if self.name == "docker"
+                else "{{.Host.CPUs}} {{.Host.MemTotal}}"
+            )
             try:
-                cpus, memory = (int(word) for word in self.program.run("info", "--format", form).split())
+                cpus, memory = (
+                    int(word) for word in self.program.run("info", "--format", form).split()
+                )
             except (ValueError, Failed) as error:
-                raise UnreachableError(f"{self.program.words[0]} info cannot be understood: {error}") from None
+                raise UnreachableError(
+                    f"{self.program.words[0]} info cannot be understood: {error}"
+                ) from None
             count, source = self._gpus.get()
             node = Node(socket.gethostname(), min(cpus, slots.cpu_count()), memory, count, source)
             known = self._capacity = (time.monotonic(), node)
@@ -130,7 +164,12 @@ class ContainerEngine:
             most = max(task.processes for task in tasks if task.image == image)
             if self._options["agent"] == "inside":
                 self._check_python(image, image_id)
-            elif self._where(image) is None and len(tasks) > 1 and most > 1 and not self._networks.is_shared:
+            elif (
+                self._where(image) is None
+                and len(tasks) > 1
+                and most > 1
+                and not self._networks.is_shared
+            ):
                 raise RefusedError(
                     f"the image {image} has no Python 3.11 or newer, so each of its {most} processes would be a"
                     " container with a network of its own, which the other tasks cannot find",
@@ -148,12 +187,22 @@ class ContainerEngine:
         """The Python of an image that can run the agent. Asked once per image, by running it."""
         if image_id not in self._pythons:
             found = None
-            for name in [self._options["python"]] if self._options["python"] else ["python3", "python"]:
+            for name in (
+                [self._options["python"]] if self._options["python"] else ["python3", "python"]
+            ):
                 try:
                     self._strays.expect()
-                    words = ["run", "--rm", "--pull=never", "--network=none", *self._options["run_options"]]
+                    words = [
+                        "run",
+                        "--rm",
+                        "--pull=never",
+                        "--network=none",
+                        *self._options["run_options"],
+                    ]
                     words += ["--label", f"{HOME_LABEL}={self.paths.home}"]
-                    told = self.program.run(*words, "--entrypoint", name, image_id, "-I", "-S", "-c", _VERSION)
+                    told = self.program.run(
+                        *words, "--entrypoint", name, image_id, "-I", "-S", "-c", _VERSION
+                    )
                     version = tuple(int(word) for word in told.split())
                 except ValueError:
                     continue
@@ -167,7 +216,8 @@ class ContainerEngine:
             self._pythons[image_id] = found
         return self._pythons[image_id]
 
-    # -- starting -------------------------------------------------------------------------------------
+    # -- starting
+    # -------------------------------------------------------------------------------------
 
     def submit(self, plan: Plan, key: str, given: Given) -> EngineId:
         if key != f"{plan.uuid}-{plan.attempt}":
@@ -179,7 +229,9 @@ class ContainerEngine:
                 self._make_all(names, plan, given)
                 self._begin_all(names, plan)
         except OSError as error:
-            raise UnreachableError(f"the task could not be started: {error}", "it is tried again") from error
+            raise UnreachableError(
+                f"the task could not be started: {error}", "it is tried again"
+            ) from error
         except Failed as error:
             self._abandon(names, key)
             raise RefusedError(f"{self.name} does not start it: {error}") from None
@@ -189,12 +241,14 @@ class ContainerEngine:
         return EngineId(key)
 
     def _abandon(self, names: Sequence[str], key: str) -> None:
-        """It will never start: nothing of it stays, neither what it was given nor containers that wait for the rest.
-        No process of it has begun, since all of them wait for the last agent."""
+        """It will never start: nothing of it stays, neither what it was given nor containers that
+        wait for the rest. No process of it has begun, since all of them wait for the last agent.
+        """
         for name in names:
             if self._is_outside(name):
                 self._cancel(name)
-        with contextlib.suppress(UnreachableError):  # what is left then has no task any more: `Strays` finds it
+        # what is left then has no task any more: `Strays` finds it
+        with contextlib.suppress(UnreachableError):
             self.program.call(["rm", "--force", *names])
         for name in names:
             folders.remove(self._folder(name))
@@ -222,17 +276,23 @@ class ContainerEngine:
         return known[1]
 
     def _make_all(self, names: Sequence[str], plan: Plan, given: Given) -> None:
-        """Every folder before the first start. So where one was started, the others were made: one of these that is
-        not there has ended and was sent, and must not begin again."""
+        """Every folder before the first start. So where one was started, the others were made: one
+        of these that is not there has ended and was sent, and must not begin again.
+        """
         if any((self._folder(name) / "shim.json").exists() for name in names):
             return
         pairs = zip(names, plan.tasks, strict=True)
         missing = [(name, task) for name, task in pairs if not folders.is_task(self._folder(name))]
         for _, task in missing:
             if not os.path.isdir(task.cwd):
-                raise RefusedError(f"the folder {task.cwd} does not exist", "make it, or submit from another one")
+                raise RefusedError(
+                    f"the folder {task.cwd} does not exist", "make it, or submit from another one"
+                )
             if task.cwd == "/":
-                raise RefusedError("the folder / cannot be given to a container", "submit from the folder of your code")
+                raise RefusedError(
+                    "the folder / cannot be given to a container",
+                    "submit from the folder of your code",
+                )
         asked = sum(task.gpus for _, task in missing)
         taken = folders.gpus_held(self.paths.spool)  # also by tasks that are not in containers
         gpus = slots.pick(self._gpus.get()[0], taken, asked)
@@ -245,7 +305,9 @@ class ContainerEngine:
             folders.remove(self._folder(name))  # empty, or what a power cut left of it
             self._make(self._folder(name), plan, task, given, mine)
 
-    def _make(self, folder: Path, plan: Plan, task: PlannedTask, given: Given, gpus: list[int]) -> None:
+    def _make(
+        self, folder: Path, plan: Plan, task: PlannedTask, given: Given, gpus: list[int]
+    ) -> None:
         values, env = self._task_file(plan, task, given, gpus), dict(given.env)
         carried = folders_file(plan, given, self._carried, self._get)
         links = carry.links(carried, folder.name, task.cwd) if carried is not None else []
@@ -256,15 +318,26 @@ class ContainerEngine:
         else:
             argv = self._recipe.run(folder.name, plan, task, gpus, self._zip(), given, links)
             values |= {"folders_outside": False}
-            values |= {"argv": [*self.program.words, *argv], "inherit_env": False, "cwd": "/", "by_number": False}
+            values |= {
+                "argv": [*self.program.words, *argv],
+                "inherit_env": False,
+                "cwd": "/",
+                "by_number": False,
+            }
             values |= {"socket": str(socket_path(self.paths.home)), "gpus": None}
-            values |= {"address": self._networks.address(plan) or self._networks.name_of(plan, task)}
+            values |= {
+                "address": self._networks.address(plan) or self._networks.name_of(plan, task)
+            }
             env = {**agent.environment(self.paths.home, _OF_THE_PROGRAM), **env}
         folders.make(folder, {**values, "carried": carried}, env)
 
-    def _task_file(self, plan: Plan, task: PlannedTask, given: Given, gpus: list[int]) -> dict[str, Any]:
-        """`task.json`. The cards that a container gets are numbered from 0 in it; `devices` are their real numbers.
-        The engine lays the code out before the container is made, so the agent has none to lay out."""
+    def _task_file(
+        self, plan: Plan, task: PlannedTask, given: Given, gpus: list[int]
+    ) -> dict[str, Any]:
+        """`task.json`. The cards that a container gets are numbered from 0 in it; `devices` are
+        their real numbers. The engine lays the code out before the container is made, so the agent
+        has none to lay out.
+        """
         address = self._networks.address(plan)
         return task_file(
             plan, task, given, home=str(self.paths.home), socket=str(agent_socket_path(self.paths.home)),
@@ -278,7 +351,8 @@ class ContainerEngine:
         fresh = [
             (name, task)
             for name, task in pairs
-            if folders.is_task(self._folder(name)) and not (self._folder(name) / "shim.json").exists()
+            if folders.is_task(self._folder(name))
+            and not (self._folder(name) / "shim.json").exists()
         ]
         if not fresh:
             return
@@ -290,7 +364,9 @@ class ContainerEngine:
             list(pool.map(lambda pair: self._begin(pair[0], plan, pair[1]), fresh))
 
     def _begin(self, name: str, plan: Plan, task: PlannedTask) -> None:
-        """Make the container or find it made; a container that ended before its agent had begun makes room."""
+        """Make the container or find it made; a container that ended before its agent had begun
+        makes room.
+        """
         folder, python = self._folder(name), self._where(str(task.image))
         self._states.pop(name, None)
         self._seen_s[name] = time.monotonic()
@@ -309,22 +385,44 @@ class ContainerEngine:
             try:
                 self.program.run(*self._create(name, plan, task, python, devices, links))
             except Failed as error:
-                if "already in use" not in str(error):  # another thread, or a submit whose answer was lost
+                # another thread, or a submit whose answer was lost
+                if "already in use" not in str(error):
                     raise
         self.program.run("start", name)
         self._carriers.keep(folder)
 
     def _create(
-        self, name: str, plan: Plan, task: PlannedTask, python: str, devices: Sequence[int], links: Sequence[Any] = ()
+        self,
+        name: str,
+        plan: Plan,
+        task: PlannedTask,
+        python: str,
+        devices: Sequence[int],
+        links: Sequence[Any] = (),
     ) -> list[str]:
-        words = ["create", "--name", name, *self._recipe.create(name, plan, task, devices, self._zip(), links)]
-        return [*words, "--entrypoint", python, str(task.image), *self._argv("shim", self._folder(name))]
+        words = [
+            "create",
+            "--name",
+            name,
+            *self._recipe.create(name, plan, task, devices, self._zip(), links),
+        ]
+        return [
+            *words,
+            "--entrypoint",
+            python,
+            str(task.image),
+            *self._argv("shim", self._folder(name)),
+        ]
 
     def script(self, plan: Plan) -> str:
         """A container for each task, or, with the agent outside, one for each rank."""
         lines = []
         for task in plan.tasks:
-            name, cards, python = str(plan.task_key(task.name)), range(task.gpus), self._where(str(task.image))
+            name, cards, python = (
+                str(plan.task_key(task.name)),
+                range(task.gpus),
+                self._where(str(task.image)),
+            )
             if python is None:
                 words = self._recipe.run(name, plan, task, cards, self._zip(), Given({}, {}))
             else:
@@ -336,7 +434,9 @@ class ContainerEngine:
         try:
             self.program.run("rm", name)
         except Failed as error:  # its files are busy, or it is being removed: neither lasts
-            raise UnreachableError(f"{self.name} does not remove the container of the start before: {error}") from None
+            raise UnreachableError(
+                f"{self.name} does not remove the container of the start before: {error}"
+            ) from None
 
     def _agent_argv(self, verb: str, folder: Path) -> list[str]:
         return ["-I", "-S", str(self._zip()), verb, str(folder)]
@@ -354,7 +454,8 @@ class ContainerEngine:
     def find(self, key: str) -> EngineId | None:
         return self._groups.find(key)
 
-    # -- looking --------------------------------------------------------------------------------------
+    # -- looking
+    # --------------------------------------------------------------------------------------
 
     def observe(self, ids: Sequence[EngineId]) -> dict[EngineId, Observation]:
         names = {engine_id: self._groups.names(engine_id) for engine_id in ids}
@@ -366,7 +467,9 @@ class ContainerEngine:
                 seen[name] = self._inside(name, states[name])
             elif self._is_outside(name):
                 seen[name] = self._outside(name)
-        self._tidy([name for name, one in seen.items() if one.detail.get("drained") and states.get(name)])
+        self._tidy(
+            [name for name, one in seen.items() if one.detail.get("drained") and states.get(name)]
+        )
         return {
             engine_id: self._join(engine_id, {name: seen[name] for name in members})
             for engine_id, members in names.items()
@@ -390,11 +493,16 @@ class ContainerEngine:
 
     def _look_at(self, names: Sequence[str]) -> dict[str, Container | None]:
         now_s = time.monotonic()
-        old = [name for name in names if name not in self._states or now_s - self._states[name][0] > STATES_S]
+        old = [
+            name
+            for name in names
+            if name not in self._states or now_s - self._states[name][0] > STATES_S
+        ]
         if old:
             for name, state in self.program.states(old).items():
                 self._states[name] = (now_s, state)
-        known = {name: self._states.get(name) for name in names}  # another thread may forget one meanwhile
+        # another thread may forget one meanwhile
+        known = {name: self._states.get(name) for name in names}
         return {name: state[1] for name, state in known.items() if state is not None}
 
     def _inside(self, name: str, state: Container | None) -> Observation:
@@ -409,12 +517,15 @@ class ContainerEngine:
         if not there:  # everything was sent, and the agent has removed it
             if name in self._beside and self._strays.end(name):
                 self._beside.pop(name, None)
-            return Observation("gone", word, {"started": None, "drained": True, **self._death(name)})
+            return Observation(
+                "gone", word, {"started": None, "drained": True, **self._death(name)}
+            )
         if not begun:
             return self._before_start(name, state)
         if not folders.has_end(folder):
             self._note_death(name, state)
-        seen = self._after(folder, word)  # also while another shipper sends the rest: it only knows that it is over
+        # also while another shipper sends the rest: it only knows that it is over
+        seen = self._after(folder, word)
         return replace(seen, detail={**seen.detail, **self._death(name)})
 
     def _note_death(self, name: str, state: Container | None) -> None:
@@ -422,7 +533,11 @@ class ContainerEngine:
         if state is not None and state.oom:
             end = ("host_oom", "resource", "memory ran out, and its whole container was killed")
         elif state is not None:
-            end = ("sigkill_unexplained", "system", f"its container ended from outside: {state.word}")
+            end = (
+                "sigkill_unexplained",
+                "system",
+                f"its container ended from outside: {state.word}",
+            )
         else:
             end = ("sigkill_unexplained", "system", "its container was removed from outside")
         if name not in self._deaths:
@@ -437,9 +552,13 @@ class ContainerEngine:
     def _before_start(self, name: str, state: Container | None) -> Observation:
         waits = time.monotonic() - self._seen_s.setdefault(name, time.monotonic()) < START_TIMEOUT_S
         if waits and (state is None or state.status in _NOT_BEGUN):
-            return Observation("starting", state.word if state else "no container yet", {"started": None})
+            return Observation(
+                "starting", state.word if state else "no container yet", {"started": None}
+            )
         word = state.word if state else "no container"
-        return Observation("gone", f"{word}{self._last_words(name) if state else ''}", {"started": False})
+        return Observation(
+            "gone", f"{word}{self._last_words(name) if state else ''}", {"started": False}
+        )
 
     def _last_words(self, name: str) -> str:
         """What a container that could not start the agent said."""
@@ -455,14 +574,19 @@ class ContainerEngine:
         if not (folder / "shim.json").exists():
             child = self._children.get(name)
             alive = child is not None and child.poll() is None
-            if alive or time.monotonic() - self._seen_s.setdefault(name, time.monotonic()) < START_TIMEOUT_S:
+            if (
+                alive
+                or time.monotonic() - self._seen_s.setdefault(name, time.monotonic())
+                < START_TIMEOUT_S
+            ):
                 return Observation("starting", "agent starting", {"started": None})
             return Observation("gone", "the agent did not start", {"started": False})
         cleared = self._beside.setdefault(name, False)
         shim = identity.Identity.load(folders.load_json(folder / "shim.json"))
         if shim is not None and identity.is_alive(shim):
             return Observation("running", "agent alive", {"started": True})
-        if not cleared and folders.has_end(folder):  # a program that had to be killed has left what it ran
+        # a program that had to be killed has left what it ran
+        if not cleared and folders.has_end(folder):
             self._beside[name] = self._strays.end(name)
         return self._after(folder, "agent gone")
 
@@ -470,7 +594,9 @@ class ContainerEngine:
         """It runs no more: what is left of it is in the spool."""
         ended = folders.has_end(folder)
         if lock.is_held(folder / "shipper.lock"):
-            return Observation("ended" if ended else "running", f"{word}, still sending", {"started": True})
+            return Observation(
+                "ended" if ended else "running", f"{word}, still sending", {"started": True}
+            )
         left = folders.unsent(folder)
         if ended and not left:
             return Observation("ended", word, {"started": True, "drained": True})
@@ -506,16 +632,22 @@ class ContainerEngine:
         return Waiting(seen.state_word, free=tuple(self.capacity()))
 
     def attach(self, task: TaskKey, node: str | None = None) -> list[str] | None:
-        """With the environment of the job, by the agent's own file: the one that this container was made with."""
+        """With the environment of the job, by the agent's own file: the one that this container was
+        made with.
+        """
         if self._is_outside(str(task)):
             return None
-        shell = (folders.load_json(self._folder(str(task)) / "task.json") or {}).get("shell") or ["sh"]
+        shell = (folders.load_json(self._folder(str(task)) / "task.json") or {}).get("shell") or [
+            "sh"
+        ]
         return [*self.program.words, "exec", "-it", str(task), *shell]
 
-    # -- ending ---------------------------------------------------------------------------------------
+    # -- ending
+    # ---------------------------------------------------------------------------------------
 
     def cancel(self, engine_id: EngineId) -> bool:
-        asked = [self._cancel(name) for name in self._groups.names(engine_id)]  # all of them, not up to the first
+        # all of them, not up to the first
+        asked = [self._cancel(name) for name in self._groups.names(engine_id)]
         return any(asked)
 
     def _cancel(self, name: str) -> bool:
@@ -538,10 +670,16 @@ class ContainerEngine:
 
     def _salvage(self, name: str) -> bool:
         self._states.pop(name, None)
-        if not self.observe([EngineId(name)]).get(EngineId(name), Observation("unknown", "")).detail.get("salvage"):
+        if (
+            not self.observe([EngineId(name)])
+            .get(EngineId(name), Observation("unknown", ""))
+            .detail.get("salvage")
+        ):
             return False
         try:
-            self._children[f"{name} salvage"] = self._spawn("shipper", self._folder(name), "--adopt")
+            self._children[f"{name} salvage"] = self._spawn(
+                "shipper", self._folder(name), "--adopt"
+            )
         except OSError as error:
             raise UnreachableError(f"no shipper could be started for {name}: {error}") from error
         return True
@@ -551,7 +689,11 @@ class ContainerEngine:
             self._forget(name)
         spools = [path.parent.name for path in self.paths.spool.glob("*-*/task.json")]
         found = [match for name in spools if (match := group.ID.match(name))]
-        ours = [m for m in found if (folders.load_json(self._folder(m[0]) / "task.json") or {}).get("container")]
+        ours = [
+            m
+            for m in found
+            if (folders.load_json(self._folder(m[0]) / "task.json") or {}).get("container")
+        ]
         return [(EngineId(m[0]), TaskKey(m["uuid"], int(m["attempt"]), m["task"])) for m in ours]
 
     def discard(self, engine_id: EngineId) -> None:

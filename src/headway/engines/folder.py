@@ -1,7 +1,7 @@
 """A task's spool folder as an engine sees it: made once, looked at, removed. Called by all engines.
 
-The layout is `docs/concepts/protocol.md`. Files there are written by other processes, of which some were killed:
-whatever cannot be read counts as absent.
+The layout is `docs/concepts/protocol.md`. Files there are written by other processes, of which some
+were killed: whatever cannot be read counts as absent.
 """
 
 import json
@@ -17,9 +17,12 @@ from headway.model.folder import PRIVATE
 from headway.model.record import FACT
 from headway.wire import frame
 
-_KEY: Final = r"(?P<key>(?P<uuid>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-(?P<attempt>[0-9]{1,9}))"
+_KEY: Final = (
+    r"(?P<key>(?P<uuid>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-(?P<attempt>[0-9]{1,9}))"
+)
 KEY: Final = re.compile(rf"{_KEY}\Z")  # of an attempt
-ID: Final = re.compile(rf"{_KEY}-(?P<task>[a-z][a-z0-9-]{{0,40}})\Z")  # of a task: the name of its folder
+# of a task: the name of its folder
+ID: Final = re.compile(rf"{_KEY}-(?P<task>[a-z][a-z0-9-]{{0,40}})\Z")
 _RECORDS = ("shim", "shipper-", "facts-", "metrics-")
 _STREAMS = (*_RECORDS, "stdout-", "stderr-")
 _NOT_STREAMS = (".json", ".lock", ".tmp")
@@ -35,8 +38,8 @@ def load_json(path: Path) -> dict[str, Any] | None:
 
 
 def make(folder: Path, task: Mapping[str, Any], env: Mapping[str, str]) -> bool:
-    """Make the folder with its files in one step; False when it is already there. What `task` has as `carried` goes
-    into a file of its own, for the carrier alone.
+    """Make the folder with its files in one step; False when it is already there. What `task` has
+    as `carried` goes into a file of its own, for the carrier alone.
 
     It is filled under another name and renamed, so nobody ever sees half of it (F23).
     """
@@ -48,7 +51,9 @@ def make(folder: Path, task: Mapping[str, Any], env: Mapping[str, str]) -> bool:
         fresh.mkdir(mode=0o700)
     try:
         carried = task.get("carried")
-        _write_private(fresh / "task.json", {name: value for name, value in task.items() if name != "carried"})
+        _write_private(
+            fresh / "task.json", {name: value for name, value in task.items() if name != "carried"}
+        )
         _write_private(fresh / "env.json", env)
         if carried is not None:
             _write_private(fresh / PRIVATE, carried)
@@ -65,13 +70,15 @@ def _write_private(path: Path, value: Mapping[str, Any]) -> None:
     # ensure_ascii keeps bytes that are not UTF-8 (as lone surrogates) through the file
     data = json.dumps(dict(value), ensure_ascii=True, separators=(",", ":")).encode("ascii")
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with os.fdopen(fd, "wb") as file:  # not synced: a power cut ends the task too, and an empty file is made again
+    # not synced: a power cut ends the task too, and an empty file is made again
+    with os.fdopen(fd, "wb") as file:
         file.write(data)
 
 
 def is_task(folder: Path) -> bool:
-    """Whether it holds a task. The folder itself stays where an agent in a container has removed what was in it: it is
-    mounted there."""
+    """Whether it holds a task. The folder itself stays where an agent in a container has removed
+    what was in it: it is mounted there.
+    """
     return (folder / "shim.json").exists() or load_json(folder / "task.json") is not None
 
 
@@ -104,7 +111,9 @@ def _read(path: Path) -> bytes:
 
 
 def unsent(folder: Path) -> list[str]:
-    """Streams with bytes that no server has acknowledged. The agent's own log does not count: it grows by sending."""
+    """Streams with bytes that no server has acknowledged. The agent's own log does not count: it
+    grows by sending.
+    """
     cursor = load_json(folder / "cursor.json") or {}
     names = []
     for name, size in stream_sizes(folder).items():
@@ -116,8 +125,16 @@ def unsent(folder: Path) -> list[str]:
 
 def stream_sizes(folder: Path) -> dict[str, int]:
     try:
-        entries = [e for e in os.scandir(folder) if e.name.startswith(_STREAMS) and not e.name.endswith(_NOT_STREAMS)]
-        return {e.name: e.stat(follow_symlinks=False).st_size for e in entries if e.is_file(follow_symlinks=False)}
+        entries = [
+            e
+            for e in os.scandir(folder)
+            if e.name.startswith(_STREAMS) and not e.name.endswith(_NOT_STREAMS)
+        ]
+        return {
+            e.name: e.stat(follow_symlinks=False).st_size
+            for e in entries
+            if e.is_file(follow_symlinks=False)
+        }
     except OSError:
         return {}
 
@@ -133,7 +150,9 @@ def _is_zero(path: Path, offset: int) -> bool:
 
 
 def gpus_held(spool: Path, *, in_containers: bool = False) -> list[int]:
-    """GPUs of this machine that tasks have and have not given back; `in_containers`: of those tasks alone."""
+    """GPUs of this machine that tasks have and have not given back; `in_containers`: of those tasks
+    alone.
+    """
     held: list[int] = []
     for path in spool.glob("*-*/task.json"):
         task = load_json(path) or {}
@@ -144,7 +163,9 @@ def gpus_held(spool: Path, *, in_containers: bool = False) -> list[int]:
 
 
 def remove(folder: Path) -> None:
-    """Out of sight in one step, then gone: a killed server leaves no half folder under the task's name."""
+    """Out of sight in one step, then gone: a killed server leaves no half folder under the task's
+    name.
+    """
     aside = folder.parent / f".old-{folder.name}-{secrets.token_hex(4)}"
     try:
         os.rename(folder, aside)

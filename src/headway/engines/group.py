@@ -1,7 +1,9 @@
-"""Attempts of several tasks on engines whose tasks are spool folders of this machine. Called by them.
+"""Attempts of several tasks on engines whose tasks are spool folders of this machine. Called by
+them.
 
-The id of an attempt with one task is that task's folder, `<uuid>-<attempt>-<task>`; of one with several it is the
-attempt's key, `<uuid>-<attempt>`. Which folders belong to a key is known from their start, or found in the spool.
+The id of an attempt with one task is that task's folder, `<uuid>-<attempt>-<task>`; of one with
+several it is the attempt's key, `<uuid>-<attempt>`. Which folders belong to a key is known from
+their start, or found in the spool.
 """
 
 import os
@@ -30,7 +32,9 @@ class Groups:
         """The folders of an attempt: as this server made them, or as they are found."""
         if key not in self._known:
             try:
-                found = sorted(n for n in os.listdir(self._spool) if n.startswith(f"{key}-") and ID.match(n))
+                found = sorted(
+                    n for n in os.listdir(self._spool) if n.startswith(f"{key}-") and ID.match(n)
+                )
             except FileNotFoundError:
                 return []
             if len(found) < 2 and not (found and self.is_group(found[0])):

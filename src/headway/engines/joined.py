@@ -1,4 +1,6 @@
-"""What an engine saw of each task of an attempt, as one observation of the attempt. Pure. Called by engines."""
+"""What an engine saw of each task of an attempt, as one observation of the attempt. Pure. Called by
+engines.
+"""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -10,7 +12,9 @@ _ORDER: tuple[ObservedState, ...] = ("running", "starting", "unknown", "gone", "
 
 
 def join(seen: Mapping[str, Observation]) -> Observation:
-    """By task name; there is at least one. A task without a spool has ended, and all of it was sent."""
+    """By task name; there is at least one. A task without a spool has ended, and all of it was
+    sent.
+    """
     if len(seen) == 1:
         return next(iter(seen.values()))
     state = min((_state(one) for one in seen.values()), key=_ORDER.index)
@@ -37,7 +41,9 @@ def _state(one: Observation) -> ObservedState:
 
 
 def _is_sent(one: Observation) -> bool:
-    no_spool = one.state == "gone" and one.detail.get("started") is None and not one.detail.get("salvage")
+    no_spool = (
+        one.state == "gone" and one.detail.get("started") is None and not one.detail.get("salvage")
+    )
     return bool(one.detail.get("drained")) or no_spool
 
 

@@ -1,10 +1,11 @@
 """The local engine: tasks as processes of this machine, each under a shim that outlives the server.
 
-A task is its spool folder. `submit` makes the folder in one step and starts the shim; the shim writes `shim.json`
-once and refuses to start where one lies, so whatever is killed and repeated in between, a key is started once (F23).
-Of a job with several tasks all folders are made before the first shim is started. The id of an attempt with one task
-is that task's folder; of one with several it is the attempt's key, and `engines/joined.py` makes one answer of theirs.
-Made by `registry.py`, called by `server/loop.py`, from threads.
+A task is its spool folder. `submit` makes the folder in one step and starts the shim; the shim
+writes `shim.json` once and refuses to start where one lies, so whatever is killed and repeated in
+between, a key is started once (F23). Of a job with several tasks all folders are made before the
+first shim is started. The id of an attempt with one task is that task's folder; of one with several
+it is the attempt's key, and `engines/joined.py` makes one answer of theirs. Made by `registry.py`,
+called by `server/loop.py`, from threads.
 """
 
 import os
@@ -63,7 +64,8 @@ class LocalEngine:
         self._groups = group.Groups(paths.spool)
         folders.sweep(paths.spool)
 
-    # -- planning -------------------------------------------------------------------------------------
+    # -- planning
+    # -------------------------------------------------------------------------------------
 
     def capacity(self) -> list[Node]:
         count, source = self._gpus.get()
@@ -71,12 +73,16 @@ class LocalEngine:
 
     def plan(self, job: Job, attempt: int = 1) -> Plan:
         spec, node = job.spec, self.capacity()[0]
-        tasks = tasks_of(spec, has_gpus=node.gpus > 0)  # `spec.gpus` is fixed at submit, should a driver fail later
+        # `spec.gpus` is fixed at submit, should a driver fail later
+        tasks = tasks_of(spec, has_gpus=node.gpus > 0)
         cpus, memory_bytes = check_machine(spec, tasks, node)
         placed = on_node(tasks, node.name)
-        return plan_of(self.name, self.cluster, job, attempt, placed, cpus=cpus, memory_bytes=memory_bytes)
+        return plan_of(
+            self.name, self.cluster, job, attempt, placed, cpus=cpus, memory_bytes=memory_bytes
+        )
 
-    # -- starting -------------------------------------------------------------------------------------
+    # -- starting
+    # -------------------------------------------------------------------------------------
 
     def submit(self, plan: Plan, key: str, given: Given) -> EngineId:
         if key != f"{plan.uuid}-{plan.attempt}":
@@ -87,24 +93,37 @@ class LocalEngine:
                 self._make_all(names, plan, given)
                 for name in names:
                     folder = self._folder(name)
-                    if folder.is_dir() and not (folder / "shim.json").exists() and not self._has_child(name):
+                    if (
+                        folder.is_dir()
+                        and not (folder / "shim.json").exists()
+                        and not self._has_child(name)
+                    ):
                         self._children[name] = self._start_shim(folder)
         except OSError as error:
-            raise UnreachableError(f"the task could not be started: {error}", "it is tried again") from error
+            raise UnreachableError(
+                f"the task could not be started: {error}", "it is tried again"
+            ) from error
         if len(names) == 1:
             return EngineId(names[0])
         self._groups.keep(key, names)
         return EngineId(key)
 
     def _make_all(self, names: list[str], plan: Plan, given: Given) -> None:
-        """Every folder before the first start. So where one was started, the others were made: one of these that is
-        not there has ended and was sent, and must not begin again."""
+        """Every folder before the first start. So where one was started, the others were made: one
+        of these that is not there has ended and was sent, and must not begin again.
+        """
         if any((self._folder(name) / "shim.json").exists() for name in names):
             return
-        missing = [task for name, task in zip(names, plan.tasks, strict=True) if not self._is_made(self._folder(name))]
+        missing = [
+            task
+            for name, task in zip(names, plan.tasks, strict=True)
+            if not self._is_made(self._folder(name))
+        ]
         for task in missing:
             if not os.path.isdir(task.cwd):
-                raise RefusedError(f"the folder {task.cwd} does not exist", "make it, or submit from another one")
+                raise RefusedError(
+                    f"the folder {task.cwd} does not exist", "make it, or submit from another one"
+                )
         asked = sum(task.gpus for task in missing)
         gpus = slots.pick(self._gpus.get()[0], self._taken(), asked)
         if gpus is None:
@@ -114,7 +133,11 @@ class LocalEngine:
         for task in missing:
             mine, gpus = gpus[: task.gpus], gpus[task.gpus :]
             folder = self._folder(str(plan.task_key(task.name)))
-            folders.make(folder, self._task_file(plan, task, given, mine if task.gpus else None, output), given.env)
+            folders.make(
+                folder,
+                self._task_file(plan, task, given, mine if task.gpus else None, output),
+                given.env,
+            )
             self._held[folder.name] = tuple(mine)
 
     def _is_made(self, folder: Path) -> bool:
@@ -134,8 +157,10 @@ class LocalEngine:
         )  # fmt: skip
 
     def _start_shim(self, folder: Path) -> warm.Child:
-        """Forked by the warm launcher where there is one. The first start is cold, so that a job alone waits for
-        nobody; where a second one follows soon, a launcher is made for those that come."""
+        """Forked by the warm launcher where there is one. The first start is cold, so that a job
+        alone waits for nobody; where a second one follows soon, a launcher is made for those that
+        come.
+        """
         now_s, before_s = time.monotonic(), self._starts_s
         self._starts_s = now_s
         if self._launcher is not None and self._launcher.ended:
@@ -145,16 +170,21 @@ class LocalEngine:
             if child is not None:
                 return child
         elif self._argv is agent_argv and now_s - before_s < WARM_AFTER_S:
-            self._launcher = warm.Launcher(agent_argv("warm", self.paths.home), agent.environment(self.paths.home))
+            self._launcher = warm.Launcher(
+                agent_argv("warm", self.paths.home), agent.environment(self.paths.home)
+            )
         return self._spawn("shim", folder)
 
     def _spawn(self, verb: str, folder: Path, *options: str) -> subprocess.Popen[bytes]:
-        return agent.spawn(self._argv(verb, folder, *options), folder, agent.environment(self.paths.home))
+        return agent.spawn(
+            self._argv(verb, folder, *options), folder, agent.environment(self.paths.home)
+        )
 
     def find(self, key: str) -> EngineId | None:
         return self._groups.find(key)
 
-    # -- looking --------------------------------------------------------------------------------------
+    # -- looking
+    # --------------------------------------------------------------------------------------
 
     def observe(self, ids: Sequence[EngineId]) -> dict[EngineId, Observation]:
         self._reap()
@@ -182,7 +212,8 @@ class LocalEngine:
         attached = bool(task and task.get("attached"))
         if not attached and not (folder / "shim.json").exists():
             seen = self._before_start(name)
-            if seen.state != "gone" or not (folder / "shim.json").exists():  # else it began and ended in between
+            # else it began and ended in between
+            if seen.state != "gone" or not (folder / "shim.json").exists():
                 return seen
         shim = None if attached else identity.Identity.load(folders.load_json(folder / "shim.json"))
         if shim is not None and name in self._held:
@@ -192,12 +223,18 @@ class LocalEngine:
         return self._without_shim(folder, attached)
 
     def _before_start(self, name: str) -> Observation:
-        """The folder is there and the shim has not spoken. Its lock is not tried: that could get in its way."""
+        """The folder is there and the shim has not spoken. Its lock is not tried: that could get in
+        its way.
+        """
         if self._is_starting(name):
             return Observation("starting", "starting", {"started": None})
         child = self._children.get(name)
         code = None if child is None else child.returncode
-        why = "the agent did not start" if code is None else f"the agent ended with {code} before it had started"
+        why = (
+            "the agent did not start"
+            if code is None
+            else f"the agent ended with {code} before it had started"
+        )
         return Observation("gone", why, {"started": False})
 
     def _has_child(self, name: str) -> bool:
@@ -227,17 +264,22 @@ class LocalEngine:
             if not self._may_run(name):
                 del self._held[name]
                 self._shims.pop(name, None)
-        in_containers = folders.gpus_held(self.paths.spool, in_containers=True) if self._gpus.get()[0] else []
+        in_containers = (
+            folders.gpus_held(self.paths.spool, in_containers=True) if self._gpus.get()[0] else []
+        )
         return [*in_containers, *(gpu for gpus in list(self._held.values()) for gpu in gpus)]
 
     def _may_run(self, name: str) -> bool:
         seen = self._look(name)
         if (self._folder(name)).is_dir():
             return seen.state != "ended" and seen.detail.get("started") is not False
-        return name in self._shims and identity.is_alive(self._shims[name])  # sent, or removed under a running task
+        # sent, or removed under a running task
+        return name in self._shims and identity.is_alive(self._shims[name])
 
     def _reap(self) -> None:
-        """Forget those that have ended; not one that never started, whose end is told while its folder lies there."""
+        """Forget those that have ended; not one that never started, whose end is told while its
+        folder lies there.
+        """
         for name, child in list(self._children.items()):
             if child.poll() is None:
                 continue
@@ -252,14 +294,22 @@ class LocalEngine:
         return Waiting(seen.state_word, free=tuple(self.capacity()))
 
     def attach(self, task: TaskKey, node: str | None = None) -> list[str] | None:
-        """A shell in the task's folder with its environment, for a person of this account on this machine."""
+        """A shell in the task's folder with its environment, for a person of this account on this
+        machine.
+        """
         folder = self._folder(str(task))
-        return self._argv("shell", folder) if folders.load_json(folder / "task.json") is not None else None
+        return (
+            self._argv("shell", folder)
+            if folders.load_json(folder / "task.json") is not None
+            else None
+        )
 
-    # -- ending ---------------------------------------------------------------------------------------
+    # -- ending
+    # ---------------------------------------------------------------------------------------
 
     def cancel(self, engine_id: EngineId) -> bool:
-        asked = [self._cancel(name) for name in self._groups.names(engine_id)]  # all of them, not up to the first
+        # all of them, not up to the first
+        asked = [self._cancel(name) for name in self._groups.names(engine_id)]
         return any(asked)
 
     def _cancel(self, name: str) -> bool:
@@ -267,17 +317,25 @@ class LocalEngine:
         return shim is not None and identity.send(shim, signal.SIGTERM)
 
     def salvage(self, engine_id: EngineId) -> bool:
-        left = [name for name in self._groups.names(engine_id) if self._look(name).detail.get("salvage")]
+        left = [
+            name for name in self._groups.names(engine_id) if self._look(name).detail.get("salvage")
+        ]
         try:
-            self._salvagers += [self._spawn("shipper", self._folder(name), "--adopt") for name in left]
+            self._salvagers += [
+                self._spawn("shipper", self._folder(name), "--adopt") for name in left
+            ]
         except OSError as error:
-            raise UnreachableError(f"no shipper could be started for {engine_id}: {error}") from error
+            raise UnreachableError(
+                f"no shipper could be started for {engine_id}: {error}"
+            ) from error
         return bool(left)
 
     def tasks(self) -> list[tuple[EngineId, TaskKey]]:
         self._reap()  # asked for now and then, also when no job is open
         try:
-            found = [match for name in os.listdir(self.paths.spool) if (match := group.ID.match(name))]
+            found = [
+                match for name in os.listdir(self.paths.spool) if (match := group.ID.match(name))
+            ]
         except FileNotFoundError:
             return []
         return [(EngineId(m[0]), TaskKey(m["uuid"], int(m["attempt"]), m["task"])) for m in found]
@@ -285,7 +343,8 @@ class LocalEngine:
     def discard(self, engine_id: EngineId) -> None:
         for name in self._groups.names(engine_id):
             seen = self._look(name)
-            if seen.state == "gone" or seen.detail.get("drained"):  # else a shipper is still at work there
+            # else a shipper is still at work there
+            if seen.state == "gone" or seen.detail.get("drained"):
                 folders.remove(self._folder(name))
 
     def close(self) -> None:

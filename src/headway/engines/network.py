@@ -1,9 +1,10 @@
 """How containers of one attempt reach each other. Called by `engines/docker.py`.
 
-An attempt with several tasks gets a network of its own, made before its first container and removed with its last; one
-that the settings name is used as it is. There every container tells its own number (`by_number` in `task.json`), since
-not every engine has names for containers; where it has, the name of a task is one. Where all share the network of the
-machine, or of another container, the address is that of this machine.
+An attempt with several tasks gets a network of its own, made before its first container and removed
+with its last; one that the settings name is used as it is. There every container tells its own
+number (`by_number` in `task.json`), since not every engine has names for containers; where it has,
+the name of a task is one. Where all share the network of the machine, or of another container, the
+address is that of this machine.
 """
 
 from collections.abc import Callable
@@ -17,7 +18,8 @@ HOME_LABEL: Final = "headway.home"
 SAME: Final = "127.0.0.1"
 _PREFIX: Final = "headway-"
 _SHARED: Final = ("host", "container", "ns")
-_OWN: Final = ("", "bridge", "none", "default", "private", "slirp4netns", "pasta")  # none of them joins containers
+# none of them joins containers
+_OWN: Final = ("", "bridge", "none", "default", "private", "slirp4netns", "pasta")
 
 
 class Networks:
@@ -65,13 +67,16 @@ class Networks:
         inward = ["--internal"] if self._configured == "none" else []
         name = _name(f"{plan.uuid}-{plan.attempt}")
         try:
-            self._program.run("network", "create", "--label", f"{HOME_LABEL}={self._home}", *inward, name)
+            self._program.run(
+                "network", "create", "--label", f"{HOME_LABEL}={self._home}", *inward, name
+            )
         except Failed as error:
             if "already" in str(error):
                 return
             if "address pool" in str(error) or "subnet" in str(error):
                 raise UnreachableError(
-                    f"no further network can be made now: {error}", "it is tried again when others have ended"
+                    f"no further network can be made now: {error}",
+                    "it is tried again when others have ended",
                 ) from None
             raise
 

@@ -1,7 +1,8 @@
 """The narrow protocol between the server and whatever runs tasks. Called by `server/loop.py` alone.
 
-Every call may block and may hang: the server calls it from a thread and gives up after a time. Every call may be
-repeated. An engine never guesses: what it cannot see is `unknown`, and its own words are kept beside ours.
+Every call may block and may hang: the server calls it from a thread and gives up after a time.
+Every call may be repeated. An engine never guesses: what it cannot see is `unknown`, and its own
+words are kept beside ours.
 """
 
 import shlex
@@ -68,7 +69,8 @@ class Plan:
     pty: bool = False  # stdout and stderr of its processes are terminals
     umask: int = 0o022
     rlimits: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    env_set: Sequence[str] = ()  # variables that the person set for this job: they win over ours where they may
+    # variables that the person set for this job: they win over ours where they may
+    env_set: Sequence[str] = ()
     code: str | None = None  # digest of the snapshot that its tasks run from; None: in `cwd` itself
     code_cwd: str = ""  # the working folder inside it
     code_commit: str | None = None
@@ -86,23 +88,39 @@ class Plan:
 
     def describe(self) -> str:
         """Exactly what would run, for `--dry-run`."""
-        lines = [f"engine {self.engine}, cluster {self.cluster}, job {self.job}, attempt {self.attempt}"]
+        lines = [
+            f"engine {self.engine}, cluster {self.cluster}, job {self.job}, attempt {self.attempt}"
+        ]
         for task in self.tasks:
             ranks = f"rank {task.first_rank}" if task.processes == 1 else f"ranks {_ranks(task)}"
-            world = f" of {self.world_size}" if task.first_rank < self.world_size else ", outside the world"
+            world = (
+                f" of {self.world_size}"
+                if task.first_rank < self.world_size
+                else ", outside the world"
+            )
             own = "" if len(self.tasks) == 1 else _own(task, self.image)
             gpus = f"{task.gpus} GPU{'' if task.gpus == 1 else 's'}"
             lines.append(f"{task.name}: {ranks}{world}, {gpus}{own}, on {task.node or 'any node'}")
-            where = shlex.quote(task.cwd) if self.code is None else f"SNAPSHOT/{shlex.quote(self.code_cwd or '.')}"
+            where = (
+                shlex.quote(task.cwd)
+                if self.code is None
+                else f"SNAPSHOT/{shlex.quote(self.code_cwd or '.')}"
+            )
             lines += [f"  cd {where}", f"  {shlex.join(task.argv)}"]
         lines += [_folder_words(folder, self.engine) for folder in self.folders]
-        asked: dict[str, object] = {"image": self.image, "cpus": self.cpus, "memory_bytes": self.memory_bytes}
+        asked: dict[str, object] = {
+            "image": self.image,
+            "cpus": self.cpus,
+            "memory_bytes": self.memory_bytes,
+        }
         asked["max_duration_s"] = self.max_duration_s
         asked["monitoring_interval_s"] = self.monitoring_interval_s or None
         asked["hold_s"] = self.hold_s or None
         asked["pty"] = self.pty or None
         named = {**asked, "code": self.code, "grace_s": self.grace_s, "umask": f"{self.umask:04o}"}
-        lines.append(" ".join(f"{name}={value}" for name, value in named.items() if value is not None))
+        lines.append(
+            " ".join(f"{name}={value}" for name, value in named.items() if value is not None)
+        )
         return "\n".join(lines if self.script is None else [*lines, "", self.script.rstrip()])
 
 
@@ -118,7 +136,9 @@ _LINKED = "to be read only: a link, and the job may there what its account may"
 
 
 def _folder_words(folder: Folder, engine: str) -> str:
-    """`folder ./data from az://datasets/voc20 (account eastblob), read only, as HEADWAY_FOLDER_DATA`."""
+    """`folder ./data from az://datasets/voc20 (account eastblob), read only, as
+    HEADWAY_FOLDER_DATA`.
+    """
     is_link = folder.source is not None and not folder.mount and parse(folder.source).kind == LOCAL
     holds = not is_link or engine in ("docker", "podman")
     words = [f"folder ./{folder.name}"]
@@ -140,9 +160,12 @@ class Given:
 
     env: Mapping[str, str] = field(repr=False)
     tokens: Mapping[str, str] = field(repr=False)  # task name -> its ingest token
-    secret_names: Sequence[str] = ()  # variables whose values are masked, whatever their names look like
-    tls: Mapping[str, Any] | None = None  # {addresses, pin, host}: where other machines reach the server; None: nowhere
-    accounts: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)  # of its folders, with keys
+    # variables whose values are masked, whatever their names look like
+    secret_names: Sequence[str] = ()
+    # {addresses, pin, host}: where other machines reach the server; None: nowhere
+    tls: Mapping[str, Any] | None = None
+    # of its folders, with keys
+    accounts: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,12 +183,14 @@ class Start:
 class Observation:
     """What an engine says of one attempt, all tasks of it joined.
 
-    `detail` may hold: `started` (False: the engine is sure that nothing of it ever ran), `unstarted` (names of tasks
-    that never began while others did: `submit` with the same key would start them), `salvage` (True: nobody
-    sends what is left of it, `Salvager.salvage` would), `silence_s` (only after so long without a word of its agents),
-    `drained` (True: it has ended and all of it has been sent), `attached` (True: it was not started by us, so it may
-    even be unknown to the store), `nodes` (where it runs, as the engine writes it), `end` ({cause, class, text, nodes,
-    rank}: how the scheduler says it ended, for an agent that could not)."""
+    `detail` may hold: `started` (False: the engine is sure that nothing of it ever ran),
+    `unstarted` (names of tasks that never began while others did: `submit` with the same key would
+    start them), `salvage` (True: nobody sends what is left of it, `Salvager.salvage` would),
+    `silence_s` (only after so long without a word of its agents), `drained` (True: it has ended and
+    all of it has been sent), `attached` (True: it was not started by us, so it may even be unknown
+    to the store), `nodes` (where it runs, as the engine writes it), `end` ({cause, class, text,
+    nodes, rank}: how the scheduler says it ended, for an agent that could not).
+    """
 
     state: ObservedState
     state_word: str  # the engine's own word, kept and shown
@@ -185,7 +210,8 @@ class Node:
     gpus: int
     gpu_source: str = ""  # where the number of GPUs comes from: "nvml", "setting", "none found", …
     state_word: str = "up"
-    free_cpus: int | None = None  # None: the engine does not count; then the server counts what its jobs hold
+    # None: the engine does not count; then the server counts what its jobs hold
+    free_cpus: int | None = None
     free_memory_bytes: int | None = None
     free_gpus: int | None = None
 
@@ -200,7 +226,8 @@ class Waiting:
     sooner: tuple[str, ...] = ()  # changes of the request that would start now
     needs: str = ""  # what it asks for, as the engine understands it
     fit: str = ""  # why what is free does not fit together
-    limits: tuple[str, ...] = ()  # with the value that is allowed, the one asked for, and where that is written
+    # with the value that is allowed, the one asked for, and where that is written
+    limits: tuple[str, ...] = ()
     start: str = ""  # the forecast, and where it comes from
     ahead_words: tuple[str, ...] = ()  # the same jobs as `ahead`, with what they ask for
 
@@ -213,29 +240,38 @@ class Engine(Protocol):
     queues: bool  # True: it has a queue of its own, so the server hands over every job at once
 
     def plan(self, job: Job, attempt: int = 1) -> Plan:
-        """Pure. Raises RefusedError, naming the resource, for what can never fit; UsageError for nonsense."""
+        """Pure. Raises RefusedError, naming the resource, for what can never fit; UsageError for
+        nonsense.
+        """
 
     def submit(self, plan: Plan, key: str, given: Given) -> EngineId:
         """Start it, or adopt what the same key has started before: never a second start (F23, F24).
 
-        RefusedError: it will never start. UnreachableError: it may start later, or may even have started.
+        RefusedError: it will never start. UnreachableError: it may start later, or may even have
+        started.
         """
 
     def find(self, key: str) -> EngineId | None:
-        """What an earlier `submit` with this key made, even if its answer was lost. UnreachableError: cannot tell."""
+        """What an earlier `submit` with this key made, even if its answer was lost.
+        UnreachableError: cannot tell.
+        """
 
     def observe(self, ids: Sequence[EngineId]) -> dict[EngineId, Observation]:
         """One call for all. An id that is missing from the answer was not seen."""
 
     def cancel(self, engine_id: EngineId) -> bool:
-        """Ask it to stop, gracefully; may be repeated. False: the engine has nothing that it could ask."""
+        """Ask it to stop, gracefully; may be repeated. False: the engine has nothing that it could
+        ask.
+        """
 
     def explain(self, engine_id: EngineId) -> Waiting: ...
 
     def capacity(self) -> list[Node]: ...
 
     def attach(self, task: TaskKey, node: str | None = None) -> list[str] | None:
-        """argv that opens a shell beside the task, or None where there is no need for one. `node`: where it runs."""
+        """argv that opens a shell beside the task, or None where there is no need for one. `node`:
+        where it runs.
+        """
 
     def close(self) -> None:
         """The server ends; what runs goes on."""
@@ -248,12 +284,16 @@ class Together(Protocol):
     def plan(self, job: Job, attempt: int = 1) -> Plan: ...
 
     def submit_many(self, starts: Sequence[Start]) -> dict[str, EngineId | HeadwayError]:
-        """By key, what `submit` would have given or raised. May be called again while an earlier call goes on."""
+        """By key, what `submit` would have given or raised. May be called again while an earlier
+        call goes on.
+        """
 
     def find(self, key: str) -> EngineId | None: ...
 
     def cancel_many(self, ids: Sequence[EngineId]) -> list[EngineId]:
-        """Those of them that could be told to stop in one go: nothing of them runs yet. `cancel` does the others."""
+        """Those of them that could be told to stop in one go: nothing of them runs yet. `cancel`
+        does the others.
+        """
 
 
 @runtime_checkable
@@ -269,7 +309,9 @@ class Queue(Protocol):
     """An engine whose queue and nodes have other people's jobs, too."""
 
     def capacity_now(self) -> list[Node]:
-        """What is free at this moment, for `hw clusters`; `capacity`, for planning, may be some time old."""
+        """What is free at this moment, for `hw clusters`; `capacity`, for planning, may be some
+        time old.
+        """
 
     def queue_words(self) -> str:
         """How many run and wait there, for `hw clusters`."""
@@ -277,18 +319,26 @@ class Queue(Protocol):
 
 @runtime_checkable
 class Scripted(Protocol):
-    """An engine whose program gets words that the plan does not have, which `--dry-run` shows beside it."""
+    """An engine whose program gets words that the plan does not have, which `--dry-run` shows
+    beside it.
+    """
 
     def script(self, plan: Plan) -> str:
-        """What would be typed, a line for each. What only the start decides (cards, links) is not in it."""
+        """What would be typed, a line for each. What only the start decides (cards, links) is not
+        in it.
+        """
 
 
 @runtime_checkable
 class Salvager(Protocol):
-    """An engine whose spools lie on this machine, so that what a dead agent left can be sent for it."""
+    """An engine whose spools lie on this machine, so that what a dead agent left can be sent for
+    it.
+    """
 
     def salvage(self, engine_id: EngineId) -> bool:
-        """Start a shipper for a task whose agent is gone while something of it is unsent. False: nothing to do."""
+        """Start a shipper for a task whose agent is gone while something of it is unsent. False:
+        nothing to do.
+        """
 
     def tasks(self) -> list[tuple[EngineId, TaskKey]]:
         """Every task that has a spool here, whatever became of its job."""
@@ -308,14 +358,18 @@ class Freed:
 
 @runtime_checkable
 class Storer(Protocol):
-    """An engine that keeps code and data of jobs in a folder of its own, which other homes may use, too."""
+    """An engine that keeps code and data of jobs in a folder of its own, which other homes may use,
+    too.
+    """
 
     def collect(self, open_jobs: Sequence[str], *, dry_run: bool) -> Freed | None:
         """Remove there what no job needs. `open_jobs`: uuids of ours. None: it has no such folder."""
 
 
 class AnyBox(Protocol):
-    """A tray as the server uses it: `wire.tray.Box`, or the same behind ssh. UnreachableError: nothing is known now."""
+    """A tray as the server uses it: `wire.tray.Box`, or the same behind ssh. UnreachableError:
+    nothing is known now.
+    """
 
     name: str  # for people
 
@@ -328,17 +382,22 @@ class AnyBox(Protocol):
 
 @runtime_checkable
 class Distant(Protocol):
-    """An engine whose tasks may run on other machines, so that their agents get more than one way to the server."""
+    """An engine whose tasks may run on other machines, so that their agents get more than one way
+    to the server.
+    """
 
     @property
     def tray(self) -> Path | AnyBox | None:
         """Where requests lie as files (`wire/tray.py`); None: nowhere that can be seen from here."""
 
     def readdress(self, tls: Mapping[str, Any] | None) -> int:
-        """The server's address or certificate is another one now: write it into the task files; how many changed."""
+        """The server's address or certificate is another one now: write it into the task files; how
+        many changed.
+        """
 
 
 def has_route(engine: Engine | Together) -> bool:
-    """Whether its tasks may reach this server over the network. Those of a cluster behind ssh are not asked to: whoever
-    comes from a laptop opens no port."""
+    """Whether its tasks may reach this server over the network. Those of a cluster behind ssh are
+    not asked to: whoever comes from a laptop opens no port.
+    """
     return isinstance(engine, Distant) and isinstance(engine.tray, Path)

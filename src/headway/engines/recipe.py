@@ -1,4 +1,5 @@
-"""What a container of a task is made of, as words for `create` and `run`: limits, folders, user, network, GPUs.
+"""What a container of a task is made of, as words for `create` and `run`: limits, folders, user,
+network, GPUs.
 
 Called by `engines/docker.py`. Docker and Podman take the same words, but for GPUs and users.
 """
@@ -22,11 +23,25 @@ _RANK = (
     "MASTER_ADDR", "MASTER_PORT", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
     "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_NODE_RANK",
 )  # fmt: skip
-_OURS = ("JOB", "UUID", "ATTEMPT", "TASK", "ROLE", "OUTPUT_DIR", "NODES", "TASKS", "TASK_PORT", "HOSTS", "ADDRESSES")
+_OURS = (
+    "JOB",
+    "UUID",
+    "ATTEMPT",
+    "TASK",
+    "ROLE",
+    "OUTPUT_DIR",
+    "NODES",
+    "TASKS",
+    "TASK_PORT",
+    "HOSTS",
+    "ADDRESSES",
+)
 
 
 class Recipe:
-    def __init__(self, engine: str, options: Mapping[str, Any], paths: Paths, networks: Networks) -> None:
+    def __init__(
+        self, engine: str, options: Mapping[str, Any], paths: Paths, networks: Networks
+    ) -> None:
         self._engine, self._options, self._paths, self._networks = engine, options, paths, networks
 
     def create(
@@ -38,11 +53,18 @@ class Recipe:
         agent: Path,
         links: Sequence[Sequence[str]] = (),
     ) -> list[str]:
-        """All but the program. `agent`: the file that it is in, which the container may read. `links`: what links in
-        the working folder lead to (`engines/carry.py`)."""
+        """All but the program. `agent`: the file that it is in, which the container may read.
+        `links`: what links in the working folder lead to (`engines/carry.py`).
+        """
         options = self._options
         output, folder = self._paths.output / plan.job, self._paths.spool / name
-        words = ["--pull=never", "--label", f"{TASK_LABEL}={name}", "--label", f"headway.job={plan.job}"]
+        words = [
+            "--pull=never",
+            "--label",
+            f"{TASK_LABEL}={name}",
+            "--label",
+            f"headway.job={plan.job}",
+        ]
         words += ["--label", f"{HOME_LABEL}={self._paths.home}"]
         words += ["--shm-size", str(options["shm"]), "--workdir", task.cwd]
         code = self._paths.home / "checkouts" / plan.uuid if plan.code is not None else task.cwd
@@ -68,14 +90,29 @@ class Recipe:
         given: Given,
         links: Sequence[Sequence[str]] = (),
     ) -> list[str]:
-        """One rank for an agent outside. Variables go by name alone, so that no value stands on a command line."""
-        roles = {other.role.upper().replace("-", "_") for other in plan.tasks} if len(plan.tasks) > 1 else set()
+        """One rank for an agent outside. Variables go by name alone, so that no value stands on a
+        command line.
+        """
+        roles = (
+            {other.role.upper().replace("-", "_") for other in plan.tasks}
+            if len(plan.tasks) > 1
+            else set()
+        )
         ours = [f"HEADWAY_{word}" for word in _OURS]
-        ours += [f"HEADWAY_{role}_{word}" for role in sorted(roles) for word in ("HOSTS", "ADDRESSES")]
+        ours += [
+            f"HEADWAY_{role}_{word}" for role in sorted(roles) for word in ("HOSTS", "ADDRESSES")
+        ]
         ours += [variable(folder.name) for folder in plan.folders]
         variables = [word for one in (*given.env, *_RANK, *ours) for word in ("--env", one)]
-        terminal = ["--tty"] if plan.pty else []  # its own: the one that the agent made ends at the engine's program
-        words = ["run", "--rm", "--init", *terminal, *self.create(name, plan, task, devices, agent, links)]
+        # its own: the one that the agent made ends at the engine's program
+        terminal = ["--tty"] if plan.pty else []
+        words = [
+            "run",
+            "--rm",
+            "--init",
+            *terminal,
+            *self.create(name, plan, task, devices, agent, links),
+        ]
         return [*words, *variables, "--entrypoint", task.argv[0], str(task.image), *task.argv[1:]]
 
     def _user(self) -> list[str]:
@@ -85,12 +122,14 @@ class Recipe:
         if user != "submitter":
             return ["--user", user]
         keep = ["--userns=keep-id"] if self._engine == "podman" and os.getuid() else []
-        home = ["--env", "HOME=/tmp"] if os.getuid() else []  # an account that the image does not know has no home
+        # an account that the image does not know has no home
+        home = ["--env", "HOME=/tmp"] if os.getuid() else []
         return [*keep, "--user", f"{os.getuid()}:{os.getgid()}", *self._groups(), *home]
 
     def _groups(self) -> list[str]:
-        """Folders that a group shares are open to its members in a container, too. Podman without root knows only the
-        groups of its own small world."""
+        """Folders that a group shares are open to its members in a container, too. Podman without
+        root knows only the groups of its own small world.
+        """
         if self._engine == "podman" and os.getuid():
             return []
         others = sorted(set(os.getgroups()) - {os.getgid()})

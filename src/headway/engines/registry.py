@@ -1,4 +1,5 @@
-"""Which engine a cluster means. A new engine is one line here and one table in `settings/clusters.py`.
+"""Which engine a cluster means. A new engine is one line here and one table in
+`settings/clusters.py`.
 
 Called by `server/loop.py`, with the definition that came with the job.
 """
@@ -30,10 +31,16 @@ ENGINES: dict[str, Make] = {
 }
 
 
-def engine_for(cluster: str, paths: Paths, get: Get, definition: Mapping[str, Any] | None = None) -> Engine:
-    """The engine of a cluster. UsageError for a name without a definition, but for the one that is always there."""
+def engine_for(
+    cluster: str, paths: Paths, get: Get, definition: Mapping[str, Any] | None = None
+) -> Engine:
+    """The engine of a cluster. UsageError for a name without a definition, but for the one that is
+    always there.
+    """
     found = definition or resolve(cluster, {})
     make = ENGINES.get(found.get("engine", LOCAL))
     if make is None:
-        raise UsageError(f"cluster {cluster}: this version of Headway has no engine {found['engine']!r}")
+        raise UsageError(
+            f"cluster {cluster}: this version of Headway has no engine {found['engine']!r}"
+        )
     return make(cluster, paths, get, found)

@@ -1,9 +1,11 @@
-"""One ssh connection to a login node, with our relay at its other end. Called by `engines/slurm/far.py`, from threads.
+"""One ssh connection to a login node, with our relay at its other end. Called by
+`engines/slurm/far.py`, from threads.
 
-The system's own `ssh` is run, so that keys, jump hosts and names are those of the person's ~/.ssh/config. A connection
-is made when something is asked and none is there; a lost one is made again after a while. Until then every question is
-`UnreachableError`, in words and at once: nothing follows from silence, and nobody waits for a host that is known to be
-away. The relay ends with its input, so a killed server leaves none behind.
+The system's own `ssh` is run, so that keys, jump hosts and names are those of the person's
+~/.ssh/config. A connection is made when something is asked and none is there; a lost one is made
+again after a while. Until then every question is `UnreachableError`, in words and at once: nothing
+follows from silence, and nobody waits for a host that is known to be away. The relay ends with its
+input, so a killed server leaves none behind.
 """
 
 import contextlib
@@ -41,7 +43,11 @@ from headway.wire import relay, tray
 Answer = tuple[Any, bytes]
 TIMEOUT_S: Final = 30.0
 _TOLD_BYTES: Final = 4096  # of what ssh says
-_ERRORS: Final = {"damaged": DamagedError, "foreign": tray.ForeignError, "unreachable": UnreachableError}
+_ERRORS: Final = {
+    "damaged": DamagedError,
+    "foreign": tray.ForeignError,
+    "unreachable": UnreachableError,
+}
 _HINTS: Final = {
     "host key verification failed": "log in once by hand, so that its key is known: ssh {host}",
     "permission denied": "a key or an agent must let you in without a question; try: ssh -o BatchMode=yes {host} true",
@@ -50,12 +56,22 @@ _HINTS: Final = {
 
 
 def ssh_argv(host: str) -> list[str]:
-    """Without questions, terminal and forwardings; anything else is as the person has configured it."""
+    """Without questions, terminal and forwardings; anything else is as the person has configured
+    it.
+    """
     options = [
         "BatchMode=yes", f"ConnectTimeout={RELAY_CONNECT_S:g}", f"ServerAliveInterval={RELAY_ALIVE_S}",
         "ServerAliveCountMax=3", "ClearAllForwardings=yes", "RemoteCommand=none",
     ]  # fmt: skip
-    return ["ssh", "-T", "-x", "-a", *(word for option in options for word in ("-o", option)), "--", host]
+    return [
+        "ssh",
+        "-T",
+        "-x",
+        "-a",
+        *(word for option in options for word in ("-o", option)),
+        "--",
+        host,
+    ]
 
 
 class Link:
@@ -95,14 +111,17 @@ class Link:
                 self._told = (self._told + data)[-_TOLD_BYTES:]
 
     def greet(self, mark: str, program: bytes, python: str | None = None) -> None:
-        """Pass over what a shell prints, hand over the program if it is wanted, and hear the relay's first words."""
+        """Pass over what a shell prints, hand over the program if it is wanted, and hear the
+        relay's first words.
+        """
         watchdog = threading.Timer(RELAY_READY_S, self._child.kill)
         watchdog.daemon = True
         watchdog.start()
         try:
             word = relay.find_mark(self._read, mark)
             if word == relay.SEND:
-                with contextlib.suppress(OSError):  # it has ended meanwhile, and its last words say why
+                # it has ended meanwhile, and its last words say why
+                with contextlib.suppress(OSError):
                     self._write(program)
                 word = relay.find_mark(self._read, mark)
             if word == relay.NO_PYTHON:
@@ -152,7 +171,9 @@ class Link:
         except LateError:
             silent_s = time.monotonic() - self._heard_s
             if silent_s > RELAY_SILENT_S:  # ssh should have noticed by itself
-                self.end(f"{self.host} is not reached over ssh: it has not answered anything for {silent_s:.0f} s")
+                self.end(
+                    f"{self.host} is not reached over ssh: it has not answered anything for {silent_s:.0f} s"
+                )
             raise UnreachableError(f"{self.host} did not answer within {timeout_s:g} s") from None
         finally:
             self._waiting.pop(number, None)
@@ -173,7 +194,8 @@ class Link:
             self.lost = reason or self._why()[0]
         self.close()
         for number in list(self._waiting):
-            future = self._waiting.pop(number, None)  # whoever takes it out answers it, us or what has just come
+            # whoever takes it out answers it, us or what has just come
+            future = self._waiting.pop(number, None)
             if future is not None:
                 future.set_exception(UnreachableError(self.lost))
 
@@ -184,11 +206,26 @@ class Link:
         except subprocess.TimeoutExpired:
             code = None
         self._talk.join(1.0)
-        lines = [line.strip() for line in self._told.decode(errors="replace").splitlines() if line.strip()]
-        said = lines[-1] if lines else f"ssh ended with {code}" if code else "the connection was closed"
+        lines = [
+            line.strip()
+            for line in self._told.decode(errors="replace").splitlines()
+            if line.strip()
+        ]
+        said = (
+            lines[-1]
+            if lines
+            else f"ssh ended with {code}"
+            if code
+            else "the connection was closed"
+        )
         if re.match(r"[A-Z]\w*Error: ", said):  # ssh got there: our own program could not work
-            hint = "most likely its folder cannot be used: `folder:` of the cluster names another one"
-            return f"{self.host} is reached, but the relay could not start there: {said[:300]}", hint
+            hint = (
+                "most likely its folder cannot be used: `folder:` of the cluster names another one"
+            )
+            return (
+                f"{self.host} is reached, but the relay could not start there: {said[:300]}",
+                hint,
+            )
         hint = next((text for word, text in _HINTS.items() if word in said.lower()), "")
         return f"{self.host} is not reached over ssh: {said[:300]}", hint.format(host=self.host)
 
@@ -213,7 +250,9 @@ class Link:
 
 
 class Relay:
-    """The way to one folder on one host: connected when it is needed, and again when the connection was lost."""
+    """The way to one folder on one host: connected when it is needed, and again when the connection
+    was lost.
+    """
 
     def __init__(
         self,
@@ -236,7 +275,8 @@ class Relay:
         self._used_s = -RELAY_IDLE_S
         self._closed = False
 
-    # -- asking --------------------------------------------------------------------------------------------------------
+    # -- asking
+    # --------------------------------------------------------------------------------------------------------
 
     @property
     def is_used(self) -> bool:
@@ -247,9 +287,17 @@ class Relay:
         return self._connected().hello
 
     def call(
-        self, do: str, body: bytes = b"", *, timeout_s: float = TIMEOUT_S, in_passing: bool = False, **head: Any
+        self,
+        do: str,
+        body: bytes = b"",
+        *,
+        timeout_s: float = TIMEOUT_S,
+        in_passing: bool = False,
+        **head: Any,
     ) -> Answer:
-        """(value, body) of the answer. `in_passing`: it does not count as use. OSError: of the far side."""
+        """(value, body) of the answer. `in_passing`: it does not count as use. OSError: of the far
+        side.
+        """
         if not in_passing:
             self._used_s = self._clock_s()
         link = self._connected()
@@ -261,10 +309,13 @@ class Relay:
         kind = _ERRORS.get(answer.get("code", ""), RefusedError)
         raise kind(f"{self.host}: {answer['error']}")
 
-    # -- connecting ----------------------------------------------------------------------------------------------------
+    # -- connecting
+    # ----------------------------------------------------------------------------------------------------
 
     def _connected(self) -> Link:
-        """The connection. A first one is waited for; one that is known to be missing only by whom it is tried for."""
+        """The connection. A first one is waited for; one that is known to be missing only by whom
+        it is tried for.
+        """
         with self._changed:
             if self._link is not None and self._link.lost:
                 self._drop(self._link)
@@ -305,7 +356,9 @@ class Relay:
         program, digest = _program()
         nonce = secrets.token_hex(16)
         mark = relay.mark_of(nonce)
-        words = boot.command(self._python, self.folder, self._home, len(program), digest, nonce, mark)
+        words = boot.command(
+            self._python, self.folder, self._home, len(program), digest, nonce, mark
+        )
         link = Link(self.host, [*self._argv(self.host), words])
         try:
             link.greet(mark, program, self._python)
@@ -315,7 +368,9 @@ class Relay:
         return link
 
     def _drop(self, link: Link) -> None:
-        """It was lost: a new one is made at once, unless this one did not last. Called with the lock held."""
+        """It was lost: a new one is made at once, unless this one did not last. Called with the
+        lock held.
+        """
         self._link = None
         if self._clock_s() - self._opened_s < RELAY_AGAIN_MAX_S:
             self._miss(UnreachableError(link.lost))

@@ -1,8 +1,10 @@
-"""The folder of a cluster: spools of tasks, numbers of batch jobs, code and outputs. Standard library only.
+"""The folder of a cluster: spools of tasks, numbers of batch jobs, code and outputs. Standard
+library only.
 
-The Slurm engine uses it where that folder is seen from here; where it lies behind ssh, the relay on the login node does
-(`agent/relay.py`), and the engine has the same words for both (`engines/slurm/place.py`). Arguments and answers are
-therefore plain values. Files there are written by other processes, of which some were killed.
+The Slurm engine uses it where that folder is seen from here; where it lies behind ssh, the relay on
+the login node does (`agent/relay.py`), and the engine has the same words for both
+(`engines/slurm/place.py`). Arguments and answers are therefore plain values. Files there are
+written by other processes, of which some were killed.
 """
 
 import contextlib
@@ -27,8 +29,11 @@ from headway.wire.identity import boot_id
 
 _SAID_BYTES: Final = 2000
 _UUID_CHARS: Final = 36
-# Slurm's own watch over memory, and that of the kernel as Slurm tells it, in the output of the batch script.
-MEMORY: Final = re.compile(r"exceeded (?:job |step )?memory limit|oom[-_ ]?kill|out of memory", re.IGNORECASE)
+# Slurm's own watch over memory, and that of the kernel as Slurm tells it, in the output of the
+# batch script.
+MEMORY: Final = re.compile(
+    r"exceeded (?:job |step )?memory limit|oom[-_ ]?kill|out of memory", re.IGNORECASE
+)
 
 
 class TaskView(NamedTuple):
@@ -40,15 +45,19 @@ class TaskView(NamedTuple):
     unsent: bool  # something of it is at no server yet
     pid: int | None  # of the shim
     grace_s: float
-    start: int | None = None  # when the shim started: its number alone may be another process by now (F29)
+    # when the shim started: its number alone may be another process by now (F29)
+    start: int | None = None
     finishing: bool = False  # its processes are over, and its folders are being sent
-    elsewhere: bool = False  # its agent ran on another machine than the one that looks: a free lock proves nothing
+    # its agent ran on another machine than the one that looks: a free lock proves nothing
+    elsewhere: bool = False
     mark: str = ""  # changes with every sign of life
     claimed: bool = False  # somebody waits whether that agent answers
     taken: bool = False  # it did not: another machine has taken over for it
     job: str = ""  # its id for people
-    made_s: float = 0.0  # when it was made, just before it was submitted; by the clock of the file system, as the next
-    sign_s: float = 0.0  # when its agent began, or else the batch script last printed something; 0: neither
+    # when it was made, just before it was submitted; by the clock of the file system, as the next
+    made_s: float = 0.0
+    # when its agent began, or else the batch script last printed something; 0: neither
+    sign_s: float = 0.0
 
 
 class Shelf:
@@ -67,10 +76,13 @@ class Shelf:
     def spool(self) -> str:
         return str(self._spool)
 
-    # -- tasks ---------------------------------------------------------------------------------------------------------
+    # -- tasks
+    # ---------------------------------------------------------------------------------------------------------
 
     def make(self, name: str, task: Mapping[str, Any], env: Mapping[str, str]) -> None:
-        """A task's folder, made once; when it was last wanted is the time of its task file. Raises OSError."""
+        """A task's folder, made once; when it was last wanted is the time of its task file. Raises
+        OSError.
+        """
         folder = self._folder(name)
         if folders.load_json(folder / "task.json") is None:
             folders.make(folder, task, env)
@@ -78,20 +90,27 @@ class Shelf:
             os.utime(folder / "task.json")
 
     def make_all(
-        self, tasks: Iterable[tuple[str, Mapping[str, Any], Mapping[str, str]]], outputs: bool = False
+        self,
+        tasks: Iterable[tuple[str, Mapping[str, Any], Mapping[str, str]]],
+        outputs: bool = False,
     ) -> None:
-        """Many, each with its name, task file and environment; with `outputs` also their output folders, which have to
-        come back. Raises OSError."""
+        """Many, each with its name, task file and environment; with `outputs` also their output
+        folders, which have to come back. Raises OSError.
+        """
         for name, task, env in tasks:
             if outputs:
                 self.make_output(str(task["id"]), str(task["uuid"]))
             self.make(name, task, env)
 
     def tasks(self, uuids: Collection[str] | None = None) -> list[str]:
-        """Names of all task folders, or of those of some jobs: to look for a few among thousands costs little."""
+        """Names of all task folders, or of those of some jobs: to look for a few among thousands
+        costs little.
+        """
         try:
             names = os.listdir(self._spool)
-            own = names if uuids is None else [name for name in names if name[:_UUID_CHARS] in uuids]
+            own = (
+                names if uuids is None else [name for name in names if name[:_UUID_CHARS] in uuids]
+            )
             return sorted(name for name in own if folders.ID.match(name))
         except OSError:
             return []
@@ -99,8 +118,9 @@ class Shelf:
     def look(
         self, keys: Sequence[str], whole: bool, outputs: Mapping[str, str] | None = None
     ) -> dict[str, dict[str, TaskView]]:
-        """By key and name of the folder; not `whole`: only whether it has begun is looked at. `outputs`: what the
-        outputs of their batch scripts are called, by key."""
+        """By key and name of the folder; not `whole`: only whether it has begun is looked at.
+        `outputs`: what the outputs of their batch scripts are called, by key.
+        """
         found: dict[str, dict[str, TaskView]] = {key: {} for key in keys}
         printed = {key: self._output((outputs or {}).get(key) or key) for key in keys}
         uuids = {key[:_UUID_CHARS] for key in keys}
@@ -129,7 +149,8 @@ class Shelf:
 
     def close(self) -> None:
         for child in self._shippers:
-            child.returncode = child.returncode or 0  # it is meant to outlive us, so its handle shall not complain
+            # it is meant to outlive us, so its handle shall not complain
+            child.returncode = child.returncode or 0
         self._shippers.clear()
 
     def _folder(self, name: str) -> Path:
@@ -137,7 +158,8 @@ class Shelf:
             raise ValueError(f"{name[:80]!r} is not the name of a task's folder")
         return self._spool / name
 
-    # -- numbers of batch jobs -----------------------------------------------------------------------------------------
+    # -- numbers of batch jobs
+    # -----------------------------------------------------------------------------------------
 
     def remember(self, key: str, job_id: str) -> None:
         self._write(self._note(key, ".id"), job_id)
@@ -159,7 +181,11 @@ class Shelf:
                 found[path.stem] = path.read_text().strip()
             except OSError:
                 continue
-        return {key: job_id for key, job_id in found.items() if folders.KEY.match(key) and job_id.isdigit()}
+        return {
+            key: job_id
+            for key, job_id in found.items()
+            if folders.KEY.match(key) and job_id.isdigit()
+        }
 
     def id_of(self, key: str) -> str:
         """Empty where none is written down."""
@@ -181,15 +207,19 @@ class Shelf:
         return self._note(key, f"_{int(index)}.slurm" if index else ".slurm")
 
     def said(self, name: str) -> str:
-        """The last line that the batch script itself has printed, but for srun's "Exited with exit code 1"; where Slurm
-        says there that memory ran out, that line. What a task prints goes elsewhere."""
+        """The last line that the batch script itself has printed, but for srun's "Exited with exit
+        code 1"; where Slurm says there that memory ran out, that line. What a task prints goes
+        elsewhere.
+        """
         try:
             with self._output(name).open("rb") as file:
                 file.seek(max(0, file.seek(0, os.SEEK_END) - _SAID_BYTES))
                 lines = file.read(_SAID_BYTES).decode(errors="replace").splitlines()
         except OSError:
             return ""
-        told = [line.strip() for line in lines if line.strip() and "Exited with exit code" not in line]
+        told = [
+            line.strip() for line in lines if line.strip() and "Exited with exit code" not in line
+        ]
         figures = [line for line in told if "exceeded memory limit (" in line]
         memory = figures or [line for line in told if MEMORY.search(line)]
         return [*told, *memory][-1] if told else ""
@@ -201,14 +231,17 @@ class Shelf:
     def arrays(self) -> dict[str, dict[str, str]]:
         """All that was noted: index -> key of the attempt, by the array's key."""
         found = {path.stem: folders.load_json(path) for path in self._spool.glob("*.array")}
-        return {key: members for key, members in found.items() if members and folders.KEY.match(key)}
+        return {
+            key: members for key, members in found.items() if members and folders.KEY.match(key)
+        }
 
     def _note(self, key: str, suffix: str) -> Path:
         if not folders.KEY.match(key):
             raise ValueError(f"{key[:80]!r} is not the key of an attempt")
         return self._spool / f"{key}{suffix}"
 
-    # -- code and outputs ----------------------------------------------------------------------------------------------
+    # -- code and outputs
+    # ----------------------------------------------------------------------------------------------
 
     def missing(self, digests: Iterable[str]) -> list[str]:
         """Contents that have to come."""
@@ -239,8 +272,10 @@ class Shelf:
         return {str(task["code"]) for task in told if task and task.get("code")}
 
     def collect(self, open_jobs: Sequence[str], dry_run: bool) -> tuple[int, int, int]:
-        """What no task of any home needs: snapshots, fetched folders, and their bytes. `open_jobs`: of our home, also
-        those that have no task just now. What another home had long ago is told from its age."""
+        """What no task of any home needs: snapshots, fetched folders, and their bytes. `open_jobs`:
+        of our home, also those that have no task just now. What another home had long ago is told
+        from its age.
+        """
         depot = self._depot()
         try:
             code = depot.collect(self._wanted(), dry_run=dry_run)
@@ -258,7 +293,8 @@ class Shelf:
     def _depot(self) -> Depot:
         return Depot(self._home / "code")
 
-    # -- the end of a job ----------------------------------------------------------------------------------------------
+    # -- the end of a job
+    # ----------------------------------------------------------------------------------------------
 
     def make_output(self, job: str, uuid: str | None = None) -> str:
         """Its output folder; with `uuid` also a note that it has to come back."""
@@ -269,7 +305,9 @@ class Shelf:
         return str(path)
 
     def unfinished(self) -> dict[str, str]:
-        """Jobs whose outputs have not come back and of which no task is left here: their names by uuid."""
+        """Jobs whose outputs have not come back and of which no task is left here: their names by
+        uuid.
+        """
         alive, found = {name[:_UUID_CHARS] for name in self.tasks()}, {}
         for path in self._spool.glob("*-0.job"):
             uuid = path.stem.removesuffix("-0")
@@ -279,13 +317,15 @@ class Shelf:
         return found
 
     def finish(self, uuid: str) -> bool:
-        """The job is over, and all of it is sent: its code goes, where the job has not changed it. False: another
-        attempt of it is here."""
+        """The job is over, and all of it is sent: its code goes, where the job has not changed it.
+        False: another attempt of it is here.
+        """
         if self.tasks({uuid}):
             return False
         note = self._note(f"{uuid}-0", ".job")
         with contextlib.suppress(OSError, ValueError):
-            self._outputs_of(note.read_text().strip()).rmdir()  # only where it has put nothing there
+            # only where it has put nothing there
+            self._outputs_of(note.read_text().strip()).rmdir()
         note.unlink(missing_ok=True)
         checkout.remove_unchanged(self._home, uuid)
         return True
@@ -296,16 +336,21 @@ class Shelf:
         return self._home / "output" / job
 
     def outputs(self, job: str) -> list[tuple[str, int, int]]:
-        """Plain files that the job has put into its output folder, with their sizes and times; the first so many."""
+        """Plain files that the job has put into its output folder, with their sizes and times; the
+        first so many.
+        """
         root, found = self._outputs_of(job), []
         for folder, folders_, names in os.walk(root):
             folders_.sort()
             for name in sorted(names):
                 path = os.path.join(folder, name)
-                with contextlib.suppress(FileNotFoundError):  # the job may still run, and remove files
+                # the job may still run, and remove files
+                with contextlib.suppress(FileNotFoundError):
                     status = os.lstat(path)
                     if stat.S_ISREG(status.st_mode):
-                        found.append((os.path.relpath(path, root), status.st_size, status.st_mtime_ns))
+                        found.append(
+                            (os.path.relpath(path, root), status.st_size, status.st_mtime_ns)
+                        )
             if len(found) > OUTPUT_FILES_MAX:
                 break
         return found
@@ -348,8 +393,9 @@ def _time_s(path: Path) -> float:
 
 
 def _mark(folder: Path) -> str:
-    """The time that an agent sets from time to time, and how much there is. The file is opened: a network file system
-    then asks for its time anew, and does not tell what it remembers."""
+    """The time that an agent sets from time to time, and how much there is. The file is opened: a
+    network file system then asks for its time anew, and does not tell what it remembers.
+    """
     try:
         with (folder / lock.SHOWN).open("rb") as file:
             shown_ns = os.fstat(file.fileno()).st_mtime_ns

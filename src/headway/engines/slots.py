@@ -1,7 +1,8 @@
-"""What this machine has: cores, memory and GPUs, and which GPU is whose. Called by the local engine.
+"""What this machine has: cores, memory and GPUs, and which GPU is whose. Called by the local
+engine.
 
-GPUs are counted by NVML in a thread that nobody waits for longer than a moment: a driver that hangs costs the
-number, never the server (F44).
+GPUs are counted by NVML in a thread that nobody waits for longer than a moment: a driver that hangs
+costs the number, never the server (F44).
 """
 
 import os
@@ -33,7 +34,10 @@ class GpuCount:
     """The number of GPUs: declared by the setting `gpus`, else asked once from NVML."""
 
     def __init__(
-        self, declared: int | None, ask: Callable[[], int] = nvml_count, timeout_s: float = NVML_TIMEOUT_S
+        self,
+        declared: int | None,
+        ask: Callable[[], int] = nvml_count,
+        timeout_s: float = NVML_TIMEOUT_S,
     ) -> None:
         self._declared, self._ask, self._timeout_s = declared, ask, timeout_s
         self._found: int | None = None
@@ -59,7 +63,8 @@ class GpuCount:
     def _run(self) -> None:
         try:
             self._found = self._ask()
-        except Exception:  # a broken driver or binding can raise anything, and must cost the number only
+        # a broken driver or binding can raise anything, and must cost the number only
+        except Exception:
             self._found = 0
         self._asked.set()
 

@@ -1,6 +1,8 @@
-"""How a job becomes a plan with tasks: nodes (`model/spread.py`), roles → instances, and who has which rank. Pure.
+"""How a job becomes a plan with tasks: nodes (`model/spread.py`), roles → instances, and who has
+which rank. Pure.
 
-Called by every engine's `plan`, so that a job has the same tasks and ranks wherever it runs (capabilities 2 and 3).
+Called by every engine's `plan`, so that a job has the same tasks and ranks wherever it runs
+(capabilities 2 and 3).
 """
 
 from collections.abc import Callable, Sequence
@@ -16,20 +18,36 @@ from headway.model.spread import count_of, spread
 from headway.settings.quantity import size_text
 
 WORKER = "worker"
-_CARRIED: Final = frozenset({"HOME", "PATH", "TMPDIR", "no_proxy", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR"})
-_CARRIED_OF: Final = ("AWS_", "AZURE_", "http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+_CARRIED: Final = frozenset(
+    {"HOME", "PATH", "TMPDIR", "no_proxy", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR"}
+)
+_CARRIED_OF: Final = (
+    "AWS_",
+    "AZURE_",
+    "http_proxy",
+    "https_proxy",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+)
 
 
-def tasks_of(spec: JobSpec, *, gpu_per_node: int | None = None, has_gpus: bool = False) -> list[PlannedTask]:
-    """All tasks, in order of rank. `gpu_per_node`: the cluster's own; `has_gpus`: `-n` then counts GPUs.
+def tasks_of(
+    spec: JobSpec, *, gpu_per_node: int | None = None, has_gpus: bool = False
+) -> list[PlannedTask]:
+    """All tasks, in order of rank. `gpu_per_node`: the cluster's own; `has_gpus`: `-n` then counts
+    GPUs.
 
-    Where a cluster has none, roles run without theirs, as `-n` does; `spec.gpus` are those that were planned at submit.
-    Helpers (completion none) come last: their ranks lie behind the world of those that the job waits for.
+    Where a cluster has none, roles run without theirs, as `-n` does; `spec.gpus` are those that
+    were planned at submit. Helpers (completion none) come last: their ranks lie behind the world of
+    those that the job waits for.
     """
     roles = spec.roles or [_worker(spec, spec.gpu_per_node or gpu_per_node, has_gpus)]
     if not has_gpus and not spec.gpus:
         roles = [replace(role, gpus=0) for role in roles]
-    order = [role for role in roles if role.completion != "none"] + [r for r in roles if r.completion == "none"]
+    order = [role for role in roles if role.completion != "none"] + [
+        r for r in roles if r.completion == "none"
+    ]
     tasks: list[PlannedTask] = []
     rank = 0
     for role in order:
@@ -44,9 +62,13 @@ def tasks_of(spec: JobSpec, *, gpu_per_node: int | None = None, has_gpus: bool =
 
 
 def world_size(spec: JobSpec, tasks: list[PlannedTask]) -> int:
-    """Processes that form one world: those of all tasks but helpers; of helpers, when there is nothing else."""
+    """Processes that form one world: those of all tasks but helpers; of helpers, when there is
+    nothing else.
+    """
     helpers = {role.name for role in spec.roles if role.completion == "none"}
-    return sum(t.processes for t in tasks if t.role not in helpers) or sum(t.processes for t in tasks)
+    return sum(t.processes for t in tasks if t.role not in helpers) or sum(
+        t.processes for t in tasks
+    )
 
 
 def _task(spec: JobSpec, role: Role, index: int, rank: int, node_rank: int) -> PlannedTask:
@@ -74,7 +96,11 @@ def _worker(spec: JobSpec, gpu_per_node: int | None, has_gpus: bool) -> Role:
         raise UsageError(f"-n {spec.processes}: a job has 1 to {PROCESSES_MAX} processes here")
     count = count_of(spec.processes, spec.nodes)
     shape = spread(
-        count, per_node=gpu_per_node, nodes=spec.nodes, multi_process=spec.multi_process, one_node=spec.one_node
+        count,
+        per_node=gpu_per_node,
+        nodes=spec.nodes,
+        multi_process=spec.multi_process,
+        one_node=spec.one_node,
     )
     gpus = spec.gpus or (shape.share * shape.nodes if has_gpus else 0)
     each = -(-gpus // shape.nodes)
@@ -90,7 +116,9 @@ def _worker(spec: JobSpec, gpu_per_node: int | None, has_gpus: bool) -> Role:
     )
 
 
-def plan_of(engine: str, cluster: str, job: Job, attempt: int, tasks: Sequence[PlannedTask], **own: Any) -> Plan:
+def plan_of(
+    engine: str, cluster: str, job: Job, attempt: int, tasks: Sequence[PlannedTask], **own: Any
+) -> Plan:
     """The plan of a job as every engine has it; `own` is what this one has otherwise."""
     spec = job.spec
     values: dict[str, Any] = {
@@ -104,8 +132,9 @@ def plan_of(engine: str, cluster: str, job: Job, attempt: int, tasks: Sequence[P
 
 
 def task_file(plan: Plan, task: PlannedTask, given: Given, **own: Any) -> dict[str, Any]:
-    """`task.json`, as `docs/concepts/protocol.md` has it. `own`: home, socket, output_dir, spool_bytes_max, address,
-    gpus, and what else this engine has otherwise."""
+    """`task.json`, as `docs/concepts/protocol.md` has it. `own`: home, socket, output_dir,
+    spool_bytes_max, address, gpus, and what else this engine has otherwise.
+    """
     return {
         "version": 1, "uuid": plan.uuid, "id": plan.job, "attempt": plan.attempt, "task": task.name, "node": task.node,
         "token": given.tokens[task.name], "argv": list(task.argv), "cwd": task.cwd, "umask": plan.umask,
@@ -122,12 +151,20 @@ def task_file(plan: Plan, task: PlannedTask, given: Given, **own: Any) -> dict[s
     }  # fmt: skip
 
 
-def folders_file(plan: Plan, given: Given, base: Path, get: Callable[[str], Any]) -> dict[str, Any] | None:
-    """`folders.json`, for the carrier; None where there is nothing to carry. `base`: where folders lie on a node.
-    The cloud's own variables and proxies of the submission count for the carrier too."""
+def folders_file(
+    plan: Plan, given: Given, base: Path, get: Callable[[str], Any]
+) -> dict[str, Any] | None:
+    """`folders.json`, for the carrier; None where there is nothing to carry. `base`: where folders
+    lie on a node. The cloud's own variables and proxies of the submission count for the carrier
+    too.
+    """
     if not plan.folders:
         return None
-    env = {name: value for name, value in given.env.items() if name in _CARRIED or name.startswith(_CARRIED_OF)}
+    env = {
+        name: value
+        for name, value in given.env.items()
+        if name in _CARRIED or name.startswith(_CARRIED_OF)
+    }
     return {
         "folders": [asdict(folder) for folder in plan.folders], "accounts": dict(given.accounts), "base": str(base),
         "interval_s": get("send_interval_s"), "env": env,
@@ -139,8 +176,12 @@ def on_node(tasks: list[PlannedTask], node: str) -> tuple[PlannedTask, ...]:
     return tuple(replace(task, node=node) for task in tasks)
 
 
-def check_machine(spec: JobSpec, tasks: Sequence[PlannedTask], node: Node) -> tuple[int | None, int | None]:
-    """CPUs and memory that all of it needs; RefusedError where this one machine could never give that."""
+def check_machine(
+    spec: JobSpec, tasks: Sequence[PlannedTask], node: Node
+) -> tuple[int | None, int | None]:
+    """CPUs and memory that all of it needs; RefusedError where this one machine could never give
+    that.
+    """
     cpus, memory_bytes = spec.cpus, spec.memory_bytes
     if spec.roles:
         cpus = sum(task.cpus or 0 for task in tasks) or None
@@ -154,7 +195,9 @@ def check_machine(spec: JobSpec, tasks: Sequence[PlannedTask], node: Node) -> tu
 def _gpu_hint(spec: JobSpec, there: int) -> str:
     if not there:  # it was planned with some
         return "no GPU is seen here any more: look with nvidia-smi; hw resubmit runs it without"
-    return "ask for fewer: instances, or gpus of a role" if spec.roles else f"use -n {there} or fewer"
+    return (
+        "ask for fewer: instances, or gpus of a role" if spec.roles else f"use -n {there} or fewer"
+    )
 
 
 def _check_fits(what: str, asked: int | None, there: int | None, hint: str) -> None:
@@ -162,5 +205,8 @@ def _check_fits(what: str, asked: int | None, there: int | None, hint: str) -> N
     if asked is None or there is None or asked <= there:
         return
     if what == "memory":
-        raise RefusedError(f"the job asks for {size_text(asked)} of memory, this machine has {size_text(there)}", hint)
+        raise RefusedError(
+            f"the job asks for {size_text(asked)} of memory, this machine has {size_text(there)}",
+            hint,
+        )
     raise RefusedError(f"the job asks for {asked} {what}, this machine has {there}", hint)

@@ -1,7 +1,8 @@
-"""The engine's side of the warm launcher (`agent/warm.py`): starts it, asks it for shims, hears of their ends.
+"""The engine's side of the warm launcher (`agent/warm.py`): starts it, asks it for shims, hears of
+their ends.
 
-Called by the local engine, from several threads. Whatever goes wrong here costs warmth only: the engine then starts the
-shim cold. Should both start one, the shim's own lock lets one of them run.
+Called by the local engine, from several threads. Whatever goes wrong here costs warmth only: the
+engine then starts the shim cold. Should both start one, the shim's own lock lets one of them run.
 """
 
 import json
@@ -28,7 +29,9 @@ class Child(Protocol):
 
 
 class WarmChild:
-    """A shim that the launcher forked. After the launcher's death its end is seen, its exit code is not known."""
+    """A shim that the launcher forked. After the launcher's death its end is seen, its exit code is
+    not known.
+    """
 
     def __init__(self, launcher: "Launcher", who: identity.Identity) -> None:
         self._launcher, self._who = launcher, who
@@ -74,7 +77,8 @@ class Launcher:
             self.close()
             return None
         deadline_s = time.monotonic() + ANSWER_S
-        poll = select.poll()  # not `select`, which takes no descriptor beyond 1023: a server has one for each agent
+        # not `select`, which takes no descriptor beyond 1023: a server has one for each agent
+        poll = select.poll()
         poll.register(self._link, select.POLLIN)
         while not self._answers and not self.ended and time.monotonic() < deadline_s:
             poll.poll(max(0.0, deadline_s - time.monotonic()) * 1000)

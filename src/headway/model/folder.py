@@ -1,17 +1,22 @@
-"""Names around the folders of a job: the variables that programs read, and the files that the agent and the carrier
-leave for each other in a task's spool. Called by agent, carrier, engines, server and views.
+"""Names around the folders of a job: the variables that programs read, and the files that the agent
+and the carrier leave for each other in a task's spool. Called by agent, carrier, engines, server
+and views.
 """
 
-PRIVATE = "folders.json"  # what to bring and to send, with the keys for it; 0600, written by the engine
+# what to bring and to send, with the keys for it; 0600, written by the engine
+PRIVATE = "folders.json"
 STATE = "folders.state"  # how far the carrier is; written by the carrier, read by shim and shipper
 LOCK = "folders.lock"  # held by the carrier while it lives
 END = "folders.end"  # made when the processes are over: what is left is to be sent now
 STOP = "folders.stop"  # made when nothing is to be fetched any more
-KEYS = "HEADWAY_STORAGE_KEYS"  # of a submission: its accounts with their keys, as JSON; no program ever gets it
+# of a submission: its accounts with their keys, as JSON; no program ever gets it
+KEYS = "HEADWAY_STORAGE_KEYS"
 
 FETCHING, READY, FINISHING, DONE, FAILED = "fetching", "ready", "finishing", "done", "failed"
 
 
 def variable(name: str) -> str:
     """`HEADWAY_FOLDER_DATA` of the folder `data`; `HEADWAY_FOLDER_OUT_MODELS` of `out/models`."""
-    return "HEADWAY_FOLDER_" + "".join(c.upper() if c.isascii() and c.isalnum() else "_" for c in name)
+    return "HEADWAY_FOLDER_" + "".join(
+        c.upper() if c.isascii() and c.isalnum() else "_" for c in name
+    )

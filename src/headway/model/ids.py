@@ -22,7 +22,9 @@ def new_suffix() -> str:
 
 
 def check_name(name: str) -> str:
-    """A job's or experiment's name: a plain word, so that it is safe as a path, a label and a column."""
+    """A job's or experiment's name: a plain word, so that it is safe as a path, a label and a
+    column.
+    """
     if len(name) > JOB_NAME_CHARS_MAX or not _NAME.match(name) or ".." in name:
         raise UsageError(
             f"the name {name[:80]!r} is not allowed",
@@ -32,11 +34,15 @@ def check_name(name: str) -> str:
 
 
 def name_from_command(argv: list[str]) -> str:
-    """`python -u src/train.py --lr 1` is called `train`: the script if there is one, else the program."""
+    """`python -u src/train.py --lr 1` is called `train`: the script if there is one, else the
+    program.
+    """
     words = [w for w in argv if not w.startswith("-")]
     script = next((w for w in words if w.endswith((".py", ".sh"))), words[0] if words else "job")
     base = (
-        script.rsplit("/", 1)[-1].rsplit(".", 1)[0] if "." in script.rsplit("/", 1)[-1] else script.rsplit("/", 1)[-1]
+        script.rsplit("/", 1)[-1].rsplit(".", 1)[0]
+        if "." in script.rsplit("/", 1)[-1]
+        else script.rsplit("/", 1)[-1]
     )
     plain = unicodedata.normalize("NFKD", base).encode("ascii", "ignore").decode()
     cleaned = re.sub(r"[^A-Za-z0-9_-]+", "-", plain).strip("-")[:JOB_NAME_CHARS_MAX]

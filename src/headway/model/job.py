@@ -27,15 +27,39 @@ ENDED = frozenset({State.SUCCEEDED, State.FAILED, State.STOPPED})
 # A terminal state never changes. `unknown` may turn into anything that is then heard of.
 TRANSITIONS: dict[State, frozenset[State]] = {
     State.WAITING: frozenset(
-        {State.RUNNING, State.STOPPING, State.STOPPED, State.FAILED, State.SUCCEEDED, State.HELD, State.UNKNOWN}
+        {
+            State.RUNNING,
+            State.STOPPING,
+            State.STOPPED,
+            State.FAILED,
+            State.SUCCEEDED,
+            State.HELD,
+            State.UNKNOWN,
+        }
     ),
     State.RUNNING: frozenset(
-        {State.STOPPING, State.SUCCEEDED, State.FAILED, State.STOPPED, State.HELD, State.UNKNOWN, State.WAITING}
+        {
+            State.STOPPING,
+            State.SUCCEEDED,
+            State.FAILED,
+            State.STOPPED,
+            State.HELD,
+            State.UNKNOWN,
+            State.WAITING,
+        }
     ),
     State.STOPPING: frozenset({State.SUCCEEDED, State.FAILED, State.STOPPED, State.UNKNOWN}),
     State.HELD: frozenset({State.FAILED, State.STOPPING, State.STOPPED, State.UNKNOWN}),
     State.UNKNOWN: frozenset(
-        {State.WAITING, State.RUNNING, State.STOPPING, State.SUCCEEDED, State.FAILED, State.STOPPED, State.HELD}
+        {
+            State.WAITING,
+            State.RUNNING,
+            State.STOPPING,
+            State.SUCCEEDED,
+            State.FAILED,
+            State.STOPPED,
+            State.HELD,
+        }
     ),
     State.SUCCEEDED: frozenset(),
     State.FAILED: frozenset(),
@@ -59,10 +83,13 @@ class Role:
     cpus: int | None = None  # for each instance
     memory_bytes: int | None = None  # for each instance
     image: str | None = None  # None: the job's
-    # all: the job waits for every instance; any: for one; none: a helper, stopped when the others are done
+    # all: the job waits for every instance; any: for one; none: a helper, stopped when the others
+    # are done
     completion: str = "all"
-    min_failed: int | None = None  # so many failed instances fail the job; None: all: 1, any: every one, none: never
-    min_succeeded: int | None = None  # so many succeeded ones are enough; None: all: every one, any: 1
+    # so many failed instances fail the job; None: all: 1, any: every one, none: never
+    min_failed: int | None = None
+    # so many succeeded ones are enough; None: all: every one, any: 1
+    min_succeeded: int | None = None
 
 
 _PLACES_MAX = 256
@@ -79,12 +106,15 @@ def _place(cluster: str, definition: Mapping[str, Any]) -> str:
 
 @dataclass(slots=True)
 class Folder:
-    """A folder that the job finds below its working folder: fetched before the start, or sent while it runs."""
+    """A folder that the job finds below its working folder: fetched before the start, or sent while
+    it runs.
+    """
 
     name: str  # appears as ./<name>
     source: str | None = None  # `from`: a URL, fetched before the start
     target: str | None = None  # `to`: a URL, sent while the job runs and once more at its end
-    account: str | None = None  # of the settings' `accounts`; its keys are never stored with the job
+    # of the settings' `accounts`; its keys are never stored with the job
+    account: str | None = None
     mode: str = "rw"  # ro: the job cannot change it
     mount: str | None = None  # a mount tool in place of a copy: blobfuse2, rclone, s3fs
     options: list[str] = field(default_factory=list)  # for the mount tool
@@ -92,7 +122,9 @@ class Folder:
 
 @dataclass(slots=True)
 class Retry:
-    """How often a failed job is tried again. The table of which failure counts is in `server/retry.py`."""
+    """How often a failed job is tried again. The table of which failure counts is in
+    `server/retry.py`.
+    """
 
     max: int = 0  # counted tries beyond the first; transient failures do not count
     total_max: int = 100  # tries beyond the first in all, counted or not
@@ -115,14 +147,17 @@ class _Placed:
 
 @dataclass(slots=True)
 class JobSpec(_Placed):
-    """What a person asked for. Stored as JSON with the job; never holds the environment but for `env_kept`."""
+    """What a person asked for. Stored as JSON with the job; never holds the environment but for
+    `env_kept`.
+    """
 
     command: list[str]  # as it may be shown: secrets in it are masked
     cwd: str
     name: str
     experiment: str | None = None
     cluster: str = "here"
-    definition: dict[str, Any] = field(default_factory=dict)  # of the cluster, when it was submitted; empty: built in
+    # of the cluster, when it was submitted; empty: built in
+    definition: dict[str, Any] = field(default_factory=dict)
     processes: int = 1  # -n: GPUs with one process each, or processes where there are no GPUs
     gpus: int = 0  # filled in by the engine's plan
     cpus: int | None = None
@@ -133,26 +168,34 @@ class JobSpec(_Placed):
     priority: int = 0
     tags: list[str] = field(default_factory=list)
     env_set: list[str] = field(default_factory=list)  # names given by --env or the job file
-    env_kept: dict[str, str] = field(default_factory=dict)  # their values, but for secrets: a resubmission has them too
-    secret_names: list[str] = field(default_factory=list)  # variables whose values are secret, whatever their names
+    # their values, but for secrets: a resubmission has them too
+    env_kept: dict[str, str] = field(default_factory=dict)
+    # variables whose values are secret, whatever their names
+    secret_names: list[str] = field(default_factory=list)
     umask: int = 0o022
     rlimits: dict[str, list[int]] = field(default_factory=dict)
     parent: str | None = None  # id of the job this one was resubmitted from
     user: str = ""
     host: str = ""
-    masked: bool = False  # the command held secrets; the words as given rest with the environment until the end
+    # the command held secrets; the words as given rest with the environment until the end
+    masked: bool = False
     attached: bool = False  # started by plain `python train.py`: we watch it, we did not start it
     nodes: int = 1  # machines that the processes are spread over, evenly
     gpu_per_node: int | None = None  # None: the cluster's own
-    multi_process: bool = True  # one process per GPU; False: one process per node that sees all its GPUs
-    roles: list[Role] = field(default_factory=list)  # empty: one role `worker` made of the fields above
+    # one process per GPU; False: one process per node that sees all its GPUs
+    multi_process: bool = True
+    # empty: one role `worker` made of the fields above
+    roles: list[Role] = field(default_factory=list)
     image: str | None = None  # for engines with containers
-    options: dict[str, Any] = field(default_factory=dict)  # of the engine: partition, account, network, …
-    parameters: dict[str, Any] = field(default_factory=dict)  # what `{{ name }}` in the command was filled with
+    # of the engine: partition, account, network, …
+    options: dict[str, Any] = field(default_factory=dict)
+    # what `{{ name }}` in the command was filled with
+    parameters: dict[str, Any] = field(default_factory=dict)
     folders: list[Folder] = field(default_factory=list)
     code: str | None = None  # digest of the snapshot that it runs from; None: it runs in place
     code_cwd: str = ""  # its working folder inside the snapshot
-    code_commit: str | None = None  # git's commit that the snapshot was made from; "+" at its end: with changes
+    # git's commit that the snapshot was made from; "+" at its end: with changes
+    code_commit: str | None = None
     retry: Retry = field(default_factory=Retry)
     hold_s: float = 0.0  # how long a failed task is kept for a person to enter it
     pty: bool = False  # stdout and stderr of its processes are terminals
@@ -163,11 +206,14 @@ class JobSpec(_Placed):
     array: str | None = None  # uuid shared by the jobs of one array or sweep
     array_index: int | None = None
     monitor: str | None = None  # address of the server on another machine that shows this job too
-    guest_of: str | None = None  # on that server: the name of the token of the machine that the job belongs to
+    # on that server: the name of the token of the machine that the job belongs to
+    guest_of: str | None = None
 
     @property
     def place(self) -> str:
-        """Where it runs, apart from another cluster of the same name: two projects may define one name differently."""
+        """Where it runs, apart from another cluster of the same name: two projects may define one
+        name differently.
+        """
         if not self.definition:
             return self.cluster
         return self._remembered(self.cluster, self.definition, self._find_place)
@@ -218,7 +264,8 @@ class Task:
     result: dict[str, Any] | None = None  # the `task_ended` fact, once it has come
     processes: list[Process] = field(default_factory=list)
     agent: dict[str, Any] | None = None  # of its `task_started` fact: pid, version, address, ports
-    held: dict[str, Any] | None = None  # the `task_held` fact: its command failed, and the task is kept
+    # the `task_held` fact: its command failed, and the task is kept
+    held: dict[str, Any] | None = None
 
 
 @dataclass(slots=True)
@@ -234,7 +281,8 @@ class Attempt:
     created_ns: int | None = None
     started_ns: int | None = None
     ended_ns: int | None = None
-    retry: dict[str, Any] | None = None  # what follows its failure: {do, counted, text, wait_s, not_before_ns}
+    # what follows its failure: {do, counted, text, wait_s, not_before_ns}
+    retry: dict[str, Any] | None = None
     tasks: list[Task] = field(default_factory=list)
 
 
@@ -258,7 +306,8 @@ class Job:
     exit_code: int | None = None
     signal: int | None = None
     stop_requested_ns: int | None = None
-    stop_signal: int | None = None  # it is to end by this signal, however long that takes; None: by its engine
+    # it is to end by this signal, however long that takes; None: by its engine
+    stop_signal: int | None = None
     tags: list[str] = field(default_factory=list)
     config: dict[str, Any] | None = None
     cause: dict[str, Any] | None = None  # of an end that no attempt had
@@ -274,5 +323,7 @@ class Job:
         found: set[str] = set()
         for attempt in self.attempts:
             if attempt.retry is not None and attempt.retry.get("do") == "other_node":
-                found.update(attempt.retry.get("nodes") or (task.node for task in attempt.tasks if task.node))
+                found.update(
+                    attempt.retry.get("nodes") or (task.node for task in attempt.tasks if task.node)
+                )
         return sorted(found)

@@ -8,14 +8,16 @@ KIB = 1024
 MIB = 1024 * KIB
 GIB = 1024 * MIB
 
-# -- names ------------------------------------------------------------------------------------------
+# -- names
+# ------------------------------------------------------------------------------------------
 JOB_NAME_CHARS_MAX = 64
 METRIC_NAME_BYTES_MAX = 256
 TAG_CHARS_MAX = 128
 TAGS_MAX = 64
 STREAM_NAME_CHARS_MAX = 96
 
-# -- records (client and spool) ---------------------------------------------------------------------
+# -- records (client and spool)
+# ---------------------------------------------------------------------
 FRAME_BYTES_MAX = 1 * MIB  # payload of one frame
 RECORD_VALUES_MAX = 4096  # values of one log() call
 METRIC_NAMES_MAX = 10_000  # different metric names of one process; further ones are refused
@@ -30,18 +32,22 @@ TRACEBACK_CHARS_MAX = 64 * KIB
 MESSAGE_CHARS_MAX = 16 * KIB
 NOTES_MAX = 100  # distinct warnings of one process
 UNSAID_FACTS_MAX = 100  # facts of one process that wait for a disk that has room again
-EXCEPTIONS_MAX = 50  # of threads and destructors of one process; the one that ends the program always counts
+# of threads and destructors of one process; the one that ends the program always counts
+EXCEPTIONS_MAX = 50
 LOG_DEPTH_MAX = 8  # of nested dictionaries in one log() call
-CONFIG_WRITES_MAX = 100  # changes of the config that are written at once; then one per second at most
+# changes of the config that are written at once; then one per second at most
+CONFIG_WRITES_MAX = 100
 CONFIG_TIME_MAX_S = 0.5  # for converting a config
 CONFIG_KEY_CHARS_MAX = 256
 ARGV_TOLD_CHARS_MAX = 64 * KIB  # of a process's command line, as it tells it
 SOURCE_CHARS_MAX = 1000  # of the source line that is kept with an exception
 SEGMENTS_RETIRED_MAX = 32  # rolled segments whose descriptors a thread may still be using
-PROGRESS_SLOT_BYTES = 256  # one tracker in a process's file of positions; its message takes what is left
+# one tracker in a process's file of positions; its message takes what is left
+PROGRESS_SLOT_BYTES = 256
 PROGRESS_SLOTS_MAX = 1024  # trackers of one process at the same time; further ones are not shown
 PROGRESS_INTERVAL_S = 0.2  # at least this long between two told positions of one tracker
-LOG_TEXT_CHARS_MAX = 16 * KIB  # of one record of `logging`; a longer one is cut in the middle, and says so
+# of one record of `logging`; a longer one is cut in the middle, and says so
+LOG_TEXT_CHARS_MAX = 16 * KIB
 LOG_WIDTH_CHARS = 100  # tables and other drawings of rich in a record
 LOG_DRAW_S_MAX = 1.0  # for drawing what is in one record; then plain words, or what has been drawn
 LOG_TABLE_ROWS_MAX = 200  # of a table in a record
@@ -53,7 +59,8 @@ TIMING_NAMES_MAX = 256  # of one process
 CHECKPOINTS_PROCESS_MAX = 10_000  # of one process; further ones are counted
 SYNC_INTERVAL_S = 1.0  # the shipper syncs record streams this often
 
-# -- agent ------------------------------------------------------------------------------------------
+# -- agent
+# ------------------------------------------------------------------------------------------
 EXIT_RESERVE_BYTES = 256 * KIB  # allocated before the command starts, so that its exit always fits
 PTY_COLUMNS = 80  # of a terminal that a program is given (`--pty`)
 PTY_ROWS = 24
@@ -77,29 +84,37 @@ GRACE_S = 15.0  # between SIGTERM and SIGKILL; setting grace_s
 PROCESSES_MAX = 1024  # ranks of one task, and of one job
 WARM_IDLE_S = 60.0  # a warm launcher that is not asked for anything so long leaves
 TASKS_MAX = 256  # of one job
-LEFTOVER_GRACE_S = 2.0  # between SIGTERM and SIGKILL for children that outlive their rank; less if grace_s is
+# between SIGTERM and SIGKILL for children that outlive their rank; less if grace_s is
+LEFTOVER_GRACE_S = 2.0
 LEFTOVER_GIVE_UP_S = 10.0  # a process that survives SIGKILL so long hangs in the kernel
 AGENT_LOG_BYTES_MAX = 1 * MIB  # of one process of the agent; then it is silent
-CLAIM_LOOK_S = 5.0  # an agent in a shared folder shows so often that it lives, and looks whether its task was claimed
-CLAIM_S = 15.0  # a claim that an agent of another machine leaves alone for so long takes its task over
-FREE_STEP_BYTES = 64 * MIB  # acknowledged output is given back to the disk in pieces of at least this size
+# an agent in a shared folder shows so often that it lives, and looks whether its task was claimed
+CLAIM_LOOK_S = 5.0
+# a claim that an agent of another machine leaves alone for so long takes its task over
+CLAIM_S = 15.0
+# acknowledged output is given back to the disk in pieces of at least this size
+FREE_STEP_BYTES = 64 * MIB
 DROP_STEP_BYTES_MAX = 64 * MIB  # dropped at once when the spool is full
-SHAPE_WAIT_S = 2.0  # output that may be the start of a known secret shape waits this long for the rest
+# output that may be the start of a known secret shape waits this long for the rest
+SHAPE_WAIT_S = 2.0
 PROVENANCE_S = 30.0  # collecting it; then it is given up
-WAY_AGAIN_FIRST_S = 5.0  # a better way to the server that failed is tried again after this, then less often
+# a better way to the server that failed is tried again after this, then less often
+WAY_AGAIN_FIRST_S = 5.0
 WAY_AGAIN_MAX_S = 30.0
 WAY_AGAIN_NEVER_MAX_S = 300.0  # one that has never worked: a firewall may keep each try waiting
 CONNECT_S = 5.0  # a network address that does not answer for so long is given up for a while
 SILENCE_S = 10.0  # a connection on which nothing comes through for so long is broken
 TRAY_POLL_WAIT_S = 20.0  # long poll for commands where requests are files
-TRAY_ANSWER_S = 60.0  # beyond the time that the server may wait; then the request is taken back and sent again
+# beyond the time that the server may wait; then the request is taken back and sent again
+TRAY_ANSWER_S = 60.0
 TRAY_SMALL_BYTES = 256 * KIB  # a smaller batch waits, so that more comes together in one file
 TRAY_SEND_MAX_S = 5.0  # but not longer than this
 TRAY_ANSWER_LOOK_FIRST_S = 0.1  # an agent looks for an answer after this, then less often
 TRAY_ANSWER_LOOK_MAX_S = 2.0
 SECRET_BYTES_MIN = 8  # shorter values are not masked: they would mask ordinary text
 
-# -- usage (in the agent) ---------------------------------------------------------------------------
+# -- usage (in the agent)
+# ---------------------------------------------------------------------------
 MONITORING_INTERVAL_S = 1.0  # between two samples of usage; setting monitoring_interval_s
 USAGE_INTERVAL_S_MIN = 0.1  # a smaller monitoring interval is taken as this
 USAGE_PROCESSES_MAX = 4096  # processes of one task that are watched
@@ -116,7 +131,8 @@ GPU_CARDS_MAX = 64
 TENSORBOARD_BYTES_MAX = 256 * MIB  # of one event file with usage
 GPU_HOLDERS_MAX = 256  # processes on one card
 
-# -- wire and server --------------------------------------------------------------------------------
+# -- wire and server
+# --------------------------------------------------------------------------------
 REQUEST_BYTES_MAX = 8 * MIB  # a JSON request of a logged-in caller (an environment may be large)
 REQUEST_BYTES_ANONYMOUS_MAX = 64 * KIB
 INGEST_BYTES_MAX = 16 * MIB
@@ -129,12 +145,14 @@ CONNECTIONS_AGENTS_MAX = 4096  # of agents on other machines, which have two eac
 HEADERS_MAX = 64
 HEAD_BYTES_MAX = 64 * KIB  # request line and headers together
 WRITE_TIMEOUT_S = 30.0  # a reader that takes nothing for this long is dropped
-WRITE_PIECE_BYTES = 256 * KIB  # an answer goes out in pieces, so that only a standing reader counts as one
+# an answer goes out in pieces, so that only a standing reader counts as one
+WRITE_PIECE_BYTES = 256 * KIB
 KEEP_ALIVE_TCP_S = 15.0  # a connection without a request
 KEEP_ALIVE_UNIX_S = 120.0
 QUERY_FIELDS_MAX = 64
 READ_THREADS = 6  # short queries at the same time
-SLOW_READ_THREADS = 4  # output, searches and metrics, apart, so that they do not keep the short ones waiting
+# output, searches and metrics, apart, so that they do not keep the short ones waiting
+SLOW_READ_THREADS = 4
 READS_WAITING_MAX = 256  # further ones are answered 503
 TOKENS_CACHED_MAX = 4096
 TOKEN_CACHE_S = 5.0
@@ -155,23 +173,28 @@ FOLLOW_TAIL_LINES_MAX = 100_000
 FOLLOW_EVENTS_MAX = 1_000  # in one answer
 FOLLOW_RECORDS_MAX = 1_000  # likewise
 WATCH_JOBS_MAX = 1_000  # open jobs in one answer of /api/watch
-WATCH_INTERVAL_S = 0.5  # at least this long between two answers of one /api/watch to the same viewer
+# at least this long between two answers of one /api/watch to the same viewer
+WATCH_INTERVAL_S = 0.5
 LOG_READ_BYTES_MAX = 64 * MIB  # read for one answer; a view asks again from where it ended
 LOG_RAW_BYTES_MAX = 16 * MIB  # of one stream in one answer
 LOG_LINES_FOUND_MAX = 10_000  # lines that a search finds
-LOG_LINES_BYTES_MAX = 8 * MIB  # of output in one answer with lines, which take several times their bytes
+# of output in one answer with lines, which take several times their bytes
+LOG_LINES_BYTES_MAX = 8 * MIB
 METRIC_POINTS_MAX = 50_000_000  # one answer
 JOBS_LISTED_MAX = 10_000
 READ_TIMEOUT_S = 30.0  # one query
 SERVER_START_TIMEOUT_S = 20.0
 
-# -- store ------------------------------------------------------------------------------------------
+# -- store
+# ------------------------------------------------------------------------------------------
 LOG_BYTES_MAX = 10 * GIB  # per stream; setting log_bytes_max
 LOG_DIRECT_BYTES = 256 * KIB  # a chunk this large goes straight to its file
 COMMIT_PARTS_MAX = 512  # parts in one group commit
 COMMIT_BYTES_MAX = 64 * MIB
-LINGER_S = 0.05  # between two commits of little data, so that many small posts share one; facts never wait
-LINGER_REST = 4.0  # a writer that has much to do rests this many times the CPU time of its last commit,
+# between two commits of little data, so that many small posts share one; facts never wait
+LINGER_S = 0.05
+# a writer that has much to do rests this many times the CPU time of its last commit,
+LINGER_REST = 4.0
 LINGER_MAX_S = 0.2  # but not longer than this
 LINGER_BYTES = 256 * KIB  # more than this does not wait either
 HEARD_INTERVAL_S = 1.0  # a task's sign of life is written down at most this often
@@ -184,25 +207,30 @@ CHECKPOINT_COMMITS = 1_000
 WAL_BYTES_MAX = 1 * GIB  # beyond it (a long read holds it) data is refused until it shrinks
 READERS_MAX = 16  # queries at once
 EVENTS_MAX = 100_000  # of one job from its programs; further ones are only counted
-CHECK_BYTES_MAX = 256 * MIB  # a larger database is not checked whole at every start, only with its snapshot
+# a larger database is not checked whole at every start, only with its snapshot
+CHECK_BYTES_MAX = 256 * MIB
 SNAPSHOT_INTERVAL_S = 86_400.0  # of a large database
 SNAPSHOT_SMALL_INTERVAL_S = 3_600.0
 SNAPSHOT_SMALL_BYTES = 64 * MIB
 GREP_TIMEOUT_S = 10.0
 GREP_PATTERN_CHARS_MAX = 1_000
 LINE_BYTES_MAX = 64 * KIB  # of one line in a view; the stored bytes are whole
-TRACKERS_ENDED_MAX = 8  # of one process, whose place another tracker has taken since: the last ones are kept
-TRACKERS_MAX = 8_192  # progress trackers of one task; beyond it finished ones are forgotten, oldest first
+# of one process, whose place another tracker has taken since: the last ones are kept
+TRACKERS_ENDED_MAX = 8
+# progress trackers of one task; beyond it finished ones are forgotten, oldest first
+TRACKERS_MAX = 8_192
 TRACKERS_SHOWN_MAX = 1_000  # in one answer
 RECORD_BYTES_MAX = 64 * KIB  # of the text of one log record, and of the rest of it
-RECORDS_JOB_MAX = 1_000_000  # log records of one job; beyond it the oldest go, and a gap says how many
+# log records of one job; beyond it the oldest go, and a gap says how many
+RECORDS_JOB_MAX = 1_000_000
 RECORDS_JOB_BYTES_MAX = 1 * GIB  # likewise
 RECORDS_MAX = 5_000  # log records in one answer
 USAGE_FULL_S = 3_600.0  # every sample of usage is kept this long, then those of 10 s
 USAGE_MEDIUM_S = 86_400.0  # and those of 10 s this long, then those of a minute, which stay
 USAGE_SAMPLES_MAX = 5_000  # in one answer
 USAGE_BYTES_MAX = 64 * MIB  # of samples in one answer
-JOBS_KEPT_MAX = 20_000  # ended jobs of which a server keeps what a list shows of them, about 1 KiB each
+# ended jobs of which a server keeps what a list shows of them, about 1 KiB each
+JOBS_KEPT_MAX = 20_000
 NODES_LISTED_MAX = 256  # of one job, in a row of a list
 CURVE_POINTS_MAX = 1_000  # of usage in one answer that is asked for as a curve
 CURVE_SAMPLES_MAX = 4_096  # read for such a curve
@@ -214,22 +242,28 @@ PROVENANCE_DIFF_BYTES_MAX = 1 * MIB
 GIT_FILES_MAX = 4_000  # tracked files that are looked at in place of asking git
 PACKAGES_MAX = 5_000
 
-# -- monitor ----------------------------------------------------------------------------------------
-OUTBOX_BYTES_MAX = 20 * GIB  # of one home, waiting for a monitor; beyond it agents wait, and keep theirs in the spool
+# -- monitor
+# ----------------------------------------------------------------------------------------
+# of one home, waiting for a monitor; beyond it agents wait, and keep theirs in the spool
+OUTBOX_BYTES_MAX = 20 * GIB
 OUTBOX_LOOK_S = 0.1  # at least this long between two looks at what is to be sent to a monitor
-CONNECTIONS_ENTERING_MAX = 256  # at their TLS handshake, an eighth of them from one address; further ones are closed
+# at their TLS handshake, an eighth of them from one address; further ones are closed
+CONNECTIONS_ENTERING_MAX = 256
 GUEST_JOBS_MAX = 10_000  # jobs of one other machine in one question for commands
 
-# -- trays ------------------------------------------------------------------------------------------
+# -- trays
+# ------------------------------------------------------------------------------------------
 TRAY_LOOK_FIRST_S = 0.25  # between two looks of the server at a tray in which something has changed
 TRAY_LOOK_MAX_S = 3.0  # and at one in which nothing does
-TRAY_TASK_FILES_MAX = 8  # requests of one task that are answered at the same time; further ones wait
+# requests of one task that are answered at the same time; further ones wait
+TRAY_TASK_FILES_MAX = 8
 TRAY_READ_MAX = 4  # requests with data of one tray that are in memory at the same time
 TRAY_HALF_S = 15.0  # a request that cannot be read for so long is not one that is only seen in part
 TRAY_SWEEP_S = 600.0  # what nobody has taken away in this time is removed
 TRAY_KNOWN_MAX = 10_000  # names that were answered, should a stale cache show them again
 
-# -- relay on a login node --------------------------------------------------------------------------
+# -- relay on a login node
+# --------------------------------------------------------------------------
 RELAY_HEAD_BYTES_MAX = 16 * MIB  # of one message, without its body
 RELAY_BODY_BYTES_MAX = 64 * MIB
 RELAY_BANNER_BYTES_MAX = 1 * MIB  # that a login shell may print before the relay speaks
@@ -251,18 +285,22 @@ OUTPUT_ROOM_BYTES = (
     1 * GIB
 )  # that stay free here; outputs for which there is no more stay on the cluster, and are named
 
-# -- jobs -------------------------------------------------------------------------------------------
+# -- jobs
+# -------------------------------------------------------------------------------------------
 ROLES_MAX = 32  # of one job
 ROLE_NAME_CHARS_MAX = 24  # part of a task's name, and so of a folder's
 SILENT_AFTER_S = 30.0  # an agent not heard of for this long is unknown
-SALVAGE_SILENT_S = 60.0  # an agent of another machine counts as dead after so long without a sign of life
+# an agent of another machine counts as dead after so long without a sign of life
+SALVAGE_SILENT_S = 60.0
 SALVAGE_ENDED_S = 15.0  # and after so long where the scheduler has seen all of it end
-TAKEN_KEEP_S = 300.0  # the folder of a task that was taken over stays so long after the last byte: more may come
+# the folder of a task that was taken over stays so long after the last byte: more may come
+TAKEN_KEEP_S = 300.0
 RETRIES_UNCOUNTED_MAX = 100  # of one cause that is not counted
 RETRIES_MAX = 1_000  # that a job may ask for, counted or in all
 AFTER_MAX = 1_000  # jobs that one job may wait for
 HOLD_S_MAX = 7 * 86_400.0  # the longest time that a failed task is kept; setting hold_max_s
-RESERVE_S = 4 * 3_600.0  # how long `hw submit ssh` holds a node unless --max-duration says otherwise
+# how long `hw submit ssh` holds a node unless --max-duration says otherwise
+RESERVE_S = 4 * 3_600.0
 RESERVE_MARGIN_S = 30.0
 ARGV_BYTES_MAX = 1 * MIB
 ENV_BYTES_MAX = 4 * MIB
@@ -276,16 +314,20 @@ ROLES_MAX = 64  # of one job
 NODES_MAX = 1_024  # of one job
 FOLDERS_MAX = 64  # of one job
 RETRIES_MAX = 1_000  # that a job file may ask for
-JOBS_OPEN_MAX = 1_000_000  # jobs that wait, of one home; those beyond it are looked at when others have started
+# jobs that wait, of one home; those beyond it are looked at when others have started
+JOBS_OPEN_MAX = 1_000_000
 QUEUE_WINDOW_WIDE = 2_000  # of a cluster with a queue of its own, which gets all of them at once
 STARTS_PORTION_MAX = 64  # starts that an engine gets with one call, where it takes many
 STARTS_PORTIONS_MAX = 2  # such calls of one cluster at the same time
 SBATCH_AT_ONCE = 3  # processes of sbatch of one cluster at the same time
 SBATCH_RUN_MAX = 8  # batch jobs that follow each other without an answer in between
-QUEUE_WINDOW = 16  # waiting jobs of a cluster that one look at the queue considers first; more when none can start
+# waiting jobs of a cluster that one look at the queue considers first; more when none can start
+QUEUE_WINDOW = 16
 
-# -- code -------------------------------------------------------------------------------------------
-CODE_FILE_BYTES_MAX = 100 * MIB  # one file of a snapshot; a larger one is left out and named, unless code.allow has it
+# -- code
+# -------------------------------------------------------------------------------------------
+# one file of a snapshot; a larger one is left out and named, unless code.allow has it
+CODE_FILE_BYTES_MAX = 100 * MIB
 CODE_FILES_MAX = 500_000  # of one snapshot
 CODE_BYTES_MAX = 4 * GIB  # of one snapshot
 CODE_WALKED_MAX = 2_000_000  # files that are looked at where there is no git
@@ -296,7 +338,8 @@ CODE_LOCK_S = 60.0  # waiting for others who use the code store
 CODE_PACKS_MAX = 48  # files of the code store; more are made one
 CODE_KEEP_S = 86_400.0  # a snapshot that no job needs stays this long after its last use
 
-# -- notifications ----------------------------------------------------------------------------------
+# -- notifications
+# ----------------------------------------------------------------------------------
 NOTICE_BYTES_MAX = 64 * KIB  # of what is sent about one job
 NOTICE_TEXT_CHARS_MAX = 500  # of one text in it
 NOTICE_TIMEOUT_S = 15.0  # one try of a command or a webhook
@@ -310,7 +353,8 @@ NOTICES_KEPT_MAX = 10_000  # the newest that are kept once they are sent
 NOTIFY_STALL_S = 1_800.0  # setting notify.stall_s
 NOTIFY_WAITED_S = 60.0  # setting notify.waited_s
 
-# -- storage ----------------------------------------------------------------------------------------
+# -- storage
+# ----------------------------------------------------------------------------------------
 STORAGE_THREADS = 8  # files of one transfer at the same time
 STORAGE_CHUNK_BYTES = 8 * MIB  # a larger file is sent in parts
 STORAGE_LISTED_MAX = 1_000_000  # objects of one transfer
@@ -321,12 +365,15 @@ FOLDER_PAUSE_MAX_S = 30.0  # between two of them; the first pause is 1 s, and it
 FOLDER_STARTS_MAX = 5  # of the process that carries a task's folders, should it die
 FOLDER_MOUNT_S = 30.0  # a mount tool must have mounted by then
 FOLDER_MISSING_SHOWN = 5  # names of files that could not be sent, in a message
-FOLDER_END_S = 1_800.0  # a scheduler's time limit leaves so much for sending, where a job has folders to send
-FOLDER_CACHE_S = 7 * 86_400.0  # data that no open job has and nobody asked for within this time, `hw gc` removes
+# a scheduler's time limit leaves so much for sending, where a job has folders to send
+FOLDER_END_S = 1_800.0
+# data that no open job has and nobody asked for within this time, `hw gc` removes
+FOLDER_CACHE_S = 7 * 86_400.0
 STORAGE_LOOK_S = 5.0  # a submission looks for this long whether a folder's source is there
 STORAGE_URL_S = 3_600.0  # an address made by `hw storage url` works this long
 
-# -- settings files ---------------------------------------------------------------------------------
+# -- settings files
+# ---------------------------------------------------------------------------------
 SETTINGS_BYTES_MAX = 256 * KIB  # one file
 SETTINGS_DEPTH_MAX = 16
 SETTINGS_ALIASES_MAX = 100
@@ -334,11 +381,13 @@ SETTINGS_VALUES_MAX = 10_000  # once aliases are followed: an alias bomb ends he
 CLUSTERS_MAX = 100  # named in the settings, or asked about at once
 CLUSTER_WORDS_MAX = 64  # in one list of a cluster's options
 
-# -- views ------------------------------------------------------------------------------------------
+# -- views
+# ------------------------------------------------------------------------------------------
 DISPLAY_LINE_CHARS_MAX = 4096  # a longer line is cut when shown; its bytes are all stored
 DISPLAY_CELL_CHARS_MAX = 60  # one cell of a table
 DISPLAY_METRICS_MAX = 8  # metrics in a summary or a list; `hw metrics` shows all
-QUERY_TAIL_LINES = 100  # last lines of rank 0 in `hw q`; on a terminal, as many of them as one screen has room for
+# last lines of rank 0 in `hw q`; on a terminal, as many of them as one screen has room for
+QUERY_TAIL_LINES = 100
 QUERY_TAIL_LINES_MIN = 8  # of these on a terminal, however much else there is to say
 VIEW_TIMEOUT_S = 60.0  # one request of a view, beyond the time that it asks the server to wait
 VIEW_SLOW_S = 5.0  # a command that has waited this long for the server's answer says so
@@ -350,9 +399,11 @@ CONSOLE_PART_LINES = 1_000  # of a longer answer at a time: keys are answered in
 CONSOLE_FOLD_ENTRIES_MAX = 256  # how far back a line may join the same text of other ranks
 CONSOLE_FRAME_S = 0.02  # at least this long between two redraws
 CONSOLE_ASK_S = 0.01  # and between two questions to the server
-CONSOLE_WAIT_S = 5.0  # a server without news answers after this time; one that does not is said to be lost
+# a server without news answers after this time; one that does not is said to be lost
+CONSOLE_WAIT_S = 5.0
 CONSOLE_LATE_S = 3.0  # a busy server may be this late with it
-CONSOLE_CURVES_FIRST_S = 2.0  # whole curves are asked for again so soon after the opening and after an outage,
+# whole curves are asked for again so soon after the opening and after an outage,
+CONSOLE_CURVES_FIRST_S = 2.0
 CONSOLE_CURVES_S = 60.0  # then less and less often, down to this
 CONSOLE_JOBS_S = 1.0  # how often the list of all jobs is asked for
 CONSOLE_END_LINES = 20  # last lines of the log that stay on the terminal at the end

@@ -1,6 +1,7 @@
 """What a stream holds: the kinds of frames, the kinds of streams, and the facts that frames carry.
 
-The byte layout of a frame is `wire/frame.py`; who writes which stream is `docs/concepts/protocol.md`.
+The byte layout of a frame is `wire/frame.py`; who writes which stream is
+`docs/concepts/protocol.md`.
 """
 
 # Kinds of frames. A reader carries a kind that it does not know, unread.

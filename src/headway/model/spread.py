@@ -1,4 +1,5 @@
-"""How many GPUs become how many nodes with how many processes each (capability 2). Pure; engines call it in `plan`.
+"""How many GPUs become how many nodes with how many processes each (capability 2). Pure; engines
+call it in `plan`.
 
     spread(8, per_node=4)                        2 nodes × 4 processes, a GPU each
     spread(2, per_node=4)                        1 node × 2
@@ -34,8 +35,8 @@ def spread(
     one_node: bool = False,
 ) -> Spread:
     """`count`: what `-n` or `gpus:` asks for. `per_node`: GPUs of one node, None where nobody said.
-    `nodes` above 1 was asked for by name; otherwise it follows from the others, unless `one_node` says that one was.
-    `cluster`: for the words of an error.
+    `nodes` above 1 was asked for by name; otherwise it follows from the others, unless `one_node`
+    says that one was. `cluster`: for the words of an error.
     """
     where = f" (cluster {cluster})" if cluster else ""
     if nodes > 1:
@@ -69,7 +70,9 @@ def _shared(count: int, nodes: int) -> int:
         return count // nodes
     low, high = count - count % nodes, count - count % nodes + nodes
     fewer = f"-n {low} or " if low else ""
-    raise UsageError(f"-n {count} does not spread evenly over {nodes} nodes", f"use {fewer}-n {high}")
+    raise UsageError(
+        f"-n {count} does not spread evenly over {nodes} nodes", f"use {fewer}-n {high}"
+    )
 
 
 def _uneven(count: int, per_node: int, where: str) -> UsageError:
@@ -77,5 +80,6 @@ def _uneven(count: int, per_node: int, where: str) -> UsageError:
     even = next(size for size in range(per_node, 0, -1) if count % size == 0)
     other = f", or set gpu_per_node: {even}" if even > 1 else ""
     return UsageError(
-        f"{count} GPUs do not divide into nodes of {per_node}{where}", f"use -n {low} or -n {low + per_node}{other}"
+        f"{count} GPUs do not divide into nodes of {per_node}{where}",
+        f"use -n {low} or -n {low + per_node}{other}",
     )

@@ -1,7 +1,9 @@
-"""`Value`: a small frozen record, as `dataclass(frozen=True)` makes one, without its price at start.
+"""`Value`: a small frozen record, as `dataclass(frozen=True)` makes one, without its price at
+start.
 
-Defining a dataclass takes about half a millisecond and loading `dataclasses` twenty, which the agent and the client pay
-each time a command is run. Types are checked as for a dataclass; mutable defaults must not be used.
+Defining a dataclass takes about half a millisecond and loading `dataclasses` twenty, which the
+agent and the client pay each time a command is run. Types are checked as for a dataclass; mutable
+defaults must not be used.
 """
 
 TYPE_CHECKING = False  # `typing` itself takes some milliseconds to load
@@ -15,7 +17,9 @@ else:
 
 @dataclass_transform(frozen_default=True)
 class Value:
-    """Fields are the annotations of the class, in order; a class attribute of the same name is the default."""
+    """Fields are the annotations of the class, in order; a class attribute of the same name is the
+    default.
+    """
 
     _fields: "ClassVar[tuple[str, ...]]" = ()
 
@@ -30,7 +34,9 @@ class Value:
             if name not in values:
                 values[name] = self._default(name)
         if len(args) > len(fields) or len(values) != len(fields):
-            raise TypeError(f"{type(self).__name__} has the fields {', '.join(fields)}; got {args!r} and {named!r}")
+            raise TypeError(
+                f"{type(self).__name__} has the fields {', '.join(fields)}; got {args!r} and {named!r}"
+            )
         self.__dict__.update(values)
 
     @classmethod

@@ -1,9 +1,13 @@
-"""Words of engines as lists tell them. Apart from `job`, whose dataclasses a short command has no time to load."""
+"""Words of engines as lists tell them. Apart from `job`, whose dataclasses a short command has no
+time to load.
+"""
 
 
 def queue_word(told: str | None) -> str:
-    """What an engine with a queue of its own says of a waiting job, for a list: `PENDING (Resources)` is `Resources`.
-    Slurm has a whole sentence where nodes are away, which its other answers call by that word, too."""
+    """What an engine with a queue of its own says of a waiting job, for a list: `PENDING
+    (Resources)` is `Resources`. Slurm has a whole sentence where nodes are away, which its other
+    answers call by that word, too.
+    """
     reason = str(told or "").partition("(")[2].rstrip(")").partition(",")[0]
     if reason.startswith("JobHeld") or reason == "JobHoldMaxRequeue":
         return "held"

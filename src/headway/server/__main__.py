@@ -1,4 +1,6 @@
-"""`python -m headway.server`: the server of this home, in the foreground. Started by `settings/connect.py`."""
+"""`python -m headway.server`: the server of this home, in the foreground. Started by
+`settings/connect.py`.
+"""
 
 import os
 import sys

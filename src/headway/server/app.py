@@ -1,7 +1,8 @@
-"""The application behind the guard: the table of routes, and what happens to each call. Built by `serve.py`.
+"""The application behind the guard: the table of routes, and what happens to each call. Built by
+`serve.py`.
 
-A route is declared with the role it needs; without one it cannot be made. The files in `api/` hold the handlers, one
-per noun; what they share with each other is `Services`.
+A route is declared with the role it needs; without one it cannot be made. The files in `api/` hold
+the handlers, one per noun; what they share with each other is `Services`.
 """
 
 import asyncio
@@ -27,7 +28,18 @@ from headway.model.limits import (
 )
 from headway.server.arrays import Arrays
 from headway.server.auth import Auth, Caller, Role
-from headway.server.call import Call, Gone, Message, Receive, Refusal, Reply, Scope, Send, reply_error, reply_failure
+from headway.server.call import (
+    Call,
+    Gone,
+    Message,
+    Receive,
+    Refusal,
+    Reply,
+    Scope,
+    Send,
+    reply_error,
+    reply_failure,
+)
 from headway.server.guard import CALLER, METHODS, send_reply
 from headway.server.guest import Guests
 from headway.server.live import Live
@@ -58,14 +70,20 @@ class Route:
     unix_only: bool = False  # for callers that the kernel vouches for; a token is not enough
 
     def __post_init__(self) -> None:
-        if not isinstance(self.role, Role) or self.method not in METHODS or not self.path.startswith("/"):
+        if (
+            not isinstance(self.role, Role)
+            or self.method not in METHODS
+            or not self.path.startswith("/")
+        ):
             raise TypeError(f"the route {self.method} {self.path} does not say who may call it")
         if self.role is Role.NOBODY and self.body_bytes_max > REQUEST_BYTES_ANONYMOUS_MAX:
             raise TypeError(f"the route {self.method} {self.path} reads too much from strangers")
 
 
 class Readers:
-    """A few threads for what would block the event loop: queries and files. Says 503 rather than queue without end."""
+    """A few threads for what would block the event loop: queries and files. Says 503 rather than
+    queue without end.
+    """
 
     def __init__(self, threads: int = READ_THREADS, waiting_max: int = READS_WAITING_MAX) -> None:
         self._threads = ThreadPoolExecutor(threads, "headway-read")
@@ -73,7 +91,9 @@ class Readers:
 
     async def run(self, work: Callable[..., T], *args: Any) -> T:
         if self._waiting >= self._waiting_max:
-            raise UnreachableError("the server has too many questions to answer at once", "try again in a moment")
+            raise UnreachableError(
+                "the server has too many questions to answer at once", "try again in a moment"
+            )
         self._waiting += 1
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, work, *args)
@@ -93,7 +113,9 @@ class Room:
 
     def take(self, size: int) -> None:
         if self.used_bytes + size > self.bytes_max:
-            raise UnreachableError("the server holds as much unwritten data as it may", "it is sent again by itself")
+            raise UnreachableError(
+                "the server holds as much unwritten data as it may", "it is sent again by itself"
+            )
         self.used_bytes += size
 
 
@@ -121,7 +143,9 @@ class Services:
         self.outbox, self.guests = Outbox(self.paths, self.store), Guests(self.store)
 
     async def query(self, work: Callable[..., T], *args: Any) -> T:
-        """`work(connection, *args)` on a read-only connection, in a thread. For what takes milliseconds."""
+        """`work(connection, *args)` on a read-only connection, in a thread. For what takes
+        milliseconds.
+        """
         return await self.readers.run(self._read, work, args)
 
     async def slow_query(self, work: Callable[..., T], *args: Any) -> T:
@@ -137,7 +161,9 @@ class Services:
         self.slow_readers.close()
 
     async def find(self, call: Call) -> int:
-        """The job that the address means. A reference is looked up; it never becomes part of a path (B20)."""
+        """The job that the address means. A reference is looked up; it never becomes part of a path
+        (B20).
+        """
         ref = call.params["ref"]
         if not _REF.match(ref):
             raise NotFoundError(f"{ref[:80]!r} is not a job's id", "`hw ls` lists the jobs")
@@ -150,7 +176,9 @@ class Table:
     def __init__(self, routes: Sequence[Route]) -> None:
         self.routes = tuple(routes)
         self._plain = {(r.method, r.path): r for r in routes if "{" not in r.path}
-        self._shaped = [(PathRoute(r.path, _unused, methods=[r.method]), r) for r in routes if "{" in r.path]
+        self._shaped = [
+            (PathRoute(r.path, _unused, methods=[r.method]), r) for r in routes if "{" in r.path
+        ]
         if len({(r.method, r.path) for r in routes}) != len(self.routes):
             raise TypeError("a route is declared twice")
 
@@ -167,7 +195,10 @@ class Table:
         if wrong_method:
             raise Refusal(405, "usage", "the address does not know this method")
         raise Refusal(
-            404, "not_found", "there is no such address", "is this server older than `hw`? hw server stop, then again"
+            404,
+            "not_found",
+            "there is no such address",
+            "is this server older than `hw`? hw server stop, then again",
         )
 
 
@@ -180,7 +211,8 @@ class App:
 
     def __init__(self, table: Table, services: Services) -> None:
         self.table, self.services = table, services
-        self.requests, self.active = 0, 0  # since the start, and now; `serve.py` sees from them that we are idle
+        # since the start, and now; `serve.py` sees from them that we are idle
+        self.requests, self.active = 0, 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -191,9 +223,14 @@ class App:
         try:
             reply = await self._reply(scope, receive, held)
             held.release()
-            if trouble := self.services.store.trouble:  # what is answered may be old, and the caller shall know it
-                reply.headers.append((TROUBLE, trouble.encode("ascii", "replace")[:200].replace(b"\n", b" ")))
-            await send_reply(reply, send, drain=None if held.complete else receive, unix=scope[CALLER].unix)
+            # what is answered may be old, and the caller shall know it
+            if trouble := self.services.store.trouble:
+                reply.headers.append(
+                    (TROUBLE, trouble.encode("ascii", "replace")[:200].replace(b"\n", b" "))
+                )
+            await send_reply(
+                reply, send, drain=None if held.complete else receive, unix=scope[CALLER].unix
+            )
         except Gone:
             return
         finally:
@@ -201,15 +238,24 @@ class App:
             self.active -= 1
 
     async def post(self, task: str, path: str, body: bytes) -> Reply:
-        """A request that a task's agent left as a file (`tray.py`). Who could put it there is the login; it may do no
-        more than a token of that task, and nothing once nothing is expected of the task any more."""
+        """A request that a task's agent left as a file (`tray.py`). Who could put it there is the
+        login; it may do no more than a token of that task, and nothing once nothing is expected of
+        the task any more.
+        """
         try:
             if not await self.services.query(catalog.may_send, task):
                 return reply_error(401, "login", "nothing is expected of this task any more")
         except HeadwayError as error:
             return reply_failure(error)
         caller = Caller(Role.INGEST, task, way=FOLDER)
-        scope = {"method": "POST", "path": path, "headers": [], "query_string": b"", CALLER: caller, "type": "http"}
+        scope = {
+            "method": "POST",
+            "path": path,
+            "headers": [],
+            "query_string": b"",
+            CALLER: caller,
+            "type": "http",
+        }
         pieces = [{"type": "http.request", "body": body, "more_body": False}]
 
         async def receive() -> Message:
@@ -228,12 +274,12 @@ class App:
             caller: Caller = scope[CALLER]
             if not caller.may(route.role) or (route.unix_only and not caller.unix):
                 role = route.role.name.lower()
-                hint = (
-                    f"a token of that role is made on the server's machine: hw token create --name NAME --role {role}"
-                )
+                hint = f"a token of that role is made on the server's machine: hw token create --name NAME --role {role}"
                 raise Refusal(403, "forbidden", f"this needs the role {role}", hint)
             body = await held.read(receive, route.body_bytes_max)
-            call = Call(self.services, caller, dict(params), scope["headers"], scope["query_string"], body)
+            call = Call(
+                self.services, caller, dict(params), scope["headers"], scope["query_string"], body
+            )
             return await route.handler(call)
         except Refusal as refusal:
             return reply_error(refusal.status, refusal.code, refusal.message, refusal.hint)
@@ -245,7 +291,12 @@ class App:
         except Exception:
             error_id = secrets.token_hex(4)
             log.exception("error %s in %s %s", error_id, scope["method"], _shape(scope["path"]))
-            return reply_error(500, "internal", f"the server made a mistake (error {error_id})", "see: hw server logs")
+            return reply_error(
+                500,
+                "internal",
+                f"the server made a mistake (error {error_id})",
+                "see: hw server logs",
+            )
 
 
 def _shape(path: str) -> str:

@@ -1,6 +1,8 @@
-"""The verbs for arrays: many jobs submitted, stopped and repeated as one. Control plus these is what the API calls.
+"""The verbs for arrays: many jobs submitted, stopped and repeated as one. Control plus these is
+what the API calls.
 
-All jobs of an array are checked before any is stored, and stored in one transaction; their environment is kept once.
+All jobs of an array are checked before any is stored, and stored in one transaction; their
+environment is kept once.
 """
 
 import json
@@ -43,9 +45,14 @@ class Arrays(Control):
         shared = await self._settled(shared)
         variables = check.environment(env, shared)
         first = self._element(shared, jobs[0])
-        engine = await self._checked(uuid, first, {**variables, **jobs[0].env}, find_program=find_program)
+        engine = await self._checked(
+            uuid, first, {**variables, **jobs[0].env}, find_program=find_program
+        )
         plan = await self._calls.run(f"plan of {uuid}", self._sketched, engine, uuid, first)
-        shared = replace(as_planned(shared, plan), env_kept=envfile.kept(shared, variables, self._secret_names(shared)))
+        shared = replace(
+            as_planned(shared, plan),
+            env_kept=envfile.kept(shared, variables, self._secret_names(shared)),
+        )
         rows, private = await self._calls.run("jobs", self._rows, shared, variables, jobs)
         await self._calls.run("files", self._check_folders, shared, variables, jobs, engine.name)
         await self._calls.run(f"environment of {uuid}", self._keep, uuid, private)
@@ -73,9 +80,14 @@ class Arrays(Control):
     def _check_folders(
         self, shared: JobSpec, variables: Mapping[str, str], jobs: Sequence[Element], engine: str
     ) -> None:
-        """Those that jobs have of their own. Jobs that run in one folder would send each other's output."""
+        """Those that jobs have of their own. Jobs that run in one folder would send each other's
+        output.
+        """
         specs = [self._element(shared, job) for job in jobs if "folders" in job.spec]
-        sent = next((f.name for spec in [shared, *specs] for f in spec.folders if f.target and not f.mount), None)
+        sent = next(
+            (f.name for spec in [shared, *specs] for f in spec.folders if f.target and not f.mount),
+            None,
+        )
         if sent is not None and shared.code is None and len(jobs) > 1:
             raise UsageError(f"the jobs of this array run in one folder, and would all send the same ./{sent}",
                              "submit it with --snapshot: each job then has a folder of its own")  # fmt: skip
@@ -85,7 +97,9 @@ class Arrays(Control):
     def _rows(
         self, shared: JobSpec, variables: Mapping[str, str], jobs: Sequence[Element]
     ) -> tuple[list[arrays.Row], envfile.Private]:
-        """What is stored of each job, and what may not be: commands with secrets in them, variables of its own."""
+        """What is stored of each job, and what may not be: commands with secrets in them, variables
+        of its own.
+        """
         rows: list[arrays.Row] = []
         own: dict[str, dict[str, Any]] = {}
         base = asdict(shared)
@@ -110,9 +124,16 @@ class Arrays(Control):
         return stopped
 
     async def resubmit_array(
-        self, old: str, uuid: str, changes: Mapping[str, Any], env: Mapping[str, str], states: Sequence[str]
+        self,
+        old: str,
+        uuid: str,
+        changes: Mapping[str, Any],
+        env: Mapping[str, str],
+        states: Sequence[str],
     ) -> str:
-        """The jobs of an array again, all or those in some states. Stored before the old ones are asked to stop."""
+        """The jobs of an array again, all or those in some states. Stored before the old ones are
+        asked to stop.
+        """
         uuid = check.job_uuid(uuid)
         if await self._calls.run("the store", self._knows, uuid):
             return uuid
@@ -137,12 +158,16 @@ class Arrays(Control):
             await self.abort_array(old)
         return made
 
-    def _repeatable(self, old: str, states: Sequence[str]) -> tuple[str, list[tuple[int, str, dict[str, Any]]]]:
+    def _repeatable(
+        self, old: str, states: Sequence[str]
+    ) -> tuple[str, list[tuple[int, str, dict[str, Any]]]]:
         with self._store.read() as c:
             found = arrays.selected(c, old, states)
             name = str(c.execute("SELECT id FROM arrays WHERE uuid = ?", (old,)).fetchone()["id"])
         if not found:
-            raise RefusedError(f"{name} has no job that is {' or '.join(states) or 'left'}", f"hw q {name}")
+            raise RefusedError(
+                f"{name} has no job that is {' or '.join(states) or 'left'}", f"hw q {name}"
+            )
         return name, [(index, job, _known_fields(spec)) for index, job, spec in found]
 
 
@@ -155,7 +180,11 @@ def _known_fields(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _changed(base: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in spec.items() if name != "array_index" and value != base.get(name)}
+    return {
+        name: value
+        for name, value in spec.items()
+        if name != "array_index" and value != base.get(name)
+    }
 
 
 def _differing(spec: JobSpec) -> dict[str, Any]:

@@ -1,8 +1,9 @@
-"""Who is calling and what they may do: roles, tokens, browser sessions. Called by the guard, and by `api/server.py`.
+"""Who is calling and what they may do: roles, tokens, browser sessions. Called by the guard, and by
+`api/server.py`.
 
-A caller on the unix socket is known by its uid; everybody else by a token `id.secret`, of which only the sha256 of the
-secret is kept: it has 256 random bits, so there is nothing to stretch. Nothing here logs, raises with, or returns a
-secret that was wrong.
+A caller on the unix socket is known by its uid; everybody else by a token `id.secret`, of which
+only the sha256 of the secret is kept: it has 256 random bits, so there is nothing to stretch.
+Nothing here logs, raises with, or returns a secret that was wrong.
 """
 
 import hashlib
@@ -32,7 +33,9 @@ _NO_HASH = bytes(32)
 
 
 class Role(IntEnum):
-    """What a caller may do; each includes those below it, but for INGEST, which belongs to agents (and ADMIN) alone."""
+    """What a caller may do; each includes those below it, but for INGEST, which belongs to agents
+    (and ADMIN) alone.
+    """
 
     NOBODY = 0
     INGEST = 1  # append to one task, hear its commands
@@ -45,7 +48,8 @@ class Role(IntEnum):
 class Caller:
     role: Role
     task: str | None = (
-        None  # INGEST: the only task it may speak of; None: another machine, for the jobs that it told of
+        # INGEST: the only task it may speak of; None: another machine, for the jobs that it told of
+        None
     )
     unix: bool = False
     name: str = ""  # of another machine's token
@@ -82,13 +86,16 @@ def mint() -> tuple[str, str, bytes]:
 
 
 class Tokens:
-    """Checks tokens against the store, with a short memory so that an agent's posts do not each ask the database.
+    """Checks tokens against the store, with a short memory so that an agent's posts do not each ask
+    the database.
 
     `forget` is called when a job changes, so a token that ended with its job ends here too.
     """
 
     def __init__(
-        self, lookup: Callable[[str], Awaitable[TokenRow | None]], clock_s: Callable[[], float] = time.monotonic
+        self,
+        lookup: Callable[[str], Awaitable[TokenRow | None]],
+        clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._lookup, self._clock_s = lookup, clock_s
         self._known: OrderedDict[str, tuple[float, TokenRow]] = OrderedDict()
@@ -99,7 +106,9 @@ class Tokens:
         self._age += 1
 
     async def check(self, text: str) -> TokenRow | None:
-        """The token's row if it is right and has not ended. Takes as long for a wrong secret as for a right one."""
+        """The token's row if it is right and has not ended. Takes as long for a wrong secret as for
+        a right one.
+        """
         match = _TOKEN.match(text)
         if match is None:
             return None
@@ -116,7 +125,8 @@ class Tokens:
         age = self._age
         row = await self._lookup(token_id)
         if row is None:
-            return None  # not remembered: a stranger could fill the memory with ids of his own making
+            # not remembered: a stranger could fill the memory with ids of his own making
+            return None
         if age == self._age:  # else it may have ended while we asked
             self._known[token_id] = (now_s, row)
             if len(self._known) > TOKENS_CACHED_MAX:
@@ -125,9 +135,13 @@ class Tokens:
 
 
 class Expiring:
-    """Secrets that we gave out and know for a while, by their hash: login codes and browser sessions."""
+    """Secrets that we gave out and know for a while, by their hash: login codes and browser
+    sessions.
+    """
 
-    def __init__(self, count_max: int, life_s: float, clock_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, count_max: int, life_s: float, clock_s: Callable[[], float] = time.monotonic
+    ) -> None:
         self._count_max, self._life_s, self._clock_s = count_max, life_s, clock_s
         self._known: OrderedDict[bytes, tuple[float, Role]] = OrderedDict()
 
@@ -151,7 +165,9 @@ class Expiring:
 
 
 class Failures:
-    """Wrong secrets on loopback, counted over a window. Right ones always pass: nobody can lock the owner out."""
+    """Wrong secrets on loopback, counted over a window. Right ones always pass: nobody can lock the
+    owner out.
+    """
 
     def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._clock_s, self._since_s, self._count = clock_s, 0.0, 0

@@ -1,7 +1,9 @@
-"""One request as a handler sees it, and the reply that it gives. Called by the guard, `app.py` and `api/`.
+"""One request as a handler sees it, and the reply that it gives. Called by the guard, `app.py` and
+`api/`.
 
-JSON comes in strictly: no key twice (B9), no nesting beyond a limit (B5), no number that nobody could store (B4),
-no unknown field. It goes out as the contract says: what JSON cannot hold is a string.
+JSON comes in strictly: no key twice (B9), no nesting beyond a limit (B5), no number that nobody
+could store (B4), no unknown field. It goes out as the contract says: what JSON cannot hold is a
+string.
 """
 
 import json
@@ -13,7 +15,13 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from headway.model.errors import HeadwayError, NotFoundError, RefusedError, UnreachableError, UsageError
+from headway.model.errors import (
+    HeadwayError,
+    NotFoundError,
+    RefusedError,
+    UnreachableError,
+    UsageError,
+)
 from headway.model.limits import JSON_DEPTH_MAX, QUERY_FIELDS_MAX
 from headway.server.auth import Caller
 
@@ -21,7 +29,8 @@ if TYPE_CHECKING:
     from headway.server.app import Services
 
 T = TypeVar("T")
-Count = Annotated[int, msgspec.Meta(ge=0, le=2**62)]  # what the store can hold; anything else is not a number of ours
+# what the store can hold; anything else is not a number of ours
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -33,7 +42,9 @@ _INTEGER_DIGITS_MAX = 20
 
 
 class Refusal(Exception):
-    """A request that ends here, with its status. Its words go to the caller, so they hold nothing that he sent."""
+    """A request that ends here, with its status. Its words go to the caller, so they hold nothing
+    that he sent.
+    """
 
     def __init__(self, status: int, code: str, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -54,7 +65,9 @@ class Reply:
 
 @dataclass(slots=True)
 class Call:
-    """What a handler gets: who calls, the parts of the path, the query, the body, and the server's services."""
+    """What a handler gets: who calls, the parts of the path, the query, the body, and the server's
+    services.
+    """
 
     services: "Services"
     caller: Caller
@@ -77,7 +90,8 @@ class Call:
 
 def check(value: Any, kind: type[T]) -> T:
     try:
-        return msgspec.convert(value, kind, str_keys=True)  # keys of JSON objects are text, also where we mean numbers
+        # keys of JSON objects are text, also where we mean numbers
+        return msgspec.convert(value, kind, str_keys=True)
     except msgspec.ValidationError as error:
         raise UsageError(f"the request is not valid: {error}") from None
     except UnicodeEncodeError:
@@ -156,7 +170,8 @@ def read_query(query_string: bytes, kind: type[T]) -> T:
         elif value != "":
             found[name] = value
     try:
-        return msgspec.convert(found, kind, strict=False)  # a query has only text: "3" is a number here
+        # a query has only text: "3" is a number here
+        return msgspec.convert(found, kind, strict=False)
     except msgspec.ValidationError as error:
         raise UsageError(f"the address is not valid: {error}") from None
 
@@ -166,7 +181,9 @@ def _is_list(kind: Any) -> bool:
 
 
 def encode(value: Any) -> bytes:
-    """JSON. A name that is not Unicode (an argument that was not UTF-8) goes out escaped instead of failing."""
+    """JSON. A name that is not Unicode (an argument that was not UTF-8) goes out escaped instead of
+    failing.
+    """
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:
@@ -174,7 +191,9 @@ def encode(value: Any) -> bytes:
 
 
 def encode_rows(rows: Iterable[Any]) -> bytes:
-    """A list with a line for each of its rows: whoever only passes it on need not read it to lay it out."""
+    """A list with a line for each of its rows: whoever only passes it on need not read it to lay it
+    out.
+    """
     return b"[" + b",\n".join(map(encode, rows)) + b"]"
 
 
@@ -182,7 +201,9 @@ def reply_json(value: Any, status: int = 200) -> Reply:
     return Reply(encode(value), status)
 
 
-def reply_error(status: int, code: str, message: str, hint: str = "", candidates: Iterable[str] = ()) -> Reply:
+def reply_error(
+    status: int, code: str, message: str, hint: str = "", candidates: Iterable[str] = ()
+) -> Reply:
     error = {"code": code, "message": message, "hint": hint, "candidates": list(candidates)}
     reply = reply_json({"error": error}, status)
     if status in (429, 503):

@@ -1,8 +1,10 @@
-"""Calls that may hang, made from the event loop: each in a thread, none waited for longer than a limit.
+"""Calls that may hang, made from the event loop: each in a thread, none waited for longer than a
+limit.
 
-Used by `control.py` for engines and files. A call that hangs keeps its name taken, so that the same question is not
-asked again and again of something that does not answer. Where the caller is in a hurry, the answer that came too late
-is kept for the next time that it asks; and whoever has not answered in time is not waited for at all until it has.
+Used by `control.py` for engines and files. A call that hangs keeps its name taken, so that the same
+question is not asked again and again of something that does not answer. Where the caller is in a
+hurry, the answer that came too late is kept for the next time that it asks; and whoever has not
+answered in time is not waited for at all until it has.
 """
 
 import asyncio
@@ -40,13 +42,19 @@ class Calls:
         return name in self._hanging
 
     async def run(
-        self, name: str, call: Callable[..., T], *args: Any, patience_s: float | None = None, of: str = ""
+        self,
+        name: str,
+        call: Callable[..., T],
+        *args: Any,
+        patience_s: float | None = None,
+        of: str = "",
     ) -> T:
-        """The call's result; LateError when it takes too long, or when an earlier one of that name still does.
+        """The call's result; LateError when it takes too long, or when an earlier one of that name
+        still does.
 
-        With `patience_s`, an answer that comes later than that is kept, and is the next one's under this name. `of`:
-        who is asked. So one that is away holds a caller with many questions once, and not with each of them, and it
-        holds a few threads, and not all.
+        With `patience_s`, an answer that comes later than that is kept, and is the next one's under
+        this name. `of`: who is asked. So one that is away holds a caller with many questions once,
+        and not with each of them, and it holds a few threads, and not all.
         """
         if name in self._answers:
             late: asyncio.Future[T] = self._answers.pop(name)
@@ -54,16 +62,22 @@ class Calls:
         if name in self._hanging:
             raise LateError(f"{name} still waits for an earlier answer")
         if of and list(self._hanging.values()).count(of) >= HANGING_MAX:
-            raise LateError(f"{name} is not asked for: {HANGING_MAX} earlier calls still wait for {of}")
+            raise LateError(
+                f"{name} is not asked for: {HANGING_MAX} earlier calls still wait for {of}"
+            )
         future = asyncio.get_running_loop().run_in_executor(self._threads, call, *args)
         limit_s = self._timeout_s if patience_s is None else min(patience_s, self._timeout_s)
-        await asyncio.wait({future}, timeout=0.0 if patience_s is not None and of in self._away else limit_s)
+        await asyncio.wait(
+            {future}, timeout=0.0 if patience_s is not None and of in self._away else limit_s
+        )
         if future.done():
             self._learn(of, future)
             return future.result()
         self._away |= {of} if of else set()
         self._hanging[name] = of
-        future.add_done_callback(lambda late: self._late(name, late, of, keep=patience_s is not None))
+        future.add_done_callback(
+            lambda late: self._late(name, late, of, keep=patience_s is not None)
+        )
         raise LateError(f"{name} did not answer within {limit_s:g} s")
 
     def begin(self, call: Callable[..., T], *args: Any) -> "asyncio.Future[T]":

@@ -1,7 +1,8 @@
-"""What a submission may ask for: every field checked before anything is stored (B24, B25). Called by `control.py`.
+"""What a submission may ask for: every field checked before anything is stored (B24, B25). Called
+by `control.py`.
 
-Errors name the field, what was given and what is valid. What only the system can refuse (a folder that vanishes, a
-program that is not there) is told when it happens.
+Errors name the field, what was given and what is valid. What only the system can refuse (a folder
+that vanishes, a program that is not there) is told when it happens.
 """
 
 import math
@@ -44,7 +45,9 @@ PRIORITY_ABS_MAX = 1_000_000
 _FIELDS = {f.name for f in fields(JobSpec)}
 _ROLE_NAME = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*\Z")
 _COMPLETIONS = ("all", "any", "none")
-_OURS = frozenset({"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK"})
+_OURS = frozenset(
+    {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK"}
+)
 _RLIMITS = {name.removeprefix("RLIMIT_") for name in dir(resource) if name.startswith("RLIMIT_")}
 
 
@@ -84,20 +87,30 @@ def joined_env(old: JobSpec, changes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def options_again(old: JobSpec, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of an engine mean nothing to another one: a job that moves from Slurm to this machine leaves them."""
+    """Options of an engine mean nothing to another one: a job that moves from Slurm to this machine
+    leaves them.
+    """
     if "definition" not in changes or "options" in changes:
         return {}
-    engines = {found.get("engine", clusters.LOCAL) for found in (old.definition, changes["definition"])}
+    engines = {
+        found.get("engine", clusters.LOCAL) for found in (old.definition, changes["definition"])
+    }
     return {} if len(engines) == 1 else {"options": {}}
 
 
 def env_again(old: JobSpec, changes: Mapping[str, Any]) -> dict[str, str]:
     """The values that it has again: all that were kept, but for those that are given anew."""
-    return {name: value for name, value in old.env_kept.items() if name not in (changes.get("env_set") or ())}
+    return {
+        name: value
+        for name, value in old.env_kept.items()
+        if name not in (changes.get("env_set") or ())
+    }
 
 
 def _check_size(spec: JobSpec) -> None:
-    """Nodes and processes of them. An engine may have its own `gpu_per_node`, and checks again in its plan."""
+    """Nodes and processes of them. An engine may have its own `gpu_per_node`, and checks again in
+    its plan.
+    """
     _whole("nodes", spec.nodes, 1, NODES_MAX)
     if spec.gpu_per_node is not None:
         _whole("gpu_per_node", spec.gpu_per_node, 1, PROCESSES_MAX)
@@ -116,7 +129,9 @@ def _check_life(spec: JobSpec) -> None:
     spec.hold_s = _seconds("hold_s", spec.hold_s)
     if spec.hold_s > HOLD_S_MAX:
         asked, longest = duration_text(spec.hold_s), duration_text(HOLD_S_MAX)
-        raise UsageError(f"a failed task cannot be held for {asked}", f"{longest} at most: --hold {longest}")
+        raise UsageError(
+            f"a failed task cannot be held for {asked}", f"{longest} at most: --hold {longest}"
+        )
     if len(_texts("after", spec.after)) > AFTER_MAX:
         raise UsageError(f"after names {len(spec.after)} jobs", f"at most {AFTER_MAX}")
 
@@ -154,7 +169,8 @@ def _check_words(spec: JobSpec) -> None:
     for name in spec.env_set:
         if name in _OURS:
             raise UsageError(
-                f"{name} cannot be set: every process of a job gets its own", "-n, nodes and roles say how many"
+                f"{name} cannot be set: every process of a job gets its own",
+                "-n, nodes and roles say how many",
             )
 
 
@@ -165,7 +181,9 @@ def _check_roles(spec: JobSpec) -> None:
     for role in spec.roles:
         name = _text("the name of a role", role.name)
         if not _ROLE_NAME.match(name) or len(name) > ROLE_NAME_CHARS_MAX:
-            hint = f"lower-case letters, digits and '-', at most {ROLE_NAME_CHARS_MAX}, such as worker"
+            hint = (
+                f"lower-case letters, digits and '-', at most {ROLE_NAME_CHARS_MAX}, such as worker"
+            )
             raise UsageError(f"{name[:80]!r} is not the name of a role", hint)
         _check_role(role)
     names = [role.name for role in spec.roles]
@@ -188,7 +206,10 @@ def _check_role(role: Role) -> None:
             _whole(f"{where}.{name}", getattr(role, name), 1, most)
     if role.completion not in _COMPLETIONS:
         near = did_you_mean(str(role.completion), _COMPLETIONS)
-        raise UsageError(f"{where}.completion is {role.completion!r:.40}{near}", f"one of {', '.join(_COMPLETIONS)}")
+        raise UsageError(
+            f"{where}.completion is {role.completion!r:.40}{near}",
+            f"one of {', '.join(_COMPLETIONS)}",
+        )
     for name in ("min_failed", "min_succeeded"):
         if getattr(role, name) is not None:
             _whole(f"{where}.{name}", getattr(role, name), 1, role.instances)
@@ -200,7 +221,9 @@ def tags(value: Any) -> list[str]:
         raise UsageError(f"{len(found)} tags are too many", f"at most {TAGS_MAX}")
     for tag in found:
         if not tag or len(tag) > TAG_CHARS_MAX:
-            raise UsageError(f"the tag {tag[:80]!r} is not allowed", f"a tag has 1 to {TAG_CHARS_MAX} characters")
+            raise UsageError(
+                f"the tag {tag[:80]!r} is not allowed", f"a tag has 1 to {TAG_CHARS_MAX} characters"
+            )
     return found
 
 
@@ -216,7 +239,9 @@ def _check_numbers(spec: JobSpec) -> None:
     if spec.max_duration_s is not None:
         spec.max_duration_s = _seconds("max_duration_s", spec.max_duration_s)
         if spec.max_duration_s == 0:
-            raise UsageError("max_duration_s is 0: a job needs some time", "for example: --max-duration 3.5h")
+            raise UsageError(
+                "max_duration_s is 0: a job needs some time", "for example: --max-duration 3.5h"
+            )
     spec.grace_s = _seconds("grace_s", spec.grace_s)
     spec.monitoring_interval_s = _seconds("monitoring_interval_s", spec.monitoring_interval_s)
 
@@ -229,18 +254,26 @@ def command(argv: Any) -> list[str]:
     total = 0
     for word in words:
         if "\0" in word or not _encodes(word):
-            raise UsageError(f"the argument {word[:80]!r} has a NUL or a lone surrogate in it; no program can get that")
+            raise UsageError(
+                f"the argument {word[:80]!r} has a NUL or a lone surrogate in it; no program can get that"
+            )
         size = len(os.fsencode(word))
         if size > STRING_BYTES_MAX:
-            raise UsageError(f"the argument {word[:80]!r}… is too long", f"at most {STRING_BYTES_MAX} bytes")
+            raise UsageError(
+                f"the argument {word[:80]!r}… is too long", f"at most {STRING_BYTES_MAX} bytes"
+            )
         total += size + 1
     if total > ARGV_BYTES_MAX:
-        raise UsageError(f"the command has {total} bytes", f"at most {ARGV_BYTES_MAX}; use a file for long lists")
+        raise UsageError(
+            f"the command has {total} bytes", f"at most {ARGV_BYTES_MAX}; use a file for long lists"
+        )
     return words
 
 
 def _encodes(word: str) -> bool:
-    """Bytes that were not UTF-8 come as lone surrogates and go back; other lone surrogates never were bytes (B6)."""
+    """Bytes that were not UTF-8 come as lone surrogates and go back; other lone surrogates never
+    were bytes (B6).
+    """
     try:
         os.fsencode(word)
     except UnicodeEncodeError:
@@ -259,9 +292,15 @@ def environment(env: Any, spec: JobSpec) -> dict[str, str]:
             raise UsageError(f"the value of the variable {name} is not text that a program can get")
         size = len(os.fsencode(name)) + len(os.fsencode(value)) + 2
         if size > STRING_BYTES_MAX:
-            raise UsageError(f"the variable {name} has {size} bytes", f"at most {STRING_BYTES_MAX} each; use a file")
+            raise UsageError(
+                f"the variable {name} has {size} bytes",
+                f"at most {STRING_BYTES_MAX} each; use a file",
+            )
         total += size
-    room = min(ENV_BYTES_MAX, exec_bytes_max(spec) - sum(len(os.fsencode(word)) + 9 for word in spec.command))
+    room = min(
+        ENV_BYTES_MAX,
+        exec_bytes_max(spec) - sum(len(os.fsencode(word)) + 9 for word in spec.command),
+    )
     if total + 8 * len(env) > room:
         largest = max(env, key=lambda name: len(env[name]))
         raise UsageError(
@@ -272,15 +311,20 @@ def environment(env: Any, spec: JobSpec) -> dict[str, str]:
 
 
 def exec_bytes_max(spec: JobSpec) -> int:
-    """What argv and environment may have together: a quarter of the job's stack limit, as Linux has it."""
+    """What argv and environment may have together: a quarter of the job's stack limit, as Linux has
+    it.
+    """
     stack = (spec.rlimits.get("STACK") or [-1])[0]
     quarter = stack // 4 if stack > 0 else os.sysconf("SC_ARG_MAX")
-    return max(128 * 1024, min(quarter, 6 * 1024 * 1024)) - 8 * 1024  # some room for what the agent adds
+    # some room for what the agent adds
+    return max(128 * 1024, min(quarter, 6 * 1024 * 1024)) - 8 * 1024
 
 
 def variable(name: Any) -> str:
     if not isinstance(name, str) or not name or "=" in name or "\0" in name or not _encodes(name):
-        raise UsageError(f"{name!r:.80} is not the name of an environment variable", "it has no '=' and no NUL")
+        raise UsageError(
+            f"{name!r:.80} is not the name of an environment variable", "it has no '=' and no NUL"
+        )
     return name
 
 
@@ -290,18 +334,25 @@ def folder(cwd: Any) -> str:
     if "\0" in path or not os.path.isabs(path):
         raise UsageError(f"the folder {path[:200]!r} is not an absolute path")
     if not os.path.isdir(path):
-        raise UsageError(f"the folder {path[:200]} does not exist", "submit from a folder that exists")
+        raise UsageError(
+            f"the folder {path[:200]} does not exist", "submit from a folder that exists"
+        )
     return path
 
 
 def carried(spec: JobSpec, planned: str | None, engine: str) -> None:
     """An engine that would run the job in place, whatever was asked for, is told now."""
     if spec.code != planned:
-        raise UsageError(f"the engine {engine} cannot run a job from a snapshot yet", "submit it without --snapshot")
+        raise UsageError(
+            f"the engine {engine} cannot run a job from a snapshot yet",
+            "submit it without --snapshot",
+        )
 
 
 def code(spec: JobSpec, home: Path) -> None:
-    """The snapshot is here, and gc leaves it alone until the job is stored. No path of the caller reaches a file."""
+    """The snapshot is here, and gc leaves it alone until the job is stored. No path of the caller
+    reaches a file.
+    """
     if spec.code is None:
         return
     if not is_digest(spec.code):
@@ -309,7 +360,9 @@ def code(spec: JobSpec, home: Path) -> None:
     inside = _text("code_cwd", spec.code_cwd)
     if inside and ("\0" in inside or any(part in ("", ".", "..") for part in inside.split("/"))):
         raise UsageError(f"code_cwd is not a folder inside the snapshot: {inside[:200]!r}")
-    if spec.code_commit is not None and not re.fullmatch(r"[0-9a-f]{40,64}\+?", _text("code_commit", spec.code_commit)):
+    if spec.code_commit is not None and not re.fullmatch(
+        r"[0-9a-f]{40,64}\+?", _text("code_commit", spec.code_commit)
+    ):
         raise UsageError(f"code_commit is not a commit: {spec.code_commit[:80]!r}")
     if not Depot(home / "code").pin(spec.code):
         raise UsageError(f"the snapshot {spec.code[:12]} is not in this home", "make one: hw init")
@@ -343,7 +396,10 @@ def _whole(name: str, value: Any, least: int, most: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise UsageError(f"{name} is not a whole number: {value!r:.80}")
     if not least <= value <= most:
-        raise UsageError(f"{name} is {value if abs(value) < 1 << 64 else 'far too large'}", f"valid: {least} to {most}")
+        raise UsageError(
+            f"{name} is {value if abs(value) < 1 << 64 else 'far too large'}",
+            f"valid: {least} to {most}",
+        )
     return value
 
 

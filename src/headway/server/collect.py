@@ -1,6 +1,7 @@
 """`hw gc` in the folders that clusters keep code and data in. Called by `control.collect`.
 
-Each cluster is asked in a thread of its own, as in `survey.py`: one that does not answer costs its own line only.
+Each cluster is asked in a thread of its own, as in `survey.py`: one that does not answer costs its
+own line only.
 """
 
 import asyncio
@@ -28,7 +29,15 @@ async def _ask(
     if not isinstance(engine, Storer):
         return None
     try:
-        freed = await calls.run(f"gc of {place}", partial(engine.collect, open_jobs, dry_run=dry_run))
+        freed = await calls.run(
+            f"gc of {place}", partial(engine.collect, open_jobs, dry_run=dry_run)
+        )
     except (HeadwayError, OSError) as error:
-        return {"cluster": engine.cluster, "snapshots": 0, "folders": 0, "bytes": 0, "error": str(error)}
+        return {
+            "cluster": engine.cluster,
+            "snapshots": 0,
+            "folders": 0,
+            "bytes": 0,
+            "error": str(error),
+        }
     return None if freed is None else {"cluster": engine.cluster, **asdict(freed), "error": None}

@@ -1,8 +1,8 @@
-"""The verbs that the API calls: `submit`, `abort`, `release`, `signal`, `resubmit`, `delete`, `attach`, `register`,
-`commands_for`.
+"""The verbs that the API calls: `submit`, `abort`, `release`, `signal`, `resubmit`, `delete`,
+`attach`, `register`, `commands_for`.
 
-References are resolved by the API (`catalog.resolve`), so verbs take the job's pk. Verbs only write down what is
-wanted; the loop that `Control` inherits does it.
+References are resolved by the API (`catalog.resolve`), so verbs take the job's pk. Verbs only write
+down what is wanted; the loop that `Control` inherits does it.
 """
 
 import asyncio
@@ -18,7 +18,18 @@ from headway.model.errors import HeadwayError, RefusedError, UnreachableError, U
 from headway.model.ids import name_from_command
 from headway.model.job import ENDED, Job, JobSpec, State
 from headway.model.limits import PROCESSES_MAX, TRAY_POLL_WAIT_S
-from headway.server import auth, check, collect, envfile, errand, folders, program, survey, transaction, waiting
+from headway.server import (
+    auth,
+    check,
+    collect,
+    envfile,
+    errand,
+    folders,
+    program,
+    survey,
+    transaction,
+    waiting,
+)
 from headway.server.drain import is_over
 from headway.server.errand import with_private
 from headway.server.guest import mailbox_key
@@ -46,8 +57,8 @@ class Control(Loop):
     ) -> Job:
         """A new job; the same uuid gives the same job, whatever died in between (P9).
 
-        `find_program`: a local program that is not there is refused now, and not told by the job's end. `look` sees a
-        job that is new, in the transaction that makes it.
+        `find_program`: a local program that is not there is refused now, and not told by the job's
+        end. `look` sees a job that is new, in the transaction that makes it.
         """
         uuid = check.job_uuid(uuid)
         try:
@@ -62,9 +73,13 @@ class Control(Loop):
             return known
 
     async def plan(self, spec: Mapping[str, Any], env: Mapping[str, str]) -> Plan:
-        """What the engine would get, for `--dry-run`: every check of a submission, and nothing stored."""
+        """What the engine would get, for `--dry-run`: every check of a submission, and nothing
+        stored.
+        """
         checked = check.job_spec(spec)
-        engine = await self._checked(NO_UUID, checked, check.environment(env, checked), find_program=True)
+        engine = await self._checked(
+            NO_UUID, checked, check.environment(env, checked), find_program=True
+        )
         return await self._calls.run(f"plan of {NO_UUID}", self._scripted, engine, checked)
 
     def _scripted(self, engine: Engine, spec: JobSpec) -> Plan:
@@ -82,7 +97,9 @@ class Control(Loop):
             await self._calls.run(f"code of {uuid}", check.code, spec, self._paths.home)
         engine = self._engine(spec)
         if spec.folders:
-            await self._calls.run("files", folders.check, spec, variables, engine.name, self._paths.home)
+            await self._calls.run(
+                "files", folders.check, spec, variables, engine.name, self._paths.home
+            )
         if spec.options:
             spec.options = clusters.job_options(engine.name, spec.options, spec.cluster)
         if engine.name == "local" and find_program and not (spec.after or spec.code):
@@ -124,13 +141,19 @@ class Control(Loop):
         self.poke_for(engine)
         return job
 
-    def _kept(self, engine: Engine, uuid: str, spec: JobSpec, variables: dict[str, str]) -> JobSpec | Job:
-        """In a thread: what is stored of a job, once what may not be stored is in its file; a job that is known."""
+    def _kept(
+        self, engine: Engine, uuid: str, spec: JobSpec, variables: dict[str, str]
+    ) -> JobSpec | Job:
+        """In a thread: what is stored of a job, once what may not be stored is in its file; a job
+        that is known.
+        """
         known = self._find_uuid(uuid)
         if known is not None:
             return known
         plan = self._sketched(engine, uuid, spec)
-        private = envfile.Private(variables, spec.command, {role.name: role.command for role in spec.roles})
+        private = envfile.Private(
+            variables, spec.command, {role.name: role.command for role in spec.roles}
+        )
         self._keep(uuid, private)
         return as_planned(self._shown(spec, variables), plan)
 
@@ -138,7 +161,9 @@ class Control(Loop):
         """With the commands as they may be stored: secrets in them are masked."""
         names = self._secret_names(spec)
         values = secret_values(variables, names)
-        roles = [replace(role, command=mask_argv(role.command, values, names)) for role in spec.roles]
+        roles = [
+            replace(role, command=mask_argv(role.command, values, names)) for role in spec.roles
+        ]
         shown = mask_argv(spec.command, values, names)
         masked = shown != spec.command or roles != spec.roles
         kept = envfile.kept(spec, variables, names)
@@ -149,7 +174,9 @@ class Control(Loop):
             envfile.save(self._paths.env, uuid, private)
         except OSError as error:
             told = f"nothing was submitted: the server cannot write to {self._paths.home}: {error.strerror}"
-            raise UnreachableError(told, "make room there, or hw doctor says more; then try again") from error
+            raise UnreachableError(
+                told, "make room there, or hw doctor says more; then try again"
+            ) from error
 
     async def _settled(self, spec: JobSpec) -> JobSpec:
         """With what it waits for looked up, and no longer held than this server allows."""
@@ -157,10 +184,14 @@ class Control(Loop):
         if longest_s is not None and spec.hold_s > longest_s:
             longest = duration_text(longest_s)
             told = f"a failed task is kept for {longest} at most here, not {duration_text(spec.hold_s)}"
-            raise RefusedError(told, f"--hold {longest}; the setting hold_max_s says how long" if longest_s else "")
+            raise RefusedError(
+                told, f"--hold {longest}; the setting hold_max_s says how long" if longest_s else ""
+            )
         if not spec.after:
             return spec
-        return replace(spec, after=await self._calls.run("the store", self._resolve_after, spec.after))
+        return replace(
+            spec, after=await self._calls.run("the store", self._resolve_after, spec.after)
+        )
 
     def _resolve_after(self, refs: Sequence[str]) -> list[str]:
         """uuids of the jobs that must have succeeded before. One that never will is told at once."""
@@ -169,7 +200,9 @@ class Control(Loop):
             for ref in refs:
                 job = catalog.load_job(c, catalog.resolve(c, ref))
                 if is_over(job) and job.state is not State.SUCCEEDED:
-                    raise RefusedError(f"it should wait for {job.id}, which is {job.state} and will not succeed")
+                    raise RefusedError(
+                        f"it should wait for {job.id}, which is {job.state} and will not succeed"
+                    )
                 found[job.uuid] = None
         return list(found)
 
@@ -194,19 +227,29 @@ class Control(Loop):
         return await self._calls.run("the store", self._load, pk)
 
     async def release(self, pk: int) -> Job:
-        """Free a task that is held after its command failed, or nodes that are held for a shell. An exit code stays
-        what it was."""
+        """Free a task that is held after its command failed, or nodes that are held for a shell. An
+        exit code stays what it was.
+        """
         job = await self._calls.run("the store", self._load, pk)
         if job.state is not State.HELD and not (job.spec.reserved and not is_over(job)):
             raise RefusedError(
-                f"{job.id} is {job.state}, not held", "" if is_over(job) else f"to stop it: hw abort {job.id}"
+                f"{job.id} is {job.state}, not held",
+                "" if is_over(job) else f"to stop it: hw abort {job.id}",
             )
         return await self.abort(pk)
 
-    async def attach(self, pk: int, rank: int | None = None, task: str | None = None) -> list[str] | None:
-        """argv that opens a shell beside a task that runs or is held; None where there is no such thing."""
+    async def attach(
+        self, pk: int, rank: int | None = None, task: str | None = None
+    ) -> list[str] | None:
+        """argv that opens a shell beside a task that runs or is held; None where there is no such
+        thing.
+        """
         job = await self._calls.run("the store", self._load, pk)
-        if job.state not in (State.RUNNING, State.STOPPING, State.HELD) or not job.attempts or job.spec.attached:
+        if (
+            job.state not in (State.RUNNING, State.STOPPING, State.HELD)
+            or not job.attempts
+            or job.spec.attached
+        ):
             return None
         attempt = job.attempts[-1]
         at = [t for t in attempt.tasks if rank is None or any(p.rank == rank for p in t.processes)]
@@ -218,14 +261,22 @@ class Control(Loop):
         return await self._calls.run("attach", engine.attach, key, at[0].node)
 
     async def signal(self, pk: int, signum: int) -> Job:
-        """Pass a signal to the processes of a running job, through its agents. SIGINT and SIGTERM ask it to stop."""
-        if not isinstance(signum, int) or isinstance(signum, bool) or signum not in {int(s) for s in signals.Signals}:
+        """Pass a signal to the processes of a running job, through its agents. SIGINT and SIGTERM
+        ask it to stop.
+        """
+        if (
+            not isinstance(signum, int)
+            or isinstance(signum, bool)
+            or signum not in {int(s) for s in signals.Signals}
+        ):
             raise UsageError(f"{signum!r:.40} is not the number of a signal")
         job = await self._calls.run("the store", self._load, pk)
         if is_over(job):
             raise RefusedError(f"{job.id} has already ended: {job.state}")
         if not job.attempts:
-            raise RefusedError(f"{job.id} has not started", f"to take it out of the queue: hw abort {job.id}")
+            raise RefusedError(
+                f"{job.id} has not started", f"to take it out of the queue: hw abort {job.id}"
+            )
         attempt = job.attempts[-1]
         stops = signum in (signals.SIGINT, signals.SIGTERM) and job.spec.guest_of is None
         if stops and (job.state is State.HELD or not any(task.processes for task in attempt.tasks)):
@@ -235,7 +286,9 @@ class Control(Loop):
             self._mailbox.put(key, {"do": "signal", "signal": signum})
 
         def work(c: Connection) -> None:
-            catalog.add_event(c, pk, "signal", {"signal": signum}, self._clock_ns(), attempt=attempt.number)
+            catalog.add_event(
+                c, pk, "signal", {"signal": signum}, self._clock_ns(), attempt=attempt.number
+            )
             if stops:
                 catalog.request_stop(c, pk, self._clock_ns(), signum)
 
@@ -246,12 +299,23 @@ class Control(Loop):
     async def resubmit(
         self, pk: int, uuid: str, changes: Mapping[str, Any], env: Mapping[str, str] | None = None
     ) -> Job:
-        """A new job like an old one. The new one is stored before the old one, if it still runs, is asked to stop."""
+        """A new job like an old one. The new one is stored before the old one, if it still runs, is
+        asked to stop.
+        """
         old = await self._calls.run("the store", self._load, pk)
         if old.spec.guest_of is not None:
-            raise RefusedError(f"{old.id} runs on {old.spec.host or old.spec.guest_of}", "resubmit it there")
+            raise RefusedError(
+                f"{old.id} runs on {old.spec.host or old.spec.guest_of}", "resubmit it there"
+            )
         uuid = check.job_uuid(uuid)
-        fixed = {"parent": old.id, "attached": False, "masked": False, "gpus": 0, "array": None, "env_kept": {}}
+        fixed = {
+            "parent": old.id,
+            "attached": False,
+            "masked": False,
+            "gpus": 0,
+            "array": None,
+            "env_kept": {},
+        }
         job = await self._calls.run("the store", self._find_uuid, uuid)
         if job is None:
             private = await self._private(old)
@@ -262,12 +326,17 @@ class Control(Loop):
                     "submit it again with the whole command; better keep secrets in the environment",
                 )
             after = {"after": await self._calls.run("the store", self._still_open, old.spec.after)}
-            again = {**check.joined_env(old.spec, changes), **check.options_again(old.spec, changes)}
+            again = {
+                **check.joined_env(old.spec, changes),
+                **check.options_again(old.spec, changes),
+            }
             spec = check.job_spec({**asdict(given), **after, **changes, **fixed, **again})
             if env is None:
                 env = private.env if private else None
             if env is None:
-                raise UsageError(f"the environment of {old.id} is not kept", "send the one that it shall have")
+                raise UsageError(
+                    f"the environment of {old.id} is not kept", "send the one that it shall have"
+                )
             env = {**env, **check.env_again(old.spec, changes)}
             job = await self._insert(uuid, spec, env)
             gone = [name for name in spec.env_set if name not in env]
@@ -283,7 +352,9 @@ class Control(Loop):
         """Of the jobs that the old one waited for, those that may still succeed."""
         with self._store.read() as c:
             states = catalog.states_of(c, uuids)
-        return [uuid for uuid, (_, state) in states.items() if state is not None and state not in ENDED]
+        return [
+            uuid for uuid, (_, state) in states.items() if state is not None and state not in ENDED
+        ]
 
     async def delete(self, pk: int) -> None:
         """Hide a job that is over, and remove its spools; its rows and logs go with the next gc."""
@@ -295,10 +366,14 @@ class Control(Loop):
         if isinstance(engine, Salvager):
             for attempt in job.attempts:
                 if attempt.engine_id is not None:
-                    await self._calls.run(f"spool of {job.id}", engine.discard, EngineId(attempt.engine_id))
+                    await self._calls.run(
+                        f"spool of {job.id}", engine.discard, EngineId(attempt.engine_id)
+                    )
 
     async def register(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Body and answer of `POST /agent/register`: a script that was started without us becomes a job."""
+        """Body and answer of `POST /agent/register`: a script that was started without us becomes a
+        job.
+        """
         uuid = check.job_uuid(body.get("uuid"))
         spec = check.job_spec(_attached_spec(body))
         known = await self._calls.run("the store", self._find_uuid, uuid)
@@ -310,7 +385,9 @@ class Control(Loop):
         key = TaskKey(uuid, 1, ATTACHED_TASK)
         started_ns = body.get("started_ns")
         now_ns = self._clock_ns()
-        begun_ns = started_ns if isinstance(started_ns, int) and 0 < started_ns <= now_ns else now_ns
+        begun_ns = (
+            started_ns if isinstance(started_ns, int) and 0 < started_ns <= now_ns else now_ns
+        )
 
         def work(c: Connection) -> Job:
             return transaction.insert_attached(c, key, spec, token_id, digest, begun_ns, now_ns)
@@ -324,7 +401,10 @@ class Control(Loop):
         self, uuids: Sequence[str], wait_s: float, done: Sequence[int]
     ) -> list[dict[str, Any]]:
         """Commands for jobs that another machine runs; at once when there are some for any of them."""
-        asked = {asyncio.ensure_future(self._mailbox.take(mailbox_key(uuid), wait_s, done)): uuid for uuid in uuids}
+        asked = {
+            asyncio.ensure_future(self._mailbox.take(mailbox_key(uuid), wait_s, done)): uuid
+            for uuid in uuids
+        }
         if not asked:
             await asyncio.sleep(wait_s)
             return []
@@ -338,22 +418,40 @@ class Control(Loop):
     ) -> list[dict[str, Any]]:
         """What each of these clusters has; with `spec`, also whether such a job could run there."""
         fields = {"command": ["true"], "cwd": "/", "name": "trial", **(spec or {})}
-        specs = [check.job_spec({**fields, "cluster": name, "definition": d}) for name, d in clusters.items()]
-        asked = [survey.Asked(one, self._engines.get(one.place) or self._engine_for_once(one)) for one in specs]
+        specs = [
+            check.job_spec({**fields, "cluster": name, "definition": d})
+            for name, d in clusters.items()
+        ]
+        asked = [
+            survey.Asked(one, self._engines.get(one.place) or self._engine_for_once(one))
+            for one in specs
+        ]
         now_ns = self._clock_ns()
-        sketches = [Job(0, "trial", NO_UUID, one, State.WAITING, now_ns, now_ns) if spec else None for one in specs]
+        sketches = [
+            Job(0, "trial", NO_UUID, one, State.WAITING, now_ns, now_ns) if spec else None
+            for one in specs
+        ]
         await survey.ask_all(self._calls, asked, sketches)
         jobs = await self._calls.run("the store", self._open_jobs)
-        others = {job.spec.place: job.spec for job in jobs if job.spec.place not in {one.place for one in specs}}
+        others = {
+            job.spec.place: job.spec
+            for job in jobs
+            if job.spec.place not in {one.place for one in specs}
+        }
         more = [survey.Asked(one, self._engine_or_none(one)) for one in others.values()]
         await survey.ask_all(self._calls, more, [None] * len(more))
         known = {one.spec.place: one.nodes for one in (*asked, *more) if one.error is None}
         return survey.rows([*asked, *(one for one in more if one.spec.definition)], jobs, known)
 
-    async def collect(self, clusters: Mapping[str, Mapping[str, Any]], *, dry_run: bool) -> list[dict[str, Any]]:
+    async def collect(
+        self, clusters: Mapping[str, Mapping[str, Any]], *, dry_run: bool
+    ) -> list[dict[str, Any]]:
         """`hw gc` in the folders of clusters: of these, and of those that jobs use."""
         fields = {"command": ["true"], "cwd": "/", "name": "gc"}
-        specs = [check.job_spec({**fields, "cluster": name, "definition": d}) for name, d in clusters.items()]
+        specs = [
+            check.job_spec({**fields, "cluster": name, "definition": d})
+            for name, d in clusters.items()
+        ]
         engines = dict(self._engines)
         for one in specs:
             engine = engines.get(one.place) or self._engine_for_once(one)
@@ -375,18 +473,28 @@ class Control(Loop):
         if trouble := self._retry.why(job.uuid):
             return Waiting(f"it could not be started: {trouble}; it is tried again by itself")
         try:
-            nodes = await self._calls.run(f"capacity of {job.spec.cluster}", survey.capacity_of(engine))
+            nodes = await self._calls.run(
+                f"capacity of {job.spec.cluster}", survey.capacity_of(engine)
+            )
         except UnreachableError as error:
-            return Waiting(f"{job.spec.cluster} is not reached: {error.message}; it starts when that is over")
+            return Waiting(
+                f"{job.spec.cluster} is not reached: {error.message}; it starts when that is over"
+            )
         jobs = await self._calls.run("the store", self._open_jobs)
         wanted = {uuid for one in (job, *jobs) for uuid in one.spec.after}
         needed = await self._calls.run("the store", errand.states_of, self._store, wanted)
         queues = [place for place, one in self._engines.items() if one.queues]
-        return waiting.explain(job, jobs, nodes, self._settings.get("max_running"), needed, queues, self._clock_ns())
+        return waiting.explain(
+            job, jobs, nodes, self._settings.get("max_running"), needed, queues, self._clock_ns()
+        )
 
     def attach_words(self, job: Mapping[str, Any]) -> list[str] | None:
-        """argv of a shell beside the first task that runs (capability 60); no engine is asked anything for it."""
-        engine = self._engines.get(JobSpec([], "/", "", cluster=job["cluster"], definition=job["definition"]).place)
+        """argv of a shell beside the first task that runs (capability 60); no engine is asked
+        anything for it.
+        """
+        engine = self._engines.get(
+            JobSpec([], "/", "", cluster=job["cluster"], definition=job["definition"]).place
+        )
         attempt = job["attempts"][-1] if job["attempts"] else {"tasks": []}
         for task in attempt["tasks"]:
             key = TaskKey(job["uuid"], attempt["number"], task["name"])
@@ -399,7 +507,9 @@ class Control(Loop):
         """For a look: an engine of a definition that no job has is not kept."""
         return self._make_engine(spec.cluster, self._paths, self._settings.get, spec.definition)
 
-    async def commands_for(self, task: TaskKey, wait_s: float, done: Sequence[int]) -> list[dict[str, Any]]:
+    async def commands_for(
+        self, task: TaskKey, wait_s: float, done: Sequence[int]
+    ) -> list[dict[str, Any]]:
         """Commands for a task's agent; answers at once when there are some, else after `wait_s`."""
         self.heard(task)
         commands = await self._mailbox.take(task, min(max(wait_s, 0.0), TRAY_POLL_WAIT_S), done)
@@ -410,7 +520,9 @@ class Control(Loop):
 def as_planned(spec: JobSpec, plan: Plan) -> JobSpec:
     """With the whole of what it takes, for the queue and for views."""
     processes = sum(task.processes for task in plan.tasks) if spec.roles else spec.processes
-    return replace(spec, gpus=plan.gpus, cpus=plan.cpus, memory_bytes=plan.memory_bytes, processes=processes)
+    return replace(
+        spec, gpus=plan.gpus, cpus=plan.cpus, memory_bytes=plan.memory_bytes, processes=processes
+    )
 
 
 def _attached_spec(body: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,8 @@
-"""After the end of a job: its agents may still send, or may have died before they had sent everything.
+"""After the end of a job: its agents may still send, or may have died before they had sent
+everything.
 
-`Drain` follows the tasks of jobs that are over until nothing of them is unsent, starts a shipper where nobody sends
-(F21), and then ends their tokens. Called by `control.py`.
+`Drain` follows the tasks of jobs that are over until nothing of them is unsent, starts a shipper
+where nobody sends (F21), and then ends their tokens. Called by `control.py`.
 """
 
 import contextlib
@@ -26,12 +27,15 @@ T = TypeVar("T")
 STRAYS_S = 60.0  # between two looks for spools that nobody sends
 SALVAGE_FIRST_S = 2.0
 SALVAGE_MAX_S = 120.0
-PATIENCE_S = 2.0  # with an engine beyond this machine: jobs of others do not wait for one that is slow or away (F22)
+# with an engine beyond this machine: jobs of others do not wait for one that is slow or away (F22)
+PATIENCE_S = 2.0
 LOOK_MAX = 100  # tasks that are over and are looked at in one step
 STEP_S = 0.1  # then the others are next: nobody waits for all of many that have ended at once
 DONE_MAX = 10_000  # older ones that still have a folder are looked at again now and then
 PAUSE_S, PAUSE_MANY_S = 1.0, 0.2  # the second while there are more than one step looks at
-LINGER_S = 60.0  # a scheduler that keeps a place for a job whose agents have told its end so long ago is told to end it
+# a scheduler that keeps a place for a job whose agents have told its end so long ago is told to end
+# it
+LINGER_S = 60.0
 
 
 class Backoff:
@@ -108,8 +112,12 @@ class Drain:
         """Until the next step, should nothing else call for it."""
         return PAUSE_S if len(self._left) <= LOOK_MAX else PAUSE_MANY_S
 
-    async def step(self, engines: Mapping[str, Engine], engine_of: Callable[[JobSpec], Engine | None]) -> list[TaskKey]:
-        """Look at tasks that are left, in turn; those of which nothing is any more, so that their tokens can end."""
+    async def step(
+        self, engines: Mapping[str, Engine], engine_of: Callable[[JobSpec], Engine | None]
+    ) -> list[TaskKey]:
+        """Look at tasks that are left, in turn; those of which nothing is any more, so that their
+        tokens can end.
+        """
         now_s = self._clock_s()
         drained: list[TaskKey] = []
         if self._strays_s is None or now_s - self._strays_s >= STRAYS_S:
@@ -136,12 +144,15 @@ class Drain:
             asked.setdefault(id(left.engine), (left.engine, []))[1].append(engine_id)
         found: dict[EngineId, Observation] = {}
         for engine, ids in asked.values():
-            with contextlib.suppress(HeadwayError):  # of one that is away nothing is known, the others are looked at
+            # of one that is away nothing is known, the others are looked at
+            with contextlib.suppress(HeadwayError):
                 found |= await self._ask(engine, f"rest of {engine.cluster}", engine.observe, ids)
         return {engine_id: seen for engine_id, seen in found.items() if engine_id in self._left}
 
     async def _ask(self, engine: Engine, name: str, call: Callable[..., T], *args: Any) -> T:
-        return await self._calls.run(name, call, *args, patience_s=patience_s(engine), of=engine.cluster)
+        return await self._calls.run(
+            name, call, *args, patience_s=patience_s(engine), of=engine.cluster
+        )
 
     async def _is_drained(self, engine_id: EngineId, seen: Observation) -> bool:
         if seen.state not in ("ended", "gone"):
@@ -162,14 +173,20 @@ class Drain:
                 await self._ask(engine, f"rest of {engine_id}", engine.discard, engine_id)
 
     async def _end_lingering(self, engine_id: EngineId, seen: Observation) -> None:
-        """The scheduler's own daemons may have died with the job: it would keep its place to the end of its time."""
+        """The scheduler's own daemons may have died with the job: it would keep its place to the
+        end of its time.
+        """
         left, now_s = self._left[engine_id], self._clock_s()
         there = seen.state in ("starting", "running")
         due = left.told and left.engine.queues and there and now_s - left.since_s >= LINGER_S
         if not due or not self._again.is_due(engine_id, now_s):
             return
         self._again.again(engine_id, now_s)
-        log.warning("%s is over, and %s still keeps a place for it: ending that", engine_id, left.engine.cluster)
+        log.warning(
+            "%s is over, and %s still keeps a place for it: ending that",
+            engine_id,
+            left.engine.cluster,
+        )
         with contextlib.suppress(HeadwayError):
             await self._ask(left.engine, f"end of {engine_id}", left.engine.cancel, engine_id)
 
@@ -184,8 +201,9 @@ class Drain:
     async def _find_strays(
         self, engines: Mapping[str, Engine], engine_of: Callable[[JobSpec], Engine | None]
     ) -> list[TaskKey]:
-        """Tasks of attempts that were over before this server came: by their spools, and by tokens that were left open.
-        Returns those that never reached an engine."""
+        """Tasks of attempts that were over before this server came: by their spools, and by tokens
+        that were left open. Returns those that never reached an engine.
+        """
         keys = set(await self._calls.run("the store", self._open_tokens))
         for engine in list(engines.values()):
             if isinstance(engine, Salvager):
@@ -195,12 +213,17 @@ class Drain:
         jobs = await self._calls.run("the store", self._find, keys)
         for key in sorted(keys, key=str):
             job = jobs.get(key.uuid)
-            attempt = next((a for a in job.attempts if a.number == key.attempt), None) if job else None
+            attempt = (
+                next((a for a in job.attempts if a.number == key.attempt), None) if job else None
+            )
             if job is None or attempt is None or not (is_over(job) or attempt.state in ENDED):
                 continue
             if attempt.engine_id is None:
                 unheard.append(key)
-            elif EngineId(attempt.engine_id) not in self._left and (its := engine_of(job.spec)) is not None:
+            elif (
+                EngineId(attempt.engine_id) not in self._left
+                and (its := engine_of(job.spec)) is not None
+            ):
                 self.add(job, attempt, its)
         return unheard
 
@@ -212,7 +235,9 @@ class Drain:
         return set(fresh.values())
 
     async def _register_strays(self, engine: Engine, tasks: Mapping[EngineId, TaskKey]) -> None:
-        """Scripts that were started without us and whose shipper died before it had told the server of them."""
+        """Scripts that were started without us and whose shipper died before it had told the server
+        of them.
+        """
         known = await self._calls.run("the store", self._known, set(tasks.values()))
         unknown = [i for i, key in tasks.items() if key not in known]
         seen = await self._ask(engine, f"strays of {engine.cluster}", engine.observe, unknown)

@@ -1,6 +1,8 @@
-"""What of a job may not rest in the database: its environment, and its command if that holds secrets.
+"""What of a job may not rest in the database: its environment, and its command if that holds
+secrets.
 
-One file a job, or one for all jobs of an array, 0600, from the submission to the end. Called by `control.py`.
+One file a job, or one for all jobs of an array, 0600, from the submission to the end. Called by
+`control.py`.
 """
 
 import json
@@ -25,22 +27,37 @@ _DOUBTFUL = frozenset(("key", "keys", "pass", "cred", "creds", "dsn"))
 class Private:
     env: dict[str, str] = field(repr=False)
     command: list[str] = field(repr=False)  # as it was given
-    roles: dict[str, list[str]] = field(default_factory=dict, repr=False)  # commands of roles, likewise
-    jobs: dict[str, dict[str, Any]] = field(default_factory=dict, repr=False)  # of an array: by number, its own
+    # commands of roles, likewise
+    roles: dict[str, list[str]] = field(default_factory=dict, repr=False)
+    # of an array: by number, its own
+    jobs: dict[str, dict[str, Any]] = field(default_factory=dict, repr=False)
 
 
 def kept(spec: JobSpec, env: Mapping[str, str], secret: Collection[str]) -> dict[str, str]:
-    """What a person has set for this job and is no secret, by name or by its look: it may rest in the database. A name
-    in doubt, such as MY_KEY, counts as one."""
+    """What a person has set for this job and is no secret, by name or by its look: it may rest in
+    the database. A name in doubt, such as MY_KEY, counts as one.
+    """
     values = redact.secret_values(env, secret)
-    named = [name for name in spec.env_set if name in env and not redact.is_secret_name(name, secret)]
-    plain = {name: env[name] for name in named if not _DOUBTFUL.intersection(name.lower().split("_"))}
-    short = {name: value for name, value in plain.items() if len(value.encode(errors="replace")) <= ENV_KEPT_BYTES_MAX}
-    return {name: value for name, value in short.items() if redact.mask_text(value, values) == value}
+    named = [
+        name for name in spec.env_set if name in env and not redact.is_secret_name(name, secret)
+    ]
+    plain = {
+        name: env[name] for name in named if not _DOUBTFUL.intersection(name.lower().split("_"))
+    }
+    short = {
+        name: value
+        for name, value in plain.items()
+        if len(value.encode(errors="replace")) <= ENV_KEPT_BYTES_MAX
+    }
+    return {
+        name: value for name, value in short.items() if redact.mask_text(value, values) == value
+    }
 
 
 def save(folder: Path, uuid: str, private: Private) -> None:
-    """Durable under its name, or not there: it is written before the job that needs it is acknowledged (P9)."""
+    """Durable under its name, or not there: it is written before the job that needs it is
+    acknowledged (P9).
+    """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     fresh = folder / f".{uuid}-{secrets.token_hex(4)}"
     fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -64,7 +81,9 @@ def load(folder: Path, uuid: str) -> Private | None:
 
 
 def of_job(folder: Path, uuid: str, spec: JobSpec) -> Private | None:
-    """What one job gets: from its own file, else from the one of its array, which all of its jobs share."""
+    """What one job gets: from its own file, else from the one of its array, which all of its jobs
+    share.
+    """
     found = load(folder, uuid) if spec.array is None else _of_array(folder, spec.array, spec)
     if found is None or spec.array_index is None:
         return found
@@ -86,9 +105,15 @@ def _of_array(folder: Path, array: str, spec: JobSpec) -> Private | None:
 
 
 def own(folder: Path, array: str) -> dict[str, dict[str, str]]:
-    """Variables that jobs of an array have of their own, by number; none where the array's file is gone."""
+    """Variables that jobs of an array have of their own, by number; none where the array's file is
+    gone.
+    """
     shared = load(folder, array)
-    return {index: kept["env"] for index, kept in shared.jobs.items() if kept.get("env")} if shared else {}
+    return (
+        {index: kept["env"] for index, kept in shared.jobs.items() if kept.get("env")}
+        if shared
+        else {}
+    )
 
 
 @lru_cache(maxsize=4)  # the jobs of an array start one after the other, and its file may be large

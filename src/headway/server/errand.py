@@ -1,4 +1,6 @@
-"""What the loop has done in a thread: asking an engine, planning, starting. Called by `loop.py` through `Calls`."""
+"""What the loop has done in a thread: asking an engine, planning, starting. Called by `loop.py`
+through `Calls`.
+"""
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
@@ -22,7 +24,9 @@ def with_private(spec: JobSpec, private: envfile.Private | None) -> JobSpec:
     """With the commands as they were given, where they are still known."""
     if private is None:
         return spec
-    roles = [replace(role, command=private.roles.get(role.name, role.command)) for role in spec.roles]
+    roles = [
+        replace(role, command=private.roles.get(role.name, role.command)) for role in spec.roles
+    ]
     return replace(spec, command=private.command, roles=roles)
 
 
@@ -35,21 +39,33 @@ def start_of(attempt: Attempt) -> str:
     return f"start of {attempt.key}"
 
 
-def look_at(engine: Engine, attempts: Sequence[Attempt]) -> tuple[dict[str, EngineId], dict[str, Observation]]:
-    """Ids by key, also of attempts whose submit was never answered, and what the engine says of each."""
+def look_at(
+    engine: Engine, attempts: Sequence[Attempt]
+) -> tuple[dict[str, EngineId], dict[str, Observation]]:
+    """Ids by key, also of attempts whose submit was never answered, and what the engine says of
+    each.
+    """
     ids: dict[str, EngineId] = {}
     found: dict[str, Observation] = {}
     for attempt in attempts:
-        engine_id = EngineId(attempt.engine_id) if attempt.engine_id is not None else engine.find(attempt.key)
+        engine_id = (
+            EngineId(attempt.engine_id)
+            if attempt.engine_id is not None
+            else engine.find(attempt.key)
+        )
         if engine_id is None:
             found[attempt.key] = Observation("gone", "not submitted")
         else:
             ids[attempt.key] = engine_id
     seen = engine.observe(list(ids.values()))
-    return ids, found | {key: seen[engine_id] for key, engine_id in ids.items() if engine_id in seen}
+    return ids, found | {
+        key: seen[engine_id] for key, engine_id in ids.items() if engine_id in seen
+    }
 
 
-def plan_all(engine: Engine, starts: Sequence[tuple[Job, int]]) -> dict[tuple[int, int], Plan | Exception]:
+def plan_all(
+    engine: Engine, starts: Sequence[tuple[Job, int]]
+) -> dict[tuple[int, int], Plan | Exception]:
     """By the job's pk and the number of the attempt."""
     found: dict[tuple[int, int], Plan | Exception] = {}
     for job, number in starts:
@@ -62,7 +78,10 @@ def plan_all(engine: Engine, starts: Sequence[tuple[Job, int]]) -> dict[tuple[in
 
 
 def given(
-    private: envfile.Private, tokens: Mapping[str, str], secret_names: list[str], tls: Mapping[str, Any] | None
+    private: envfile.Private,
+    tokens: Mapping[str, str],
+    secret_names: list[str],
+    tls: Mapping[str, Any] | None,
 ) -> Given:
     """What an attempt gets that is never printed. UsageError for keys of accounts that are none."""
     variables = dict(private.env)
@@ -108,7 +127,11 @@ def forget_private(store: Store, env: Path, jobs: Sequence[Job]) -> None:
         try:
             _forget_private(store, env, job)
         except (OSError, HeadwayError) as error:
-            log.error("the environment of %s could not be removed, it stays until the next start: %s", job.id, error)
+            log.error(
+                "the environment of %s could not be removed, it stays until the next start: %s",
+                job.id,
+                error,
+            )
 
 
 def _forget_private(store: Store, env: Path, job: Job) -> None:
@@ -125,13 +148,17 @@ def states_of(store: Store, uuids: Collection[str]) -> dict[str, tuple[str, Stat
 
 
 async def how_far(calls: Calls, store: Store, jobs: Sequence[Job]) -> dict[int, dict[int, int]]:
-    """How far each attempt came of jobs whose last one has ended and that may be tried again, by pk."""
+    """How far each attempt came of jobs whose last one has ended and that may be tried again, by
+    pk.
+    """
     over = [job.pk for job in jobs if job.spec.retry.max > 0 and _has_told(job)]
     return await calls.run("the store", _steps, store, over) if over else {}
 
 
 def _has_told(job: Job) -> bool:
-    return bool(job.attempts and job.attempts[-1].tasks) and all(t.result or t.held for t in job.attempts[-1].tasks)
+    return bool(job.attempts and job.attempts[-1].tasks) and all(
+        t.result or t.held for t in job.attempts[-1].tasks
+    )
 
 
 def _steps(store: Store, pks: Sequence[int]) -> dict[int, dict[int, int]]:

@@ -1,7 +1,8 @@
-"""The folders of a submission: everything about them that can be known before the job starts. Called by `control.py`.
+"""The folders of a submission: everything about them that can be known before the job starts.
+Called by `control.py`.
 
-Places of other machines are looked at by the command line, which has the person's keys; here counts what the job says
-of itself and what this machine has.
+Places of other machines are looked at by the command line, which has the person's keys; here counts
+what the job says of itself and what this machine has.
 """
 
 import importlib.util
@@ -19,19 +20,24 @@ from headway.model.limits import FOLDERS_MAX
 from headway.settings.jobschema import check_folder
 from headway.storage.place import LOCAL, Place, parse
 
-_HERE: Final = frozenset(("local", "docker", "podman"))  # engines whose carrier runs on this machine
+# engines whose carrier runs on this machine
+_HERE: Final = frozenset(("local", "docker", "podman"))
 _CONTAINERS: Final = frozenset(("docker", "podman"))
 
 
 def take_keys(env: MutableMapping[str, str]) -> dict[str, dict[str, str]]:
-    """The accounts with their keys, taken out of an environment: they are for the carrier, and for no program."""
+    """The accounts with their keys, taken out of an environment: they are for the carrier, and for
+    no program.
+    """
     text = env.pop(names.KEYS, "")
     try:
         found = json.loads(text) if text else {}
     except (ValueError, RecursionError):
         found = None
     rows = found.values() if isinstance(found, dict) else [None]
-    if not all(isinstance(row, dict) and all(isinstance(v, str) for v in row.values()) for row in rows):
+    if not all(
+        isinstance(row, dict) and all(isinstance(v, str) for v in row.values()) for row in rows
+    ):
         raise UsageError(f"{names.KEYS} is not a mapping of accounts")
     return dict(found or {})
 
@@ -47,7 +53,11 @@ def check(spec: JobSpec, env: Mapping[str, str], engine: str, home: Path) -> Non
             _check_local(folder, where, here=engine in _HERE)
         if folder.mount:
             _check_mount(folder, env, engine)
-        elif engine in _HERE and place.needs_library(folder) and importlib.util.find_spec("obstore") is None:
+        elif (
+            engine in _HERE
+            and place.needs_library(folder)
+            and importlib.util.find_spec("obstore") is None
+        ):
             raise UsageError(f"the folder {folder.name} needs the package obstore, which is not installed here",
                              "pip install 'headway[storage]'")  # fmt: skip
         if engine in _HERE and spec.code is None:
@@ -61,13 +71,16 @@ def _check_words(folder: Folder) -> None:
         raise UsageError("the name of a folder is not text")
     check_folder(folder.name)
     texts = [folder.source, folder.target, folder.account, folder.mount]
-    if any(not isinstance(text, str | None) for text in texts) or not all(isinstance(o, str) for o in folder.options):
+    if any(not isinstance(text, str | None) for text in texts) or not all(
+        isinstance(o, str) for o in folder.options
+    ):
         raise UsageError(f"folders.{folder.name} is not what it should be")
     if folder.mode not in ("ro", "rw"):
         raise UsageError(f"folders.{folder.name}.mode is {folder.mode!r:.40}", "ro or rw")
     if not folder.source and not folder.target:
         raise UsageError(
-            f"the folder {folder.name} comes from nowhere and goes nowhere", "give it `from`, `to` or both"
+            f"the folder {folder.name} comes from nowhere and goes nowhere",
+            "give it `from`, `to` or both",
         )
     if folder.target and folder.mode == "ro":
         raise UsageError(
@@ -75,7 +88,10 @@ def _check_words(folder: Folder) -> None:
             "leave out `to`, or `mode: ro`",
         )
     if folder.options and not folder.mount:
-        raise UsageError(f"the folder {folder.name} has options for a mount tool and none is named", "add `mount:`")
+        raise UsageError(
+            f"the folder {folder.name} has options for a mount tool and none is named",
+            "add `mount:`",
+        )
 
 
 def _places(folder: Folder) -> list[Place]:
@@ -107,13 +123,18 @@ def _check_local(folder: Folder, where: Place, *, here: bool) -> None:
     path = str(where)
     if folder.source and parse(folder.source) == where and not os.path.isdir(path):
         what = "is not a folder" if os.path.exists(path) else "does not exist"
-        raise UsageError(f"the folder {folder.name} comes from {path[:200]}, which {what}", "correct `from`")
+        raise UsageError(
+            f"the folder {folder.name} comes from {path[:200]}, which {what}", "correct `from`"
+        )
     if folder.target and parse(folder.target) == where:
         above = path
         while not os.path.lexists(above):
             above = os.path.dirname(above)
         if not os.path.isdir(above) or not os.access(above, os.W_OK | os.X_OK):
-            raise UsageError(f"the folder {folder.name} goes to {path[:200]}, which cannot be written", "correct `to`")
+            raise UsageError(
+                f"the folder {folder.name} goes to {path[:200]}, which cannot be written",
+                "correct `to`",
+            )
 
 
 def _check_mount(folder: Folder, env: Mapping[str, str], engine: str) -> None:
@@ -122,7 +143,8 @@ def _check_mount(folder: Folder, env: Mapping[str, str], engine: str) -> None:
                          "leave out `from` or `to`")  # fmt: skip
     where = parse(str(folder.source or folder.target))
     values: dict[str, Any] = {"name": folder.name, "mount": folder.mount}
-    program_path = None if engine in _CONTAINERS else env.get("PATH")  # a container's says nothing of this machine
+    # a container's says nothing of this machine
+    program_path = None if engine in _CONTAINERS else env.get("PATH")
     mount.check(values, where, program_path, here=engine in _HERE)
 
 
@@ -133,7 +155,10 @@ def _check_apart(folders: list[Folder]) -> None:
         other = seen.setdefault(names.variable(folder.name), folder.name)
         inside = next((f.name for f in folders if folder.name.startswith(f"{f.name}/")), None)
         if inside is not None:
-            raise UsageError(f"the folder {folder.name} lies in the folder {inside}", "name one of them otherwise")
+            raise UsageError(
+                f"the folder {folder.name} lies in the folder {inside}",
+                "name one of them otherwise",
+            )
         if other != folder.name or [f.name for f in folders].count(folder.name) > 1:
             raise UsageError(f"the folders {other} and {folder.name} have the same variable",
                              "name one of them otherwise")  # fmt: skip

@@ -1,7 +1,9 @@
-"""Sends what is in the outbox to one monitor, tells it the states of the jobs, and does what is asked for there.
+"""Sends what is in the outbox to one monitor, tells it the states of the jobs, and does what is
+asked for there.
 
-Two threads per monitor: one sends, one asks for commands, which is also the sign of life. Both go on for ever: a
-monitor that is away, a wrong token or another certificate costs a pause and a line in the log, nothing else (F40).
+Two threads per monitor: one sends, one asks for commands, which is also the sign of life. Both go
+on for ever: a monitor that is away, a wrong token or another certificate costs a pause and a line
+in the log, nothing else (F40).
 """
 
 import asyncio
@@ -35,7 +37,8 @@ _IDLE_S = 5.0  # between two looks when nothing wakes us
 _UNBORN_S = 60.0  # an entry whose job is not stored by then never will be
 _COMMAND_S = 30.0
 _GLANCE_S = 0.5  # how often a pause looks whether it may end
-_ASK_S = 2.0  # one question for commands waits so long; jobs that are told meanwhile are in the next
+# one question for commands waits so long; jobs that are told meanwhile are in the next
+_ASK_S = 2.0
 
 
 class Forwarder:
@@ -54,7 +57,10 @@ class Forwarder:
         self._seen: dict[int, None] = {}
         self._error, self._since_ns = "", 0
         names = (("send", self._send_all), ("ask", self._ask_all))
-        self._threads = [threading.Thread(target=work, name=f"headway-monitor-{n}", daemon=True) for n, work in names]
+        self._threads = [
+            threading.Thread(target=work, name=f"headway-monitor-{n}", daemon=True)
+            for n, work in names
+        ]
 
     def start(self) -> None:
         for thread in self._threads:
@@ -69,7 +75,8 @@ class Forwarder:
         return {"state": "waiting" if self._error else "sending", "error": self._error or None,
                 "since": form.iso(self._since_ns or None)}  # fmt: skip
 
-    # -- sending -------------------------------------------------------------------------------------------------------
+    # -- sending
+    # -------------------------------------------------------------------------------------------------------
 
     def _send_all(self) -> None:
         failures = 0
@@ -83,7 +90,9 @@ class Forwarder:
             # whatever goes wrong, the next try may succeed, and nobody else would make it
             except Exception as error:
                 failures = min(failures + 1, 20)
-                pause_s = min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2**failures) * (0.5 + random.random() / 2)
+                pause_s = min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2**failures) * (
+                    0.5 + random.random() / 2
+                )
                 self._failed(error)
             if failures:
                 self._pause(pause_s)
@@ -92,9 +101,15 @@ class Forwarder:
                 self.wake.wait(_IDLE_S)
 
     def _pause(self, pause_s: float) -> None:
-        """Before the next try; at once when somebody has joined the monitor again, with another token or pin."""
+        """Before the next try; at once when somebody has joined the monitor again, with another
+        token or pin.
+        """
         known, until_s = self._changed_ns(), time.monotonic() + pause_s
-        while time.monotonic() < until_s and known == self._changed_ns() and not self._stopped.is_set():
+        while (
+            time.monotonic() < until_s
+            and known == self._changed_ns()
+            and not self._stopped.is_set()
+        ):
             self._stopped.wait(min(_GLANCE_S, pause_s))
 
     def _changed_ns(self) -> int:
@@ -105,7 +120,8 @@ class Forwarder:
 
     def _round(self) -> None:
         dirty = self.dirty
-        if dirty:  # only then: a change that is told between these lines is seen now or in the next round
+        # only then: a change that is told between these lines is seen now or in the next round
+        if dirty:
             self.dirty = False
         for entry in self._outbox.entries(str(self._address)):
             waiting = self._outbox.waiting(entry)
@@ -135,10 +151,12 @@ class Forwarder:
             self._outbox.finish(entry)
             self._told.pop(entry.uuid, None)
         elif waiting:
-            self.dirty = True  # its state may have been told as open because of these: look again at once
+            # its state may have been told as open because of these: look again at once
+            self.dirty = True
             self.wake.set()
         elif is_over(job):
-            self.dirty = True  # agents of it may still send, and nobody tells when they no longer may
+            # agents of it may still send, and nobody tells when they no longer may
+            self.dirty = True
 
     def _look_up(self, entry: "Entry") -> tuple[Job | None, bool]:
         """The job as it is stored here, and whether agents of it may still send."""
@@ -149,7 +167,9 @@ class Forwarder:
             return catalog.load_job(c, pk), catalog.any_may_send(c, entry.uuid)
 
     def _tell(self, job: Job, still_open: bool = False) -> None:
-        """The job as it stands. While batches of it wait, its end is not told: it would come before its last words."""
+        """The job as it stands. While batches of it wait, its end is not told: it would come before
+        its last words.
+        """
         told = document(job, still_open)
         digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
         if self._told.get(job.uuid) == digest:
@@ -165,7 +185,9 @@ class Forwarder:
             answer = self._ingest(job, body)
             self._fill_gaps(body, answer.json())
         except DamagedError as error:
-            log.error("the monitor %s refuses a batch of %s, it is kept: %s", self._address, job.id, error)
+            log.error(
+                "the monitor %s refuses a batch of %s, it is kept: %s", self._address, job.id, error
+            )
             self._outbox.set_aside(entry, number)
             return
         self._outbox.sent(entry, number)
@@ -182,10 +204,14 @@ class Forwarder:
             raise UnreachableError(f"the monitor does not know {job.id}: {error}") from None
 
     def _fill_gaps(self, body: bytes, answer: dict[str, Any]) -> None:
-        """A monitor that went back to an older copy of its data lacks what we no longer have: that is told (P5)."""
+        """A monitor that went back to an older copy of its data lacks what we no longer have: that
+        is told (P5).
+        """
         acks = answer.get("acks") or {}
         task, _, parts = batch.decode(body)
-        missing = {p.stream: p for p in reversed(parts) if int(acks.get(p.stream, p.offset)) < p.offset}
+        missing = {
+            p.stream: p for p in reversed(parts) if int(acks.get(p.stream, p.offset)) < p.offset
+        }
         if not missing:
             return
         gaps = []
@@ -195,7 +221,8 @@ class Forwarder:
         self._post("/agent/ingest", body=batch.encode(task, gaps, time.time_ns()))
         self._post("/agent/ingest", body=body)
 
-    # -- commands ------------------------------------------------------------------------------------------------------
+    # -- commands
+    # ------------------------------------------------------------------------------------------------------
 
     def _ask_all(self) -> None:
         pause_s = BACKOFF_FIRST_S
@@ -243,9 +270,16 @@ class Forwarder:
             asyncio.run_coroutine_threadsafe(work, self._loop).result(_COMMAND_S)
             log.info("%s of %s, as asked for at the monitor %s", command["do"], uuid, self._address)
         except (HeadwayError, LateError) as error:
-            log.warning("%s of %s, asked for at the monitor %s: %s", command["do"], uuid, self._address, error)
+            log.warning(
+                "%s of %s, asked for at the monitor %s: %s",
+                command["do"],
+                uuid,
+                self._address,
+                error,
+            )
 
-    # -- the wire ------------------------------------------------------------------------------------------------------
+    # -- the wire
+    # ------------------------------------------------------------------------------------------------------
 
     def _post(self, route: str, client: remote.RemoteClient | None = None, **more: Any) -> Response:
         answer: Response = (client or self._client).request("POST", route, **more)
@@ -267,10 +301,18 @@ class Forwarder:
 
     def _failed(self, error: Exception) -> None:
         self._client.close()
-        text = f"{error.message} {error.hint}".strip() if isinstance(error, HeadwayError) else repr(error)
+        text = (
+            f"{error.message} {error.hint}".strip()
+            if isinstance(error, HeadwayError)
+            else repr(error)
+        )
         if text != self._error:
             self._error, self._since_ns = text, self._since_ns or time.time_ns()
-            log.warning("the monitor %s cannot be sent to; everything is kept and sent later: %s", self._address, text)
+            log.warning(
+                "the monitor %s cannot be sent to; everything is kept and sent later: %s",
+                self._address,
+                text,
+            )
 
     def _well(self) -> None:
         if self._error:
@@ -294,9 +336,25 @@ def document(job: Job, still_open: bool) -> dict[str, Any]:
 def _attempt(attempt: Attempt, still_open: bool) -> dict[str, Any]:
     ended = attempt.state in ENDED
     found = asdict(attempt)
-    kept = ("number", "state", "engine_word", "cause", "exit_code", "signal", "created_ns", "started_ns", "ended_ns")
+    kept = (
+        "number",
+        "state",
+        "engine_word",
+        "cause",
+        "exit_code",
+        "signal",
+        "created_ns",
+        "started_ns",
+        "ended_ns",
+    )
     told = {name: found[name] for name in kept} | {"state": str(attempt.state)}
     told["tasks"] = [{"name": task.name, "node": task.node} for task in attempt.tasks]
     if still_open and ended:
-        told |= {"state": str(State.RUNNING), "ended_ns": None, "exit_code": None, "signal": None, "cause": None}
+        told |= {
+            "state": str(State.RUNNING),
+            "ended_ns": None,
+            "exit_code": None,
+            "signal": None,
+            "cause": None,
+        }
     return told

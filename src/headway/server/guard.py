@@ -1,8 +1,10 @@
-"""The outermost layer of the server: nothing reaches a route before it has passed here. Called by uvicorn.
+"""The outermost layer of the server: nothing reaches a route before it has passed here. Called by
+uvicorn.
 
-In this order, and without reading a body: the kind of connection (HTTP; anything else is refused), Host, the form of
-the request, the method, where a browser says that it comes from, and who is calling. No path is exempt from any of it
-but one: a browser that has no cookie yet may post its one-time code to `/login`.
+In this order, and without reading a body: the kind of connection (HTTP; anything else is refused),
+Host, the form of the request, the method, where a browser says that it comes from, and who is
+calling. No path is exempt from any of it but one: a browser that has no cookie yet may post its
+one-time code to `/login`.
 """
 
 import asyncio
@@ -23,9 +25,12 @@ LOGIN = ("POST", "/login")
 AGENT_PATHS = frozenset(("/agent/ingest", "/agent/poll"))  # all that a task needs of us
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-_HOST = re.compile(r"(?:[a-z0-9](?:[a-z0-9.-]{0,252}[a-z0-9])?|\[[0-9a-f:.]{2,45}\])(?::[0-9]{1,5})?\Z")
+_HOST = re.compile(
+    r"(?:[a-z0-9](?:[a-z0-9.-]{0,252}[a-z0-9])?|\[[0-9a-f:.]{2,45}\])(?::[0-9]{1,5})?\Z"
+)
 _DRAIN_S, _DRAIN_BYTES = 1.0, 1 << 20
-_DRAIN_UNIX_S = 5.0  # an agent whose token has ended must be able to read that, however large its batch is
+# an agent whose token has ended must be able to read that, however large its batch is
+_DRAIN_UNIX_S = 5.0
 
 HEADERS = (
     (
@@ -43,13 +48,19 @@ HEADERS = (
 
 
 def hosts_for(port: int) -> frozenset[str]:
-    """What a browser may call us, and nothing else: a name that somebody else's DNS points here is not among them."""
+    """What a browser may call us, and nothing else: a name that somebody else's DNS points here is
+    not among them.
+    """
     names = ("127.0.0.1", "localhost", "[::1]")
-    return frozenset(f"{n}:{port}" for n in names) | (frozenset(names) if port == 80 else frozenset())
+    return frozenset(f"{n}:{port}" for n in names) | (
+        frozenset(names) if port == 80 else frozenset()
+    )
 
 
 def parse_host(value: str) -> str | None:
-    """`name`, `name:port`, `[v6]` or `[v6]:port` in lower case; None for anything else, a trailing dot included."""
+    """`name`, `name:port`, `[v6]` or `[v6]:port` in lower case; None for anything else, a trailing
+    dot included.
+    """
     lowered = value.lower()
     return lowered if _HOST.match(lowered) else None
 
@@ -118,14 +129,16 @@ def read_head(headers: list[tuple[bytes, bytes]]) -> Head:
 def check_origin(method: str, head: Head, unix: bool, scheme: str = "http") -> None:
     """A page of another site may not act for the person whose browser shows it (Sec4).
 
-    A foreign Origin is refused whatever else is there. What may change something and carries a cookie, which a browser
-    adds by itself, must moreover show that it comes from our own page. A token alone is added by nobody but its owner.
+    A foreign Origin is refused whatever else is there. What may change something and carries a
+    cookie, which a browser adds by itself, must moreover show that it comes from our own page. A
+    token alone is added by nobody but its owner.
     """
     foreign = Refusal(403, "origin", "a request from another site")
     if head.origin is not None and head.origin != f"{scheme}://{head.host}":
         raise foreign
     from_elsewhere = head.site not in (None, "same-origin", "none")
-    if method in SAFE_METHODS:  # a link from elsewhere may lead here; a script from elsewhere may not ask in our name
+    # a link from elsewhere may lead here; a script from elsewhere may not ask in our name
+    if method in SAFE_METHODS:
         if from_elsewhere and head.cookie is not None and head.mode != "navigate":
             raise foreign
         return
@@ -146,11 +159,16 @@ def session(cookie: str | None) -> str:
 
 
 class Guard:
-    """Wraps the application. `tcp_hosts` is empty until the port is known, and then nobody is let in on TCP.
-    `tls_hosts`: the names of a monitor's network address; empty where there is none."""
+    """Wraps the application. `tcp_hosts` is empty until the port is known, and then nobody is let
+    in on TCP. `tls_hosts`: the names of a monitor's network address; empty where there is none.
+    """
 
     def __init__(
-        self, app: App, auth: Auth, tcp_hosts: frozenset[str], tls_hosts: frozenset[str] = frozenset()
+        self,
+        app: App,
+        auth: Auth,
+        tcp_hosts: frozenset[str],
+        tls_hosts: frozenset[str] = frozenset(),
     ) -> None:
         self.app, self.auth, self.tcp_hosts, self.tls_hosts = app, auth, tcp_hosts, tls_hosts
 
@@ -177,7 +195,9 @@ class Guard:
         if not isinstance(peer, Peer):
             raise Refusal(403, "forbidden", "a connection of an unknown kind")
         head = read_head(scope["headers"])
-        if head.host not in ({HOST} if peer.unix or peer.agents else self.tls_hosts if peer.tls else self.tcp_hosts):
+        if head.host not in (
+            {HOST} if peer.unix or peer.agents else self.tls_hosts if peer.tls else self.tcp_hosts
+        ):
             hint = (
                 "it is not a name that this monitor knows; there: hw monitor --address … --host NAME"
                 if peer.tls
@@ -189,8 +209,11 @@ class Guard:
         if method != "POST" and head.has_body:
             raise Refusal(400, "usage", "only POST has a body")
         check_origin(method, head, peer.unix, "https" if peer.tls else "http")
-        local = not peer.unix and not peer.tls  # on the network nothing is done without a token, not even a login
-        caller = NOBODY if (method, scope["path"]) == LOGIN and local else await self._login(peer, head)
+        # on the network nothing is done without a token, not even a login
+        local = not peer.unix and not peer.tls
+        caller = (
+            NOBODY if (method, scope["path"]) == LOGIN and local else await self._login(peer, head)
+        )
         if peer.agents and scope["path"] not in AGENT_PATHS:
             raise Refusal(403, "forbidden", "this is not reached through the address for agents")
         if head.content_length > (INGEST_BYTES_MAX if caller.role else REQUEST_BYTES_ANONYMOUS_MAX):
@@ -202,8 +225,12 @@ class Guard:
             raise Refusal(403, "forbidden", "this server belongs to another user")
         if head.authorization is not None:
             row = await self.auth.tokens.check(bearer(head.authorization))
-            if row is not None and (not peer.agents or (row.role is Role.INGEST and row.task is not None)):
-                return Caller(row.role, row.task, peer.unix, row.name, "socket" if peer.unix else "network")
+            if row is not None and (
+                not peer.agents or (row.role is Role.INGEST and row.task is not None)
+            ):
+                return Caller(
+                    row.role, row.task, peer.unix, row.name, "socket" if peer.unix else "network"
+                )
         elif peer.unix and not peer.token_only:
             return Caller(Role.ADMIN, unix=True)
         elif not peer.unix and not peer.tls:
@@ -213,26 +240,45 @@ class Guard:
         raise self.wrong(peer, guessed=head.authorization is not None or head.cookie is not None)
 
     def wrong(self, peer: Peer, guessed: bool) -> Refusal:
-        """What a missing or wrong secret gets. A unix peer is the owner already and has nothing to guess."""
+        """What a missing or wrong secret gets. A unix peer is the owner already and has nothing to
+        guess.
+        """
         if guessed and not peer.unix and self.auth.failures.too_many():
             return Refusal(429, "slow_down", "too many wrong tokens")
         if peer.agents:
-            return Refusal(401, "login", "only the token of a task counts here, and this one is none, or has ended")
+            return Refusal(
+                401,
+                "login",
+                "only the token of a task counts here, and this one is none, or has ended",
+            )
         if peer.tls:
-            words = "the token is not known here, or was revoked" if guessed else "a token is needed"
-            return Refusal(401, "login", words, "on the monitor's machine: hw token create; here: hw monitor join")
+            words = (
+                "the token is not known here, or was revoked" if guessed else "a token is needed"
+            )
+            return Refusal(
+                401,
+                "login",
+                words,
+                "on the monitor's machine: hw token create; here: hw monitor join",
+            )
         return Refusal(401, "login", "a token is needed", "on this machine, `hw` needs none")
 
 
 async def refuse_other(scope: Scope, send: Send) -> None:
-    """A websocket is refused before it is accepted; there are none yet. Any other kind is simply not served."""
+    """A websocket is refused before it is accepted; there are none yet. Any other kind is simply
+    not served.
+    """
     if scope["type"] == "websocket":
         await send({"type": "websocket.close", "code": 1008, "reason": "not served"})
 
 
-async def send_reply(reply: Reply, send: Send, drain: Receive | None = None, unix: bool = False) -> None:
-    """Send with the headers that every answer has, in pieces. `drain`: the request's body was not read; the connection
-    closes, after a moment in which the caller can finish sending and read why: a longer one for our own user."""
+async def send_reply(
+    reply: Reply, send: Send, drain: Receive | None = None, unix: bool = False
+) -> None:
+    """Send with the headers that every answer has, in pieces. `drain`: the request's body was not
+    read; the connection closes, after a moment in which the caller can finish sending and read why:
+    a longer one for our own user.
+    """
     length = (b"content-length", str(len(reply.body)).encode())
     headers = [(b"content-type", reply.content_type), length, *HEADERS, *reply.headers]
     if drain is not None:

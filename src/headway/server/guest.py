@@ -1,7 +1,9 @@
-"""Jobs of other machines on this monitor: told here, run there. Nothing here starts, observes or ends them.
+"""Jobs of other machines on this monitor: told here, run there. Nothing here starts, observes or
+ends them.
 
-`tell` writes down what a job's own server says of it; `Guests` knows which machine each belongs to and when it was last
-heard, and says `unknown` of those that are not heard (P8). Called by `api/guest.py`, `api/agent.py` and `serve.py`.
+`tell` writes down what a job's own server says of it; `Guests` knows which machine each belongs to
+and when it was last heard, and says `unknown` of those that are not heard (P8). Called by
+`api/guest.py`, `api/agent.py` and `serve.py`.
 """
 
 import asyncio
@@ -47,7 +49,9 @@ class ToldAttempt(msgspec.Struct):
 
 
 class Told(msgspec.Struct):
-    """What the machine that runs a job says of it. Further fields are let pass: it may be newer than we are."""
+    """What the machine that runs a job says of it. Further fields are let pass: it may be newer
+    than we are.
+    """
 
     uuid: str
     id: str
@@ -76,10 +80,14 @@ def tell(c: Connection, owner: str, told: Told, spec: JobSpec) -> Job:
     """One transaction. Said again, or late, it changes nothing: an end stays an end."""
     suffix = told.id.rpartition("-")[2]
     plain = len(suffix) == SUFFIX_CHARS and set(suffix) <= set(ALPHABET)
-    job = catalog.insert_job(c, told.uuid, spec, told.submitted_ns, ENGINE, suffix=suffix if plain else None)
+    job = catalog.insert_job(
+        c, told.uuid, spec, told.submitted_ns, ENGINE, suffix=suffix if plain else None
+    )
     if job.spec.guest_of != owner:
         whose = f"the machine {job.spec.guest_of}" if job.spec.guest_of else "this machine"
-        raise RefusedError(f"{job.id} belongs to {whose}", "tokens of one machine have one name: hw token create")
+        raise RefusedError(
+            f"{job.id} belongs to {whose}", "tokens of one machine have one name: hw token create"
+        )
     for attempt in told.attempts:
         _tell_attempt(c, job, attempt)
     _tell_state(c, job, told)
@@ -89,7 +97,9 @@ def tell(c: Connection, owner: str, told: Told, spec: JobSpec) -> Job:
 def _tell_attempt(c: Connection, job: Job, told: ToldAttempt) -> None:
     if not 1 <= told.number < 1_000_000:
         raise UsageError(f"there is no attempt {told.number}")
-    catalog.insert_attempt(c, job.pk, told.number, f"{job.uuid}-{told.number}", told.created_ns or job.submitted_ns)
+    catalog.insert_attempt(
+        c, job.pk, told.number, f"{job.uuid}-{told.number}", told.created_ns or job.submitted_ns
+    )
     for task in told.tasks:
         catalog.insert_task(c, job.pk, told.number, task.name, task.node)
     names = ("engine_word", "cause", "exit_code", "signal", "started_ns", "ended_ns")
@@ -148,7 +158,9 @@ class Guests:
         started_s = self.clock_s()
         while True:
             await asyncio.sleep(_LOOK_S)
-            if self.clock_s() - started_s > SILENT_AFTER_S and await asyncio.to_thread(self._has_any):
+            if self.clock_s() - started_s > SILENT_AFTER_S and await asyncio.to_thread(
+                self._has_any
+            ):
                 await asyncio.wrap_future(self.store.write(self._silence))
 
     def _has_any(self) -> bool:

@@ -1,7 +1,9 @@
-"""Several tasks, one attempt: when they may start, when the others shall end, and how the whole ended. Pure.
+"""Several tasks, one attempt: when they may start, when the others shall end, and how the whole
+ended. Pure.
 
-Called by `reconcile.py`. A task fails as soon as one of its ranks has failed by itself; a role fails, or is done, by
-its completion policy; the first role that failed ends the job, and so does the last one that was waited for.
+Called by `reconcile.py`. A task fails as soon as one of its ranks has failed by itself; a role
+fails, or is done, by its completion policy; the first role that failed ends the job, and so does
+the last one that was waited for.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +26,9 @@ class Tell:
 
 
 def orders(job: Job, attempt: Attempt, unstarted: Sequence[str] = ()) -> list[Tell]:
-    """What the tasks of an open attempt shall be told. `unstarted`: tasks that could not be started, for good."""
+    """What the tasks of an open attempt shall be told. `unstarted`: tasks that could not be
+    started, for good.
+    """
     if len(attempt.tasks) < 2:
         return []
     if unstarted:
@@ -33,11 +37,20 @@ def orders(job: Job, attempt: Attempt, unstarted: Sequence[str] = ()) -> list[Te
         why = ending(job, attempt)
     if why is not None:
         stop: dict[str, Any] = {"do": "stop", "grace_s": job.spec.grace_s, "reason": why}
-        commands = {task.name: stop for task in attempt.tasks if task.result is None and task.state == "running"}
-    elif job.stop_requested_ns is None and all(task.state == "running" or task.processes for task in attempt.tasks):
-        # one that has had its processes and is over was there, too: a server that was killed may not have told the rest
+        commands = {
+            task.name: stop
+            for task in attempt.tasks
+            if task.result is None and task.state == "running"
+        }
+    elif job.stop_requested_ns is None and all(
+        task.state == "running" or task.processes for task in attempt.tasks
+    ):
+        # one that has had its processes and is over was there, too: a server that was killed may
+        # not have told the rest
         go: dict[str, Any] = {"do": "go", "peers": [_peer(task) for task in attempt.tasks]}
-        commands = {task.name: go for task in attempt.tasks if not task.processes and task.result is None}
+        commands = {
+            task.name: go for task in attempt.tasks if not task.processes and task.result is None
+        }
     else:
         commands = {}
     return [Tell(job.pk, attempt.number, commands)] if commands else []
@@ -45,7 +58,11 @@ def orders(job: Job, attempt: Attempt, unstarted: Sequence[str] = ()) -> list[Te
 
 def _peer(task: Task) -> dict[str, Any]:
     known = task.agent or {}
-    places = {name: known[name] for name in ("address", "port", "master_port") if known.get(name) is not None}
+    places = {
+        name: known[name]
+        for name in ("address", "port", "master_port")
+        if known.get(name) is not None
+    }
     return {"task": task.name, "role": role_name(task), **places}
 
 
@@ -53,7 +70,8 @@ def role_name(task: Task) -> str:
     return task.name.rpartition("-")[0]
 
 
-# -- the policy ---------------------------------------------------------------------------------------
+# -- the policy
+# ---------------------------------------------------------------------------------------
 
 
 def ending(job: Job, attempt: Attempt) -> str | None:
@@ -69,7 +87,9 @@ def ending(job: Job, attempt: Attempt) -> str | None:
 
 
 def failures(job: Job, attempt: Attempt) -> list[Task]:
-    """Failed tasks of roles that failed with them, the first one first; those whose end is not known come last."""
+    """Failed tasks of roles that failed with them, the first one first; those whose end is not
+    known come last.
+    """
     found: list[Task] = []
     for role, tasks in _roles(job, attempt):
         bad = [task for task in tasks if is_failing(task)]
@@ -81,7 +101,9 @@ def failures(job: Job, attempt: Attempt) -> list[Task]:
 
 def _roles(job: Job, attempt: Attempt) -> list[tuple[Role, list[Task]]]:
     roles = job.spec.roles or [Role(role_name(attempt.tasks[0]), [], len(attempt.tasks))]
-    return [(role, [task for task in attempt.tasks if role_name(task) == role.name]) for role in roles]
+    return [
+        (role, [task for task in attempt.tasks if role_name(task) == role.name]) for role in roles
+    ]
 
 
 def _min_failed(role: Role) -> int | None:
@@ -98,7 +120,8 @@ def _is_done(role: Role, tasks: Sequence[Task]) -> bool:
     return bool(tasks) and all(task.result is not None for task in tasks)
 
 
-# -- one task -----------------------------------------------------------------------------------------
+# -- one task
+# -----------------------------------------------------------------------------------------
 
 
 def is_failing(task: Task) -> bool:
@@ -126,7 +149,9 @@ def _is_lost(task: Task) -> bool:
 
 
 def _first_failed(task: Task) -> Process | None:
-    bad = [p for p in task.processes if p.state == "not started" or (p.reason is None and _is_bad(p))]
+    bad = [
+        p for p in task.processes if p.state == "not started" or (p.reason is None and _is_bad(p))
+    ]
     return min(bad, key=lambda p: (p.ended_ns or 0, p.rank), default=None)
 
 
@@ -148,14 +173,20 @@ def why_failed(task: Task) -> str:
     if result.get("lost"):
         return f"{task.name} is gone"
     if result.get("reason") in ("stop", "walltime"):
-        return f"{task.name} was stopped" if result["reason"] == "stop" else f"{task.name} ran out of time"
+        return (
+            f"{task.name} was stopped"
+            if result["reason"] == "stop"
+            else f"{task.name} ran out of time"
+        )
     first = _first_failed(task)
     rank = result.get("first_rank") if first is None else first.rank
     return f"{task.name} failed" if rank is None else f"rank {rank} on {task.name} failed"
 
 
 def exit_of(job: Job, attempt: Attempt, ends: Mapping[str, Exit]) -> Exit:
-    """How the whole ended: as the task that failed first; a request to stop that hit a task; else success."""
+    """How the whole ended: as the task that failed first; a request to stop that hit a task; else
+    success.
+    """
     failed = failures(job, attempt)
     if failed:
         return ends[failed[0].name]

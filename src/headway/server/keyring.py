@@ -1,4 +1,6 @@
-"""Tokens of tasks: minted with the intent of an attempt and kept in memory alone until its end. Called by `loop.py`."""
+"""Tokens of tasks: minted with the intent of an attempt and kept in memory alone until its end.
+Called by `loop.py`.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -14,7 +16,9 @@ class Keyring:
         self._tokens: dict[str, dict[str, str]] = {}  # key of the attempt -> task -> token
 
     def mint(self, plan: Plan) -> tuple[dict[str, str], dict[str, tuple[str, bytes]]]:
-        """Tokens for the tasks of an attempt, and what is stored of them. `keep` them once that is done."""
+        """Tokens for the tasks of an attempt, and what is stored of them. `keep` them once that is
+        done.
+        """
         minted = {task.name: auth.mint() for task in plan.tasks}
         hashes = {name: (token_id, digest) for name, (token_id, _, digest) in minted.items()}
         return {name: token for name, (_, token, _) in minted.items()}, hashes
@@ -23,11 +27,15 @@ class Keyring:
         self._tokens[key] = tokens
 
     def of(self, plan: Plan) -> dict[str, str]:
-        """In a thread. Where a server minted them that has died, they were in its memory only: there are new ones."""
+        """In a thread. Where a server minted them that has died, they were in its memory only:
+        there are new ones.
+        """
         key = f"{plan.uuid}-{plan.attempt}"
         if key not in self._tokens:
             tokens, hashes = self.mint(plan)
-            self._store.write(partial(transaction.insert_tokens, plan, hashes, self._clock_ns())).result()
+            self._store.write(
+                partial(transaction.insert_tokens, plan, hashes, self._clock_ns())
+            ).result()
             self.keep(key, tokens)
         return self._tokens[key]
 

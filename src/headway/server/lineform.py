@@ -1,4 +1,6 @@
-"""A line of output as JSON: `{time rank task attempt stream text}`. Used by `api/follow.py` and `api/logs.py`."""
+"""A line of output as JSON: `{time rank task attempt stream text}`. Used by `api/follow.py` and
+`api/logs.py`.
+"""
 
 from collections.abc import Iterable
 from functools import lru_cache

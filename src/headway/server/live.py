@@ -1,7 +1,9 @@
-"""News for those who wait: long polls wake here when the store has committed something. Called by `api/`.
+"""News for those who wait: long polls wake here when the store has committed something. Called by
+`api/`.
 
-There is no queue per viewer: a waiting request has one flag, and its position in the data is its own cursor. So a
-viewer that is slow or dead costs nothing (F38), and a thousand commits while it reads are one wake-up.
+There is no queue per viewer: a waiting request has one flag, and its position in the data is its
+own cursor. So a viewer that is slow or dead costs nothing (F38), and a thousand commits while it
+reads are one wake-up.
 """
 
 import asyncio
@@ -25,12 +27,16 @@ class Watch:
             self._event.set()
 
     def start(self, deaf_to: frozenset[str] = frozenset()) -> None:
-        """Call before reading: what is committed after this, but for `deaf_to`, ends the next `wait` at once."""
+        """Call before reading: what is committed after this, but for `deaf_to`, ends the next
+        `wait` at once.
+        """
         self.news, self._deaf_to = set(), deaf_to
         self._event.clear()
 
     async def wait(self, timeout_s: float) -> set[str]:
-        """What was committed since `start` (as `Store.listen` tells it), after `timeout_s` at the latest."""
+        """What was committed since `start` (as `Store.listen` tells it), after `timeout_s` at the
+        latest.
+        """
         if not self._live.closed and timeout_s > 0:
             try:
                 await asyncio.wait_for(self._event.wait(), timeout_s)

@@ -1,7 +1,8 @@
-"""The one loop that turns stored state and observations into writes and engine calls. `Control` adds the verbs.
+"""The one loop that turns stored state and observations into writes and engine calls. `Control`
+adds the verbs.
 
-Whatever the loop does is written down before (the intent of an attempt) or can be found out again (`Engine.find`), so
-a server killed anywhere goes on where it was (P9, P10, F23).
+Whatever the loop does is written down before (the intent of an attempt) or can be found out again
+(`Engine.find`), so a server killed anywhere goes on where it was (P9, P10, F23).
 """
 
 import asyncio
@@ -30,7 +31,16 @@ from headway.server.later import Later
 from headway.server.mailbox import Mailbox
 from headway.server.outbox import Outbox
 from headway.server.pace import IDLE_INTERVAL_S, INTERVAL_S, Misses, Quiet, Rests
-from headway.server.reconcile import Action, Again, Cancel, Launch, NewAttempt, Salvage, Seen, SetState
+from headway.server.reconcile import (
+    Action,
+    Again,
+    Cancel,
+    Launch,
+    NewAttempt,
+    Salvage,
+    Seen,
+    SetState,
+)
 from headway.settings.clusters import HERE
 from headway.settings.home import Paths
 from headway.store import catalog
@@ -40,7 +50,8 @@ from headway.wire.batch import TaskKey
 log = logging.getLogger("headway.control")
 T = TypeVar("T")
 
-PAUSE_S = 0.002  # after a look, or as long as it read and thought: many commits are one look, others get their turn
+# after a look, or as long as it read and thought: many commits are one look, others get their turn
+PAUSE_S = 0.002
 DRAINS_LATER_MAX = 16  # tasks that are over and are looked at when there is nothing else to do
 HEARD_FLUSH_S = 5.0
 TELL_AGAIN_S = 5.0
@@ -75,16 +86,19 @@ class Loop:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._started_s = self._look_s = clock_s()  # of jobs that fail in one look none is due before others
+        # of jobs that fail in one look none is due before others
+        self._started_s = self._look_s = clock_s()
         self._idle, self._rest_for_s = False, INTERVAL_S
         self._thought_s = 0.0  # how long the last look read and thought; doing is mostly waiting
         self._window = QUEUE_WINDOW
         self._heard_s: dict[str, float] = {}  # attempt key -> when one of its agents last spoke
         self._heard_ns: dict[TaskKey, int] = {}  # not flushed yet
-        self._words: dict[tuple[int, int], str] = {}  # engines' own, by job and attempt; not flushed yet
+        # engines' own, by job and attempt; not flushed yet
+        self._words: dict[tuple[int, int], str] = {}
         self._flushed_s = clock_s()
         self._cancelled_s: dict[str, float] = {}
-        self._stopping_s: dict[str, float] = {}  # attempt key -> since when its engine does not answer to a stop
+        # attempt key -> since when its engine does not answer to a stop
+        self._stopping_s: dict[str, float] = {}
         self._launches: dict[str, int] = {}
         self._told: dict[tuple[TaskKey, str], float] = {}  # commands that reconcile asked for
         self._late_start: dict[str, str] = {}  # place -> the name of a start there that takes long
@@ -95,10 +109,13 @@ class Loop:
         self._retry = Backoff(RETRY_FIRST_S, RETRY_MAX_S)
         self._rests, self._quiet, self._misses = Rests(), Quiet(), Misses()
         self._drain = Drain(store, self._calls, clock_s=clock_s)
-        self.outbox: Outbox | None = None  # set by the server; without it no monitor is told of jobs
-        self.reach: Callable[[], Awaitable[dict[str, Any] | None]] = errand.nowhere  # set by the server: its address
+        # set by the server; without it no monitor is told of jobs
+        self.outbox: Outbox | None = None
+        # set by the server: its address
+        self.reach: Callable[[], Awaitable[dict[str, Any] | None]] = errand.nowhere
 
-    # -- life of the loop -----------------------------------------------------------------------------
+    # -- life of the loop
+    # -----------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Look at every open job once, then go on looking."""
@@ -132,18 +149,23 @@ class Loop:
         """Decide soon. From any thread."""
         loop = self._loop
         if loop is not None:
-            with contextlib.suppress(RuntimeError):  # the loop has ended while another thread still finishes
+            # the loop has ended while another thread still finishes
+            with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(self._wake.set)
 
     def _on_change(self, job_pk: int, what: str) -> None:
-        """What agents tell. What the loop itself and the verbs write they know, and say so where a look follows."""
+        """What agents tell. What the loop itself and the verbs write they know, and say so where a
+        look follows.
+        """
         if what in ("facts", "job"):
             self._quiet.note(job_pk)
         if what == "facts":
             self.poke()
 
     def poke_for(self, engine: Engine) -> None:
-        """A job is new. Where it could not start in any case, whoever makes room for it wakes the loop."""
+        """A job is new. Where it could not start in any case, whoever makes room for it wakes the
+        loop.
+        """
         if engine.queues or not self._full:
             self.poke()
 
@@ -158,7 +180,9 @@ class Loop:
                 log.exception("a look failed")
             await asyncio.sleep(min(max(self._thought_s, PAUSE_S), INTERVAL_S))
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), IDLE_INTERVAL_S if self._idle else self._rest_for_s)
+                await asyncio.wait_for(
+                    self._wake.wait(), IDLE_INTERVAL_S if self._idle else self._rest_for_s
+                )
 
     async def look(self) -> None:
         """One round: read, observe, decide, execute."""
@@ -167,12 +191,15 @@ class Loop:
         await self._take_started()
         skip = self._quiet.left_out(self._look_s, self._calls.has_late)
         jobs = await self._calls.run("the store", self._open_jobs, skip)
-        self._starts.withdraw({a.key for job in jobs if job.stop_requested_ns is not None for a in job.attempts})
+        self._starts.withdraw(
+            {a.key for job in jobs if job.stop_requested_ns is not None for a in job.attempts}
+        )
         self._idle = not skip and all(is_over(job) for job in jobs) and self._drain.idle
         observations = await self._observe(jobs)
         if any(observation.state == "gone" for observation in observations.values()):
-            # A spool goes only after everything in it was committed. So what is read after the engine has looked tells
-            # whether a task is gone because it has ended, or because it never was (P9).
+            # A spool goes only after everything in it was committed. So what is read after the
+            # engine has looked tells whether a task is gone because it has ended, or because it
+            # never was (P9).
             jobs = await self._calls.run("the store", self._open_jobs, skip)
         seen = await self._seen(jobs, observations)
         by_pk = {job.pk: job for job in jobs}
@@ -199,7 +226,9 @@ class Loop:
             return [job for job in found if job.spec.guest_of is None]
 
     def _widen(self, jobs: Sequence[Job], actions: Sequence[Action]) -> None:
-        """Where nothing in the part of the queue that was read can start, read more of it the next time."""
+        """Where nothing in the part of the queue that was read can start, read more of it the next
+        time.
+        """
         started = any(isinstance(action, NewAttempt) for action in actions)
         waiting = sum(1 for job in jobs if not job.attempts)
         least = max(QUEUE_WINDOW, 2 * int(self._settings.get("max_running")))
@@ -221,13 +250,15 @@ class Loop:
         try:
             return self._engine(spec)
         except UsageError:
-            return None  # this version has no such engine: its jobs are not seen, and nothing is done to them
+            # this version has no such engine: its jobs are not seen, and nothing is done to them
+            return None
 
     def distant(self) -> list[Distant]:
         """Engines in use whose tasks may be on other machines."""
         return [engine for engine in self._engines.values() if isinstance(engine, Distant)]
 
-    # -- seeing ---------------------------------------------------------------------------------------
+    # -- seeing
+    # ---------------------------------------------------------------------------------------
 
     async def _observe(self, jobs: Sequence[Job]) -> dict[str, Observation]:
         """What each engine says of its attempts. An engine that does not answer says nothing (F22)."""
@@ -238,7 +269,9 @@ class Loop:
             if is_out and job.attempts[-1].key not in self._starts and not self._knows_end(job):
                 specs[job.spec.place] = job.spec
                 asked.setdefault(job.spec.place, []).append((job.pk, job.attempts[-1]))
-        found = await asyncio.gather(*(self._observe_cluster(specs[place], pairs) for place, pairs in asked.items()))
+        found = await asyncio.gather(
+            *(self._observe_cluster(specs[place], pairs) for place, pairs in asked.items())
+        )
         return {key: observation for answer in found for key, observation in answer.items()}
 
     def _knows_end(self, job: Job) -> bool:
@@ -249,25 +282,35 @@ class Loop:
 
     async def _ask(self, engine: Engine, name: str, call: Callable[..., T], *args: Any) -> T:
         """One that is slow answers later; until then nothing is known of it."""
-        return await self._calls.run(name, call, *args, patience_s=patience_s(engine), of=engine.cluster)
+        return await self._calls.run(
+            name, call, *args, patience_s=patience_s(engine), of=engine.cluster
+        )
 
-    async def _observe_cluster(self, spec: JobSpec, asked: list[tuple[int, Attempt]]) -> dict[str, Observation]:
+    async def _observe_cluster(
+        self, spec: JobSpec, asked: list[tuple[int, Attempt]]
+    ) -> dict[str, Observation]:
         engine, cluster = self._engine_or_none(spec), spec.place
         if engine is None:
             return {}
         attempts = [attempt for _, attempt in asked]
         try:
-            ids, found = await self._ask(engine, f"cluster {cluster}", errand.look_at, engine, attempts)
-        # an engine may fail in any way; what it did not say is not known, and nothing follows from it (F22)
+            ids, found = await self._ask(
+                engine, f"cluster {cluster}", errand.look_at, engine, attempts
+            )
+        # an engine may fail in any way; what it did not say is not known, and nothing follows from
+        # it (F22)
         except Exception as error:
             log.warning("cluster %s could not be observed: %r", cluster, error)
             return {}
         for pk, attempt in asked:
             if attempt.key in found and found[attempt.key].state_word != attempt.engine_word:
                 self._words[pk, attempt.number] = found[attempt.key].state_word
-            if attempt.engine_id is None and attempt.key in ids:  # started by a server that died before it said so
+            # started by a server that died before it said so
+            if attempt.engine_id is None and attempt.key in ids:
                 attempt.engine_id = ids[attempt.key]
-                await self._write(partial(transaction.set_engine_id, pk, attempt.number, ids[attempt.key]))
+                await self._write(
+                    partial(transaction.set_engine_id, pk, attempt.number, ids[attempt.key])
+                )
         return found
 
     async def _seen(self, jobs: Sequence[Job], observations: Mapping[str, Observation]) -> Seen:
@@ -287,7 +330,9 @@ class Loop:
             nodes=nodes,
             queues=frozenset(queues),
             observations=observations,
-            silent_s={key: now_s - max(self._heard_s.get(key, 0.0), self._started_s) for key in keys},
+            silent_s={
+                key: now_s - max(self._heard_s.get(key, 0.0), self._started_s) for key in keys
+            },
             missed_s=self._misses.since_s(keys, observations, now_s),
             cancelled_s={key: now_s - then for key, then in self._cancelled_s.items()},
             launches=self._launches,
@@ -301,15 +346,27 @@ class Loop:
     async def _needed(self, jobs: Sequence[Job]) -> dict[str, tuple[str, State | None]]:
         """How the jobs stand that others wait for."""
         wanted = {uuid for job in jobs if not job.attempts for uuid in job.spec.after}
-        return await self._calls.run("the store", errand.states_of, self._store, wanted) if wanted else {}
+        return (
+            await self._calls.run("the store", errand.states_of, self._store, wanted)
+            if wanted
+            else {}
+        )
 
     def _is_busy(self, job: Job, now_s: float) -> bool:
-        """A start under way, or one that failed for now and shall wait; a job that was found or shall stop does not."""
+        """A start under way, or one that failed for now and shall wait; a job that was found or
+        shall stop does not.
+        """
         last = job.attempts[-1] if job.attempts else None
-        if last is not None and (last.key in self._starts or self._calls.hangs(errand.start_of(last))):
+        if last is not None and (
+            last.key in self._starts or self._calls.hangs(errand.start_of(last))
+        ):
             return True
         reached = last is not None and last.engine_id is not None and not job.between_tries
-        return not reached and job.stop_requested_ns is None and not self._retry.is_due(job.uuid, now_s)
+        return (
+            not reached
+            and job.stop_requested_ns is None
+            and not self._retry.is_due(job.uuid, now_s)
+        )
 
     def heard(self, task: TaskKey) -> None:
         """An agent has spoken (ingest; `commands_for` does it by itself). From any thread."""
@@ -323,10 +380,13 @@ class Loop:
         if times or words:
             await self._write(partial(transaction.flush, times, words))
 
-    # -- doing ----------------------------------------------------------------------------------------
+    # -- doing
+    # ----------------------------------------------------------------------------------------
 
     async def _act(self, actions: Sequence[Action], jobs: Mapping[int, Job]) -> None:
-        """What is written down goes first, all of it to the writer at once: many jobs' changes are one commit."""
+        """What is written down goes first, all of it to the writer at once: many jobs' changes are
+        one commit.
+        """
         kept = [action for action in actions if isinstance(action, SetState | Again | NewAttempt)]
         over = await self._store_all(kept, jobs)
         rest = await self._hand_over(actions, jobs)
@@ -344,18 +404,29 @@ class Loop:
         handed: set[int] = set()
         for engine, mine in together.launches(actions, jobs, self._engine_or_none):
             tls = await self.reach() if has_route(engine) else None
-            pairs = [(jobs[action.pk], errand.attempt_of(jobs[action.pk], action.number)) for action in mine]
-            known = [(job, attempt) for job, attempt in pairs if attempt is not None]  # else it could not be stored
-            self._starts.add(engine, [together.One(j, a, self._secret_names(j.spec), tls) for j, a in known])
+            pairs = [
+                (jobs[action.pk], errand.attempt_of(jobs[action.pk], action.number))
+                for action in mine
+            ]
+            # else it could not be stored
+            known = [(job, attempt) for job, attempt in pairs if attempt is not None]
+            self._starts.add(
+                engine, [together.One(j, a, self._secret_names(j.spec), tls) for j, a in known]
+            )
             handed |= {action.pk for action in mine}
-        return [action for action in actions if not (isinstance(action, Launch) and action.pk in handed)]
+        return [
+            action for action in actions if not (isinstance(action, Launch) and action.pk in handed)
+        ]
 
     async def _take_started(self) -> None:
-        """What has become of what was handed over, and what the last look left to write, is stored before this one
-        reads."""
+        """What has become of what was handed over, and what the last look left to write, is stored
+        before this one reads.
+        """
         ended = self._starts.take()
         if ended:
-            await asyncio.gather(*(self._launched(one.job, one.attempt, outcome) for one, outcome in ended))
+            await asyncio.gather(
+                *(self._launched(one.job, one.attempt, outcome) for one, outcome in ended)
+            )
         await self._later.settle()
 
     async def _execute(self, action: Action, job: Job, away: Collection[str]) -> None:
@@ -384,9 +455,15 @@ class Loop:
     async def _write(self, work: Callable[[Connection], T]) -> T:
         return await asyncio.wrap_future(self._store.write(work))
 
-    async def _store_all(self, actions: Sequence[SetState | Again | NewAttempt], jobs: Mapping[int, Job]) -> list[Job]:
-        """States and intents; jobs that are over. Each stands alone: what cannot be stored keeps no other from it."""
-        plans = await self._plans([(jobs[a.pk], a.number) for a in actions if isinstance(a, NewAttempt)])
+    async def _store_all(
+        self, actions: Sequence[SetState | Again | NewAttempt], jobs: Mapping[int, Job]
+    ) -> list[Job]:
+        """States and intents; jobs that are over. Each stands alone: what cannot be stored keeps no
+        other from it.
+        """
+        plans = await self._plans(
+            [(jobs[a.pk], a.number) for a in actions if isinstance(a, NewAttempt)]
+        )
         begun = []
         for action in actions:
             try:
@@ -416,18 +493,30 @@ class Loop:
     ) -> tuple[Callable[[Connection], None], Callable[[], None]]:
         """What the writer shall do, and what we do once it has."""
         if isinstance(action, NewAttempt):
-            return self._new_attempt(job, plans.get(job.pk) or LateError(f"the plan of {job.id} takes long"))
+            return self._new_attempt(
+                job, plans.get(job.pk) or LateError(f"the plan of {job.id} takes long")
+            )
         word = self._words.pop((action.pk, action.number or 0), None)
         if isinstance(action, SetState):
-            return partial(transaction.apply_state, action, word), partial(log.info, "%s is %s", job.id, action.state)
+            return partial(transaction.apply_state, action, word), partial(
+                log.info, "%s is %s", job.id, action.state
+            )
         return partial(transaction.apply_again, action, word), partial(self._again, action, job)
 
     async def _set_state(self, action: SetState, job: Job) -> None:
         await self._end(await self._store_all([action], {job.pk: job}))
 
-    async def _end_waiting(self, actions: Sequence[Action], jobs: Mapping[int, Job]) -> list[Action]:
-        """Jobs that end before they had an attempt, in one transaction: an aborted array has thousands. The rest."""
-        ends = [a for a in actions if isinstance(a, SetState) and a.number is None and a.ended_ns is not None]
+    async def _end_waiting(
+        self, actions: Sequence[Action], jobs: Mapping[int, Job]
+    ) -> list[Action]:
+        """Jobs that end before they had an attempt, in one transaction: an aborted array has
+        thousands. The rest.
+        """
+        ends = [
+            a
+            for a in actions
+            if isinstance(a, SetState) and a.number is None and a.ended_ns is not None
+        ]
         if len(ends) < 2:
             return list(actions)
         await self._write(partial(transaction.apply_states, ends))
@@ -435,21 +524,29 @@ class Loop:
         over = [jobs[action.pk] for action in ends]
         for job in over:
             self._retry.forget(job.uuid)
-        await self._end(list({job.spec.array or job.uuid: job for job in over}.values()))  # arrays share what goes
+        # arrays share what goes
+        await self._end(list({job.spec.array or job.uuid: job for job in over}.values()))
         return [action for action in actions if action not in ends]
 
     async def _end(self, jobs: Sequence[Job]) -> None:
-        """These are over: what belonged to their lives goes. Their agents may still send for a while."""
+        """These are over: what belonged to their lives goes. Their agents may still send for a
+        while.
+        """
         if not jobs:
             return
         try:
-            await self._calls.run("files", errand.forget_private, self._store, self._paths.env, jobs)
+            await self._calls.run(
+                "files", errand.forget_private, self._store, self._paths.env, jobs
+            )
         except UnreachableError as error:
             log.error("environments of jobs that are over stay until the next start: %s", error)
         for job in jobs:
             if job.spec.code is not None:
-                with contextlib.suppress(UnreachableError):  # a large one takes its time; gc finds it if we are killed
-                    await self._calls.run(f"code of {job.id}", checkout.remove_unchanged, self._paths.home, job.uuid)
+                # a large one takes its time; gc finds it if we are killed
+                with contextlib.suppress(UnreachableError):
+                    await self._calls.run(
+                        f"code of {job.id}", checkout.remove_unchanged, self._paths.home, job.uuid
+                    )
             self._retry.forget(job.uuid)
             for attempt in job.attempts:
                 self._let_go(job, attempt)
@@ -472,20 +569,30 @@ class Loop:
             await self.outbox.admit(uuid, monitor)
 
     async def _plans(self, starts: Sequence[tuple[Job, int]]) -> dict[int, Plan | Exception]:
-        """A plan for each job that shall start, by pk, or why there is none; one call for all of a cluster."""
+        """A plan for each job that shall start, by pk, or why there is none; one call for all of a
+        cluster.
+        """
         found: dict[int, Plan | Exception] = {}
         for place in {job.spec.place for job, _ in starts}:
             mine = [(job, number) for job, number in starts if job.spec.place == place]
             try:
                 engine = self._engine(mine[0][0].spec)
                 plans = await self._ask(engine, f"plans of {place}", errand.plan_all, engine, mine)
-                found |= {job.pk: plans[job.pk, number] for job, number in mine if (job.pk, number) in plans}
+                found |= {
+                    job.pk: plans[job.pk, number]
+                    for job, number in mine
+                    if (job.pk, number) in plans
+                }
             except HeadwayError as error:
                 found |= {job.pk: error for job, _ in mine}
         return found
 
-    def _new_attempt(self, job: Job, plan: Plan | Exception) -> tuple[Callable[[Connection], None], Callable[[], None]]:
-        """The intent: once it is committed the attempt exists, whether or not the engine will have heard of it."""
+    def _new_attempt(
+        self, job: Job, plan: Plan | Exception
+    ) -> tuple[Callable[[Connection], None], Callable[[], None]]:
+        """The intent: once it is committed the attempt exists, whether or not the engine will have
+        heard of it.
+        """
         if isinstance(plan, Exception):
             raise plan
         key = f"{job.uuid}-{plan.attempt}"
@@ -495,7 +602,9 @@ class Loop:
             self._keyring.keep(key, tokens)
             job.attempts.append(Attempt(plan.attempt, State.WAITING, key))
 
-        return partial(transaction.insert_attempt, job.pk, plan, key, hashes, self._clock_ns()), done
+        return partial(
+            transaction.insert_attempt, job.pk, plan, key, hashes, self._clock_ns()
+        ), done
 
     async def _launch(self, job: Job, number: int) -> None:
         attempt, place = errand.attempt_of(job, number), job.spec.place
@@ -534,14 +643,18 @@ class Loop:
     def _end_tokens(self, drained: list[TaskKey]) -> None:
         """One that is left open, should this be lost, is found again (`Drain`)."""
         if drained:
-            self._later.put("the end of tokens", partial(transaction.end_tokens, drained, self._clock_ns()))
+            self._later.put(
+                "the end of tokens", partial(transaction.end_tokens, drained, self._clock_ns())
+            )
             self._forget(drained)
 
     async def _submit_to_engine(self, job: Job, attempt: Attempt) -> EngineId:
         engine = self._engine(job.spec)
         tls = await self.reach() if has_route(engine) else None
         given = (self._paths.env, self._keyring, self._secret_names(job.spec), tls)
-        return await self._ask(engine, errand.start_of(attempt), errand.start, engine, job, attempt, *given)
+        return await self._ask(
+            engine, errand.start_of(attempt), errand.start, engine, job, attempt, *given
+        )
 
     async def _private(self, job: Job) -> envfile.Private | None:
         return await self._calls.run("files", envfile.of_job, self._paths.env, job.uuid, job.spec)
@@ -551,25 +664,31 @@ class Loop:
         return sorted({*spec.secret_names, *(self._settings.get("secret_names") or [])})
 
     async def _cancel(self, job: Job, away: Collection[str]) -> None:
-        """Through the engine; where it has nobody to ask, or its place is `away`, through the agent's next question."""
+        """Through the engine; where it has nobody to ask, or its place is `away`, through the
+        agent's next question.
+        """
         attempt = job.attempts[-1]
         now_s = self._clock_s()
         asked = False
         if attempt.engine_id is not None and job.spec.place not in away:
             engine = self._engine(job.spec)
             try:
-                asked = await self._ask(engine, f"stop of {attempt.key}", engine.cancel, EngineId(attempt.engine_id))
+                asked = await self._ask(
+                    engine, f"stop of {attempt.key}", engine.cancel, EngineId(attempt.engine_id)
+                )
             except LateError:
                 if now_s - self._stopping_s.setdefault(attempt.key, now_s) < STOP_WAIT_S:
                     return  # a program is not told twice without need; the answer wakes us
             except UnreachableError:
                 pass  # a scheduler that is away keeps nobody from stopping
-        if not asked or attempt.key in self._cancelled_s:  # asked before in vain: it may say yes to everything
+        # asked before in vain: it may say yes to everything
+        if not asked or attempt.key in self._cancelled_s:
             for task in attempt.tasks:
                 key = TaskKey(job.uuid, attempt.number, task.name)
                 self._mailbox.put_once(key, {"do": "stop", "grace_s": job.spec.grace_s})
         if not asked:
-            now_s -= job.spec.grace_s + reconcile.CANCEL_AGAIN_S - INTERVAL_S  # look for the engine's again soon
+            # look for the engine's again soon
+            now_s -= job.spec.grace_s + reconcile.CANCEL_AGAIN_S - INTERVAL_S
         self._cancelled_s[attempt.key] = now_s
 
     def _tell(self, job: Job, action: Tell) -> None:
@@ -597,4 +716,6 @@ class Loop:
 
     async def _note(self, job: Job, number: int | None, text: str) -> None:
         data = {"level": "warning", "text": text}
-        await self._write(lambda c: catalog.add_event(c, job.pk, "note", data, self._clock_ns(), attempt=number))
+        await self._write(
+            lambda c: catalog.add_event(c, job.pk, "note", data, self._clock_ns(), attempt=number)
+        )

@@ -14,7 +14,9 @@ COMMANDS_MAX = 64  # waiting for one task
 
 
 class Mailbox:
-    """Used in the event loop only. `first_seq` grows from one server to the next, so an agent never mixes them up."""
+    """Used in the event loop only. `first_seq` grows from one server to the next, so an agent never
+    mixes them up.
+    """
 
     def __init__(self, first_seq: int) -> None:
         self._seq = first_seq
@@ -26,7 +28,10 @@ class Mailbox:
         """Queue a command; RefusedError when the agent takes none for too long."""
         waiting = self._waiting.setdefault(task, [])
         if len(waiting) >= COMMANDS_MAX:
-            raise RefusedError(f"{COMMANDS_MAX} commands already wait for this job's agent", "it may be hung or away")
+            raise RefusedError(
+                f"{COMMANDS_MAX} commands already wait for this job's agent",
+                "it may be hung or away",
+            )
         self._seq += 1
         waiting.append({"seq": self._seq, **command})
         self._ring(task)
@@ -40,7 +45,9 @@ class Mailbox:
     async def take(self, task: TaskKey, wait_s: float, done: Iterable[int]) -> list[dict[str, Any]]:
         """Forget what is done; then the commands that wait, at once or as soon as there is one."""
         finished = set(done)
-        kept = [command for command in self._waiting.get(task, []) if command["seq"] not in finished]
+        kept = [
+            command for command in self._waiting.get(task, []) if command["seq"] not in finished
+        ]
         self._keep(task, kept)
         if not kept and not self._closed and wait_s > 0:
             event = self._news.setdefault(task, asyncio.Event())

@@ -1,7 +1,9 @@
-"""The network address of a monitor: its socket and certificate, and the door through which other machines come in.
+"""The network address of a monitor: its socket and certificate, and the door through which other
+machines come in.
 
-Called by `serve.py`. The door looks at the first byte before it speaks TLS, so that somebody who came with plain HTTP
-reads why he is not served, and it bounds how many may be at their handshake, and for how long (F42).
+Called by `serve.py`. The door looks at the first byte before it speaks TLS, so that somebody who
+came with plain HTTP reads why he is not served, and it bounds how many may be at their handshake,
+and for how long (F42).
 """
 
 import asyncio
@@ -23,12 +25,11 @@ log = logging.getLogger("headway.server")
 _HANDSHAKE = b"\x16"  # how every TLS connection begins
 _ACCEPT_AGAIN_S = 0.1  # when the system has no descriptors left
 _TELL_S = 60.0  # a stranger must not be able to fill our log
-_WORDS = (
-    b"this address is a Headway monitor and speaks TLS only; other machines join it with: hw monitor join HOST:PORT\n"
-)
+_WORDS = b"this address is a Headway monitor and speaks TLS only; other machines join it with: hw monitor join HOST:PORT\n"
 _PLAIN = (
     b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\nx-content-type-options: nosniff\r\n"
-    b"cache-control: no-store\r\nconnection: close\r\ncontent-length: %d\r\n\r\n%s" % (len(_WORDS), _WORDS)
+    b"cache-control: no-store\r\nconnection: close\r\ncontent-length: %d\r\n\r\n%s"
+    % (len(_WORDS), _WORDS)
 )
 
 
@@ -94,9 +95,14 @@ class Door:
             task.add_done_callback(self._entering.pop)
 
     def _is_full(self, host: str) -> bool:
-        """One machine cannot take all places, so that one that floods us does not keep the others out."""
+        """One machine cannot take all places, so that one that floods us does not keep the others
+        out.
+        """
         of_host = sum(other == host for other in self._entering.values())
-        return len(self._entering) >= CONNECTIONS_ENTERING_MAX or of_host >= CONNECTIONS_ENTERING_MAX // 8
+        return (
+            len(self._entering) >= CONNECTIONS_ENTERING_MAX
+            or of_host >= CONNECTIONS_ENTERING_MAX // 8
+        )
 
     async def _enter(self, connection: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -109,21 +115,28 @@ class Door:
                     return
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             await loop.connect_accepted_socket(
-                self._protocol, connection, ssl=self._context, ssl_handshake_timeout=HEADER_TIMEOUT_S
+                self._protocol,
+                connection,
+                ssl=self._context,
+                ssl_handshake_timeout=HEADER_TIMEOUT_S,
             )
-        except (OSError, TimeoutError):  # ssl.SSLError is one: he does not want our certificate, or cannot speak TLS
+        # ssl.SSLError is one: he does not want our certificate, or cannot speak TLS
+        except (OSError, TimeoutError):
             connection.close()
             self._count("did not finish a TLS handshake")
         except asyncio.CancelledError:
             connection.close()
             raise
 
-    async def _refuse(self, loop: asyncio.AbstractEventLoop, connection: socket.socket, first: bytes) -> None:
+    async def _refuse(
+        self, loop: asyncio.AbstractEventLoop, connection: socket.socket, first: bytes
+    ) -> None:
         with contextlib.suppress(OSError):
             if first:
                 await loop.sock_sendall(connection, _PLAIN)
                 connection.shutdown(socket.SHUT_WR)
-                await loop.sock_recv(connection, 65536)  # unread bytes would take the answer away from him
+                # unread bytes would take the answer away from him
+                await loop.sock_recv(connection, 65536)
         connection.close()
         if first:
             self._count("did not speak TLS")
@@ -131,7 +144,11 @@ class Door:
     def _count(self, what: str) -> None:
         self._strangers += 1
         if time.monotonic() - self._told_s >= _TELL_S:
-            log.warning("%d connections to the network address failed; the last one %s", self._strangers, what)
+            log.warning(
+                "%d connections to the network address failed; the last one %s",
+                self._strangers,
+                what,
+            )
             self._strangers, self._told_s = 0, time.monotonic()
 
     def close(self) -> None:

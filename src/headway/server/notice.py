@@ -1,7 +1,8 @@
-"""What people are told of a job, and in which words (capability 63). Pure: no clock, no I/O. Called by `notifier.py`.
+"""What people are told of a job, and in which words (capability 63). Pure: no clock, no I/O. Called
+by `notifier.py`.
 
-A job's end is told once for each attempt, whatever it is called afterwards; a start only when somebody has waited for
-it; a silence once, until the job has given a sign again.
+A job's end is told once for each attempt, whatever it is called afterwards; a start only when
+somebody has waited for it; a silence once, until the job has given a sign again.
 """
 
 from dataclasses import dataclass
@@ -31,8 +32,11 @@ def of_change(change: Change, job: Job, wanted: Wanted) -> Notice | None:
     kind = _kind(change, job, wanted)
     if kind is None or kind not in wanted.on:
         return None
-    what = "started" if kind == "started" else "end"  # a job that was held and then failed has ended once
-    return _notice(job, kind, f"{job.uuid}:{change.attempt}:{what}", change.time_ns, waited_s=_waited_s(change))
+    # a job that was held and then failed has ended once
+    what = "started" if kind == "started" else "end"
+    return _notice(
+        job, kind, f"{job.uuid}:{change.attempt}:{what}", change.time_ns, waited_s=_waited_s(change)
+    )
 
 
 def _kind(change: Change, job: Job, wanted: Wanted) -> str | None:
@@ -50,14 +54,18 @@ def _waited_s(change: Change) -> float:
 
 
 def of_silence(job: Job, silent_s: float, sign: int, now_ns: int, wanted: Wanted) -> Notice | None:
-    """What to tell of a job that runs and gives no sign. `sign` changes with each one, so a silence has one key."""
+    """What to tell of a job that runs and gives no sign. `sign` changes with each one, so a silence
+    has one key.
+    """
     if not wanted.stall_s or silent_s < wanted.stall_s or "stalled" not in wanted.on:
         return None
     number = job.attempts[-1].number if job.attempts else 0
     return _notice(job, "stalled", f"{job.uuid}:{number}:stalled:{sign}", now_ns, silent_s=silent_s)
 
 
-def _notice(job: Job, kind: str, key: str, now_ns: int, *, waited_s: float = 0.0, silent_s: float = 0.0) -> Notice:
+def _notice(
+    job: Job, kind: str, key: str, now_ns: int, *, waited_s: float = 0.0, silent_s: float = 0.0
+) -> Notice:
     attempt = job.attempts[-1] if job.attempts else None
     cause = attempt.cause if attempt is not None else None
     ended_ns = job.ended_ns or now_ns
@@ -91,15 +99,23 @@ def safe(value: Any) -> Any:
     """A text of a job on its way out: secrets masked, printable, of bounded length."""
     if not isinstance(value, str):
         return value
-    printable = "".join(char if char.isprintable() else " " for char in mask_text(value[: 4 * NOTICE_TEXT_CHARS_MAX]))
-    return printable if len(printable) <= NOTICE_TEXT_CHARS_MAX else printable[: NOTICE_TEXT_CHARS_MAX - 1] + "…"
+    printable = "".join(
+        char if char.isprintable() else " "
+        for char in mask_text(value[: 4 * NOTICE_TEXT_CHARS_MAX])
+    )
+    return (
+        printable
+        if len(printable) <= NOTICE_TEXT_CHARS_MAX
+        else printable[: NOTICE_TEXT_CHARS_MAX - 1] + "…"
+    )
 
 
 def _rounded(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds, 3)
 
 
-# -- words ----------------------------------------------------------------------------------------------
+# -- words
+# ----------------------------------------------------------------------------------------------
 
 
 def _text(job: Job, kind: str, elapsed_s: float | None, waited_s: float, silent_s: float) -> str:
@@ -109,7 +125,10 @@ def _text(job: Job, kind: str, elapsed_s: float | None, waited_s: float, silent_
         heard = " and is not heard of" if job.state is State.UNKNOWN else ""
         return f"{job.id} has printed, logged and counted nothing for {words(silent_s)}{heard}"
     after = f" after {words(elapsed_s)}" if elapsed_s is not None else ""
-    said = {State.HELD: "failed, and is held for you", State.UNKNOWN: "ended in a way that nobody knows"}
+    said = {
+        State.HELD: "failed, and is held for you",
+        State.UNKNOWN: "ended in a way that nobody knows",
+    }
     return f"{job.id} {said.get(job.state, str(job.state).replace('stopped', 'was stopped'))}{after}{_why(job)}"
 
 

@@ -1,8 +1,10 @@
-"""Tells people what became of their jobs: decides (`notice.py`), keeps an outbox (`store/outbox.py`), sends (`sinks/`).
+"""Tells people what became of their jobs: decides (`notice.py`), keeps an outbox
+(`store/outbox.py`), sends (`sinks/`).
 
-Started by `serve.py`, beside the loop that runs jobs and never in its way. Each change of state waits in the database
-until it was looked at, each notice until it was sent or given up, so a killed server tells after its next start. A
-server that dies between sending and writing that down sends again: at least once; `notice` names it for receivers.
+Started by `serve.py`, beside the loop that runs jobs and never in its way. Each change of state
+waits in the database until it was looked at, each notice until it was sent or given up, so a killed
+server tells after its next start. A server that dies between sending and writing that down sends
+again: at least once; `notice` names it for receivers.
 """
 
 import asyncio
@@ -52,14 +54,22 @@ class Plan:
 
     def __init__(self, settings: Getter) -> None:
         get = settings.get
-        self.wanted = Wanted(frozenset(get("notify.on")), get("notify.stall_s"), get("notify.waited_s"))
+        self.wanted = Wanted(
+            frozenset(get("notify.on")), get("notify.stall_s"), get("notify.waited_s")
+        )
         self.channels: dict[str, Send] = {}
         self.places: dict[str, str] = {}
         if words := get("notify.command"):
-            self._add("command", words[0], lambda facts: command.send(words, facts, NOTICE_TIMEOUT_S))
+            self._add(
+                "command", words[0], lambda facts: command.send(words, facts, NOTICE_TIMEOUT_S)
+            )
         if url := get("notify.webhook_url"):
             hosts = get("notify.webhook_hosts")
-            self._add("webhook", webhook.shown(url), lambda facts: webhook.send(url, hosts, facts, NOTICE_TIMEOUT_S))
+            self._add(
+                "webhook",
+                webhook.shown(url),
+                lambda facts: webhook.send(url, hosts, facts, NOTICE_TIMEOUT_S),
+            )
         if get("notify.desktop"):
             self._add("desktop", desktop.TOOL, lambda facts: desktop.send(facts, NOTICE_TIMEOUT_S))
 
@@ -85,15 +95,18 @@ class Notifier:
         """`load` reads the settings anew, for a test."""
         self._store, self._load, self._clock_ns, self._clock_s = store, load, clock_ns, clock_s
         self.plan = Plan(settings)
-        self._threads = ThreadPoolExecutor(NOTICE_THREADS + 2, "headway-notify")  # two for questions to the store
+        # two for questions to the store
+        self._threads = ThreadPoolExecutor(NOTICE_THREADS + 2, "headway-notify")
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._sending: dict[int, asyncio.Task[None]] = {}
-        self._signs: dict[int, tuple[int, float]] = {}  # job -> its last sign of life, and when it was seen
+        # job -> its last sign of life, and when it was seen
+        self._signs: dict[int, tuple[int, float]] = {}
         self._silences: set[tuple[int, int]] = set()  # told already: (job, sign)
 
-    # -- life ---------------------------------------------------------------------------------------------
+    # -- life
+    # ---------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -101,7 +114,9 @@ class Notifier:
         self._task = asyncio.create_task(self._run(), name="headway-notify")
 
     async def stop(self) -> None:
-        """What is being sent now is sent again after the next start: nobody will have noted that it arrived."""
+        """What is being sent now is sent again after the next start: nobody will have noted that it
+        arrived.
+        """
         self._loop = None
         tasks = [task for task in (self._task, *self._sending.values()) if task is not None]
         for task in tasks:
@@ -112,7 +127,8 @@ class Notifier:
     def _on_change(self, job_pk: int, what: str) -> None:
         loop = self._loop
         if what == "job" and loop is not None and self.plan.channels:
-            with contextlib.suppress(RuntimeError):  # the loop has ended while the writer still finishes
+            # the loop has ended while the writer still finishes
+            with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(self._wake.set)
 
     async def _run(self) -> None:
@@ -122,7 +138,9 @@ class Notifier:
                 wait_s = await self._look()
             # a mistake in one look must not end the telling for good
             except Exception as error:
-                log.warning("looked in vain: %s", error, exc_info=not isinstance(error, HeadwayError))
+                log.warning(
+                    "looked in vain: %s", error, exc_info=not isinstance(error, HeadwayError)
+                )
                 wait_s = IDLE_S
             await asyncio.sleep(PAUSE_S)
             with contextlib.suppress(TimeoutError):
@@ -143,13 +161,17 @@ class Notifier:
         stall_s = self.plan.wanted.stall_s
         if stall_s:
             waits.append(max(stall_s / SILENCE_CHECKS, PAUSE_S))
-        next_ns = await self._read(outbox.next_due_ns) if len(self._sending) < NOTICE_THREADS else None
+        next_ns = (
+            await self._read(outbox.next_due_ns) if len(self._sending) < NOTICE_THREADS else None
+        )
         if next_ns is not None and not self._sending:
             waits.append(max(0.0, (next_ns - self._clock_ns()) / 1e9))
         return min(waits)
 
     async def _read(self, work: Callable[..., T], *args: Any) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, self._query, work, args)
+        return await asyncio.get_running_loop().run_in_executor(
+            self._threads, self._query, work, args
+        )
 
     def _query(self, work: Callable[..., T], args: tuple[Any, ...]) -> T:
         with self._store.read() as c:
@@ -158,7 +180,8 @@ class Notifier:
     async def _write(self, work: Callable[[Connection], T]) -> T:
         return await asyncio.wrap_future(self._store.write(work))
 
-    # -- deciding -----------------------------------------------------------------------------------------
+    # -- deciding
+    # -----------------------------------------------------------------------------------------
 
     async def _take_changes(self) -> None:
         plan = self.plan
@@ -167,13 +190,17 @@ class Notifier:
             return
 
         def work(c: Connection) -> int:
-            return outbox.take_changes(c, partial(_decide, c, plan.wanted), plan.channels, self._clock_ns())
+            return outbox.take_changes(
+                c, partial(_decide, c, plan.wanted), plan.channels, self._clock_ns()
+            )
 
         while await self._write(work) == outbox.CHANGES_STEP:
             continue
 
     async def _check_silence(self) -> None:
-        """Silence is measured by our own clock, from when we saw the last sign; a restarted server begins anew."""
+        """Silence is measured by our own clock, from when we saw the last sign; a restarted server
+        begins anew.
+        """
         wanted = self.plan.wanted
         if not wanted.stall_s or "stalled" not in wanted.on:
             return
@@ -197,7 +224,8 @@ class Notifier:
                 await self._write(lambda c: outbox.put(c, found, self.plan.channels, now_ns))
         self._silences.add((pk, sign))
 
-    # -- sending ------------------------------------------------------------------------------------------
+    # -- sending
+    # ------------------------------------------------------------------------------------------
 
     async def _send_due(self) -> None:
         """Start what is due. One that hangs keeps its own place only, and until its time limit."""
@@ -211,7 +239,10 @@ class Notifier:
             outcome = await self._try(one.channel, one.facts)
             await self._note(one, outcome)
         except HeadwayError as error:
-            log.warning("what became of a notification could not be written down; it is sent again: %s", error)
+            log.warning(
+                "what became of a notification could not be written down; it is sent again: %s",
+                error,
+            )
             await asyncio.sleep(NOTICE_BACKOFF_FIRST_S)
         finally:
             self._sending.pop(one.pk, None)
@@ -244,12 +275,15 @@ class Notifier:
             log.error("could not tell %s, and gave up: %s", told, text)
             await self._write(lambda c: outbox.mark(c, one.pk, result=text))
 
-    # -- the API's side -----------------------------------------------------------------------------------
+    # -- the API's side
+    # -----------------------------------------------------------------------------------
 
     async def about(self) -> dict[str, Any]:
         wanted = self.plan.wanted
         return {
-            "channels": [{"channel": name, "to": place} for name, place in self.plan.places.items()],
+            "channels": [
+                {"channel": name, "to": place} for name, place in self.plan.places.items()
+            ],
             "on": sorted(wanted.on),
             "stall_s": wanted.stall_s,
             "waited_s": wanted.waited_s,
@@ -257,7 +291,9 @@ class Notifier:
         }
 
     async def test(self) -> list[dict[str, Any]]:
-        """Read the settings anew, use them from now on, and send a notification by every way at once."""
+        """Read the settings anew, use them from now on, and send a notification by every way at
+        once.
+        """
         self.plan = Plan(await asyncio.to_thread(self._load))
         self._wake.set()
         now_ns = self._clock_ns()

@@ -1,11 +1,13 @@
-"""What this home's server still has to send to monitors: batches as they came from agents, in order, as files.
+"""What this home's server still has to send to monitors: batches as they came from agents, in
+order, as files.
 
     outbox/<uuid>/monitor          the address; the folder is there until the monitor has everything of the job
     outbox/<uuid>/<number>.batch   a batch, exactly as an agent posted it: masked, checked by its own checksums
     outbox/<uuid>/refused/         what the monitor refused, kept (P11)
 
-A batch is durable here before it is applied here, and so before its agent hears yes: a server killed in between sends
-some batches twice, and the monitor cuts what it has (P4). Called by `api/agent.py`, `loop.py` and `forward.py`.
+A batch is durable here before it is applied here, and so before its agent hears yes: a server
+killed in between sends some batches twice, and the monitor cuts what it has (P4). Called by
+`api/agent.py`, `loop.py` and `forward.py`.
 """
 
 import asyncio
@@ -57,7 +59,8 @@ class Outbox:
         self._control: Control | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    # -- life ----------------------------------------------------------------------------------------------------------
+    # -- life
+    # ----------------------------------------------------------------------------------------------------------
 
     async def start(self, control: "Control") -> None:
         """Go on with what an earlier server left."""
@@ -104,17 +107,22 @@ class Outbox:
             )
             forwarder.start()
 
-    # -- in ------------------------------------------------------------------------------------------------------------
+    # -- in
+    # ------------------------------------------------------------------------------------------------------------
 
     async def admit(self, uuid: str, address: str) -> None:
-        """From now on the monitor shall have everything of this job. Comes before the job is stored."""
+        """From now on the monitor shall have everything of this job. Comes before the job is
+        stored.
+        """
         address = str(remote.parse(address))
         if uuid in self._entries:
             return
         try:
             self._add(await asyncio.to_thread(self._make, uuid, address))
         except OSError as error:
-            raise UnreachableError(f"the outbox cannot be written: {error}", "free some space, or look at it") from None
+            raise UnreachableError(
+                f"the outbox cannot be written: {error}", "free some space, or look at it"
+            ) from None
 
     def _make(self, uuid: str, address: str) -> Entry:
         folder = private_folder(self._paths.outbox) / uuid
@@ -123,26 +131,35 @@ class Outbox:
         return Entry(uuid, address, folder)
 
     async def keep(self, task: TaskKey, body: bytes, parts: list[Part]) -> None:
-        """Make a batch durable here, if a monitor shall have it. A question for positions is not one."""
+        """Make a batch durable here, if a monitor shall have it. A question for positions is not
+        one.
+        """
         entry = self._entries.get(task.uuid)
         if entry is None or not any(len(part.data) for part in parts):
             return
         with self._lock:
             if self._bytes + len(body) > self._bytes_max:
-                raise UnreachableError(f"the outbox for the monitor {entry.address} is full", "agents keep theirs")
+                raise UnreachableError(
+                    f"the outbox for the monitor {entry.address} is full", "agents keep theirs"
+                )
             self._bytes += len(body)
             number, entry.next_number = entry.next_number, entry.next_number + 1
         try:
-            await asyncio.to_thread(replace_file, OS_FILES, str(entry.folder / f"{number:012d}.batch"), body)
+            await asyncio.to_thread(
+                replace_file, OS_FILES, str(entry.folder / f"{number:012d}.batch"), body
+            )
         except OSError as error:
             with self._lock:
                 self._bytes -= len(body)
-            raise UnreachableError(f"the outbox cannot be written: {error}", "agents keep theirs meanwhile") from None
+            raise UnreachableError(
+                f"the outbox cannot be written: {error}", "agents keep theirs meanwhile"
+            ) from None
         with self._lock:
             entry.sizes[number] = len(body)
         self.wake(entry.address)
 
-    # -- out: called in the forwarders' threads ------------------------------------------------------------------------
+    # -- out: called in the forwarders' threads
+    # ------------------------------------------------------------------------
 
     def entries(self, address: str) -> list[Entry]:
         with self._lock:
@@ -180,7 +197,8 @@ class Outbox:
         else:
             shutil.rmtree(entry.folder, ignore_errors=True)
 
-    # -- news ----------------------------------------------------------------------------------------------------------
+    # -- news
+    # ----------------------------------------------------------------------------------------------------------
 
     def on_change(self, job_pk: int, what: str) -> None:
         """After a commit, in the writer's thread: a job's state may be another one."""
@@ -199,10 +217,19 @@ class Outbox:
         return not self._entries
 
     def status(self) -> list[dict[str, Any]]:
-        """Of each monitor that jobs are sent to: whether it takes them, and if not why and since when."""
+        """Of each monitor that jobs are sent to: whether it takes them, and if not why and since
+        when.
+        """
         rows = []
         for address, forwarder in self._forwarders.items():
             entries = self.entries(address)
             waiting = sum(sum(entry.sizes.values()) for entry in entries)
-            rows.append({"address": address, "jobs": len(entries), "waiting_bytes": waiting, **forwarder.condition()})
+            rows.append(
+                {
+                    "address": address,
+                    "jobs": len(entries),
+                    "waiting_bytes": waiting,
+                    **forwarder.condition(),
+                }
+            )
         return rows

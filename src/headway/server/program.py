@@ -1,8 +1,9 @@
-"""Whether the program and the script of a local job are there, before it is queued, and that an interpreter of any job
-has a program at all. Called by `control.py`.
+"""Whether the program and the script of a local job are there, before it is queued, and that an
+interpreter of any job has a program at all. Called by `control.py`.
 
-What is missing now may be there when the job starts; but a job that waits for others (`after`) is the only one that may
-count on it. A job that somebody follows is not checked: its exit code (126, 127) tells it, as a shell's would.
+What is missing now may be there when the job starts; but a job that waits for others (`after`) is
+the only one that may count on it. A job that somebody follows is not checked: its exit code (126,
+127) tells it, as a shell's would.
 """
 
 import os
@@ -15,8 +16,10 @@ from headway.settings.nearest import nearest
 
 _PYTHON = re.compile(r"(python|pypy)[0-9.]*\Z")
 _SHELLS = frozenset(("sh", "bash", "dash", "zsh", "ksh"))
-_WITH_VALUE = frozenset(("-W", "-X", "-o", "-O"))  # options of interpreters whose value is the next word
-_PLAIN = frozenset(("-u", "-i", "-q", "-I", "-E", "-B", "-e", "-x", "-l"))  # options that bring no program
+# options of interpreters whose value is the next word
+_WITH_VALUE = frozenset(("-W", "-X", "-o", "-O"))
+# options that bring no program
+_PLAIN = frozenset(("-u", "-i", "-q", "-I", "-E", "-B", "-e", "-x", "-l"))
 _NO_SCRIPT = frozenset(("-c", "-m", "-s", "-", "--version", "-V", "--help", "-h"))
 
 
@@ -34,9 +37,14 @@ def _check_program(program: str, cwd: str, env: Mapping[str, str]) -> None:
         if not os.path.exists(path):
             raise UsageError(f"the program {program[:200]} does not exist in {cwd}", _similar(path))
         if os.path.isdir(path):
-            raise UsageError(f"{program[:200]} is a folder, not a program", "give the program, and then its words")
+            raise UsageError(
+                f"{program[:200]} is a folder, not a program",
+                "give the program, and then its words",
+            )
         if not os.path.isfile(path) or not os.access(path, os.X_OK):
-            raise UsageError(f"the program {program[:200]} cannot be executed", f"chmod +x {program[:200]}")
+            raise UsageError(
+                f"the program {program[:200]} cannot be executed", f"chmod +x {program[:200]}"
+            )
         return
     folders = env.get("PATH", os.defpath).split(os.pathsep)
     found = (os.path.join(cwd, folder, program) for folder in folders)
@@ -44,9 +52,14 @@ def _check_program(program: str, cwd: str, env: Mapping[str, str]) -> None:
         here = os.path.isfile(os.path.join(cwd, program))
         if not here and program.endswith((".yaml", ".yml")):
             raise UsageError(
-                f"the job file {program[:200]} does not exist in {cwd}", _similar(os.path.join(cwd, program))
+                f"the job file {program[:200]} does not exist in {cwd}",
+                _similar(os.path.join(cwd, program)),
             )
-        hint = f"to run the one in this folder: ./{program}" if here else "correct it, or give its whole path"
+        hint = (
+            f"to run the one in this folder: ./{program}"
+            if here
+            else "correct it, or give its whole path"
+        )
         raise UsageError(f"the program {program[:200]!r} was not found in PATH", hint)
 
 
@@ -57,7 +70,11 @@ def script_of(words: Sequence[str]) -> str | None:
         return None
     rest = iter(words[1:])
     for word in rest:
-        if word in _NO_SCRIPT or word.startswith(("-c", "-m")) or _is_bundle(word, "cs" if name in _SHELLS else "cm"):
+        if (
+            word in _NO_SCRIPT
+            or word.startswith(("-c", "-m"))
+            or _is_bundle(word, "cs" if name in _SHELLS else "cm")
+        ):
             return None
         if word in _WITH_VALUE:
             next(rest, None)
@@ -67,7 +84,9 @@ def script_of(words: Sequence[str]) -> str | None:
 
 
 def check_input(spec: JobSpec) -> None:
-    """An interpreter that would read its program from stdin does nothing, and calls that a success: stdin is empty."""
+    """An interpreter that would read its program from stdin does nothing, and calls that a success:
+    stdin is empty.
+    """
     for words in [role.command for role in spec.roles] or [spec.command]:
         if reads_stdin(words):
             name = os.path.basename(words[0])
@@ -90,8 +109,15 @@ def reads_stdin(words: Sequence[str]) -> bool:
 
 
 def _is_bundle(word: str, letters: str) -> bool:
-    """`-ec`, `-uc`: short options in one word, among them one that brings the program, or says that none is a file."""
-    return word.startswith("-") and word[1:].isalpha() and word[1] not in "WX" and not set(letters).isdisjoint(word)
+    """`-ec`, `-uc`: short options in one word, among them one that brings the program, or says that
+    none is a file.
+    """
+    return (
+        word.startswith("-")
+        and word[1:].isalpha()
+        and word[1] not in "WX"
+        and not set(letters).isdisjoint(word)
+    )
 
 
 def _check_script(script: str, cwd: str) -> None:
@@ -107,4 +133,8 @@ def _similar(path: str) -> str:
     except OSError:
         return f"the folder {os.path.dirname(path)} is not there either"
     found = nearest(os.path.basename(path), names[:10_000])
-    return f"did you mean {found}?" if found else "correct the path, or submit from the folder that it is in"
+    return (
+        f"did you mean {found}?"
+        if found
+        else "correct the path, or submit from the folder that it is in"
+    )

@@ -1,4 +1,6 @@
-"""Which waiting jobs start now: dependencies, priority, age, and what fits. Pure; called by `server/reconcile.py`."""
+"""Which waiting jobs start now: dependencies, priority, age, and what fits. Pure; called by
+`server/reconcile.py`.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,7 +8,8 @@ from dataclasses import dataclass
 from headway.engines.protocol import Node
 from headway.model.job import Job, State
 
-Needed = Mapping[str, tuple[str, State | None]]  # uuid -> (id, state); None: nothing more will come of it
+# uuid -> (id, state); None: nothing more will come of it
+Needed = Mapping[str, tuple[str, State | None]]
 
 
 @dataclass(slots=True)
@@ -19,7 +22,11 @@ class Room:
 
     @classmethod
     def of(cls, nodes: Sequence[Node]) -> "Room":
-        return cls(sum(n.gpus for n in nodes), _total(n.cpus for n in nodes), _total(n.memory_bytes for n in nodes))
+        return cls(
+            sum(n.gpus for n in nodes),
+            _total(n.cpus for n in nodes),
+            _total(n.memory_bytes for n in nodes),
+        )
 
     def fits(self, job: Job) -> bool:
         pairs = [
@@ -33,7 +40,9 @@ class Room:
         """What is taken may exceed what there is: GPUs can vanish under a running job."""
         self.gpus -= job.spec.gpus
         self.cpus = None if self.cpus is None else self.cpus - (job.spec.cpus or 0)
-        self.memory_bytes = None if self.memory_bytes is None else self.memory_bytes - (job.spec.memory_bytes or 0)
+        self.memory_bytes = (
+            None if self.memory_bytes is None else self.memory_bytes - (job.spec.memory_bytes or 0)
+        )
 
 
 def _total(values: Iterable[int | None]) -> int | None:
@@ -42,12 +51,21 @@ def _total(values: Iterable[int | None]) -> int | None:
 
 
 def holds(job: Job) -> bool:
-    """Whether it takes a place: started or about to, by us, and not over. A job not heard of may still run."""
-    return bool(job.attempts) and not job.spec.attached and job.ended_ns is None and not job.between_tries
+    """Whether it takes a place: started or about to, by us, and not over. A job not heard of may
+    still run.
+    """
+    return (
+        bool(job.attempts)
+        and not job.spec.attached
+        and job.ended_ns is None
+        and not job.between_tries
+    )
 
 
 def _rooms(by_place: Mapping[str, Sequence[Node]]) -> dict[str, Room]:
-    """By place. Clusters on the same machines, such as processes and containers of this one, share one room."""
+    """By place. Clusters on the same machines, such as processes and containers of this one, share
+    one room.
+    """
     shared: dict[tuple[str, ...], Room] = {}
     for nodes in by_place.values():
         room, known = Room.of(nodes), shared.get(tuple(node.name for node in nodes))
@@ -56,7 +74,9 @@ def _rooms(by_place: Mapping[str, Sequence[Node]]) -> dict[str, Room]:
     return {place: shared[tuple(node.name for node in nodes)] for place, nodes in by_place.items()}
 
 
-def left(jobs: Iterable[Job], nodes: Mapping[str, Sequence[Node]]) -> dict[str, dict[str, int | None]]:
+def left(
+    jobs: Iterable[Job], nodes: Mapping[str, Sequence[Node]]
+) -> dict[str, dict[str, int | None]]:
     """What each place has left beside the jobs that hold something there, for `hw clusters`."""
     rooms = _rooms(nodes)
     for job in jobs:
@@ -83,8 +103,12 @@ def _is_ready(job: Job, needed: Needed, rest_s: Mapping[str, float]) -> bool:
     return all(uuid in needed and needed[uuid][1] is State.SUCCEEDED for uuid in job.spec.after)
 
 
-def order(jobs: Iterable[Job], needed: Needed | None = None, rest_s: Mapping[str, float] | None = None) -> list[Job]:
-    """The queue: priority, then age. Not in it: what waits for another job, or for the time of its next try."""
+def order(
+    jobs: Iterable[Job], needed: Needed | None = None, rest_s: Mapping[str, float] | None = None
+) -> list[Job]:
+    """The queue: priority, then age. Not in it: what waits for another job, or for the time of its
+    next try.
+    """
     waiting = [
         job
         for job in jobs
@@ -106,9 +130,13 @@ class Places:
     busy: frozenset[int]
 
 
-def choose(jobs: Sequence[Job], places: Places, needed: Needed, rest_s: Mapping[str, float]) -> list[Job]:
-    """Jobs that start now. One that does not fit keeps what it needs from those behind it, so that a large one is not
-    passed over for ever, while one that needs nothing of the scarce kind may go first."""
+def choose(
+    jobs: Sequence[Job], places: Places, needed: Needed, rest_s: Mapping[str, float]
+) -> list[Job]:
+    """Jobs that start now. One that does not fit keeps what it needs from those behind it, so that
+    a large one is not passed over for ever, while one that needs nothing of the scarce kind may go
+    first.
+    """
     rooms = _rooms(places.nodes)
     running = 0
     for job in jobs:

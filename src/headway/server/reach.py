@@ -1,8 +1,10 @@
-"""Where agents on other machines reach this server: opened when the first job goes to a cluster that has such machines.
+"""Where agents on other machines reach this server: opened when the first job goes to a cluster
+that has such machines.
 
-Made by `serve.py`, asked by the loop for each start. A home that is a monitor has its address for agents, too. Else a
-door of their own is opened, behind which nothing but the token of a task counts, and that opens its own task's routes
-only. Its port stays the same from one server to the next where it can; where it cannot, task files are written anew.
+Made by `serve.py`, asked by the loop for each start. A home that is a monitor has its address for
+agents, too. Else a door of their own is opened, behind which nothing but the token of a task
+counts, and that opens its own task's routes only. Its port stays the same from one server to the
+next where it can; where it cannot, task files are written anew.
 """
 
 import asyncio
@@ -34,15 +36,28 @@ class Reach:
     """`wanted`: the setting `agent_address`. `about` is told what became of it."""
 
     def __init__(
-        self, paths: Paths, wanted: str, network: Network | None, listener: Opener, about: dict[str, Any]
+        self,
+        paths: Paths,
+        wanted: str,
+        network: Network | None,
+        listener: Opener,
+        about: dict[str, Any],
     ) -> None:
-        self._paths, self._wanted, self._network, self._listener, self._about = paths, wanted, network, listener, about
+        self._paths, self._wanted, self._network, self._listener, self._about = (
+            paths,
+            wanted,
+            network,
+            listener,
+            about,
+        )
         self._found: dict[str, Any] | None = None
         self._tried = False
         self._lock = asyncio.Lock()
 
     async def open(self) -> dict[str, Any] | None:
-        """`{addresses, pin, host}`, the same each time; None where this server cannot or shall not be reached so."""
+        """`{addresses, pin, host}`, the same each time; None where this server cannot or shall not
+        be reached so.
+        """
         async with self._lock:
             if not self._tried:
                 self._tried = True
@@ -55,11 +70,20 @@ class Reach:
             try:
                 network = await self._listen()
                 addresses = await asyncio.to_thread(_numbers, network.listen)
-                self._found = {"addresses": addresses, "pin": network.pin, "host": self._host()} if addresses else None
-                log.info("agents on other machines reach this server at %s", ", ".join(addresses) or "no address")
+                self._found = (
+                    {"addresses": addresses, "pin": network.pin, "host": self._host()}
+                    if addresses
+                    else None
+                )
+                log.info(
+                    "agents on other machines reach this server at %s",
+                    ", ".join(addresses) or "no address",
+                )
             except (HeadwayError, OSError) as failure:
                 error = str(failure)
-                log.error("agents on other machines cannot reach this server over the network: %s", error)
+                log.error(
+                    "agents on other machines cannot reach this server over the network: %s", error
+                )
         found = self._found or {}
         told = {"addresses": found.get("addresses", []), "pin": found.get("pin")}
         self._about["agents"] = {**told, "setting": self._wanted, "error": error}
@@ -77,7 +101,9 @@ class Reach:
         return network
 
     def _bind(self) -> Network:
-        """At the port of the last time, so that agents need not look for it; at any, where that is taken."""
+        """At the port of the last time, so that agents need not look for it; at any, where that is
+        taken.
+        """
         if self._wanted != AUTO:
             return Network.at(self._paths, parse(self._wanted, "agent_address", listening=True))
         try:

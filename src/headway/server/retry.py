@@ -1,8 +1,10 @@
-"""Whether a failed attempt is followed by another one. Pure: no clock, no I/O; chance is an argument.
+"""Whether a failed attempt is followed by another one. Pure: no clock, no I/O; chance is an
+argument.
 
-`decide_retry` is called by `server/reconcile.py`. The table is the policy column of the failure taxonomy; the table of
-`docs/concepts/retries.md` is tested against it. `docs/decisions/011-retries.md` says why nothing that a program did
-itself is run again unless a person, or the program, asked for it.
+`decide_retry` is called by `server/reconcile.py`. The table is the policy column of the failure
+taxonomy; the table of `docs/concepts/retries.md` is tested against it.
+`docs/decisions/011-retries.md` says why nothing that a program did itself is run again unless a
+person, or the program, asked for it.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -21,12 +23,16 @@ NO: Final = "no"
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """One row. `tries`: how often this cause may be tried again; None: as often as `retry.max` says."""
+    """One row. `tries`: how often this cause may be tried again; None: as often as `retry.max`
+    says.
+    """
 
     tries: int | None
-    counted: bool = True  # it takes one of `retry.max`, and so is done only where that was asked for
+    # it takes one of `retry.max`, and so is done only where that was asked for
+    counted: bool = True
     do: str = AGAIN
-    resets: bool = False  # the count begins anew with an attempt that came further than all before it
+    # the count begins anew with an attempt that came further than all before it
+    resets: bool = False
 
 
 NEVER: Final = Policy(0)
@@ -86,7 +92,8 @@ POLICIES: Final[dict[str, Policy]] = {
     "image_pull": NEVER,
     "config_error": NEVER,
     "version_conflict": NEVER,
-    # ours: the start was tried several times already, or the end is not known, from which nothing follows
+    # ours: the start was tried several times already, or the end is not known, from which nothing
+    # follows
     "agent_not_started": NEVER,
     "launch_failed": NEVER,
     # the program is done, and would be run for nothing: what is missing can be sent without it
@@ -94,8 +101,11 @@ POLICIES: Final[dict[str, Policy]] = {
     "agent_lost": NEVER,
     "unknown": AS_ASKED,
 }
-# On another node if there is one; on the same node it gets other ports, which may be all that it needs.
-_ALSO_HERE: Final = frozenset({"declared_conflict", "node_lost", "collective_stall", "nonfinite_loss"})
+# On another node if there is one; on the same node it gets other ports, which may be all that it
+# needs.
+_ALSO_HERE: Final = frozenset(
+    {"declared_conflict", "node_lost", "collective_stall", "nonfinite_loss"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +117,12 @@ class Decision:
 
     def as_json(self, now_ns: int) -> dict[str, Any]:
         """The form that is kept with the attempt."""
-        kept = {"do": self.do, "counted": self.counted, "text": self.text, "wait_s": round(self.wait_s, 3)}
+        kept = {
+            "do": self.do,
+            "counted": self.counted,
+            "text": self.text,
+            "wait_s": round(self.wait_s, 3),
+        }
         return {**kept, "not_before_ns": now_ns + int(self.wait_s * 1e9)}
 
 
@@ -120,8 +135,9 @@ def decide_retry(
     other_nodes: Collection[str] | None = None,
     reached: Mapping[int, int] | None = None,
 ) -> Decision:
-    """What follows the failure of the last of `attempts`. `other_nodes`: those without a bad word; None: not known.
-    `reached`: the last step that each attempt logged, by its number."""
+    """What follows the failure of the last of `attempts`. `other_nodes`: those without a bad word;
+    None: not known. `reached`: the last step that each attempt logged, by its number.
+    """
     policy = POLICIES.get(finding.cause, AS_ASKED)
     since = _since_progress(attempts, reached or {}) if policy.resets else attempts
     total, (row, counted) = count_retries(attempts)[0], count_retries(since)
@@ -138,7 +154,9 @@ def decide_retry(
     number = counted + 1 if policy.counted else total + 1
     what = "retry" if policy.counted else "uncounted retry"
     anew = "" if len(since) == len(attempts) else ", counted anew since it came further"
-    return Decision(do, policy.counted, f"{what} {number} of {allowed}{anew}", backoff_s(retry, row, chance))
+    return Decision(
+        do, policy.counted, f"{what} {number} of {allowed}{anew}", backoff_s(retry, row, chance)
+    )
 
 
 def refusal_words(decision: Decision, attempts: Sequence[Attempt], retry: Retry) -> str:
@@ -152,7 +170,9 @@ def refusal_words(decision: Decision, attempts: Sequence[Attempt], retry: Retry)
 
 
 def _since_progress(attempts: Sequence[Attempt], reached: Mapping[int, int]) -> Sequence[Attempt]:
-    """From the last attempt that came further than all before it; what it failed of is another hurdle."""
+    """From the last attempt that came further than all before it; what it failed of is another
+    hurdle.
+    """
     first, furthest = 0, None
     for index, attempt in enumerate(attempts):
         step = reached.get(attempt.number)
@@ -161,7 +181,9 @@ def _since_progress(attempts: Sequence[Attempt], reached: Mapping[int, int]) -> 
     return attempts[first:]
 
 
-def _refusal(finding: Finding, policy: Policy, retry: Retry, total: int, counted: int, same: int) -> str:
+def _refusal(
+    finding: Finding, policy: Policy, retry: Retry, total: int, counted: int, same: int
+) -> str:
     if policy.tries == 0:
         return f"{finding.cause} would come again"
     if policy.counted and retry.max == 0:
@@ -176,6 +198,8 @@ def _refusal(finding: Finding, policy: Policy, retry: Retry, total: int, counted
 
 
 def backoff_s(retry: Retry, total: int, chance: float) -> float:
-    """Twice as long each time, up to a limit; half of it by chance, so that many jobs do not come back at once."""
+    """Twice as long each time, up to a limit; half of it by chance, so that many jobs do not come
+    back at once.
+    """
     full_s = min(retry.backoff_max_s, retry.backoff_s * 2.0 ** min(total, 30))
     return full_s * (0.5 + 0.5 * chance)

@@ -1,7 +1,8 @@
 """Starting, running and ending the server of one home. Called by `python -m headway.server`.
 
-Exactly one runs per home: it holds `server.lock` for as long as it lives, so whoever else finds a socket file or a
-`server.json` without the lock being held knows that they are left over. Nothing here needs a clean end (P10).
+Exactly one runs per home: it holds `server.lock` for as long as it lives, so whoever else finds a
+socket file or a `server.json` without the lock being held knows that they are left over. Nothing
+here needs a clean end (P10).
 """
 
 import asyncio
@@ -37,7 +38,13 @@ from headway.server.network import Door, Network
 from headway.server.notifier import Notifier
 from headway.server.reach import Reach
 from headway.server.routes import ROUTES
-from headway.server.transport import bind_loopback, bind_unix, for_agents, protocol_with, slots_for_descriptors
+from headway.server.transport import (
+    bind_loopback,
+    bind_unix,
+    for_agents,
+    protocol_with,
+    slots_for_descriptors,
+)
 from headway.server.tray import Trays
 from headway.settings import database, layers, monitor
 from headway.settings.home import Paths, agent_socket_path, home, socket_path
@@ -51,7 +58,8 @@ _OBJECTS_MANY = 10_000
 
 
 def main() -> int:
-    os.umask(0o077)  # whatever we make is for its owner alone (B33); a job's own umask is set by its shim
+    # whatever we make is for its owner alone (B33); a job's own umask is set by its shim
+    os.umask(0o077)
     paths = Paths(home())
     lock = take_lock(paths.server_lock)
     if lock is None:
@@ -94,18 +102,28 @@ def take_lock(path: Path) -> int | None:
     return fd
 
 
-# -- the log -----------------------------------------------------------------------------------------------------------
+# -- the log
+# -----------------------------------------------------------------------------------------------------------
 
 
 class LogFile(logging.handlers.RotatingFileHandler):
-    """server.log, bounded. Output that bypasses logging (a crash of the interpreter) follows it when it moves on."""
+    """server.log, bounded. Output that bypasses logging (a crash of the interpreter) follows it
+    when it moves on.
+    """
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path, maxBytes=SERVER_LOG_BYTES_MAX, backupCount=1, encoding="utf-8", delay=False)
+        super().__init__(
+            path, maxBytes=SERVER_LOG_BYTES_MAX, backupCount=1, encoding="utf-8", delay=False
+        )
 
     def _open(self) -> TextIOWrapper:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-        stream = os.fdopen(os.open(self.baseFilename, flags, 0o600), "a", encoding="utf-8", errors="backslashreplace")
+        stream = os.fdopen(
+            os.open(self.baseFilename, flags, 0o600),
+            "a",
+            encoding="utf-8",
+            errors="backslashreplace",
+        )
         for standard in (1, 2):
             with contextlib.suppress(OSError):  # closed, or a terminal that is gone
                 if not os.isatty(standard):
@@ -119,21 +137,27 @@ def start_log(path: Path) -> None:
         handler = LogFile(path)
     except OSError:  # a full disk is no reason not to serve
         handler = logging.StreamHandler()
-    formatter = logging.Formatter("%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s %(message)s", "%Y-%m-%dT%H:%M:%S")
+    formatter = logging.Formatter(
+        "%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s %(message)s", "%Y-%m-%dT%H:%M:%S"
+    )
     formatter.converter = time.gmtime
     handler.setFormatter(formatter)
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
-    logging.raiseExceptions = False  # a full disk must not make logging itself a source of errors (F8)
-    for name in ("uvicorn.error", "asyncio"):  # they warn of every malformed request, which any stranger can send
+    # a full disk must not make logging itself a source of errors (F8)
+    logging.raiseExceptions = False
+    # they warn of every malformed request, which any stranger can send
+    for name in ("uvicorn.error", "asyncio"):
         logging.getLogger(name).setLevel(logging.ERROR)
 
 
-# -- the process -------------------------------------------------------------------------------------------------------
+# -- the process
+# -------------------------------------------------------------------------------------------------------
 
 
 class Listener(uvicorn.Server):
-    """uvicorn without its clock: it waits for an event instead of waking ten times a second. With `network`, it also
-    listens there."""
+    """uvicorn without its clock: it waits for an event instead of waking ten times a second. With
+    `network`, it also listens there.
+    """
 
     def __init__(self, config: uvicorn.Config, network: Network | None = None) -> None:
         super().__init__(config)
@@ -170,7 +194,11 @@ class Process:
     """The running server."""
 
     def __init__(
-        self, paths: Paths, settings: layers.Settings, store: Store, control_of: Callable[..., Arrays] = Arrays
+        self,
+        paths: Paths,
+        settings: layers.Settings,
+        store: Store,
+        control_of: Callable[..., Arrays] = Arrays,
     ) -> None:
         self.paths, self.settings, self.store, self.control_of = paths, settings, store, control_of
         self.address = socket_path(paths.home)
@@ -179,7 +207,8 @@ class Process:
         self.network_error = ""
         self.slots = slots_for_descriptors()
         self.app: App | None = None
-        self.logins = Readers(threads=1)  # of their own, so that long queries of viewers do not keep agents waiting
+        # of their own, so that long queries of viewers do not keep agents waiting
+        self.logins = Readers(threads=1)
 
     async def run(self, on_end: Callable[[], None] = lambda: None) -> None:
         """Serve until `stopping` is set; `on_end` is called as soon as it is."""
@@ -191,15 +220,29 @@ class Process:
         try:
             self.app = app = self._app(control, notifier, tcp)
             listener = Listener(self._config(app, tcp), self.network)
-            reach = Reach(self.paths, self.settings.get("agent_address"), self.network, listener, app.services.about)
+            reach = Reach(
+                self.paths,
+                self.settings.get("agent_address"),
+                self.network,
+                listener,
+                app.services.about,
+            )
             control.reach = reach.open
             await control.start()
             await notifier.start()
             await app.services.outbox.start(control)
             settle_memory()
-            serving = asyncio.create_task(listener.serve(sockets=[s for s in (unix, agents, tcp) if s]))
+            serving = asyncio.create_task(
+                listener.serve(sockets=[s for s in (unix, agents, tcp) if s])
+            )
             await self._publish(app.services.about)
-            log.info("version %s serves %s at %s and %s", __version__, self.paths.home, self.address, self._url(tcp))
+            log.info(
+                "version %s serves %s at %s and %s",
+                __version__,
+                self.paths.home,
+                self.address,
+                self._url(tcp),
+            )
             if self.network is not None:
                 log.info("a monitor for other machines at %s", self.network.listen.address)
             trays = Trays(control.distant, app.post, reach.open)
@@ -217,7 +260,8 @@ class Process:
             self.address.unlink(missing_ok=True)  # ours: nobody replaces it while we hold the lock
             remove_agent_socket(self.paths.home)
 
-    # -- parts ---------------------------------------------------------------------------------------------------------
+    # -- parts
+    # ---------------------------------------------------------------------------------------------------------
 
     def _bind_agents(self) -> socket.socket | None:
         try:
@@ -227,7 +271,9 @@ class Process:
             return None
 
     def _open_network(self) -> None:
-        """Where that fails (a port that is taken, an address that is gone), this home's own jobs are served as ever."""
+        """Where that fails (a port that is taken, an address that is gone), this home's own jobs
+        are served as ever.
+        """
         try:
             self.network = Network.of(self.paths)
         except HeadwayError as error:
@@ -258,18 +304,38 @@ class Process:
             "agents": None,
         }
         self.store.listen(live.notify)
-        services = Services(self.store, self.paths, self.settings, control, auth, live, notifier, about, self.stopping)
+        services = Services(
+            self.store,
+            self.paths,
+            self.settings,
+            control,
+            auth,
+            live,
+            notifier,
+            about,
+            self.stopping,
+        )
         self.store.listen(services.outbox.on_change)
         return App(Table(ROUTES), services)
 
     def _about_network(self) -> dict[str, Any] | None:
         if self.network_error:
-            return {"listen": None, "addresses": [], "pin": None, "container": False, "error": self.network_error}
+            return {
+                "listen": None,
+                "addresses": [],
+                "pin": None,
+                "container": False,
+                "error": self.network_error,
+            }
         return self.network.about() if self.network else None
 
     def _record(self, about: dict[str, Any]) -> dict[str, Any]:
-        """What `server.json` holds; pid and start together name the process, the pid alone does not (F29)."""
-        return {"start": start_of(os.getpid())} | {k: about[k] for k in ("pid", "address", "url", "version", "home")}
+        """What `server.json` holds; pid and start together name the process, the pid alone does not
+        (F29).
+        """
+        return {"start": start_of(os.getpid())} | {
+            k: about[k] for k in ("pid", "address", "url", "version", "home")
+        }
 
     async def _find_token(self, token_id: str) -> TokenRow | None:
         def look() -> catalog.Token | None:
@@ -279,7 +345,9 @@ class Process:
         found = await self.logins.run(look)
         if found is None or found.role.upper() not in Role.__members__:
             return None
-        return TokenRow(found.hash, Role[found.role.upper()], found.task, found.ended_ns is not None, found.name)
+        return TokenRow(
+            found.hash, Role[found.role.upper()], found.task, found.ended_ns is not None, found.name
+        )
 
     def _config(self, app: App, tcp: socket.socket | None) -> uvicorn.Config:
         hosts = hosts_for(tcp.getsockname()[1]) if tcp else frozenset[str]()
@@ -292,19 +360,27 @@ class Process:
             interface="asgi3",
             log_config=None,
             access_log=False,
-            proxy_headers=False,  # nobody stands before us; what a caller says of itself in a header is not believed
+            # nobody stands before us; what a caller says of itself in a header is not believed
+            proxy_headers=False,
             server_header=False,
             date_header=False,
             timeout_graceful_shutdown=int(SHUTDOWN_S / 2),
         )
 
     async def _publish(self, about: dict[str, Any]) -> None:
-        """Files for others to find us by. Where the disk is full there are none, and we serve all the same (F8)."""
+        """Files for others to find us by. Where the disk is full there are none, and we serve all
+        the same (F8).
+        """
         try:
             await self._publish_token()
             write_private(self.paths.server_json, json.dumps(self._record(about)))
         except (OSError, HeadwayError) as error:
-            log.error("%s or %s could not be written: %s", self.paths.browser_token, self.paths.server_json, error)
+            log.error(
+                "%s or %s could not be written: %s",
+                self.paths.browser_token,
+                self.paths.server_json,
+                error,
+            )
 
     async def _publish_token(self) -> None:
         """A token for the loopback address, in a file for its owner alone; made once and kept."""
@@ -317,11 +393,14 @@ class Process:
             return
         token_id, token, hashed = mint()
         now_ns = time.time_ns()
-        write = self.store.write(lambda c: catalog.insert_token(c, token_id, hashed, "operate", None, now_ns))
+        write = self.store.write(
+            lambda c: catalog.insert_token(c, token_id, hashed, "operate", None, now_ns)
+        )
         await asyncio.wrap_future(write)
         write_private(path, token)
 
-    # -- the end -------------------------------------------------------------------------------------------------------
+    # -- the end
+    # -------------------------------------------------------------------------------------------------------
 
     async def _wait(self, app: App, serving: "asyncio.Task[None]") -> None:
         """Until somebody stops us, or nobody has needed us for `idle_exit_s`."""
@@ -337,7 +416,12 @@ class Process:
                 stop.cancel()
                 return
             busy = self.network is not None or not app.services.outbox.idle
-            if busy or app.requests != seen or app.active or await app.services.query(has_open_jobs):
+            if (
+                busy
+                or app.requests != seen
+                or app.active
+                or await app.services.query(has_open_jobs)
+            ):
                 seen, since_s = app.requests, time.monotonic()
             elif time.monotonic() - since_s >= idle_exit_s:
                 log.info("nobody has needed the server for %g s", idle_exit_s)
@@ -355,7 +439,9 @@ class Process:
 
 
 async def give_back_memory(app: App) -> None:
-    """What a burst of data took goes back to the system: the allocator would keep it for the next one."""
+    """What a burst of data took goes back to the system: the allocator would keep it for the next
+    one.
+    """
     try:
         trim = ctypes.CDLL(None).malloc_trim
     except (OSError, AttributeError):
@@ -369,22 +455,27 @@ async def give_back_memory(app: App) -> None:
 
 
 def settle_memory() -> None:
-    """What was loaded until now stays, so it is never looked through for garbage; and what is made in bulk, such as a
-    list of ten thousand jobs, is looked through less often."""
+    """What was loaded until now stays, so it is never looked through for garbage; and what is made
+    in bulk, such as a list of ten thousand jobs, is looked through less often.
+    """
     gc.collect()
     gc.freeze()
     gc.set_threshold(_OBJECTS_MANY, 20, 20)
 
 
 def end_anyway() -> None:
-    """Whatever hangs (a query, a disk): the server is gone in SHUTDOWN_S. What was acknowledged is on disk (P3)."""
+    """Whatever hangs (a query, a disk): the server is gone in SHUTDOWN_S. What was acknowledged is
+    on disk (P3).
+    """
     watchdog = threading.Timer(SHUTDOWN_S, os._exit, [0])
     watchdog.daemon = True
     watchdog.start()
 
 
 def remove_agent_socket(home_folder: Path) -> None:
-    """The folder stays where a container has it mounted: the next server's socket must appear in it."""
+    """The folder stays where a container has it mounted: the next server's socket must appear in
+    it.
+    """
     with contextlib.suppress(HeadwayError):
         agent_socket_path(home_folder).unlink(missing_ok=True)
 
@@ -405,7 +496,9 @@ def write_private(path: Path, text: str) -> None:
     """Whole under its name or not there; for its owner alone from the first moment."""
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     partial.unlink(missing_ok=True)
-    fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    fd = os.open(
+        partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+    )
     try:
         with os.fdopen(fd, "w") as file:
             file.write(text)

@@ -1,6 +1,8 @@
-"""What the clusters have: reachable, free, running, waiting; and whether a job would fit. Called by `control.survey`.
+"""What the clusters have: reachable, free, running, waiting; and whether a job would fit. Called by
+`control.survey`.
 
-Each cluster is asked in a thread of its own and given up after a time, so one that hangs costs its own line only.
+Each cluster is asked in a thread of its own and given up after a time, so one that hangs costs its
+own line only.
 """
 
 import asyncio
@@ -20,7 +22,9 @@ KINDS = ("gpus", "cpus", "memory_bytes")
 
 @dataclass(slots=True)
 class Asked:
-    """One cluster of the question: what a job there would be, its engine, and what came of asking it."""
+    """One cluster of the question: what a job there would be, its engine, and what came of asking
+    it.
+    """
 
     spec: JobSpec
     engine: Engine | None = None
@@ -58,20 +62,33 @@ async def ask(calls: Calls, asked: Asked, sketch: Job | None) -> None:
 
 
 async def ask_all(calls: Calls, clusters: Sequence[Asked], sketches: Sequence[Job | None]) -> None:
-    await asyncio.gather(*(ask(calls, asked, sketch) for asked, sketch in zip(clusters, sketches, strict=True)))
+    await asyncio.gather(
+        *(ask(calls, asked, sketch) for asked, sketch in zip(clusters, sketches, strict=True))
+    )
 
 
-def rows(clusters: Sequence[Asked], jobs: Sequence[Job], nodes: Mapping[str, Sequence[Node]]) -> list[dict[str, Any]]:
+def rows(
+    clusters: Sequence[Asked], jobs: Sequence[Job], nodes: Mapping[str, Sequence[Node]]
+) -> list[dict[str, Any]]:
     """`nodes`: also of the places of other open jobs, since places on one machine share it."""
     left = queue.left(jobs, nodes)
-    return [_row(asked, [j for j in jobs if j.spec.place == asked.spec.place], left) for asked in clusters]
+    return [
+        _row(asked, [j for j in jobs if j.spec.place == asked.spec.place], left)
+        for asked in clusters
+    ]
 
 
-def _row(asked: Asked, jobs: Sequence[Job], left: Mapping[str, Mapping[str, int | None]]) -> dict[str, Any]:
+def _row(
+    asked: Asked, jobs: Sequence[Job], left: Mapping[str, Mapping[str, int | None]]
+) -> dict[str, Any]:
     own = _own_free(asked.nodes)
     free = own if own is not None else dict(left.get(asked.spec.place, {}))
     waiting = [job for job in jobs if job.state is State.WAITING and job.ended_ns is None]
-    need = {"gpus": asked.spec.gpus or None, "cpus": asked.spec.cpus, "memory_bytes": asked.spec.memory_bytes}
+    need = {
+        "gpus": asked.spec.gpus or None,
+        "cpus": asked.spec.cpus,
+        "memory_bytes": asked.spec.memory_bytes,
+    }
     return {
         "name": asked.spec.cluster,
         "engine": asked.engine.name if asked.engine else asked.spec.definition.get("engine"),
@@ -81,8 +98,15 @@ def _row(asked: Asked, jobs: Sequence[Job], left: Mapping[str, Mapping[str, int 
         "refusal": asked.refusal,
         "total": {kind: _sum(getattr(node, kind) for node in asked.nodes) for kind in KINDS},
         "free": {kind: free.get(kind) for kind in KINDS},
-        "fits_now": all((have := free.get(kind)) is None or not want or want <= have for kind, want in need.items()),
-        "running": sum(1 for job in jobs if job.ended_ns is None and job.state not in (State.WAITING, State.UNKNOWN)),
+        "fits_now": all(
+            (have := free.get(kind)) is None or not want or want <= have
+            for kind, want in need.items()
+        ),
+        "running": sum(
+            1
+            for job in jobs
+            if job.ended_ns is None and job.state not in (State.WAITING, State.UNKNOWN)
+        ),
         "waiting": len(waiting),
         "queue": asked.queue,
         "nodes": [asdict(node) for node in asked.nodes],
@@ -92,7 +116,9 @@ def _row(asked: Asked, jobs: Sequence[Job], left: Mapping[str, Mapping[str, int 
 
 def _tray(engine: Engine | None) -> str | None:
     """The folder for requests of agents on other machines, where there may be such."""
-    return str(engine.tray) if isinstance(engine, Distant) and isinstance(engine.tray, Path) else None
+    return (
+        str(engine.tray) if isinstance(engine, Distant) and isinstance(engine.tray, Path) else None
+    )
 
 
 def _own_free(nodes: Sequence[Node]) -> dict[str, int | None] | None:

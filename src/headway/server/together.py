@@ -1,7 +1,9 @@
-"""Starts and stops of many jobs that an engine does with fewer calls than one for each. Called by `loop.py`.
+"""Starts and stops of many jobs that an engine does with fewer calls than one for each. Called by
+`loop.py`.
 
-Starts are handed over: the engine does them in threads, some at a time, and the loop goes on meanwhile. So a scheduler
-that is slow, or away, holds up nobody else's jobs (F22). What came of each is told at one of the next looks.
+Starts are handed over: the engine does them in threads, some at a time, and the loop goes on
+meanwhile. So a scheduler that is slow, or away, holds up nobody else's jobs (F22). What came of
+each is told at one of the next looks.
 """
 
 import asyncio
@@ -38,7 +40,9 @@ class One:
 class Starts:
     """What engines were handed over and have not answered for, by place."""
 
-    def __init__(self, calls: Calls, env: Path, keyring: Keyring, on_end: Callable[[], None]) -> None:
+    def __init__(
+        self, calls: Calls, env: Path, keyring: Keyring, on_end: Callable[[], None]
+    ) -> None:
         self._calls, self._env, self._keyring, self._on_end = calls, env, keyring, on_end
         self._keys: set[str] = set()  # of attempts that wait here or are with their engine
         self._waiting: dict[str, list[One]] = {}
@@ -77,14 +81,21 @@ class Starts:
             future.add_done_callback(partial(self._end, place, engine, some))
 
     def _end(
-        self, place: str, engine: Together, some: Sequence[One], future: "asyncio.Future[dict[str, Outcome]]"
+        self,
+        place: str,
+        engine: Together,
+        some: Sequence[One],
+        future: "asyncio.Future[dict[str, Outcome]]",
     ) -> None:
         self._portions[place] -= 1
         if future.cancelled():
             return  # the server ends
         error = future.exception()
-        # an engine may fail in any way, or leave one out; what it has started meanwhile is found again
-        lost = UnreachableError(str(error) or repr(error) if error is not None else "nothing was said about this start")
+        # an engine may fail in any way, or leave one out; what it has started meanwhile is found
+        # again
+        lost = UnreachableError(
+            str(error) or repr(error) if error is not None else "nothing was said about this start"
+        )
         found = {} if error is not None else future.result()
         outcomes = [(one, found.get(one.attempt.key, lost)) for one in some]
         away = next((what for _, what in outcomes if isinstance(what, UnreachableError)), None)
@@ -96,7 +107,9 @@ class Starts:
 
 
 def _portion(waiting: Sequence[One]) -> tuple[list[One], list[One]]:
-    """What goes next, and the rest. Those of one array go all at once, for they may be one call of the engine's."""
+    """What goes next, and the rest. Those of one array go all at once, for they may be one call of
+    the engine's.
+    """
     array = waiting[0].job.spec.array
     same = [one for one in waiting if one.job.spec.array == array]
     some = same if array is not None else same[:STARTS_PORTION_MAX]
@@ -104,7 +117,9 @@ def _portion(waiting: Sequence[One]) -> tuple[list[One], list[One]]:
     return some, [one for one in waiting if one.attempt.key not in keys]
 
 
-def start_all(engine: Together, ones: Sequence[One], env: Path, keyring: Keyring) -> dict[str, Outcome]:
+def start_all(
+    engine: Together, ones: Sequence[One], env: Path, keyring: Keyring
+) -> dict[str, Outcome]:
     """In a thread: by key, what the engine has made of each, or why it has not."""
     found: dict[str, Outcome] = {}
     ready: list[Start] = []
@@ -127,7 +142,9 @@ def _ready(engine: Together, one: One, env: Path, keyring: Keyring) -> Start | E
     if private is None:
         known = engine.find(one.attempt.key)
         if known is None:
-            raise RefusedError("the environment that it was submitted with is gone", "submit it again")
+            raise RefusedError(
+                "the environment that it was submitted with is gone", "submit it again"
+            )
         return known
     spec = with_private(one.job.spec, private)
     plan = engine.plan(replace(one.job, spec=spec), one.attempt.number)
@@ -136,7 +153,9 @@ def _ready(engine: Together, one: One, env: Path, keyring: Keyring) -> Start | E
 
 
 def launches(
-    actions: Sequence[Action], jobs: Mapping[int, Job], engine_of: Callable[[JobSpec], Engine | None]
+    actions: Sequence[Action],
+    jobs: Mapping[int, Job],
+    engine_of: Callable[[JobSpec], Engine | None],
 ) -> Iterator[tuple[Together, list[Launch]]]:
     """By place, what shall start there, where the engine takes many at once."""
     wanted = [action for action in actions if isinstance(action, Launch)]
@@ -148,10 +167,14 @@ def launches(
 
 
 async def stop(
-    actions: Sequence[Action], jobs: Mapping[int, Job], calls: Calls, engine_of: Callable[[JobSpec], Engine | None]
+    actions: Sequence[Action],
+    jobs: Mapping[int, Job],
+    calls: Calls,
+    engine_of: Callable[[JobSpec], Engine | None],
 ) -> tuple[list[Job], set[str]]:
-    """Jobs that only waited in an engine's queue and were told to stop, and places that cannot be asked now. The others
-    are told one by one."""
+    """Jobs that only waited in an engine's queue and were told to stop, and places that cannot be
+    asked now. The others are told one by one.
+    """
     done: list[Job] = []
     away: set[str] = set()
     for place, engine, some in stops(actions, jobs, engine_of):
@@ -159,14 +182,17 @@ async def stop(
         try:
             call = (f"stops on {place}", engine.cancel_many, list(ids))
             told = await calls.run(*call, patience_s=PATIENCE_S, of=some[0].spec.cluster)
-            done += [ids[engine_id] for engine_id in told if engine_id in ids]  # a late answer has others, too
+            # a late answer has others, too
+            done += [ids[engine_id] for engine_id in told if engine_id in ids]
         except UnreachableError:
             away.add(place)
     return done, away
 
 
 def stops(
-    actions: Sequence[Action], jobs: Mapping[int, Job], engine_of: Callable[[JobSpec], Engine | None]
+    actions: Sequence[Action],
+    jobs: Mapping[int, Job],
+    engine_of: Callable[[JobSpec], Engine | None],
 ) -> Iterator[tuple[str, Together, list[Job]]]:
     """By place, jobs that shall stop and that an engine knows."""
     asked = [jobs[action.pk] for action in actions if isinstance(action, Cancel)]

@@ -16,7 +16,12 @@ def set_engine_id(pk: int, number: int, engine_id: EngineId, c: Connection) -> N
 
 
 def insert_attempt(
-    pk: int, plan: Plan, key: str, tokens: Mapping[str, tuple[str, bytes]], now_ns: int, c: Connection
+    pk: int,
+    plan: Plan,
+    key: str,
+    tokens: Mapping[str, tuple[str, bytes]],
+    now_ns: int,
+    c: Connection,
 ) -> None:
     catalog.insert_attempt(c, pk, plan.attempt, key, now_ns)
     for task in plan.tasks:
@@ -24,13 +29,17 @@ def insert_attempt(
     insert_tokens(plan, tokens, now_ns, c)
 
 
-def insert_tokens(plan: Plan, tokens: Mapping[str, tuple[str, bytes]], now_ns: int, c: Connection) -> None:
+def insert_tokens(
+    plan: Plan, tokens: Mapping[str, tuple[str, bytes]], now_ns: int, c: Connection
+) -> None:
     for name, (token_id, digest) in tokens.items():
         catalog.insert_token(c, token_id, digest, "ingest", plan.task_key(name), now_ns)
 
 
 def apply_state(action: SetState, word: str | None, c: Connection) -> None:
-    """Job and attempt take the state together; `word`: the engine's own for it, where it has a new one."""
+    """Job and attempt take the state together; `word`: the engine's own for it, where it has a new
+    one.
+    """
     values: dict[str, Any] = {
         "exit_code": action.exit_code,
         "signal": action.signal,
@@ -43,7 +52,9 @@ def apply_state(action: SetState, word: str | None, c: Connection) -> None:
         _set_attempt(c, action, action.number, word)
 
 
-def _set_attempt(c: Connection, action: SetState, number: int, word: str | None, **more: Any) -> None:
+def _set_attempt(
+    c: Connection, action: SetState, number: int, word: str | None, **more: Any
+) -> None:
     values: dict[str, Any] = {
         "exit_code": action.exit_code,
         "signal": action.signal,
@@ -59,11 +70,17 @@ def _set_attempt(c: Connection, action: SetState, number: int, word: str | None,
 
 
 def apply_again(action: Again, word: str | None, c: Connection) -> None:
-    """The attempt ends and the job waits for the next one, together: nobody sees the one without the other."""
+    """The attempt ends and the job waits for the next one, together: nobody sees the one without
+    the other.
+    """
     end = action.end
     _set_attempt(c, end, action.number, word, retry=action.retry)
     catalog.wait_again(c, action.pk, end.since_ns, end.started_ns)
-    told = {**action.retry, "cause": (end.cause or {}).get("cause"), "because": (end.cause or {}).get("text")}
+    told = {
+        **action.retry,
+        "cause": (end.cause or {}).get("cause"),
+        "because": (end.cause or {}).get("text"),
+    }
     told |= {"exit_code": end.exit_code, "signal": end.signal}
     catalog.add_event(c, action.pk, "retry", told, end.since_ns, attempt=action.number)
 
@@ -80,7 +97,13 @@ def delete(job: Job, now_ns: int, c: Connection) -> None:
 
 
 def insert_attached(
-    c: Connection, key: TaskKey, spec: JobSpec, token_id: str, digest: bytes, begun_ns: int, now_ns: int
+    c: Connection,
+    key: TaskKey,
+    spec: JobSpec,
+    token_id: str,
+    digest: bytes,
+    begun_ns: int,
+    now_ns: int,
 ) -> Job:
     """Job, attempt, task and token in one step; said again, only a further token."""
     job = catalog.insert_job(c, key.uuid, spec, begun_ns)
@@ -94,7 +117,9 @@ def insert_attached(
     return job
 
 
-def flush(times: Mapping[TaskKey, int], words: Mapping[tuple[int, int], str], c: Connection) -> None:
+def flush(
+    times: Mapping[TaskKey, int], words: Mapping[tuple[int, int], str], c: Connection
+) -> None:
     """When agents were heard, and engines' words, for which no commit of their own was worth it."""
     catalog.heard(c, times)
     for (pk, number), word in words.items():

@@ -1,8 +1,10 @@
-"""Sockets and connections: who is at the other end, and how much time and room they get before anyone reads them.
+"""Sockets and connections: who is at the other end, and how much time and room they get before
+anyone reads them.
 
-Called by `serve.py`. `Protocol` is uvicorn's HTTP protocol plus what it leaves out: the peer's uid in the scope, time
-limits for heads and bodies, limits for heads and headers, room for agents while loopback is flooded (F42), and an
-end for readers that stand still (F38). It reads no path and knows no route: the guard comes next.
+Called by `serve.py`. `Protocol` is uvicorn's HTTP protocol plus what it leaves out: the peer's uid
+in the scope, time limits for heads and bodies, limits for heads and headers, room for agents while
+loopback is flooded (F42), and an end for readers that stand still (F38). It reads no path and knows
+no route: the guard comes next.
 """
 
 import asyncio
@@ -44,7 +46,8 @@ class Peer:
     unix: bool
     uid: int | None  # None on TCP: a port is not an identity
     tls: bool = False  # from the network
-    token_only: bool = False  # the socket for containers: whoever is there may be our uid and yet not be us
+    # the socket for containers: whoever is there may be our uid and yet not be us
+    token_only: bool = False
     agents: bool = False  # the network address for agents alone: only a task's token counts there
 
 
@@ -55,13 +58,16 @@ class HasOptions(Shape):
 def peer_uid(sock: HasOptions) -> int | None:
     """The uid of the process that connected to our unix socket, as the kernel tells it."""
     if sys.platform == "darwin":
-        return int(struct.unpack_from("=II", sock.getsockopt(0, 1, 76))[1])  # SOL_LOCAL, LOCAL_PEERCRED: xucred
+        # SOL_LOCAL, LOCAL_PEERCRED: xucred
+        return int(struct.unpack_from("=II", sock.getsockopt(0, 1, 76))[1])
     return int(struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1])
 
 
 @dataclass(slots=True)
 class Slots:
-    """How many connections there are and may be, for TCP, unix and agents apart, so that none can starve another."""
+    """How many connections there are and may be, for TCP, unix and agents apart, so that none can
+    starve another.
+    """
 
     tcp_max: int = CONNECTIONS_TCP_MAX
     unix_max: int = CONNECTIONS_UNIX_MAX
@@ -88,7 +94,9 @@ class Slots:
 
 
 def slots_for_descriptors() -> Slots:
-    """Ask for descriptors enough for all connections; where the system gives fewer, have fewer connections."""
+    """Ask for descriptors enough for all connections; where the system gives fewer, have fewer
+    connections.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _FILES_WANTED if hard == resource.RLIM_INFINITY else min(_FILES_WANTED, hard)
     if soft < wanted:
@@ -99,13 +107,16 @@ def slots_for_descriptors() -> Slots:
 
 
 def bind_unix(path: Path) -> socket.socket:
-    """A socket that only we can connect to. The caller holds the server's lock, so a file that is there is stale."""
+    """A socket that only we can connect to. The caller holds the server's lock, so a file that is
+    there is stale.
+    """
     path.unlink(missing_ok=True)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     before = os.umask(0o177)
     try:
         sock.bind(str(path))
-        os.chmod(path, 0o600)  # before listen(), so that nobody is ever in the backlog of an open one
+        # before listen(), so that nobody is ever in the backlog of an open one
+        os.chmod(path, 0o600)
     except OSError as error:
         sock.close()
         raise UsageError(f"the socket {path} cannot be made: {error.strerror}") from None
@@ -116,7 +127,9 @@ def bind_unix(path: Path) -> socket.socket:
 
 
 def bind_loopback(port: int) -> socket.socket:
-    """127.0.0.1 at `port`, or at any free one where that is taken: jobs matter more than the browser's bookmark."""
+    """127.0.0.1 at `port`, or at any free one where that is taken: jobs matter more than the
+    browser's bookmark.
+    """
     for wanted in (port, 0):
         sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -139,7 +152,9 @@ _REFUSAL = (
 
 
 class _Refused(Exception):
-    """Raised inside a parser callback; the parser stops there and the connection is answered and closed."""
+    """Raised inside a parser callback; the parser stops there and the connection is answered and
+    closed.
+    """
 
 
 # Where a connection stands. A stage that waits for the peer has a time limit.
@@ -148,7 +163,9 @@ _LIMIT_S = {_HEAD: HEADER_TIMEOUT_S, _BODY: BODY_TIMEOUT_S}
 
 
 class Protocol(HttpToolsProtocol):
-    """One connection. `slots` are set by `protocol_with`, `agents` by the door that it came through."""
+    """One connection. `slots` are set by `protocol_with`, `agents` by the door that it came
+    through.
+    """
 
     slots: Slots
     agents = False
@@ -193,8 +210,13 @@ class Protocol(HttpToolsProtocol):
         if self.stage == _HEAD and self.head_bytes > HEAD_BYTES_MAX:
             self._refuse(431, "the head is too long")
             return
-        if self.stage == _OURS and self.cycle.response_complete and self.timeout_keep_alive_task is None:
-            self.stage = _HEAD  # bytes between requests ended the idle time limit: the next head is due now
+        if (
+            self.stage == _OURS
+            and self.cycle.response_complete
+            and self.timeout_keep_alive_task is None
+        ):
+            # bytes between requests ended the idle time limit: the next head is due now
+            self.stage = _HEAD
         self._set_timer()
 
     def _set_timer(self) -> None:
@@ -204,7 +226,9 @@ class Protocol(HttpToolsProtocol):
         if self.timer is not None:
             self.timer.cancel()
         limit_s = _LIMIT_S.get(self.stage)
-        self.timer = self.loop.call_later(limit_s, self._refuse, 408, "too slow") if limit_s else None
+        self.timer = (
+            self.loop.call_later(limit_s, self._refuse, 408, "too slow") if limit_s else None
+        )
         self.timed_stage = self.stage
 
     def _refuse(self, status: int, message: str) -> None:
@@ -218,7 +242,10 @@ class Protocol(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """uvicorn's answer to what its parser refuses, which includes what our callbacks refuse."""
-        self._refuse(self.refusal, "the head is too long" if self.refusal == 431 else "not a valid HTTP request")
+        self._refuse(
+            self.refusal,
+            "the head is too long" if self.refusal == 431 else "not a valid HTTP request",
+        )
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -238,7 +265,9 @@ class Protocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         if self.cycle is not None and not self.cycle.response_complete:
-            raise _Refused("a second request before the answer to the first: its memory would have no limit")
+            raise _Refused(
+                "a second request before the answer to the first: its memory would have no limit"
+            )
         self.stage, self.head_bytes, self.refusal = _HEAD, self.chunk_bytes, 400
         super().on_message_begin()
 

@@ -1,9 +1,11 @@
-"""Trays: requests that agents left as files in a shared folder, answered as if they had come over a connection.
+"""Trays: requests that agents left as files in a shared folder, answered as if they had come over a
+connection.
 
-Made by `serve.py`. One look at one folder finds the requests of all tasks of a cluster; looks come less often while
-nothing changes. A folder that does not answer (a network file system that hangs) costs its own cluster only. Whose
-file it is says who is there, as on the unix socket, and its name says of which task: nothing but that task's own routes
-can be reached. Every step may be repeated: after a server's death the next one finds the request, or it is sent again.
+Made by `serve.py`. One look at one folder finds the requests of all tasks of a cluster; looks come
+less often while nothing changes. A folder that does not answer (a network file system that hangs)
+costs its own cluster only. Whose file it is says who is there, as on the unix socket, and its name
+says of which task: nothing but that task's own routes can be reached. Every step may be repeated:
+after a server's death the next one finds the request, or it is sent again.
 """
 
 import asyncio
@@ -39,9 +41,13 @@ Answer = Callable[[str, str, bytes], Awaitable[Reply]]  # task, route, body
 
 
 class Trays:
-    """Follows the trays of all engines that have one, and has them tell their agents where this server is now."""
+    """Follows the trays of all engines that have one, and has them tell their agents where this
+    server is now.
+    """
 
-    def __init__(self, engines: Callable[[], Iterable[Distant]], answer: Answer, reach: Reach) -> None:
+    def __init__(
+        self, engines: Callable[[], Iterable[Distant]], answer: Answer, reach: Reach
+    ) -> None:
         self._engines, self._answer, self._reach = engines, answer, reach
         self._known: list[Distant] = []
         self._running: dict[str, asyncio.Task[None]] = {}
@@ -76,18 +82,23 @@ class Trays:
 
 
 class Tray:
-    """One of them. Used in the event loop; files are read and written in threads of its own, so that one that hangs
-    costs nobody else."""
+    """One of them. Used in the event loop; files are read and written in threads of its own, so
+    that one that hangs costs nobody else.
+    """
 
     def __init__(
-        self, box: "AnyBox | Path | str", answer: Answer, clock_s: Callable[[], float] = time.monotonic
+        self,
+        box: "AnyBox | Path | str",
+        answer: Answer,
+        clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._box = tray.Box(str(box)) if isinstance(box, Path | str) else box
         self.folder, self._answer, self._clock_s = self._box.name, answer, clock_s
         self._threads = ThreadPoolExecutor(TRAY_READ_MAX + 2, thread_name_prefix="headway-tray")
         self._in_hand: dict[str, asyncio.Task[None]] = {}
         self._of_task: Counter[tray.Task] = Counter()
-        self._known: OrderedDict[str, None] = OrderedDict()  # answered or refused; a stale cache may show them again
+        # answered or refused; a stale cache may show them again
+        self._known: OrderedDict[str, None] = OrderedDict()
         self._half_s: dict[str, float] = {}  # cannot be read since
         self._failed: set[str] = set()  # could not be answered, and are tried again with every look
         self._left: set[str] = set()  # that the last sweep has seen
@@ -130,7 +141,9 @@ class Tray:
         self._tell("look", "")
         if self._half_s or self._failed:
             there = set(names)
-            self._half_s = {name: since_s for name, since_s in self._half_s.items() if name in there}
+            self._half_s = {
+                name: since_s for name, since_s in self._half_s.items() if name in there
+            }
             self._failed &= there
         fresh = 0
         for name in names:
@@ -188,7 +201,9 @@ class Tray:
         self._remember(request.name)
 
     async def _damaged(self, name: str, error: DamagedError) -> None:
-        """It may be seen in part now and whole later. One that stays so is answered, so that its agent hears of it."""
+        """It may be seen in part now and whole later. One that stays so is answered, so that its
+        agent hears of it.
+        """
         since_s = self._half_s.setdefault(name, self._clock_s())
         if self._clock_s() - since_s < TRAY_HALF_S:
             return
@@ -197,7 +212,9 @@ class Tray:
         self._remember(name)
 
     async def _sweep(self) -> None:
-        """Remove what lay there at the last sweep already: answers of agents that are gone, drafts of killed ones."""
+        """Remove what lay there at the last sweep already: answers of agents that are gone, drafts
+        of killed ones.
+        """
         if self._clock_s() - self._swept_s < TRAY_SWEEP_S:
             return
         self._swept_s = self._clock_s()

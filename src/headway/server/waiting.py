@@ -1,4 +1,6 @@
-"""Why a job waits in the queue of this server. Pure. Called by `control.explain`, where no engine has a queue."""
+"""Why a job waits in the queue of this server. Pure. Called by `control.explain`, where no engine
+has a queue.
+"""
 
 from collections.abc import Collection, Iterable, Sequence
 
@@ -12,8 +14,9 @@ def explain(
     job: Job, jobs: Iterable[Job], nodes: Sequence[Node], max_running: int, needed: queue.Needed | None = None,
     queues: Collection[str] = (), now_ns: int = 0,
 ) -> Waiting:  # fmt: skip
-    """`jobs`: all that are open. `needed`: those that some of them wait for. `queues`: places whose engine has a queue
-    of its own; what runs there counts nothing here."""
+    """`jobs`: all that are open. `needed`: those that some of them wait for. `queues`: places whose
+    engine has a queue of its own; what runs there counts nothing here.
+    """
     others = [other for other in jobs if other.pk != job.pk]
     running = [other for other in others if queue.holds(other) and other.spec.place not in queues]
     here = [other for other in running if other.spec.place == job.spec.place]
@@ -37,7 +40,11 @@ def held_back(job: Job, needed: queue.Needed, now_ns: int) -> str | None:
         return f"attempt {len(job.attempts) + 1} is due in {duration_text(max(1, round(rest_s)))}: {told}"
     left = [needed.get(uuid, (uuid, State.WAITING)) for uuid in job.spec.after]
     names = [f"{name} ({state or 'gone'})" for name, state in left if state is not State.SUCCEEDED]
-    return f"it starts when {' and '.join(names)} {'has' if len(names) == 1 else 'have'} succeeded" if names else None
+    return (
+        f"it starts when {' and '.join(names)} {'has' if len(names) == 1 else 'have'} succeeded"
+        if names
+        else None
+    )
 
 
 def _rest_s(job: Job, now_ns: int) -> float:
@@ -48,7 +55,11 @@ def _rest_s(job: Job, now_ns: int) -> float:
 
 def _left(node: Node, running: Sequence[Job]) -> Node:
     """What jobs have not asked for; a machine counts CPUs and memory only of those that ask."""
-    cpus = None if node.cpus is None else max(0, node.cpus - sum(one.spec.cpus or 0 for one in running))
+    cpus = (
+        None
+        if node.cpus is None
+        else max(0, node.cpus - sum(one.spec.cpus or 0 for one in running))
+    )
     used = sum(one.spec.memory_bytes or 0 for one in running)
     memory = None if node.memory_bytes is None else max(0, node.memory_bytes - used)
     gpus = max(0, node.gpus - sum(one.spec.gpus for one in running))
@@ -56,7 +67,11 @@ def _left(node: Node, running: Sequence[Job]) -> Node:
 
 
 def _reasons(
-    job: Job, running: Sequence[Job], free: Sequence[Node], ahead: Sequence[str], max_running: int | None
+    job: Job,
+    running: Sequence[Job],
+    free: Sequence[Node],
+    ahead: Sequence[str],
+    max_running: int | None,
 ) -> Iterable[str]:
     spec = job.spec
     full = max_running is not None and len(running) >= max_running
@@ -66,10 +81,16 @@ def _reasons(
         ("GPUs", spec.gpus, sum(node.gpus for node in free)),
         ("CPUs", spec.cpus or 0, sum(node.cpus or 0 for node in free)),
     ]
-    short = [f"it asks for {asked} {what}, and {left} are free" for what, asked, left in pairs if asked > left]
+    short = [
+        f"it asks for {asked} {what}, and {left} are free"
+        for what, asked, left in pairs
+        if asked > left
+    ]
     memory = sum(node.memory_bytes or 0 for node in free)
     if (spec.memory_bytes or 0) > memory:
-        short.append(f"it asks for {size_text(spec.memory_bytes or 0)} of memory, and {size_text(memory)} are free")
+        short.append(
+            f"it asks for {size_text(spec.memory_bytes or 0)} of memory, and {size_text(memory)} are free"
+        )
     yield from short
     if ahead and not short:
         yield f"{_jobs(len(ahead), 'is', 'are')} ahead of it in the queue"

@@ -1,4 +1,5 @@
-"""How agents reach this server: over its socket, over the network, or through a folder. Called by `api/`, for views.
+"""How agents reach this server: over its socket, over the network, or through a folder. Called by
+`api/`, for views.
 
 In memory only: whoever asks after a restart is told as soon as the agents have spoken again.
 """
@@ -29,11 +30,15 @@ class Ways:
         self._used: OrderedDict[TaskKey, Used] = OrderedDict()
 
     def note(self, task: TaskKey, way: str, trouble: str | None = None) -> None:
-        """An agent came this way. `trouble`: why not a better one, in its words; None: it did not say."""
+        """An agent came this way. `trouble`: why not a better one, in its words; None: it did not
+        say.
+        """
         if not way:
             return
         known = self._used.pop(task, None)
-        told = trouble[:_TROUBLE_CHARS_MAX] if trouble is not None else known.trouble if known else ""
+        told = (
+            trouble[:_TROUBLE_CHARS_MAX] if trouble is not None else known.trouble if known else ""
+        )
         self._used[task] = Used(way, told, time.monotonic())
         if len(self._used) > TRAY_KNOWN_MAX:
             self._used.popitem(last=False)
@@ -41,7 +46,10 @@ class Ways:
     def of(self, task: TaskKey) -> dict[str, Any]:
         """For the job object: `way` null when its agent has not spoken to this server."""
         used = self._used.get(task)
-        return {"way": used.way if used else None, "way_trouble": (used.trouble or None) if used else None}
+        return {
+            "way": used.way if used else None,
+            "way_trouble": (used.trouble or None) if used else None,
+        }
 
     def count(self) -> dict[str, int]:
         """Tasks by the way that they came last."""

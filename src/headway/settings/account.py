@@ -1,10 +1,12 @@
-"""The setting `accounts`: who one is in storage. It names the variables that hold keys, never the keys themselves.
+"""The setting `accounts`: who one is in storage. It names the variables that hold keys, never the
+keys themselves.
 
     accounts:
       eastblob: {kind: azure, account: vigeast, sas: EASTBLOB_SAS}
       lab:      {kind: s3, endpoint: "http://minio.lab:9000", key_id: LAB_KEY_ID, secret: LAB_SECRET}
 
-A variable is looked for in the environment, then among the `secrets` of the private file. Called by `schema.py`.
+A variable is looked for in the environment, then among the `secrets` of the private file. Called by
+`schema.py`.
 """
 
 import json
@@ -27,7 +29,9 @@ def accounts(value: Any, field: str) -> dict[str, dict[str, str]]:
     if isinstance(value, str):  # HEADWAY_ACCOUNTS, as JSON
         value = _parsed(value)
     if not isinstance(value, dict) or len(value) > ACCOUNTS_MAX:
-        raise UsageError(f"{field}: accounts is a mapping of names to accounts", "for example: {lab: {kind: s3}}")
+        raise UsageError(
+            f"{field}: accounts is a mapping of names to accounts", "for example: {lab: {kind: s3}}"
+        )
     return {str(name): _account(given, f"{field}.{name}") for name, given in value.items()}
 
 
@@ -41,7 +45,8 @@ def _parsed(text: str) -> Any:
 def _account(given: Any, field: str) -> dict[str, str]:
     if not isinstance(given, dict):
         raise UsageError(
-            f"{field}: an account is a mapping", "for example: {kind: azure, account: NAME, key: VARIABLE}"
+            f"{field}: an account is a mapping",
+            "for example: {kind: azure, account: NAME, key: VARIABLE}",
         )
     kind = given.get("kind")
     if kind not in FIELDS:
@@ -50,7 +55,9 @@ def _account(given: Any, field: str) -> dict[str, str]:
         )
     for name, text in given.items():
         if name != "kind" and name not in FIELDS[kind]:
-            raise UsageError(f'{field}: unknown key "{name}"{did_you_mean(str(name), FIELDS[kind])}')
+            raise UsageError(
+                f'{field}: unknown key "{name}"{did_you_mean(str(name), FIELDS[kind])}'
+            )
         if not isinstance(text, str) and not (name == "virtual_hosted" and isinstance(text, bool)):
             raise UsageError(f"{field}.{name}: not a text")
         if name in NAMES_OF_SECRETS and not _VARIABLE.match(str(text)):

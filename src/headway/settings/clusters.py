@@ -1,8 +1,10 @@
-"""Named clusters: `clusters:` in a settings file, and what each engine may be told there. Called by layers and server.
+"""Named clusters: `clusters:` in a settings file, and what each engine may be told there. Called by
+layers and server.
 
-A definition is a plain mapping with `engine` and that engine's options, all of them checked and written out, none of
-them secret. It travels with each job, so the server needs no project file and two projects may use one name for two
-things (`docs/decisions/007-cluster-definitions.md`). A new engine adds its table here and its line in the registry.
+A definition is a plain mapping with `engine` and that engine's options, all of them checked and
+written out, none of them secret. It travels with each job, so the server needs no project file and
+two projects may use one name for two things (`docs/decisions/007-cluster-definitions.md`). A new
+engine adds its table here and its line in the registry.
 """
 
 from collections.abc import Callable, Mapping
@@ -39,13 +41,16 @@ class Table:
 
     doc: str
     options: Mapping[str, Option]
-    takes_environment: bool  # True: a job gets the submitter's environment; False: the image's, and what was named
+    # True: a job gets the submitter's environment; False: the image's, and what was named
+    takes_environment: bool
     of_job: tuple[str, ...] = ()  # options that a job may have otherwise: `options` of a job file
 
 
 def _text(value: Any, field: str) -> str:
     if not isinstance(value, str) or not value or "\0" in value or len(value) > 1024:
-        raise UsageError(f"{field}: {value!r:.60} is not a text", "write it in quotes if it looks like a number")
+        raise UsageError(
+            f"{field}: {value!r:.60} is not a text", "write it in quotes if it looks like a number"
+        )
     return value
 
 
@@ -53,14 +58,18 @@ def _words(value: Any, field: str) -> list[str]:
     """A list of words; one text is a list of one."""
     words = [value] if isinstance(value, str) else value
     if not isinstance(words, list) or len(words) > CLUSTER_WORDS_MAX:
-        raise UsageError(f"{field}: {value!r:.60} is not a list of at most {CLUSTER_WORDS_MAX} words")
+        raise UsageError(
+            f"{field}: {value!r:.60} is not a list of at most {CLUSTER_WORDS_MAX} words"
+        )
     return [_text(word, field) for word in words]
 
 
 def _command(value: Any, field: str) -> list[str]:
     found = _words(value, field)
     if not found or found[0].startswith("-"):
-        raise UsageError(f"{field}: {value!r:.60} does not start with a program", "for example: [sudo, docker]")
+        raise UsageError(
+            f"{field}: {value!r:.60} does not start with a program", "for example: [sudo, docker]"
+        )
     return found
 
 
@@ -68,7 +77,11 @@ def _mounts(value: Any, field: str) -> list[str]:
     found = _words(value, field)
     for mount in found:
         parts = mount.split(":")
-        if len(parts) not in (2, 3) or not all(p.startswith("/") for p in parts[:2]) or parts[2:] not in ([], ["ro"]):
+        if (
+            len(parts) not in (2, 3)
+            or not all(p.startswith("/") for p in parts[:2])
+            or parts[2:] not in ([], ["ro"])
+        ):
             raise UsageError(
                 f'{field}: "{mount[:80]}" is not FOLDER:FOLDER or FOLDER:FOLDER:ro',
                 "both folders are absolute: the one here, then the one in the container",
@@ -81,7 +94,8 @@ def _names(value: Any, field: str) -> list[str]:
     for name in found:
         if "=" in name:
             raise UsageError(
-                f"{field}: names of variables stand here, not values", "values: --env, or `secrets` in private.yaml"
+                f"{field}: names of variables stand here, not values",
+                "values: --env, or `secrets` in private.yaml",
             )
     return found
 
@@ -89,7 +103,9 @@ def _names(value: Any, field: str) -> list[str]:
 def _shared(value: Any, field: str) -> str:
     text = _text(value, field)
     if not text.startswith(("/", "~/")):
-        raise UsageError(f'{field}: "{text[:80]}" is not an absolute path, or one that begins with ~/')
+        raise UsageError(
+            f'{field}: "{text[:80]}" is not an absolute path, or one that begins with ~/'
+        )
     return text
 
 
@@ -97,7 +113,8 @@ def _host(value: Any, field: str) -> str:
     text = _text(value, field)
     if text.startswith("-") or not text.isprintable() or " " in text:
         raise UsageError(
-            f'{field}: "{text[:80]}" is not the name of a host', "as you give it to ssh: login.lab or me@lab"
+            f'{field}: "{text[:80]}" is not the name of a host',
+            "as you give it to ssh: login.lab or me@lab",
         )
     return text
 
@@ -113,7 +130,9 @@ def _gpus(value: Any, field: str) -> int:
 def _one(value: Any, field: str) -> quantity.Given:
     if isinstance(value, str | int | float):
         return value
-    raise UsageError(f"{field}: a {'list' if isinstance(value, list) else 'mapping'} stands where one value should")
+    raise UsageError(
+        f"{field}: a {'list' if isinstance(value, list) else 'mapping'} stands where one value should"
+    )
 
 
 def _agent(value: Any, field: str) -> str:
@@ -125,20 +144,36 @@ def _agent(value: Any, field: str) -> str:
 def _user(value: Any, field: str) -> str:
     text = str(value) if isinstance(value, int) else _text(value, field)
     parts = text.split(":")
-    if text not in ("submitter", "image") and not (len(parts) <= 2 and all(part.isdigit() for part in parts)):
-        raise UsageError(f'{field}: "{text[:60]}" is not submitter, image or a number such as 1000:1000')
+    if text not in ("submitter", "image") and not (
+        len(parts) <= 2 and all(part.isdigit() for part in parts)
+    ):
+        raise UsageError(
+            f'{field}: "{text[:60]}" is not submitter, image or a number such as 1000:1000'
+        )
     return text
 
 
 _CONTAINER: Final = {
     "image": Option("a text", "Image of jobs that name none.", _text),
-    "network": Option("a text", "none, bridge, host or the name of a network. Default: the engine's own.", _text),
-    "mounts": Option("a list", "Further folders, `FOLDER:FOLDER` or `FOLDER:FOLDER:ro`.", _mounts, ()),
-    "gpus": Option("a whole number", "GPUs that jobs may use. Default: what the driver tells (NVML).", _gpus),
+    "network": Option(
+        "a text", "none, bridge, host or the name of a network. Default: the engine's own.", _text
+    ),
+    "mounts": Option(
+        "a list", "Further folders, `FOLDER:FOLDER` or `FOLDER:FOLDER:ro`.", _mounts, ()
+    ),
+    "gpus": Option(
+        "a whole number", "GPUs that jobs may use. Default: what the driver tells (NVML).", _gpus
+    ),
     "shm": Option("a size", "Size of /dev/shm, which data loaders need.", _size, 1024**3),
     "user": Option("submitter, image or UID:GID", "Whom the job runs as.", _user, "submitter"),
-    "python": Option("a text", "The Python in the image that runs the agent. Default: python3, then python.", _text),
-    "agent": Option("auto, inside or outside", "Where the agent runs. See the guide.", _agent, "auto"),
+    "python": Option(
+        "a text",
+        "The Python in the image that runs the agent. Default: python3, then python.",
+        _text,
+    ),
+    "agent": Option(
+        "auto, inside or outside", "Where the agent runs. See the guide.", _agent, "auto"
+    ),
     "pass_env": Option("a list", "Variables of the submitter that jobs get too.", _names, ()),
     "run_options": Option("a list", "Further words for the engine's `create`.", _words, ()),
 }
@@ -169,34 +204,50 @@ TABLES: Final[Mapping[str, Table]] = {
     LOCAL: Table("Processes on this machine.", {}, takes_environment=True),
     "docker": Table(
         "Containers of the Docker engine on this machine.",
-        {"command": Option("a list", "The program and its own options.", _command, ("docker",)), **_CONTAINER},
+        {
+            "command": Option("a list", "The program and its own options.", _command, ("docker",)),
+            **_CONTAINER,
+        },
         takes_environment=False,
     ),
-    "slurm": Table("Batch jobs of a Slurm cluster.", _SLURM, takes_environment=True, of_job=_SLURM_JOB),
+    "slurm": Table(
+        "Batch jobs of a Slurm cluster.", _SLURM, takes_environment=True, of_job=_SLURM_JOB
+    ),
     "podman": Table(
         "Containers of Podman on this machine.",
-        {"command": Option("a list", "The program and its own options.", _command, ("podman",)), **_CONTAINER},
+        {
+            "command": Option("a list", "The program and its own options.", _command, ("podman",)),
+            **_CONTAINER,
+        },
         takes_environment=False,
     ),
 }
 
 
-def parse(value: Any, field: str, where: Callable[[tuple[str, ...]], str] | None = None) -> dict[str, Definition]:
+def parse(
+    value: Any, field: str, where: Callable[[tuple[str, ...]], str] | None = None
+) -> dict[str, Definition]:
     """The mapping `clusters:`. `where` tells the file and line of a path of keys."""
     if not isinstance(value, dict):
-        raise UsageError(f"{field}: is a mapping of names to clusters", "for example: {box: {engine: docker}}")
+        raise UsageError(
+            f"{field}: is a mapping of names to clusters", "for example: {box: {engine: docker}}"
+        )
     if len(value) > CLUSTERS_MAX:
         raise UsageError(f"{field}: {len(value)} clusters are too many: at most {CLUSTERS_MAX}")
     found = {}
     for name, given in value.items():
         place = where((str(name),)) if where else field
         if name == AUTO:
-            raise UsageError(f'{place}: "{AUTO}" means the emptiest cluster; give this one another name')
+            raise UsageError(
+                f'{place}: "{AUTO}" means the emptiest cluster; give this one another name'
+            )
         try:
             check_name(name)
         except UsageError as error:
             raise UsageError(f"{place}: {error.message}", error.hint) from None
-        found[name] = definition(given, f"{place}: {name}", partial(_line_of, where, name) if where else None)
+        found[name] = definition(
+            given, f"{place}: {name}", partial(_line_of, where, name) if where else None
+        )
     return found
 
 
@@ -207,7 +258,9 @@ def _line_of(where: Callable[[tuple[str, ...]], str], name: str, key: str) -> st
 def definition(value: Any, field: str, where: Callable[[str], str] | None = None) -> Definition:
     """One cluster, checked, with every default written out."""
     if not isinstance(value, Mapping) or "engine" not in value:
-        raise UsageError(f"{field}: a cluster is a mapping with `engine`", f"engines: {', '.join(TABLES)}")
+        raise UsageError(
+            f"{field}: a cluster is a mapping with `engine`", f"engines: {', '.join(TABLES)}"
+        )
     engine = value["engine"]
     table = TABLES.get(engine) if isinstance(engine, str) else None
     if table is None:
@@ -227,14 +280,18 @@ def definition(value: Any, field: str, where: Callable[[str], str] | None = None
     for key, option in table.options.items():
         given = value.get(key)
         if given is None:
-            found[key] = list(option.default) if isinstance(option.default, tuple) else option.default
+            found[key] = (
+                list(option.default) if isinstance(option.default, tuple) else option.default
+            )
         else:
             found[key] = option.check(given, f"{where(key) if where else field}: {key}")
     return found
 
 
 def job_options(engine: str, given: Mapping[str, Any], cluster: str) -> Definition:
-    """`options` of a job, checked: those of its cluster that a job may have otherwise. null takes one away."""
+    """`options` of a job, checked: those of its cluster that a job may have otherwise. null takes
+    one away.
+    """
     table = TABLES[engine]
     if not table.of_job:
         raise UsageError(f"the cluster {cluster} ({engine}) takes no `options`", "leave them out")
@@ -246,11 +303,16 @@ def job_options(engine: str, given: Mapping[str, Any], cluster: str) -> Definiti
                 f"its options: {', '.join(table.of_job)}",
             )
     checks = {key: table.options[key].check for key in given}
-    return {key: None if value is None else checks[key](value, f"options.{key}") for key, value in given.items()}
+    return {
+        key: None if value is None else checks[key](value, f"options.{key}")
+        for key, value in given.items()
+    }
 
 
 def resolve(name: str, configured: Mapping[str, Definition]) -> Definition:
-    """What a name means. Empty for `here` where nobody has defined it otherwise: the server's own machine."""
+    """What a name means. Empty for `here` where nobody has defined it otherwise: the server's own
+    machine.
+    """
     if name in configured:
         return configured[name]
     if name == HERE:

@@ -52,8 +52,9 @@ class Response:
 class Client:
     """One kept-alive connection. Not thread-safe: a thread has its own.
 
-    Raises UnreachableError when the server cannot be reached or does not answer in time. A request is sent
-    again only when the kept connection turns out to have been closed before anything of the answer came.
+    Raises UnreachableError when the server cannot be reached or does not answer in time. A request
+    is sent again only when the kept connection turns out to have been closed before anything of the
+    answer came.
     """
 
     def __init__(self, path: Path, token: str | None = None, timeout_s: float = 30.0) -> None:
@@ -96,7 +97,12 @@ class Client:
             ) from None
 
     def _once(
-        self, method: str, path: str, body: bytes | None, headers: dict[str, str], timeout_s: float | None
+        self,
+        method: str,
+        path: str,
+        body: bytes | None,
+        headers: dict[str, str],
+        timeout_s: float | None,
     ) -> Response:
         limit = self.timeout_s if timeout_s is None else timeout_s
         if self._connection is None:
@@ -122,7 +128,12 @@ class Client:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
         self.close()
 
 
@@ -143,7 +154,9 @@ def request(
 
 
 def is_listening(path: Path) -> bool:
-    """Whether something accepts connections there. A stopped server still does: that is asked for by a request."""
+    """Whether something accepts connections there. A stopped server still does: that is asked for
+    by a request.
+    """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(1.0)
         try:
@@ -156,8 +169,9 @@ def is_listening(path: Path) -> bool:
 
 
 def server_path(home_folder: Path) -> Path:
-    """The socket of this home's server. One that runs may have been started where XDG_RUNTIME_DIR or TMPDIR was
-    another: then it is where its `server.json` says."""
+    """The socket of this home's server. One that runs may have been started where XDG_RUNTIME_DIR
+    or TMPDIR was another: then it is where its `server.json` says.
+    """
     path = socket_path(home_folder)
     if is_listening(path) or not _lock_is_held(home_folder):
         return path
@@ -176,8 +190,9 @@ def _told_path(home_folder: Path) -> Path | None:
 
 
 def ensure_server(home_folder: Path, timeout_s: float = SERVER_START_TIMEOUT_S) -> Path:
-    """The socket of this home's server; starts one when none listens. Any number may call this at once:
-    the server itself takes a lock, and whoever comes second leaves."""
+    """The socket of this home's server; starts one when none listens. Any number may call this at
+    once: the server itself takes a lock, and whoever comes second leaves.
+    """
     path = server_path(home_folder)
     if is_listening(path):
         return path
@@ -188,11 +203,15 @@ def ensure_server(home_folder: Path, timeout_s: float = SERVER_START_TIMEOUT_S) 
         if child is None or (child.poll() is not None and not _lock_is_held(home_folder)):
             child = start_server(home_folder)
         if _wait_listening(path, child, min(deadline, time.monotonic() + 5.0)):
-            child.returncode = child.returncode or 0  # it is meant to outlive us, so its handle shall not complain
+            # it is meant to outlive us, so its handle shall not complain
+            child.returncode = child.returncode or 0
             return path
         path = server_path(home_folder)
-        if child.poll() not in (None, 0, -signal.SIGKILL):  # one that somebody has killed is followed by another
-            raise UnreachableError(f"the server ended with {child.returncode} before it could be reached", hint)
+        # one that somebody has killed is followed by another
+        if child.poll() not in (None, 0, -signal.SIGKILL):
+            raise UnreachableError(
+                f"the server ended with {child.returncode} before it could be reached", hint
+            )
     raise UnreachableError(f"the server did not start within {timeout_s:g} s", hint)
 
 

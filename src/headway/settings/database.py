@@ -1,7 +1,9 @@
-"""Where the database of a home lies: in the home, or on a local disk when the home is on a network file system.
+"""Where the database of a home lies: in the home, or on a local disk when the home is on a network
+file system.
 
-SQLite's locks and its shared memory do not work across machines, so a database on NFS gets damaged. The server calls
-`settle` once it holds the lock of the home; everybody else reads `Paths.db`, which follows the pointer that it wrote.
+SQLite's locks and its shared memory do not work across machines, so a database on NFS gets damaged.
+The server calls `settle` once it holds the lock of the home; everybody else reads `Paths.db`, which
+follows the pointer that it wrote.
 """
 
 import hashlib
@@ -37,7 +39,8 @@ def file_system_of(path: Path, mountinfo: Path = Path("/proc/self/mountinfo")) -
 
 
 def settle(paths: Paths, given: str | None = None) -> str | None:
-    """Choose the folder of the database the first time, and check the choice later. Returns what to tell, if anything.
+    """Choose the folder of the database the first time, and check the choice later. Returns what to
+    tell, if anything.
 
     `given`: the setting `database_folder`. A database that is in the home already stays there.
     """
@@ -52,7 +55,9 @@ def settle(paths: Paths, given: str | None = None) -> str | None:
         return None
     folder = Path(given) if given else _local_folder(paths, kind)
     _point_to(paths, folder)
-    return f"the database is in {folder}: " + ("database_folder says so" if given else f"the home is on {kind}")
+    return f"the database is in {folder}: " + (
+        "database_folder says so" if given else f"the home is on {kind}"
+    )
 
 
 def _warning(paths: Paths, kind: str) -> str:
@@ -89,16 +94,22 @@ def _point_to(paths: Paths, folder: Path) -> None:
             os.fsync(file.fileno())
         draft.rename(paths.database_pointer)
     except OSError as error:
-        raise UnreachableError(f"the database cannot be kept in {folder}: {error.strerror}") from None
+        raise UnreachableError(
+            f"the database cannot be kept in {folder}: {error.strerror}"
+        ) from None
 
 
 def _check_host(paths: Paths) -> None:
-    """Another machine that shares the home would make an empty database of its own, and start jobs twice."""
+    """Another machine that shares the home would make an empty database of its own, and start jobs
+    twice.
+    """
     try:
         told = json.loads(paths.database_pointer.read_text())
         host, folder = str(told["host"]), Path(told["folder"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RefusedError(f"{paths.database_pointer} cannot be read: {error}", "restore it, or remove it") from None
+        raise RefusedError(
+            f"{paths.database_pointer} cannot be read: {error}", "restore it, or remove it"
+        ) from None
     if host != socket.gethostname() and not (folder / "headway.db").exists():
         raise RefusedError(
             f"the database of {paths.home} is in {folder} on {host}, and this is {socket.gethostname()}",

@@ -1,4 +1,5 @@
-"""The setting `folders`: data that every job of a project gets, as in a job file. Called by `schema.py` and by views.
+"""The setting `folders`: data that every job of a project gets, as in a job file. Called by
+`schema.py` and by views.
 
 folders:
   data:   {from: "az://datasets/voc20", account: eastblob, mode: ro}
@@ -23,19 +24,24 @@ def folders(value: Any, field: str) -> dict[str, dict[str, Any]]:
     def node(found: Any) -> Node:
         if isinstance(found, dict):
             return Node({str(key): node(child) for key, child in found.items()}, 1)
-        return Node([node(child) for child in found], 1) if isinstance(found, list) else Node(found, 1)
+        return (
+            Node([node(child) for child in found], 1) if isinstance(found, list) else Node(found, 1)
+        )
 
     if isinstance(value, str):  # HEADWAY_FOLDERS, as JSON
         try:
             value = json.loads(value)
         except (ValueError, RecursionError):
-            raise UsageError(f"{field}: not a mapping of folders", 'for example: {"data": {"from": "…"}}') from None
+            raise UsageError(
+                f"{field}: not a mapping of folders", 'for example: {"data": {"from": "…"}}'
+            ) from None
     return FOLDERS.read(node(value), field)
 
 
 def fields(name: str, folder: Mapping[str, Any], base: Path) -> dict[str, Any]:
-    """A folder of a file as one of a JobSpec; its paths count from `base`. `~` is the home on the machine that the
-    folder is on, which may be a cluster's."""
+    """A folder of a file as one of a JobSpec; its paths count from `base`. `~` is the home on the
+    machine that the folder is on, which may be a cluster's.
+    """
     found = {"name": name, **{_FIELDS.get(key, key): value for key, value in folder.items()}}
     for key in _FIELDS.values():
         text = found.get(key)
@@ -44,7 +50,9 @@ def fields(name: str, folder: Mapping[str, Any], base: Path) -> dict[str, Any]:
     return found
 
 
-def merged(below: Sequence[Mapping[str, Any]], above: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def merged(
+    below: Sequence[Mapping[str, Any]], above: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
     """Those of the job take the place of the project's of the same name."""
     found = {folder["name"]: dict(folder) for folder in (*below, *above)}
     return list(found.values())

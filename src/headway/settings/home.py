@@ -1,6 +1,8 @@
-"""Where one installation keeps its data, and where its socket lies. Read by every part but the client's hot path.
+"""Where one installation keeps its data, and where its socket lies. Read by every part but the
+client's hot path.
 
-Works without HOME and for a uid that has no account (B33). Everything made here is for its owner alone.
+Works without HOME and for a uid that has no account (B33). Everything made here is for its owner
+alone.
 """
 
 import hashlib
@@ -107,7 +109,9 @@ def _user_folder(variable: str, below_home: str) -> Path:
 
 
 def state_folders() -> list[Path]:
-    """Folders of ours that outlive a restart of the machine, the best first; not all need to be on a local disk."""
+    """Folders of ours that outlive a restart of the machine, the best first; not all need to be on
+    a local disk.
+    """
     shared = Path("/var/tmp") / f"headway-{os.getuid()}"  # noqa: S108  (private_folder checks: ours and 0700)
     return [_user_folder("XDG_STATE_HOME", ".local/state") / "headway", shared]
 
@@ -119,9 +123,15 @@ def _temporary() -> Path:
 
 
 def home(*, make: bool = True) -> Path:
-    """HEADWAY_HOME, else the XDG data folder. Made with mode 0700 when it is not there, unless one only looks."""
+    """HEADWAY_HOME, else the XDG data folder. Made with mode 0700 when it is not there, unless one
+    only looks.
+    """
     value = os.environ.get("HEADWAY_HOME", "")
-    path = Path(value).expanduser().absolute() if value else _user_folder("XDG_DATA_HOME", ".local/share") / "headway"
+    path = (
+        Path(value).expanduser().absolute()
+        if value
+        else _user_folder("XDG_DATA_HOME", ".local/share") / "headway"
+    )
     try:
         if make:
             path.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -138,7 +148,9 @@ def config_folder() -> Path:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in it durable: a file that was synced is lost if its name is not. Raises OSError."""
+    """Make the names in it durable: a file that was synced is lost if its name is not. Raises
+    OSError.
+    """
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
@@ -147,7 +159,9 @@ def sync_folder(folder: Path) -> None:
 
 
 def private_folder(path: Path) -> Path:
-    """Make `path` if need be and check that it is a real folder, ours, and closed to everybody else."""
+    """Make `path` if need be and check that it is a real folder, ours, and closed to everybody
+    else.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         os.mkdir(path, 0o700)
@@ -159,30 +173,44 @@ def private_folder(path: Path) -> Path:
         ) from None
     found = os.lstat(path)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-        raise UsageError(f"{path} is not a folder of yours", "remove it, or set XDG_RUNTIME_DIR to a folder of yours")
+        raise UsageError(
+            f"{path} is not a folder of yours",
+            "remove it, or set XDG_RUNTIME_DIR to a folder of yours",
+        )
     if found.st_mode & 0o077:
         os.chmod(path, 0o700)
     return path
 
 
 def agent_socket_path(home_folder: Path) -> Path:
-    """The socket for agents in containers, alone in its folder: that folder is mounted there, and a server that is
-    started again makes the socket anew. On it nobody is known by his uid: every request needs its task's token."""
+    """The socket for agents in containers, alone in its folder: that folder is mounted there, and a
+    server that is started again makes the socket anew. On it nobody is known by his uid: every
+    request needs its task's token.
+    """
     path = private_folder(socket_path(home_folder).with_suffix("")) / AGENT_SOCKET
     if len(os.fsencode(path)) > SOCKET_PATH_BYTES_MAX:
-        raise UsageError(f"the socket path {path} is too long", "set XDG_RUNTIME_DIR to a shorter folder")
+        raise UsageError(
+            f"the socket path {path} is too long", "set XDG_RUNTIME_DIR to a shorter folder"
+        )
     return path
 
 
 def socket_path(home_folder: Path) -> Path:
     """The server's socket for this home, in a checked private folder, named by a hash of the home."""
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-    usable = runtime and os.path.isabs(runtime) and os.path.isdir(runtime) and os.access(runtime, os.W_OK)
+    usable = (
+        runtime
+        and os.path.isabs(runtime)
+        and os.path.isdir(runtime)
+        and os.access(runtime, os.W_OK)
+    )
     folder = Path(runtime) / "headway" if usable else _temporary() / f"headway-{os.getuid()}"
     name = hashlib.sha256(os.fsencode(os.path.realpath(home_folder))).hexdigest()[:16] + ".sock"
     if usable and len(os.fsencode(folder / name)) > SOCKET_PATH_BYTES_MAX:
         folder = Path("/tmp") / f"headway-{os.getuid()}"  # noqa: S108  (checked below: ours and 0700)
     path = private_folder(folder) / name
     if len(os.fsencode(path)) > SOCKET_PATH_BYTES_MAX:
-        raise UsageError(f"the socket path {path} is too long", "set XDG_RUNTIME_DIR to a shorter folder")
+        raise UsageError(
+            f"the socket path {path} is too long", "set XDG_RUNTIME_DIR to a shorter folder"
+        )
     return path

@@ -1,7 +1,9 @@
-"""A job file, or the section `job` of headway.yaml, as what the server is asked for. For `hw submit` and `hw run`.
+"""A job file, or the section `job` of headway.yaml, as what the server is asked for. For `hw
+submit` and `hw run`.
 
-`load` reads and checks the file by the table of `jobschema.py`. `prepare` fills in parameters and makes the jobs of an
-array. What only the server can know (clusters, what nodes have) is checked there.
+`load` reads and checks the file by the table of `jobschema.py`. `prepare` fills in parameters and
+makes the jobs of an array. What only the server can know (clusters, what nodes have) is checked
+there.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,14 +18,20 @@ from headway.settings.nearest import did_you_mean
 from headway.settings.yamlfile import Node
 
 SECTION: Final = "job"
-_FILLED: Final = ("name", "command", "roles", "env", "image", "folders", "experiment", "tags")  # where {{ }} may stand
+# where {{ }} may stand
+_FILLED: Final = ("name", "command", "roles", "env", "image", "folders", "experiment", "tags")
 _SAME: Final = {
     "name": "name", "experiment": "experiment", "tags": "tags", "cluster": "cluster", "priority": "priority",
     "nodes": "nodes", "gpu_per_node": "gpu_per_node", "multi_process": "multi_process", "cpus": "cpus",
     "image": "image", "options": "options", "command": "command", "after": "after", "memory": "memory_bytes",
     "time": "max_duration_s", "grace": "grace_s", "hold": "hold_s", "pty": "pty",
 }  # fmt: skip
-_RETRY: Final = {"max": "max", "total": "total_max", "backoff": "backoff_s", "backoff_max": "backoff_max_s"}
+_RETRY: Final = {
+    "max": "max",
+    "total": "total_max",
+    "backoff": "backoff_s",
+    "backoff_max": "backoff_max_s",
+}
 
 
 @dataclass(slots=True)
@@ -33,7 +41,9 @@ class JobFile:
     root: Node  # the same with lines
 
     def at(self, key: str, *below: str | int) -> str:
-        """How an error names a key: `job.yaml, line 3: smoke.gpus`. The line is that of what stands `below` it."""
+        """How an error names a key: `job.yaml, line 3: smoke.gpus`. The line is that of what stands
+        `below` it.
+        """
         node = self.root
         for step in (*key.split("."), *below):
             inner = node.value
@@ -71,7 +81,9 @@ def load(path: Path) -> JobFile:
     if isinstance(root.value, dict) and SECTION in root.value:
         root = root.value[SECTION]
     elif path.name == "headway.yaml":
-        raise UsageError(f"{path} has no section `{SECTION}`", "a job file has another name, or add the section")
+        raise UsageError(
+            f"{path} has no section `{SECTION}`", "a job file has another name, or add the section"
+        )
     values = JOB.read(root, f"{path}, line {root.line}")
     found = JobFile(path, values, root)
     _split_commands(found)
@@ -83,25 +95,38 @@ def _split_commands(file: JobFile) -> None:
     if "command" in values:
         values["command"] = template.words(values["command"], file.at("command"))
         if not values["command"]:
-            raise UsageError(f"{file.at('command')}: there is no command to run", "for example: python train.py")
+            raise UsageError(
+                f"{file.at('command')}: there is no command to run", "for example: python train.py"
+            )
     for name, role in values.get("roles", {}).items():
         if "command" in role:
             role["command"] = template.words(role["command"], file.at(f"roles.{name}.command"))
         elif "command" not in values:
-            raise UsageError(f"{file.at(f'roles.{name}')}: it has no command, and the job has none either")
+            raise UsageError(
+                f"{file.at(f'roles.{name}')}: it has no command, and the job has none either"
+            )
     if "command" not in values and not values.get("roles"):
         raise UsageError(
-            f"{file.path}, line {file.root.line}: a job needs a command", "for example: command: python train.py"
+            f"{file.path}, line {file.root.line}: a job needs a command",
+            "for example: command: python train.py",
         )
     if values.get("gpus", values.get("processes")) != values.get("processes", values.get("gpus")):
-        raise UsageError(f"{file.at('processes')}: gpus is {values['gpus']} and this is another number", "keep one")
+        raise UsageError(
+            f"{file.at('processes')}: gpus is {values['gpus']} and this is another number",
+            "keep one",
+        )
 
 
-# -- parameters ------------------------------------------------------------------------------------------------------
+# -- parameters
+# ------------------------------------------------------------------------------------------------------
 
 
 def prepare(
-    file: JobFile, sets: Sequence[tuple[str, str]] = (), *, smoke: bool = False, array: str | None = None
+    file: JobFile,
+    sets: Sequence[tuple[str, str]] = (),
+    *,
+    smoke: bool = False,
+    array: str | None = None,
 ) -> Prepared:
     values = _smoke(file) if smoke else dict(file.values)
     if array is not None:
@@ -111,7 +136,9 @@ def prepare(
     rows = _rows(file, values, matrix, changes, smoke)
     _check_names(file, values, parameters, matrix, indexed=rows[0][0] is not None)
     first = {**parameters, **rows[0][1]}
-    prepared = _prepared(file, template.fill({k: v for k, v in values.items() if k in _FILLED}, first), values, first)
+    prepared = _prepared(
+        file, template.fill({k: v for k, v in values.items() if k in _FILLED}, first), values, first
+    )
     prepared.spec |= {"smoke": True} if smoke else {}
     if rows[0][0] is not None:
         prepared.elements = _elements(file.path.parent.absolute(), values, parameters, rows)
@@ -129,7 +156,9 @@ def _smoke(file: JobFile) -> dict[str, Any]:
         values["command"] = [*values.get("command", []), *smoke["arguments"]]
     size = smoke.get("gpus", smoke.get("processes"))
     if size is not None:
-        values = {k: v for k, v in values.items() if k not in ("processes", "nodes")} | {"gpus": size}
+        values = {k: v for k, v in values.items() if k not in ("processes", "nodes")} | {
+            "gpus": size
+        }
     if "time" in smoke:
         values["time"] = smoke["time"]
     values["env"] = {**values.get("env", {}), **smoke.get("env", {})}
@@ -139,7 +168,9 @@ def _smoke(file: JobFile) -> dict[str, Any]:
 def _parameters(
     file: JobFile, values: Mapping[str, Any], sets: Sequence[tuple[str, str]], smoke: bool
 ) -> tuple[dict[str, Any], dict[str, list[Any]], dict[str, Any]]:
-    """Values by name (file < smoke < --set), the matrix, and what was changed: it takes the place of an axis."""
+    """Values by name (file < smoke < --set), the matrix, and what was changed: it takes the place
+    of an axis.
+    """
     matrix = {name: list(axis) for name, axis in values.get("matrix", {}).items()}
     axes = {name: axis for name, axis in matrix.items() if name not in MATRIX_WORDS and axis}
     defaults = {**{name: axis[0] for name, axis in axes.items()}, **values.get("parameters", {})}
@@ -164,21 +195,31 @@ def _check_known(name: str, known: Mapping[str, Any], where: str) -> None:
     if name not in known:
         names = ", ".join(known) or "none"
         raise UsageError(
-            f'{where}: there is no parameter "{name[:60]}"{did_you_mean(name, known)}', f"parameters: {names}"
+            f'{where}: there is no parameter "{name[:60]}"{did_you_mean(name, known)}',
+            f"parameters: {names}",
         )
 
 
 def _check_type(value: Any, like: Any, where: str) -> None:
     if not template.same_type(value, like):
-        raise UsageError(f"{where}: {value!r:.60} is not {template.kind_words(like)}", f"its first value: {like!r:.60}")
+        raise UsageError(
+            f"{where}: {value!r:.60} is not {template.kind_words(like)}",
+            f"its first value: {like!r:.60}",
+        )
 
 
 def _rows(
-    file: JobFile, values: Mapping[str, Any], matrix: dict[str, list[Any]], changes: sweep.Row, smoke: bool
+    file: JobFile,
+    values: Mapping[str, Any],
+    matrix: dict[str, list[Any]],
+    changes: sweep.Row,
+    smoke: bool,
 ) -> list[tuple[int | None, sweep.Row]]:
     """(number, what it has of its own) of each job; the number is None where there is no array."""
     if matrix and "array" in values:
-        raise UsageError(f"{file.at('array')}: a job file has either an array or a matrix", "keep one of them")
+        raise UsageError(
+            f"{file.at('array')}: a job file has either an array or a matrix", "keep one of them"
+        )
     if matrix:
         rows = sweep.rows(matrix, file.at, changes)
         if smoke:
@@ -194,7 +235,12 @@ def _rows(
 
 
 def _check_names(
-    file: JobFile, values: Mapping[str, Any], parameters: Mapping[str, Any], matrix: Mapping[str, Any], *, indexed: bool
+    file: JobFile,
+    values: Mapping[str, Any],
+    parameters: Mapping[str, Any],
+    matrix: Mapping[str, Any],
+    *,
+    indexed: bool,
 ) -> None:
     """Every `{{ name }}` is a parameter with a value, and every parameter is used."""
     used: dict[str, str] = {}
@@ -206,24 +252,34 @@ def _check_names(
             used.setdefault(name, key)
     for name, key in used.items():
         if name == INDEX and not (indexed or "array" in values or matrix):
-            raise UsageError(f"{file.at(key)}: {{{{ index }}}} is for arrays", "add `array: 10`, or use --array 10")
+            raise UsageError(
+                f"{file.at(key)}: {{{{ index }}}} is for arrays",
+                "add `array: 10`, or use --array 10",
+            )
         if name != INDEX:
             _check_known(name, parameters, file.at(key))
         if name != INDEX and parameters[name] is None and name not in matrix:
-            raise UsageError(f"{file.at(f'parameters.{name}')}: it has no value", f"give one: --set {name}=VALUE")
+            raise UsageError(
+                f"{file.at(f'parameters.{name}')}: it has no value", f"give one: --set {name}=VALUE"
+            )
     for name in parameters:
         if name not in used:
             where = file.at(f"{'matrix' if name in matrix else 'parameters'}.{name}")
             raise UsageError(
-                f"{where}: nothing uses this parameter", f"write {{{{ {name} }}}} in the command, or remove it"
+                f"{where}: nothing uses this parameter",
+                f"write {{{{ {name} }}}} in the command, or remove it",
             )
 
 
-# -- fields of a JobSpec ---------------------------------------------------------------------------------------------
+# -- fields of a JobSpec
+# ---------------------------------------------------------------------------------------------
 
 
 def _prepared(
-    file: JobFile, filled: Mapping[str, Any], values: Mapping[str, Any], parameters: Mapping[str, Any]
+    file: JobFile,
+    filled: Mapping[str, Any],
+    values: Mapping[str, Any],
+    parameters: Mapping[str, Any],
 ) -> Prepared:
     whole = {**values, **filled}
     spec = {target: whole[key] for key, target in _SAME.items() if key in whole}
@@ -239,7 +295,9 @@ def _prepared(
         spec.setdefault("command", spec["roles"][0]["command"])
     if "folders" in whole:
         base = file.path.parent.absolute()
-        spec["folders"] = [folder.fields(name, given, base) for name, given in whole["folders"].items()]
+        spec["folders"] = [
+            folder.fields(name, given, base) for name, given in whole["folders"].items()
+        ]
     if "retry" in whole:
         spec["retry"] = {_RETRY[key]: value for key, value in whole["retry"].items()}
     env = whole.get("env", {})
@@ -251,7 +309,9 @@ def _prepared(
 def _folder(file: JobFile, cwd: str) -> Path:
     found = (file.path.parent / cwd).resolve()
     if not found.is_dir():
-        raise UsageError(f"{file.at('cwd')}: the folder {found} does not exist", "make it, or correct cwd")
+        raise UsageError(
+            f"{file.at('cwd')}: the folder {found} does not exist", "make it, or correct cwd"
+        )
     return found
 
 
@@ -267,7 +327,9 @@ def _elements(
     rows: Sequence[tuple[int | None, sweep.Row]],
 ) -> list[Element]:
     """Only what has a `{{ }}` in it can differ from job to job."""
-    varying = {key: values[key] for key in _FILLED if key in values and any(template.names(values[key]))}
+    varying = {
+        key: values[key] for key in _FILLED if key in values and any(template.names(values[key]))
+    }
     found = []
     for index, row in rows:
         own = {**parameters, **row}
@@ -275,9 +337,13 @@ def _elements(
         spec = {_SAME[key]: value for key, value in filled.items() if key in _SAME}
         if "roles" in filled or ("roles" in values and "command" in filled):
             roles = {**values, **filled}["roles"]
-            spec["roles"] = [_role(name, role, {**values, **filled}) for name, role in roles.items()]
+            spec["roles"] = [
+                _role(name, role, {**values, **filled}) for name, role in roles.items()
+            ]
         if "folders" in filled:
-            spec["folders"] = [folder.fields(name, given, base) for name, given in filled["folders"].items()]
+            spec["folders"] = [
+                folder.fields(name, given, base) for name, given in filled["folders"].items()
+            ]
         if own.keys() - {INDEX}:
             spec["parameters"] = {name: value for name, value in own.items() if name != INDEX}
         assert index is not None  # rows of an array are numbered

@@ -1,7 +1,8 @@
-"""Every key of a job file in one table. From it come the checks, the JSON Schema for editors and the reference page.
+"""Every key of a job file in one table. From it come the checks, the JSON Schema for editors and
+the reference page.
 
-`jobfile.py` turns what was read into a submission; `tools/reference.py` writes docs/reference/job.schema.json and
-job-file.md; `hw config --job-schema` prints the schema.
+`jobfile.py` turns what was read into a submission; `tools/reference.py` writes
+docs/reference/job.schema.json and job-file.md; `hw config --job-schema` prints the schema.
 """
 
 import re
@@ -51,27 +52,44 @@ def check_variable(name: str) -> None:
 def check_parameter(name: str) -> None:
     if not _PARAMETER.match(name) or name == INDEX:
         taken = " (it is the job's number in an array)" if name == INDEX else ""
-        raise UsageError(f"{name[:60]!r} cannot be a parameter's name{taken}", "use letters, digits, '_' and '-'")
+        raise UsageError(
+            f"{name[:60]!r} cannot be a parameter's name{taken}", "use letters, digits, '_' and '-'"
+        )
 
 
 def _check_role(name: str) -> None:
     if not _ROLE.match(name):
-        raise UsageError(f"{name[:60]!r} cannot be a role's name", "use small letters, digits and '-', such as worker")
+        raise UsageError(
+            f"{name[:60]!r} cannot be a role's name",
+            "use small letters, digits and '-', such as worker",
+        )
 
 
 def check_folder(name: str) -> None:
     parts = name.split("/")
-    if not name or name.startswith("/") or "\\" in name or "\0" in name or any(p in ("", ".", "..") for p in parts):
-        raise UsageError(f"{name[:60]!r} is not a folder below the job's own", "for example: data, or out/models")
+    if (
+        not name
+        or name.startswith("/")
+        or "\\" in name
+        or "\0" in name
+        or any(p in ("", ".", "..") for p in parts)
+    ):
+        raise UsageError(
+            f"{name[:60]!r} is not a folder below the job's own", "for example: data, or out/models"
+        )
 
 
 def _check_tag(tag: str) -> None:
     if not tag.strip() or len(tag) > TAG_CHARS_MAX or not tag.isprintable():
-        raise UsageError(f"{tag[:60]!r} is not a tag", f"a tag is 1 to {TAG_CHARS_MAX} printable characters")
+        raise UsageError(
+            f"{tag[:60]!r} is not a tag", f"a tag is 1 to {TAG_CHARS_MAX} printable characters"
+        )
 
 
 WORDS: Final = ListOf(Scalar("a word", as_text=True), _WORDS_MAX)
-COMMAND: Final = Either({str: Text("a command line, split into words as a shell would, without one"), list: WORDS})
+COMMAND: Final = Either(
+    {str: Text("a command line, split into words as a shell would, without one"), list: WORDS}
+)
 ENV: Final = MapOf(Scalar(as_text=True), "names", 1_000, check_variable)
 PARAMETERS: Final = MapOf(
     Scalar("a text, a number, true, false, or null: to be given by --set", nothing=True),
@@ -82,15 +100,26 @@ PARAMETERS: Final = MapOf(
 VARIABLES: Final = ListOf(Text("the name of a variable", check_variable), TAGS_MAX)
 
 OPTION: Final = Either(
-    {**dict.fromkeys((str, int, float, bool, type(None)), Scalar("a value", nothing=True)), list: WORDS}
+    {
+        **dict.fromkeys((str, int, float, bool, type(None)), Scalar("a value", nothing=True)),
+        list: WORDS,
+    }
 )
 
 ROLE: Final = Section(
     (
         Key("command", COMMAND, "What this role runs. Default: the job's command."),
-        Key("instances", count(1, PROCESSES_MAX), "How many tasks: `worker-0`, `worker-1`, … Default 1."),
+        Key(
+            "instances",
+            count(1, PROCESSES_MAX),
+            "How many tasks: `worker-0`, `worker-1`, … Default 1.",
+        ),
         Key("processes", count(1, PROCESSES_MAX), "Processes of each instance. Default 1."),
-        Key("gpus", count(0, PROCESSES_MAX), "GPUs of each instance; none where the cluster has none. Default 0."),
+        Key(
+            "gpus",
+            count(0, PROCESSES_MAX),
+            "GPUs of each instance; none where the cluster has none. Default 0.",
+        ),
         Key("cpus", count(1, 1 << 20), "Cores of each instance."),
         Key("memory", SIZE, "Memory of each instance."),
         Key("image", Text(), "Its container image. Default: the job's."),
@@ -100,26 +129,58 @@ ROLE: Final = Section(
             "When the role is done: with all its instances, with any one, or (none) when the other roles are. "
             "Default all.",
         ),
-        Key("min_failed", count(1, PROCESSES_MAX), "So many failed instances fail the job. Default by completion."),
-        Key("min_succeeded", count(1, PROCESSES_MAX), "So many succeeded instances are enough. Default by completion."),
+        Key(
+            "min_failed",
+            count(1, PROCESSES_MAX),
+            "So many failed instances fail the job. Default by completion.",
+        ),
+        Key(
+            "min_succeeded",
+            count(1, PROCESSES_MAX),
+            "So many succeeded instances are enough. Default by completion.",
+        ),
     )
 )
 FOLDER: Final = Section(
     (
-        Key("from", Text(), "Address, or path from this file, that it is fetched from before the start."),
-        Key("to", Text(), "Address, or path from this file, that it is sent to while the job runs and at its end."),
-        Key("account", NAME, "Name of the storage account in the settings. Default: the only one of its kind."),
+        Key(
+            "from",
+            Text(),
+            "Address, or path from this file, that it is fetched from before the start.",
+        ),
+        Key(
+            "to",
+            Text(),
+            "Address, or path from this file, that it is sent to while the job runs and at its end.",
+        ),
+        Key(
+            "account",
+            NAME,
+            "Name of the storage account in the settings. Default: the only one of its kind.",
+        ),
         Key("mode", Choice(("ro", "rw")), "ro: the job cannot change it. Default rw."),
-        Key("mount", Choice(("blobfuse2", "rclone", "s3fs")), "Mount it with this tool in place of copying."),
+        Key(
+            "mount",
+            Choice(("blobfuse2", "rclone", "s3fs")),
+            "Mount it with this tool in place of copying.",
+        ),
         Key("options", WORDS, "For the mount tool."),
     )
 )
 FOLDERS: Final = MapOf(FOLDER, "folders", FOLDERS_MAX, check_folder)
 RETRY: Final = Section(
     (
-        Key("max", count(0, RETRIES_MAX), "Tries beyond the first that a failure of the program may cost."),
+        Key(
+            "max",
+            count(0, RETRIES_MAX),
+            "Tries beyond the first that a failure of the program may cost.",
+        ),
         Key("total", count(1, RETRIES_MAX), "Tries in all, whatever failed."),
-        Key("backoff", duration(allow_zero=True), "Pause before the second try; it doubles. Default 10s."),
+        Key(
+            "backoff",
+            duration(allow_zero=True),
+            "Pause before the second try; it doubles. Default 10s.",
+        ),
         Key("backoff_max", duration(allow_zero=True), "Longest pause. Default 10m."),
     )
 )
@@ -166,7 +227,14 @@ class _Matrix(MapOf):
 
 
 MATRIX: Final = _Matrix(
-    Either({list: ListOf(Either({str: Scalar(), int: Scalar(), float: Scalar(), bool: Scalar(), dict: _ROW}), 10_000)}),
+    Either(
+        {
+            list: ListOf(
+                Either({str: Scalar(), int: Scalar(), float: Scalar(), bool: Scalar(), dict: _ROW}),
+                10_000,
+            )
+        }
+    ),
     "parameters",
     PARAMETERS_MAX,
     check_parameter,

@@ -1,7 +1,9 @@
-"""Kinds of values in a job file: how each is checked, what it is called in errors, and its JSON Schema.
+"""Kinds of values in a job file: how each is checked, what it is called in errors, and its JSON
+Schema.
 
-Called by `jobschema.py`, whose table is made of these. A check gets the value with its line, so every error names the
-file and the line. `words` ends the sentence "… is …" and stands in the reference.
+Called by `jobschema.py`, whose table is made of these. A check gets the value with its line, so
+every error names the file and the line. `words` ends the sentence "… is …" and stands in the
+reference.
 """
 
 import math
@@ -23,13 +25,17 @@ class Kind(Protocol):
     def words(self) -> str: ...
 
     def read(self, node: Node, field: str) -> Any:
-        """The value in its own type. `field`: what an error calls it, such as `job.yaml, line 3: gpus`."""
+        """The value in its own type. `field`: what an error calls it, such as `job.yaml, line 3:
+        gpus`.
+        """
 
     def schema(self) -> Schema: ...
 
 
 def wrong(node: Node, field: str, words: str) -> UsageError:
-    shown = {dict: "a mapping", list: "a list", type(None): "nothing"}.get(type(node.value), f"{node.value!r:.60}")
+    shown = {dict: "a mapping", list: "a list", type(None): "nothing"}.get(
+        type(node.value), f"{node.value!r:.60}"
+    )
     return UsageError(f"{field}: {shown} stands here", f"valid: {words}")
 
 
@@ -42,7 +48,9 @@ class Text:
         if not isinstance(node.value, str):
             raise wrong(node, field, f"{self.words}; write it in quotes if it is meant as one")
         if "\0" in node.value or not node.value:
-            raise UsageError(f"{field}: the text is empty or has a NUL in it", f"valid: {self.words}")
+            raise UsageError(
+                f"{field}: the text is empty or has a NUL in it", f"valid: {self.words}"
+            )
         if self.check is not None and "{{" not in node.value:
             try:
                 self.check(node.value)
@@ -71,7 +79,11 @@ class Quantity:
         return self.convert(node.value, field)
 
     def schema(self) -> Schema:
-        return {"anyOf": [self.base, {"type": "string"}]} if self.base.get("type") == "number" else dict(self.base)
+        return (
+            {"anyOf": [self.base, {"type": "string"}]}
+            if self.base.get("type") == "number"
+            else dict(self.base)
+        )
 
 
 def count(least: int, most: int) -> Quantity:
@@ -90,7 +102,9 @@ def duration(*, allow_zero: bool = False) -> Quantity:
     )
 
 
-SIZE: Final = Quantity("a size such as 512MiB or 32GiB", quantity.size_bytes, {"type": "number", "minimum": 1})
+SIZE: Final = Quantity(
+    "a size such as 512MiB or 32GiB", quantity.size_bytes, {"type": "number", "minimum": 1}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +151,9 @@ class Scalar:
         if isinstance(value, dict | list) or (value is None and not self.nothing):
             raise wrong(node, field, self.words)
         if isinstance(value, float) and not math.isfinite(value):
-            raise UsageError(f"{field}: {value} is not a finite number", f'as text, in quotes: "{value}"')
+            raise UsageError(
+                f"{field}: {value} is not a finite number", f'as text, in quotes: "{value}"'
+            )
         return plain_text(value) if self.as_text else value
 
     def schema(self) -> Schema:
@@ -166,7 +182,9 @@ class ListOf:
         if not isinstance(node.value, list):
             raise wrong(node, field, self.words)
         if len(node.value) > self.most:
-            raise UsageError(f"{field}: {len(node.value)} entries are too many", f"at most {self.most}")
+            raise UsageError(
+                f"{field}: {len(node.value)} entries are too many", f"at most {self.most}"
+            )
         return [self.item.read(child, relined(field, child)) for child in node.value]
 
     def schema(self) -> Schema:
@@ -190,7 +208,9 @@ class MapOf:
         if not isinstance(node.value, dict):
             raise wrong(node, field, self.words)
         if len(node.value) > self.most:
-            raise UsageError(f"{field}: {len(node.value)} entries are too many", f"at most {self.most}")
+            raise UsageError(
+                f"{field}: {len(node.value)} entries are too many", f"at most {self.most}"
+            )
         found = {}
         for key, child in node.value.items():
             name = f"{relined(field, child)}.{key[:60]}"
@@ -203,7 +223,11 @@ class MapOf:
         return found
 
     def schema(self) -> Schema:
-        return {"type": "object", "additionalProperties": self.item.schema(), "maxProperties": self.most}
+        return {
+            "type": "object",
+            "additionalProperties": self.item.schema(),
+            "maxProperties": self.most,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +241,9 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A mapping whose keys are ours: an unknown one is refused with the nearest that exists, and its line."""
+    """A mapping whose keys are ours: an unknown one is refused with the nearest that exists, and
+    its line.
+    """
 
     keys: tuple[Key, ...]
     required: tuple[str, ...] = ()
@@ -235,7 +261,8 @@ class Section:
             if name not in by_name:
                 where = relined(field, child).partition(": ")[0]
                 raise UsageError(
-                    f'{where}: unknown key "{name[:60]}"{did_you_mean(name, by_name)}', f"keys: {', '.join(by_name)}"
+                    f'{where}: unknown key "{name[:60]}"{did_you_mean(name, by_name)}',
+                    f"keys: {', '.join(by_name)}",
                 )
             found[name] = by_name[name].kind.read(child, below(field, name, child))
         missing = [name for name in self.required if name not in found]
@@ -247,7 +274,9 @@ class Section:
         found: Schema = {
             "type": "object",
             "additionalProperties": False,
-            "properties": {key.name: {"description": key.doc, **key.kind.schema()} for key in self.keys},
+            "properties": {
+                key.name: {"description": key.doc, **key.kind.schema()} for key in self.keys
+            },
         }
         return found | ({"required": list(self.required)} if self.required else {})
 
@@ -277,10 +306,16 @@ def relined(field: str, node: Node) -> str:
     file, comma, rest = field.rpartition(", line ")
     if not comma:
         return field
-    return f"{file}, line {node.line}:{rest.partition(':')[2]}" if ":" in rest else f"{file}, line {node.line}"
+    return (
+        f"{file}, line {node.line}:{rest.partition(':')[2]}"
+        if ":" in rest
+        else f"{file}, line {node.line}"
+    )
 
 
 def below(field: str, name: str, node: Node) -> str:
-    """`job.yaml, line 1: retry` and `max` → `job.yaml, line 4: retry.max`; at the top just the name."""
+    """`job.yaml, line 1: retry` and `max` → `job.yaml, line 4: retry.max`; at the top just the
+    name.
+    """
     head = relined(field, node)
     return f"{head}.{name}" if ": " in head.rpartition(", line ")[2] else f"{head}: {name}"

@@ -1,10 +1,12 @@
-"""The layers of settings and where each value came from (capability 50). Called by every command and by the server.
+"""The layers of settings and where each value came from (capability 50). Called by every command
+and by the server.
 
     built-in < user file < project file < private file < environment < command line
 
-The user file is `config.yaml` and the private file `private.yaml`, both in `$XDG_CONFIG_HOME/headway`; the project file
-is the nearest `headway.yaml` from the working folder upwards, or the file that HEADWAY_CONFIG names. Only the private
-file may hold `secrets`, a mapping of names to values, and it must be closed to others.
+The user file is `config.yaml` and the private file `private.yaml`, both in
+`$XDG_CONFIG_HOME/headway`; the project file is the nearest `headway.yaml` from the working folder
+upwards, or the file that HEADWAY_CONFIG names. Only the private file may hold `secrets`, a mapping
+of names to values, and it must be closed to others.
 """
 
 import os
@@ -36,8 +38,10 @@ RESERVED_VARIABLES: Final = frozenset(
         "ADDRESSES"
     ).split()
 )
-_OF_A_JOB: Final = ("HEADWAY_FOLDER_",), ("_HOSTS", "_ADDRESSES")  # by how they begin and end; `hw` may run in a job
-_TYPO_CUTOFF: Final = 0.8  # a variable this close to one of ours is a misspelling; others are somebody else's
+# by how they begin and end; `hw` may run in a job
+_OF_A_JOB: Final = ("HEADWAY_FOLDER_",), ("_HOSTS", "_ADDRESSES")
+# a variable this close to one of ours is a misspelling; others are somebody else's
+_TYPO_CUTOFF: Final = 0.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,23 +67,35 @@ class Settings:
         """Settings of the server that stand in the project's file, which no server reads."""
         project = None if os.environ.get("HEADWAY_CONFIG") else project_file(cwd)
         mine = f"{project}, line "
-        return [n for n, s in SETTINGS.items() if s.scope == "server" and self._values[n].origin.startswith(mine)]
+        return [
+            n
+            for n, s in SETTINGS.items()
+            if s.scope == "server" and self._values[n].origin.startswith(mine)
+        ]
 
     def secrets(self) -> dict[str, str]:
-        """Variables for the environment of jobs; their values are masked wherever they appear (capability 52)."""
+        """Variables for the environment of jobs; their values are masked wherever they appear
+        (capability 52).
+        """
         return dict(self._secrets)
 
     def rows(self) -> Iterator[tuple[str, Any, str]]:
         """`(name, value, origin)` for `hw config`; secrets by name alone."""
         for name, found in self._values.items():
             shown = SETTINGS[name].shown
-            yield name, found.value if shown is None or found.value is None else shown(found.value), found.origin
+            yield (
+                name,
+                found.value if shown is None or found.value is None else shown(found.value),
+                found.origin,
+            )
         for name in self._secrets:
             yield f"{SECRETS}.{name}", MASK, PRIVATE_FILE
 
 
 def load(cwd: Path | None, overrides: Mapping[str, Any] | None = None) -> Settings:
-    """Read all layers. `cwd` None: no project file (but HEADWAY_CONFIG counts). `overrides`: from the command line."""
+    """Read all layers. `cwd` None: no project file (but HEADWAY_CONFIG counts). `overrides`: from
+    the command line.
+    """
     values = {name: Value(setting.default_value(), BUILT_IN) for name, setting in SETTINGS.items()}
     secrets: dict[str, str] = {}
     folder = home.config_folder()
@@ -107,11 +123,14 @@ def files(cwd: Path | None) -> list[tuple[Path, bool]]:
 def _read_file(path: Path, values: dict[str, Value], secrets: dict[str, str] | None = None) -> None:
     if not _exists(path):
         return
-    from headway.settings import yamlfile  # here: most homes have no file, and then YAML is not needed
+    # here: most homes have no file, and then YAML is not needed
+    from headway.settings import yamlfile
 
     root = yamlfile.read(path)
     if not isinstance(root.value, dict):
-        raise UsageError(f"{path}, line {root.line}: a settings file is a mapping of names to values")
+        raise UsageError(
+            f"{path}, line {root.line}: a settings file is a mapping of names to values"
+        )
     for name, node in root.value.items():
         where = f"{path}, line {node.line}"
         if name == SECRETS:
@@ -143,12 +162,16 @@ def _take(name: str, node: Any, file: str, values: dict[str, Value]) -> None:
 
 
 def _take_clusters(node: Any, file: str, values: dict[str, Value]) -> None:
-    """A later file adds its clusters to those of the files before it, and replaces those of the same name whole."""
+    """A later file adds its clusters to those of the files before it, and replaces those of the
+    same name whole.
+    """
 
     def where(path: tuple[str, ...]) -> str:
         found = node
         for key in path:
-            found = found.value[key] if isinstance(found.value, dict) and key in found.value else found
+            found = (
+                found.value[key] if isinstance(found.value, dict) and key in found.value else found
+            )
         return f"{file}, line {found.line}"
 
     added = clusters.parse(node.plain() or {}, f"{file}, line {node.line}: clusters", where)
@@ -163,7 +186,9 @@ def _take_secrets(node: Any, where: str, secrets: dict[str, str] | None) -> None
         )
     found = node.plain()
     if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
-        raise UsageError(f"{where}: secrets is a mapping of names to texts", "write numbers in quotes")
+        raise UsageError(
+            f"{where}: secrets is a mapping of names to texts", "write numbers in quotes"
+        )
     secrets.update(found)
 
 
@@ -192,7 +217,9 @@ def _read_environment(values: dict[str, Value]) -> None:
             continue
         meant = nearest(variable.removeprefix("HEADWAY_").lower(), SETTINGS, cutoff=_TYPO_CUTOFF)
         if meant is not None:
-            raise UsageError(f'unknown variable {variable[:80]}; did you mean "{SETTINGS[meant].variable}"?')
+            raise UsageError(
+                f'unknown variable {variable[:80]}; did you mean "{SETTINGS[meant].variable}"?'
+            )
 
 
 def is_of_a_job(variable: str) -> bool:

@@ -1,7 +1,9 @@
-"""The central monitor of this home: where it listens, its certificate, and the addresses that others can use.
+"""The central monitor of this home: where it listens, its certificate, and the addresses that
+others can use.
 
-`hw monitor` writes `monitor.json` and makes the certificate; the server reads both when it starts. The certificate is
-made by `openssl`, self-signed: clients pin it, so nobody has to vouch for it. Standard library only.
+`hw monitor` writes `monitor.json` and makes the certificate; the server reads both when it starts.
+The certificate is made by `openssl`, self-signed: clients pin it, so nobody has to vouch for it.
+Standard library only.
 """
 
 import fcntl
@@ -30,7 +32,9 @@ _NAMES_MAX: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Listen:
-    """Where the monitor listens. `names`: further names, with or without a port, by which others reach it."""
+    """Where the monitor listens. `names`: further names, with or without a port, by which others
+    reach it.
+    """
 
     address: Address
     names: list[str] = field(default_factory=list)
@@ -40,11 +44,15 @@ def load(paths: Paths) -> Listen | None:
     """None: this home's server is no monitor."""
     try:
         found = json.loads(paths.monitor_json.read_text())
-        return Listen(parse(found["address"], str(paths.monitor_json), listening=True), list(found["names"]))
+        return Listen(
+            parse(found["address"], str(paths.monitor_json), listening=True), list(found["names"])
+        )
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UsageError(f"{paths.monitor_json} cannot be read: {error}", "type: hw monitor --address :PORT") from None
+        raise UsageError(
+            f"{paths.monitor_json} cannot be read: {error}", "type: hw monitor --address :PORT"
+        ) from None
 
 
 def save(paths: Paths, listen: Listen) -> None:
@@ -61,12 +69,15 @@ def _put(path: Path, data: bytes) -> None:
     os.replace(draft, path)
 
 
-# -- addresses ---------------------------------------------------------------------------------------------------------
+# -- addresses
+# ---------------------------------------------------------------------------------------------------------
 
 
 def interfaces(bridges: bool = True) -> list[str]:
-    """Addresses of this machine that others may reach, IPv4 first; loopback and link-local ones are left out. Without
-    `bridges`, also those of networks that lie inside this machine, for containers."""
+    """Addresses of this machine that others may reach, IPv4 first; loopback and link-local ones are
+    left out. Without `bridges`, also those of networks that lie inside this machine, for
+    containers.
+    """
     found = [*_interfaces_v4(bridges), *_interfaces_v6()]
     if not found:  # not Linux
         try:
@@ -85,7 +96,9 @@ def _interfaces_v4(bridges: bool) -> list[str]:
             if not bridges and os.path.exists(f"/sys/class/net/{name}/bridge"):
                 continue
             try:
-                answer = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
+                answer = fcntl.ioctl(
+                    probe.fileno(), _SIOCGIFADDR, struct.pack("256s", name.encode()[:15])
+                )
             except OSError:
                 continue  # it has none
             found.append(socket.inet_ntoa(answer[20:24]))
@@ -95,7 +108,9 @@ def _interfaces_v4(bridges: bool) -> list[str]:
 def _interfaces_v6() -> list[str]:
     try:
         with open("/proc/net/if_inet6") as file:
-            return [socket.inet_ntop(socket.AF_INET6, bytes.fromhex(line.split()[0])) for line in file]
+            return [
+                socket.inet_ntop(socket.AF_INET6, bytes.fromhex(line.split()[0])) for line in file
+            ]
     except (OSError, ValueError):
         return []
 
@@ -125,11 +140,17 @@ def addresses(listen: Listen) -> list[str]:
 def hosts(listen: Listen) -> frozenset[str]:
     """The exact Host headers that the guard lets in on the network address."""
     port = listen.address.port
-    own = (f"localhost:{port}", f"127.0.0.1:{port}", f"[::1]:{port}", f"{socket.getfqdn().lower()}:{port}")
+    own = (
+        f"localhost:{port}",
+        f"127.0.0.1:{port}",
+        f"[::1]:{port}",
+        f"{socket.getfqdn().lower()}:{port}",
+    )
     return frozenset({*(name.lower() for name in addresses(listen)), *own})
 
 
-# -- the certificate ---------------------------------------------------------------------------------------------------
+# -- the certificate
+# ---------------------------------------------------------------------------------------------------
 
 
 def pin(paths: Paths) -> str:
@@ -137,18 +158,23 @@ def pin(paths: Paths) -> str:
     try:
         return fingerprint(ssl.PEM_cert_to_DER_cert((paths.tls / "cert.pem").read_text()))
     except (OSError, ValueError) as error:
-        raise UsageError(f"there is no certificate: {error}", "type: hw monitor --address :PORT") from None
+        raise UsageError(
+            f"there is no certificate: {error}", "type: hw monitor --address :PORT"
+        ) from None
 
 
 def ensure_certificate(paths: Paths, listen: Listen, renew: bool = False) -> str:
-    """Make key and certificate unless they are there; the pin. The key is for its owner alone from the first moment."""
+    """Make key and certificate unless they are there; the pin. The key is for its owner alone from
+    the first moment.
+    """
     folder = private_folder(paths.tls)
     if not renew and (folder / "cert.pem").exists() and (folder / "key.pem").exists():
         return pin(paths)
     openssl = shutil.which("openssl")
     if openssl is None:
         raise UsageError(
-            "no openssl is here to make the certificate", "install it, for example: apt-get install openssl"
+            "no openssl is here to make the certificate",
+            "install it, for example: apt-get install openssl",
         )
     draft = folder / f".draft-{os.getpid()}"
     key, certificate = draft.with_suffix(".key"), draft.with_suffix(".pem")
@@ -160,7 +186,9 @@ def ensure_certificate(paths: Paths, listen: Listen, renew: bool = False) -> str
         )  # fmt: skip
         if done.returncode != 0:
             said = done.stderr.decode(errors="replace").strip().splitlines()
-            raise UsageError(f"openssl could not make the certificate: {said[-1] if said else done.returncode}")
+            raise UsageError(
+                f"openssl could not make the certificate: {said[-1] if said else done.returncode}"
+            )
         os.chmod(key, 0o600)
         os.replace(key, folder / "key.pem")
         os.replace(certificate, folder / "cert.pem")
@@ -173,7 +201,9 @@ def ensure_certificate(paths: Paths, listen: Listen, renew: bool = False) -> str
 
 
 def _request(listen: Listen) -> list[str]:
-    """openssl's words for a self-signed certificate with every name and address by which others may call us."""
+    """openssl's words for a self-signed certificate with every name and address by which others may
+    call us.
+    """
     names = dict.fromkeys(["localhost", socket.gethostname(), socket.getfqdn()])
     numbers = dict.fromkeys(["127.0.0.1", "::1", *interfaces()])
     for text in [*listen.names, listen.address.host]:
@@ -205,13 +235,16 @@ def server_context(paths: Paths) -> ssl.SSLContext:
         found.load_cert_chain(paths.tls / "cert.pem", paths.tls / "key.pem")
     except (OSError, ssl.SSLError) as error:
         raise UsageError(
-            f"the certificate in {paths.tls} cannot be used: {error}", "hw monitor --new-certificate"
+            f"the certificate in {paths.tls} cannot be used: {error}",
+            "hw monitor --new-certificate",
         ) from None
     return found
 
 
 def bind(address: Address) -> socket.socket:
-    """Listen at `address`, or say why not. `:PORT` is every interface, IPv4 and IPv6 alike where there is both."""
+    """Listen at `address`, or say why not. `:PORT` is every interface, IPv4 and IPv6 alike where
+    there is both.
+    """
     host = address.host
     try:
         if host in ("", "::"):
@@ -227,4 +260,6 @@ def bind(address: Address) -> socket.socket:
         return socket.create_server((host, address.port), family=family, backlog=1024)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
-        raise UsageError(f"cannot listen at {address}: {reason}", "choose another --address") from None
+        raise UsageError(
+            f"cannot listen at {address}: {reason}", "choose another --address"
+        ) from None

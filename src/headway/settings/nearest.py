@@ -1,4 +1,6 @@
-"""The nearest valid word to a misspelt one, for errors that say "did you mean". Called by settings and by the views."""
+"""The nearest valid word to a misspelt one, for errors that say "did you mean". Called by settings
+and by the views.
+"""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,6 @@
-"""Where a project's settings file is. Apart from `layers.py`, so that who only needs its path does not meet YAML."""
+"""Where a project's settings file is. Apart from `layers.py`, so that who only needs its path does
+not meet YAML.
+"""
 
 import os
 from pathlib import Path
@@ -10,12 +12,17 @@ PROJECT_FILE: Final = "headway.yaml"
 
 
 def project_file(cwd: Path | None) -> Path | None:
-    """The project's file: what HEADWAY_CONFIG names, else the nearest `headway.yaml` from `cwd` upwards."""
+    """The project's file: what HEADWAY_CONFIG names, else the nearest `headway.yaml` from `cwd`
+    upwards.
+    """
     named = os.environ.get("HEADWAY_CONFIG", "")
     if named:
         path = Path(named).expanduser().absolute()
         if not path.exists():
-            raise UsageError(f"HEADWAY_CONFIG names {path}, which does not exist", "correct or unset HEADWAY_CONFIG")
+            raise UsageError(
+                f"HEADWAY_CONFIG names {path}, which does not exist",
+                "correct or unset HEADWAY_CONFIG",
+            )
         return path
     if cwd is None:
         return None
@@ -28,7 +35,9 @@ def project_file(cwd: Path | None) -> Path | None:
 
 
 def _check_owner(path: Path, cwd: Path) -> None:
-    """A `headway.yaml` that another user left in a shared folder above ours must not steer our jobs."""
+    """A `headway.yaml` that another user left in a shared folder above ours must not steer our
+    jobs.
+    """
     owner = path.stat().st_uid
     if owner not in (0, os.getuid(), cwd.stat().st_uid):
         raise UsageError(

@@ -1,7 +1,8 @@
 """Durations, sizes and counts as people write them: `3.5h`, `1h30m`, `32GiB`, `8`.
 
-Called for settings and by the commands for their options. Every error names the field, shows what was given and
-which forms are valid (B25). A number without a unit is in the base unit: seconds, bytes.
+Called for settings and by the commands for their options. Every error names the field, shows what
+was given and which forms are valid (B25). A number without a unit is in the base unit: seconds,
+bytes.
 """
 
 import math
@@ -28,9 +29,7 @@ SIZE_UNITS_BYTES: Final[dict[str, int]] = {
     **{f"{p}ib": 1024**n for n, p in enumerate("kmgtp", 1)},
 }
 DURATION_FORMS: Final = "valid forms: 90s, 15m, 3.5h, 1h30m, 2d; a number alone is seconds"
-SIZE_FORMS: Final = (
-    "valid forms: 512MiB, 32GiB (powers of 1024), 500MB, 1.5GB (powers of 1000); a number alone is bytes"
-)
+SIZE_FORMS: Final = "valid forms: 512MiB, 32GiB (powers of 1024), 500MB, 1.5GB (powers of 1000); a number alone is bytes"
 
 _NUMBER: Final = r"[0-9]{1,19}(?:\.[0-9]{1,18})?|\.[0-9]{1,18}"
 _PIECE: Final = re.compile(rf"\s*({_NUMBER})\s*([A-Za-zµ]+)\s*")
@@ -47,10 +46,15 @@ def duration_s(value: Given, field: str = "duration", *, allow_zero: bool = Fals
         seconds = _pieces_s(str(value), field)
     if seconds < 0 or (seconds == 0 and not allow_zero):
         raise _wrong(
-            field, value, "must be more than zero" if not allow_zero else "must not be negative", DURATION_FORMS
+            field,
+            value,
+            "must be more than zero" if not allow_zero else "must not be negative",
+            DURATION_FORMS,
         )
     if seconds > DURATION_S_MAX:
-        raise _wrong(field, value, f"is too long: at most {DURATION_S_MAX / 86_400:g} days", DURATION_FORMS)
+        raise _wrong(
+            field, value, f"is too long: at most {DURATION_S_MAX / 86_400:g} days", DURATION_FORMS
+        )
     return float(seconds)
 
 
@@ -60,11 +64,21 @@ def size_bytes(value: Given, field: str = "size", *, least_bytes: int = 1) -> in
     if number is None:
         number = _size_with_unit(str(value), field)
     if number < 0 or (number == 0 and least_bytes > 0):
-        raise _wrong(field, value, "must be more than zero" if least_bytes > 0 else "must not be negative", SIZE_FORMS)
+        raise _wrong(
+            field,
+            value,
+            "must be more than zero" if least_bytes > 0 else "must not be negative",
+            SIZE_FORMS,
+        )
     if number > SIZE_BYTES_MAX:
         raise _wrong(field, value, "is too large", SIZE_FORMS)
     if number < least_bytes:
-        raise _wrong(field, value, f"is only {int(number)} bytes; at least {least_bytes} are needed", SIZE_FORMS)
+        raise _wrong(
+            field,
+            value,
+            f"is only {int(number)} bytes; at least {least_bytes} are needed",
+            SIZE_FORMS,
+        )
     return int(number)
 
 
@@ -114,7 +128,8 @@ def _plain_number(value: Given, field: str, forms: str) -> float | None:
         if value.strip().startswith("-"):
             raise _wrong(field, value, "must not be negative", forms)
         return None
-    number = int(plain[2]) if plain[2].isdigit() else float(plain[2])  # whole numbers stay exact beyond 2^53
+    # whole numbers stay exact beyond 2^53
+    number = int(plain[2]) if plain[2].isdigit() else float(plain[2])
     return -number if plain[1] == "-" else number
 
 
@@ -144,13 +159,22 @@ def _size_with_unit(text: str, field: str) -> float:
     if unit is None and piece[2].lower() in "kmgtp":
         # Slurm and docker read G as 2^30, Kubernetes as 10^9: nobody can know which was meant.
         letter = piece[2].upper()
-        raise _wrong(field, text, f"is ambiguous: write {piece[1]}{letter}iB or {piece[1]}{letter}B", SIZE_FORMS)
+        raise _wrong(
+            field,
+            text,
+            f"is ambiguous: write {piece[1]}{letter}iB or {piece[1]}{letter}B",
+            SIZE_FORMS,
+        )
     if unit is None:
-        raise _unknown_unit(field, text, piece, ("GiB", "MiB", "KiB", "TiB", "GB", "MB", "KB", "TB"), SIZE_FORMS)
+        raise _unknown_unit(
+            field, text, piece, ("GiB", "MiB", "KiB", "TiB", "GB", "MB", "KB", "TB"), SIZE_FORMS
+        )
     return int(piece[1]) * unit if piece[1].isdigit() else float(piece[1]) * unit
 
 
-def _unknown_unit(field: str, text: str, piece: re.Match[str], units: tuple[str, ...], forms: str) -> UsageError:
+def _unknown_unit(
+    field: str, text: str, piece: re.Match[str], units: tuple[str, ...], forms: str
+) -> UsageError:
     by_lower = {unit.lower(): unit for unit in units}
     guess = nearest(piece[2], by_lower, cutoff=0.5)
     meant = f'; did you mean "{piece[1]}{by_lower[guess]}"?' if guess else ""
@@ -161,5 +185,7 @@ def _wrong(field: str, value: Given, problem: str, forms: str) -> UsageError:
     if isinstance(value, str):
         shown = f'"{value[:60]}"'
     else:  # Python refuses to print integers of more than 4300 digits
-        shown = str(value) if not isinstance(value, int) or value.bit_length() < 200 else "the number"
+        shown = (
+            str(value) if not isinstance(value, int) or value.bit_length() < 200 else "the number"
+        )
     return UsageError(f"{field}: {shown} {problem}", forms)

@@ -1,9 +1,11 @@
-"""Servers of other machines: their addresses, what this machine knows of them (pin and tokens), and TLS to them.
+"""Servers of other machines: their addresses, what this machine knows of them (pin and tokens), and
+TLS to them.
 
-Called by views that look at a monitor and by the server that sends to one. Standard library only. Nobody's word is
-taken for a certificate but the pin's: it is the sha256 of the one certificate that may answer, so no authority and no
-clock is needed. A monitor is known by `hw monitor join`, which writes `monitors.json` in the home, mode 0600; the file
-is read at each new connection, so that a changed token or pin is used without a restart (F40).
+Called by views that look at a monitor and by the server that sends to one. Standard library only.
+Nobody's word is taken for a certificate but the pin's: it is the sha256 of the one certificate that
+may answer, so no authority and no clock is needed. A monitor is known by `hw monitor join`, which
+writes `monitors.json` in the home, mode 0600; the file is read at each new connection, so that a
+changed token or pin is used without a restart (F40).
 """
 
 import hmac
@@ -48,7 +50,10 @@ def parse(text: str, field: str = "the monitor's address", listening: bool = Fal
     host, colon, port = text.rpartition(":")
     if not colon or "/" in text:
         if not text or "\0" in text or listening:
-            raise UsageError(f'{field}: "{text[:80]}" has no port', hint if not listening else ":10200 or HOST:PORT")
+            raise UsageError(
+                f'{field}: "{text[:80]}" has no port',
+                hint if not listening else ":10200 or HOST:PORT",
+            )
         return Address("", 0, os.path.abspath(os.path.expanduser(text)))
     if not (port.isascii() and port.isdigit() and 0 < int(port[:6]) < 65_536):
         raise UsageError(f'{field}: "{port[:20]}" is not a port', hint)
@@ -70,11 +75,15 @@ def parse_pin(text: str) -> str:
     """The 64 digits of a pin, however a person copied them."""
     found = _PIN.match(text.strip().lower().replace(":", "").replace("sha256", ""))
     if found is None:
-        raise UsageError(f'"{text[:80]}" is not a pin', "it is sha256: and 64 hexadecimal digits; hw monitor prints it")
+        raise UsageError(
+            f'"{text[:80]}" is not a pin',
+            "it is sha256: and 64 hexadecimal digits; hw monitor prints it",
+        )
     return found[1]
 
 
-# -- what is known -----------------------------------------------------------------------------------------------------
+# -- what is known
+# -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +115,21 @@ def _read(path: Path) -> dict[str, Any]:
     with os.fdopen(fd, "rb") as file:
         found = os.fstat(fd)
         if found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
-            raise UsageError(f"{path} holds tokens and is open to others; it was not read", f"type: chmod 600 {path}")
+            raise UsageError(
+                f"{path} holds tokens and is open to others; it was not read",
+                f"type: chmod 600 {path}",
+            )
         try:
             rows = json.loads(file.read(1 << 20))
-            return {str(k): v for k, v in rows.items() if isinstance(v["pin"], str) and isinstance(v["tokens"], dict)}
+            return {
+                str(k): v
+                for k, v in rows.items()
+                if isinstance(v["pin"], str) and isinstance(v["tokens"], dict)
+            }
         except (ValueError, KeyError, TypeError, AttributeError):
-            raise UsageError(f"{path} is damaged", f"remove it, and type: hw monitor join HOST:PORT ({path})") from None
+            raise UsageError(
+                f"{path} is damaged", f"remove it, and type: hw monitor join HOST:PORT ({path})"
+            ) from None
 
 
 def remember(home: Path, address: Address, pin: str, role: str, token: str) -> Path:
@@ -168,11 +186,14 @@ def way_to(home: Path, address: Address, role: str) -> Way:
     token = token or found.tokens.get(role, "")
     if not token:
         wanted = "role ingest" if role == "ingest" else "role read or operate"
-        raise UsageError(f"no token of {wanted} is known for the monitor {address}", f"{join}, with such a token")
+        raise UsageError(
+            f"no token of {wanted} is known for the monitor {address}", f"{join}, with such a token"
+        )
     return Way(address, found.pin, token)
 
 
-# -- TLS ---------------------------------------------------------------------------------------------------------------
+# -- TLS
+# ---------------------------------------------------------------------------------------------------------------
 
 
 class PinError(UnreachableError):
@@ -180,9 +201,11 @@ class PinError(UnreachableError):
 
 
 def open_tls(address: Address, pin: str | None, timeout_s: float) -> ssl.SSLSocket:
-    """A connection whose other end holds the key of the pinned certificate. `pin` None: the caller asks a person.
+    """A connection whose other end holds the key of the pinned certificate. `pin` None: the caller
+    asks a person.
 
-    Raises PinError, or OSError with words that say what was found."""
+    Raises PinError, or OSError with words that say what was found.
+    """
     plain = socket.create_connection((address.host, address.port), timeout_s)
     try:
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -190,7 +213,9 @@ def open_tls(address: Address, pin: str | None, timeout_s: float) -> ssl.SSLSock
     except ssl.SSLError as error:
         plain.close()
         if error.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG"):
-            raise ConnectionError(f"what listens at {address} does not speak TLS; it is not a monitor") from None
+            raise ConnectionError(
+                f"what listens at {address} does not speak TLS; it is not a monitor"
+            ) from None
         raise ConnectionError(f"TLS with {address} failed: {error.reason or error}") from None
     except BaseException:  # also when we are interrupted: the socket must not leak
         plain.close()

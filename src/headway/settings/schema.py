@@ -1,6 +1,8 @@
-"""Every setting: its name, type, default, meaning, and who reads it when. Makes `docs/reference/settings.md`.
+"""Every setting: its name, type, default, meaning, and who reads it when. Makes
+`docs/reference/settings.md`.
 
-Called by `layers.py`, which asks each `Setting` to check the values that files, environment and command line give.
+Called by `layers.py`, which asks each `Setting` to check the values that files, environment and
+command line give.
 """
 
 import os
@@ -30,7 +32,9 @@ Check = Callable[[Any, str], Any]
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One row of the table. `check(value, field)` returns the value in its own type or raises a UsageError."""
+    """One row of the table. `check(value, field)` returns the value in its own type or raises a
+    UsageError.
+    """
 
     name: str
     type: str  # in words, for people
@@ -80,7 +84,9 @@ def _size(value: Any, field: str) -> int:
 
 def _name(value: Any, field: str) -> str:
     if not isinstance(value, str):
-        raise UsageError(f"{field}: {value!r:.60} is not a name", "write it in quotes if it is meant as one")
+        raise UsageError(
+            f"{field}: {value!r:.60} is not a name", "write it in quotes if it is meant as one"
+        )
     try:
         return check_name(value)
     except UsageError as error:
@@ -89,7 +95,9 @@ def _name(value: Any, field: str) -> str:
 
 def _path(value: Any, field: str) -> str:
     if not isinstance(value, str) or not os.path.isabs(os.path.expanduser(value)):
-        raise UsageError(f"{field}: {value!r:.120} is not an absolute path", "for example: /var/lib/headway")
+        raise UsageError(
+            f"{field}: {value!r:.120} is not an absolute path", "for example: /var/lib/headway"
+        )
     return os.path.expanduser(value)
 
 
@@ -108,7 +116,9 @@ def _names(value: Any, field: str) -> list[str]:
     """A list of names of environment variables; on one line, separated by commas."""
     items = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
     if not isinstance(items, list):
-        raise UsageError(f"{field}: {value!r:.60} is not a list of names", "for example: [MY_KEY, OTHER_KEY]")
+        raise UsageError(
+            f"{field}: {value!r:.60} is not a list of names", "for example: [MY_KEY, OTHER_KEY]"
+        )
     names = [item for item in items if item != ""]
     for item in names:
         if not isinstance(item, str) or "=" in item or "\0" in item or len(item) > 256:
@@ -121,7 +131,16 @@ def _names(value: Any, field: str) -> list[str]:
 def _flag(value: Any, field: str) -> bool:
     if isinstance(value, bool):
         return value
-    known = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+    known = {
+        "true": True,
+        "yes": True,
+        "on": True,
+        "1": True,
+        "false": False,
+        "no": False,
+        "off": False,
+        "0": False,
+    }
     if isinstance(value, str) and value.lower() in known:
         return known[value.lower()]
     raise UsageError(f"{field}: {value!r:.60} is neither true nor false")
@@ -130,8 +149,13 @@ def _flag(value: Any, field: str) -> bool:
 def _patterns(value: Any, field: str) -> list[str]:
     """A list of patterns or paths; on one line, separated by commas."""
     items = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
-    if not isinstance(items, list) or not all(isinstance(item, str) and "\0" not in item for item in items):
-        raise UsageError(f"{field}: {value!r:.60} is not a list of patterns", "for example: [data/small/, '*.onnx']")
+    if not isinstance(items, list) or not all(
+        isinstance(item, str) and "\0" not in item for item in items
+    ):
+        raise UsageError(
+            f"{field}: {value!r:.60} is not a list of patterns",
+            "for example: [data/small/, '*.onnx']",
+        )
     if len(items) > limits.CODE_PATTERNS_MAX:
         raise UsageError(f"{field}: {len(items)} are too many: at most {limits.CODE_PATTERNS_MAX}")
     return [item for item in items if item]
@@ -146,7 +170,9 @@ def _folder(value: Any, field: str) -> str:
 def _level(value: Any, field: str) -> str:
     """As `logging` names it. A number stays one, as text: it is given to programs in a variable."""
     text = str(value).strip().upper()
-    if (text not in LEVELS and not (text.isdigit() and int(text) <= _LEVEL_MAX)) or isinstance(value, bool):
+    if (text not in LEVELS and not (text.isdigit() and int(text) <= _LEVEL_MAX)) or isinstance(
+        value, bool
+    ):
         names = ", ".join(LEVELS)
         raise UsageError(
             f"{field}: {value!r:.60} is not one of {names}, nor a number up to {_LEVEL_MAX}{did_you_mean(text, LEVELS)}"
@@ -158,7 +184,9 @@ def _address(value: Any, field: str) -> str:
     from headway.settings import remote  # here: it imports ssl, and mostly there is no monitor
 
     if not isinstance(value, str):
-        raise UsageError(f"{field}: {value!r:.60} is not an address", "HOST:PORT, or the path of a unix socket")
+        raise UsageError(
+            f"{field}: {value!r:.60} is not an address", "HOST:PORT, or the path of a unix socket"
+        )
     return str(remote.parse(value, field))
 
 
@@ -170,7 +198,9 @@ def _agent_address(value: Any, field: str) -> str:
     from headway.settings import remote  # here: it imports ssl
 
     if not isinstance(value, str):
-        raise UsageError(f"{field}: {value!r:.60} is not an address", "auto, off, :PORT or HOST:PORT")
+        raise UsageError(
+            f"{field}: {value!r:.60} is not an address", "auto, off, :PORT or HOST:PORT"
+        )
     return str(remote.parse(value, field, listening=True))
 
 
@@ -181,18 +211,24 @@ def _clusters(value: Any, field: str) -> dict[str, clusters.Definition]:
         try:
             value = json.loads(value)
         except (ValueError, RecursionError):
-            raise UsageError(f"{field}: this is not JSON", 'for example: {"box": {"engine": "docker"}}') from None
+            raise UsageError(
+                f"{field}: this is not JSON", 'for example: {"box": {"engine": "docker"}}'
+            ) from None
     return clusters.parse(value, field)
 
 
 def _scalar(value: Any, field: str) -> quantity.Given:
     if isinstance(value, str | int | float):
         return value
-    raise UsageError(f"{field}: a {'list' if isinstance(value, list) else 'mapping'} stands where one value should")
+    raise UsageError(
+        f"{field}: a {'list' if isinstance(value, list) else 'mapping'} stands where one value should"
+    )
 
 
 _TABLE: Final = (
-    Setting("default_cluster", "a name", "here", "Where jobs run when `-c` does not say.", "job", _name),
+    Setting(
+        "default_cluster", "a name", "here", "Where jobs run when `-c` does not say.", "job", _name
+    ),
     Setting(
         "clusters",
         "a mapping",

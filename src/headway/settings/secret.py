@@ -1,6 +1,8 @@
-"""Secrets by name: from the environment, the private file, or a keyring where there is one (capability 52).
+"""Secrets by name: from the environment, the private file, or a keyring where there is one
+(capability 52).
 
-Called by `submission.py`. A value goes to the job in its environment; it is never part of a command or a job script.
+Called by `submission.py`. A value goes to the job in its environment; it is never part of a command
+or a job script.
 """
 
 import importlib
@@ -16,7 +18,9 @@ SERVICE: Final = "headway"  # of the keyring's entries
 _TIMEOUT_S: Final = 20.0  # a keyring may ask a person to unlock it
 
 
-def find(names: Sequence[str], environ: Mapping[str, str], private: Mapping[str, str]) -> dict[str, str]:
+def find(
+    names: Sequence[str], environ: Mapping[str, str], private: Mapping[str, str]
+) -> dict[str, str]:
     """The value of each; an error that says where one was looked for."""
     found: dict[str, str] = {}
     for name in names:
@@ -42,7 +46,9 @@ def _from_keyring(name: str) -> str | None:
         value = keyring.get_password(SERVICE, name)
     # back ends raise errors of their own; whichever it is, this keyring cannot answer
     except Exception as error:
-        raise UsageError(f"the keyring did not give the secret {name}: {error}", _where(name)) from None
+        raise UsageError(
+            f"the keyring did not give the secret {name}: {error}", _where(name)
+        ) from None
     return None if value is None else str(value)
 
 
@@ -54,7 +60,9 @@ def _by_command(name: str) -> str | None:
     try:
         done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=_TIMEOUT_S)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise UsageError(f"the keyring did not give the secret {name}: {error}", _where(name)) from None
+        raise UsageError(
+            f"the keyring did not give the secret {name}: {error}", _where(name)
+        ) from None
     return done.stdout.removesuffix("\n") if done.returncode == 0 and done.stdout.strip() else None
 
 

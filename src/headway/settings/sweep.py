@@ -1,4 +1,5 @@
-"""Many jobs from one description: `--array` and `array:` give numbers, `matrix:` gives combinations of parameters.
+"""Many jobs from one description: `--array` and `array:` give numbers, `matrix:` gives combinations
+of parameters.
 
 Called by `jobfile.py` and by `submission.py`. Pure.
 """
@@ -27,7 +28,9 @@ def indices(asked: int | str | list[int], field: str) -> list[int]:
     elif isinstance(asked, int) or asked.strip().isdigit():
         found = list(range(quantity.count(asked, field, most=ARRAY_JOBS_MAX)))
     else:
-        found = [number for part in asked.split(",") for number in _part(part.strip(), asked, field)]
+        found = [
+            number for part in asked.split(",") for number in _part(part.strip(), asked, field)
+        ]
     if not found or len(found) > ARRAY_JOBS_MAX:
         raise _too_many(len(found), field)
     if len(set(found)) != len(found):
@@ -54,19 +57,27 @@ def _agree(row: Row, other: Row) -> bool:
 
 
 def rows(matrix: Mapping[str, list[Any]], at: Where, fixed: Row) -> list[Row]:
-    """Every combination, in the order of the file, the last parameter fastest; without `exclude`, then `include`.
-    An axis that is `fixed` has that one value; the rows to include keep theirs."""
+    """Every combination, in the order of the file, the last parameter fastest; without `exclude`,
+    then `include`. An axis that is `fixed` has that one value; the rows to include keep theirs.
+    """
     axes = {name: values for name, values in matrix.items() if name not in _WORDS}
     axes |= {name: [value] for name, value in fixed.items() if name in axes}
     for name, values in axes.items():
         if not values or any(isinstance(value, dict) for value in values):
-            raise UsageError(f"{at(f'matrix.{name}')}: a list of values is needed", "for example: lr: [0.1, 0.01]")
+            raise UsageError(
+                f"{at(f'matrix.{name}')}: a list of values is needed",
+                "for example: lr: [0.1, 0.01]",
+            )
     total = 1
     for values in axes.values():
         total *= len(values)
     if total > ARRAY_JOBS_MAX:
         raise _too_many(total, at("matrix"))
-    product = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())] if axes else []
+    product = (
+        [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
+        if axes
+        else []
+    )
     found = _without(product, _listed(matrix, "exclude", axes, at), at, fixed)
     for number, row in enumerate(_listed(matrix, "include", axes, at)):
         missing = [name for name in axes if name not in row]
@@ -81,7 +92,9 @@ def rows(matrix: Mapping[str, list[Any]], at: Where, fixed: Row) -> list[Row]:
     return found
 
 
-def _listed(matrix: Mapping[str, list[Any]], word: str, axes: Mapping[str, Any], at: Where) -> list[Row]:
+def _listed(
+    matrix: Mapping[str, list[Any]], word: str, axes: Mapping[str, Any], at: Where
+) -> list[Row]:
     listed = matrix.get(word, [])
     for number, row in enumerate(listed):
         if not isinstance(row, dict) or not row:
@@ -103,10 +116,14 @@ def _without(product: list[Row], excluded: list[Row], at: Where, fixed: Row) -> 
     for number, row in enumerate(excluded):
         left = [one for one in product if not _agree(row, one)]
         if len(left) == len(product) and _agree(row, fixed):
-            raise UsageError(f"{at('matrix.exclude', number)}: no combination has {row}", "correct or remove it")
+            raise UsageError(
+                f"{at('matrix.exclude', number)}: no combination has {row}", "correct or remove it"
+            )
         product = left
     return product
 
 
 def _too_many(number: int, field: str) -> UsageError:
-    return UsageError(f"{field}: that makes {number:,} jobs", f"an array has 1 to {ARRAY_JOBS_MAX:,}")
+    return UsageError(
+        f"{field}: that makes {number:,} jobs", f"an array has 1 to {ARRAY_JOBS_MAX:,}"
+    )

@@ -1,7 +1,9 @@
-"""`{{ name }}` in the texts of a job file: found, checked and filled in. Called by `jobfile.py` and for `--array`.
+"""`{{ name }}` in the texts of a job file: found, checked and filled in. Called by `jobfile.py` and
+for `--array`.
 
-What stands between the braces is a parameter only if it looks like a name; `{{.ID}}` is left as it is. A value that is
-filled in is not looked at again, and never split: it stays one word of a command, whatever is in it.
+What stands between the braces is a parameter only if it looks like a name; `{{.ID}}` is left as it
+is. A value that is filled in is not looked at again, and never split: it stays one word of a
+command, whatever is in it.
 """
 
 import re
@@ -33,7 +35,9 @@ def fill(value: Any, parameters: Mapping[str, Any]) -> Any:
     if isinstance(value, str):
         if "{{" not in value:
             return value
-        return _SPOT.sub(lambda m: plain_text(parameters[m[1]]) if m[1] in parameters else m[0], value)
+        return _SPOT.sub(
+            lambda m: plain_text(parameters[m[1]]) if m[1] in parameters else m[0], value
+        )
     if isinstance(value, Mapping):
         return {key: fill(item, parameters) for key, item in value.items()}
     if isinstance(value, list):
@@ -42,7 +46,9 @@ def fill(value: Any, parameters: Mapping[str, Any]) -> Any:
 
 
 def words(command: str | list[str], field: str) -> list[str]:
-    """The words of a command. A text is split as a shell would; nothing in it is run or replaced by one."""
+    """The words of a command. A text is split as a shell would; nothing in it is run or replaced by
+    one.
+    """
     if isinstance(command, list):
         return command
     text = _SPOT.sub(lambda match: "{{" + match[1] + "}}", command.strip()).replace("\\\n", " ")
@@ -50,15 +56,22 @@ def words(command: str | list[str], field: str) -> list[str]:
         found = shlex.split(text)
         lines = list(_lexed(text))
     except ValueError as error:
-        raise UsageError(f"{field}: {error}: {command[:60]!r}", "write the command as a list of words") from None
+        raise UsageError(
+            f"{field}: {error}: {command[:60]!r}", "write the command as a list of words"
+        ) from None
     if len(found) != len(lines):
         raise UsageError(
-            f"{field}: the command has several lines", "end lines with \\, or run a script: [bash, -c, '…']"
+            f"{field}: the command has several lines",
+            "end lines with \\, or run a script: [bash, -c, '…']",
         )
-    bad = next((word for word in found if word in _OPERATORS or (word.endswith(";") and len(word) > 1)), None)
+    bad = next(
+        (word for word in found if word in _OPERATORS or (word.endswith(";") and len(word) > 1)),
+        None,
+    )
     if bad is not None and bad not in shlex_quoted(text):
         raise UsageError(
-            f"{field}: {bad!r} is for a shell, and none runs the command", "let one: [bash, -c, 'first && second']"
+            f"{field}: {bad!r} is for a shell, and none runs the command",
+            "let one: [bash, -c, 'first && second']",
         )
     return found
 
@@ -74,7 +87,9 @@ def shlex_quoted(text: str) -> set[str]:
     """Words that stood in quotes: `';'` for find -exec is meant."""
     plain = shlex.shlex(text, posix=False)
     plain.whitespace_split, plain.commenters = True, ""
-    return {word[1:-1] for word in plain if len(word) > 1 and word[0] in "'\"" and word[-1] == word[0]}
+    return {
+        word[1:-1] for word in plain if len(word) > 1 and word[0] in "'\"" and word[-1] == word[0]
+    }
 
 
 def typed(text: str, like: Any, field: str) -> Any:
@@ -88,7 +103,9 @@ def typed(text: str, like: Any, field: str) -> Any:
     try:
         return readers[type(like)](text)
     except ValueError:
-        raise UsageError(f"{field}: {text[:60]!r} is not {kind_words(like)}", f"as in the file: {like}") from None
+        raise UsageError(
+            f"{field}: {text[:60]!r} is not {kind_words(like)}", f"as in the file: {like}"
+        ) from None
 
 
 def _flag(text: str) -> bool:
@@ -104,4 +121,6 @@ def same_type(value: Any, like: Any) -> bool:
 
 
 def kind_words(like: Any) -> str:
-    return {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}[type(like)]
+    return {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}[
+        type(like)
+    ]

@@ -1,7 +1,9 @@
-"""Changing one value of the user's `config.yaml` and nothing else in it. For `hw config set` and `hw clusters use`.
+"""Changing one value of the user's `config.yaml` and nothing else in it. For `hw config set` and
+`hw clusters use`.
 
-The line of that name is replaced, or one is added; comments and order stay. The new text is read back before it takes
-the place of the old, so a file can never be left that Headway does not understand.
+The line of that name is replaced, or one is added; comments and order stay. The new text is read
+back before it takes the place of the old, so a file can never be left that Headway does not
+understand.
 """
 
 import json
@@ -21,15 +23,24 @@ def set_value(name: str, value: Any) -> Path:
     """Remember a setting for every project. Returns the file."""
     setting = SETTINGS.get(name)
     if setting is None:
-        raise UsageError(f'there is no setting "{name[:60]}"{did_you_mean(name, SETTINGS)}', "hw config lists them all")
+        raise UsageError(
+            f'there is no setting "{name[:60]}"{did_you_mean(name, SETTINGS)}',
+            "hw config lists them all",
+        )
     if name == "clusters":
-        raise UsageError("clusters are a mapping, which is written by hand", "edit headway.yaml or config.yaml")
+        raise UsageError(
+            "clusters are a mapping, which is written by hand", "edit headway.yaml or config.yaml"
+        )
     parsed = setting.parse(value, name)
     path = home.config_folder() / USER_FILE
     old = path.read_text("utf-8") if path.exists() else ""
     line = f"{name}: {json.dumps(value if isinstance(value, str) and isinstance(parsed, str | float) else parsed)}"
     pattern = re.compile(rf"^{re.escape(name)}[ \t]*:.*$", re.MULTILINE)
-    new = pattern.sub(lambda _: line, old, count=1) if pattern.search(old) else f"{_ended(old)}{line}\n"
+    new = (
+        pattern.sub(lambda _: line, old, count=1)
+        if pattern.search(old)
+        else f"{_ended(old)}{line}\n"
+    )
     _check(new, path, name, parsed)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
@@ -43,10 +54,13 @@ def _ended(text: str) -> str:
 
 
 def _check(text: str, path: Path, name: str, parsed: Any) -> None:
-    """A value over several lines, or one that is written in another way, cannot be replaced like this."""
+    """A value over several lines, or one that is written in another way, cannot be replaced like
+    this.
+    """
     root = yamlfile.parse(text, str(path))
     node = root.value.get(name) if isinstance(root.value, dict) else None
     if node is None or SETTINGS[name].parse(node.plain(), name) != parsed:
         raise UsageError(
-            f"{path} is written in a way that cannot be changed from here", f"write {name} into it by hand"
+            f"{path} is written in a way that cannot be changed from here",
+            f"write {name} into it by hand",
         )

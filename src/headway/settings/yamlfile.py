@@ -1,7 +1,9 @@
-"""A YAML file as data and nothing else: no tags, few aliases, YAML 1.2 words, and the line of every value.
+"""A YAML file as data and nothing else: no tags, few aliases, YAML 1.2 words, and the line of every
+value.
 
-Called for settings files (and for job files when they come). Built on PyYAML's events, not on its constructors, so a
-file cannot make an object (B26): a tag is refused, an alias bomb meets a limit, `no` is a word and not a boolean.
+Called for settings files (and for job files when they come). Built on PyYAML's events, not on its
+constructors, so a file cannot make an object (B26): a tag is refused, an alias bomb meets a limit,
+`no` is a word and not a boolean.
 """
 
 import os
@@ -12,7 +14,12 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from headway.model.errors import UsageError
-from headway.model.limits import SETTINGS_ALIASES_MAX, SETTINGS_BYTES_MAX, SETTINGS_DEPTH_MAX, SETTINGS_VALUES_MAX
+from headway.model.limits import (
+    SETTINGS_ALIASES_MAX,
+    SETTINGS_BYTES_MAX,
+    SETTINGS_DEPTH_MAX,
+    SETTINGS_VALUES_MAX,
+)
 
 Scalar: TypeAlias = str | int | float | bool | None
 
@@ -51,24 +58,32 @@ def parse(text: str, name: str) -> Node:
     import yaml  # here: most homes have no settings file, and start-up should not pay for one
 
     try:
-        return _Builder(name).document(list(_limited(yaml.parse(text, Loader=yaml.SafeLoader), name)))
+        return _Builder(name).document(
+            list(_limited(yaml.parse(text, Loader=yaml.SafeLoader), name))
+        )
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f", line {mark.line + 1}" if mark else ""
-        raise UsageError(f"{name}{where}: not valid YAML: {error.problem or error.context}") from None
+        raise UsageError(
+            f"{name}{where}: not valid YAML: {error.problem or error.context}"
+        ) from None
     except yaml.YAMLError as error:
         raise UsageError(f"{name}: not valid YAML: {str(error).splitlines()[0]}") from None
 
 
 def _limited(events: Any, name: str) -> Any:
-    """The events as they are parsed. Too long or too deep ends the parsing itself, which is slow for nested files."""
+    """The events as they are parsed. Too long or too deep ends the parsing itself, which is slow
+    for nested files.
+    """
     depth = 0
     for number, event in enumerate(events):
         kind = type(event).__name__
         depth += kind in ("MappingStartEvent", "SequenceStartEvent")
         depth -= kind in ("MappingEndEvent", "SequenceEndEvent")
         if depth > SETTINGS_DEPTH_MAX + 1:
-            raise UsageError(f"{name}, line {_line(event)}: nested too deeply: at most {SETTINGS_DEPTH_MAX} levels")
+            raise UsageError(
+                f"{name}, line {_line(event)}: nested too deeply: at most {SETTINGS_DEPTH_MAX} levels"
+            )
         if number > 3 * SETTINGS_VALUES_MAX:
             raise UsageError(f"{name}: too long: at most {SETTINGS_VALUES_MAX} values")
         yield event
@@ -89,7 +104,9 @@ def _text(path: Path) -> str:
     finally:
         os.close(fd)
     if len(data) > SETTINGS_BYTES_MAX:
-        raise UsageError(f"{path} is too large for a settings file: at most {SETTINGS_BYTES_MAX} bytes")
+        raise UsageError(
+            f"{path} is too large for a settings file: at most {SETTINGS_BYTES_MAX} bytes"
+        )
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -127,7 +144,9 @@ class _Builder:
         if isinstance(event, yaml.AliasEvent):
             return self._alias(event)
         if event.tag is not None:
-            raise self._wrong(event, f"the tag {str(event.tag)[:60]} is not allowed: values are plain data")
+            raise self._wrong(
+                event, f"the tag {str(event.tag)[:60]} is not allowed: values are plain data"
+            )
         if isinstance(event, yaml.MappingStartEvent):
             node = self._mapping(event)
         elif isinstance(event, yaml.SequenceStartEvent):
@@ -173,7 +192,9 @@ class _Builder:
         if self.aliases > SETTINGS_ALIASES_MAX:
             raise self._wrong(event, f"too many aliases: at most {SETTINGS_ALIASES_MAX}")
         if event.anchor not in self.anchors:
-            raise self._wrong(event, f"the alias *{event.anchor[:60]} names nothing that stands before it")
+            raise self._wrong(
+                event, f"the alias *{event.anchor[:60]} names nothing that stands before it"
+            )
         node = self.anchors[event.anchor]
         return Node(node.value, _line(event), node.nodes)
 
@@ -197,7 +218,9 @@ class _Builder:
 
     def _counted(self, nodes: int, event: Any) -> int:
         if nodes > SETTINGS_VALUES_MAX:
-            raise self._wrong(event, f"too many values once aliases are followed: at most {SETTINGS_VALUES_MAX}")
+            raise self._wrong(
+                event, f"too many values once aliases are followed: at most {SETTINGS_VALUES_MAX}"
+            )
         return nodes
 
     def _wrong(self, event: Any, problem: str) -> UsageError:

@@ -1,8 +1,9 @@
-"""The agent as one file, `agent.pyz`, for containers and machines that do not have Headway. Called by engines.
+"""The agent as one file, `agent.pyz`, for containers and machines that do not have Headway. Called
+by engines.
 
-It holds the parts that need nothing but a standard library, Python 3.11 or newer: `python agent.pyz shim TASK_DIR`.
-The same sources always give the same bytes. A copy rests in the home, named by its content, so that an upgrade does
-not pull the file away under a container that runs.
+It holds the parts that need nothing but a standard library, Python 3.11 or newer: `python agent.pyz
+shim TASK_DIR`. The same sources always give the same bytes. A copy rests in the home, named by its
+content, so that an upgrade does not pull the file away under a container that runs.
 """
 
 import hashlib
@@ -15,8 +16,19 @@ from typing import Final
 
 from headway.settings.launch import PACKAGE
 
-PARTS: Final = ("agent", "carrier", "client", "code", "model", "settings", "spool", "storage", "wire")
-FILES: Final = ("engines/__init__.py", "engines/folder.py", "engines/shelf.py")  # that the relay needs besides
+PARTS: Final = (
+    "agent",
+    "carrier",
+    "client",
+    "code",
+    "model",
+    "settings",
+    "spool",
+    "storage",
+    "wire",
+)
+# that the relay needs besides
+FILES: Final = ("engines/__init__.py", "engines/folder.py", "engines/shelf.py")
 PYTHON_MIN: Final = (3, 11)
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)  # the first moment that a zip file can tell
 _MAIN: Final = f"""import sys
@@ -29,7 +41,9 @@ main()
 
 
 def build() -> bytes:
-    """The bytes of the file. Stored without compression: a small Python may lack zlib, and it starts faster."""
+    """The bytes of the file. Stored without compression: a small Python may lack zlib, and it
+    starts faster.
+    """
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
         _add(archive, "__main__.py", _MAIN.encode())
@@ -54,7 +68,8 @@ def cached(folder: Path) -> Path:
     if path.is_file() and path.stat().st_size == len(data):
         return path
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    draft = folder / f".{path.name}.{os.getpid()}.{threading.get_ident()}"  # several starts may be under way
+    # several starts may be under way
+    draft = folder / f".{path.name}.{os.getpid()}.{threading.get_ident()}"
     draft.write_bytes(data)
     draft.chmod(0o644)  # a container may run as another user
     os.replace(draft, path)

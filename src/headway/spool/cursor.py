@@ -1,7 +1,8 @@
-"""`cursor.json`: how far the server has acknowledged each stream. Written and read by the shipper alone.
+"""`cursor.json`: how far the server has acknowledged each stream. Written and read by the shipper
+alone.
 
-It saves a resend and nothing else: the server knows its own positions, so a cursor that is lost, old or garbage
-costs some bytes sent twice and applied once (F16).
+It saves a resend and nothing else: the server knows its own positions, so a cursor that is lost,
+old or garbage costs some bytes sent twice and applied once (F16).
 """
 
 import json
@@ -25,7 +26,9 @@ def load(task_dir: str | os.PathLike[str], files: Files = OS_FILES) -> dict[str,
     return {name: pos for name, pos in found.items() if isinstance(name, str) and _is_position(pos)}
 
 
-def save(task_dir: str | os.PathLike[str], positions: dict[str, int], files: Files = OS_FILES) -> None:
+def save(
+    task_dir: str | os.PathLike[str], positions: dict[str, int], files: Files = OS_FILES
+) -> None:
     """Raises OSError; the old cursor then stays."""
     data = json.dumps(positions, separators=(",", ":"), sort_keys=True).encode()
     replace_file(files, os.path.join(task_dir, CURSOR_JSON), data)

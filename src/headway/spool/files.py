@@ -1,7 +1,7 @@
 """The file operations that spool and store stand on, as one small object.
 
-Called by everything that writes to the spool. Tests pass another one: `testing/files.py` has one that fails the
-Nth operation and one that loses what was not synced. `OS_FILES` is the real one.
+Called by everything that writes to the spool. Tests pass another one: `testing/files.py` has one
+that fails the Nth operation and one that loses what was not synced. `OS_FILES` is the real one.
 """
 
 import errno
@@ -48,7 +48,9 @@ class Files:
         os.rename(old, new)
 
     def link(self, old: "Path", new: "Path") -> None:
-        """A second name; FileExistsError when it is taken, so that of several who try exactly one succeeds."""
+        """A second name; FileExistsError when it is taken, so that of several who try exactly one
+        succeeds.
+        """
         os.link(old, new, follow_symlinks=False)
 
     def unlink(self, path: "Path") -> None:
@@ -96,7 +98,9 @@ OS_FILES = Files()
 
 
 def write_all(files: Files, fd: int, data: "bytes | memoryview") -> None:
-    """Write every byte. Raises OSError with `data` partly written; the reader then finds a torn frame."""
+    """Write every byte. Raises OSError with `data` partly written; the reader then finds a torn
+    frame.
+    """
     view = memoryview(data)
     while view:
         try:
@@ -106,7 +110,9 @@ def write_all(files: Files, fd: int, data: "bytes | memoryview") -> None:
 
 
 def replace_file(files: Files, path: str, data: bytes, mode: int = 0o600) -> None:
-    """Put `data` at `path` so that a crash leaves the old or the new content, and the new one once this returns."""
+    """Put `data` at `path` so that a crash leaves the old or the new content, and the new one once
+    this returns.
+    """
     draft = f"{path}.{os.getpid()}.tmp"
     fd = files.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode)
     try:

@@ -1,6 +1,7 @@
 """What lies in a task's folder: the names of its streams, and `task.json`.
 
-Called by client, shim, shipper and the local engine. `docs/concepts/protocol.md` is the table this follows.
+Called by client, shim, shipper and the local engine. `docs/concepts/protocol.md` is the table this
+follows.
 """
 
 import json
@@ -12,9 +13,18 @@ from headway.model.limits import GRACE_S, MIB, SPOOL_BYTES_MAX, STREAM_NAME_CHAR
 from headway.model.record import FORMAT_VERSION, INDEX, RAW, RECORDS
 from headway.model.value import Value
 from headway.spool.files import OS_FILES, Files, replace_file
-from headway.spool.name import RAND_CHARS, facts_name, index_name, metrics_name, new_rand, output_name, shipper_name
+from headway.spool.name import (
+    RAND_CHARS,
+    facts_name,
+    index_name,
+    metrics_name,
+    new_rand,
+    output_name,
+    shipper_name,
+)
 
-TYPE_CHECKING = False  # neither `dataclasses` nor `typing` is worth its time in front of every command
+# neither `dataclasses` nor `typing` is worth its time in front of every command
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
@@ -34,7 +44,9 @@ class Stream(Value):
     """One stream of a task, as its name tells it. Parts that a role does not have are None."""
 
     name: str
-    role: str  # "stdout", "stderr", "agent", "shim", "shipper", "usage", "tracks", "facts", "metrics" or "logs"
+    # "stdout", "stderr", "agent", "shim", "shipper", "usage", "tracks", "facts", "metrics" or
+    # "logs"
+    role: str
     kind: str  # RAW | RECORDS | INDEX
     rank: int | None = None
     pid: int | None = None
@@ -43,14 +55,21 @@ class Stream(Value):
 
 
 def parse_stream(name: str) -> Stream | None:
-    """What a file name says; None for a file that is no stream (`task.json`, a lock, a draft, something foreign)."""
+    """What a file name says; None for a file that is no stream (`task.json`, a lock, a draft,
+    something foreign).
+    """
     if len(name) > STREAM_NAME_CHARS_MAX:
         return None
     head, _, tail = name.partition(".")
     role, *rest = head.split("-")
     if name in ("agent", "shim"):
         return Stream(name, name, RAW if name == "agent" else RECORDS)
-    if role in ("stdout", "stderr") and len(rest) == 1 and tail in ("", "index") and _number(rest[0]) is not None:
+    if (
+        role in ("stdout", "stderr")
+        and len(rest) == 1
+        and tail in ("", "index")
+        and _number(rest[0]) is not None
+    ):
         if tail == "" and name != head:
             return None
         return Stream(name, role, INDEX if tail else RAW, rank=_number(rest[0]))
@@ -90,7 +109,9 @@ def parse_slots(name: str) -> tuple[int, int] | None:
 
 def _number(text: str) -> int | None:
     """A plain decimal number, written as we write it: no sign, no leading zero."""
-    if not (text.isascii() and text.isdigit() and len(text) <= 12) or (len(text) > 1 and text[0] == "0"):
+    if not (text.isascii() and text.isdigit() and len(text) <= 12) or (
+        len(text) > 1 and text[0] == "0"
+    ):
         return None
     return int(text)
 
@@ -100,9 +121,13 @@ def _is_rand(text: str) -> bool:
 
 
 def list_streams(task_dir: str | os.PathLike[str], files: Files = OS_FILES) -> list[Stream]:
-    """Every stream in a task's folder: roles in alphabetical order, segments of one process in order of writing."""
+    """Every stream in a task's folder: roles in alphabetical order, segments of one process in
+    order of writing.
+    """
     found = [s for s in map(parse_stream, files.listdir(task_dir)) if s is not None]
-    return sorted(found, key=lambda s: (s.role, s.rank or 0, s.pid or 0, s.rand or "", s.segment or 0, s.name))
+    return sorted(
+        found, key=lambda s: (s.role, s.rank or 0, s.pid or 0, s.rand or "", s.segment or 0, s.name)
+    )
 
 
 def open_output(task_dir: str, role: str, rank: int) -> int:
@@ -116,7 +141,9 @@ _NO_LIMITS: "dict[str, list[int]]" = {}
 
 
 class TaskFile(Value):
-    """`task.json`: what a task is, and what to run. Written once by the engine, or by the client of an attached job."""
+    """`task.json`: what a task is, and what to run. Written once by the engine, or by the client of
+    an attached job.
+    """
 
     uuid: str
     attempt: int
@@ -126,8 +153,10 @@ class TaskFile(Value):
     id: str = ""  # of the job, for people; an attached job gets it when it is registered
     node: str = ""
     token: str = ""  # a secret: never in a log line or a traceback
-    tls: "dict[str, Any] | None" = None  # {addresses: [HOST:PORT], pin, host}: the server on the network
-    tray: str = ""  # folder for requests as files (`wire/tray.py`), where no network leads to the server
+    # {addresses: [HOST:PORT], pin, host}: the server on the network
+    tls: "dict[str, Any] | None" = None
+    # folder for requests as files (`wire/tray.py`), where no network leads to the server
+    tray: str = ""
     argv: "list[str]" = _NOTHING
     cwd: str = "/"
     umask: int = 0o022
@@ -150,21 +179,29 @@ class TaskFile(Value):
     node_rank: int = 0  # which task of the job
     tasks: int = 1  # of the job
     barrier: bool = False  # the processes start when every task of the job is there
-    address: str = ""  # where other tasks reach this one; empty: the name of the machine that it runs on
-    by_number: bool = False  # with an empty address: tell the number, for other containers may not know the name
+    # where other tasks reach this one; empty: the name of the machine that it runs on
+    address: str = ""
+    # with an empty address: tell the number, for other containers may not know the name
+    by_number: bool = False
     env_set: "list[str]" = _NOTHING  # variables that the person set for this job
-    keep_env: "list[str]" = _NOTHING  # names, or beginnings with _ at their end, that the scheduler sets
+    # names, or beginnings with _ at their end, that the scheduler sets
+    keep_env: "list[str]" = _NOTHING
     signals_all: bool = False  # whoever signals the agent has signalled its processes as well
-    code: str | None = None  # digest of the snapshot that it runs from, in a folder of its own below the home
+    # digest of the snapshot that it runs from, in a folder of its own below the home
+    code: str | None = None
     code_cwd: str = ""  # the working folder inside the snapshot
     code_commit: str | None = None  # that the snapshot was made from; "+" at its end: with changes
-    folders: "list[str]" = _NOTHING  # names of those that a carrier brings before the processes start
+    # names of those that a carrier brings before the processes start
+    folders: "list[str]" = _NOTHING
     folders_sent: bool = False  # one of them is sent, or unmounted, when they are over
-    folders_outside: bool = False  # the engine starts the carrier: this agent cannot, it is in a container
-    inherit_env: bool = False  # what the agent finds in its environment comes below the task's: an image has its own
+    # the engine starts the carrier: this agent cannot, it is in a container
+    folders_outside: bool = False
+    # what the agent finds in its environment comes below the task's: an image has its own
+    inherit_env: bool = False
     attached: bool = False
-    # Only for attached jobs: {name, experiment, tags, user, started_ns, pid, start, boot_id}. pid and start are those
-    # of the process that came first; the others are named by their `facts-…` streams and the OPEN frames in them.
+    # Only for attached jobs: {name, experiment, tags, user, started_ns, pid, start, boot_id}. pid
+    # and start are those of the process that came first; the others are named by their `facts-…`
+    # streams and the OPEN frames in them.
     attach: "dict[str, Any] | None" = None
     version: int = FORMAT_VERSION
 
@@ -195,7 +232,9 @@ class TaskFile(Value):
         except (ValueError, KeyError, TypeError, RecursionError):
             raise DamagedError(f"{path} is not a task file") from None
         if not isinstance(version, int) or version > FORMAT_VERSION:
-            raise VersionError(f"{path} has version {version!r}, this Headway reads up to {FORMAT_VERSION}")
+            raise VersionError(
+                f"{path} has version {version!r}, this Headway reads up to {FORMAT_VERSION}"
+            )
         try:
             return cls(**{k: v for k, v in values.items() if k in cls._fields})
         except TypeError as error:
@@ -203,7 +242,9 @@ class TaskFile(Value):
 
 
 def _read_plain(files: Files, path: str) -> bytes:
-    """A small regular file, read whole. A FIFO or a link put in its place is refused, not followed (B30)."""
+    """A small regular file, read whole. A FIFO or a link put in its place is refused, not followed
+    (B30).
+    """
     fd = files.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         status = files.fstat(fd)

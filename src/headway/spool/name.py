@@ -1,4 +1,6 @@
-"""How the streams of a task are called. Apart from `layout`, so that the client imports no more than this."""
+"""How the streams of a task are called. Apart from `layout`, so that the client imports no more
+than this.
+"""
 
 import os
 

@@ -1,6 +1,8 @@
-"""Reads streams of a task's folder: checks what a file is, then which of its bytes are whole frames.
+"""Reads streams of a task's folder: checks what a file is, then which of its bytes are whole
+frames.
 
-Called by the shipper. Nothing here trusts a length that a file declares: memory is bounded by the caller's limit (B30).
+Called by the shipper. Nothing here trusts a length that a file declares: memory is bounded by the
+caller's limit (B30).
 """
 
 import os
@@ -18,12 +20,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-WINDOW_BYTES_MIN = FRAME_BYTES_MAX + HEADER_BYTES  # the longest frame fits, so a full window always moves on
+# the longest frame fits, so a full window always moves on
+WINDOW_BYTES_MIN = FRAME_BYTES_MAX + HEADER_BYTES
 _READ_BYTES = 1 << 20
 
 
 def open_stream(path: str | os.PathLike[str], files: Files = OS_FILES) -> int:
-    """A descriptor for reading. DamagedError for what is no plain file of ours: FIFO, link, other owner (B30)."""
+    """A descriptor for reading. DamagedError for what is no plain file of ours: FIFO, link, other
+    owner (B30).
+    """
     try:
         fd = files.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY)
     except OSError as error:
@@ -43,7 +48,8 @@ def open_stream(path: str | os.PathLike[str], files: Files = OS_FILES) -> int:
 
 
 def read_opening(fd: int, files: Files = OS_FILES) -> "dict[str, Any] | None":
-    """The OPEN frame's content. None where it is not there yet, or damaged: the rest of the stream still counts.
+    """The OPEN frame's content. None where it is not there yet, or damaged: the rest of the stream
+    still counts.
 
     Raises VersionError for a stream that a newer Headway wrote (P12).
     """
@@ -62,7 +68,9 @@ def read_opening(fd: int, files: Files = OS_FILES) -> "dict[str, Any] | None":
         return None
     version = opening.get("version")
     if not isinstance(version, int) or version > FORMAT_VERSION:
-        raise VersionError(f"it has version {version!r:.40}, this Headway reads up to {FORMAT_VERSION}")
+        raise VersionError(
+            f"it has version {version!r:.40}, this Headway reads up to {FORMAT_VERSION}"
+        )
     return opening
 
 
@@ -78,11 +86,15 @@ def read_exactly(files: Files, fd: int, offset: int, length: int) -> bytes:
     return b"".join(parts)
 
 
-def read_frames(fd: int, offset: int, limit: int, final: bool, files: Files = OS_FILES) -> tuple[bytes, Scan]:
-    """At most `limit` bytes from `offset`, which is the start of a frame, and what they are; `data[:scan.end]` can go.
+def read_frames(
+    fd: int, offset: int, limit: int, final: bool, files: Files = OS_FILES
+) -> tuple[bytes, Scan]:
+    """At most `limit` bytes from `offset`, which is the start of a frame, and what they are;
+    `data[:scan.end]` can go.
 
-    Where more bytes follow, `limit` must be at least WINDOW_BYTES_MIN. `final`: nobody writes to this stream any more.
-    A frame that its writer did not finish is then no damage but the end: the call that wrote it never returned (F2).
+    Where more bytes follow, `limit` must be at least WINDOW_BYTES_MIN. `final`: nobody writes to
+    this stream any more. A frame that its writer did not finish is then no damage but the end: the
+    call that wrote it never returned (F2).
     """
     data = read_exactly(files, fd, offset, limit)
     if final and (len(data) < limit or not files.pread(fd, 1, offset + limit)):
@@ -93,7 +105,8 @@ def read_frames(fd: int, offset: int, limit: int, final: bool, files: Files = OS
     if scan.waiting:
         return data, _skip_damage(data)
     if _data_follows(fd, offset + len(data), files):
-        return data, Scan(len(data), 0, [(0, len(data))], waiting=False)  # zeros in the middle: blocks that were lost
+        # zeros in the middle: blocks that were lost
+        return data, Scan(len(data), 0, [(0, len(data))], waiting=False)
     return data, scan
 
 
@@ -108,7 +121,9 @@ def _without_torn_tail(data: bytes, scan: Scan) -> Scan:
 
 
 def _has_wrong_length(data: bytes, start: int) -> bool:
-    """Whether the frame is whole but for its length field: a flipped bit there makes it look unfinished (F13)."""
+    """Whether the frame is whole but for its length field: a flipped bit there makes it look
+    unfinished (F13).
+    """
     size = len(data) - start - HEADER_BYTES
     if size < 0:
         return False
@@ -117,7 +132,9 @@ def _has_wrong_length(data: bytes, start: int) -> bool:
 
 
 def _skip_damage(data: bytes) -> Scan:
-    """No whole frame in a full window: go to the first place where one may start that ends beyond it."""
+    """No whole frame in a full window: go to the first place where one may start that ends beyond
+    it.
+    """
     pos = data.find(MAGIC, 1)
     while pos != -1 and frame.frame_at(data, pos) != 0:
         pos = data.find(MAGIC, pos + 1)

@@ -10,7 +10,8 @@
     28  8  started, 36 8 updated (wall clock, ns)
     44  2  length of the text, then the text: a JSON list of words
 
-Little endian, `PROGRESS_SLOT_BYTES` each. A reader that meets half a write sees a wrong checksum and looks again.
+Little endian, `PROGRESS_SLOT_BYTES` each. A reader that meets half a write sees a wrong checksum
+and looks again.
 """
 
 import struct
@@ -51,7 +52,9 @@ def decode(data: bytes) -> Slot | None:
     """None for a slot that is empty, half written or damaged."""
     if data[:2] != MAGIC or len(data) < _HEAD_BYTES:
         return None
-    sequence, state, flags, completed, total, started_ns, updated_ns, length = _BODY.unpack_from(data, _CRC_END)
+    sequence, state, flags, completed, total, started_ns, updated_ns, length = _BODY.unpack_from(
+        data, _CRC_END
+    )
     end = _HEAD_BYTES + length
     if end > len(data) or crc32(data[_CRC_END:end]) != int.from_bytes(data[2:_CRC_END], "little"):
         return None
@@ -62,14 +65,30 @@ def decode(data: bytes) -> Slot | None:
     known = total if total == total and abs(total) != float("inf") else None
     if state not in STATES or completed != completed or abs(completed) == float("inf"):
         return None
-    return Slot(sequence, STATES[state], bool(flags & DISTRIBUTED), completed, known, started_ns, updated_ns, words)
+    return Slot(
+        sequence,
+        STATES[state],
+        bool(flags & DISTRIBUTED),
+        completed,
+        known,
+        started_ns,
+        updated_ns,
+        words,
+    )
 
 
 def encode_words(words: list[str]) -> bytes:
     """A JSON list that fits into a slot; the longest words are cut first."""
-    words = [word if len(word) <= TEXT_BYTES_MAX else word[: TEXT_BYTES_MAX - 1] + "…" for word in words]
+    words = [
+        word if len(word) <= TEXT_BYTES_MAX else word[: TEXT_BYTES_MAX - 1] + "…" for word in words
+    ]
     while (
-        len(text := dumps(words, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")) > TEXT_BYTES_MAX
+        len(
+            text := dumps(words, ensure_ascii=False, separators=(",", ":")).encode(
+                "utf-8", "replace"
+            )
+        )
+        > TEXT_BYTES_MAX
     ):
         longest = max(range(len(words)), key=lambda i: len(words[i]))
         if len(words[longest]) <= 4:

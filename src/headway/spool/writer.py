@@ -1,8 +1,9 @@
-"""Appending whole frames to record streams: the writing half of the spool. Called by the client and the shipper.
+"""Appending whole frames to record streams: the writing half of the spool. Called by the client and
+the shipper.
 
-A stream is created here, never taken over, and starts with an OPEN frame. Frames are appended by single O_APPEND
-writes, so threads never mix bytes and none needs a lock. Nothing is buffered: what `append` has returned from
-survives SIGKILL (P2).
+A stream is created here, never taken over, and starts with an OPEN frame. Frames are appended by
+single O_APPEND writes, so threads never mix bytes and none needs a lock. Nothing is buffered: what
+`append` has returned from survives SIGKILL (P2).
 """
 
 import errno
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-_PREFIX_BYTES = 10  # of a METRICS frame: kind, flags, length, schema; the same in every record of a schema
+# of a METRICS frame: kind, flags, length, schema; the same in every record of a schema
+_PREFIX_BYTES = 10
 _LOOK_EVERY_BYTES = 256 * KIB  # records of one schema between two looks at the size of the segment
 
 
@@ -48,7 +50,8 @@ class StreamWriter:
         files: Files = OS_FILES,
         more: bytes = b"",
     ) -> None:
-        """Creates the file with its OPEN frame, and `more` frames in the same write; nothing is left when that fails.
+        """Creates the file with its OPEN frame, and `more` frames in the same write; nothing is
+        left when that fails.
 
         `opening` has what the OPEN frame says beside version, stream and time.
         """
@@ -59,14 +62,17 @@ class StreamWriter:
         try:
             write_all(files, self.fd, encode_json(OPEN, first) + more)
             status = files.fstat(self.fd)
-        except BaseException:  # also what a signal handler raises: a stream without its OPEN frame must not stay
+        # also what a signal handler raises: a stream without its OPEN frame must not stay
+        except BaseException:
             self._close(self.fd)
             files.unlink(path)
             raise
         self._file = (status.st_dev, status.st_ino)
 
     def append(self, frames: bytes) -> None:
-        """Add whole frames. After an OSError a part may stand in the file; a reader finds the next frame behind it."""
+        """Add whole frames. After an OSError a part may stand in the file; a reader finds the next
+        frame behind it.
+        """
         write_all(self.files, self.fd, frames)
 
     def append_fact(self, fact: "dict[str, Any]") -> None:
@@ -74,13 +80,20 @@ class StreamWriter:
         self.append(encode_json(FACT, {"time_ns": time.time_ns(), **fact}))
 
     def size(self) -> int | None:
-        """Bytes in the stream; None when it is lost: unlinked, or its descriptor closed or reused by somebody else."""
+        """Bytes in the stream; None when it is lost: unlinked, or its descriptor closed or reused
+        by somebody else.
+        """
         try:
             status = self.files.fstat(self.fd)
         except OSError as error:
             _pass_on(error)
-            return None if error.errno == errno.EBADF else 0  # a look that fails is no reason to give the file up
-        return status.st_size if (status.st_dev, status.st_ino) == self._file and status.st_nlink else None
+            # a look that fails is no reason to give the file up
+            return None if error.errno == errno.EBADF else 0
+        return (
+            status.st_size
+            if (status.st_dev, status.st_ino) == self._file and status.st_nlink
+            else None
+        )
 
     def is_ours(self) -> bool:
         """Whether the descriptor still is this stream's, so that it may be closed."""
@@ -105,11 +118,14 @@ class StreamWriter:
         try:
             self.files.close(fd)
         except OSError as error:
-            _pass_on(error)  # else the descriptor is gone all the same, and what was written was written
+            # else the descriptor is gone all the same, and what was written was written
+            _pass_on(error)
 
 
 def _pass_on(error: OSError) -> None:
-    """The system's errors have a number. One without is the program's own, raised by its signal handler in here."""
+    """The system's errors have a number. One without is the program's own, raised by its signal
+    handler in here.
+    """
     if error.errno is None:
         raise error
 
@@ -117,10 +133,20 @@ def _pass_on(error: OSError) -> None:
 class Schema:
     """One tuple of metric names in one segment, and how its records are packed.
 
-    The constant part of a frame and its checksum are computed once; a record is then two packs and one crc32.
+    The constant part of a frame and its checksum are computed once; a record is then two packs and
+    one crc32.
     """
 
-    __slots__ = ("look_mask", "pack_body", "pack_frame", "prefix", "prefix_crc", "records", "size", "values")
+    __slots__ = (
+        "look_mask",
+        "pack_body",
+        "pack_frame",
+        "prefix",
+        "prefix_crc",
+        "records",
+        "size",
+        "values",
+    )
 
     def __init__(self, schema_id: int, values: int) -> None:
         head = metrics_struct(values).pack(*metrics_head(values, schema_id), 0, 0, *[0.0] * values)
@@ -142,7 +168,17 @@ class Schema:
 class MetricSegment(StreamWriter):
     """One segment of a process's metrics. Complete in itself: its schemas are declared in it."""
 
-    __slots__ = ("_ids", "declared", "every", "gone", "look_ns", "number", "safe", "schemas", "write")
+    __slots__ = (
+        "_ids",
+        "declared",
+        "every",
+        "gone",
+        "look_ns",
+        "number",
+        "safe",
+        "schemas",
+        "write",
+    )
 
     def __init__(
         self,
@@ -158,9 +194,11 @@ class MetricSegment(StreamWriter):
 
     def _prepare(self, files: Files) -> None:
         self.write = files.write
-        self.schemas: dict[tuple[object, ...], Schema] = {}  # what the fast path may use; emptied when a write fails
+        # what the fast path may use; emptied when a write fails
+        self.schemas: dict[tuple[object, ...], Schema] = {}
         self.declared: dict[tuple[str, ...], Schema] = {}  # what stands in the file
-        self.every: list[Schema] = []  # also the second one of names that two threads declared at once
+        # also the second one of names that two threads declared at once
+        self.every: list[Schema] = []
         self.look_ns = 0  # when the segment is looked at next
         self.safe = (0, 0)  # records and points at the last look that found the file in place
         self.gone = False  # the file is lost, and with it what was written after that look
@@ -178,8 +216,12 @@ class MetricSegment(StreamWriter):
         records, points = self.written()
         return records - self.safe[0], points - self.safe[1]
 
-    def append_first(self, names: tuple[str, ...], step: int, time_ns: int, values: "Sequence[float]") -> None:
-        """Declare a schema with its first record, in one write: no other thread's record can come between."""
+    def append_first(
+        self, names: tuple[str, ...], step: int, time_ns: int, values: "Sequence[float]"
+    ) -> None:
+        """Declare a schema with its first record, in one write: no other thread's record can come
+        between.
+        """
         schema_id = next(self._ids)
         schema = Schema(schema_id, len(names))
         self.append(encode_schema(schema_id, names) + schema.frame(step, time_ns, values))
@@ -189,7 +231,9 @@ class MetricSegment(StreamWriter):
 
 
 class NoSegment(MetricSegment):
-    """Stands where a segment is not open yet, or no longer: it knows no schema, so every call takes the slow path."""
+    """Stands where a segment is not open yet, or no longer: it knows no schema, so every call takes
+    the slow path.
+    """
 
     __slots__ = ()
 

@@ -1,10 +1,17 @@
-"""From a place and the settings to an open store. The only file that imports obstore. Called by `transfer.py`, and
-by the carrier of a job's folders."""
+"""From a place and the settings to an open store. The only file that imports obstore. Called by
+`transfer.py`, and by the carrier of a job's folders.
+"""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from headway.model.errors import HeadwayError, NotFoundError, RefusedError, UnreachableError, UsageError
+from headway.model.errors import (
+    HeadwayError,
+    NotFoundError,
+    RefusedError,
+    UnreachableError,
+    UsageError,
+)
 from headway.model.limits import STORAGE_RETRY_S
 from headway.settings.account import NAMES_OF_SECRETS
 from headway.settings.nearest import did_you_mean
@@ -33,18 +40,23 @@ def library() -> Any:
         import obstore
     except ImportError:
         raise RefusedError(
-            "storage needs the package obstore, which is not installed here", "pip install 'headway[storage]'"
+            "storage needs the package obstore, which is not installed here",
+            "pip install 'headway[storage]'",
         ) from None
     return obstore
 
 
-def choose(place: Place, accounts: Mapping[str, Mapping[str, str]], name: str | None) -> dict[str, str]:
+def choose(
+    place: Place, accounts: Mapping[str, Mapping[str, str]], name: str | None
+) -> dict[str, str]:
     """The account for a place: the one that is named, else the only one of its kind, else none."""
     chosen = choose_name(place, accounts, name)
     return {} if chosen is None else dict(accounts[chosen])
 
 
-def choose_name(place: Place, accounts: Mapping[str, Mapping[str, str]], name: str | None) -> str | None:
+def choose_name(
+    place: Place, accounts: Mapping[str, Mapping[str, str]], name: str | None
+) -> str | None:
     if place.kind == LOCAL:
         return None
     if name is not None:
@@ -54,11 +66,16 @@ def choose_name(place: Place, accounts: Mapping[str, Mapping[str, str]], name: s
                 f"known: {', '.join(accounts) or 'none'}; hw config accounts",
             )
         if accounts[name]["kind"] != place.kind:
-            raise UsageError(f"the account {name} is for {accounts[name]['kind']}, and {place} is not")
+            raise UsageError(
+                f"the account {name} is for {accounts[name]['kind']}, and {place} is not"
+            )
         return name
     fitting = [known for known, found in accounts.items() if found["kind"] == place.kind]
     if len(fitting) > 1:
-        raise UsageError(f"several accounts could open {place}", f"say which with --account: {', '.join(fitting)}")
+        raise UsageError(
+            f"several accounts could open {place}",
+            f"say which with --account: {', '.join(fitting)}",
+        )
     return fitting[0] if fitting else None
 
 
@@ -77,26 +94,36 @@ def with_keys(account: Mapping[str, str], variables: Mapping[str, str]) -> dict[
     return found
 
 
-def open_store(place: Place, account: Mapping[str, str], retry_s: float = STORAGE_RETRY_S) -> "Store":
+def open_store(
+    place: Place, account: Mapping[str, str], retry_s: float = STORAGE_RETRY_S
+) -> "Store":
     """`account` with its keys. Nothing is asked of the storage yet."""
     library()
     from obstore.store import AzureStore, LocalStore, S3Store
 
-    common: dict[str, Any] = {"retry_config": {"max_retries": 4, "retry_timeout": _seconds(retry_s)}}
+    common: dict[str, Any] = {
+        "retry_config": {"max_retries": 4, "retry_timeout": _seconds(retry_s)}
+    }
     endpoint = account.get("endpoint")
     if endpoint is not None:
-        common |= {"endpoint": endpoint, "client_options": {"allow_http": endpoint.startswith("http://")}}
+        common |= {
+            "endpoint": endpoint,
+            "client_options": {"allow_http": endpoint.startswith("http://")},
+        }
     try:
         if place.kind == LOCAL:
             return LocalStore(prefix=place.container)
         if place.kind == AZURE:
             return AzureStore(place.container, **_azure(account), **common)
         return S3Store(place.container, **_s3(account), **common)
-    # the library has a class of its own for each wrong setting, and hides none of them behind a common one
+    # the library has a class of its own for each wrong setting, and hides none of them behind a
+    # common one
     except Exception as error:
         said = str(error).split("\n")[0][:500]  # what follows is for people who debug the library
         if "Account must be specified" in said:
-            raise CredentialsError(f"{place}: no storage account is known", _ACCOUNT_HINTS[AZURE]) from None
+            raise CredentialsError(
+                f"{place}: no storage account is known", _ACCOUNT_HINTS[AZURE]
+            ) from None
         raise UsageError(f"{place} cannot be opened with this account: {said}") from None
 
 
@@ -116,8 +143,15 @@ def _azure(account: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _s3(account: Mapping[str, str]) -> dict[str, Any]:
-    names = {"key_id": "access_key_id", "secret": "secret_access_key", "token": "session_token", "region": "region"}
-    found: dict[str, Any] = {theirs: account[ours] for ours, theirs in names.items() if ours in account}
+    names = {
+        "key_id": "access_key_id",
+        "secret": "secret_access_key",
+        "token": "session_token",
+        "region": "region",
+    }
+    found: dict[str, Any] = {
+        theirs: account[ours] for ours, theirs in names.items() if ours in account
+    }
     if "endpoint" in account:
         found["virtual_hosted_style_request"] = account.get("virtual_hosted") == "True"
         found.setdefault("region", "us-east-1")
@@ -131,10 +165,17 @@ def explain(error: Exception, place: Place, keys: Mapping[str, str] | None = Non
         text = text.replace(value, "…") if field in NAMES_OF_SECRETS and value else text
     kind = type(error).__name__
     if kind in ("NotFoundError", "FileNotFoundError") or "404 Not Found" in text:
-        return NotFoundError(f"there is no {place}", "does the container exist? hw storage ls shows what there is")
-    if _METADATA in text:  # where the library looks last; it may be away for a moment only, so this is no refusal
+        return NotFoundError(
+            f"there is no {place}", "does the container exist? hw storage ls shows what there is"
+        )
+    # where the library looks last; it may be away for a moment only, so this is no refusal
+    if _METADATA in text:
         said = f"{place}: no key for it was found, and this machine has no identity of its own in the cloud"
         return UnreachableError(said, _ACCOUNT_HINTS.get(place.kind, ""))
     if kind in ("PermissionDeniedError", "UnauthenticatedError"):
-        return CredentialsError(f"{place}: the storage refuses this account", "is the key right, and not expired?")
-    return UnreachableError(f"{place}: {text}", "is the address right, and does the container exist?")
+        return CredentialsError(
+            f"{place}: the storage refuses this account", "is the key right, and not expired?"
+        )
+    return UnreachableError(
+        f"{place}: {text}", "is the address right, and does the container exist?"
+    )

@@ -1,4 +1,6 @@
-"""A place in storage, as a person writes it: `az://container/path`, `s3://bucket/path`, `file:///path` or a path."""
+"""A place in storage, as a person writes it: `az://container/path`, `s3://bucket/path`,
+`file:///path` or a path.
+"""
 
 import os
 from dataclasses import dataclass
@@ -13,7 +15,8 @@ SCHEMES: Final = {"az": AZURE, "azure": AZURE, "s3": S3, "file": LOCAL}
 @dataclass(frozen=True, slots=True)
 class Place:
     kind: str
-    container: str  # of Azure, or the bucket of S3; of a local place, the folder that `path` lies in
+    # of Azure, or the bucket of S3; of a local place, the folder that `path` lies in
+    container: str
     path: str  # below it; "" is all of it
 
     def __str__(self) -> str:
@@ -39,7 +42,10 @@ def parse(text: str) -> Place:
         return _local(rest)
     container, _, path = rest.partition("/")
     if not container or any(part in (".", "..") for part in path.split("/")) or "\0" in path:
-        raise UsageError(f'"{text[:80]}" is not a place in storage', f"for example: {scheme}://container/folder/file")
+        raise UsageError(
+            f'"{text[:80]}" is not a place in storage',
+            f"for example: {scheme}://container/folder/file",
+        )
     return Place(kind, container, path)
 
 
@@ -49,8 +55,12 @@ def _local(text: str) -> Place:
 
 
 def safe_name(name: str) -> str:
-    """A name from a listing, as a relative path on this machine; what would leave the folder is refused (B20)."""
+    """A name from a listing, as a relative path on this machine; what would leave the folder is
+    refused (B20).
+    """
     parts = name.split("/")
     if any(part in ("", ".", "..") or "\0" in part for part in parts):
-        raise UsageError(f"the name {name[:200]!r} in storage would not stay in the folder; it is not fetched")
+        raise UsageError(
+            f"the name {name[:200]!r} in storage would not stay in the folder; it is not fetched"
+        )
     return os.path.join(*parts)

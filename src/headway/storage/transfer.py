@@ -1,7 +1,9 @@
-"""Listing, sending, fetching and removing. Called by `hw storage`, and by the carrier of a job's folders.
+"""Listing, sending, fetching and removing. Called by `hw storage`, and by the carrier of a job's
+folders.
 
-A transfer that was cut off goes on when it is repeated: files that are there already are passed over, and a file that
-was half fetched goes on where it stopped. An object appears in storage whole or not at all.
+A transfer that was cut off goes on when it is repeated: files that are there already are passed
+over, and a file that was half fetched goes on where it stopped. An object appears in storage whole
+or not at all.
 """
 
 import hashlib
@@ -14,7 +16,13 @@ from functools import partial
 from typing import Any
 
 from headway.model.errors import HeadwayError, RefusedError
-from headway.model.limits import MIB, STORAGE_CHUNK_BYTES, STORAGE_LISTED_MAX, STORAGE_RETRY_S, STORAGE_THREADS
+from headway.model.limits import (
+    MIB,
+    STORAGE_CHUNK_BYTES,
+    STORAGE_LISTED_MAX,
+    STORAGE_RETRY_S,
+    STORAGE_THREADS,
+)
 from headway.storage import account as accounts
 from headway.storage.place import LOCAL, Place, safe_name
 
@@ -41,7 +49,9 @@ class Outcome:
 class Storage:
     """One place, opened. `account` holds its keys."""
 
-    def __init__(self, place: Place, account: Mapping[str, str], retry_s: float = STORAGE_RETRY_S) -> None:
+    def __init__(
+        self, place: Place, account: Mapping[str, str], retry_s: float = STORAGE_RETRY_S
+    ) -> None:
         self.place, self.account = place, account
         self._lib = accounts.library()
         self._store = accounts.open_store(place, account, retry_s)
@@ -55,7 +65,8 @@ class Storage:
         except Exception as error:
             raise accounts.explain(error, self.place, self.account) from None
 
-    # -- looking -------------------------------------------------------------------------------------------------------
+    # -- looking
+    # -------------------------------------------------------------------------------------------------------
 
     def one(self, path: str) -> Thing | None:
         """The object of exactly this name."""
@@ -69,7 +80,12 @@ class Storage:
             if found.code == "not_found" or self.place.kind == LOCAL:
                 return None
             raise found from None
-        return Thing(path.rpartition("/")[2], meta["size"], meta["last_modified"], str(meta.get("e_tag") or ""))
+        return Thing(
+            path.rpartition("/")[2],
+            meta["size"],
+            meta["last_modified"],
+            str(meta.get("e_tag") or ""),
+        )
 
     def listing(self) -> list[Thing]:
         """What lies directly there: folders, then objects."""
@@ -86,7 +102,9 @@ class Storage:
     def has_something(self) -> bool:
         """One look, whatever lies there."""
         prefix = self.place.path.rstrip("/")
-        found = self._ask(lambda: next(iter(self._lib.list(self._store, prefix or None, chunk_size=1)), None))
+        found = self._ask(
+            lambda: next(iter(self._lib.list(self._store, prefix or None, chunk_size=1)), None)
+        )
         return bool(found) or self.one(self.place.path) is not None
 
     def everything(self) -> dict[str, Thing]:
@@ -103,14 +121,16 @@ class Storage:
                 found.update((meta["path"][cut:], _thing(meta, cut)) for meta in batch)
                 if len(found) > STORAGE_LISTED_MAX:
                     raise RefusedError(
-                        f"{self.place} has more than {STORAGE_LISTED_MAX:,} objects", "name a part of it"
+                        f"{self.place} has more than {STORAGE_LISTED_MAX:,} objects",
+                        "name a part of it",
                     )
             return found
 
         found: dict[str, Thing] = self._ask(work)
         return found
 
-    # -- sending and fetching ------------------------------------------------------------------------------------------
+    # -- sending and fetching
+    # ------------------------------------------------------------------------------------------
 
     def upload(self, files: Mapping[str, str], report: Report) -> Outcome:
         """`files`: name below the place ("" for the place itself) → local path."""
@@ -120,7 +140,11 @@ class Storage:
         for name, path in files.items():
             status = os.stat(path)
             old = there.get(name)
-            if old is not None and old.size == status.st_size and _is_newer(old.modified, status.st_mtime):
+            if (
+                old is not None
+                and old.size == status.st_size
+                and _is_newer(old.modified, status.st_mtime)
+            ):
                 outcome.passed_over += 1
                 report(1, status.st_size)
             else:
@@ -138,14 +162,23 @@ class Storage:
             large = size > STORAGE_CHUNK_BYTES
             self._ask(
                 lambda: self._lib.put(
-                    self._store, target, file, use_multipart=large, chunk_size=STORAGE_CHUNK_BYTES, max_concurrency=4
+                    self._store,
+                    target,
+                    file,
+                    use_multipart=large,
+                    chunk_size=STORAGE_CHUNK_BYTES,
+                    max_concurrency=4,
                 )
             )
         report(1, size)
         return size
 
-    def download(self, target: str, report: Report, chosen: Mapping[str, Thing] | None = None) -> Outcome:
-        """Everything below into the folder `target`; a single object into a file of that name, or in that folder."""
+    def download(
+        self, target: str, report: Report, chosen: Mapping[str, Thing] | None = None
+    ) -> Outcome:
+        """Everything below into the folder `target`; a single object into a file of that name, or
+        in that folder.
+        """
         found = self.everything() if chosen is None else chosen
         outcome = Outcome()
         todo = []
@@ -165,22 +198,29 @@ class Storage:
         os.makedirs(os.path.dirname(local) or ".", exist_ok=True)
         source = self.place.below(name).path if name else self.place.path
         size = thing.size or 0
-        # the tag stands in the draft's name: what was fetched of an older object is not gone on with
+        # the tag stands in the draft's name: what was fetched of an older object is not gone on
+        # with
         mark = hashlib.sha256(f"{thing.tag} {size} {thing.modified}".encode()).hexdigest()[:12]
-        draft = os.path.join(os.path.dirname(local), f".{os.path.basename(local)[:200]}.{mark}.part")
+        draft = os.path.join(
+            os.path.dirname(local), f".{os.path.basename(local)[:200]}.{mark}.part"
+        )
         with open(draft, "ab") as file:
             done = file.tell()
             report(0, done)
             while done < size:
                 length = min(8 * MIB, size - done)
-                data = self._ask(partial(self._lib.get_range, self._store, source, start=done, length=length))
+                data = self._ask(
+                    partial(self._lib.get_range, self._store, source, start=done, length=length)
+                )
                 if not len(data):
                     break
                 file.write(data)
                 done += len(data)
                 report(0, len(data))
             if done != size:
-                raise RefusedError(f"{self.place.below(name)} changed while it was fetched", "fetch it again")
+                raise RefusedError(
+                    f"{self.place.below(name)} changed while it was fetched", "fetch it again"
+                )
         if thing.modified is not None:
             stamp = thing.modified.timestamp()
             os.utime(draft, (stamp, stamp))
@@ -192,7 +232,8 @@ class Storage:
         with ThreadPoolExecutor(STORAGE_THREADS) as pool:
             return list(pool.map(work, items))
 
-    # -- the rest ------------------------------------------------------------------------------------------------------
+    # -- the rest
+    # ------------------------------------------------------------------------------------------------------
 
     def remove(self, names: Iterable[str]) -> int:
         paths = [self.place.below(name).path if name else self.place.path for name in names]
@@ -207,17 +248,23 @@ class Storage:
         if self.one(self.place.path) is None:
             raise accounts.explain(FileNotFoundError(), self.place)
         found: str = self._ask(
-            lambda: self._lib.sign(self._store, "GET", self.place.path, timedelta(seconds=expires_s))
+            lambda: self._lib.sign(
+                self._store, "GET", self.place.path, timedelta(seconds=expires_s)
+            )
         )
         return found
 
 
 def _thing(meta: Any, cut: int) -> Thing:
-    return Thing(meta["path"][cut:], meta["size"], meta["last_modified"], str(meta.get("e_tag") or ""))
+    return Thing(
+        meta["path"][cut:], meta["size"], meta["last_modified"], str(meta.get("e_tag") or "")
+    )
 
 
 def _is_newer(modified: datetime | None, mtime: float) -> bool:
-    return modified is not None and modified >= datetime.fromtimestamp(mtime, UTC) - timedelta(seconds=1)
+    return modified is not None and modified >= datetime.fromtimestamp(mtime, UTC) - timedelta(
+        seconds=1
+    )
 
 
 def _local_path(target: str, name: str, thing: Thing) -> str:
@@ -232,7 +279,9 @@ def _is_there(local: str, thing: Thing) -> bool:
         status = os.stat(local)
     except OSError:
         return False
-    same_time = thing.modified is not None and abs(status.st_mtime - thing.modified.timestamp()) < 1.0
+    same_time = (
+        thing.modified is not None and abs(status.st_mtime - thing.modified.timestamp()) < 1.0
+    )
     return status.st_size == thing.size and same_time
 
 

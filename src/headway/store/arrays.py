@@ -1,5 +1,6 @@
-"""Arrays: many jobs that were submitted as one, and are shown, stopped and repeated as one. Plain functions on a
-connection; writers run inside `Store.write`. Called by `server/arrays.py` and the API.
+"""Arrays: many jobs that were submitted as one, and are shown, stopped and repeated as one. Plain
+functions on a connection; writers run inside `Store.write`. Called by `server/arrays.py` and the
+API.
 """
 
 import json
@@ -38,9 +39,16 @@ def job_uuid(array: str, index: int) -> str:
 
 
 def insert(
-    c: sqlite3.Connection, uuid: str, shared: Mapping[str, Any], rows: Sequence[Row], now_ns: int, engine: str
+    c: sqlite3.Connection,
+    uuid: str,
+    shared: Mapping[str, Any],
+    rows: Sequence[Row],
+    now_ns: int,
+    engine: str,
 ) -> str:
-    """The array's id. `shared`: name, experiment, cluster, priority, tags, parent. Said twice, it is there once."""
+    """The array's id. `shared`: name, experiment, cluster, priority, tags, parent. Said twice, it
+    is there once.
+    """
     known = c.execute("SELECT id FROM arrays WHERE uuid = ?", (uuid,)).fetchone()
     if known is not None:
         return str(known["id"])
@@ -71,14 +79,17 @@ def _free(c: sqlite3.Connection, taken: set[str]) -> Iterator[str]:
     while True:
         suffix = new_suffix()
         found = c.execute(
-            "SELECT 1 FROM jobs WHERE suffix = :s UNION ALL SELECT 1 FROM arrays WHERE suffix = :s", {"s": suffix}
+            "SELECT 1 FROM jobs WHERE suffix = :s UNION ALL SELECT 1 FROM arrays WHERE suffix = :s",
+            {"s": suffix},
         ).fetchone()
         if found is None and suffix not in taken:
             taken.add(suffix)
             yield suffix
 
 
-def _tell(c: sqlite3.Connection, uuid: str, kind: str, data: Mapping[str, Any], now_ns: int, which: str) -> None:
+def _tell(
+    c: sqlite3.Connection, uuid: str, kind: str, data: Mapping[str, Any], now_ns: int, which: str
+) -> None:
     """The same event for all jobs of an array that `which` selects."""
     c.execute(
         f"""INSERT INTO events (job, time_ns, type, data)
@@ -111,11 +122,20 @@ def find(c: sqlite3.Connection, ref: str) -> str:
 
 
 def has_open_jobs(c: sqlite3.Connection, uuid: str) -> bool:
-    return c.execute("SELECT 1 FROM jobs WHERE array = ? AND ended_ns IS NULL LIMIT 1", (uuid,)).fetchone() is not None
+    return (
+        c.execute(
+            "SELECT 1 FROM jobs WHERE array = ? AND ended_ns IS NULL LIMIT 1", (uuid,)
+        ).fetchone()
+        is not None
+    )
 
 
-def selected(c: sqlite3.Connection, uuid: str, states: Sequence[str] = ()) -> list[tuple[int, str, dict[str, Any]]]:
-    """(index, job uuid, spec as stored) of the jobs of an array, in order; of some states only, where there are any."""
+def selected(
+    c: sqlite3.Connection, uuid: str, states: Sequence[str] = ()
+) -> list[tuple[int, str, dict[str, Any]]]:
+    """(index, job uuid, spec as stored) of the jobs of an array, in order; of some states only,
+    where there are any.
+    """
     marks = ", ".join("?" * len(states))
     chosen = f"AND state IN ({marks})" if states else ""
     rows = c.execute(
@@ -126,7 +146,8 @@ def selected(c: sqlite3.Connection, uuid: str, states: Sequence[str] = ()) -> li
     return [(row["array_index"], row["uuid"], json.loads(row["spec"])) for row in rows]
 
 
-# -- objects for views -------------------------------------------------------------------------------------------------
+# -- objects for views
+# -------------------------------------------------------------------------------------------------
 
 
 def array_object(c: sqlite3.Connection, uuid: str) -> dict[str, Any]:
@@ -140,7 +161,11 @@ def array_object(c: sqlite3.Connection, uuid: str) -> dict[str, Any]:
         (uuid, _FAILED_SHOWN),
     )
     row["failed"] = [
-        {"id": one["id"], "index": one["array_index"], "cause": json.loads(one["cause"]) if one["cause"] else None}
+        {
+            "id": one["id"],
+            "index": one["array_index"],
+            "cause": json.loads(one["cause"]) if one["cause"] else None,
+        }
         for one in failed
     ]
     return row
@@ -152,7 +177,9 @@ def _empty(c: sqlite3.Connection, uuid: str) -> dict[str, Any]:
 
 
 def folded(c: sqlite3.Connection, filters: JobFilter, limit: int) -> list[dict[str, Any]]:
-    """One row for each array that has jobs which the filter takes, newest first; its counts are of those jobs."""
+    """One row for each array that has jobs which the filter takes, newest first; its counts are of
+    those jobs.
+    """
     where, values = where_of(filters)
     matches = matcher_of(filters)
     if matches is not None:
@@ -173,11 +200,22 @@ def folded(c: sqlite3.Connection, filters: JobFilter, limit: int) -> list[dict[s
 
 def _of_group(c: sqlite3.Connection, uuid: str, group: list[sqlite3.Row]) -> dict[str, Any]:
     row = c.execute("SELECT * FROM arrays WHERE uuid = ?", (uuid,)).fetchone()
-    states = {one["state"]: one["jobs"] for one in sorted(group, key=lambda one: _ORDER.index(one["state"]))}
-    started = min((one["started_ns"] for one in group if one["started_ns"] is not None), default=None)
+    states = {
+        one["state"]: one["jobs"]
+        for one in sorted(group, key=lambda one: _ORDER.index(one["state"]))
+    }
+    started = min(
+        (one["started_ns"] for one in group if one["started_ns"] is not None), default=None
+    )
     over = all(one["ended"] == one["jobs"] for one in group)
-    ended = max((one["ended_ns"] for one in group if one["ended_ns"] is not None), default=None) if over else None
-    job = c.execute("SELECT cluster, experiment FROM jobs WHERE pk = ?", (group[0]["first"],)).fetchone()
+    ended = (
+        max((one["ended_ns"] for one in group if one["ended_ns"] is not None), default=None)
+        if over
+        else None
+    )
+    job = c.execute(
+        "SELECT cluster, experiment FROM jobs WHERE pk = ?", (group[0]["first"],)
+    ).fetchone()
     return _object(row, states, started, ended, job["cluster"], job["experiment"])
 
 

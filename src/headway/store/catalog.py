@@ -1,7 +1,8 @@
-"""Jobs, attempts, tasks, processes, events and tokens: rows in and out. Plain functions on a connection.
+"""Jobs, attempts, tasks, processes, events and tokens: rows in and out. Plain functions on a
+connection.
 
-Writers run inside `Store.write`, readers on either kind of connection. Nothing here decides on a state; `set_job_state`
-only refuses a change that the transition table does not allow.
+Writers run inside `Store.write`, readers on either kind of connection. Nothing here decides on a
+state; `set_job_state` only refuses a change that the transition table does not allow.
 """
 
 import json
@@ -21,13 +22,16 @@ from headway.store import spec as spec_text
 from headway.store.connection import touch
 from headway.wire.batch import TaskKey
 
-_OPEN_STATES = tuple(str(s) for s in State if s not in (State.SUCCEEDED, State.FAILED, State.STOPPED))
+_OPEN_STATES = tuple(
+    str(s) for s in State if s not in (State.SUCCEEDED, State.FAILED, State.STOPPED)
+)
 _TASK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z")  # also a folder's name
 _LIGHT = """pk, id, uuid, spec, state, state_since_ns, submitted_ns, started_ns, ended_ns, exit_code, signal,
             stop_requested_ns, stop_signal, tags, NULL AS config, cause"""
 _MATCH_CHARS_MAX = 200
 _MATCHED_CHARS_MAX = 10_000  # of a command; a pattern may take long on a text without end
-_NESTED_REPEAT = re.compile(r"[+*}][^()]*\)[+*{]")  # (a+)+ and its kin take forever on a line that does not match
+# (a+)+ and its kin take forever on a line that does not match
+_NESTED_REPEAT = re.compile(r"[+*}][^()]*\)[+*{]")
 
 
 @dataclass(slots=True)
@@ -52,14 +56,21 @@ class JobFilter:
     single: bool = False  # only jobs that belong to no array
 
 
-# -- jobs ------------------------------------------------------------------------------------------------------------
+# -- jobs
+# ------------------------------------------------------------------------------------------------------------
 
 
 def insert_job(
-    c: sqlite3.Connection, uuid: str, spec: JobSpec, now_ns: int, engine: str = "local", suffix: str | None = None
+    c: sqlite3.Connection,
+    uuid: str,
+    spec: JobSpec,
+    now_ns: int,
+    engine: str = "local",
+    suffix: str | None = None,
 ) -> Job:
-    """A new waiting job. The same uuid gives the same job, whatever else is asked for (P9). `suffix`: the one that it
-    has on its own machine, taken where it is free."""
+    """A new waiting job. The same uuid gives the same job, whatever else is asked for (P9).
+    `suffix`: the one that it has on its own machine, taken where it is free.
+    """
     row = c.execute("SELECT pk FROM jobs WHERE uuid = :uuid", {"uuid": uuid}).fetchone()
     if row is not None:
         return load_job(c, row["pk"])
@@ -101,12 +112,16 @@ def _check_uuid(uuid: str) -> None:
 
 def find_uuid(c: sqlite3.Connection, uuid: str) -> int | None:
     """The job of this uuid, unless it was deleted."""
-    row = c.execute("SELECT pk FROM jobs WHERE uuid = :uuid AND deleted_ns IS NULL", {"uuid": uuid}).fetchone()
+    row = c.execute(
+        "SELECT pk FROM jobs WHERE uuid = :uuid AND deleted_ns IS NULL", {"uuid": uuid}
+    ).fetchone()
     return None if row is None else int(row["pk"])
 
 
 def resolve(c: sqlite3.Connection, ref: str) -> int:
-    """The one job that `ref` means; an error that lists the candidates where there is not exactly one."""
+    """The one job that `ref` means; an error that lists the candidates where there is not exactly
+    one.
+    """
     jobs, arrays = reference.find(c, ref)
     if len(jobs) == 1 and not arrays:
         return int(jobs[0]["pk"])
@@ -131,7 +146,10 @@ def list_jobs(c: sqlite3.Connection, filters: JobFilter | None = None) -> list[J
     where, values = where_of(f)
     limit = max(0, min(f.limit, JOBS_LISTED_MAX))
     matches = matcher_of(f)
-    rows = c.execute(f"SELECT {_LIGHT} FROM jobs WHERE {where} ORDER BY submitted_ns DESC, pk DESC", values)  # noqa: S608  (our own words, values are parameters)
+    rows = c.execute(
+        f"SELECT {_LIGHT} FROM jobs WHERE {where} ORDER BY submitted_ns DESC, pk DESC",  # noqa: S608  (our own words)
+        values,
+    )
     jobs: list[Job] = []
     for row in rows:
         if len(jobs) == limit:
@@ -142,7 +160,9 @@ def list_jobs(c: sqlite3.Connection, filters: JobFilter | None = None) -> list[J
 
 
 def matcher_of(filters: JobFilter) -> Callable[[str, str], bool] | None:
-    """Of a job's id and spec: whether `match` is found in its id, which begins with its name, or in its command."""
+    """Of a job's id and spec: whether `match` is found in its id, which begins with its name, or in
+    its command.
+    """
     if not filters.match:
         return None
     pattern = _compiled(filters.match)
@@ -158,7 +178,9 @@ def matcher_of(filters: JobFilter) -> Callable[[str, str], bool] | None:
 
 def _compiled(pattern: str) -> "re.Pattern[str]":
     if len(pattern) > _MATCH_CHARS_MAX or _NESTED_REPEAT.search(pattern):
-        raise UsageError(f"the pattern {pattern[:80]!r} is too long or repeats a repeat", "use a simpler one")
+        raise UsageError(
+            f"the pattern {pattern[:80]!r} is too long or repeats a repeat", "use a simpler one"
+        )
     try:
         return re.compile(pattern)
     except (re.error, RecursionError, OverflowError) as error:
@@ -204,9 +226,9 @@ def open_jobs(
 ) -> list[Job]:  # fmt: skip
     """Every job that has not ended, whole, by priority and then age: what reconcile looks at.
 
-    With `window`: of the jobs that only wait, no more than so many of each cluster, the first in the queue; of clusters
-    of the engines `wide`, `wide_window`. Those that wait on another machine are in that machine's queue. Jobs in `skip`
-    are left out.
+    With `window`: of the jobs that only wait, no more than so many of each cluster, the first in
+    the queue; of clusters of the engines `wide`, `wide_window`. Those that wait on another machine
+    are in that machine's queue. Jobs in `skip` are left out.
     """
     marks = ", ".join("?" * len(_OPEN_STATES))
     keys = [
@@ -226,7 +248,10 @@ def open_jobs(
             limit = max(limit, wide_window)
         keys += [row["pk"] for row in c.execute(_QUEUE, {"cluster": cluster, "limit": limit})]
     keys = [pk for pk in keys if pk not in skip]
-    jobs = {job.pk: job for job in sorted(_jobs(c, keys), key=lambda j: (-j.spec.priority, j.submitted_ns, j.pk))}
+    jobs = {
+        job.pk: job
+        for job in sorted(_jobs(c, keys), key=lambda j: (-j.spec.priority, j.submitted_ns, j.pk))
+    }
     _attach_attempts(c, jobs)
     return list(jobs.values())
 
@@ -262,7 +287,9 @@ def states_of(c: sqlite3.Connection, uuids: Iterable[str]) -> dict[str, tuple[st
     """(id, state) by uuid, deleted or not; without a state where nothing more will come of a job."""
     found: dict[str, tuple[str, State | None]] = {}
     for uuid in uuids:
-        row = c.execute("SELECT id, state, ended_ns FROM jobs WHERE uuid = :uuid", {"uuid": uuid}).fetchone()
+        row = c.execute(
+            "SELECT id, state, ended_ns FROM jobs WHERE uuid = :uuid", {"uuid": uuid}
+        ).fetchone()
         if row is None:
             found[uuid] = ("a job that has been deleted", None)
         else:
@@ -276,15 +303,21 @@ def set_job_state(
     signal: int | None = None, started_ns: int | None = None, ended_ns: int | None = None,
     cause: Mapping[str, Any] | None = None,
 ) -> None:  # fmt: skip
-    """Move a job to `state` and tell it as an event. A change that may not be raises with the job's story."""
-    row = c.execute("SELECT id, state, state_since_ns FROM jobs WHERE pk = :pk", {"pk": pk}).fetchone()
+    """Move a job to `state` and tell it as an event. A change that may not be raises with the job's
+    story.
+    """
+    row = c.execute(
+        "SELECT id, state, state_since_ns FROM jobs WHERE pk = :pk", {"pk": pk}
+    ).fetchone()
     if row is None:
         raise NotFoundError("this job has been deleted", "`hw ls` lists the jobs")
     old = State(row["state"])
     if old == state:
         return
     if not may_follow(old, state):
-        raise RefusedError(f"{row['id']} is {old} and cannot become {state}; its story: {story(c, pk)}")
+        raise RefusedError(
+            f"{row['id']} is {old} and cannot become {state}; its story: {story(c, pk)}"
+        )
     c.execute(
         """UPDATE jobs SET state = :state, state_since_ns = :now, exit_code = coalesce(:exit_code, exit_code),
              signal = coalesce(:signal, signal), started_ns = coalesce(started_ns, :started),
@@ -300,7 +333,9 @@ def set_job_state(
 
 
 def wait_again(c: sqlite3.Connection, pk: int, since_ns: int, started_ns: int | None) -> None:
-    """The job waits for its next attempt. It has started, also where nobody saw it run and it never left that state."""
+    """The job waits for its next attempt. It has started, also where nobody saw it run and it never
+    left that state.
+    """
     set_job_state(c, pk, State.WAITING, since_ns, started_ns=started_ns)
     c.execute(
         """UPDATE jobs SET state_since_ns = max(state_since_ns, :since), started_ns = coalesce(started_ns, :started)
@@ -311,15 +346,21 @@ def wait_again(c: sqlite3.Connection, pk: int, since_ns: int, started_ns: int | 
 
 def story(c: sqlite3.Connection, pk: int) -> str:
     """The job's states so far, in order, for the message of an error."""
-    rows = c.execute("SELECT data FROM events WHERE job = :pk AND type = 'state' ORDER BY pk", {"pk": pk}).fetchall()
+    rows = c.execute(
+        "SELECT data FROM events WHERE job = :pk AND type = 'state' ORDER BY pk", {"pk": pk}
+    ).fetchall()
     return " → ".join(str(json.loads(row["data"]).get("to")) for row in rows[-20:])
 
 
 def request_stop(c: sqlite3.Connection, pk: int, now_ns: int, signum: int | None = None) -> bool:
-    """Note that a person wants the job to end; False when that is known already. `signum`: by that signal alone, which
-    a request without one takes the place of."""
+    """Note that a person wants the job to end; False when that is known already. `signum`: by that
+    signal alone, which a request without one takes the place of.
+    """
     if signum is None:
-        c.execute("UPDATE jobs SET stop_signal = NULL WHERE pk = :pk AND stop_signal IS NOT NULL", {"pk": pk})
+        c.execute(
+            "UPDATE jobs SET stop_signal = NULL WHERE pk = :pk AND stop_signal IS NOT NULL",
+            {"pk": pk},
+        )
     cursor = c.execute(
         "UPDATE jobs SET stop_requested_ns = :now, stop_signal = :signal WHERE pk = :pk AND stop_requested_ns IS NULL",
         {"pk": pk, "now": now_ns, "signal": signum},
@@ -343,12 +384,18 @@ def mark_deleted(c: sqlite3.Connection, pk: int, now_ns: int) -> None:
     if row is None:
         return
     if row["state"] in _OPEN_STATES:
-        raise RefusedError(f"{row['id']} is {row['state']}", f"hw abort {row['id']}, then delete it")
-    c.execute("UPDATE jobs SET deleted_ns = coalesce(deleted_ns, :now) WHERE pk = :pk", {"pk": pk, "now": now_ns})
+        raise RefusedError(
+            f"{row['id']} is {row['state']}", f"hw abort {row['id']}, then delete it"
+        )
+    c.execute(
+        "UPDATE jobs SET deleted_ns = coalesce(deleted_ns, :now) WHERE pk = :pk",
+        {"pk": pk, "now": now_ns},
+    )
     touch(c, pk, "job")
 
 
-# -- attempts and tasks ----------------------------------------------------------------------------------------------
+# -- attempts and tasks
+# ----------------------------------------------------------------------------------------------
 
 
 def insert_attempt(c: sqlite3.Connection, job_pk: int, number: int, key: str, now_ns: int) -> int:
@@ -364,7 +411,8 @@ def insert_attempt(c: sqlite3.Connection, job_pk: int, number: int, key: str, no
 
 def attempt_pk(c: sqlite3.Connection, job_pk: int, number: int) -> int:
     row = c.execute(
-        "SELECT pk FROM attempts WHERE job = :job AND number = :number", {"job": job_pk, "number": number}
+        "SELECT pk FROM attempts WHERE job = :job AND number = :number",
+        {"job": job_pk, "number": number},
     ).fetchone()
     if row is None:
         raise NotFoundError(f"the job has no attempt {number}")
@@ -372,11 +420,22 @@ def attempt_pk(c: sqlite3.Connection, job_pk: int, number: int) -> int:
 
 
 def set_attempt(c: sqlite3.Connection, job_pk: int, number: int, **changes: Any) -> None:
-    """Set columns of an attempt: state, engine_id, engine_word, cause, retry, exit_code, signal, started_ns, ended_ns.
+    """Set columns of an attempt: state, engine_id, engine_word, cause, retry, exit_code, signal,
+    started_ns, ended_ns.
 
     A terminal state of an attempt never changes (P8): a second end is ignored.
     """
-    allowed = {"state", "engine_id", "engine_word", "cause", "retry", "exit_code", "signal", "started_ns", "ended_ns"}
+    allowed = {
+        "state",
+        "engine_id",
+        "engine_word",
+        "cause",
+        "retry",
+        "exit_code",
+        "signal",
+        "started_ns",
+        "ended_ns",
+    }
     if not changes or not set(changes) <= allowed:
         raise ValueError(f"an attempt has no {set(changes) - allowed or 'such change'}")
     values = {name: _plain(name, value) for name, value in changes.items()}
@@ -389,10 +448,14 @@ def set_attempt(c: sqlite3.Connection, job_pk: int, number: int, **changes: Any)
     touch(c, job_pk, "job")
 
 
-def insert_task(c: sqlite3.Connection, job_pk: int, number: int, name: str, node: str | None = None) -> int:
+def insert_task(
+    c: sqlite3.Connection, job_pk: int, number: int, name: str, node: str | None = None
+) -> int:
     """The task's pk; inserting it again changes nothing."""
     if not _TASK_NAME.match(name):
-        raise UsageError(f"{name[:80]!r} is not a task's name", "letters, digits and '-', such as worker-0")
+        raise UsageError(
+            f"{name[:80]!r} is not a task's name", "letters, digits and '-', such as worker-0"
+        )
     attempt = attempt_pk(c, job_pk, number)
     c.execute(
         """INSERT INTO tasks (attempt, name, node, state) VALUES (:attempt, :name, :node, 'starting')
@@ -401,13 +464,16 @@ def insert_task(c: sqlite3.Connection, job_pk: int, number: int, name: str, node
     )
     touch(c, job_pk, "job")
     row = c.execute(
-        "SELECT pk FROM tasks WHERE attempt = :attempt AND name = :name", {"attempt": attempt, "name": name}
+        "SELECT pk FROM tasks WHERE attempt = :attempt AND name = :name",
+        {"attempt": attempt, "name": name},
     ).fetchone()
     return int(row["pk"])
 
 
 def task_row(c: sqlite3.Connection, key: TaskKey) -> sqlite3.Row | None:
-    """Keys of a task and of what it belongs to, and whether its end was told: task, attempt, job, ended."""
+    """Keys of a task and of what it belongs to, and whether its end was told: task, attempt, job,
+    ended.
+    """
     row: sqlite3.Row | None = c.execute(
         """SELECT t.pk AS task, a.pk AS attempt, j.pk AS job, t.result IS NOT NULL AS ended FROM jobs j
            JOIN attempts a ON a.job = j.pk JOIN tasks t ON t.attempt = a.pk
@@ -422,11 +488,15 @@ def heard(c: sqlite3.Connection, times: Mapping[TaskKey, int]) -> None:
     c.executemany(
         """UPDATE tasks SET heard_ns = max(coalesce(heard_ns, 0), :now) WHERE name = :task AND attempt =
              (SELECT a.pk FROM attempts a JOIN jobs j ON j.pk = a.job WHERE j.uuid = :uuid AND a.number = :number)""",
-        [{"now": ns, "task": k.task, "uuid": k.uuid, "number": k.attempt} for k, ns in times.items()],
+        [
+            {"now": ns, "task": k.task, "uuid": k.uuid, "number": k.attempt}
+            for k, ns in times.items()
+        ],
     )
 
 
-# -- events ----------------------------------------------------------------------------------------------------------
+# -- events
+# ----------------------------------------------------------------------------------------------------------
 
 
 def add_event(
@@ -436,22 +506,43 @@ def add_event(
     c.execute(
         """INSERT INTO events (job, attempt, rank, time_ns, type, data)
            VALUES (:job, :attempt, :rank, :now, :type, :data)""",
-        {"job": job_pk, "attempt": attempt, "rank": rank, "now": now_ns, "type": type_, "data": json.dumps(data)},
+        {
+            "job": job_pk,
+            "attempt": attempt,
+            "rank": rank,
+            "now": now_ns,
+            "type": type_,
+            "data": json.dumps(data),
+        },
     )
     touch(c, job_pk, what)
 
 
-# -- tokens ----------------------------------------------------------------------------------------------------------
+# -- tokens
+# ----------------------------------------------------------------------------------------------------------
 
 
 def insert_token(
-    c: sqlite3.Connection, id_: str, hash_: bytes, role: str, task: TaskKey | None, now_ns: int, name: str | None = None
+    c: sqlite3.Connection,
+    id_: str,
+    hash_: bytes,
+    role: str,
+    task: TaskKey | None,
+    now_ns: int,
+    name: str | None = None,
 ) -> None:
     """`name`: whom it is for, where it is for another machine or a person."""
     c.execute(
         """INSERT INTO tokens (id, hash, role, task, name, created_ns)
            VALUES (:id, :hash, :role, :task, :name, :now)""",
-        {"id": id_, "hash": hash_, "role": role, "task": str(task) if task else None, "name": name, "now": now_ns},
+        {
+            "id": id_,
+            "hash": hash_,
+            "role": role,
+            "task": str(task) if task else None,
+            "name": name,
+            "now": now_ns,
+        },
     )
 
 
@@ -460,7 +551,9 @@ def find_token(c: sqlite3.Connection, id_: str) -> Token | None:
     row = c.execute("SELECT * FROM tokens WHERE id = :id", {"id": id_}).fetchone()
     if row is None:
         return None
-    return Token(row["id"], row["hash"], row["role"], row["task"], row["ended_ns"], row["name"] or "")
+    return Token(
+        row["id"], row["hash"], row["role"], row["task"], row["ended_ns"], row["name"] or ""
+    )
 
 
 def named_tokens(c: sqlite3.Connection) -> list[sqlite3.Row]:
@@ -483,7 +576,8 @@ def revoke_token(c: sqlite3.Connection, id_: str, now_ns: int) -> bool:
 def end_tokens(c: sqlite3.Connection, task: TaskKey, now_ns: int) -> int:
     """End every token of a task; how many were open."""
     cursor = c.execute(
-        "UPDATE tokens SET ended_ns = :now WHERE task = :task AND ended_ns IS NULL", {"now": now_ns, "task": str(task)}
+        "UPDATE tokens SET ended_ns = :now WHERE task = :task AND ended_ns IS NULL",
+        {"now": now_ns, "task": str(task)},
     )
     return cursor.rowcount
 
@@ -492,12 +586,17 @@ def open_tokens(c: sqlite3.Connection) -> list[TaskKey]:
     """Tasks that may still send, whatever became of their jobs."""
     rows = c.execute("SELECT DISTINCT task FROM tokens WHERE ended_ns IS NULL AND task IS NOT NULL")
     names = [row["task"] for row in rows]
-    return [TaskKey(name[:36], int(name[37:].split("-", 1)[0]), name[37:].split("-", 1)[1]) for name in names]
+    return [
+        TaskKey(name[:36], int(name[37:].split("-", 1)[0]), name[37:].split("-", 1)[1])
+        for name in names
+    ]
 
 
 def may_send(c: sqlite3.Connection, task: str) -> bool:
     """Whether a task has a token that has not ended, so that more of it is expected."""
-    found = c.execute("SELECT 1 FROM tokens WHERE task = :task AND ended_ns IS NULL LIMIT 1", {"task": task})
+    found = c.execute(
+        "SELECT 1 FROM tokens WHERE task = :task AND ended_ns IS NULL LIMIT 1", {"task": task}
+    )
     return found.fetchone() is not None
 
 
@@ -509,10 +608,12 @@ def any_may_send(c: sqlite3.Connection, uuid: str) -> bool:
 
 def token_range(uuid: str) -> dict[str, str]:
     """Between which words the tasks of a job lie."""
-    return {"low": f"{uuid}-", "high": f"{uuid}."}  # "." follows "-": every key that starts with the uuid and a dash
+    # "." follows "-": every key that starts with the uuid and a dash
+    return {"low": f"{uuid}-", "high": f"{uuid}."}
 
 
-# -- rows to nouns ---------------------------------------------------------------------------------------------------
+# -- rows to nouns
+# ---------------------------------------------------------------------------------------------------
 
 
 def _union(known: list[str], more: Iterable[str]) -> list[str]:
@@ -552,11 +653,17 @@ def _attach_some(c: sqlite3.Connection, jobs: dict[int, Job], keys: list[int]) -
     marks = ", ".join("?" * len(keys))
     attempts: dict[int, Attempt] = {}
     tasks: dict[int, Task] = {}
-    for row in c.execute(f"SELECT * FROM attempts WHERE job IN ({marks}) ORDER BY job, number", keys):  # noqa: S608  (our own words, values are parameters)
+    for row in c.execute(
+        f"SELECT * FROM attempts WHERE job IN ({marks}) ORDER BY job, number",  # noqa: S608  (our own words)
+        keys,
+    ):
         attempts[row["pk"]] = _attempt(row)
         jobs[row["job"]].attempts.append(attempts[row["pk"]])
     below = f"SELECT pk FROM attempts WHERE job IN ({marks})"  # noqa: S608  (our own words, values are parameters)
-    for row in c.execute(f"SELECT * FROM tasks WHERE attempt IN ({below}) ORDER BY attempt, pk", keys):  # noqa: S608  (our own words, values are parameters)
+    for row in c.execute(
+        f"SELECT * FROM tasks WHERE attempt IN ({below}) ORDER BY attempt, pk",  # noqa: S608  (our own words)
+        keys,
+    ):
         task = Task(row["name"], row["node"], row["state"], row["heard_ns"], _json(row["result"]))
         task.agent, task.held = _json(row["agent"]), _json(row["held"])
         tasks[row["pk"]] = task

@@ -1,8 +1,10 @@
-"""Compaction: blocks as they came → large dense columns per metric, with zoom levels. Called by `keeper`.
+"""Compaction: blocks as they came → large dense columns per metric, with zoom levels. Called by
+`keeper`.
 
-Read and encode on a read connection (`plan_next`), then swap in one small transaction of the writer (`install`): a
-crash leaves either the old form or the new one, and no reader ever sees both. The order of points never changes: a
-piece is cut within one segment of the stream, in the order of its blocks.
+Read and encode on a read connection (`plan_next`), then swap in one small transaction of the writer
+(`install`): a crash leaves either the old form or the new one, and no reader ever sees both. The
+order of points never changes: a piece is cut within one segment of the stream, in the order of its
+blocks.
 """
 
 import sqlite3
@@ -47,7 +49,8 @@ class Plan:
     @property
     def size(self) -> int:
         return sum(
-            len(piece.axis) + sum(len(data) for column in piece.columns for _, data in column.levels)
+            len(piece.axis)
+            + sum(len(data) for column in piece.columns for _, data in column.levels)
             for piece in self.pieces
         )
 
@@ -73,13 +76,16 @@ class DamagedBlock(DamagedError):
         self.pk = pk
 
 
-# -- what is due -----------------------------------------------------------------------------------------------------
+# -- what is due
+# -----------------------------------------------------------------------------------------------------
 
 
 def due(c: sqlite3.Connection, now_ns: int, calm_ns: int) -> list[tuple[int, int]]:
-    """(bundle, segment) to compact: enough rows, too many blocks, a segment that is over, or a job that has ended.
+    """(bundle, segment) to compact: enough rows, too many blocks, a segment that is over, or a job
+    that has ended.
 
-    `calm_ns` is how long a job must have ended before its rest is compacted: its last data may still be on the way.
+    `calm_ns` is how long a job must have ended before its rest is compacted: its last data may
+    still be on the way.
     """
     rows = c.execute(
         """SELECT b.bundle, b.segment, sum(b.rows) AS n, count(*) AS blocks,
@@ -93,7 +99,10 @@ def due(c: sqlite3.Connection, now_ns: int, calm_ns: int) -> list[tuple[int, int
     return [
         (row["bundle"], row["segment"])
         for row in rows
-        if row["over"] or row["later"] or row["n"] >= piece_rows(row["width"]) or row["blocks"] >= 4 * BLOCKS_MERGE
+        if row["over"]
+        or row["later"]
+        or row["n"] >= piece_rows(row["width"])
+        or row["blocks"] >= 4 * BLOCKS_MERGE
     ]
 
 
@@ -107,7 +116,9 @@ def ended_with_blocks(c: sqlite3.Connection) -> bool:
 
 
 def piece_rows(width: int) -> int:
-    """Rows of one piece: fewer for wide bundles, so that reading one metric's newest points stays cheap."""
+    """Rows of one piece: fewer for wide bundles, so that reading one metric's newest points stays
+    cheap.
+    """
     return max(ROWS_MIN, min(COMPACT_ROWS, VALUES_MAX // max(1, width)))
 
 
@@ -120,11 +131,14 @@ def mergeable(c: sqlite3.Connection) -> list[tuple[int, int]]:
     return [(row["bundle"], row["segment"]) for row in rows]
 
 
-# -- planning, on a read connection ----------------------------------------------------------------------------------
+# -- planning, on a read connection
+# ----------------------------------------------------------------------------------
 
 
 def plan_next(c: sqlite3.Connection, bundle: int, segment: int) -> Plan | None:
-    """The next piece of this segment: of the bundle and of all that share a metric with it, so that order is kept."""
+    """The next piece of this segment: of the bundle and of all that share a metric with it, so that
+    order is kept.
+    """
     places = _related(c, bundle)
     job = c.execute("SELECT job FROM bundles WHERE pk = :pk", {"pk": bundle}).fetchone()
     limit = piece_rows(max(len(members) for members in places.values()))
@@ -171,13 +185,19 @@ def _related(c: sqlite3.Connection, bundle: int) -> dict[int, dict[int, int]]:
     todo = [bundle]
     while todo:
         pk = todo.pop()
-        members = c.execute("SELECT series, position FROM members WHERE bundle = :pk", {"pk": pk}).fetchall()
+        members = c.execute(
+            "SELECT series, position FROM members WHERE bundle = :pk", {"pk": pk}
+        ).fetchall()
         found[pk] = {row["series"]: row["position"] for row in members}
         others = c.execute(
             "SELECT DISTINCT o.bundle FROM members m JOIN members o ON o.series = m.series WHERE m.bundle = :pk",
             {"pk": pk},
         )
-        todo += [row["bundle"] for row in others if row["bundle"] not in found and row["bundle"] not in todo]
+        todo += [
+            row["bundle"]
+            for row in others
+            if row["bundle"] not in found and row["bundle"] not in todo
+        ]
     return found
 
 
@@ -194,7 +214,10 @@ def _together(places: dict[int, dict[int, int]]) -> dict[frozenset[int], list[in
 
 
 def _pieces(
-    part: list[tuple[int, int, Block]], series: list[int], places: dict[int, dict[int, int]], limit: int
+    part: list[tuple[int, int, Block]],
+    series: list[int],
+    places: dict[int, dict[int, int]],
+    limit: int,
 ) -> list[Piece]:
     steps = np.concatenate([data.ints(0) for _, _, data in part])
     times = np.concatenate([data.ints(1) for _, _, data in part])
@@ -210,7 +233,9 @@ def _pieces(
 
 
 def _axis(steps: Ints, times: Ints) -> bytes:
-    return block.encode(len(steps), [block.encode_ints(steps, dense=True), block.encode_ints(times, dense=True)])
+    return block.encode(
+        len(steps), [block.encode_ints(steps, dense=True), block.encode_ints(times, dense=True)]
+    )
 
 
 def _levels(points: Points) -> list[tuple[int, bytes]]:
@@ -248,11 +273,14 @@ def plan_merge(c: sqlite3.Connection, bundle: int, segment: int) -> Merge | None
     return Merge([row["pk"] for row in rows], len(steps), block.encode(len(steps), columns))
 
 
-# -- swapping, in the writer's transaction ---------------------------------------------------------------------------
+# -- swapping, in the writer's transaction
+# ---------------------------------------------------------------------------
 
 
 def install(c: sqlite3.Connection, plan: Plan) -> None:
-    """Replace blocks by columns. Raises where the blocks are not all there any more; nothing has changed then."""
+    """Replace blocks by columns. Raises where the blocks are not all there any more; nothing has
+    changed then.
+    """
     _delete_blocks(c, plan.blocks)
     for piece in plan.pieces:
         cursor = c.execute(
@@ -308,4 +336,6 @@ def set_aside(c: sqlite3.Connection, pk: int, reason: str, now_ns: int) -> None:
         return
     c.execute("UPDATE blocks SET tier = -1 WHERE pk = :pk", {"pk": pk})
     data = {"block": pk, "points": row["rows"] * row["width"], "reason": reason}
-    catalog.add_event(c, row["job"], "damage", data, now_ns, attempt=row["attempt"], rank=row["rank"])
+    catalog.add_event(
+        c, row["job"], "damage", data, now_ns, attempt=row["attempt"], rank=row["rank"]
+    )

@@ -1,4 +1,6 @@
-"""Connections to headway.db: how they are opened, and what their errors mean. Used inside the store only."""
+"""Connections to headway.db: how they are opened, and what their errors mean. Used inside the store
+only.
+"""
 
 import sqlite3
 from pathlib import Path
@@ -20,7 +22,9 @@ _TEMPORARY = {
 
 
 class Connection(sqlite3.Connection):
-    """The writer's connection. It collects what its transaction changed, and how much data that was."""
+    """The writer's connection. It collects what its transaction changed, and how much data that
+    was.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -50,12 +54,14 @@ def open_writer(path: Path) -> Connection:
         timeout=BUSY_TIMEOUT_S,
     )
     try:
-        if path.stat().st_size == 0:  # these two count only while the file is new, and the second writes
+        # these two count only while the file is new, and the second writes
+        if path.stat().st_size == 0:
             c.execute(f"PRAGMA page_size = {PAGE_BYTES}")
             c.execute("PRAGMA auto_vacuum = INCREMENTAL")
         c.execute("PRAGMA journal_mode = WAL")
         c.execute("PRAGMA synchronous = FULL")  # a commit that we report has reached the disk (P3)
-        c.execute("PRAGMA wal_autocheckpoint = 0")  # the writer does it itself, after it has answered
+        # the writer does it itself, after it has answered
+        c.execute("PRAGMA wal_autocheckpoint = 0")
         c.execute("PRAGMA foreign_keys = ON")
         c.execute("PRAGMA temp_store = MEMORY")
         c.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
@@ -104,7 +110,11 @@ def as_headway_error(error: BaseException, doing: str) -> BaseException:
     if isinstance(error, HeadwayError):
         return error
     if is_damage(error):
-        return DamagedError(f"the database is damaged ({error}); found while {doing}", "see server.log")
+        return DamagedError(
+            f"the database is damaged ({error}); found while {doing}", "see server.log"
+        )
     if isinstance(error, OSError) or is_temporary(error):
-        return UnreachableError(f"the store could not finish {doing}: {error}", "free some space, or look at the disk")
+        return UnreachableError(
+            f"the store could not finish {doing}: {error}", "free some space, or look at the disk"
+        )
     return error

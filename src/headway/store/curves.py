@@ -1,7 +1,9 @@
-"""Usage over the whole life of a job's last attempt in a few points, for the small curves of live views.
+"""Usage over the whole life of a job's last attempt in a few points, for the small curves of live
+views.
 
-Read anew by a view when it opens, after an outage and now and then, so it must cost little however long the job is and
-however many tasks it has: each place of the curve is read from a bounded number of samples. Called by the server's API.
+Read anew by a view when it opens, after an outage and now and then, so it must cost little however
+long the job is and however many tasks it has: each place of the curve is read from a bounded number
+of samples. Called by the server's API.
 """
 
 import json
@@ -13,12 +15,15 @@ from headway.model.limits import CURVE_SAMPLES_MAX, CURVE_TASKS_MAX
 from headway.store import watch
 from headway.store.form import iso
 
-_LEVEL_S = ((2, 60.0), (1, 10.0), (0, 0.0))  # the coarsest level first, and the time that one of its samples stands for
+# the coarsest level first, and the time that one of its samples stands for
+_LEVEL_S = ((2, 60.0), (1, 10.0), (0, 0.0))
 _NAMES = (("cpu_percent", "memory_bytes"), ("gpu_percent", "gpu_memory_bytes"))
 
 
 def usage(c: sqlite3.Connection, job: int, points: int) -> dict[str, dict[str, list[Any]]]:
-    """`{name: {time: […], value: […]}}`: means over ranks or cards, at most `points`, each at its last sample."""
+    """`{name: {time: […], value: […]}}`: means over ranks or cards, at most `points`, each at its
+    last sample.
+    """
     tasks = _tasks(c, job)
     spans = [span for task in tasks if (span := _span(c, task)) is not None]
     if not spans:
@@ -29,7 +34,9 @@ def usage(c: sqlite3.Connection, job: int, points: int) -> dict[str, dict[str, l
     most = max(CURVE_SAMPLES_MAX // (points * len(tasks)), 1)
     found: dict[str, dict[str, list[Any]]] = {}
     for start_ns in range(first_ns, last_ns + 1, place_ns):
-        for name, (time_ns, value) in _place(c, tasks, level, (start_ns, start_ns + place_ns), most).items():
+        for name, (time_ns, value) in _place(
+            c, tasks, level, (start_ns, start_ns + place_ns), most
+        ).items():
             curve = found.setdefault(name, {"time": [], "value": []})
             curve["time"].append(iso(time_ns))
             curve["value"].append(value)
@@ -47,21 +54,30 @@ def _tasks(c: sqlite3.Connection, job: int) -> list[int]:
 
 
 def _span(c: sqlite3.Connection, task: int) -> tuple[int, int] | None:
-    """When its first and last sample were taken, of any level: old ones of the finer levels are gone."""
+    """When its first and last sample were taken, of any level: old ones of the finer levels are
+    gone.
+    """
     found = [
-        edge for level, _ in _LEVEL_S for order in ("ASC", "DESC") if (edge := _edge(c, task, level, order)) is not None
+        edge
+        for level, _ in _LEVEL_S
+        for order in ("ASC", "DESC")
+        if (edge := _edge(c, task, level, order)) is not None
     ]
     return (min(found), max(found)) if found else None
 
 
 def _edge(c: sqlite3.Connection, task: int, level: int, order: str) -> int | None:
-    wanted = f"SELECT time_ns FROM usage WHERE task = ? AND level = ? ORDER BY time_ns {order} LIMIT 1"  # noqa: S608  (our own words)
+    wanted = (
+        f"SELECT time_ns FROM usage WHERE task = ? AND level = ? ORDER BY time_ns {order} LIMIT 1"  # noqa: S608  (our own words)
+    )
     row = c.execute(wanted, (task, level)).fetchone()
     return None if row is None else int(row["time_ns"])
 
 
 def _level(c: sqlite3.Connection, tasks: list[int], place_s: float) -> int:
-    """The coarsest whose samples are no longer than a place: it is there from the beginning, and the least to read."""
+    """The coarsest whose samples are no longer than a place: it is there from the beginning, and
+    the least to read.
+    """
     for level, span_s in _LEVEL_S:
         if span_s <= place_s and any(_edge(c, task, level, "ASC") is not None for task in tasks):
             return level
@@ -83,7 +99,9 @@ def _place(
         for row in rows:
             short = watch.short(json.loads(zlib.decompress(row["data"])))
             for names, lines in zip(_NAMES, (short["ranks"], short["gpus"]), strict=True):
-                for name, known in zip(names, zip(*(line[1:] for line in lines), strict=True), strict=False):
+                for name, known in zip(
+                    names, zip(*(line[1:] for line in lines), strict=True), strict=False
+                ):
                     fresh = [value for value in known if value is not None]
                     values.setdefault(name, []).extend(fresh)
                     if fresh:

@@ -1,4 +1,6 @@
-"""`Store`: the door to headway.db. One writer thread, pooled readers, listeners. Called by the server alone."""
+"""`Store`: the door to headway.db. One writer thread, pooled readers, listeners. Called by the
+server alone.
+"""
 
 import logging
 import sqlite3
@@ -17,7 +19,13 @@ from headway.model.limits import CHECK_BYTES_MAX, LINGER_S, LOG_BYTES_MAX
 from headway.model.record import INDEX, RAW
 from headway.settings.home import Paths
 from headway.store import catalog, migrate, retention, snapshot
-from headway.store.connection import Connection, as_headway_error, is_damage, open_writer, primary_code
+from headway.store.connection import (
+    Connection,
+    as_headway_error,
+    is_damage,
+    open_writer,
+    primary_code,
+)
 from headway.store.ingest import Ingester, IngestResult
 from headway.store.keeper import Keeper
 from headway.store.logs import LogFiles
@@ -27,7 +35,8 @@ from headway.wire.batch import Part, TaskKey
 
 log = logging.getLogger("headway.store")
 T = TypeVar("T")
-Listener = Callable[[int, str], None]  # (job, what): facts job metrics logs; for viewers also progress records usage
+# (job, what): facts job metrics logs; for viewers also progress records usage
+Listener = Callable[[int, str], None]
 
 
 class Store(Hooks):
@@ -52,10 +61,13 @@ class Store(Hooks):
         self._ingester = Ingester(self._files, clock_ns)
         self._keeper = Keeper(self, self._files, clock_ns, self._snapshot_if_due)
 
-    # -- opening and closing ---------------------------------------------------------------------------------------
+    # -- opening and closing
+    # ---------------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Check, migrate and start. Raises a HeadwayError with the reason where the database cannot be used (B31)."""
+        """Check, migrate and start. Raises a HeadwayError with the reason where the database cannot
+        be used (B31).
+        """
         migrate.check_file(self.paths.db)
         migrate.mark_opened(self.paths.db)
         self._opened_s = self._clock_ns() / 1e9
@@ -81,7 +93,9 @@ class Store(Hooks):
         c: Connection | None = None
         try:
             c = open_writer(db)
-            fault = snapshot.check(c) if suspicious or db.stat().st_size <= CHECK_BYTES_MAX else None
+            fault = (
+                snapshot.check(c) if suspicious or db.stat().st_size <= CHECK_BYTES_MAX else None
+            )
             if fault is None:
                 migrate.migrate(c, db, self._copy_before)
             return fault
@@ -89,7 +103,9 @@ class Store(Hooks):
             if is_damage(error):
                 return str(error)
             if primary_code(error) in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
-                raise RefusedError(f"{db} is read-only or cannot be opened", "set HEADWAY_HOME elsewhere") from None
+                raise RefusedError(
+                    f"{db} is read-only or cannot be opened", "set HEADWAY_HOME elsewhere"
+                ) from None
             raise as_headway_error(error, f"opening {db}") from error
         finally:
             if c is not None:
@@ -98,14 +114,21 @@ class Store(Hooks):
     def _copy_before(self, c: Connection, target: Path) -> None:
         fault = snapshot.copy(c, target)
         if fault is not None:
-            raise DamagedError(f"the database is damaged ({fault}), so it was not changed", "see server.log")
+            raise DamagedError(
+                f"the database is damaged ({fault}), so it was not changed", "see server.log"
+            )
 
     def _restore(self, reason: str) -> None:
-        """Put the last snapshot in the place of a damaged database. No connection of ours is open, or soon none."""
+        """Put the last snapshot in the place of a damaged database. No connection of ours is open,
+        or soon none.
+        """
         self.restored = snapshot.restore(self.paths.db, reason, self._clock_ns() / 1e9)
         fault = self._prepare()
         if fault is not None:
-            raise DamagedError(f"the snapshot is damaged too: {fault}", f"move {self.paths.db} away, then start again")
+            raise DamagedError(
+                f"the snapshot is damaged too: {fault}",
+                f"move {self.paths.db} away, then start again",
+            )
 
     def close(self) -> None:
         """Finish waiting writes and close. What was acknowledged is on disk with or without this."""
@@ -118,10 +141,13 @@ class Store(Hooks):
         self._files.close()
         migrate.mark_closed(self.paths.db)
 
-    # -- writing ---------------------------------------------------------------------------------------------------
+    # -- writing
+    # ---------------------------------------------------------------------------------------------------
 
     def write(self, work: Callable[[sqlite3.Connection], T]) -> "Future[T]":
-        """Run `work` in the writer thread, in a transaction shared with others; resolves once it is durable."""
+        """Run `work` in the writer thread, in a transaction shared with others; resolves once it is
+        durable.
+        """
         return self.submit(work)
 
     def submit(
@@ -133,7 +159,9 @@ class Store(Hooks):
         data: bool = False,
         urgent: bool = True,
     ) -> "Future[T]":
-        """As `write`, with what the writer should know: bytes, parts, and whether it is data that may be refused."""
+        """As `write`, with what the writer should know: bytes, parts, and whether it is data that
+        may be refused.
+        """
         if self._writer is None:
             future: Future[T] = Future()
             future.set_exception(UnreachableError("the store is not open", "try again"))
@@ -141,10 +169,13 @@ class Store(Hooks):
         return self._writer.submit(work, size=size, parts=parts, refusable=data, urgent=urgent)
 
     def ingest(self, task: TaskKey, parts: list[Part]) -> "Future[IngestResult]":
-        """Apply a batch's parts; resolves once they are durable. Fails at once when too much waits already (503)."""
+        """Apply a batch's parts; resolves once they are durable. Fails at once when too much waits
+        already (503).
+        """
         size = sum(len(part.data) for part in parts)
         bulk = all(
-            part.kind in (RAW, INDEX) or part.stream.startswith(("metrics-", "logs-", "usage-")) for part in parts
+            part.kind in (RAW, INDEX) or part.stream.startswith(("metrics-", "logs-", "usage-"))
+            for part in parts
         )
         work = partial(self._ingester.apply, key=task, parts=parts)
         return self.submit(work, size=size, parts=len(parts), data=True, urgent=not bulk)
@@ -175,7 +206,9 @@ class Store(Hooks):
             self.damaged(DamagedError(fault))
 
     def gc(self, older_than_days: float | None, *, dry_run: bool = False) -> retention.Removed:
-        """Remove deleted jobs, and those that ended more than so many days ago, with their rows and files."""
+        """Remove deleted jobs, and those that ended more than so many days ago, with their rows and
+        files.
+        """
         now_ns = self._clock_ns()
         before_ns = None if older_than_days is None else now_ns - int(older_than_days * 86_400e9)
         with self.read() as c:
@@ -205,12 +238,19 @@ class Store(Hooks):
         """Remove data of folders that no job needs."""
         with self.read() as c:
             rows = c.execute("SELECT uuid, ended_ns FROM jobs").fetchall()
-        known, left = {row["uuid"] for row in rows}, {row["uuid"] for row in rows if row["ended_ns"] is None}
-        return collect(self.paths.home / "folders", lambda uuid: uuid not in known, left, dry_run=dry_run)
+        known, left = (
+            {row["uuid"] for row in rows},
+            {row["uuid"] for row in rows if row["ended_ns"] is None},
+        )
+        return collect(
+            self.paths.home / "folders", lambda uuid: uuid not in known, left, dry_run=dry_run
+        )
 
     def open_uuids(self) -> list[str]:
         with self.read() as c:
-            return [row["uuid"] for row in c.execute("SELECT uuid FROM jobs WHERE ended_ns IS NULL")]
+            return [
+                row["uuid"] for row in c.execute("SELECT uuid FROM jobs WHERE ended_ns IS NULL")
+            ]
 
     def _delete_some(self, c: sqlite3.Connection, pk: int, now_ns: int) -> bool:
         done = retention.delete_some(c, pk, now_ns)
@@ -219,7 +259,8 @@ class Store(Hooks):
             self._files.forget()
         return done
 
-    # -- reading ---------------------------------------------------------------------------------------------------
+    # -- reading
+    # ---------------------------------------------------------------------------------------------------
 
     @contextmanager
     def read(self) -> Iterator[sqlite3.Connection]:
@@ -232,7 +273,8 @@ class Store(Hooks):
                 self.damaged(error)
             raise as_headway_error(error, "a query") from error
 
-    # -- hooks of the writer ---------------------------------------------------------------------------------------
+    # -- hooks of the writer
+    # ---------------------------------------------------------------------------------------
 
     def before_commit(self) -> None:
         self._files.sync()
@@ -254,7 +296,9 @@ class Store(Hooks):
                     log.exception("a listener failed")
 
     def damaged(self, error: BaseException) -> None:
-        """Damage was met. The writer looks itself and, where it finds the same, restores the last snapshot."""
+        """Damage was met. The writer looks itself and, where it finds the same, restores the last
+        snapshot.
+        """
         log.critical("the database seems damaged: %s", error)
         if self._writer is not None:
             self._writer.repair(partial(self._repair, reason=str(error)))
@@ -271,7 +315,9 @@ class Store(Hooks):
         self._tell_restored()
 
     def _tell_restored(self) -> None:
-        """Jobs under way learn in their events that data may be missing; agents send again what they still hold."""
+        """Jobs under way learn in their events that data may be missing; agents send again what
+        they still hold.
+        """
         told = self.restored
         if told is not None:
             self.write(lambda c: _note_all(c, {"text": str(told)}, self._clock_ns()))

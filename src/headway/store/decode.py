@@ -1,8 +1,9 @@
-"""Frames of one part of a record stream → facts, schemas and columns of points. Pure; called by `ingest`.
+"""Frames of one part of a record stream → facts, schemas and columns of points. Pure; called by
+`ingest`.
 
-No Python per record: a run of frames of one schema is one strided view, checked and copied by numpy. Where schemas
-alternate, a small loop finds only where frames start. Anything that is not exactly a chain of frames raises
-DamagedError, and then nothing of the part is applied.
+No Python per record: a run of frames of one schema is one strided view, checked and copied by
+numpy. Where schemas alternate, a small loop finds only where frames start. Anything that is not
+exactly a chain of frames raises DamagedError, and then nothing of the part is applied.
 """
 
 import struct
@@ -13,7 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from headway.model.errors import DamagedError
-from headway.model.limits import FRAME_BYTES_MAX, METRIC_NAME_BYTES_MAX, RECORD_VALUES_MAX, SCHEMAS_MAX
+from headway.model.limits import (
+    FRAME_BYTES_MAX,
+    METRIC_NAME_BYTES_MAX,
+    RECORD_VALUES_MAX,
+    SCHEMAS_MAX,
+)
 from headway.model.record import METRICS, SCHEMA
 from headway.wire import frame
 from headway.wire.block import Floats, Ints
@@ -23,7 +29,12 @@ _MAGIC = int.from_bytes(frame.MAGIC, "little")
 _START = struct.Struct("<HIBBI")  # magic, crc, kind, flags, length
 _WALK = struct.Struct("<H4xHQ")  # magic, kind and flags, length and schema
 _HEADS = np.dtype(
-    {"names": ["magic", "kind", "rest"], "formats": ["<u2", "<u2", "<u8"], "offsets": [0, 6, 8], "itemsize": 16}
+    {
+        "names": ["magic", "kind", "rest"],
+        "formats": ["<u2", "<u2", "<u8"],
+        "offsets": [0, 6, 8],
+        "itemsize": 16,
+    }
 )
 _FIXED = frame.HEADER_BYTES + frame.METRICS_FIXED_BYTES
 _RUN_MIN = 32  # frames of one schema in a row that are worth a strided view
@@ -42,7 +53,8 @@ class Points:
 
 @dataclass(slots=True)
 class Decoded:
-    others: list[tuple[int, int, memoryview]]  # (place, kind, payload) of frames that are neither points nor schemas
+    # (place, kind, payload) of frames that are neither points nor schemas
+    others: list[tuple[int, int, memoryview]]
     schemas: dict[int, Names]  # newly declared
     points: list[Points]
     records: int
@@ -89,7 +101,9 @@ def _start(data: memoryview, pos: int, end: int) -> tuple[int, int]:
         raise DamagedError(f"no frame starts at {pos}")
     if length > FRAME_BYTES_MAX or pos + frame.HEADER_BYTES + length > end:
         raise DamagedError(f"the frame at {pos} is too long or cut off")
-    if kind == METRICS and (length < frame.METRICS_FIXED_BYTES or (length - frame.METRICS_FIXED_BYTES) % 8):
+    if kind == METRICS and (
+        length < frame.METRICS_FIXED_BYTES or (length - frame.METRICS_FIXED_BYTES) % 8
+    ):
         raise DamagedError(f"the record at {pos} has the impossible length {length}")
     return kind, length
 
@@ -111,11 +125,14 @@ def _declare(payload: memoryview, known: Mapping[int, Names], schemas: dict[int,
         schemas[schema] = names
 
 
-# -- finding records -------------------------------------------------------------------------------------------------
+# -- finding records
+# -------------------------------------------------------------------------------------------------
 
 
 def _take_points(data: memoryview, pos: int, end: int, rows: dict[int, _Rows]) -> tuple[int, int]:
-    """Note the records that start at `pos`; where the next frame is, and how many records were taken."""
+    """Note the records that start at `pos`; where the next frame is, and how many records were
+    taken.
+    """
     length, schema = struct.unpack_from("<II", data, pos + 8)
     size = frame.HEADER_BYTES + length
     count = _run(data, pos, end, size)
@@ -126,13 +143,17 @@ def _take_points(data: memoryview, pos: int, end: int, rows: dict[int, _Rows]) -
 
 
 def _run(data: memoryview, pos: int, end: int, size: int) -> int:
-    """How many frames in a row have the first one's head; looks ahead in growing steps, so a short run is cheap."""
+    """How many frames in a row have the first one's head; looks ahead in growing steps, so a short
+    run is cheap.
+    """
     most = (end - pos) // size
     first = np.ndarray((1,), _HEADS, data, pos)[0]
     done, ahead = 0, 2 * _RUN_MIN
     while done < most:
         part = np.ndarray((min(ahead, most - done),), _HEADS, data, pos + done * size, (size,))
-        same = (part["rest"] == first["rest"]) & (part["kind"] == METRICS) & (part["magic"] == _MAGIC)
+        same = (
+            (part["rest"] == first["rest"]) & (part["kind"] == METRICS) & (part["magic"] == _MAGIC)
+        )
         if not same.all():
             return done + int(same.argmin())
         done, ahead = done + len(part), ahead * 16
@@ -140,7 +161,9 @@ def _run(data: memoryview, pos: int, end: int, size: int) -> int:
 
 
 def _walk(data: memoryview, pos: int, end: int, rows: dict[int, _Rows]) -> tuple[int, int]:
-    """Frames one by one while they are records: only where each starts; the values are gathered later, all at once."""
+    """Frames one by one while they are records: only where each starts; the values are gathered
+    later, all at once.
+    """
     at: dict[int, list[int]] = {}  # by length and schema, as one number
     unpack, last, taken = _WALK.unpack_from, end - 16, 0
     while pos <= last and taken < _WALK_MAX:
@@ -157,12 +180,22 @@ def _walk(data: memoryview, pos: int, end: int, rows: dict[int, _Rows]) -> tuple
             at[rest] = [pos]
         pos, taken = after, taken + 1
     for rest, starts in at.items():
-        _note(rows, rest >> 32, frame.HEADER_BYTES + (rest & 0xFFFFFFFF), np.array(starts, np.int64), None)
+        _note(
+            rows,
+            rest >> 32,
+            frame.HEADER_BYTES + (rest & 0xFFFFFFFF),
+            np.array(starts, np.int64),
+            None,
+        )
     return pos, taken
 
 
 def _note(
-    rows: dict[int, _Rows], schema: int, size: int, at: npt.NDArray[np.int64], run: tuple[int, int] | None
+    rows: dict[int, _Rows],
+    schema: int,
+    size: int,
+    at: npt.NDArray[np.int64],
+    run: tuple[int, int] | None,
 ) -> None:
     found = rows.setdefault(schema, _Rows(size, [], []))
     if found.size != size:
@@ -171,7 +204,8 @@ def _note(
     found.runs.append(run)
 
 
-# -- records to columns ----------------------------------------------------------------------------------------------
+# -- records to columns
+# ----------------------------------------------------------------------------------------------
 
 
 def _points(data: memoryview, rows: dict[int, _Rows], schemas: Mapping[int, Names]) -> list[Points]:
@@ -179,7 +213,9 @@ def _points(data: memoryview, rows: dict[int, _Rows], schemas: Mapping[int, Name
         if schema not in schemas:
             raise DamagedError(f"a record uses schema {schema}, which was not declared")
         if found.size != _FIXED + 8 * len(schemas[schema]):
-            raise DamagedError(f"a record of schema {schema} does not hold {len(schemas[schema])} values")
+            raise DamagedError(
+                f"a record of schema {schema} does not hold {len(schemas[schema])} values"
+            )
     names = [name for schema in rows for name in schemas[schema]]
     if len(set(names)) == len(names):
         return [_columns(data, found, schemas[schema]) for schema, found in rows.items()]
@@ -187,7 +223,9 @@ def _points(data: memoryview, rows: dict[int, _Rows], schemas: Mapping[int, Name
 
 
 def _columns(data: memoryview, found: _Rows, names: Names) -> Points:
-    """The columns of one schema; straight runs are copied from a strided view, others are gathered first."""
+    """The columns of one schema; straight runs are copied from a strided view, others are gathered
+    first.
+    """
     total = sum(len(piece) for piece in found.pieces)
     steps, times = np.empty(total, np.int64), np.empty(total, np.int64)
     values = np.empty((len(names), total), np.float64)
@@ -201,13 +239,17 @@ def _columns(data: memoryview, found: _Rows, names: Names) -> Points:
         here = slice(done, done + count)
         steps[here] = np.ndarray((count,), "<i8", buffer, start + 16, (found.size,))
         times[here] = np.ndarray((count,), "<i8", buffer, start + 24, (found.size,))
-        values[:, here] = np.ndarray((len(names), count), "<f8", buffer, start + _FIXED, (8, found.size))
+        values[:, here] = np.ndarray(
+            (len(names), count), "<f8", buffer, start + _FIXED, (8, found.size)
+        )
         done += count
     return Points(names, steps, times, values)
 
 
 def _shared(data: memoryview, rows: dict[int, _Rows], schemas: Mapping[int, Names]) -> list[Points]:
-    """Schemas that share names: names found in the same schemas go together, their rows merged in the order written."""
+    """Schemas that share names: names found in the same schemas go together, their rows merged in
+    the order written.
+    """
     homes: dict[str, tuple[int, ...]] = {}
     for schema in rows:
         for name in schemas[schema]:
@@ -221,7 +263,10 @@ def _shared(data: memoryview, rows: dict[int, _Rows], schemas: Mapping[int, Name
 
 
 def _merged(
-    names: Names, where: tuple[int, ...], parts: dict[int, Points], starts: dict[int, npt.NDArray[np.int64]]
+    names: Names,
+    where: tuple[int, ...],
+    parts: dict[int, Points],
+    starts: dict[int, npt.NDArray[np.int64]],
 ) -> Points:
     order = np.argsort(np.concatenate([starts[schema] for schema in where]), kind="stable")
     picks = {schema: [parts[schema].names.index(name) for name in names] for schema in where}

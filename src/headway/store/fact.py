@@ -1,8 +1,9 @@
-"""Facts → rows: what processes and agents told, applied to tasks, processes, config, tags, provenance and events.
+"""Facts → rows: what processes and agents told, applied to tasks, processes, config, tags,
+provenance and events.
 
-Called by `ingest` for every frame that is not points. A fact touches only the rows of its own attempt's task, so an
-agent that was stopped and continued cannot touch a newer attempt (F27). States of jobs and attempts are not ours to
-change.
+Called by `ingest` for every frame that is not points. A fact touches only the rows of its own
+attempt's task, so an agent that was stopped and continued cannot touch a newer attempt (F27).
+States of jobs and attempts are not ours to change.
 """
 
 import base64
@@ -40,7 +41,8 @@ class Context:
     events: int  # of this job so far
     offset: int = 0  # of the frame in its stream
     ended: bool = False  # the task's end was told
-    started_ranks: list[int] | None = None  # processes that the shim started: their output has files from now on
+    # processes that the shim started: their output has files from now on
+    started_ranks: list[int] | None = None
 
 
 def read_fact(payload: memoryview) -> Fact:
@@ -88,7 +90,9 @@ def check_open(payload: memoryview) -> None:
         raise DamagedError(f"the stream's first frame cannot be read: {error}") from None
     version = whole(told)
     if version is None or not 1 <= version <= FORMAT_VERSION:
-        raise VersionError(f"written by another Headway: format {told}, this server reads up to {FORMAT_VERSION}")
+        raise VersionError(
+            f"written by another Headway: format {told}, this server reads up to {FORMAT_VERSION}"
+        )
 
 
 def apply(c: sqlite3.Connection, x: Context, kind: int, payload: memoryview) -> None:
@@ -104,7 +108,10 @@ def apply(c: sqlite3.Connection, x: Context, kind: int, payload: memoryview) -> 
         event(c, x, "unreadable", {"error": str(error), "text": text}, x.now_ns)
         return
     if kind == OPEN:
-        c.execute("UPDATE streams SET opened = :opened WHERE pk = :pk", {"opened": json.dumps(fact), "pk": x.stream})
+        c.execute(
+            "UPDATE streams SET opened = :opened WHERE pk = :pk",
+            {"opened": json.dumps(fact), "pk": x.stream},
+        )
         return
     type_ = str(fact.get("type"))
     if type_ in _WATCHED and _watch(c, x, fact, *_WATCHED[type_]):
@@ -114,7 +121,8 @@ def apply(c: sqlite3.Connection, x: Context, kind: int, payload: memoryview) -> 
     touch(c, x.job, "facts")
 
 
-# -- values ----------------------------------------------------------------------------------------------------------
+# -- values
+# ----------------------------------------------------------------------------------------------------------
 
 
 def text(value: Any) -> str | None:
@@ -135,37 +143,49 @@ def _rank(x: Context, fact: Fact) -> int | None:
     return rank if rank is not None else x.rank
 
 
-def event(c: sqlite3.Connection, x: Context, type_: str, data: Fact, when_ns: int, rank: int | None = None) -> None:
+def event(
+    c: sqlite3.Connection, x: Context, type_: str, data: Fact, when_ns: int, rank: int | None = None
+) -> None:
     """Tell it with the job, if there is room for more."""
     x.events += 1
     if x.events > EVENTS_MAX:
         _count_dropped(c, x)
         return
     rank = x.rank if rank is None else rank
-    catalog.add_event(c, x.job, text(type_) or "", data, when_ns, attempt=x.attempt, rank=rank, what="facts")
+    catalog.add_event(
+        c, x.job, text(type_) or "", data, when_ns, attempt=x.attempt, rank=rank, what="facts"
+    )
 
 
 def _count_dropped(c: sqlite3.Connection, x: Context) -> None:
     row = c.execute(  # from the end, where it lies, and not past as many as there may be
-        "SELECT pk, data FROM events WHERE job = ? AND type = 'events_dropped' ORDER BY pk DESC LIMIT 1", (x.job,)
+        "SELECT pk, data FROM events WHERE job = ? AND type = 'events_dropped' ORDER BY pk DESC LIMIT 1",
+        (x.job,),
     ).fetchone()
     if row is None:
-        catalog.add_event(c, x.job, "events_dropped", {"count": 1, "limit": EVENTS_MAX}, x.now_ns, what="facts")
+        catalog.add_event(
+            c, x.job, "events_dropped", {"count": 1, "limit": EVENTS_MAX}, x.now_ns, what="facts"
+        )
         return
     data = json.loads(row["data"])
     data["count"] += 1
-    c.execute("UPDATE events SET data = :data WHERE pk = :pk", {"data": json.dumps(data), "pk": row["pk"]})
+    c.execute(
+        "UPDATE events SET data = :data WHERE pk = :pk", {"data": json.dumps(data), "pk": row["pk"]}
+    )
 
 
 def tell(c: sqlite3.Connection, x: Context, fact: Fact) -> None:
     """Keep a fact as an event, whatever its type."""
     when_ns = time_ns(x, fact)
     same = when_ns == fact.get("time_ns")
-    data = {k: v for k, v in fact.items() if k not in ("type", "rank") and not (same and k == "time_ns")}
+    data = {
+        k: v for k, v in fact.items() if k not in ("type", "rank") and not (same and k == "time_ns")
+    }
     event(c, x, str(fact.get("type"))[:64], data, when_ns, _rank(x, fact))
 
 
-# -- one function per type -------------------------------------------------------------------------------------------
+# -- one function per type
+# -------------------------------------------------------------------------------------------
 
 
 def _task_started(c: sqlite3.Connection, x: Context, fact: Fact) -> None:
@@ -203,7 +223,9 @@ def _process(x: Context, fact: Fact, rank: int) -> Fact:
 
 
 def _hello(c: sqlite3.Connection, x: Context, fact: Fact) -> None:
-    """A process that the shim did not start (torchrun's children, a plain script) becomes known by its own word."""
+    """A process that the shim did not start (torchrun's children, a plain script) becomes known by
+    its own word.
+    """
     rank = _rank(x, fact)
     if rank is not None:
         c.execute(
@@ -224,7 +246,9 @@ def _process_exited(c: sqlite3.Connection, x: Context, fact: Fact) -> None:
     tell(c, x, fact)
 
 
-def _end_process(c: sqlite3.Connection, x: Context, fact: Fact, state: str, reason: str | None) -> None:
+def _end_process(
+    c: sqlite3.Connection, x: Context, fact: Fact, state: str, reason: str | None
+) -> None:
     rank = _rank(x, fact)
     if rank is None:
         return
@@ -243,7 +267,9 @@ def _end_process(c: sqlite3.Connection, x: Context, fact: Fact, state: str, reas
 
 def _bye(c: sqlite3.Connection, x: Context, fact: Fact) -> None:
     """A client's own end: counts for a process that no shim watches, and is overruled by a shim."""
-    opened = c.execute("SELECT opened FROM streams WHERE pk = :pk", {"pk": x.stream}).fetchone()["opened"]
+    opened = c.execute("SELECT opened FROM streams WHERE pk = :pk", {"pk": x.stream}).fetchone()[
+        "opened"
+    ]
     pid = whole(json.loads(opened).get("pid")) if opened else None
     c.execute(
         """UPDATE processes SET state = 'exited', exit_code = :exit_code, ended_ns = :now
@@ -290,7 +316,12 @@ def _config(c: sqlite3.Connection, x: Context, fact: Fact) -> None:
     c.execute(
         """UPDATE jobs SET config = :config, config_attempt = :attempt, config_rank = :rank WHERE pk = :job AND
              (config IS NULL OR :attempt > config_attempt OR (:attempt = config_attempt AND :rank <= config_rank))""",
-        {"config": json.dumps(fact["config"]), "attempt": x.attempt, "rank": x.rank or 0, "job": x.job},
+        {
+            "config": json.dumps(fact["config"]),
+            "attempt": x.attempt,
+            "rank": x.rank or 0,
+            "job": x.job,
+        },
     )
     touch(c, x.job, "job")
 
@@ -310,7 +341,12 @@ def _exception(c: sqlite3.Connection, x: Context, fact: Fact) -> None:
                VALUES (:task, :rank, :rank, 'running', :exception)
                ON CONFLICT (task, rank) DO UPDATE SET exception = excluded.exception WHERE exception IS NULL
                  OR (:is_main AND coalesce(json_extract(exception, '$.where'), '') <> 'main')""",
-            {"task": x.task, "rank": x.rank, "exception": json.dumps(shown), "is_main": fact.get("where") == "main"},
+            {
+                "task": x.task,
+                "rank": x.rank,
+                "exception": json.dumps(shown),
+                "is_main": fact.get("where") == "main",
+            },
         )
     tell(c, x, fact)
 
@@ -343,7 +379,9 @@ def _provenance(c: sqlite3.Connection, x: Context, fact: Fact) -> None:
 
 
 def _watch(c: sqlite3.Connection, x: Context, fact: Fact, put: "Put", what: str) -> bool:
-    """What is watched live says nothing of a job's state: it wakes viewers, not those who decide. False: unreadable."""
+    """What is watched live says nothing of a job's state: it wakes viewers, not those who decide.
+    False: unreadable.
+    """
     origin = watch.Origin(x.job, x.attempt, x.task, _rank(x, fact), time_ns(x, fact))
     if not put(c, origin, fact):
         return False

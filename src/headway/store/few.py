@@ -1,8 +1,9 @@
-"""A part that holds a few records of one known schema, by hand: for so little, numpy costs more than it saves.
-Called by `ingest`, for most parts of a job that logs now and then.
+"""A part that holds a few records of one known schema, by hand: for so little, numpy costs more
+than it saves. Called by `ingest`, for most parts of a job that logs now and then.
 
-What it makes is what `decode` and `wire/block` make of the same bytes, to the bit. Whatever is out of the ordinary
-(another frame, a schema that is new, a clock that cannot be right) is theirs: `read` then gives None.
+What it makes is what `decode` and `wire/block` make of the same bytes, to the bit. Whatever is out
+of the ordinary (another frame, a schema that is new, a clock that cannot be right) is theirs:
+`read` then gives None.
 """
 
 import struct
@@ -47,7 +48,9 @@ def read(data: memoryview, known: Mapping[int, tuple[str, ...]]) -> Few | None:
     if rows > ROWS_MAX or rows * len(names) > VALUES_MAX:
         return None
     found, width = _records(rows, len(names)).unpack(data), 5 + len(names)
-    heads = zip((_MAGIC, METRICS, rest), (found[0::width], found[1::width], found[2::width]), strict=True)
+    heads = zip(
+        (_MAGIC, METRICS, rest), (found[0::width], found[1::width], found[2::width]), strict=True
+    )
     times = found[4::width]
     if any(values.count(head) != rows for head, values in heads):
         return None

@@ -1,4 +1,6 @@
-"""How times and numbers look in the contract's JSON. Called by whatever in the store makes such objects."""
+"""How times and numbers look in the contract's JSON. Called by whatever in the store makes such
+objects.
+"""
 
 import math
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,9 @@
-"""Searching output with a regular expression, in a process of its own: a pattern can take forever and is then killed.
+"""Searching output with a regular expression, in a process of its own: a pattern can take forever
+and is then killed.
 
-Called by the server's API (`search`, `search_last`). The child gets pieces of streams on stdin and answers with the
-places of lines that match; it has limits on time and memory and sees nothing but those bytes.
+Called by the server's API (`search`, `search_last`). The child gets pieces of streams on stdin and
+answers with the places of lines that match; it has limits on time and memory and sees nothing but
+those bytes.
 """
 
 import re
@@ -26,8 +28,9 @@ _FOUND = struct.Struct("<IQ")  # which stream, offset of a line
 
 _END = 0xFFFF_FFFF  # in place of a stream: the places of one piece are complete
 
-# Runs with the standard library only. Lines are looked for in a whole piece first, which is fast, then one by one.
-# With `last` it tells the last places of each piece and then that the piece is done; without, every place at once.
+# Runs with the standard library only. Lines are looked for in a whole piece first, which is fast,
+# then one by one. With `last` it tells the last places of each piece and then that the piece is
+# done; without, every place at once.
 _CHILD = r"""
 import re, resource, struct, sys
 seconds, line_max, last = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
@@ -88,7 +91,9 @@ def search(
     c: sqlite3.Connection, paths: Paths, chosen: list[Output], pattern: str, lines_max: int,
     timeout_s: float = GREP_TIMEOUT_S, begun: dict[int, int] | None = None,
 ) -> Found:  # fmt: skip
-    """Lines of these streams that match, from `begun` on, by time; at most `lines_max`, and what `timeout_s` allows."""
+    """Lines of these streams that match, from `begun` on, by time; at most `lines_max`, and what
+    `timeout_s` allows.
+    """
     starts = {one.pk: (begun or {}).get(one.pk, 0) for one in chosen}
     pieces = (
         (number, offset, data)
@@ -98,8 +103,12 @@ def search(
     places, more, timed_out = _search(pattern, pieces, lines_max, timeout_s)
     found: list[Line] = []
     for number, output in enumerate(chosen):
-        found += lines_at(c, paths, output, [offset for stream, offset in places if stream == number])
-    cursor = _reached(starts, chosen, places, found) if more else _ends(c, paths, starts, chosen, found)
+        found += lines_at(
+            c, paths, output, [offset for stream, offset in places if stream == number]
+        )
+    cursor = (
+        _reached(starts, chosen, places, found) if more else _ends(c, paths, starts, chosen, found)
+    )
     return Found(sorted(found, key=lambda line: line.time_us or 0), more, timed_out, cursor)
 
 
@@ -107,8 +116,9 @@ def search_last(
     c: sqlite3.Connection, paths: Paths, chosen: list[Output], pattern: str, count: int,
     timeout_s: float = GREP_TIMEOUT_S,
 ) -> Found:  # fmt: skip
-    """The last `count` lines of all that match. Each stream is searched from its end back until it has given so many,
-    so this costs as little for a million lines as for a hundred."""
+    """The last `count` lines of all that match. Each stream is searched from its end back until it
+    has given so many, so this costs as little for a million lines as for a hundred.
+    """
     child = _start(pattern, timeout_s, max(1, count))
     late = threading.Event()
     watch = threading.Timer(timeout_s, _stop, (child, late))
@@ -117,7 +127,9 @@ def search_last(
     try:
         _tell_pattern(child, pattern)
         for number, output in enumerate(chosen if count else ()):
-            found += lines_at(c, paths, output, _last_places(c, paths, output, number, child, count))
+            found += lines_at(
+                c, paths, output, _last_places(c, paths, output, number, child, count)
+            )
     except BrokenPipeError:
         pass  # out of time, as the code below says
     finally:
@@ -133,7 +145,12 @@ def search_last(
 
 
 def _last_places(
-    c: sqlite3.Connection, paths: Paths, output: Output, number: int, child: "subprocess.Popen[bytes]", count: int
+    c: sqlite3.Connection,
+    paths: Paths,
+    output: Output,
+    number: int,
+    child: "subprocess.Popen[bytes]",
+    count: int,
 ) -> list[int]:
     """Where the last lines of one stream begin that match, in order."""
     assert child.stdin is not None and child.stdout is not None
@@ -143,7 +160,10 @@ def _last_places(
         child.stdin.write(data)
         child.stdin.flush()
         here: list[int] = []
-        while len(told := child.stdout.read(_FOUND.size)) == _FOUND.size and _FOUND.unpack(told)[0] != _END:
+        while (
+            len(told := child.stdout.read(_FOUND.size)) == _FOUND.size
+            and _FOUND.unpack(told)[0] != _END
+        ):
             here.append(_FOUND.unpack(told)[1])
         found = [*here, *found][-count:]
         if len(found) >= count or len(told) < _FOUND.size:
@@ -152,11 +172,15 @@ def _last_places(
 
 
 def _back(c: sqlite3.Connection, paths: Paths, output: Output) -> Iterator[tuple[int, bytes]]:
-    """Pieces of a stream from its end to its beginning, that begin with a line, as far as a few megabytes allow it."""
+    """Pieces of a stream from its end to its beginning, that begin with a line, as far as a few
+    megabytes allow it.
+    """
     end = output.position
     while end > 0:
         start = max(0, end - PIECE_BYTES)
-        found = [piece for piece in logs.pieces(c, paths, output.pk, start, end - start) if piece.data]
+        found = [
+            piece for piece in logs.pieces(c, paths, output.pk, start, end - start) if piece.data
+        ]
         end = start
         for piece in reversed(found):
             data = piece.data
@@ -167,10 +191,17 @@ def _back(c: sqlite3.Connection, paths: Paths, output: Output) -> Iterator[tuple
 
 
 def places(
-    pattern: str, texts: Iterable[tuple[int, bytes]], found_max: int, timeout_s: float = GREP_TIMEOUT_S
+    pattern: str,
+    texts: Iterable[tuple[int, bytes]],
+    found_max: int,
+    timeout_s: float = GREP_TIMEOUT_S,
 ) -> tuple[list[int], bool, bool]:
-    """Where lines match, of texts that each begin at a place; whether there may be more; whether time ran out."""
-    found, more, timed_out = _search(pattern, ((0, place, data) for place, data in texts), found_max, timeout_s)
+    """Where lines match, of texts that each begin at a place; whether there may be more; whether
+    time ran out.
+    """
+    found, more, timed_out = _search(
+        pattern, ((0, place, data) for place, data in texts), found_max, timeout_s
+    )
     return [place for _, place in found], more, timed_out
 
 
@@ -247,8 +278,12 @@ def _tell_pattern(child: "subprocess.Popen[bytes]", pattern: str) -> None:
     child.stdin.write(struct.pack("<I", len(text)) + text)
 
 
-def _whole_lines(c: sqlite3.Connection, paths: Paths, output: Output, offset: int) -> Iterator[tuple[int, bytes]]:
-    """Pieces of a stream that end at the end of a line, as far as that can be had in a few megabytes."""
+def _whole_lines(
+    c: sqlite3.Connection, paths: Paths, output: Output, offset: int
+) -> Iterator[tuple[int, bytes]]:
+    """Pieces of a stream that end at the end of a line, as far as that can be had in a few
+    megabytes.
+    """
     while offset < output.position:
         for piece in logs.pieces(c, paths, output.pk, offset, PIECE_BYTES):
             data = piece.data
@@ -261,7 +296,9 @@ def _whole_lines(c: sqlite3.Connection, paths: Paths, output: Output, offset: in
         offset = after
 
 
-def _collect(child: "subprocess.Popen[bytes]", found: list[tuple[int, int]], lines_max: int) -> None:
+def _collect(
+    child: "subprocess.Popen[bytes]", found: list[tuple[int, int]], lines_max: int
+) -> None:
     assert child.stdout is not None
     while len(found) < lines_max:
         data = child.stdout.read(_FOUND.size)
@@ -271,13 +308,16 @@ def _collect(child: "subprocess.Popen[bytes]", found: list[tuple[int, int]], lin
     child.kill()
 
 
-# -- where to go on ----------------------------------------------------------------------------------------------------
+# -- where to go on
+# ----------------------------------------------------------------------------------------------------
 
 
 def _reached(
     starts: dict[int, int], chosen: list[Output], places: list[tuple[int, int]], found: list[Line]
 ) -> dict[int, int]:  # fmt: skip
-    """After a search that was cut short: streams are searched one after the other, up to the last line found."""
+    """After a search that was cut short: streams are searched one after the other, up to the last
+    line found.
+    """
     if not found:
         return starts
     whole = {one.pk: one.position for one in chosen[: places[-1][0]]}
@@ -287,9 +327,14 @@ def _reached(
 def _ends(
     c: sqlite3.Connection, paths: Paths, starts: dict[int, int], chosen: list[Output], found: list[Line]
 ) -> dict[int, int]:  # fmt: skip
-    """After a whole search: a last line without its end is searched again once it has grown, unless it was found."""
+    """After a whole search: a last line without its end is searched again once it has grown, unless
+    it was found.
+    """
     shown = {line.output.pk: line.end for line in found}
-    return {one.pk: max(_last_end(c, paths, one, starts[one.pk]), shown.get(one.pk, 0)) for one in chosen}
+    return {
+        one.pk: max(_last_end(c, paths, one, starts[one.pk]), shown.get(one.pk, 0))
+        for one in chosen
+    }
 
 
 def _last_end(c: sqlite3.Connection, paths: Paths, output: Output, start: int) -> int:

@@ -1,7 +1,9 @@
-"""Batches into the database: every part at its offset, exactly once (P4). Runs in the writer thread, inside a commit.
+"""Batches into the database: every part at its offset, exactly once (P4). Runs in the writer
+thread, inside a commit.
 
-A part that starts beyond its stream's position is not applied; one that starts before it is cut. A part that is not
-what it says is refused with a reason and leaves no trace but an event; the other streams of the batch go on.
+A part that starts beyond its stream's position is not applied; one that starts before it is cut. A
+part that is not what it says is refused with a reason and leaves no trace but an event; the other
+streams of the batch go on.
 """
 
 import hashlib
@@ -28,7 +30,8 @@ from headway.wire import block
 from headway.wire.batch import Part, TaskKey
 
 _TASKS_CACHED = 1024
-PRINTED = "printed"  # in front of the name of a metric that was printed, where the program also logs one of that name
+# in front of the name of a metric that was printed, where the program also logs one of that name
+PRINTED = "printed"
 _METRICS_STREAM = re.compile(r"metrics-(\d{1,9})-(\d{1,10}-[0-9a-f]{1,16})\.(\d{1,9})\Z")
 _RANKED_STREAM = re.compile(r"(?:stdout|stderr|facts|metrics|logs)-(\d{1,9})(?=[.-]|\Z)")
 _RAW_STREAM = re.compile(r"(?:stdout|stderr)-\d+\Z|agent\Z")
@@ -65,10 +68,14 @@ class _Stream:
 
 @dataclass(slots=True)
 class _Rows:
-    """What a batch adds, written together at its end: one statement for all costs a third of one for each."""
+    """What a batch adds, written together at its end: one statement for all costs a third of one
+    for each.
+    """
 
-    blocks: list[tuple[int, int, int, bytes]] = field(default_factory=list)  # bundle, segment, rows, data
-    latest: list[tuple[int, int, int, bytes, int]] = field(default_factory=list)  # series, step, time, value, points
+    # bundle, segment, rows, data
+    blocks: list[tuple[int, int, int, bytes]] = field(default_factory=list)
+    # series, step, time, value, points
+    latest: list[tuple[int, int, int, bytes, int]] = field(default_factory=list)
     positions: dict[int, int] = field(default_factory=dict)  # of record streams
 
 
@@ -87,7 +94,9 @@ class _Task:
 
 
 class Ingester:
-    """Keeps positions, schemas and keys of recent tasks in memory; the database is the truth, so it may forget them."""
+    """Keeps positions, schemas and keys of recent tasks in memory; the database is the truth, so it
+    may forget them.
+    """
 
     def __init__(self, files: LogFiles, clock_ns: Callable[[], int]) -> None:
         self._files, self._clock_ns = files, clock_ns
@@ -122,7 +131,9 @@ class Ingester:
     def _write_rows(self, c: sqlite3.Connection) -> None:
         rows, self._rows = self._rows, _Rows()
         if rows.blocks:
-            c.executemany("INSERT INTO blocks (bundle, segment, rows, data) VALUES (?, ?, ?, ?)", rows.blocks)
+            c.executemany(
+                "INSERT INTO blocks (bundle, segment, rows, data) VALUES (?, ?, ?, ?)", rows.blocks
+            )
             count_written(c, sum(len(row[3]) for row in rows.blocks))
             c.executemany(
                 """INSERT INTO latest (series, step, time_ns, value, points) VALUES (?, ?, ?, ?, ?)
@@ -134,14 +145,25 @@ class Ingester:
             moved = [(position, pk) for pk, position in rows.positions.items()]
             c.executemany("UPDATE streams SET position = ? WHERE pk = ?", moved)
 
-    def _tell_refusal(self, c: sqlite3.Connection, task: _Task, part: Part, error: HeadwayError) -> None:
+    def _tell_refusal(
+        self, c: sqlite3.Connection, task: _Task, part: Part, error: HeadwayError
+    ) -> None:
         stream = task.streams.get(part.stream)
         if stream is not None and not stream.refused:
             stream.refused = True
             data = {"stream": part.stream, "offset": part.offset, "reason": error.message}
-            catalog.add_event(c, task.job, "refused", data, self._clock_ns(), attempt=task.number, rank=stream.rank)
+            catalog.add_event(
+                c,
+                task.job,
+                "refused",
+                data,
+                self._clock_ns(),
+                attempt=task.number,
+                rank=stream.rank,
+            )
 
-    # -- rows that parts belong to ---------------------------------------------------------------------------------
+    # -- rows that parts belong to
+    # ---------------------------------------------------------------------------------
 
     def _task(self, c: sqlite3.Connection, key: TaskKey) -> _Task:
         if key in self._tasks:
@@ -150,15 +172,20 @@ class Ingester:
         row = catalog.task_row(c, key)
         if row is None:
             raise NotFoundError(f"there is no task {key}")
-        events = c.execute("SELECT count(*) AS n FROM events WHERE job = :job", {"job": row["job"]}).fetchone()["n"]
+        events = c.execute(
+            "SELECT count(*) AS n FROM events WHERE job = :job", {"job": row["job"]}
+        ).fetchone()["n"]
         task = _Task(row["task"], row["job"], key.uuid, key.attempt, key.task, events, row["ended"])
-        for found in c.execute("SELECT pk, name, kind, rank, position FROM streams WHERE task = :pk", {"pk": task.pk}):
+        for found in c.execute(
+            "SELECT pk, name, kind, rank, position FROM streams WHERE task = :pk", {"pk": task.pk}
+        ):
             task.streams[found["name"]] = _Stream(
                 found["pk"], found["name"], found["kind"], found["rank"], found["position"]
             )
         by_pk = {stream.pk: stream for stream in task.streams.values()}
         rows = c.execute(
-            "SELECT h.* FROM schemas h JOIN streams s ON s.pk = h.stream WHERE s.task = :pk", {"pk": task.pk}
+            "SELECT h.* FROM schemas h JOIN streams s ON s.pk = h.stream WHERE s.task = :pk",
+            {"pk": task.pk},
         )
         for found in rows:
             by_pk[found["stream"]].schemas[found["id"]] = tuple(json.loads(found["names"]))
@@ -187,7 +214,8 @@ class Ingester:
         stream = task.streams[name] = _Stream(int(cursor.lastrowid or 0), name, kind, rank, 0)
         return stream
 
-    # -- parts -----------------------------------------------------------------------------------------------------
+    # -- parts
+    # -----------------------------------------------------------------------------------------------------
 
     def _part(self, c: sqlite3.Connection, task: _Task, stream: _Stream, part: Part) -> bool:
         """Apply what is new of a part; whether there was anything."""
@@ -210,7 +238,8 @@ class Ingester:
             self._rows.positions[stream.pk] = stream.position
             return
         c.execute(
-            "UPDATE streams SET position = :position WHERE pk = :pk", {"position": stream.position, "pk": stream.pk}
+            "UPDATE streams SET position = :position WHERE pk = :pk",
+            {"position": stream.position, "pk": stream.pk},
         )
 
     def _gap(self, c: sqlite3.Connection, task: _Task, stream: _Stream, part: Part) -> bool:
@@ -247,11 +276,14 @@ class Ingester:
     def _bytes(self, c: sqlite3.Connection, task: _Task, stream: _Stream, data: memoryview) -> None:
         if stream.kind == INDEX and (len(data) % 16 or stream.position % 16):
             raise DamagedError("an index has entries of 16 bytes")
-        # once the task has ended, its files are what a person opens next: nothing waits in the database
+        # once the task has ended, its files are what a person opens next: nothing waits in the
+        # database
         self._files.append(c, self._log_key(task, stream), stream.position, data, direct=task.ended)
         touch(c, task.job, "logs")
 
-    def _records(self, c: sqlite3.Connection, task: _Task, stream: _Stream, data: memoryview) -> None:
+    def _records(
+        self, c: sqlite3.Connection, task: _Task, stream: _Stream, data: memoryview
+    ) -> None:
         few = read_few(data, stream.schemas)
         if few is not None and self._few(c, task, stream, few):
             return
@@ -300,14 +332,23 @@ class Ingester:
                 if other.kind != RECORDS:
                     self._files.spill(c, self._log_key(task, other))
 
-    def _tell(self, c: sqlite3.Connection, task: _Task, stream: _Stream, type_: str, data: fact.Fact) -> None:
+    def _tell(
+        self, c: sqlite3.Connection, task: _Task, stream: _Stream, type_: str, data: fact.Fact
+    ) -> None:
         x = self._context(task, stream)
         fact.event(c, x, type_, data, x.now_ns)
         task.events = x.events
 
     def _context(self, task: _Task, stream: _Stream) -> fact.Context:
         return fact.Context(
-            task.job, task.number, task.pk, stream.pk, stream.name, stream.rank, self._clock_ns(), task.events
+            task.job,
+            task.number,
+            task.pk,
+            stream.pk,
+            stream.name,
+            stream.rank,
+            self._clock_ns(),
+            task.events,
         )
 
     def _make_output(self, c: sqlite3.Connection, task: _Task, rank: int) -> None:
@@ -318,7 +359,8 @@ class Ingester:
             if name in task.streams:
                 self._files.touch(self._log_key(task, task.streams[name]))
 
-    # -- points ----------------------------------------------------------------------------------------------------
+    # -- points
+    # ----------------------------------------------------------------------------------------------------
 
     def _process(self, c: sqlite3.Connection, task: _Task, stream: _Stream) -> tuple[_Process, int]:
         """The process that writes this stream, and the stream's place among its segments."""
@@ -335,14 +377,27 @@ class Ingester:
         return task.processes[key], segment
 
     def _check_names(self, process: _Process, found: Decoded) -> None:
-        new = {name for points in found.points if points.names not in process.bundles for name in points.names}
+        new = {
+            name
+            for points in found.points
+            if points.names not in process.bundles
+            for name in points.names
+        }
         if process.names + len(new - process.series.keys()) > METRIC_NAMES_MAX:
             raise DamagedError(f"the process has more than {METRIC_NAMES_MAX:,} metric names")
 
     def _points(
-        self, c: sqlite3.Connection, task: _Task, stream: _Stream, process: _Process, segment: int, points: Points
+        self,
+        c: sqlite3.Connection,
+        task: _Task,
+        stream: _Stream,
+        process: _Process,
+        segment: int,
+        points: Points,
     ) -> None:
-        bundle, series = process.bundles.get(points.names) or self._bundle(c, task, process, points.names)
+        bundle, series = process.bundles.get(points.names) or self._bundle(
+            c, task, process, points.names
+        )
         times = self._times(c, task, stream, points)
         rows = len(points.steps)
         columns = [
@@ -352,29 +407,44 @@ class Ingester:
         last = points.values[:, -1].tobytes()
         values = [last[i : i + 8] for i in range(0, len(last), 8)]
         self._add(
-            bundle, series, segment, Few(points.names, rows, columns, int(points.steps[-1]), int(times[-1]), values)
+            bundle,
+            series,
+            segment,
+            Few(points.names, rows, columns, int(points.steps[-1]), int(times[-1]), values),
         )
 
     def _add(self, bundle: int, series: list[int], segment: int, few: Few) -> None:
         self._rows.blocks.append((bundle, segment, few.rows, block.encode(few.rows, few.columns)))
         step, time_ns, rows = few.step, few.time_us * 1000, few.rows
-        self._rows.latest += [(pk, step, time_ns, last, rows) for pk, last in zip(series, few.last, strict=True)]
+        self._rows.latest += [
+            (pk, step, time_ns, last, rows) for pk, last in zip(series, few.last, strict=True)
+        ]
 
-    def _times(self, c: sqlite3.Connection, task: _Task, stream: _Stream, points: Points) -> block.Ints:
-        """Microseconds; a clock that cannot be right is replaced by the time of receipt, and told (B13): once for
-        each stream, and again only where that was forgotten here, as by a restart."""
+    def _times(
+        self, c: sqlite3.Connection, task: _Task, stream: _Stream, points: Points
+    ) -> block.Ints:
+        """Microseconds; a clock that cannot be right is replaced by the time of receipt, and told
+        (B13): once for each stream, and again only where that was forgotten here, as by a restart.
+        """
         times = points.times_ns // 1000
         low, high = fact.TIME_NS_MIN // 1000, fact.TIME_NS_MAX // 1000
         if times.min() >= low and times.max() < high:
             return times
         wrong = (times < low) | (times >= high)
         if not stream.clock_told:
-            stream.clock_told = True  # the first part of it says enough: all that follow are wrong likewise
-            data = {"stream": stream.name, "points": int(wrong.sum()), "first_ns": int(points.times_ns[wrong.argmax()])}
+            # the first part of it says enough: all that follow are wrong likewise
+            stream.clock_told = True
+            data = {
+                "stream": stream.name,
+                "points": int(wrong.sum()),
+                "first_ns": int(points.times_ns[wrong.argmax()]),
+            }
             self._tell(c, task, stream, "clock", data)
         return np.where(wrong, self._clock_ns() // 1000, times)
 
-    def _bundle(self, c: sqlite3.Connection, task: _Task, process: _Process, names: Names) -> tuple[int, list[int]]:
+    def _bundle(
+        self, c: sqlite3.Connection, task: _Task, process: _Process, names: Names
+    ) -> tuple[int, list[int]]:
         """Key of the bundle and of its series, made where they are new."""
         series = [self._series(c, task, process, name) for name in names]
         where = {
@@ -431,19 +501,26 @@ class Ingester:
         )
         return {row["process"]: int(row["pk"]) for row in rows}
 
-    def _is_apart(self, c: sqlite3.Connection, task: _Task, process: _Process, others: dict[str, int]) -> bool:
-        """What a program only prints and what it logs itself are not one series. Whether the new one is to be called
-        otherwise; where it is the others that were printed, they are."""
+    def _is_apart(
+        self, c: sqlite3.Connection, task: _Task, process: _Process, others: dict[str, int]
+    ) -> bool:
+        """What a program only prints and what it logs itself are not one series. Whether the new
+        one is to be called otherwise; where it is the others that were printed, they are.
+        """
         if not others:
             return False
         if self._is_printed(c, task, process.rank, process.process):
             return any(not self._is_printed(c, task, process.rank, other) for other in others)
-        printed = [(pk,) for other, pk in others.items() if self._is_printed(c, task, process.rank, other)]
+        printed = [
+            (pk,) for other, pk in others.items() if self._is_printed(c, task, process.rank, other)
+        ]
         c.executemany(f"UPDATE series SET name = '{PRINTED}/' || name WHERE pk = ?", printed)  # noqa: S608  (our word)
         return False
 
     def _is_printed(self, c: sqlite3.Connection, task: _Task, rank: int, process: str) -> bool:
-        """Whether its values were read from the output (`agent/printed.py`), as the opening of its stream says."""
+        """Whether its values were read from the output (`agent/printed.py`), as the opening of its
+        stream says.
+        """
         front = f"metrics-{rank}-{process}"
         row = c.execute(
             "SELECT opened FROM streams WHERE task = ? AND name > ? AND name < ? AND opened IS NOT NULL LIMIT 1",

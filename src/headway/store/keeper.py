@@ -1,7 +1,9 @@
-"""The housekeeping thread: moves output into its files, merges and compacts points, gives space back, makes snapshots.
+"""The housekeeping thread: moves output into its files, merges and compacts points, gives space
+back, makes snapshots.
 
-Started by `database.Store`. It works in small steps, each one short transaction of the writer, and lets waiting data go
-first. Everything it does can be left undone at any moment: a crash costs only the step.
+Started by `database.Store`. It works in small steps, each one short transaction of the writer, and
+lets waiting data go first. Everything it does can be left undone at any moment: a crash costs only
+the step.
 """
 
 import logging
@@ -45,7 +47,11 @@ class Database(Protocol):
 
 class Keeper(threading.Thread):
     def __init__(
-        self, store: Database, files: LogFiles, clock_ns: Callable[[], int], snapshot: Callable[[], None]
+        self,
+        store: Database,
+        files: LogFiles,
+        clock_ns: Callable[[], int],
+        snapshot: Callable[[], None],
     ) -> None:
         super().__init__(name="headway-keeper", daemon=True)
         self._store, self._files, self._clock_ns, self._snapshot = store, files, clock_ns, snapshot
@@ -85,7 +91,13 @@ class Keeper(threading.Thread):
         """Do what is due, step by step; False where it stopped early or something will be due soon."""
         with self._turn:
             compact_all = partial(self._compact_all, calm_ns)
-            for work in (self._spill_all, self._merge_all, compact_all, self._thin_all, self._vacuum_all):
+            for work in (
+                self._spill_all,
+                self._merge_all,
+                compact_all,
+                self._thin_all,
+                self._vacuum_all,
+            ):
                 work()
                 if self._stopped.is_set():
                     return False
@@ -101,7 +113,8 @@ class Keeper(threading.Thread):
                 break
         return not self._stopped.is_set()
 
-    # -- steps -----------------------------------------------------------------------------------------------------
+    # -- steps
+    # -----------------------------------------------------------------------------------------------------
 
     def _spill_all(self) -> None:
         with self._store.read() as c:
@@ -109,7 +122,9 @@ class Keeper(threading.Thread):
         for start in range(0, len(waiting), SPILL_STREAMS):
             if not self._go_on():
                 return
-            self._store.submit(partial(self._spill_some, keys=waiting[start : start + SPILL_STREAMS])).result()
+            self._store.submit(
+                partial(self._spill_some, keys=waiting[start : start + SPILL_STREAMS])
+            ).result()
 
     def _spill_some(self, c: sqlite3.Connection, keys: list[int]) -> None:
         for pk in keys:
@@ -125,11 +140,15 @@ class Keeper(threading.Thread):
             self._swap(compact.plan_merge, compact.install_merge, *unit)
 
     def _compact_all(self, calm_ns: int) -> None:
-        """One piece of each unit in turn, until none is due; one that cannot be done is left for the next round."""
+        """One piece of each unit in turn, until none is due; one that cannot be done is left for
+        the next round.
+        """
         left: set[tuple[int, int]] = set()
         while True:
             with self._store.read() as c:
-                units = [unit for unit in compact.due(c, self._clock_ns(), calm_ns) if unit not in left]
+                units = [
+                    unit for unit in compact.due(c, self._clock_ns(), calm_ns) if unit not in left
+                ]
             if not units:
                 return
             for unit in units:
@@ -151,7 +170,9 @@ class Keeper(threading.Thread):
                 plan = plan_for(c, bundle, segment)
             if plan is None:
                 return False
-            self._store.submit(partial(_install, install=install, plan=plan), size=plan.size).result()
+            self._store.submit(
+                partial(_install, install=install, plan=plan), size=plan.size
+            ).result()
         except compact.DamagedBlock as error:
             self._set_aside(error)
         except (LookupError, sqlite3.IntegrityError):
@@ -160,7 +181,9 @@ class Keeper(threading.Thread):
 
     def _set_aside(self, error: compact.DamagedBlock) -> None:
         log.error("%s; it is set aside", error.message)
-        self._store.submit(lambda c: compact.set_aside(c, error.pk, error.message, self._clock_ns())).result()
+        self._store.submit(
+            lambda c: compact.set_aside(c, error.pk, error.message, self._clock_ns())
+        ).result()
 
     def _thin_all(self) -> None:
         """Old samples of usage go, as those of longer spans are there."""
@@ -181,12 +204,16 @@ class Keeper(threading.Thread):
         return bool(free * PAGE_BYTES >= VACUUM_FROM_BYTES and free * VACUUM_SHARE >= pages)
 
 
-def _install(c: sqlite3.Connection, install: Callable[[sqlite3.Connection, Swap], None], plan: Swap) -> None:
+def _install(
+    c: sqlite3.Connection, install: Callable[[sqlite3.Connection, Swap], None], plan: Swap
+) -> None:
     install(c, plan)
 
 
 def _give_back(c: sqlite3.Connection) -> None:
-    """The pragma frees one page per step, and Python's sqlite3 makes one step only, as its rows have no columns."""
+    """The pragma frees one page per step, and Python's sqlite3 makes one step only, as its rows
+    have no columns.
+    """
     free = c.execute("PRAGMA freelist_count").fetchone()[0]
     for _ in range(min(free, VACUUM_PAGES)):
         c.execute("PRAGMA incremental_vacuum(1)")

@@ -1,8 +1,10 @@
-"""Output as lines: the last N, from an offset on, of one process or of many merged by time. Called by the server's API.
+"""Output as lines: the last N, from an offset on, of one process or of many merged by time. Called
+by the server's API.
 
-Bytes stay what they are in the store; here they become text, invalid UTF-8 replaced (B8), and each line gets the time
-at which the agent saw it, from the `.index` stream beside it. What is missing is a line that says so. Of a line that is
-longer than LINE_BYTES_MAX the beginning is shown, with a mark where it was cut.
+Bytes stay what they are in the store; here they become text, invalid UTF-8 replaced (B8), and each
+line gets the time at which the agent saw it, from the `.index` stream beside it. What is missing is
+a line that says so. Of a line that is longer than LINE_BYTES_MAX the beginning is shown, with a
+mark where it was cut.
 """
 
 import sqlite3
@@ -84,13 +86,20 @@ def outputs(
     return [one for one in found if (one.stream == stream if stream else one.stream != "agent")]
 
 
-# -- one stream ------------------------------------------------------------------------------------------------------
+# -- one stream
+# ------------------------------------------------------------------------------------------------------
 
 
 def tail_offset(
-    c: sqlite3.Connection, paths: Paths, output: Output, count: int, bytes_max: int = LOG_READ_BYTES_MAX
+    c: sqlite3.Connection,
+    paths: Paths,
+    output: Output,
+    count: int,
+    bytes_max: int = LOG_READ_BYTES_MAX,
 ) -> int:
-    """Where the last `count` lines start, at most `bytes_max` back. A last line without its end counts."""
+    """Where the last `count` lines start, at most `bytes_max` back. A last line without its end
+    counts.
+    """
     if count <= 0:
         return output.position
     end, found, earliest = output.position, 0, max(0, output.position - bytes_max)
@@ -113,12 +122,20 @@ def _plain(c: sqlite3.Connection, paths: Paths, pk: int, start: int, end: int) -
     """Bytes of exactly this length; what is missing counts as one line of its own."""
     found = b""
     for piece in logs.pieces(c, paths, pk, start, end - start):
-        found += piece.data if piece.missing is None else b"\n" * min(piece.length, 1) + bytes(max(0, piece.length - 1))
+        found += (
+            piece.data
+            if piece.missing is None
+            else b"\n" * min(piece.length, 1) + bytes(max(0, piece.length - 1))
+        )
     return found
 
 
-def read_lines(c: sqlite3.Connection, paths: Paths, output: Output, offset: int, limit: int, *, final: bool) -> Lines:
-    """Whole lines from `offset` on, about `limit` bytes of them. `final`: nobody will write the end of the last one."""
+def read_lines(
+    c: sqlite3.Connection, paths: Paths, output: Output, offset: int, limit: int, *, final: bool
+) -> Lines:
+    """Whole lines from `offset` on, about `limit` bytes of them. `final`: nobody will write the end
+    of the last one.
+    """
     lines: list[Line] = []
     rest, at = b"", offset
     skip = _is_cut_off(c, paths, output, offset)
@@ -151,15 +168,19 @@ def read_lines(c: sqlite3.Connection, paths: Paths, output: Output, offset: int,
 
 
 def lines_at(c: sqlite3.Connection, paths: Paths, output: Output, offsets: list[int]) -> list[Line]:
-    """The lines that begin at these places, in order. They may lie far apart, or side by side: then many are read at
-    once."""
+    """The lines that begin at these places, in order. They may lie far apart, or side by side: then
+    many are read at once.
+    """
     found: list[Line] = []
     block, begun = b"", 0
     for number, offset in enumerate(offsets):
         end = block.find(b"\n", offset - begun) + 1 if begun <= offset < begun + len(block) else 0
         if not end:
             near = number + 1 < len(offsets) and offsets[number + 1] - offset < LINE_BYTES_MAX
-            block, begun = _first_line(c, paths, output, offset, _TAIL_BLOCK if near else _SHORT_LINE_BYTES), offset
+            block, begun = (
+                _first_line(c, paths, output, offset, _TAIL_BLOCK if near else _SHORT_LINE_BYTES),
+                offset,
+            )
             end = block.find(b"\n") + 1 or len(block)
         line = _split(output, block[offset - begun : end], offset)[0]
         if line.text.endswith(CUT):
@@ -169,8 +190,12 @@ def lines_at(c: sqlite3.Connection, paths: Paths, output: Output, offsets: list[
     return found
 
 
-def _first_line(c: sqlite3.Connection, paths: Paths, output: Output, offset: int, enough: int) -> bytes:
-    """Bytes from `offset` on, with a whole line if there is one. Most lines are short, so a little is read first."""
+def _first_line(
+    c: sqlite3.Connection, paths: Paths, output: Output, offset: int, enough: int
+) -> bytes:
+    """Bytes from `offset` on, with a whole line if there is one. Most lines are short, so a little
+    is read first.
+    """
     data = b""
     for size in (enough, LINE_BYTES_MAX + 1):
         data = b""
@@ -207,10 +232,14 @@ def _split(output: Output, data: bytes, offset: int) -> list[Line]:
 
 
 def _parts(line: bytes) -> Iterator[bytes]:
-    """A progress bar that was redrawn very often is cut between two drawings: each part then ends with a whole one."""
+    """A progress bar that was redrawn very often is cut between two drawings: each part then ends
+    with a whole one.
+    """
     start = 0
     while len(line) - start > LINE_BYTES_MAX:
-        end = line.rfind(b"\r", start + 1, start + LINE_BYTES_MAX) + 1 or _drawn_end(line, start + LINE_BYTES_MAX)
+        end = line.rfind(b"\r", start + 1, start + LINE_BYTES_MAX) + 1 or _drawn_end(
+            line, start + LINE_BYTES_MAX
+        )
         yield line[start:end]
         start = end
     if start < len(line):
@@ -218,21 +247,30 @@ def _parts(line: bytes) -> Iterator[bytes]:
 
 
 def _drawn_end(data: bytes, start: int) -> int:
-    """Where what is on the screen at `start` ends: behind the next newline or carriage return, or with the data."""
+    """Where what is on the screen at `start` ends: behind the next newline or carriage return, or
+    with the data.
+    """
     ends = [at + 1 for at in (data.find(b"\n", start), data.find(b"\r", start)) if at >= 0]
     return min(ends, default=len(data))
 
 
 def _is_cut_off(c: sqlite3.Connection, paths: Paths, output: Output, offset: int) -> bool:
-    """Whether `offset` lies so deep in a line that it is shown no more: its beginning was, and the mark."""
-    if offset <= LINE_BYTES_MAX or _plain(c, paths, output.pk, offset - 1, offset) in (b"\n", b"\r"):
+    """Whether `offset` lies so deep in a line that it is shown no more: its beginning was, and the
+    mark.
+    """
+    if offset <= LINE_BYTES_MAX or _plain(c, paths, output.pk, offset - 1, offset) in (
+        b"\n",
+        b"\r",
+    ):
         return False
     before = _plain(c, paths, output.pk, offset - LINE_BYTES_MAX - 1, offset)
     return b"\n" not in before and b"\r" not in before
 
 
 def _split_at_newlines(data: bytes) -> Iterator[bytes]:
-    """A carriage return does not end a line: a progress bar is one line, however often it was redrawn (B15)."""
+    """A carriage return does not end a line: a progress bar is one line, however often it was
+    redrawn (B15).
+    """
     start = 0
     while start < len(data):
         end = data.find(b"\n", start) + 1 or len(data)
@@ -240,13 +278,22 @@ def _split_at_newlines(data: bytes) -> Iterator[bytes]:
         start = end
 
 
-# -- several streams -------------------------------------------------------------------------------------------------
+# -- several streams
+# -------------------------------------------------------------------------------------------------
 
 
 def read_merged(
-    c: sqlite3.Connection, paths: Paths, chosen: list[Output], cursor: dict[int, int], limit: int, *, final: bool
+    c: sqlite3.Connection,
+    paths: Paths,
+    chosen: list[Output],
+    cursor: dict[int, int],
+    limit: int,
+    *,
+    final: bool,
 ) -> Lines:
-    """Lines of several streams by time, from a cursor on. A stream that had to be cut holds the others back in time."""
+    """Lines of several streams by time, from a cursor on. A stream that had to be cut holds the
+    others back in time.
+    """
     left = {one.pk: one for one in chosen if cursor.get(one.pk, 0) < one.position}
     share = max(LINE_BYTES_MAX, limit // max(1, len(left)))
     horizon = _horizon(c, paths, left.values(), cursor, share)
@@ -261,7 +308,11 @@ def read_merged(
     after = dict(cursor)
     for part in parts:
         keep = _until(part.lines, horizon)
-        after |= {line.output.pk: line.end for line in keep[-1:]} if len(keep) < len(part.lines) else part.cursor
+        after |= (
+            {line.output.pk: line.end for line in keep[-1:]}
+            if len(keep) < len(part.lines)
+            else part.cursor
+        )
         part.more |= len(keep) < len(part.lines)
         part.lines = keep
     ordered = list(merge(*(part.lines for part in parts), key=lambda line: line.time_us or 0))
@@ -269,20 +320,32 @@ def read_merged(
 
 
 def _horizon(
-    c: sqlite3.Connection, paths: Paths, left: Iterable[Output], cursor: Mapping[int, int], share: int
+    c: sqlite3.Connection,
+    paths: Paths,
+    left: Iterable[Output],
+    cursor: Mapping[int, int],
+    share: int,
 ) -> int | None:
-    """The time up to which every stream can be told whole; None: all of them, to their ends. Found in the indices: to
-    make lines first and drop most of them costs ten times as much where many ranks write much."""
+    """The time up to which every stream can be told whole; None: all of them, to their ends. Found
+    in the indices: to make lines first and drop most of them costs ten times as much where many
+    ranks write much.
+    """
     found = []
     for one in left:
         end = cursor.get(one.pk, 0) + share
-        if end < one.position and one.index is not None and len(entries := _entries(c, paths, one.index, end, end)):
+        if (
+            end < one.position
+            and one.index is not None
+            and len(entries := _entries(c, paths, one.index, end, end))
+        ):
             place = int(np.searchsorted(entries["offset"], np.uint64(end), side="right"))
             found.append(int(entries["us"][max(place, 1) - 1]))
     return min(found, default=None)
 
 
-def _room(c: sqlite3.Connection, paths: Paths, one: Output, start: int, share: int, horizon: int | None) -> int:
+def _room(
+    c: sqlite3.Connection, paths: Paths, one: Output, start: int, share: int, horizon: int | None
+) -> int:
     """How much of a stream to read: what was written until then."""
     if horizon is None or one.index is None:
         return share
@@ -296,14 +359,18 @@ def _room(c: sqlite3.Connection, paths: Paths, one: Output, start: int, share: i
 
 
 def _until(lines: list[Line], horizon: int | None) -> list[Line]:
-    """Up to the last one of that time: those before it go with it also where the node's clock was set back."""
+    """Up to the last one of that time: those before it go with it also where the node's clock was
+    set back.
+    """
     if horizon is None:
         return lines
     count = next((n for n in range(len(lines), 0, -1) if (lines[n - 1].time_us or 0) <= horizon), 0)
     return lines[:count]
 
 
-def tail_merged(c: sqlite3.Connection, paths: Paths, chosen: list[Output], count: int, *, final: bool) -> Lines:
+def tail_merged(
+    c: sqlite3.Connection, paths: Paths, chosen: list[Output], count: int, *, final: bool
+) -> Lines:
     """The last `count` lines of all streams together, by time, and the cursor behind them."""
     bytes_max = LOG_READ_BYTES_MAX // max(1, len(chosen))
     start = {one.pk: tail_offset(c, paths, one, count, bytes_max) for one in chosen}
@@ -312,7 +379,8 @@ def tail_merged(c: sqlite3.Connection, paths: Paths, chosen: list[Output], count
     return replace(found, lines=found.lines[-count:] if count else [])
 
 
-# -- times -----------------------------------------------------------------------------------------------------------
+# -- times
+# -----------------------------------------------------------------------------------------------------------
 
 
 def _set_times(c: sqlite3.Connection, paths: Paths, output: Output, lines: list[Line]) -> None:
@@ -322,7 +390,9 @@ def _set_times(c: sqlite3.Connection, paths: Paths, output: Output, lines: list[
     entries = _entries(c, paths, output.index, lines[0].offset, lines[-1].offset)
     if not len(entries):
         return
-    places = np.searchsorted(entries["offset"], np.array([line.offset for line in lines], np.uint64), side="right")
+    places = np.searchsorted(
+        entries["offset"], np.array([line.offset for line in lines], np.uint64), side="right"
+    )
     times = entries["us"][np.maximum(places, 1) - 1]
     for line, us in zip(lines, times.tolist(), strict=True):
         line.time_us = us
@@ -334,8 +404,13 @@ Entries = npt.NDArray[np.void]
 
 def _entries(c: sqlite3.Connection, paths: Paths, pk: int, first: int, last: int) -> Entries:
     """Entries of an index that cover the bytes from `first` to `last`, found by bisection."""
-    total = c.execute("SELECT position FROM streams WHERE pk = :pk", {"pk": pk}).fetchone()["position"] // 16
-    holes = c.execute("SELECT 1 FROM gaps WHERE stream = :pk AND bytes > 0 LIMIT 1", {"pk": pk}).fetchone()
+    total = (
+        c.execute("SELECT position FROM streams WHERE pk = :pk", {"pk": pk}).fetchone()["position"]
+        // 16
+    )
+    holes = c.execute(
+        "SELECT 1 FROM gaps WHERE stream = :pk AND bytes > 0 LIMIT 1", {"pk": pk}
+    ).fetchone()
     if holes:
         found = logs.pieces(c, paths, pk, 0, min(16 * total, _INDEX_BYTES_MAX))
         return np.frombuffer(b"".join(piece.data for piece in found), _ENTRY)

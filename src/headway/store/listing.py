@@ -1,8 +1,10 @@
-"""The rows of `hw ls` as a table needs them: few fields, none that is empty, read without making whole jobs.
+"""The rows of `hw ls` as a table needs them: few fields, none that is empty, read without making
+whole jobs.
 
-Ten thousand jobs are a twentieth of a second here, and a sixth of the bytes of the contract's objects
-(`query.job_rows`): what is shown of a job that has ended is made once and kept, as long as its row stays equal.
-Called by the server's API for `brief` lists; a field that is not there is empty, null or zero.
+Ten thousand jobs are a twentieth of a second here, and a sixth of the bytes of the contract's
+objects (`query.job_rows`): what is shown of a job that has ended is made once and kept, as long as
+its row stays equal. Called by the server's API for `brief` lists; a field that is not there is
+empty, null or zero.
 """
 
 import json
@@ -38,7 +40,8 @@ class _Asked(msgspec.Struct):
 _decode_asked = msgspec.json.Decoder(_Asked).decode
 _EXPLAINED = ("failed", "stopped", "held", "unknown")
 _SOME = 1000
-# pk -> (the row that it was made of, what is shown of it), of jobs that have ended: most of a long list
+# pk -> (the row that it was made of, what is shown of it), of jobs that have ended: most of a long
+# list
 _ended: dict[int, tuple[_Row, dict[str, Any]]] = {}
 
 
@@ -60,7 +63,9 @@ def _chosen(c: sqlite3.Connection, filters: JobFilter) -> list[_Row]:
     cursor = c.cursor()
     cursor.row_factory = None  # plain tuples
     if matches is None:
-        return cursor.execute(f"{_ROWS} {where} ORDER BY submitted_ns DESC, pk DESC LIMIT {most:d}", values).fetchall()
+        return cursor.execute(
+            f"{_ROWS} {where} ORDER BY submitted_ns DESC, pk DESC LIMIT {most:d}", values
+        ).fetchall()
     select = _ROWS.replace(" FROM", ", spec FROM")
     found = cursor.execute(f"{select} {where} ORDER BY submitted_ns DESC, pk DESC", values)
     return list(islice((row[:-1] for row in found if matches(row[1], row[-1])), most))
@@ -68,7 +73,9 @@ def _chosen(c: sqlite3.Connection, filters: JobFilter) -> list[_Row]:
 
 def folded(c: sqlite3.Connection, filters: JobFilter, now_ns: int) -> list[dict[str, Any]]:
     """As `rows`, but each array as one row (`is_array`)."""
-    found = arrays.folded(c, filters, filters.limit) + rows(c, replace(filters, single=True), now_ns)
+    found = arrays.folded(c, filters, filters.limit) + rows(
+        c, replace(filters, single=True), now_ns
+    )
     return sorted(found, key=lambda row: str(row["submitted_at"]), reverse=True)[: filters.limit]
 
 
@@ -83,10 +90,16 @@ def _made(row: _Row, asked: _Asked, now_ns: int) -> dict[str, Any]:
     if index is not None:
         found["array_index"] = index
     if started_ns is not None:
-        found["elapsed_s"] = round(max(0, (now_ns if ended_ns is None else ended_ns) - started_ns) / 1e9, 3)
+        found["elapsed_s"] = round(
+            max(0, (now_ns if ended_ns is None else ended_ns) - started_ns) / 1e9, 3
+        )
     if tags != "[]":
         found["tags"] = json.loads(tags)
-    for field, value in (("gpus", asked.gpus), ("parameters", asked.parameters), ("smoke", asked.smoke)):
+    for field, value in (
+        ("gpus", asked.gpus),
+        ("parameters", asked.parameters),
+        ("smoke", asked.smoke),
+    ):
         if value:
             found[field] = value
     if asked.guest_of is not None:
@@ -96,7 +109,11 @@ def _made(row: _Row, asked: _Asked, now_ns: int) -> dict[str, Any]:
     if state == "unknown":
         found |= {"state_since": iso(since_ns), "ended_at": iso(ended_ns)}
     if state in _EXPLAINED:
-        found |= {"exit_code": exit_code, "signal": signal, "cause": json.loads(cause) if cause else None}
+        found |= {
+            "exit_code": exit_code,
+            "signal": signal,
+            "cause": json.loads(cause) if cause else None,
+        }
     if ended_ns is not None:
         if len(_ended) >= JOBS_KEPT_MAX:
             _ended.clear()
@@ -119,7 +136,9 @@ def _with_more(
     found = []
     for row, one in known:
         pk = row[0]
-        more: dict[str, Any] = {"metrics": query.latest_metrics(c, pk, query.ROW_METRICS_MAX)} if pk in logged else {}
+        more: dict[str, Any] = (
+            {"metrics": query.latest_metrics(c, pk, query.ROW_METRICS_MAX)} if pk in logged else {}
+        )
         if trackers.get(pk):
             more["progress"] = trackers[pk]
         if row[3] in _EXPLAINED and one["cause"] is None and pk in last and last[pk]["cause"]:
@@ -145,9 +164,16 @@ def _asked_of(c: sqlite3.Connection, keys: list[int]) -> dict[int, _Asked]:
 def _asked(spec: str) -> _Asked:
     try:
         return _decode_asked(spec)
-    except msgspec.MsgspecError:  # numbers that JSON does not have, which Python's writes all the same
+    # numbers that JSON does not have, which Python's writes all the same
+    except msgspec.MsgspecError:
         values = json.loads(spec)
-        return _Asked(**{name: values[name] for name in _Asked.__struct_fields__ if values.get(name) is not None})
+        return _Asked(
+            **{
+                name: values[name]
+                for name in _Asked.__struct_fields__
+                if values.get(name) is not None
+            }
+        )
 
 
 def _last_attempts(c: sqlite3.Connection, keys: list[int]) -> dict[int, sqlite3.Row]:

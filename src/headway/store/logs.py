@@ -1,10 +1,11 @@
-"""Output of processes: bytes at offsets. Small pieces wait in the database, everything ends in plain files.
+"""Output of processes: bytes at offsets. Small pieces wait in the database, everything ends in
+plain files.
 
     logs/<uuid>/<attempt>/<task>/<stream>     0600, in folders of 0700; byte N of the stream is byte N of the file
 
-`LogFiles` belongs to the writer thread: it appends and spills. Readers use `pieces` and `read` on a read connection,
-which join the file and the chunks that are still in the database. What is missing is a hole in the file and a row in
-`gaps`.
+`LogFiles` belongs to the writer thread: it appends and spills. Readers use `pieces` and `read` on a
+read connection, which join the file and the chunks that are still in the database. What is missing
+is a hole in the file and a row in `gaps`.
 """
 
 import ctypes
@@ -40,7 +41,9 @@ class LogKey:
 
     @property
     def place(self) -> "Place":
-        """Names the file. A row's number does not: after a rollback it may be given to another stream."""
+        """Names the file. A row's number does not: after a rollback it may be given to another
+        stream.
+        """
         return self.uuid, self.attempt, self.task, self.name
 
 
@@ -70,7 +73,9 @@ _punch = _load_punch()
 
 
 class LogFiles:
-    """Open files of streams, for the writer thread alone. `sync` makes durable what was written since."""
+    """Open files of streams, for the writer thread alone. `sync` makes durable what was written
+    since.
+    """
 
     def __init__(self, root: Path, bytes_max: int = LOG_BYTES_MAX) -> None:
         self._root, self._bytes_max = root, bytes_max
@@ -78,10 +83,15 @@ class LogFiles:
         self._dirty: set[Place] = set()
         self._dirty_folders: set[Path] = set()
         self._named: set[Path] = set()  # folders whose own names are durable
-        self._to_cut: dict[Place, tuple[int, int]] = {}  # middles that go once this transaction is committed
+        # middles that go once this transaction is committed
+        self._to_cut: dict[Place, tuple[int, int]] = {}
 
-    def append(self, c: sqlite3.Connection, key: LogKey, offset: int, data: memoryview, *, direct: bool) -> None:
-        """Store bytes that start at the stream's position. A replay writes the same bytes to the same place."""
+    def append(
+        self, c: sqlite3.Connection, key: LogKey, offset: int, data: memoryview, *, direct: bool
+    ) -> None:
+        """Store bytes that start at the stream's position. A replay writes the same bytes to the
+        same place.
+        """
         if direct or len(data) >= LOG_DIRECT_BYTES:
             self.spill(c, key)
             self._write(key, offset, data)
@@ -105,12 +115,16 @@ class LogFiles:
         self._moved(c, key, end)
 
     def touch(self, key: LogKey) -> None:
-        """Make the file, empty, so that a person can follow it from the start. Its name is made durable with its first
-        bytes: until then there is nothing to lose, and a short job that prints nothing costs no sync."""
+        """Make the file, empty, so that a person can follow it from the start. Its name is made
+        durable with its first bytes: until then there is nothing to lose, and a short job that
+        prints nothing costs no sync.
+        """
         self._fd(key)
 
     def spill(self, c: sqlite3.Connection, key: LogKey) -> int:
-        """Move the stream's chunks into its file; how many bytes. They leave the database with the commit."""
+        """Move the stream's chunks into its file; how many bytes. They leave the database with the
+        commit.
+        """
         rows = c.execute(
             "SELECT offset, data FROM chunks WHERE stream = :pk ORDER BY offset", {"pk": key.pk}
         ).fetchall()
@@ -124,7 +138,9 @@ class LogFiles:
         return sum(len(row["data"]) for row in rows)
 
     def sync(self) -> None:
-        """Before a commit: what its rows say about files has reached the disk. An error is the commit's (F6)."""
+        """Before a commit: what its rows say about files has reached the disk. An error is the
+        commit's (F6).
+        """
         for place in list(self._dirty):
             self._sync(place)
         try:
@@ -140,7 +156,8 @@ class LogFiles:
         try:
             os.fdatasync(self._open[place])
         except OSError:
-            self.close()  # nothing is trusted any more that the kernel may have dropped; it is all written again
+            # nothing is trusted any more that the kernel may have dropped; it is all written again
+            self.close()
             raise
         self._dirty.discard(place)
 
@@ -148,7 +165,8 @@ class LogFiles:
         """Free the middle of overlong streams, now that the database says that it is gone."""
         for place, (start, end) in self._to_cut.items():
             if _punch is not None and place in self._open:
-                _punch(self._open[place], _PUNCH, start, end - start)  # in a file system without holes the bytes stay
+                # in a file system without holes the bytes stay
+                _punch(self._open[place], _PUNCH, start, end - start)
         self._to_cut.clear()
 
     def after_rollback(self) -> None:
@@ -166,7 +184,8 @@ class LogFiles:
         self._dirty.clear()
         self._dirty_folders.clear()
 
-    # -- files -----------------------------------------------------------------------------------------------------
+    # -- files
+    # -----------------------------------------------------------------------------------------------------
 
     def _write(self, key: LogKey, offset: int, data: bytes | memoryview) -> None:
         fd, view = self._fd(key), memoryview(data)
@@ -193,7 +212,9 @@ class LogFiles:
         return fd
 
     def _make_room(self) -> None:
-        """Close what was used longest ago; where one transaction has more files than that, they are synced early."""
+        """Close what was used longest ago; where one transaction has more files than that, they are
+        synced early.
+        """
         while len(self._open) >= _OPEN_FILES_MAX:
             oldest = next(iter(self._open))
             place = next((place for place in self._open if place not in self._dirty), oldest)
@@ -214,27 +235,33 @@ class LogFiles:
         return Path(log_path(str(self._root), key.uuid, key.attempt, key.task, key.name))
 
     def _keep_name(self, key: LogKey) -> None:
-        """The file's name, and those of the folders that it lies in, shall be durable with this commit."""
+        """The file's name, and those of the folders that it lies in, shall be durable with this
+        commit.
+        """
         folder = self._path(key).parent
         self._dirty_folders.add(folder)
         while folder != self._root and folder not in self._named:
             folder = folder.parent
             self._dirty_folders.add(folder)
 
-    # -- rows ------------------------------------------------------------------------------------------------------
+    # -- rows
+    # ------------------------------------------------------------------------------------------------------
 
     def _moved(self, c: sqlite3.Connection, key: LogKey, end: int) -> None:
         c.execute("UPDATE streams SET spilled = :end WHERE pk = :pk", {"end": end, "pk": key.pk})
 
     def _cut_middle(self, c: sqlite3.Connection, key: LogKey, end: int) -> None:
-        """Keep head and tail of a stream that is longer than the limit; what lay between is a gap that is shown."""
+        """Keep head and tail of a stream that is longer than the limit; what lay between is a gap
+        that is shown.
+        """
         head, step = self._bytes_max // 2, max(1, self._bytes_max // _CUT_SHARE)
         tail_from = end - (self._bytes_max - head)
         if tail_from < head + step or _punch is None:
             return
         tail_from -= (tail_from - head) % step
         row = c.execute(
-            "SELECT bytes FROM gaps WHERE stream = :pk AND offset = :head", {"pk": key.pk, "head": head}
+            "SELECT bytes FROM gaps WHERE stream = :pk AND offset = :head",
+            {"pk": key.pk, "head": head},
         ).fetchone()
         done = head + (row["bytes"] if row else 0)
         if tail_from <= done:
@@ -248,7 +275,8 @@ class LogFiles:
         )
 
 
-# -- reading ---------------------------------------------------------------------------------------------------------
+# -- reading
+# ---------------------------------------------------------------------------------------------------------
 
 
 def stream_key(c: sqlite3.Connection, pk: int) -> LogKey:
@@ -262,8 +290,12 @@ def stream_key(c: sqlite3.Connection, pk: int) -> LogKey:
     return LogKey(row["pk"], row["uuid"], row["number"], row["task"], row["name"])
 
 
-def pieces(c: sqlite3.Connection, paths: Paths, pk: int, offset: int, length: int) -> Iterator[Piece]:
-    """The bytes [offset, offset + length) as far as they are known, in order; gaps as pieces without data."""
+def pieces(
+    c: sqlite3.Connection, paths: Paths, pk: int, offset: int, length: int
+) -> Iterator[Piece]:
+    """The bytes [offset, offset + length) as far as they are known, in order; gaps as pieces
+    without data.
+    """
     key = stream_key(c, pk)
     row = c.execute("SELECT position, spilled FROM streams WHERE pk = :pk", {"pk": pk}).fetchone()
     end = min(row["position"], offset + length)
@@ -283,7 +315,9 @@ def pieces(c: sqlite3.Connection, paths: Paths, pk: int, offset: int, length: in
         yield _stored(c, paths, key, offset, end, row["spilled"])
 
 
-def _stored(c: sqlite3.Connection, paths: Paths, key: LogKey, start: int, end: int, spilled: int) -> Piece:
+def _stored(
+    c: sqlite3.Connection, paths: Paths, key: LogKey, start: int, end: int, spilled: int
+) -> Piece:
     parts: list[bytes] = []
     if start < spilled:
         parts.append(_from_file(paths, key, start, min(end, spilled)))
@@ -291,7 +325,9 @@ def _stored(c: sqlite3.Connection, paths: Paths, key: LogKey, start: int, end: i
         parts += _from_chunks(c, key.pk, max(start, spilled), end)
     data = b"".join(parts)
     if len(data) != end - start:
-        raise DamagedError(f"{key.name} lacks {end - start - len(data):,} stored bytes between {start:,} and {end:,}")
+        raise DamagedError(
+            f"{key.name} lacks {end - start - len(data):,} stored bytes between {start:,} and {end:,}"
+        )
     return Piece(start, len(data), data)
 
 
@@ -329,7 +365,13 @@ def mark(piece: Piece) -> bytes:
     return f"[headway: {piece.length:,} bytes missing: {piece.missing}]".encode()
 
 
-def read(c: sqlite3.Connection, paths: Paths, pk: int, offset: int, length: int = LOG_READ_BYTES_MAX) -> bytes:
-    """The stored bytes; a gap appears as a line of its own. Without gaps these are exactly the bytes written."""
+def read(
+    c: sqlite3.Connection, paths: Paths, pk: int, offset: int, length: int = LOG_READ_BYTES_MAX
+) -> bytes:
+    """The stored bytes; a gap appears as a line of its own. Without gaps these are exactly the
+    bytes written.
+    """
     found = pieces(c, paths, pk, offset, min(length, LOG_READ_BYTES_MAX))
-    return b"".join(piece.data if piece.missing is None else b"\n" + mark(piece) + b"\n" for piece in found)
+    return b"".join(
+        piece.data if piece.missing is None else b"\n" + mark(piece) + b"\n" for piece in found
+    )

@@ -1,7 +1,9 @@
-"""Bring headway.db to this version's schema, or refuse it with a reason. Called when the store opens.
+"""Bring headway.db to this version's schema, or refuse it with a reason. Called when the store
+opens.
 
-Each step is a numbered file in `migrations/`, applied with its `user_version` in one transaction, after a copy of the
-database has been made beside it. Killed anywhere, it is finished or rolled back (F36).
+Each step is a numbered file in `migrations/`, applied with its `user_version` in one transaction,
+after a copy of the database has been made beside it. Killed anywhere, it is finished or rolled back
+(F36).
 """
 
 import os
@@ -37,18 +39,26 @@ def statements(script: str) -> Iterator[str]:
 
 
 def check_file(path: Path) -> None:
-    """Refuse what is not ours to open, before SQLite touches it (B31). No connection may be open yet."""
+    """Refuse what is not ours to open, before SQLite touches it (B31). No connection may be open
+    yet.
+    """
     try:
         with open(path, "rb") as file:
             head = file.read(100)
     except FileNotFoundError:
         return
     except OSError as error:
-        raise RefusedError(f"{path} cannot be read: {error.strerror}", "look at its owner and mode") from None
+        raise RefusedError(
+            f"{path} cannot be read: {error.strerror}", "look at its owner and mode"
+        ) from None
     if head and not head.startswith(_HEADER):
-        raise DamagedError(f"{path} is not an SQLite database", "move it away; a new one is made at the next start")
+        raise DamagedError(
+            f"{path} is not an SQLite database", "move it away; a new one is made at the next start"
+        )
     if path.stat().st_mode & 0o200 == 0 or not os.access(path, os.W_OK):
-        raise RefusedError(f"{path} is read-only", f"chmod u+w {path}, or set HEADWAY_HOME to another folder")
+        raise RefusedError(
+            f"{path} is read-only", f"chmod u+w {path}, or set HEADWAY_HOME to another folder"
+        )
     _check_log(path, head)
 
 
@@ -64,9 +74,14 @@ def _check_log(path: Path, head: bytes) -> None:
     page_bytes = int.from_bytes(head[16:18], "big") if head else 0
     other_size = bool(head) and int.from_bytes(header[8:12], "big") % 65536 != page_bytes % 65536
     is_page_one = int.from_bytes(header[32:36], "big") == 1 and len(first_page) == 100
-    other_program = is_page_one and int.from_bytes(first_page[68:72], "big") not in (0, APPLICATION_ID)
+    other_program = is_page_one and int.from_bytes(first_page[68:72], "big") not in (
+        0,
+        APPLICATION_ID,
+    )
     if other_size or other_program or (clean.exists() and clean.read_text() == _fingerprint(path)):
-        raise RefusedError(f"{wal.name} beside {path} belongs to another database", f"move {wal} away")
+        raise RefusedError(
+            f"{wal.name} beside {path} belongs to another database", f"move {wal} away"
+        )
 
 
 def clean_mark(path: Path) -> Path:
@@ -80,7 +95,9 @@ def _fingerprint(path: Path) -> str:
 
 
 def mark_closed(path: Path) -> None:
-    """Called when the last connection is closed. Without a write-ahead log beside it, the file is complete."""
+    """Called when the last connection is closed. Without a write-ahead log beside it, the file is
+    complete.
+    """
     if path.exists() and not path.with_name(path.name + "-wal").exists():
         fd = os.open(clean_mark(path), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with open(fd, "w") as file:
@@ -88,18 +105,24 @@ def mark_closed(path: Path) -> None:
 
 
 def mark_opened(path: Path) -> None:
-    """Before anything is written. Durable at once: a mark that came back would make our own log look foreign."""
+    """Before anything is written. Durable at once: a mark that came back would make our own log
+    look foreign.
+    """
     try:
         clean_mark(path).unlink()
     except FileNotFoundError:
         return
     except OSError as error:
-        raise RefusedError(f"{path.parent} cannot be written: {error.strerror}", "set HEADWAY_HOME elsewhere") from None
+        raise RefusedError(
+            f"{path.parent} cannot be written: {error.strerror}", "set HEADWAY_HOME elsewhere"
+        ) from None
     sync_folder(path.parent)
 
 
 def migrate(c: Connection, path: Path, copy: Callable[[Connection, Path], None]) -> list[int]:
-    """Apply what is missing; returns the numbers applied. `copy` makes the copy that is kept beside the database."""
+    """Apply what is missing; returns the numbers applied. `copy` makes the copy that is kept beside
+    the database.
+    """
     version = int(c.execute("PRAGMA user_version").fetchone()[0])
     steps = migrations()
     newest = max(steps)
@@ -121,13 +144,18 @@ def _check_owner(c: Connection, path: Path, version: int) -> None:
     owner = int(c.execute("PRAGMA application_id").fetchone()[0])
     tables = c.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     if owner != APPLICATION_ID and (owner or version or tables):
-        raise RefusedError(f"{path} is a database of another program", "move it away, or set HEADWAY_HOME elsewhere")
+        raise RefusedError(
+            f"{path} is a database of another program",
+            "move it away, or set HEADWAY_HOME elsewhere",
+        )
     try:
         c.execute("BEGIN IMMEDIATE")
         c.execute("ROLLBACK")
     except sqlite3.OperationalError as error:
         if primary_code(error) == sqlite3.SQLITE_READONLY:
-            raise RefusedError(f"{path} is read-only", "set HEADWAY_HOME to a folder that you can write") from None
+            raise RefusedError(
+                f"{path} is read-only", "set HEADWAY_HOME to a folder that you can write"
+            ) from None
         raise
 
 

@@ -1,7 +1,8 @@
-"""What is to be told to people: changes of state that were not looked at yet, and the outbox of notices.
+"""What is to be told to people: changes of state that were not looked at yet, and the outbox of
+notices.
 
-Plain functions on a connection. `catalog.set_job_state` notes each change in its own transaction; `server/notifier.py`
-turns changes into notices, and sends those (capability 63).
+Plain functions on a connection. `catalog.set_job_state` notes each change in its own transaction;
+`server/notifier.py` turns changes into notices, and sends those (capability 63).
 """
 
 import json
@@ -14,7 +15,8 @@ from headway.model.limits import NOTICES_KEPT_MAX, NOTICES_WAITING_MAX
 from headway.store.form import iso
 
 CHANGES_STEP = 100  # looked at in one transaction
-_SIGNS = ("stdout-", "stderr-", "logs-", "tracks-", "facts-", "metrics-")  # streams that a program itself fills
+# streams that a program itself fills
+_SIGNS = ("stdout-", "stderr-", "logs-", "tracks-", "facts-", "metrics-")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,9 @@ class Due:
     tries: int
 
 
-def note_change(c: sqlite3.Connection, job: int, old: str, new: str, since_ns: int, now_ns: int) -> None:
+def note_change(
+    c: sqlite3.Connection, job: int, old: str, new: str, since_ns: int, now_ns: int
+) -> None:
     c.execute(
         """INSERT INTO changes (job, attempt, old, new, since_ns, time_ns) VALUES
              (:job, (SELECT coalesce(max(number), 0) FROM attempts WHERE job = :job), :old, :new, :since, :now)""",
@@ -67,9 +71,14 @@ def forget_changes(c: sqlite3.Connection) -> None:
 
 
 def take_changes(
-    c: sqlite3.Connection, decide: Callable[[Change], Notice | None], channels: Iterable[str], now_ns: int
+    c: sqlite3.Connection,
+    decide: Callable[[Change], Notice | None],
+    channels: Iterable[str],
+    now_ns: int,
 ) -> int:
-    """Some changes become notices, or nothing, and go: all in the caller's transaction. How many there were."""
+    """Some changes become notices, or nothing, and go: all in the caller's transaction. How many
+    there were.
+    """
     rows = c.execute("SELECT * FROM changes ORDER BY pk LIMIT :n", {"n": CHANGES_STEP}).fetchall()
     names = list(channels)
     for row in rows:
@@ -82,7 +91,9 @@ def take_changes(
 
 
 def put(c: sqlite3.Connection, notice: Notice, channels: Iterable[str], now_ns: int) -> None:
-    """Into the outbox, once for each channel. What was put there before under the same key stays as it is."""
+    """Into the outbox, once for each channel. What was put there before under the same key stays as
+    it is.
+    """
     waiting = c.execute("SELECT count(*) FROM notices WHERE due_ns IS NOT NULL").fetchone()[0]
     full = waiting >= NOTICES_WAITING_MAX
     for channel in channels:
@@ -110,11 +121,20 @@ def due(c: sqlite3.Connection, now_ns: int, limit: int) -> list[Due]:
 
 
 def next_due_ns(c: sqlite3.Connection) -> int | None:
-    found: int | None = c.execute("SELECT min(due_ns) FROM notices WHERE due_ns IS NOT NULL").fetchone()[0]
+    found: int | None = c.execute(
+        "SELECT min(due_ns) FROM notices WHERE due_ns IS NOT NULL"
+    ).fetchone()[0]
     return found
 
 
-def mark(c: sqlite3.Connection, pk: int, *, result: str, due_ns: int | None = None, sent_ns: int | None = None) -> None:
+def mark(
+    c: sqlite3.Connection,
+    pk: int,
+    *,
+    result: str,
+    due_ns: int | None = None,
+    sent_ns: int | None = None,
+) -> None:
     """One try was made. Without `due_ns` it was the last one."""
     c.execute(
         "UPDATE notices SET tries = tries + 1, result = :result, due_ns = :due, sent_ns = :sent WHERE pk = :pk",
@@ -132,7 +152,13 @@ def last(c: sqlite3.Connection, limit: int) -> list[dict[str, Any]]:
 
 
 def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
-    state = "sent" if row["sent_ns"] is not None else "waiting" if row["due_ns"] is not None else "given up"
+    state = (
+        "sent"
+        if row["sent_ns"] is not None
+        else "waiting"
+        if row["due_ns"] is not None
+        else "given up"
+    )
     return {
         "time": iso(row["created_ns"]), "kind": row["kind"], "id": row["job_id"], "channel": row["channel"],
         "state": state, "sent_at": iso(row["sent_ns"]), "tries": row["tries"], "result": row["result"],
@@ -140,8 +166,9 @@ def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def signs(c: sqlite3.Connection) -> dict[int, int]:
-    """For each job that runs, or is not heard of: how many bytes its programs have given so far. Usage does not count:
-    that is sampled by the agent whether or not anything happens."""
+    """For each job that runs, or is not heard of: how many bytes its programs have given so far.
+    Usage does not count: that is sampled by the agent whether or not anything happens.
+    """
     terms = " OR ".join(f"s.name GLOB '{name}*'" for name in _SIGNS)
     rows = c.execute(
         f"""SELECT j.pk AS job, coalesce(sum(s.position), 0) AS bytes FROM jobs j

@@ -1,4 +1,6 @@
-"""Read-only connections, lent for one query at a time, each with a time limit. Used by `database.Store.read`."""
+"""Read-only connections, lent for one query at a time, each with a time limit. Used by
+`database.Store.read`.
+"""
 
 import sqlite3
 import threading
@@ -11,7 +13,8 @@ from headway.model.errors import UnreachableError
 from headway.model.limits import READ_TIMEOUT_S, READERS_MAX
 from headway.store.connection import open_reader, primary_code
 
-_CHECK_EVERY_OPS = 20_000  # steps of SQLite's machine between two looks at the clock; about a millisecond
+# steps of SQLite's machine between two looks at the clock; about a millisecond
+_CHECK_EVERY_OPS = 20_000
 
 
 class Pool:

@@ -1,7 +1,8 @@
-"""The machine-readable contract: JSON objects for `hw q`, `hw ls`, `hw metrics` and the like, read from the database.
+"""The machine-readable contract: JSON objects for `hw q`, `hw ls`, `hw metrics` and the like, read
+from the database.
 
-Plain functions on a read connection, called by the server's API. Times are ISO 8601 in UTC, unknown values are null,
-numbers that JSON cannot hold are strings.
+Plain functions on a read connection, called by the server's API. Times are ISO 8601 in UTC, unknown
+values are null, numbers that JSON cannot hold are strings.
 """
 
 import json
@@ -31,7 +32,8 @@ def log_path(logs: str, uuid: str, attempt: int, task: str, stream: str) -> str:
     return f"{logs}/{uuid}/{attempt}/{task}/{stream}"
 
 
-# -- jobs ------------------------------------------------------------------------------------------------------------
+# -- jobs
+# ------------------------------------------------------------------------------------------------------------
 
 
 def job_object(c: sqlite3.Connection, pk: int, paths: Paths, now_ns: int) -> dict[str, Any]:
@@ -40,7 +42,8 @@ def job_object(c: sqlite3.Connection, pk: int, paths: Paths, now_ns: int) -> dic
     engine = c.execute("SELECT engine FROM jobs WHERE pk = :pk", {"pk": pk}).fetchone()["engine"]
     last = job.attempts[-1] if job.attempts else None
     head = _head(job, engine, last.engine_id if last else None, now_ns)
-    told = _told(c, pk) if last else {"progress": [], "usage": None, "metrics": {}}  # nobody has told before that
+    # nobody has told before that
+    told = _told(c, pk) if last else {"progress": [], "usage": None, "metrics": {}}
     sent = streams(c, pk, paths) if last else []
     return {
         **head,
@@ -49,7 +52,10 @@ def job_object(c: sqlite3.Connection, pk: int, paths: Paths, now_ns: int) -> dic
         "retries": _retries(job),
         "hold": _hold(job, now_ns),
         "reserved": job.spec.reserved,
-        "after": [{"id": id_, "state": state} for id_, state in catalog.states_of(c, job.spec.after).values()],
+        "after": [
+            {"id": id_, "state": state}
+            for id_, state in catalog.states_of(c, job.spec.after).values()
+        ],
         "output_dir": str(paths.output.absolute() / job.id),
         "outputs": _outputs(job, paths),
         "config": job.config,
@@ -83,13 +89,22 @@ def _retries(job: Job) -> dict[str, Any]:
 
 def _hold(job: Job, now_ns: int) -> dict[str, Any] | None:
     """What a held job keeps, and until when."""
-    facts = [t.held for t in job.attempts[-1].tasks if t.held and t.result is None] if job.attempts else []
+    facts = (
+        [t.held for t in job.attempts[-1].tasks if t.held and t.result is None]
+        if job.attempts
+        else []
+    )
     if job.state is not State.HELD or not facts:
         return None
     since_ns = min(int(fact["time_ns"]) for fact in facts)
     until_ns = max(int(fact["time_ns"]) + int(fact["hold_s"] * 1e9) for fact in facts)
     gpu_hours = job.spec.gpus * max(0, now_ns - since_ns) / 3.6e12
-    return {"since": iso(since_ns), "until": iso(until_ns), "gpus": job.spec.gpus, "gpu_hours": round(gpu_hours, 3)}
+    return {
+        "since": iso(since_ns),
+        "until": iso(until_ns),
+        "gpus": job.spec.gpus,
+        "gpu_hours": round(gpu_hours, 3),
+    }
 
 
 def _attempts(job: Job, logs: Logs) -> list[dict[str, Any]]:
@@ -97,7 +112,9 @@ def _attempts(job: Job, logs: Logs) -> list[dict[str, Any]]:
 
 
 def _outputs(job: Job, paths: Paths) -> str | None:
-    """Of a cluster behind ssh: how far they have come, or why they do not; None: all are here, or none are expected."""
+    """Of a cluster behind ssh: how far they have come, or why they do not; None: all are here, or
+    none are expected.
+    """
     if not job.spec.definition.get("host"):
         return None
     try:
@@ -122,7 +139,9 @@ def _head(job: Job, engine: str, engine_id: str | None, now_ns: int) -> dict[str
 
 
 def _elapsed_s(job: Job, now_ns: int) -> float | None:
-    """Since the start; it stops growing at the end and is never negative, whatever the clock did (F26)."""
+    """Since the start; it stops growing at the end and is never negative, whatever the clock did
+    (F26).
+    """
     if job.started_ns is None:
         return None
     end = job.ended_ns if job.ended_ns is not None else now_ns
@@ -155,7 +174,9 @@ def _task(number: int, task: Task, logs: Logs) -> dict[str, Any]:
 
 
 def _process(number: int, task: str, process: Process, logs: Logs) -> dict[str, Any]:
-    """`logs` are null for a process whose output is not ours, such as a script that was started without us."""
+    """`logs` are null for a process whose output is not ours, such as a script that was started
+    without us.
+    """
     return {
         "rank": process.rank, "local_rank": process.local_rank, "pid": process.pid, "state": process.state,
         "exit_code": process.exit_code, "signal": process.signal, "reason": process.reason,
@@ -164,7 +185,9 @@ def _process(number: int, task: str, process: Process, logs: Logs) -> dict[str, 
     }  # fmt: skip
 
 
-def job_rows(c: sqlite3.Connection, filters: catalog.JobFilter | None, now_ns: int) -> list[dict[str, Any]]:
+def job_rows(
+    c: sqlite3.Connection, filters: catalog.JobFilter | None, now_ns: int
+) -> list[dict[str, Any]]:
     """`hw ls --json`: the same objects without the heavy parts, newest first."""
     return _rows_of(c, catalog.list_jobs(c, filters), now_ns)
 
@@ -176,8 +199,13 @@ def _rows_of(c: sqlite3.Connection, jobs: list[Job], now_ns: int) -> list[dict[s
     for start in range(0, len(jobs), 1000):
         some = jobs[start : start + 1000]
         keys = [job.pk for job in some]
-        engines = {row["job"]: row["engine"] for row in _about(c, "SELECT pk AS job, engine FROM jobs", "pk", keys)}
-        tried = _about(c, "SELECT job, number, engine_id, engine_word, cause, retry FROM attempts", "job", keys)
+        engines = {
+            row["job"]: row["engine"]
+            for row in _about(c, "SELECT pk AS job, engine FROM jobs", "pk", keys)
+        }
+        tried = _about(
+            c, "SELECT job, number, engine_id, engine_word, cause, retry FROM attempts", "job", keys
+        )
         last = {row["job"]: row for row in sorted(tried, key=lambda row: int(row["number"]))}
         logged = {row["job"] for row in _about(c, "SELECT DISTINCT job FROM series", "job", keys)}
         trackers = watched.progress(c, keys, ROW_TRACKERS_MAX)
@@ -185,8 +213,12 @@ def _rows_of(c: sqlite3.Connection, jobs: list[Job], now_ns: int) -> list[dict[s
         spoken = standing.heard(c, [job.pk for job in some if job.state is State.UNKNOWN])
         for job in some:
             metrics = latest_metrics(c, job.pk, ROW_METRICS_MAX) if job.pk in logged else {}
-            row = _row(job, engines[job.pk], last.get(job.pk), metrics, trackers.get(job.pk, []), now_ns)
-            row["waiting"] = _waiting(c, job, last.get(job.pk), before) if job.state is State.WAITING else None
+            row = _row(
+                job, engines[job.pk], last.get(job.pk), metrics, trackers.get(job.pk, []), now_ns
+            )
+            row["waiting"] = (
+                _waiting(c, job, last.get(job.pk), before) if job.state is State.WAITING else None
+            )
             found.append(row | standing.beside(job.state, job.pk, places, spoken))
     return found
 
@@ -195,7 +227,9 @@ def _about(c: sqlite3.Connection, select: str, column: str, keys: list[int]) -> 
     return c.execute(f"{select} WHERE {column} IN ({', '.join('?' * len(keys))})", keys).fetchall()
 
 
-def folded_rows(c: sqlite3.Connection, filters: catalog.JobFilter, now_ns: int) -> list[dict[str, Any]]:
+def folded_rows(
+    c: sqlite3.Connection, filters: catalog.JobFilter, now_ns: int
+) -> list[dict[str, Any]]:
     """As `job_rows`, but each array as one row (`is_array`), newest first."""
     found = arrays.folded(c, filters, filters.limit)
     found += job_rows(c, replace(filters, single=True), now_ns)
@@ -208,7 +242,8 @@ def _row(
 ) -> dict[str, Any]:  # fmt: skip
     return {
         **_head(job, engine, attempt["engine_id"] if attempt else None, now_ns),
-        "cause": job.cause or (json.loads(attempt["cause"]) if attempt and attempt["cause"] else None),
+        "cause": job.cause
+        or (json.loads(attempt["cause"]) if attempt and attempt["cause"] else None),
         "progress": trackers,
         "metrics": metrics,
         "page": None,
@@ -225,7 +260,9 @@ def _waiting(
 
 
 def open_rows(c: sqlite3.Connection, jobs_max: int, now_ns: int) -> list[dict[str, Any]]:
-    """What `hw watch` shows of all jobs that have not ended: those that run first, then those that wait."""
+    """What `hw watch` shows of all jobs that have not ended: those that run first, then those that
+    wait.
+    """
     jobs: list[Job] = []
     for states in (["running", "stopping", "unknown", "held"], ["waiting"]):
         jobs += catalog.list_jobs(c, catalog.JobFilter(states=states, limit=jobs_max - len(jobs)))
@@ -235,12 +272,14 @@ def open_rows(c: sqlite3.Connection, jobs_max: int, now_ns: int) -> list[dict[st
 
 
 def count_jobs(c: sqlite3.Connection) -> dict[str, int]:
-    rows = c.execute("SELECT state, count(*) AS jobs FROM jobs WHERE deleted_ns IS NULL GROUP BY state")
+    rows = c.execute(
+        "SELECT state, count(*) AS jobs FROM jobs WHERE deleted_ns IS NULL GROUP BY state"
+    )
     return {row["state"]: row["jobs"] for row in rows}
 
 
-# Steps from name to name through the index, so that a thousand ranks cost no more than one. What was printed before the
-# program logged a metric of that name (`printed/loss`) is no news any more.
+# Steps from name to name through the index, so that a thousand ranks cost no more than one. What
+# was printed before the program logged a metric of that name (`printed/loss`) is no news any more.
 _LATEST = """
 WITH RECURSIVE n (name) AS (
   SELECT min(name) FROM series WHERE job = :pk
@@ -256,19 +295,32 @@ SELECT n.name, (
 )) LIMIT :limit"""
 
 
-def latest_metrics(c: sqlite3.Connection, pk: int, names_max: int | None = None) -> dict[str, float | str]:
+def latest_metrics(
+    c: sqlite3.Connection, pk: int, names_max: int | None = None
+) -> dict[str, float | str]:
     """Last value by name: of the last attempt that has the metric, and there of the lowest rank."""
     rows = c.execute(_LATEST, {"pk": pk, "limit": -1 if names_max is None else names_max})
-    return {row["name"]: number(struct.unpack("<d", row["value"])[0]) for row in rows if row["value"] is not None}
+    return {
+        row["name"]: number(struct.unpack("<d", row["value"])[0])
+        for row in rows
+        if row["value"] is not None
+    }
 
 
-# -- metrics ---------------------------------------------------------------------------------------------------------
+# -- metrics
+# ---------------------------------------------------------------------------------------------------------
 
 
 def metrics_object(
-    c: sqlite3.Connection, pk: int, names: list[str] | None = None, rank: int | None = None, points: int | None = None
+    c: sqlite3.Connection,
+    pk: int,
+    names: list[str] | None = None,
+    rank: int | None = None,
+    points: int | None = None,
 ) -> dict[str, list[dict[str, Any]]]:
-    """`{name: [{rank attempt step time value}]}`, one entry per rank and attempt; without `points` every point."""
+    """`{name: [{rank attempt step time value}]}`, one entry per rank and attempt; without `points`
+    every point.
+    """
     found: dict[str, list[dict[str, Any]]] = {}
     for one in read_metrics(c, pk, names, rank, points):
         found.setdefault(one.name, []).append(_series_object(one))
@@ -276,13 +328,20 @@ def metrics_object(
 
 
 def read_metrics(
-    c: sqlite3.Connection, pk: int, names: list[str] | None = None, rank: int | None = None, points: int | None = None
+    c: sqlite3.Connection,
+    pk: int,
+    names: list[str] | None = None,
+    rank: int | None = None,
+    points: int | None = None,
 ) -> list[series.Series]:
-    """The series asked for, all names when none is given, refused where they would be too many points at once."""
+    """The series asked for, all names when none is given, refused where they would be too many
+    points at once.
+    """
     wanted = list(dict.fromkeys(names)) if names else series.names(c, pk)
     if points is None and (count := series.count_points(c, pk, names, rank)) > METRIC_POINTS_MAX:
         raise RefusedError(
-            f"that is {count:,} points; at most {METRIC_POINTS_MAX:,} at once", "ask with -m or --points"
+            f"that is {count:,} points; at most {METRIC_POINTS_MAX:,} at once",
+            "ask with -m or --points",
         )
     return [one for name in wanted for one in series.read_series(c, pk, name, rank, points)]
 
@@ -292,13 +351,27 @@ def _series_object(one: series.Series) -> dict[str, Any]:
     for place in np.flatnonzero(~np.isfinite(one.points.values)).tolist():
         values[place] = number(float(values[place]))
     times = np.datetime_as_string(one.points.times_us.view("<M8[us]"), timezone="UTC").tolist()
-    return {"rank": one.rank, "attempt": one.attempt, "step": one.points.steps.tolist(), "time": times, "value": values}
+    return {
+        "rank": one.rank,
+        "attempt": one.attempt,
+        "step": one.points.steps.tolist(),
+        "time": times,
+        "value": values,
+    }
 
 
 def metrics_columns(jobs: list[tuple[str, list[series.Series]]]) -> bytes:
-    """The binary form: b"HWC1", header length, header, then step, time (µs) and value of each series."""
+    """The binary form: b"HWC1", header length, header, then step, time (µs) and value of each
+    series.
+    """
     head = [
-        {"id": job_id, "name": one.name, "rank": one.rank, "attempt": one.attempt, "rows": len(one.points)}
+        {
+            "id": job_id,
+            "name": one.name,
+            "rank": one.rank,
+            "attempt": one.attempt,
+            "rows": len(one.points),
+        }
         for job_id, found in jobs
         for one in found
     ]
@@ -312,16 +385,21 @@ def metrics_columns(jobs: list[tuple[str, list[series.Series]]]) -> bytes:
     return b"".join([b"HWC1", len(text).to_bytes(4, "little"), text, *columns])
 
 
-# -- parts of a job --------------------------------------------------------------------------------------------------
+# -- parts of a job
+# --------------------------------------------------------------------------------------------------
 
 
 def provenance(c: sqlite3.Connection, pk: int) -> dict[str, Any] | None:
     row = c.execute("SELECT provenance FROM jobs WHERE pk = :pk", {"pk": pk}).fetchone()
-    found: dict[str, Any] | None = json.loads(row["provenance"]) if row and row["provenance"] else None
+    found: dict[str, Any] | None = (
+        json.loads(row["provenance"]) if row and row["provenance"] else None
+    )
     return found
 
 
-def events(c: sqlite3.Connection, pk: int, after: int = 0, limit: int = 10_000) -> list[dict[str, Any]]:
+def events(
+    c: sqlite3.Connection, pk: int, after: int = 0, limit: int = 10_000
+) -> list[dict[str, Any]]:
     """What happened to a job, in order. `seq` of the last one is `after` of the next call."""
     rows = c.execute(
         "SELECT * FROM events WHERE job = :pk AND pk > :after ORDER BY pk LIMIT :limit",

@@ -9,7 +9,8 @@ from headway.model.limits import RECORDS_MAX
 from headway.store import grep
 from headway.store.form import iso
 
-_TEXT_BITS = 20  # a record's text is shorter than 2**20 bytes: its number and a place in it are one number
+# a record's text is shorter than 2**20 bytes: its number and a place in it are one number
+_TEXT_BITS = 20
 Object = dict[str, Any]
 
 
@@ -18,11 +19,19 @@ def read(
     limit: int = RECORDS_MAX,
 ) -> list[Object]:  # fmt: skip
     """In the order they came. `seq` of the last one is `after` of the next call."""
-    return [_record(row) for row in _record_rows(c, job, after, levelno, rank, min(limit, RECORDS_MAX))]
+    return [
+        _record(row) for row in _record_rows(c, job, after, levelno, rank, min(limit, RECORDS_MAX))
+    ]
 
 
 def search(
-    c: sqlite3.Connection, job: int, pattern: str, *, after: int = 0, levelno: int = 0, rank: int | None = None
+    c: sqlite3.Connection,
+    job: int,
+    pattern: str,
+    *,
+    after: int = 0,
+    levelno: int = 0,
+    rank: int | None = None,
 ) -> tuple[list[Object], bool, bool]:
     """Records with a line that matches; whether there may be more; whether time ran out."""
     rows = _record_rows(c, job, after, levelno, rank, -1)

@@ -1,6 +1,8 @@
-"""What a word means that somebody typed for a job or an array: its id, its uuid, or an ending of its id.
+"""What a word means that somebody typed for a job or an array: its id, its uuid, or an ending of
+its id.
 
-Called by `catalog.resolve` and `arrays.find`. An ending that several have, jobs or arrays, means none of them.
+Called by `catalog.resolve` and `arrays.find`. An ending that several have, jobs or arrays, means
+none of them.
 """
 
 import sqlite3
@@ -16,19 +18,26 @@ _ARRAYS = """SELECT uuid, id, suffix FROM arrays WHERE {} AND EXISTS (
 
 
 def find(c: sqlite3.Connection, ref: str) -> tuple[list[sqlite3.Row], list[sqlite3.Row]]:
-    """Jobs and arrays that `ref` may mean. What is its id, its uuid or the five characters is not an ending of others.
-    An array whose jobs are all deleted is gone with them."""
+    """Jobs and arrays that `ref` may mean. What is its id, its uuid or the five characters is not
+    an ending of others. An array whose jobs are all deleted is gone with them.
+    """
     if not ref or not ref.isascii():
         return [], []
     for how in (_WHOLE, _ENDING):
-        jobs, arrays = (c.execute(query.format(how), {"ref": ref}).fetchall() for query in (_JOBS, _ARRAYS))
+        jobs, arrays = (
+            c.execute(query.format(how), {"ref": ref}).fetchall() for query in (_JOBS, _ARRAYS)
+        )
         if jobs or arrays:
             return jobs, arrays
     return [], []
 
 
-def ambiguous(ref: str, jobs: Sequence[sqlite3.Row], arrays: Sequence[sqlite3.Row]) -> NotFoundError:
-    found = [(row["id"], row["state"]) for row in jobs] + [(row["id"], "an array") for row in arrays]
+def ambiguous(
+    ref: str, jobs: Sequence[sqlite3.Row], arrays: Sequence[sqlite3.Row]
+) -> NotFoundError:
+    found = [(row["id"], row["state"]) for row in jobs] + [
+        (row["id"], "an array") for row in arrays
+    ]
     kinds = " and ".join(kind for kind, rows in (("jobs", jobs), ("arrays", arrays)) if rows)
     return NotFoundError(
         f'{len(found)} {kinds} end in "{ref[:80]}": {_listed(found)}',
@@ -42,7 +51,9 @@ def no_job(c: sqlite3.Connection, array: sqlite3.Row) -> NotFoundError:
 
 
 def not_found(c: sqlite3.Connection, ref: str) -> NotFoundError:
-    return _by_name(c, ref) or NotFoundError(f'no job ends in "{ref[:80]}"', "`hw ls` lists the jobs")
+    return _by_name(c, ref) or NotFoundError(
+        f'no job ends in "{ref[:80]}"', "`hw ls` lists the jobs"
+    )
 
 
 def _listed(found: Sequence[tuple[str, str]]) -> str:
@@ -62,7 +73,9 @@ def _way_into(c: sqlite3.Connection, array: sqlite3.Row) -> str:
 
 
 def _by_name(c: sqlite3.Connection, name: str) -> NotFoundError | None:
-    """A name is no id: many jobs may have it, and tomorrow one more. Those that have it now are told."""
+    """A name is no id: many jobs may have it, and tomorrow one more. Those that have it now are
+    told.
+    """
     if not name.isascii():
         return None
     rows = c.execute(

@@ -1,7 +1,8 @@
-"""Garbage collection: jobs that were deleted, and ended ones that are old, leave the database and the disk.
+"""Garbage collection: jobs that were deleted, and ended ones that are old, leave the database and
+the disk.
 
-`Store.gc` calls these from its own thread; rows go in small steps of the writer, files after their rows. A crash in
-between leaves folders without a job, which the next run removes.
+`Store.gc` calls these from its own thread; rows go in small steps of the writer, files after their
+rows. A crash in between leaves folders without a job, which the next run removes.
 """
 
 import os
@@ -45,7 +46,12 @@ def removable(c: sqlite3.Connection, paths: Paths, ended_before_ns: int | None) 
         {"before": ended_before_ns},
     ).fetchall()
     return [
-        Removable(row["pk"], row["id"], row["uuid"], _row_bytes(c, row["pk"]) + folder_bytes(paths.logs / row["uuid"]))
+        Removable(
+            row["pk"],
+            row["id"],
+            row["uuid"],
+            _row_bytes(c, row["pk"]) + folder_bytes(paths.logs / row["uuid"]),
+        )
         for row in rows
     ]
 
@@ -77,8 +83,13 @@ def folder_bytes(folder: Path) -> int:
 
 
 def delete_some(c: sqlite3.Connection, pk: int, now_ns: int) -> bool:
-    """One step of removing a job's rows; True when nothing is left of it. It is hidden from the first step on."""
-    c.execute("UPDATE jobs SET deleted_ns = coalesce(deleted_ns, :now) WHERE pk = :pk", {"pk": pk, "now": now_ns})
+    """One step of removing a job's rows; True when nothing is left of it. It is hidden from the
+    first step on.
+    """
+    c.execute(
+        "UPDATE jobs SET deleted_ns = coalesce(deleted_ns, :now) WHERE pk = :pk",
+        {"pk": pk, "now": now_ns},
+    )
     for table, key in (("bundles", "bundle"), ("series", "series")):
         holder = "blocks" if table == "bundles" else "columns"
         rows = c.execute(
@@ -91,7 +102,8 @@ def delete_some(c: sqlite3.Connection, pk: int, now_ns: int) -> bool:
             c.executemany(f"DELETE FROM {table} WHERE pk = ?", keys)  # noqa: S608  (our own words)
             return False
     cursor = c.execute(
-        "DELETE FROM axes WHERE pk IN (SELECT pk FROM axes WHERE job = :pk LIMIT :n)", {"pk": pk, "n": SERIES_PER_STEP}
+        "DELETE FROM axes WHERE pk IN (SELECT pk FROM axes WHERE job = :pk LIMIT :n)",
+        {"pk": pk, "n": SERIES_PER_STEP},
     )
     if cursor.rowcount:
         return False
@@ -99,7 +111,9 @@ def delete_some(c: sqlite3.Connection, pk: int, now_ns: int) -> bool:
         return False
     uuid = c.execute("SELECT uuid FROM jobs WHERE pk = :pk", {"pk": pk}).fetchone()
     if uuid is not None:
-        c.execute("DELETE FROM tokens WHERE task >= :low AND task < :high", token_range(uuid["uuid"]))
+        c.execute(
+            "DELETE FROM tokens WHERE task >= :low AND task < :high", token_range(uuid["uuid"])
+        )
     c.execute("DELETE FROM jobs WHERE pk = :pk", {"pk": pk})
     return True
 
@@ -108,7 +122,9 @@ def _delete_watched(c: sqlite3.Connection, pk: int) -> bool:
     """A step of what can be many rows: log records and usage; whether there were any."""
     tasks = "SELECT t.pk FROM tasks t JOIN attempts a ON a.pk = t.attempt WHERE a.job = :pk"
     some = {"pk": pk, "n": ROWS_PER_STEP}
-    gone = c.execute("DELETE FROM records WHERE pk IN (SELECT pk FROM records WHERE job = :pk LIMIT :n)", some).rowcount
+    gone = c.execute(
+        "DELETE FROM records WHERE pk IN (SELECT pk FROM records WHERE job = :pk LIMIT :n)", some
+    ).rowcount
     gone += c.execute(
         f"""DELETE FROM usage WHERE (task, level, time_ns) IN
               (SELECT task, level, time_ns FROM usage WHERE task IN ({tasks}) LIMIT :n)""",  # noqa: S608  (our own words)
@@ -123,7 +139,12 @@ def orphans(c: sqlite3.Connection, paths: Paths) -> Iterator[Path]:
     if not paths.logs.is_dir():
         return
     for entry in paths.logs.iterdir():
-        if _UUID.match(entry.name) and entry.name not in known and entry.is_dir() and not entry.is_symlink():
+        if (
+            _UUID.match(entry.name)
+            and entry.name not in known
+            and entry.is_dir()
+            and not entry.is_symlink()
+        ):
             yield entry
 
 

@@ -1,8 +1,10 @@
-"""Reading metrics: every point of a series, or few enough for a chart. Called by `query`, on a read connection.
+"""Reading metrics: every point of a series, or few enough for a chart. Called by `query`, on a read
+connection.
 
-A series is compacted pieces (`columns`) followed by blocks as they came, in the order of the stream's segments. A chart
-takes a zoom level of the pieces, thins the newest points the same way, and keeps of each stretch its lowest and highest
-point and the first that is not finite. Every point shown is a point that was logged; first and last are always there.
+A series is compacted pieces (`columns`) followed by blocks as they came, in the order of the
+stream's segments. A chart takes a zoom level of the pieces, thins the newest points the same way,
+and keeps of each stretch its lowest and highest point and the first that is not finite. Every point
+shown is a point that was logged; first and last are always there.
 """
 
 import sqlite3
@@ -65,11 +67,14 @@ def join(parts: Iterable[Points]) -> Points:
     )
 
 
-# -- thinning --------------------------------------------------------------------------------------------------------
+# -- thinning
+# --------------------------------------------------------------------------------------------------------
 
 
 def zoom_index(values: Floats, factor: int = ZOOM_FACTOR) -> Index:
-    """Rows that make the next zoom level: of every `factor` rows the lowest, the highest and the first not finite."""
+    """Rows that make the next zoom level: of every `factor` rows the lowest, the highest and the
+    first not finite.
+    """
     rows = len(values)
     whole = rows // factor * factor
     keep = [np.array([0, rows - 1], np.int64)] if rows else []
@@ -98,21 +103,30 @@ def thin(pieces: list[_Piece], count: int) -> Points:
         return points
     place = _places(pieces)
     stretches = max(1, (count - 2) // 2)
-    keep = _extremes_of(place * stretches // max(1, sum(piece.rows for piece in pieces)), points.values)
+    keep = _extremes_of(
+        place * stretches // max(1, sum(piece.rows for piece in pieces)), points.values
+    )
     return points.take(np.unique(np.concatenate([keep, [0, len(points) - 1]])))
 
 
 def _places(pieces: list[_Piece]) -> Index:
-    """Where each point lies among all logged points; those of a zoom level lie evenly in what they stand for."""
+    """Where each point lies among all logged points; those of a zoom level lie evenly in what they
+    stand for.
+    """
     places, before = [], 0
     for piece in pieces:
-        places.append(before + np.arange(len(piece.points), dtype=np.int64) * piece.rows // max(1, len(piece.points)))
+        places.append(
+            before
+            + np.arange(len(piece.points), dtype=np.int64) * piece.rows // max(1, len(piece.points))
+        )
         before += piece.rows
     return np.concatenate(places)
 
 
 def _extremes_of(group: Index, values: Floats) -> Index:
-    """Per group (numbers that only rise): the lowest, the highest and the first value that is not finite."""
+    """Per group (numbers that only rise): the lowest, the highest and the first value that is not
+    finite.
+    """
     finite = np.isfinite(values)
     starts = np.flatnonzero(np.diff(group, prepend=-1))
     sizes = np.diff(starts, append=len(group))
@@ -120,18 +134,26 @@ def _extremes_of(group: Index, values: Floats) -> Index:
     lowest = np.flatnonzero(low == np.repeat(np.minimum.reduceat(low, starts), sizes))
     highest = np.flatnonzero(high == np.repeat(np.maximum.reduceat(high, starts), sizes))
     found = [
-        some[np.flatnonzero(np.diff(group[some], prepend=-1))] for some in (lowest, highest, np.flatnonzero(~finite))
+        some[np.flatnonzero(np.diff(group[some], prepend=-1))]
+        for some in (lowest, highest, np.flatnonzero(~finite))
     ]
     return np.concatenate(found)
 
 
-# -- reading ---------------------------------------------------------------------------------------------------------
+# -- reading
+# ---------------------------------------------------------------------------------------------------------
 
 
 def read_series(
-    c: sqlite3.Connection, job_pk: int, name: str, rank: int | None = None, points: int | None = None
+    c: sqlite3.Connection,
+    job_pk: int,
+    name: str,
+    rank: int | None = None,
+    points: int | None = None,
 ) -> list[Series]:
-    """One entry per rank and attempt, in that order; `points` is how many a chart can show, None means all."""
+    """One entry per rank and attempt, in that order; `points` is how many a chart can show, None
+    means all.
+    """
     rows = c.execute(
         """SELECT s.pk, s.rank, s.attempt FROM series s WHERE s.job = :job AND s.name = :name
              AND (:rank IS NULL OR s.rank = :rank) ORDER BY s.attempt, s.rank, s.pk""",
@@ -141,13 +163,17 @@ def read_series(
     for row in rows:
         found.setdefault((row["attempt"], row["rank"]), []).append(row["pk"])
     return [
-        Series(name, where[1], where[0], _by_time([read_points(c, pk, points) for pk in keys], points))
+        Series(
+            name, where[1], where[0], _by_time([read_points(c, pk, points) for pk in keys], points)
+        )
         for where, keys in found.items()
     ]
 
 
 def names(c: sqlite3.Connection, job_pk: int) -> list[str]:
-    rows = c.execute("SELECT DISTINCT name FROM series WHERE job = :job ORDER BY name", {"job": job_pk})
+    rows = c.execute(
+        "SELECT DISTINCT name FROM series WHERE job = :job ORDER BY name", {"job": job_pk}
+    )
     return [row["name"] for row in rows]
 
 
@@ -162,7 +188,9 @@ def _by_time(parts: list[Points], count: int | None) -> Points:
 
 def read_points(c: sqlite3.Connection, series_pk: int, count: int | None = None) -> Points:
     """Points of one series in the order written; all of them, or about `count` for a chart."""
-    found = c.execute("SELECT level, seq, rows FROM columns WHERE series = :series", {"series": series_pk})
+    found = c.execute(
+        "SELECT level, seq, rows FROM columns WHERE series = :series", {"series": series_pk}
+    )
     rows = {(row["level"], row["seq"]): int(row["rows"]) for row in found}
     level = 0 if count is None else _level(c, series_pk, rows, count)
     pieces = _compacted(c, series_pk, rows, level) + _blocks(c, series_pk, level)
@@ -172,7 +200,9 @@ def read_points(c: sqlite3.Connection, series_pk: int, count: int | None = None)
     return thin(pieces, count)
 
 
-def _level(c: sqlite3.Connection, series_pk: int, rows: dict[tuple[int, int], int], count: int) -> int:
+def _level(
+    c: sqlite3.Connection, series_pk: int, rows: dict[tuple[int, int], int], count: int
+) -> int:
     """The coarsest level that still has about enough points, newest ones included."""
     late = c.execute(
         "SELECT sum(b.rows) AS n FROM members m JOIN blocks b ON b.bundle = m.bundle WHERE m.series = :series",
@@ -187,7 +217,9 @@ def _level(c: sqlite3.Connection, series_pk: int, rows: dict[tuple[int, int], in
         level += 1
 
 
-def _compacted(c: sqlite3.Connection, series_pk: int, rows: dict[tuple[int, int], int], level: int) -> list[_Piece]:
+def _compacted(
+    c: sqlite3.Connection, series_pk: int, rows: dict[tuple[int, int], int], level: int
+) -> list[_Piece]:
     """Compacted pieces at `level`; short ones that have no such level, at the coarsest they have."""
     best: dict[int, int] = {}
     for found, seq in rows:
@@ -199,7 +231,9 @@ def _compacted(c: sqlite3.Connection, series_pk: int, rows: dict[tuple[int, int]
             "SELECT level, seq, axis, data FROM columns WHERE series = :series AND level = :level ORDER BY seq",
             {"series": series_pk, "level": wanted},
         )
-        pieces += [_piece(c, row, rows[0, row["seq"]]) for row in data if best[row["seq"]] == wanted]
+        pieces += [
+            _piece(c, row, rows[0, row["seq"]]) for row in data if best[row["seq"]] == wanted
+        ]
     return pieces
 
 
@@ -221,7 +255,10 @@ def _blocks(c: sqlite3.Connection, series_pk: int, level: int) -> list[_Piece]:
         {"series": series_pk},
     )
     pieces = [
-        _Piece((row["segment"], 1, row["pk"]), row["rows"], block_points(row["data"], row["position"])) for row in rows
+        _Piece(
+            (row["segment"], 1, row["pk"]), row["rows"], block_points(row["data"], row["position"])
+        )
+        for row in rows
     ]
     return pieces if level == 0 else [_coarser(part, level) for part in _by_segment(pieces)]
 
@@ -232,12 +269,18 @@ def block_points(data: bytes, position: int) -> Points:
 
 
 def _by_segment(pieces: list[_Piece]) -> list[_Piece]:
-    """Blocks of one segment as one piece: many have a row or two, which cannot be thinned one by one."""
+    """Blocks of one segment as one piece: many have a row or two, which cannot be thinned one by
+    one.
+    """
     groups: dict[int, list[_Piece]] = {}
     for piece in pieces:
         groups.setdefault(piece.order[0], []).append(piece)
     return [
-        _Piece(group[0].order, sum(piece.rows for piece in group), join(piece.points for piece in group))
+        _Piece(
+            group[0].order,
+            sum(piece.rows for piece in group),
+            join(piece.points for piece in group),
+        )
         for group in groups.values()
     ]
 
@@ -249,8 +292,12 @@ def _coarser(piece: _Piece, level: int) -> _Piece:
     return _Piece(piece.order, piece.rows, points)
 
 
-def count_points(c: sqlite3.Connection, job_pk: int, wanted: list[str] | None, rank: int | None) -> int:
-    """How many points an answer with every point would hold; checked against METRIC_POINTS_MAX before reading."""
+def count_points(
+    c: sqlite3.Connection, job_pk: int, wanted: list[str] | None, rank: int | None
+) -> int:
+    """How many points an answer with every point would hold; checked against METRIC_POINTS_MAX
+    before reading.
+    """
     rows = c.execute(
         """SELECT s.name, sum(l.points) AS n FROM series s JOIN latest l ON l.series = s.pk WHERE s.job = :job
              AND (:rank IS NULL OR s.rank = :rank) GROUP BY s.name""",

@@ -1,6 +1,8 @@
-"""Copies of headway.db, and what happens when it is damaged: set aside, restored from the last good copy, told (F15).
+"""Copies of headway.db, and what happens when it is damaged: set aside, restored from the last good
+copy, told (F15).
 
-Called by `database.Store`. The copy is checked before it takes the place of the one before: a snapshot is always good.
+Called by `database.Store`. The copy is checked before it takes the place of the one before: a
+snapshot is always good.
 """
 
 import logging
@@ -11,7 +13,12 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from headway.model.limits import GIB, SNAPSHOT_INTERVAL_S, SNAPSHOT_SMALL_BYTES, SNAPSHOT_SMALL_INTERVAL_S
+from headway.model.limits import (
+    GIB,
+    SNAPSHOT_INTERVAL_S,
+    SNAPSHOT_SMALL_BYTES,
+    SNAPSHOT_SMALL_INTERVAL_S,
+)
 from headway.settings.home import sync_folder
 from headway.store.connection import is_damage, open_reader
 
@@ -30,7 +37,9 @@ class Restored:
     def __str__(self) -> str:
         source = "no snapshot was there, so it starts anew"
         if self.snapshot_time_s is not None:
-            source = "restored from the snapshot of " + time.strftime("%F %TZ", time.gmtime(self.snapshot_time_s))
+            source = "restored from the snapshot of " + time.strftime(
+                "%F %TZ", time.gmtime(self.snapshot_time_s)
+            )
         return f"the database was damaged ({self.reason}); {source}; the damaged file is {self.damaged_file}"
 
 
@@ -39,7 +48,9 @@ def snapshot_path(db: Path) -> Path:
 
 
 def touch_private(path: Path) -> None:
-    """Make the file for its owner alone, whatever the umask; SQLite's files beside it take over its mode (B33)."""
+    """Make the file for its owner alone, whatever the umask; SQLite's files beside it take over its
+    mode (B33).
+    """
     os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
 
 
@@ -55,7 +66,9 @@ def check(c: sqlite3.Connection) -> str | None:
 
 
 def copy(c: sqlite3.Connection, target: Path) -> str | None:
-    """A checked copy at one moment, whole under its name or not there; what is wrong with it, None if nothing."""
+    """A checked copy at one moment, whole under its name or not there; what is wrong with it, None
+    if nothing.
+    """
     partial = target.with_name(target.name + ".partial")
     for name in (partial, *_beside(partial)):
         name.unlink(missing_ok=True)
@@ -74,7 +87,9 @@ def copy(c: sqlite3.Connection, target: Path) -> str | None:
 
 
 def is_due(db: Path, opened_s: float, now_s: float) -> bool:
-    """A small database is copied every hour, a large one every day; not where the disk would get tight."""
+    """A small database is copied every hour, a large one every day; not where the disk would get
+    tight.
+    """
     try:
         size = db.stat().st_size
     except OSError:
@@ -105,7 +120,9 @@ def take(db: Path) -> str | None:
 
 
 def restore(db: Path, reason: str, now_s: float) -> Restored:
-    """Set the damaged files aside and put the snapshot in their place. No connection may be open for writing."""
+    """Set the damaged files aside and put the snapshot in their place. No connection may be open
+    for writing.
+    """
     aside = db.with_name(f"{db.name}.damaged-{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now_s))}")
     while aside.exists():
         aside = aside.with_name(aside.name + "x")

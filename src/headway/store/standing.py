@@ -1,5 +1,6 @@
-"""What lists say beside a job's state: what it waits for, where it runs, when it was last heard. For many jobs at once,
-from what is stored already: no engine is asked. Called by `query` and `listing`.
+"""What lists say beside a job's state: what it waits for, where it runs, when it was last heard.
+For many jobs at once, from what is stored already: no engine is asked. Called by `query` and
+`listing`.
 """
 
 import json
@@ -32,8 +33,10 @@ def ahead(c: sqlite3.Connection) -> dict[int, int]:
 def waits_for(
     last: sqlite3.Row | None, needed: Iterable[tuple[str, State | None]], before: int | None
 ) -> dict[str, Any] | None:
-    """`{attempt next_at after ahead word}`: the time of its next try, by its last attempt's `number` and `retry`; jobs
-    that have not succeeded yet; the word of an engine that has a queue of its own; or how many are ahead in ours."""
+    """`{attempt next_at after ahead word}`: the time of its next try, by its last attempt's
+    `number` and `retry`; jobs that have not succeeded yet; the word of an engine that has a queue
+    of its own; or how many are ahead in ours.
+    """
     told: dict[str, Any] = {"attempt": 1, "next_at": None, "after": [], "ahead": None, "word": None}
     if last is not None and last["retry"]:
         due_ns = json.loads(last["retry"]).get("not_before_ns")
@@ -54,7 +57,10 @@ def nodes(c: sqlite3.Connection, jobs: list[int]) -> dict[int, list[str]]:
     for row in _about(c, wanted, jobs, "ORDER BY a.number, t.pk"):
         number, names = found.get(row["job"], (0, []))
         names = names if number == row["number"] else []
-        found[row["job"]] = (row["number"], [*names, row["node"]] if row["node"] not in names else names)
+        found[row["job"]] = (
+            row["number"],
+            [*names, row["node"]] if row["node"] not in names else names,
+        )
     return {job: names[:NODES_LISTED_MAX] for job, (_, names) in found.items()}
 
 

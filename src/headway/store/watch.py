@@ -1,7 +1,9 @@
-"""What is watched live goes in: progress, log records, usage, checkpoints and timings. Called by `fact` and `keeper`.
+"""What is watched live goes in: progress, log records, usage, checkpoints and timings. Called by
+`fact` and `keeper`.
 
-Each writer says whether it could read its fact; what it could not read stays an event. Positions and totals are
-absolute, so a fact that is applied again changes nothing (capability 20). Everything is bounded.
+Each writer says whether it could read its fact; what it could not read stays an event. Positions
+and totals are absolute, so a fact that is applied again changes nothing (capability 20). Everything
+is bounded.
 """
 
 import json
@@ -29,7 +31,8 @@ STATES = ("running", "completed", "failed", "closed")
 THIN_ROWS = 2_000  # of usage in one step
 _WORD_CHARS, _WORDS = 200, 8
 _TAGS = 16
-_DROP_SHARE = 100  # old records go a hundredth at a time, so that not every new one costs a deletion
+# old records go a hundredth at a time, so that not every new one costs a deletion
+_DROP_SHARE = 100
 _KNOWN = ("type", "time_ns", "text", "levelno", "printed", "rank")
 
 
@@ -48,11 +51,16 @@ def _words(value: Any, most: int) -> list[str]:
     return [str(word)[:_WORD_CHARS] for word in value[:most]] if isinstance(value, list) else []
 
 
-# -- progress ----------------------------------------------------------------------------------------------------------
+# -- progress
+# ----------------------------------------------------------------------------------------------------------
 
 
 def put_progress(c: sqlite3.Connection, o: Origin, fact: Fact) -> bool:
-    completed, pid, tracker = finite(fact.get("completed")), whole(fact.get("pid")), whole(fact.get("tracker"))
+    completed, pid, tracker = (
+        finite(fact.get("completed")),
+        whole(fact.get("pid")),
+        whole(fact.get("tracker")),
+    )
     if completed is None or pid is None or tracker is None:
         return False
     key = {
@@ -67,7 +75,11 @@ def put_progress(c: sqlite3.Connection, o: Origin, fact: Fact) -> bool:
     ).fetchone()
     if row is None:
         _make_room(c, o.task)
-    elif row["state"] != "running" and row["msg"] != words and (started_ns or 0) > (row["started_ns"] or 0):
+    elif (
+        row["state"] != "running"
+        and row["msg"] != words
+        and (started_ns or 0) > (row["started_ns"] or 0)
+    ):
         _set_aside(c, key, words)
     c.execute(
         """INSERT INTO progress VALUES (:task, :pid, :tracker, :source, :rank, :msg, :completed, :total, :state,
@@ -87,8 +99,9 @@ def put_progress(c: sqlite3.Connection, o: Origin, fact: Fact) -> bool:
 
 
 def _set_aside(c: sqlite3.Connection, key: dict[str, Any], words: str) -> None:
-    """A tracker that has ended stays, under a number below zero, when another takes its place; the last few of a
-    process, and of the same words only one: a loop in a loop is one bar."""
+    """A tracker that has ended stays, under a number below zero, when another takes its place; the
+    last few of a process, and of the same words only one: a loop in a loop is one bar.
+    """
     ours = "task = :task AND pid = :pid AND source = :source"
     lowest = c.execute(f"SELECT min(tracker) FROM progress WHERE {ours}", key).fetchone()[0]  # noqa: S608  (our words)
     aside = min(int(lowest), 0) - 1
@@ -103,8 +116,12 @@ def _set_aside(c: sqlite3.Connection, key: dict[str, Any], words: str) -> None:
 
 
 def _make_room(c: sqlite3.Connection, task: int) -> None:
-    """A program may make a tracker for every step: beyond the limit finished ones go first, then the oldest."""
-    count = c.execute("SELECT count(*) FROM progress WHERE task = :task", {"task": task}).fetchone()[0]
+    """A program may make a tracker for every step: beyond the limit finished ones go first, then
+    the oldest.
+    """
+    count = c.execute(
+        "SELECT count(*) FROM progress WHERE task = :task", {"task": task}
+    ).fetchone()[0]
     if count >= TRACKERS_MAX:
         c.execute(
             """DELETE FROM progress WHERE task = :task AND (pid, tracker, source) IN (SELECT pid, tracker, source
@@ -113,7 +130,8 @@ def _make_room(c: sqlite3.Connection, task: int) -> None:
         )
 
 
-# -- records -----------------------------------------------------------------------------------------------------------
+# -- records
+# -----------------------------------------------------------------------------------------------------------
 
 
 def put_record(c: sqlite3.Connection, o: Origin, fact: Fact) -> bool:
@@ -124,7 +142,11 @@ def put_record(c: sqlite3.Connection, o: Origin, fact: Fact) -> bool:
     data = json.dumps(rest)
     if len(text) > RECORD_BYTES_MAX or len(data) > RECORD_BYTES_MAX:
         text = text[:RECORD_BYTES_MAX]
-        kept = {k: v for k, v in rest.items() if isinstance(v, int | None) or (isinstance(v, str) and len(v) < 1000)}
+        kept = {
+            k: v
+            for k, v in rest.items()
+            if isinstance(v, int | None) or (isinstance(v, str) and len(v) < 1000)
+        }
         data = json.dumps(kept | {"cut": True})
     size = len(text) + len(data)
     totals = c.execute(
@@ -148,19 +170,24 @@ def put_record(c: sqlite3.Connection, o: Origin, fact: Fact) -> bool:
 
 
 def _drop_oldest(c: sqlite3.Connection, o: Origin, count: int, size: int) -> None:
-    """The oldest records go until a hundredth is free, and an event says how many that were so far (P5)."""
+    """The oldest records go until a hundredth is free, and an event says how many that were so far
+    (P5).
+    """
     count_max = RECORDS_JOB_MAX - RECORDS_JOB_MAX // _DROP_SHARE
     size_max = RECORDS_JOB_BYTES_MAX - RECORDS_JOB_BYTES_MAX // _DROP_SHARE
     last = 0
     rows = c.execute(
-        "SELECT seq, length(text) + length(data) AS size FROM records WHERE job = :job ORDER BY seq", {"job": o.job}
+        "SELECT seq, length(text) + length(data) AS size FROM records WHERE job = :job ORDER BY seq",
+        {"job": o.job},
     )
     for row in rows:
         if count <= count_max and size <= size_max:
             break
         last, count, size = row["seq"], count - 1, size - row["size"]
     rows.close()
-    gone = c.execute("DELETE FROM records WHERE job = :job AND seq <= :last", {"job": o.job, "last": last}).rowcount
+    gone = c.execute(
+        "DELETE FROM records WHERE job = :job AND seq <= :last", {"job": o.job, "last": last}
+    ).rowcount
     c.execute(
         "UPDATE record_totals SET first_seq = :first, bytes = :size WHERE job = :job",
         {"job": o.job, "first": last + 1, "size": max(0, size)},
@@ -185,7 +212,8 @@ def _tell_dropped(c: sqlite3.Connection, o: Origin, gone: int) -> None:
         )
 
 
-# -- usage -------------------------------------------------------------------------------------------------------------
+# -- usage
+# -------------------------------------------------------------------------------------------------------------
 
 
 def put_usage(c: sqlite3.Connection, o: Origin, fact: Fact) -> bool:
@@ -204,10 +232,16 @@ def put_usage(c: sqlite3.Connection, o: Origin, fact: Fact) -> bool:
 
 
 def _keep_last(c: sqlite3.Connection, o: Origin, fact: Fact, level: int) -> None:
-    """The sample in short, and the highest memory so far. Longer spans only tell of that height, and a sample that was
-    taken when the processes were gone does not take the place of the last one that saw them."""
+    """The sample in short, and the highest memory so far. Longer spans only tell of that height,
+    and a sample that was taken when the processes were gone does not take the place of the last one
+    that saw them.
+    """
     ranks, told = rank_lines(fact), short(fact)
-    high = max(((_high(one.get("rss_bytes")), one["rank"]) for one in ranks), default=(0, None), key=lambda h: h[0])
+    high = max(
+        ((_high(one.get("rss_bytes")), one["rank"]) for one in ranks),
+        default=(0, None),
+        key=lambda h: h[0],
+    )
     c.execute(
         """INSERT INTO usage_last VALUES (:task, :now, :data, :peak, :rank) ON CONFLICT (task) DO UPDATE SET
              data = CASE WHEN :is_last AND :now >= time_ns THEN :data ELSE data END,
@@ -222,10 +256,13 @@ def _keep_last(c: sqlite3.Connection, o: Origin, fact: Fact, level: int) -> None
 
 
 def short(sample: Fact) -> dict[str, list[list[Any]]]:
-    """A sample for lists and curves: `[rank, CPU, memory]` of each rank, `[rank, load, memory]` of each card."""
+    """A sample for lists and curves: `[rank, CPU, memory]` of each rank, `[rank, load, memory]` of
+    each card.
+    """
     return {
         "ranks": [
-            [one["rank"], _mean(one.get("cpu_percent")), _mean(one.get("rss_bytes"))] for one in rank_lines(sample)
+            [one["rank"], _mean(one.get("cpu_percent")), _mean(one.get("rss_bytes"))]
+            for one in rank_lines(sample)
         ],
         "gpus": [
             [holder(gpu, sample), _mean(gpu.get("load_percent")), _mean(gpu.get("memory_bytes"))]
@@ -241,7 +278,9 @@ def dicts(value: Any) -> list[Fact]:
 
 
 def rank_lines(sample: Fact) -> list[Fact]:
-    """The line of each rank's whole tree. A sample that has none of these: the ranks' own processes."""
+    """The line of each rank's whole tree. A sample that has none of these: the ranks' own
+    processes.
+    """
     found = [line for line in dicts(sample.get("processes")) if whole(line.get("rank")) is not None]
     return [line for line in found if line.get("pid") is None] or found
 
@@ -254,8 +293,13 @@ def holder(gpu: Fact, sample: Fact) -> int | None:
     """The rank whose process holds most of a GPU."""
     lines = [line for line in dicts(sample.get("processes")) if whole(line.get("pid")) is not None]
     ranks = {whole(line["pid"]): whole(line.get("rank")) for line in lines}
-    held = [(_high(one.get("bytes")), ranks.get(whole(one.get("pid")))) for one in dicts(gpu.get("holders"))]
-    return max((pair for pair in held if pair[1] is not None), default=(0, None), key=lambda pair: pair[0])[1]
+    held = [
+        (_high(one.get("bytes")), ranks.get(whole(one.get("pid"))))
+        for one in dicts(gpu.get("holders"))
+    ]
+    return max(
+        (pair for pair in held if pair[1] is not None), default=(0, None), key=lambda pair: pair[0]
+    )[1]
 
 
 def _mean(value: Any) -> float | None:
@@ -268,7 +312,10 @@ def _high(value: Any) -> float:
 
 def is_thick(c: sqlite3.Connection, now_ns: int) -> bool:
     """Whether there are samples that `thin_usage` would remove."""
-    limits = {"full": now_ns - int(USAGE_FULL_S * 1e9), "medium": now_ns - int(USAGE_MEDIUM_S * 1e9)}
+    limits = {
+        "full": now_ns - int(USAGE_FULL_S * 1e9),
+        "medium": now_ns - int(USAGE_MEDIUM_S * 1e9),
+    }
     row = c.execute(
         """SELECT EXISTS (SELECT 1 FROM usage WHERE level = 0 AND time_ns < :full)
              OR EXISTS (SELECT 1 FROM usage WHERE level = 1 AND time_ns < :medium)""",
@@ -278,7 +325,9 @@ def is_thick(c: sqlite3.Connection, now_ns: int) -> bool:
 
 
 def thin_usage(c: sqlite3.Connection, now_ns: int, rows_max: int = THIN_ROWS) -> int:
-    """One step of thinning: full rate for the last hour, 10 s for the last day, a minute for ever. Rows removed."""
+    """One step of thinning: full rate for the last hour, 10 s for the last day, a minute for ever.
+    Rows removed.
+    """
     gone = 0
     for level, kept_s in ((0, USAGE_FULL_S), (1, USAGE_MEDIUM_S)):
         gone += c.execute(
@@ -289,13 +338,16 @@ def thin_usage(c: sqlite3.Connection, now_ns: int, rows_max: int = THIN_ROWS) ->
     return gone
 
 
-# -- checkpoints and timings -------------------------------------------------------------------------------------------
+# -- checkpoints and timings
+# -------------------------------------------------------------------------------------------
 
 
 def put_checkpoint(c: sqlite3.Connection, o: Origin, fact: Fact) -> bool:
     if not isinstance(fact.get("tags"), list):
         return False
-    count = c.execute("SELECT count(*) FROM checkpoints WHERE job = :job", {"job": o.job}).fetchone()[0]
+    count = c.execute(
+        "SELECT count(*) FROM checkpoints WHERE job = :job", {"job": o.job}
+    ).fetchone()[0]
     if count >= CHECKPOINTS_MAX:
         return False
     c.execute(
@@ -313,7 +365,14 @@ def put_timing(c: sqlite3.Connection, o: Origin, fact: Fact) -> bool:
     name, pid, count = fact.get("name"), whole(fact.get("pid")), whole(fact.get("count"))
     if not isinstance(name, str) or pid is None or count is None or None in numbers.values():
         return False
-    row = {"task": o.task, "pid": pid, "name": name[:_WORD_CHARS], "rank": o.rank, "count": count, **numbers}
+    row = {
+        "task": o.task,
+        "pid": pid,
+        "name": name[:_WORD_CHARS],
+        "rank": o.rank,
+        "count": count,
+        **numbers,
+    }
     cursor = c.execute(
         """UPDATE timings SET count = :count, mean_s = :mean_s, std_s = :std_s, min_s = :min_s, max_s = :max_s
            WHERE task = :task AND pid = :pid AND name = :name AND :count >= count""",

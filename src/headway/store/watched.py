@@ -1,6 +1,7 @@
 """What is watched live comes out: progress, usage, checkpoints and timings as the contract's JSON.
 
-Plain functions on a read connection, called by `query` and by the server's API. What goes in: `watch`.
+Plain functions on a read connection, called by `query` and by the server's API. What goes in:
+`watch`.
 """
 
 import json
@@ -9,7 +10,12 @@ import zlib
 from collections.abc import Iterator
 from typing import Any
 
-from headway.model.limits import CHECKPOINTS_MAX, TRACKERS_SHOWN_MAX, USAGE_BYTES_MAX, USAGE_SAMPLES_MAX
+from headway.model.limits import (
+    CHECKPOINTS_MAX,
+    TRACKERS_SHOWN_MAX,
+    USAGE_BYTES_MAX,
+    USAGE_SAMPLES_MAX,
+)
 from headway.store.form import iso
 
 LEVELS = (0, 1, 2)
@@ -30,13 +36,18 @@ def _of_last_attempts(c: sqlite3.Connection, table: str, jobs: list[int]) -> Ite
         )
 
 
-# -- progress ----------------------------------------------------------------------------------------------------------
+# -- progress
+# ----------------------------------------------------------------------------------------------------------
 
 
-def progress(c: sqlite3.Connection, jobs: list[int], trackers_max: int = TRACKERS_SHOWN_MAX) -> dict[int, list[Object]]:
-    """Of each job `[{msg completed total rate eta_s state rank source started_at updated_at}]`, of its last attempt.
+def progress(
+    c: sqlite3.Connection, jobs: list[int], trackers_max: int = TRACKERS_SHOWN_MAX
+) -> dict[int, list[Object]]:
+    """Of each job `[{msg completed total rate eta_s state rank source started_at updated_at}]`, of
+    its last attempt.
 
-    A shared tracker is one entry with rank null. Where there are too many, those that run come first, with a total.
+    A shared tracker is one entry with rank null. Where there are too many, those that run come
+    first, with a total.
     """
     rows: dict[int, list[sqlite3.Row]] = {}
     for row in _of_last_attempts(c, "progress", jobs):
@@ -57,8 +68,10 @@ def _rank_of(tracker: Object, age: int) -> tuple[bool, bool, int]:
 
 
 def _trackers(rows: list[sqlite3.Row]) -> list[Object]:
-    """One entry per tracker. The first tracker of a name that a process shares belongs to the first ones of that name
-    of the others, the second to the second ones: a name that is used again for every epoch is not one large tracker."""
+    """One entry per tracker. The first tracker of a name that a process shares belongs to the first
+    ones of that name of the others, the second to the second ones: a name that is used again for
+    every epoch is not one large tracker.
+    """
     found: dict[Any, list[sqlite3.Row]] = {}
     counts: dict[Any, int] = {}
     for row in sorted(rows, key=lambda r: (r["task"], r["pid"], r["tracker"])):
@@ -68,8 +81,14 @@ def _trackers(rows: list[sqlite3.Row]) -> list[Object]:
             counts[mine] = counts.get(mine, 0) + 1
             key = (row["msg"], counts[mine])
         found.setdefault(key, []).append(row)
-    trackers = [_joined(shares) if shares[0]["distributed"] else _tracker(shares[0]) for shares in found.values()]
-    return sorted(trackers, key=lambda one: (one["started_at"] or "", -1 if one["rank"] is None else one["rank"]))
+    trackers = [
+        _joined(shares) if shares[0]["distributed"] else _tracker(shares[0])
+        for shares in found.values()
+    ]
+    return sorted(
+        trackers,
+        key=lambda one: (one["started_at"] or "", -1 if one["rank"] is None else one["rank"]),
+    )
 
 
 def _tracker(row: sqlite3.Row) -> Object:
@@ -81,12 +100,15 @@ def _tracker(row: sqlite3.Row) -> Object:
 
 
 def _joined(shares: list[sqlite3.Row]) -> Object:
-    """The processes' shares of one tracker: positions and rates add up, the total is the same for all. Once none of
-    them runs, the rate is that of the whole."""
+    """The processes' shares of one tracker: positions and rates add up, the total is the same for
+    all. Once none of them runs, the rate is that of the whole.
+    """
     completed = sum(share["completed"] for share in shares)
     total = max((share["total"] for share in shares if share["total"] is not None), default=None)
     running = [share["rate"] for share in shares if share["state"] == "running"]
-    started_ns = min((share["started_ns"] for share in shares if share["started_ns"] is not None), default=None)
+    started_ns = min(
+        (share["started_ns"] for share in shares if share["started_ns"] is not None), default=None
+    )
     updated_ns = max(share["updated_ns"] for share in shares)
     rate = sum(known) if (known := [one for one in running if one is not None]) else None
     if not running and started_ns is not None and updated_ns > started_ns:
@@ -104,12 +126,15 @@ def _joined(shares: list[sqlite3.Row]) -> Object:
     }  # fmt: skip
 
 
-# -- usage -------------------------------------------------------------------------------------------------------------
+# -- usage
+# -------------------------------------------------------------------------------------------------------------
 
 
 def usage_last(c: sqlite3.Connection, jobs: list[int]) -> dict[int, Object]:
-    """Of each job the last sample in short. With several ranks the values are means, and `spread` says whose are the
-    smallest and the largest; `peak_memory_bytes` is the most that one rank has used."""
+    """Of each job the last sample in short. With several ranks the values are means, and `spread`
+    says whose are the smallest and the largest; `peak_memory_bytes` is the most that one rank has
+    used.
+    """
     rows: dict[int, list[sqlite3.Row]] = {}
     for row in _of_last_attempts(c, "usage_last", jobs):
         rows.setdefault(row["job"], []).append(row)
@@ -124,11 +149,18 @@ def _summary(rows: list[sqlite3.Row]) -> Object:
         "cpu_percent": [(line[1], line[0]) for line in ranks], "memory_bytes": [(line[2], line[0]) for line in ranks],
         "gpu_percent": [(line[1], line[0]) for line in gpus], "gpu_memory_bytes": [(line[2], line[0]) for line in gpus],
     }  # fmt: skip
-    known = {name: [pair for pair in pairs if pair[0] is not None] for name, pairs in values.items()}
-    means = {name: sum(v for v, _ in pairs) / len(pairs) if pairs else None for name, pairs in known.items()}
+    known = {
+        name: [pair for pair in pairs if pair[0] is not None] for name, pairs in values.items()
+    }
+    means = {
+        name: sum(v for v, _ in pairs) / len(pairs) if pairs else None
+        for name, pairs in known.items()
+    }
     for name in ("memory_bytes", "gpu_memory_bytes"):
         means[name] = None if means[name] is None else int(means[name] or 0)
-    peak = max(((row["peak_bytes"] or 0, row["peak_rank"]) for row in rows), key=lambda pair: pair[0])
+    peak = max(
+        ((row["peak_bytes"] or 0, row["peak_rank"]) for row in rows), key=lambda pair: pair[0]
+    )
     return {
         "time": iso(max(row["time_ns"] for row in rows)), "ranks": len(ranks), "gpus": len(gpus), **means,
         "peak_memory_bytes": peak[0] or None, "peak_rank": peak[1],
@@ -152,14 +184,20 @@ def finest_level(c: sqlite3.Connection, job: int) -> int:
         if row["n"]:
             begun[level] = (row["first"], row["n"])
     for level, (first, count) in begun.items():
-        # a sample of a longer span ends later than the first one of a shorter span, unless that is gone
+        # a sample of a longer span ends later than the first one of a shorter span, unless that is
+        # gone
         if count <= USAGE_SAMPLES_MAX and all(first <= other for other, _ in begun.values()):
             return level
     return max(begun, default=0)
 
 
 def usage(
-    c: sqlite3.Connection, job: int, level: int, since_ns: int, until_ns: int, limit: int = USAGE_SAMPLES_MAX
+    c: sqlite3.Connection,
+    job: int,
+    level: int,
+    since_ns: int,
+    until_ns: int,
+    limit: int = USAGE_SAMPLES_MAX,
 ) -> tuple[list[Object], int | None]:
     """Samples of all tasks of all attempts, oldest first, and where to go on if these are not all."""
     rows = c.execute(
@@ -176,7 +214,12 @@ def usage(
         data = zlib.decompress(row["data"])
         size, last_ns = size + len(data), row["time_ns"]
         found.append(
-            {"time": iso(last_ns), "attempt": row["attempt"], "task": row["task"], "host": row["node"]}
+            {
+                "time": iso(last_ns),
+                "attempt": row["attempt"],
+                "task": row["task"],
+                "host": row["node"],
+            }
             | json.loads(data)
         )
     return found, None
@@ -184,16 +227,24 @@ def usage(
 
 def checkpoints(c: sqlite3.Connection, job: int) -> list[Object]:
     rows = c.execute(
-        "SELECT * FROM checkpoints WHERE job = :job ORDER BY time_ns LIMIT :n", {"job": job, "n": CHECKPOINTS_MAX}
+        "SELECT * FROM checkpoints WHERE job = :job ORDER BY time_ns LIMIT :n",
+        {"job": job, "n": CHECKPOINTS_MAX},
     )
     return [
-        {"time": iso(r["time_ns"]), "attempt": r["attempt"], "rank": r["rank"], "tags": json.loads(r["tags"])}
+        {
+            "time": iso(r["time_ns"]),
+            "attempt": r["attempt"],
+            "rank": r["rank"],
+            "tags": json.loads(r["tags"]),
+        }
         for r in rows
     ]
 
 
 def usage_windows(c: sqlite3.Connection, job: int) -> list[Object]:
-    """Where programs have said that their usage is of no interest, or again is: `[{time attempt rank pid open}]`."""
+    """Where programs have said that their usage is of no interest, or again is: `[{time attempt
+    rank pid open}]`.
+    """
     rows = c.execute(
         """SELECT time_ns, attempt, rank, data FROM events WHERE job = :job AND type = 'usage_window'
            ORDER BY time_ns, pk LIMIT :n""",

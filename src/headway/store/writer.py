@@ -1,7 +1,9 @@
-"""The one thread that writes to headway.db. Everything waiting goes into one transaction and one sync (group commit).
+"""The one thread that writes to headway.db. Everything waiting goes into one transaction and one
+sync (group commit).
 
-Called by `database.Store`. A future resolves only after COMMIT with synchronous=FULL; where the commit fails nobody is
-told yes, and the thread goes on. Items are kept apart by savepoints, so a bad one harms only itself.
+Called by `database.Store`. A future resolves only after COMMIT with synchronous=FULL; where the
+commit fails nobody is told yes, and the thread goes on. Items are kept apart by savepoints, so a
+bad one harms only itself.
 """
 
 import logging
@@ -28,7 +30,14 @@ from headway.model.limits import (
     WAL_BYTES_MAX,
     WRITE_QUEUE_MAX,
 )
-from headway.store.connection import BUSY_TIMEOUT_S, PAGE_BYTES, Connection, as_headway_error, is_damage, is_temporary
+from headway.store.connection import (
+    BUSY_TIMEOUT_S,
+    PAGE_BYTES,
+    Connection,
+    as_headway_error,
+    is_damage,
+    is_temporary,
+)
 
 log = logging.getLogger("headway.store")
 IDLE_S = 1.0
@@ -62,12 +71,16 @@ class Hooks:
 
 
 def rest_s(linger_s: float, used_s: float) -> float:
-    """How long little data waits after a commit that took `used_s` of CPU time; `linger_s` is the least, 0 is never."""
+    """How long little data waits after a commit that took `used_s` of CPU time; `linger_s` is the
+    least, 0 is never.
+    """
     return max(linger_s, min(LINGER_MAX_S, LINGER_REST * used_s)) if linger_s else 0.0
 
 
 class Writer(threading.Thread):
-    def __init__(self, connect: Callable[[], Connection], hooks: Hooks, linger_s: float = LINGER_S) -> None:
+    def __init__(
+        self, connect: Callable[[], Connection], hooks: Hooks, linger_s: float = LINGER_S
+    ) -> None:
         super().__init__(name="headway-writer", daemon=True)
         self._connect, self._hooks = connect, hooks
         self._connection: Connection | None = connect()
@@ -76,14 +89,16 @@ class Writer(threading.Thread):
         self._queued_bytes = 0
         self._stopping = False
         self._log_bytes, self._log_commits = 0, 0  # since the last checkpoint, estimated
-        self._suspect = False  # an input/output error: the write-ahead log is emptied before it is trusted again
+        # an input/output error: the write-ahead log is emptied before it is trusted again
+        self._suspect = False
         self._log_full = False
         self._linger_s, self._last_commit_s, self._urgent = linger_s, 0.0, False
         self._used_s = 0.0  # CPU time of the last commit
         self._repair: Callable[[], None] | None = None
         self.trouble = ""  # why the last commit failed; "" once one has succeeded again
 
-    # -- callers' side ---------------------------------------------------------------------------------------------
+    # -- callers' side
+    # ---------------------------------------------------------------------------------------------
 
     def submit(
         self,
@@ -98,7 +113,11 @@ class Writer(threading.Thread):
         with self._ready:
             crowded = self._queued_bytes + size > INGEST_QUEUE_BYTES_MAX
             if self._stopping or (crowded if refusable else len(self._queue) >= WRITE_QUEUE_MAX):
-                reason = "the server is stopping" if self._stopping else "more data waits to be written than may wait"
+                reason = (
+                    "the server is stopping"
+                    if self._stopping
+                    else "more data waits to be written than may wait"
+                )
                 item.future.set_exception(UnreachableError(reason, "it is sent again by itself"))
                 return item.future
             self._queue.append(item)
@@ -124,7 +143,8 @@ class Writer(threading.Thread):
             self._ready.notify()
         self.join()
 
-    # -- the thread ------------------------------------------------------------------------------------------------
+    # -- the thread
+    # ------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
         while True:
@@ -157,8 +177,10 @@ class Writer(threading.Thread):
         return [item for item in items if item.future.set_running_or_notify_cancel()]
 
     def _linger(self) -> None:
-        """Little data waits a moment for more, so that a hundred chatty agents do not cost a hundred syncs. The more
-        the last commit cost, the longer: what then comes together costs less than it does apart."""
+        """Little data waits a moment for more, so that a hundred chatty agents do not cost a
+        hundred syncs. The more the last commit cost, the longer: what then comes together costs
+        less than it does apart.
+        """
         wait_s = rest_s(self._linger_s, self._used_s)
         while not (self._urgent or self._stopping or self._queued_bytes >= LINGER_BYTES):
             left_s = self._last_commit_s + wait_s - time.monotonic()
@@ -176,10 +198,13 @@ class Writer(threading.Thread):
             changed = self._transaction(c, items)
             self._last_commit_s, self.trouble = time.monotonic(), ""
             self._used_s = time.thread_time() - begun_s
-            self._log_bytes += c.written_bytes + sum(item.size for item in items if not item.refusable)
+            self._log_bytes += c.written_bytes + sum(
+                item.size for item in items if not item.refusable
+            )
             self._log_bytes += COMMIT_OVERHEAD_BYTES
             self._log_commits += 1
-        except BaseException as error:  # nobody in this commit may be told yes, and the thread must live on
+        # nobody in this commit may be told yes, and the thread must live on
+        except BaseException as error:
             self._fail(items, error)
             return
         for item in items:
@@ -215,7 +240,9 @@ class Writer(threading.Thread):
         c.execute("RELEASE item")
 
     def _refuse_data(self, items: list[Item]) -> list[Item]:
-        error = UnreachableError("a long read holds a write-ahead log that is full", "it is sent again by itself")
+        error = UnreachableError(
+            "a long read holds a write-ahead log that is full", "it is sent again by itself"
+        )
         for item in items:
             if item.refusable:
                 item.future.set_exception(error)
@@ -227,7 +254,9 @@ class Writer(threading.Thread):
         self._roll_back()
         shown = as_headway_error(error, "a commit")
         if is_damage(error):
-            shown = UnreachableError(f"the database is damaged ({error}) and is being restored", "try again")
+            shown = UnreachableError(
+                f"the database is damaged ({error}) and is being restored", "try again"
+            )
         for item in items:
             if not item.future.done():
                 item.future.set_exception(item.error or shown)
@@ -265,23 +294,33 @@ class Writer(threading.Thread):
         self._connection = None
 
     def _usable_connection(self) -> Connection:
-        """The connection; after an error only once the write-ahead log has been emptied into the database.
+        """The connection; after an error only once the write-ahead log has been emptied into the
+        database.
 
-        A page whose sync failed may be counted clean by the kernel although it never reached the disk, so no later
-        commit may rest on it (F6). Emptying the log writes and syncs every page anew, elsewhere.
+        A page whose sync failed may be counted clean by the kernel although it never reached the
+        disk, so no later commit may rest on it (F6). Emptying the log writes and syncs every page
+        anew, elsewhere.
         """
         if self._connection is None:
             self._connection = self._connect()
         if self._suspect:
             busy, _, _ = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             if busy:
-                raise UnreachableError("the database recovers from a failed write, a reader holds it", "try again")
+                raise UnreachableError(
+                    "the database recovers from a failed write, a reader holds it", "try again"
+                )
             self._suspect, self._log_bytes, self._log_commits, self._log_full = False, 0, 0, False
         return self._connection
 
     def _checkpoint(self, *, idle: bool) -> None:
-        """Move the write-ahead log into the database when it has grown, or when there is nothing else to do."""
-        due = self._log_bytes >= CHECKPOINT_BYTES or self._log_commits >= CHECKPOINT_COMMITS or self._log_full
+        """Move the write-ahead log into the database when it has grown, or when there is nothing
+        else to do.
+        """
+        due = (
+            self._log_bytes >= CHECKPOINT_BYTES
+            or self._log_commits >= CHECKPOINT_COMMITS
+            or self._log_full
+        )
         if self._connection is None or self._suspect or not (due or (idle and self._log_commits)):
             return
         try:
@@ -298,7 +337,8 @@ class Writer(threading.Thread):
     def _is_held(self, log_bytes: int, all_moved: bool) -> bool:
         """Whether readers keep the log from starting over until it is too large.
 
-        Readers that overlap without end can do that although everything was moved; then we wait for them, briefly.
+        Readers that overlap without end can do that although everything was moved; then we wait for
+        them, briefly.
         """
         assert self._connection is not None
         if log_bytes > 4 * CHECKPOINT_BYTES and all_moved:

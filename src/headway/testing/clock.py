@@ -1,4 +1,6 @@
-"""Time that a test moves by hand: one clock that never steps, one that does, and an agenda of what happens when."""
+"""Time that a test moves by hand: one clock that never steps, one that does, and an agenda of what
+happens when.
+"""
 
 import heapq
 from collections.abc import Callable
@@ -7,7 +9,9 @@ START_NS = 1_750_000_000 * 10**9
 
 
 class Clock:
-    """`monotonic()` only goes on; `time_ns()` also jumps, forwards and back, when `step` says so (F26)."""
+    """`monotonic()` only goes on; `time_ns()` also jumps, forwards and back, when `step` says so
+    (F26).
+    """
 
     def __init__(self, start_ns: int = START_NS) -> None:
         self.now_s = 0.0
@@ -25,7 +29,9 @@ class Clock:
 
 
 class Agenda:
-    """Calls at their times, in one thread. What is due at the same time comes in the order in which it was put."""
+    """Calls at their times, in one thread. What is due at the same time comes in the order in which
+    it was put.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock

@@ -1,7 +1,8 @@
-"""File systems for tests: one that fails the Nth operation (ring 1), one that loses what was not synced (ring 2).
+"""File systems for tests: one that fails the Nth operation (ring 1), one that loses what was not
+synced (ring 2).
 
-Both stand in for `spool.files.Files`. `FailingFiles` works on a real folder; `CrashFiles` keeps everything in memory,
-knows what a power cut would leave, and lets a seeded random choose.
+Both stand in for `spool.files.Files`. `FailingFiles` works on a real folder; `CrashFiles` keeps
+everything in memory, knows what a power cut would leave, and lets a seeded random choose.
 """
 
 import errno
@@ -17,10 +18,11 @@ Path = str | os.PathLike[str]
 
 
 class FailingFiles(Files):
-    """Calls the real ones, but from operation `nth` on (0-based) `times` of them fail with `number`.
+    """Calls the real ones, but from operation `nth` on (0-based) `times` of them fail with
+    `number`.
 
-    With `short`, a failing write first writes a part of its data, as a disk does that becomes full. `count` tells how
-    many operations there were: a loop raises `nth` until a run has had fewer.
+    With `short`, a failing write first writes a part of its data, as a disk does that becomes full.
+    `count` tells how many operations there were: a loop raises `nth` until a run has had fewer.
     """
 
     def __init__(
@@ -33,7 +35,14 @@ class FailingFiles(Files):
         only: frozenset[str] | None = None,
         inner: Files = OS_FILES,
     ) -> None:
-        self.nth, self.number, self.times, self.short, self.only, self.inner = nth, number, times, short, only, inner
+        self.nth, self.number, self.times, self.short, self.only, self.inner = (
+            nth,
+            number,
+            times,
+            short,
+            only,
+            inner,
+        )
         self.count = 0
         self.failed = 0
 
@@ -146,10 +155,12 @@ class _Open:
 
 
 class CrashFiles(Files):
-    """A file system in memory. `crash` makes of it what a power cut could leave; all descriptors are then invalid.
+    """A file system in memory. `crash` makes of it what a power cut could leave; all descriptors
+    are then invalid.
 
-    Of each write since the last sync, a crash keeps it, drops it, keeps its head, or leaves garbage in its place, each
-    independently of the others; a name made, moved or removed since the folder's last sync may be the old or the new.
+    Of each write since the last sync, a crash keeps it, drops it, keeps its head, or leaves garbage
+    in its place, each independently of the others; a name made, moved or removed since the folder's
+    last sync may be the old or the new.
     """
 
     def __init__(self) -> None:
@@ -159,7 +170,8 @@ class CrashFiles(Files):
         self._open: dict[int, _Open] = {}
         self._next = 1000
 
-    # -- files ----------------------------------------------------------------------------------------------------
+    # -- files
+    # ----------------------------------------------------------------------------------------------------
 
     def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
         name = os.fspath(path)
@@ -254,7 +266,8 @@ class CrashFiles(Files):
         if self._open.pop(fd, None) is None:
             raise OSError(errno.EBADF, "Bad file descriptor")
 
-    # -- names ----------------------------------------------------------------------------------------------------
+    # -- names
+    # ----------------------------------------------------------------------------------------------------
 
     def _sync_names(self, folder: str) -> None:
         def inside(name: str) -> bool:
@@ -295,11 +308,17 @@ class CrashFiles(Files):
         folder = os.fspath(path)
         if folder not in self._folders:
             raise FileNotFoundError(errno.ENOENT, "No such file or directory")
-        return [os.path.basename(name) for name in [*self._names, *self._folders] if os.path.dirname(name) == folder]
+        return [
+            os.path.basename(name)
+            for name in [*self._names, *self._folders]
+            if os.path.dirname(name) == folder
+        ]
 
     def stat(self, path: Path) -> os.stat_result:
         if os.fspath(path) in self._folders:
-            return os.stat_result((stat_bits.S_IFDIR | 0o700, 1, 1, 1, os.getuid(), os.getgid(), 0, 0, 0, 0))
+            return os.stat_result(
+                (stat_bits.S_IFDIR | 0o700, 1, 1, 1, os.getuid(), os.getgid(), 0, 0, 0, 0)
+            )
         return self._stat(self._need(path))
 
     def fstat(self, fd: int) -> os.stat_result:
@@ -308,9 +327,12 @@ class CrashFiles(Files):
     def _stat(self, file: _File) -> os.stat_result:
         links = sum(other is file for other in self._names.values())
         mode = stat_bits.S_IFREG | file.mode
-        return os.stat_result((mode, file.number, 1, links, os.getuid(), os.getgid(), len(file.data), 0, 0, 0))
+        return os.stat_result(
+            (mode, file.number, 1, links, os.getuid(), os.getgid(), len(file.data), 0, 0, 0)
+        )
 
-    # -- the power cut --------------------------------------------------------------------------------------------
+    # -- the power cut
+    # --------------------------------------------------------------------------------------------
 
     def crash(self, random: Random) -> None:
         names = dict(self._safe_names)

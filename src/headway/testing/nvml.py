@@ -1,4 +1,6 @@
-"""A GPU driver to test against: builds `nvml_stub.c`, which has two cards, and can fail, hang and crash. For tests."""
+"""A GPU driver to test against: builds `nvml_stub.c`, which has two cards, and can fail, hang and
+crash. For tests.
+"""
 
 import shutil
 import subprocess
@@ -18,5 +20,7 @@ def build(folder: Path) -> Path:
     if command is None:
         raise FileNotFoundError("no C compiler here")
     library = folder / NAME
-    subprocess.run([command, "-shared", "-fPIC", "-Wall", "-Werror", "-o", library, SOURCE], check=True)
+    subprocess.run(
+        [command, "-shared", "-fPIC", "-Wall", "-Werror", "-o", library, SOURCE], check=True
+    )
     return library

@@ -1,7 +1,8 @@
-"""Free ports for daemons that tests and trials start: below those that the kernel gives out, no two of us the same one.
+"""Free ports for daemons that tests and trials start: below those that the kernel gives out, no two
+of us the same one.
 
-A port that was found free is not in use until its daemon listens, which may take seconds. So each is also a lock file
-in the system's temporary folder, held until this process ends.
+A port that was found free is not in use until its daemon listens, which may take seconds. So each
+is also a lock file in the system's temporary folder, held until this process ends.
 """
 
 import fcntl
@@ -30,7 +31,9 @@ def reserve(count: int = 1) -> int:
 def _lock(ports: range) -> list[int] | None:
     locks: list[int] = []
     for port in ports:
-        descriptor = os.open(_folder() / str(port), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        descriptor = os.open(
+            _folder() / str(port), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+        )
         locks.append(descriptor)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,7 +1,8 @@
-"""A fault proxy for unix sockets, in user space: between agent and server it cuts, slows, swallows and repeats.
+"""A fault proxy for unix sockets, in user space: between agent and server it cuts, slows, swallows
+and repeats.
 
-Used by tests on any machine, where a kernel's own means may not be there. Faults are attributes that may be
-changed at any time; they hold for bytes that pass from then on.
+Used by tests on any machine, where a kernel's own means may not be there. Faults are attributes
+that may be changed at any time; they hold for bytes that pass from then on.
 """
 
 import socket
@@ -21,10 +22,12 @@ class FaultProxy:
         self.path, self.target = path, target
         self.refuse = False  # connections are closed at once
         self.black_hole = False  # bytes are taken and go nowhere, in both directions
-        self.cut_reply_after: int | None = None  # bytes of an answer that pass before the connection breaks
+        # bytes of an answer that pass before the connection breaks
+        self.cut_reply_after: int | None = None
         self.cut_request_after: int | None = None
         self.bytes_per_s: float | None = None  # of answers: 1 is a server that drips
-        self.repeat_requests = False  # everything that was sent on a connection is sent again on another one
+        # everything that was sent on a connection is sent again on another one
+        self.repeat_requests = False
         self.passed = 0  # bytes, in both directions
         self.repeated = 0  # connections that were played again
         self._listener: socket.socket | None = None
@@ -39,7 +42,12 @@ class FaultProxy:
         threading.Thread(target=self._accept, daemon=True).start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
         assert self._listener is not None
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -87,7 +95,9 @@ class FaultProxy:
         if self.repeat_requests and sent:
             self._replay(bytes(sent))
 
-    def _pump(self, source: socket.socket, sink: socket.socket, reply: bool, sent: bytearray) -> None:
+    def _pump(
+        self, source: socket.socket, sink: socket.socket, reply: bool, sent: bytearray
+    ) -> None:
         """Carry bytes one way until something ends it."""
         passed = 0
         try:

@@ -1,8 +1,9 @@
-"""A small ingest server for tests: `/agent/ingest` and `/agent/poll` on a unix socket, with faults to order.
+"""A small ingest server for tests: `/agent/ingest` and `/agent/poll` on a unix socket, with faults
+to order.
 
-It applies parts by position exactly as the protocol says, keeps every byte in memory (of output only with `keep`), and
-remembers what it was sent.
-Used by the agent's tests; no part of Headway imports it.
+It applies parts by position exactly as the protocol says, keeps every byte in memory (of output
+only with `keep`), and remembers what it was sent. Used by the agent's tests; no part of Headway
+imports it.
 """
 
 import json
@@ -33,12 +34,15 @@ class Stored:
 
 
 class FakeServer:
-    """`with FakeServer(path) as server:` serves until the end of the block; `stop` and `start` play its death."""
+    """`with FakeServer(path) as server:` serves until the end of the block; `stop` and `start` play
+    its death.
+    """
 
     def __init__(self, path: Path, *, keep: bool = True) -> None:
         self.path, self.keep = path, keep
         self.streams: dict[str, Stored] = {}
-        self.batches: list[list[tuple[str, str, int, int]]] = []  # (stream, kind, offset, length) of each batch
+        # (stream, kind, offset, length) of each batch
+        self.batches: list[list[tuple[str, str, int, int]]] = []
         self.tasks: set[TaskKey] = set()
         self.tokens: list[str] = []
         self.polls: list[dict[str, Any]] = []
@@ -51,7 +55,8 @@ class FakeServer:
         self._listener: socket.socket | None = None
         self._connections: set[socket.socket] = set()
 
-    # -- life ---------------------------------------------------------------------------------------------------------
+    # -- life
+    # ---------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         self.path.unlink(missing_ok=True)
@@ -80,7 +85,12 @@ class FakeServer:
         self.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
         self.stop()
 
     def _accept(self, listener: socket.socket) -> None:
@@ -119,10 +129,13 @@ class FakeServer:
         if status == 0:
             return False
         data = json.dumps(answer).encode()
-        connection.sendall(b"HTTP/1.1 %d X\r\ncontent-length: %d\r\n\r\n" % (status, len(data)) + data)
+        connection.sendall(
+            b"HTTP/1.1 %d X\r\ncontent-length: %d\r\n\r\n" % (status, len(data)) + data
+        )
         return True
 
-    # -- routes -------------------------------------------------------------------------------------------------------
+    # -- routes
+    # -------------------------------------------------------------------------------------------------------
 
     def _answer(self, path: str, body: bytes) -> tuple[int, dict[str, Any]]:
         if path == "/agent/ingest":
@@ -176,7 +189,9 @@ class FakeServer:
             done = set(asked["done"])
             self.commands = [c for c in self.commands if c["seq"] not in done]
             if not self.commands:
-                self._news.wait_for(lambda: self.commands or self._listener is None, timeout=asked["wait_s"])
+                self._news.wait_for(
+                    lambda: self.commands or self._listener is None, timeout=asked["wait_s"]
+                )
             return {"commands": list(self.commands), "now_ns": 0}
 
     def order(self, seq: int, do: str, **fields: Any) -> None:
@@ -185,7 +200,8 @@ class FakeServer:
             self.commands.append({"seq": seq, "do": do, **fields})
             self._news.notify_all()
 
-    # -- what it has --------------------------------------------------------------------------------------------------
+    # -- what it has
+    # --------------------------------------------------------------------------------------------------
 
     def text(self, stream: str) -> bytes:
         with self.lock:
@@ -211,7 +227,11 @@ class FakeServer:
 
 def _facts(data: bytes) -> list[dict[str, Any]]:
     scan = frame.scan(data, final=True)
-    return [frame.decode_json(p) for kind, p in frame.frames(data[: scan.end], scan.damaged) if kind == FACT]
+    return [
+        frame.decode_json(p)
+        for kind, p in frame.frames(data[: scan.end], scan.damaged)
+        if kind == FACT
+    ]
 
 
 def short_socket(folder: Path, name: str = "s") -> Path:

@@ -1,7 +1,8 @@
-"""Simulated drivers of the agent's machines: what `shim.py` and `shipper.py` do with files and sockets, done in memory.
+"""Simulated drivers of the agent's machines: what `shim.py` and `shipper.py` do with files and
+sockets, done in memory.
 
-They talk to `agent/life.py` and `agent/sending.py` only through events and instructions. Dying is forgetting: a dead
-agent's machine is gone, and its successor knows what lies in the spool.
+They talk to `agent/life.py` and `agent/sending.py` only through events and instructions. Dying is
+forgetting: a dead agent's machine is gone, and its successor knows what lies in the spool.
 """
 
 import json
@@ -38,7 +39,9 @@ class Driver:
         self.task.slept = True
 
     def _wake_at(self, when_s: float | None, tick: Callable[[], None]) -> None:
-        """As the machine asks. One that asks for now, again and again, would keep a core busy for nothing."""
+        """As the machine asks. One that asks for now, again and again, would keep a core busy for
+        nothing.
+        """
         if when_s is not None:
             self._spins = self._spins + 1 if when_s <= self.world.clock.now_s else 0
         if self._spins > SPINS_MAX:
@@ -174,9 +177,12 @@ class Shipper(Driver):
         self._cursor = dict(spool.cursor)
         if self.world.strikes("cursor garbage"):
             sizes = {name: len(stream.data) for name, stream in spool.streams.items()}
-            self._cursor = {name: self.world.random.randint(0, 2 * size) for name, size in sizes.items()}
+            self._cursor = {
+                name: self.world.random.randint(0, 2 * size) for name, size in sizes.items()
+            }
 
-    # -- what lies in the spool -----------------------------------------------------------------------
+    # -- what lies in the spool
+    # -----------------------------------------------------------------------
 
     def _scan(self) -> None:
         if not self._awake(self._scan):
@@ -187,7 +193,9 @@ class Shipper(Driver):
         end = self.task.spool.end_fact()
         first = end is not None and not self._told_end
         self._told_end = end is not None
-        events = [event for stream in self.task.spool.streams.values() for event in self._see(stream)]
+        events = [
+            event for stream in self.task.spool.streams.values() for event in self._see(stream)
+        ]
         if end is not None and first:
             events.append(message.TaskEnded(*end))
         if events:
@@ -207,19 +215,26 @@ class Shipper(Driver):
         if self._sizes.get(stream.name) != size:
             self._sizes[stream.name] = size
             first = stream.freed_prefix()
-            events.append(message.Grown(stream.name, stream.kind, size, stream.bulk, stream.whole, acked, first, gaps))
+            events.append(
+                message.Grown(
+                    stream.name, stream.kind, size, stream.bulk, stream.whole, acked, first, gaps
+                )
+            )
         agents = stream.name == "shim" or stream.name.startswith("shipper-")
         if stream.name not in self._closed and (stream.closed or (agents and self._told_end)):
             self._closed.add(stream.name)
             events.append(message.Closed(stream.name))
         return events
 
-    # -- the machine ----------------------------------------------------------------------------------
+    # -- the machine
+    # ----------------------------------------------------------------------------------
 
     def feed(self, event: message.ShipperEvent) -> None:
         if not self.alive:
             return
-        for instruction in self.machine.handle(event, self.world.clock.now_s, self.world.random.random()):
+        for instruction in self.machine.handle(
+            event, self.world.clock.now_s, self.world.random.random()
+        ):
             if self.alive:
                 self._do(instruction)
         self._pump()
@@ -250,7 +265,11 @@ class Shipper(Driver):
     def _drop(self, drop: message.Drop) -> None:
         stream = self.task.spool.streams[drop.stream]
         end = drop.offset + drop.length
-        points = [p for p in self._points(stream) if drop.offset <= p[0] < end] if stream.kind == RECORDS else None
+        points = (
+            [p for p in self._points(stream) if drop.offset <= p[0] < end]
+            if stream.kind == RECORDS
+            else None
+        )
         count = None if points is None else len(points)
         gap = ledger.Gap(drop.offset, end, drop.reason, count, count)
         self.task.spool.drops.setdefault(drop.stream, []).append(gap)
@@ -258,7 +277,12 @@ class Shipper(Driver):
         self.feed(message.Dropped(drop.stream, drop.offset, count, count))
 
     def _points(self, stream: Stream) -> list[tuple[int, int]]:
-        return [(p.start, p.end) for points in self.task.points.values() for p in points if p.stream == stream.name]
+        return [
+            (p.start, p.end)
+            for points in self.task.points.values()
+            for p in points
+            if p.stream == stream.name
+        ]
 
     def _finish(self, finish: message.Finish) -> None:
         if finish.refused:
@@ -278,7 +302,8 @@ class Shipper(Driver):
     def die(self) -> None:
         self.leave(final=False)
 
-    # -- batches --------------------------------------------------------------------------------------
+    # -- batches
+    # --------------------------------------------------------------------------------------
 
     def _pack(self, order: message.Pack) -> None:
         parts: list[batch.Part] = []
@@ -292,7 +317,10 @@ class Shipper(Driver):
             taken = self._read(span, parts, pieces)
             if taken == span.length:
                 continue
-            if span.final and span.offset + taken == self.task.spool.streams[span.stream].real_end():
+            if (
+                span.final
+                and span.offset + taken == self.task.spool.streams[span.stream].real_end()
+            ):
                 ends.append((span.stream, span.offset + taken))
             else:
                 whole = False
@@ -307,7 +335,9 @@ class Shipper(Driver):
         if span.gap is not None:
             told = {"bytes": span.length, "reason": span.gap.reason}
             counts = {"records": span.gap.records, "points": span.gap.points}
-            parts.append(batch.Part(span.stream, GAP, span.offset, json.dumps({**told, **counts}).encode()))
+            parts.append(
+                batch.Part(span.stream, GAP, span.offset, json.dumps({**told, **counts}).encode())
+            )
             pieces.append(message.Piece(span.stream, span.offset, span.length))
             return span.length
         stream = self.task.spool.streams[span.stream]
@@ -327,7 +357,9 @@ class Shipper(Driver):
                 parts.append(batch.Part(span.stream, RECORDS, span.offset + pos, data[pos:start]))
             if end > start:
                 told = {"bytes": end - start, "reason": "damaged", "records": 1, "points": None}
-                parts.append(batch.Part(span.stream, GAP, span.offset + start, json.dumps(told).encode()))
+                parts.append(
+                    batch.Part(span.stream, GAP, span.offset + start, json.dumps(told).encode())
+                )
             pos = end
         if stop:
             pieces.append(message.Piece(span.stream, span.offset, stop))
@@ -338,7 +370,9 @@ class Shipper(Driver):
             return
         number = self._flying = self._queue.pop(0)
         body, server, token = self._packed.pop(number), self.world.server, self.task.token
-        self.world.request(lambda: server.ingest(body, token), lambda reply: self._answered(number, reply))
+        self.world.request(
+            lambda: server.ingest(body, token), lambda reply: self._answered(number, reply)
+        )
 
     def _answered(self, number: int, reply: Reply) -> None:
         if not self._awake(lambda: self._answered(number, reply)):
@@ -354,7 +388,8 @@ class Shipper(Driver):
             self.feed(message.Failed(number, status or None, f"status {status}"))
         self._pump()
 
-    # -- commands -------------------------------------------------------------------------------------
+    # -- commands
+    # -------------------------------------------------------------------------------------
 
     def _poll(self) -> None:
         if not self._awake(self._poll):
@@ -374,13 +409,16 @@ class Shipper(Driver):
     def _obey(self, command: dict[str, Any]) -> None:
         event: life.ShimEvent = life.GoAhead()
         if command["do"] == "stop":
-            event = life.StopAsked("command", grace_s=command["grace_s"], reason=command.get("reason", "stop"))
+            event = life.StopAsked(
+                "command", grace_s=command["grace_s"], reason=command.get("reason", "stop")
+            )
         if self.task.shim is not None:
             self.task.shim.feed(event)
         elif self.life is not None and command["do"] == "stop":
             self._live(event)
 
-    # -- in place of a shim ---------------------------------------------------------------------------
+    # -- in place of a shim
+    # ---------------------------------------------------------------------------
 
     def _adopt(self) -> None:
         """The shim is gone. What it wrote down is known; how the rest ends will not be."""
@@ -399,8 +437,12 @@ class Shipper(Driver):
                 case "stop_requested":
                     reason = reason_of(fact)
         told = {event.index for event in exited}
-        alive = {rank.index: rank.pid for rank in self.task.living() if rank.index in started - told}
-        plan = life.ShimPlan(len(self.task.programs), self.task.first_rank, GRACE_S, self.task.limit_s)
+        alive = {
+            rank.index: rank.pid for rank in self.task.living() if rank.index in started - told
+        }
+        plan = life.ShimPlan(
+            len(self.task.programs), self.task.first_rank, GRACE_S, self.task.limit_s
+        )
         self.life = life.ShimMachine(plan, ships=False)
         self._live(life.Adopted(alive, tuple(exited), reason, 0.0))
 
@@ -419,7 +461,9 @@ class Shipper(Driver):
                         rank.signal(instruction.signum)
                 case life.LookForLeftovers():
                     self.world.agenda.after(0, lambda: self._live(life.LeftoversSeen(())))
-        self._life_ticker.at(self.life.wake_s(self.world.clock.now_s), lambda: self._live(life.Tick()))
+        self._life_ticker.at(
+            self.life.wake_s(self.world.clock.now_s), lambda: self._live(life.Tick())
+        )
 
     def _note(self, fact: dict[str, Any]) -> None:
         self.task.story += _told_by(fact)
@@ -435,7 +479,9 @@ class Shipper(Driver):
 
 def _plan_of(task: Task) -> life.ShimPlan:
     barrier = len(task.peers) > 1
-    return life.ShimPlan(len(task.programs), task.first_rank, GRACE_S, task.limit_s, barrier, hold_s=task.hold_s)
+    return life.ShimPlan(
+        len(task.programs), task.first_rank, GRACE_S, task.limit_s, barrier, hold_s=task.hold_s
+    )
 
 
 def _told_by(fact: dict[str, Any]) -> list[str]:

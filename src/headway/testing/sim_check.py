@@ -1,7 +1,8 @@
-"""The checkers of the simulation, apart from whatever makes faults: what Headway says against what really was.
+"""The checkers of the simulation, apart from whatever makes faults: what Headway says against what
+really was.
 
-During a run: acknowledged data stays, terminal states stay. At the end: everything written is stored once or told as a
-gap, every job is over in the state that the story of its processes allows.
+During a run: acknowledged data stays, terminal states stay. At the end: everything written is
+stored once or told as a gap, every job is over in the state that the story of its processes allows.
 """
 
 import itertools
@@ -30,7 +31,8 @@ class History:
 
     def __init__(self, engine: SimEngine) -> None:
         self.engine = engine
-        self.acks: dict[tuple[str, str], int] = {}  # (task, stream) -> position that an agent was told
+        # (task, stream) -> position that an agent was told
+        self.acks: dict[tuple[str, str], int] = {}
         self.states: dict[str, tuple[State, int | None, int | None]] = {}
         self.submitted: set[str] = set()  # uuids that were sent
         self.accepted: dict[str, str] = {}  # uuid -> id, as a submitter was told
@@ -41,7 +43,10 @@ class History:
 
     def acknowledged(self, task: Task, acks: dict[str, int]) -> None:
         for stream, position in acks.items():
-            require(position <= len(task.spool.streams[stream].data), f"{stream} of {task.key}: more than was written")
+            require(
+                position <= len(task.spool.streams[stream].data),
+                f"{stream} of {task.key}: more than was written",
+            )
             place = (str(task.key), stream)
             self.acks[place] = max(self.acks.get(place, 0), position)
 
@@ -54,7 +59,9 @@ class History:
             positions = self._check_positions(c)
             for job in catalog.list_jobs(c):
                 self._check_state(job, positions)
-        busy = {(task.key.uuid, task.key.attempt) for task in self.engine.made.values() if task.living()}
+        busy = {
+            (task.key.uuid, task.key.attempt) for task in self.engine.made.values() if task.living()
+        }
         jobs = {uuid for uuid, _ in busy}
         require(len(jobs) <= SETTINGS["max_running"], f"{len(jobs)} jobs run at once")
         require(len(jobs) == len(busy), f"two attempts of one job run at once: {sorted(busy)}")
@@ -66,7 +73,10 @@ class History:
         )
         positions = {(row["task"], row["name"]): row["position"] for row in rows}
         for place, position in self.acks.items():
-            require(positions.get(place, 0) >= position, f"{place}: {position} bytes were acknowledged, and are gone")
+            require(
+                positions.get(place, 0) >= position,
+                f"{place}: {position} bytes were acknowledged, and are gone",
+            )
         return positions
 
     def _check_state(self, job: Job, positions: dict[tuple[str, str], int]) -> None:
@@ -88,12 +98,18 @@ class History:
 
     def _check_sent(self, job: Job, number: int, positions: dict[tuple[str, str], int]) -> None:
         tasks = self.engine.tasks_of(job.uuid, number)
-        for task, name, stream in [(t, name, stream) for t in tasks for name, stream in t.spool.streams.items()]:
+        for task, name, stream in [
+            (t, name, stream) for t in tasks for name, stream in t.spool.streams.items()
+        ]:
             agents = name == "shim" or name.startswith("shipper-")
             position = positions.get((str(task.key), name), 0)
-            require(agents or position >= stream.real_end(), f"{job.id} is {job.state}, {name} is at {position}")
+            require(
+                agents or position >= stream.real_end(),
+                f"{job.id} is {job.state}, {name} is at {position}",
+            )
 
-    # -- the end --------------------------------------------------------------------------------------
+    # -- the end
+    # --------------------------------------------------------------------------------------
 
     def settled(self, server: SimServer) -> bool:
         """Whether nothing is left to happen."""
@@ -115,9 +131,15 @@ class History:
         self.observe(server)
         with server.read() as c:
             jobs = [catalog.load_job(c, job.pk) for job in catalog.list_jobs(c)]
-            require(len(jobs) == len(self.submitted), f"{len(self.submitted)} submissions made {len(jobs)} jobs")
+            require(
+                len(jobs) == len(self.submitted),
+                f"{len(self.submitted)} submissions made {len(jobs)} jobs",
+            )
             for job in jobs:
-                require(self.accepted[job.uuid] == job.id, f"{job.id}: its submitter was told {self.accepted}")
+                require(
+                    self.accepted[job.uuid] == job.id,
+                    f"{job.id}: its submitter was told {self.accepted}",
+                )
                 self._check_job(job, {one.uuid: one for one in jobs})
                 for attempt in job.attempts:
                     for task in self.engine.tasks_of(job.uuid, attempt.number):
@@ -129,14 +151,19 @@ class History:
         needed = jobs.get(self.waits.get(job.uuid, ""))
         check_attempts(job)
         for attempt in job.attempts:
-            seen = replace(job, state=attempt.state, exit_code=attempt.exit_code, signal=attempt.signal)
+            seen = replace(
+                job, state=attempt.state, exit_code=attempt.exit_code, signal=attempt.signal
+            )
             tasks = self.engine.tasks_of(job.uuid, attempt.number)
             if len(tasks) > 1:
                 check_together(seen, tasks, aborted)
             else:
                 check_truth(seen, tasks[0] if tasks else None, aborted)
         if job.attempts and needed is not None:
-            require(needed.state is State.SUCCEEDED, f"{job.id} did not wait: {needed.id} is {needed.state}")
+            require(
+                needed.state is State.SUCCEEDED,
+                f"{job.id} did not wait: {needed.id} is {needed.state}",
+            )
         if not job.attempts:
             broken = needed is not None and needed.state is not State.SUCCEEDED
             require(job.state is State.STOPPED, f"{job.id} never started and is {job.state}")
@@ -148,20 +175,35 @@ def check_attempts(job: Job) -> None:
     """Never more than allowed; each tells its cause; only the last may be anything but failed."""
     total, counted = count_retries(job.attempts)
     retry = job.spec.retry
-    require(total <= retry.total_max, f"{job.id} was tried again {total} times, {retry.total_max} are allowed")
-    require(counted <= retry.max, f"{job.id}: {counted} counted retries, {retry.max} were asked for")
-    require(len(job.attempts) in (0, total, total + 1), f"{job.id}: {total} retries, {len(job.attempts)} attempts")
+    require(
+        total <= retry.total_max,
+        f"{job.id} was tried again {total} times, {retry.total_max} are allowed",
+    )
+    require(
+        counted <= retry.max, f"{job.id}: {counted} counted retries, {retry.max} were asked for"
+    )
+    require(
+        len(job.attempts) in (0, total, total + 1),
+        f"{job.id}: {total} retries, {len(job.attempts)} attempts",
+    )
     for attempt in job.attempts[:-1]:
         again = attempt.retry is not None and attempt.retry["do"] != "no"
-        require(again and attempt.state is State.FAILED, f"{job.id}: attempt {attempt.number} is {attempt.state}")
+        require(
+            again and attempt.state is State.FAILED,
+            f"{job.id}: attempt {attempt.number} is {attempt.state}",
+        )
     for attempt in job.attempts:
         require(attempt.ended_ns is not None, f"{job.id}: attempt {attempt.number} has no end")
         told = attempt.state is State.SUCCEEDED or attempt.cause is not None
         require(told, f"{job.id}: attempt {attempt.number} does not tell its cause")
     if job.attempts and job.attempts[-1].retry is not None:
-        require(job.state is State.STOPPED, f"{job.id} should have been tried again and is {job.state}")
+        require(
+            job.state is State.STOPPED, f"{job.id} should have been tried again and is {job.state}"
+        )
     elif job.attempts:
-        require(job.state is job.attempts[-1].state, f"{job.id} is {job.state}, its last attempt is not")
+        require(
+            job.state is job.attempts[-1].state, f"{job.id} is {job.state}, its last attempt is not"
+        )
 
 
 def check_files(env: Path) -> None:
@@ -169,7 +211,8 @@ def check_files(env: Path) -> None:
     require(not left, f"environments were left: {left}")
 
 
-# -- data -----------------------------------------------------------------------------------------------
+# -- data
+# -----------------------------------------------------------------------------------------------
 
 
 def check_data(c: sqlite3.Connection, paths: Paths, job: Job, task: Task) -> None:
@@ -185,18 +228,26 @@ def check_data(c: sqlite3.Connection, paths: Paths, job: Job, task: Task) -> Non
         require(name in stored or not stream.data, f"{job.id}: nothing of {name} is stored")
         if name in stored:
             position = stored[name]["position"]
-            # a stream that was dropped as a whole is told to its last byte, also where that ends in zeros
+            # a stream that was dropped as a whole is told to its last byte, also where that ends in
+            # zeros
             told = stream.real_end() <= position <= len(stream.data)
             require(told, f"{job.id}: {name} is at {position} of {len(stream.data)}")
             holes[name] = _check_stream(c, paths, stored[name]["pk"], stream)
     for name, row in stored.items():
-        require(name in task.spool.streams or row["position"] == 0, f"{job.id}: {name} was never written")
+        require(
+            name in task.spool.streams or row["position"] == 0,
+            f"{job.id}: {name} was never written",
+        )
     for index in range(len(task.programs)):
         _check_points(c, job, task, task.first_rank + index, holes)
 
 
-def _check_stream(c: sqlite3.Connection, paths: Paths, pk: int, stream: Stream) -> list[tuple[int, int]]:
-    rows = c.execute("SELECT offset, bytes FROM gaps WHERE stream = ? AND about IS NULL ORDER BY offset", (pk,))
+def _check_stream(
+    c: sqlite3.Connection, paths: Paths, pk: int, stream: Stream
+) -> list[tuple[int, int]]:
+    rows = c.execute(
+        "SELECT offset, bytes FROM gaps WHERE stream = ? AND about IS NULL ORDER BY offset", (pk,)
+    )
     holes = [(row["offset"], row["offset"] + row["bytes"]) for row in rows]
     for (_, end), (start, _) in itertools.pairwise(holes):
         require(end <= start, f"{stream.name}: gaps overlap: {holes}")
@@ -204,7 +255,10 @@ def _check_stream(c: sqlite3.Connection, paths: Paths, pk: int, stream: Stream) 
         for piece in logs.pieces(c, paths, pk, 0, len(stream.data)):
             if piece.missing is None:
                 written = bytes(stream.data[piece.offset : piece.offset + piece.length])
-                require(piece.data == written, f"{stream.name}: other bytes at {piece.offset} than were written")
+                require(
+                    piece.data == written,
+                    f"{stream.name}: other bytes at {piece.offset} than were written",
+                )
     return holes
 
 
@@ -217,20 +271,26 @@ def _check_points(
             missing += 1
         else:
             expected.append(point.step)
-    found = [one for one in series.read_series(c, job.pk, "x", rank) if one.attempt == task.key.attempt]
+    found = [
+        one for one in series.read_series(c, job.pk, "x", rank) if one.attempt == task.key.attempt
+    ]
     steps = [int(step) for one in found for step in one.points.steps]
     values = [int(value) for one in found for value in one.points.values]
     require(steps == values, f"{job.id} rank {rank}: steps and values differ")
     if steps != expected:
         lost, more = sorted(set(expected) - set(steps))[:5], sorted(set(steps) - set(expected))[:5]
         twice = len(steps) - len(set(steps))
-        raise Violation(f"{job.id} rank {rank}: points lost {lost}, never written {more}, twice {twice}")
+        raise Violation(
+            f"{job.id} rank {rank}: points lost {lost}, never written {more}, twice {twice}"
+        )
     _check_told(task, f"{job.id} rank {rank}", missing, _points_told(c, job, task, rank))
 
 
 def _check_told(task: Task, who: str, missing: int, told: int) -> None:
-    """Gaps tell how many points are missing. A shipper that does not know what its predecessor sent may count points
-    that the server has; one that believes a garbage cursor may remove what it cannot count any more."""
+    """Gaps tell how many points are missing. A shipper that does not know what its predecessor sent
+    may count points that the server has; one that believes a garbage cursor may remove what it
+    cannot count any more.
+    """
     struck = task.world.struck
     if "cursor garbage" in struck:
         return
@@ -249,7 +309,8 @@ def _points_told(c: sqlite3.Connection, job: Job, task: Task, rank: int) -> int:
     return int(row["n"])
 
 
-# -- states ---------------------------------------------------------------------------------------------
+# -- states
+# ---------------------------------------------------------------------------------------------
 
 
 def check_truth(job: Job, task: Task | None, aborted: bool) -> None:
@@ -261,7 +322,10 @@ def check_truth(job: Job, task: Task | None, aborted: bool) -> None:
         tried = task is not None and task.births >= LAUNCHES_MAX
         allowed = {State.FAILED} if tried else set()
         allowed |= {State.STOPPED} if aborted else set()
-        require(job.state in allowed, f"{job.id} never started and is {job.state}; {story(task) if task else ''}")
+        require(
+            job.state in allowed,
+            f"{job.id} never started and is {job.state}; {story(task) if task else ''}",
+        )
         return
     first = _first_failure(task)
     if "preempted" in task.story and job.state in (State.FAILED, State.SUCCEEDED, State.STOPPED):
@@ -274,8 +338,12 @@ def check_truth(job: Job, task: Task | None, aborted: bool) -> None:
         possible.add(State.STOPPED)
     if "walltime" in task.story or first is not None:
         possible.add(State.FAILED)
-    require(job.state in possible, f"{job.id} is {job.state}; its shim was killed; possible: {possible}; {story(task)}")
-    either = "walltime" in task.story or "refused" in task.story  # which came first is not told apart here
+    require(
+        job.state in possible,
+        f"{job.id} is {job.state}; its shim was killed; possible: {possible}; {story(task)}",
+    )
+    # which came first is not told apart here
+    either = "walltime" in task.story or "refused" in task.story
     if job.state is State.FAILED and not either and first is not None:
         require(
             (job.exit_code, job.signal) in {(first.exit_code, first.signal), *_seen_at_once(task)},
@@ -284,7 +352,9 @@ def check_truth(job: Job, task: Task | None, aborted: bool) -> None:
 
 
 def check_together(job: Job, tasks: list[Task], aborted: bool) -> None:
-    """The same for several tasks: one that fails by itself ends all, and the first of them is how the whole ended."""
+    """The same for several tasks: one that fails by itself ends all, and the first of them is how
+    the whole ended.
+    """
     told = {word for task in tasks for word in task.story}
     ends = [end for task in tasks for end in task.ended]
     failed = [end for end in ends if not end.told_to and end.exit_code != 0]
@@ -314,7 +384,9 @@ def check_together(job: Job, tasks: list[Task], aborted: bool) -> None:
 
 
 def _check_first(job: Job, tasks: list[Task], failed: list[Ended], who: str) -> None:
-    """Of several failures the first, unless an agent stood still over one, or the clock was set meanwhile."""
+    """Of several failures the first, unless an agent stood still over one, or the clock was set
+    meanwhile.
+    """
     fuzzy = any(task.slept for task in tasks) or "set the clock" in tasks[0].world.struck
     first = min(failed, key=lambda end: end.at_s)
     allowed = {(end.exit_code, end.signal) for end in (failed if fuzzy else [first])}
@@ -353,14 +425,24 @@ def _check_known(job: Job, task: Task, first: Ended | None) -> None:
     require(job.state is state, f"{job.id} is {job.state}, in truth {state}; {story(task)}")
     if state is State.SUCCEEDED or (state is State.FAILED and "walltime" not in task.story):
         ends = {(code, signal), *_seen_at_once(task)}
-        require((job.exit_code, job.signal) in ends, f"{job.id}: {job.exit_code}/{job.signal}; {story(task)}")
+        require(
+            (job.exit_code, job.signal) in ends,
+            f"{job.id}: {job.exit_code}/{job.signal}; {story(task)}",
+        )
 
 
 def _seen_at_once(task: Task) -> set[tuple[int | None, int | None]]:
-    """Several failures may have waited for an agent that stood still: any of them may seem the first."""
+    """Several failures may have waited for an agent that stood still: any of them may seem the
+    first.
+    """
     failed = [end for end in task.ended if not end.told_to and end.exit_code != 0]
     return {(end.exit_code, end.signal) for end in failed} if task.slept else set()
 
 
 def story(task: Task) -> dict[str, Any]:
-    return {"ended": task.ended, "story": task.story, "shim_killed": task.shim_killed, "births": task.births}
+    return {
+        "ended": task.ended,
+        "story": task.story,
+        "shim_killed": task.shim_killed,
+        "births": task.births,
+    }

@@ -1,4 +1,6 @@
-"""The engine of the simulation: starts simulated tasks, and sees them as the local one would. May be blind or deaf."""
+"""The engine of the simulation: starts simulated tasks, and sees them as the local one would. May
+be blind or deaf.
+"""
 
 from collections.abc import Callable, Sequence
 
@@ -48,7 +50,15 @@ class SimEngine:
         known = self.programs[plan.uuid]
         programs, limit_s = known[min(plan.attempt, len(known)) - 1], self.limits_s[plan.uuid]
         tasks = [
-            Task(self.world, plan.task_key(t.name), given.tokens[t.name], ranks, limit_s, plan.hold_s, t.first_rank)
+            Task(
+                self.world,
+                plan.task_key(t.name),
+                given.tokens[t.name],
+                ranks,
+                limit_s,
+                plan.hold_s,
+                t.first_rank,
+            )
             for t, ranks in zip(plan.tasks, programs, strict=True)
         ]
         for task in tasks:
@@ -68,7 +78,11 @@ class SimEngine:
         return self.tasks_of(uuid, int(attempt))
 
     def tasks_of(self, uuid: str, attempt: int) -> list[Task]:
-        return [task for task in self.made.values() if (task.key.uuid, task.key.attempt) == (uuid, attempt)]
+        return [
+            task
+            for task in self.made.values()
+            if (task.key.uuid, task.key.attempt) == (uuid, attempt)
+        ]
 
     def attempts_of(self, uuid: str) -> list[int]:
         return sorted({task.key.attempt for task in self.made.values() if task.key.uuid == uuid})
@@ -86,7 +100,9 @@ class SimEngine:
     def observe(self, ids: Sequence[EngineId]) -> dict[EngineId, Observation]:
         self._look()
         return {
-            engine_id: joined.join({task.key.task: self._observe(task) for task in self._named(engine_id)})
+            engine_id: joined.join(
+                {task.key.task: self._observe(task) for task in self._named(engine_id)}
+            )
             for engine_id in ids
         }
 
@@ -95,7 +111,11 @@ class SimEngine:
             return Observation("gone", "no spool")
         if not task.begun:
             alive = task.shim is not None
-            return Observation("starting", "starting") if alive else Observation("gone", "dead", {"started": False})
+            return (
+                Observation("starting", "starting")
+                if alive
+                else Observation("gone", "dead", {"started": False})
+            )
         if task.shim is not None:
             return Observation("running", "shim alive", {"started": True})
         ended = task.spool.end_fact() is not None
@@ -123,13 +143,17 @@ class SimEngine:
     def close(self) -> None: ...
 
     def salvage(self, engine_id: EngineId) -> bool:
-        left = [task for task in self._named(engine_id) if self._observe(task).detail.get("salvage")]
+        left = [
+            task for task in self._named(engine_id) if self._observe(task).detail.get("salvage")
+        ]
         for task in left:
             sim_agent.Shipper(task)
         return bool(left)
 
     def tasks(self) -> list[tuple[EngineId, TaskKey]]:
-        return [(EngineId(name), task.key) for name, task in self.made.items() if not task.spool.removed]
+        return [
+            (EngineId(name), task.key) for name, task in self.made.items() if not task.spool.removed
+        ]
 
     def discard(self, engine_id: EngineId) -> None:
         for task in self._named(engine_id):

@@ -1,7 +1,9 @@
-"""The server of the simulation: the real Control, the real store on a real file, in one thread, killed anywhere.
+"""The server of the simulation: the real Control, the real store on a real file, in one thread,
+killed anywhere.
 
-Threads are replaced (the writer commits in the caller, engine calls run in place); everything else is the code that
-ships. `ServerDied` is what `kill -9` is to it: no handler runs, memory is gone, the files stay.
+Threads are replaced (the writer commits in the caller, engine calls run in place); everything else
+is the code that ships. `ServerDied` is what `kill -9` is to it: no handler runs, memory is gone,
+the files stay.
 """
 
 import asyncio
@@ -39,7 +41,8 @@ class InlineWriter(Writer):
 
     def start(self) -> None:
         assert self._connection is not None
-        self._connection.execute("PRAGMA synchronous = OFF")  # the simulation kills the process, not the machine
+        # the simulation kills the process, not the machine
+        self._connection.execute("PRAGMA synchronous = OFF")
 
     def submit(self, work: Callable[[Connection], Any], **options: Any) -> "Future[Any]":
         if "urgent" in options:
@@ -95,14 +98,23 @@ class SimStore(Store):
 
 
 class InlineCalls(Calls):
-    """Engine calls in place; the server may die before or after each (F23), and the world goes on meanwhile."""
+    """Engine calls in place; the server may die before or after each (F23), and the world goes on
+    meanwhile.
+    """
 
-    def __init__(self, on_late: Callable[[], None], strikes: Chance, wait: Callable[[], None]) -> None:
+    def __init__(
+        self, on_late: Callable[[], None], strikes: Chance, wait: Callable[[], None]
+    ) -> None:
         super().__init__(on_late)
         self._strikes, self._wait = strikes, wait
 
     async def run(
-        self, name: str, call: Callable[..., T], *args: Any, patience_s: float | None = None, of: str = ""
+        self,
+        name: str,
+        call: Callable[..., T],
+        *args: Any,
+        patience_s: float | None = None,
+        of: str = "",
     ) -> T:
         if self._strikes("server dies before a call"):
             raise ServerDied
@@ -120,10 +132,17 @@ class Getter:
 
 
 class SimServer:
-    """Up or down. Every request of the simulation goes through `serve`, which is where the server may die."""
+    """Up or down. Every request of the simulation goes through `serve`, which is where the server
+    may die.
+    """
 
     def __init__(
-        self, paths: Paths, clock: Clock, engine: Engine, strikes: Chance, let_pass: Callable[[], None]
+        self,
+        paths: Paths,
+        clock: Clock,
+        engine: Engine,
+        strikes: Chance,
+        let_pass: Callable[[], None],
     ) -> None:
         self.paths, self.clock, self._engine, self._strikes = paths, clock, engine, strikes
         self._let_pass = let_pass  # time goes on, and with it everybody else
@@ -188,7 +207,8 @@ class SimServer:
         if self.store is not store:
             raise ServerDied
 
-    # -- what the loop and the routes do --------------------------------------------------------------
+    # -- what the loop and the routes do
+    # --------------------------------------------------------------
 
     def look(self) -> None:
         def call() -> None:

@@ -1,7 +1,8 @@
 """A simulated task on a node: its spool, its processes, and a log of what really happened to them.
 
-The log is kept by the "kernel" here, apart from every part of Headway, so that checks can compare what Headway says
-with what was. The spool remembers every byte ever written, also those that an agent has freed.
+The log is kept by the "kernel" here, apart from every part of Headway, so that checks can compare
+what Headway says with what was. The spool remembers every byte ever written, also those that an
+agent has freed.
 """
 
 from dataclasses import dataclass, field
@@ -31,12 +32,20 @@ class Stream:
     def read(self, offset: int, length: int) -> bytes:
         for start, end in [*self.gone, *([(0, len(self.data))] if self.removed else [])]:
             if length and start < offset + length and offset < end:
-                raise Violation(f"{self.name}: [{offset}, {offset + length}) is read, [{start}, {end}) is gone")
+                raise Violation(
+                    f"{self.name}: [{offset}, {offset + length}) is read, [{start}, {end}) is gone"
+                )
         return bytes(self.data[offset : offset + length])
 
     def real_end(self) -> int:
-        """Zeros at the end of a closed stream of records are no data: they may be the start of a torn frame (F14)."""
-        return len(self.data.rstrip(b"\0")) if self.kind == RECORDS and self._ends_torn() else len(self.data)
+        """Zeros at the end of a closed stream of records are no data: they may be the start of a
+        torn frame (F14).
+        """
+        return (
+            len(self.data.rstrip(b"\0"))
+            if self.kind == RECORDS and self._ends_torn()
+            else len(self.data)
+        )
 
     def _ends_torn(self) -> bool:
         data = bytes(self.data)
@@ -57,7 +66,9 @@ class Spool:
     drops: dict[str, list[Gap]] = field(default_factory=dict)
     removed: bool = False  # the server has everything, so the folder went
 
-    def append(self, name: str, kind: str, data: bytes, *, bulk: bool = False, whole: bool = False) -> int:
+    def append(
+        self, name: str, kind: str, data: bytes, *, bulk: bool = False, whole: bool = False
+    ) -> int:
         """Where it was put."""
         stream = self.streams.get(name)
         if stream is None:
@@ -68,7 +79,14 @@ class Spool:
 
     def fact(self, name: str, fact: dict[str, Any]) -> int:
         if name not in self.streams:
-            opened = {"version": 1, "stream": name, "kind": "facts", "rank": 0, "pid": 1, "time_ns": fact["time_ns"]}
+            opened = {
+                "version": 1,
+                "stream": name,
+                "kind": "facts",
+                "rank": 0,
+                "pid": 1,
+                "time_ns": fact["time_ns"],
+            }
             self.append(name, RECORDS, frame.encode_json(OPEN, opened))
         return self.append(name, RECORDS, frame.encode_json(FACT, fact))
 
@@ -96,7 +114,11 @@ class Spool:
         return None
 
     def is_drained(self) -> bool:
-        left = [s for s in self.streams.values() if not s.removed and self.cursor.get(s.name, 0) < len(s.data)]
+        left = [
+            s
+            for s in self.streams.values()
+            if not s.removed and self.cursor.get(s.name, 0) < len(s.data)
+        ]
         return all(self.cursor.get(s.name, 0) >= s.real_end() for s in left)
 
 
@@ -145,7 +167,13 @@ class Task:
         hold_s: float = 0.0,
         first_rank: int = 0,
     ) -> None:
-        self.world, self.key, self.token, self.programs, self.limit_s = world, key, token, programs, limit_s
+        self.world, self.key, self.token, self.programs, self.limit_s = (
+            world,
+            key,
+            token,
+            programs,
+            limit_s,
+        )
         self.hold_s, self.first_rank = hold_s, first_rank
         self.peers: list[Task] = [self]  # all tasks of the attempt
         self.spool = Spool()
@@ -155,10 +183,12 @@ class Task:
         self.begun = False  # shim.json lies there
         self.births = 0  # shims that were started
         self.ended: list[Ended] = []
-        # "stop" | "walltime" | "refused" | "preempted" | "others" (another task ended it), in order, beside the ends
+        # "stop" | "walltime" | "refused" | "preempted" | "others" (another task ended it), in
+        # order, beside the ends
         self.story: list[str] = []
         self.shim_killed = False
-        self.slept = False  # an agent of it was stopped for a while: the order in which it then hears things is open
+        # an agent of it was stopped for a while: the order in which it then hears things is open
+        self.slept = False
         self.points: dict[int, list[Point]] = {}
         self.not_written = 0  # points that found the disk full: counted, never attempted
 
@@ -188,9 +218,12 @@ class Rank:
         self._streams = [self._facts_name()]
         self._fact({"type": "hello", "rank": self.number, "local_rank": index, "pid": self.pid})
         self.world.agenda.after(self.world.between(0.1, 1.0), self._tick)
-        self.world.agenda.after(program.seconds, lambda: self.end(program.exit_code, program.signal))
+        self.world.agenda.after(
+            program.seconds, lambda: self.end(program.exit_code, program.signal)
+        )
 
-    # -- writing --------------------------------------------------------------------------------------
+    # -- writing
+    # --------------------------------------------------------------------------------------
 
     def _facts_name(self) -> str:
         return f"facts-{self.number}-{self.pid}-{self._rand}"
@@ -208,7 +241,9 @@ class Rank:
             self._log()
         if self.program.text and not self.world.strikes("spool disk full"):
             line = f"rank {self.number} step {self._step} ".encode() * (1 + self.program.text // 16)
-            self._append(f"stdout-{self.number}", RAW, line[: self.program.text - 1] + b"\n", whole=False)
+            self._append(
+                f"stdout-{self.number}", RAW, line[: self.program.text - 1] + b"\n", whole=False
+            )
         self.world.agenda.after(self.world.between(0.3, 2.0), self._tick)
 
     def _append(self, name: str, kind: str, data: bytes, *, whole: bool) -> int:
@@ -224,12 +259,20 @@ class Rank:
             self._roll()
         name = self._metrics_name()
         if self._records == 0:
-            opened = {"version": 1, "stream": name, "kind": "metrics", "rank": self.number, "pid": self.pid}
+            opened = {
+                "version": 1,
+                "stream": name,
+                "kind": "metrics",
+                "rank": self.number,
+                "pid": self.pid,
+            }
             head = frame.encode_json(OPEN, {**opened, "segment": self._segment, "time_ns": 0})
             self._append(name, RECORDS, head + frame.encode_schema(1, ("x",)), whole=True)
         data = self._record()
         start = self._append(name, RECORDS, data, whole=True)
-        self.task.points.setdefault(self.number, []).append(Point(name, start, start + len(data), self._step))
+        self.task.points.setdefault(self.number, []).append(
+            Point(name, start, start + len(data), self._step)
+        )
         self._step += 1
         self._records += 1
 
@@ -248,7 +291,8 @@ class Rank:
 
         self.world.agenda.after(2.0, close)
 
-    # -- ending ---------------------------------------------------------------------------------------
+    # -- ending
+    # ---------------------------------------------------------------------------------------
 
     def signal(self, number: int) -> None:
         """The agent signals it."""
@@ -265,7 +309,12 @@ class Rank:
         """Somebody kills it, perhaps inside a write (F1, F2)."""
         if self.alive and self.world.strikes("torn write") and self._records:
             data = self._record()
-            self._append(self._metrics_name(), RECORDS, data[: self.world.random.randrange(1, len(data))], whole=True)
+            self._append(
+                self._metrics_name(),
+                RECORDS,
+                data[: self.world.random.randrange(1, len(data))],
+                whole=True,
+            )
         self.end(None, SIGKILL)
 
     def end(self, exit_code: int | None, signal: int | None) -> None:
@@ -277,7 +326,9 @@ class Rank:
             if stream is not None:
                 stream.closed = True
         shim = self.task.shim
-        end = Ended(self.index, exit_code, signal, self._told_to, shim is not None, self.world.clock.now_s)
+        end = Ended(
+            self.index, exit_code, signal, self._told_to, shim is not None, self.world.clock.now_s
+        )
         self.task.ended.append(end)
         if shim is not None:
             shim.rank_ended(end)

@@ -1,7 +1,8 @@
-"""What the parts of the simulation share: time, chance, faults, and a network between agents and server.
+"""What the parts of the simulation share: time, chance, faults, and a network between agents and
+server.
 
-A seed turns some faults on and others off (swarm testing): a system in which everything goes wrong at once never gets
-far enough to go wrong in interesting ways.
+A seed turns some faults on and others off (swarm testing): a system in which everything goes wrong
+at once never gets far enough to go wrong in interesting ways.
 """
 
 import random
@@ -90,10 +91,13 @@ class World:
     def between(self, low: float, high: float) -> float:
         return self.random.uniform(low, high)
 
-    # -- the network ----------------------------------------------------------------------------------
+    # -- the network
+    # ----------------------------------------------------------------------------------
 
     def request(self, call: Callable[[], Reply], on_reply: Callable[[Reply], None]) -> None:
-        """One request, lost, late, repeated or answered; the caller hears of it once, by its timeout at the latest."""
+        """One request, lost, late, repeated or answered; the caller hears of it once, by its
+        timeout at the latest.
+        """
         timeout_s = SEND_TIMEOUT_S * self.between(0.05, 1.0)
         answered = [False]
 
@@ -109,7 +113,8 @@ class World:
 
         self.agenda.after(timeout_s, lambda: answer(NO_REPLY))
         delay_s = self.between(0.001, 0.05)
-        if self.strikes("request late"):  # it may even arrive after its sender has given up, behind later ones
+        # it may even arrive after its sender has given up, behind later ones
+        if self.strikes("request late"):
             delay_s = self.between(0.5, 60.0)
         if not self.strikes("request lost"):
             self.agenda.after(delay_s, arrive)

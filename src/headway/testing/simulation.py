@@ -1,11 +1,13 @@
-"""The whole system in one thread, by a seed: agents, server, store, network, clock and faults (ring 3 of the tests).
+"""The whole system in one thread, by a seed: agents, server, store, network, clock and faults (ring
+3 of the tests).
 
     python -m headway.testing.simulation --seeds 1000            # or --seconds 600, or --seed 42 for one
 
-Real: `agent/life.py` and `agent/sending.py`, `server/control.py` with `server/loop.py` and `server/reconcile.py`, the
-store on a real file. Simulated: time, processes, files of the spool, the network. Each seed is one story of a few
-jobs, some with several tasks, with some faults for two minutes, then calm until everything has settled; then the
-checkers look. A failing seed is printed and fails again the same way.
+Real: `agent/life.py` and `agent/sending.py`, `server/control.py` with `server/loop.py` and
+`server/reconcile.py`, the store on a real file. Simulated: time, processes, files of the spool, the
+network. Each seed is one story of a few jobs, some with several tasks, with some faults for two
+minutes, then calm until everything has settled; then the checkers look. A failing seed is printed
+and fails again the same way.
 """
 
 import argparse
@@ -41,14 +43,17 @@ class Simulation:
 
     def __init__(self, seed: int, folder: Path, *, several: bool = True) -> None:
         self.world = World(seed)
-        self.life = random.Random(f"life {seed}")  # apart, so that the stories of older seeds stay as they were
+        # apart, so that the stories of older seeds stay as they were
+        self.life = random.Random(f"life {seed}")
         self.many = random.Random(f"many {seed}")  # likewise
         self.several = several and self.many.random() < 0.6
         self.engine = SimEngine(self.world, self._cut_short)
         self.history = self.world.history = History(self.engine)
         paths = Paths(folder)
         world = self.world
-        self.server = world.server = SimServer(paths, world.clock, self.engine, world.strikes, self._let_pass)
+        self.server = world.server = SimServer(
+            paths, world.clock, self.engine, world.strikes, self._let_pass
+        )
 
     def run(self) -> None:
         world = self.world
@@ -76,7 +81,8 @@ class Simulation:
     def _cut_short(self) -> bool:
         return self.world.chaos and bool(self.world.rates) and self.many.random() < 0.15
 
-    # -- the server -----------------------------------------------------------------------------------
+    # -- the server
+    # -----------------------------------------------------------------------------------
 
     def _start_server(self) -> None:
         if not self.server.is_up:
@@ -97,7 +103,8 @@ class Simulation:
             self._start_server()
         world.agenda.after(world.between(0.2, LOOK_S), self._look)
 
-    # -- people ---------------------------------------------------------------------------------------
+    # -- people
+    # ---------------------------------------------------------------------------------------
 
     def _plan_job(self) -> None:
         world = self.world
@@ -118,10 +125,16 @@ class Simulation:
         life = self.life
         if life.random() < 0.3:
             return {}
-        self.engine.programs[uuid] += [[[_program(life, _LATER_ENDS) for _ in range(ranks)]] for _ in range(3)]
+        self.engine.programs[uuid] += [
+            [[_program(life, _LATER_ENDS) for _ in range(ranks)]] for _ in range(3)
+        ]
         if life.random() < 0.3:
             self.engine.programs[uuid][0] = [[_program(life, _LATER_ENDS) for _ in range(ranks)]]
-        retry = {"max": life.choice((0, 1, 2, 3)), "total_max": life.choice((1, 3, 5)), "backoff_s": 3.0}
+        retry = {
+            "max": life.choice((0, 1, 2, 3)),
+            "total_max": life.choice((1, 3, 5)),
+            "backoff_s": 3.0,
+        }
         asked: dict[str, object] = {"retry": retry, "hold_s": life.choice((0.0, 0.0, 20.0))}
         earlier = [known for known in self.engine.programs if known != uuid]
         if earlier and life.random() < 0.4:
@@ -129,17 +142,23 @@ class Simulation:
         return asked
 
     def _plan_tasks(self, uuid: str, ranks: int) -> dict[str, object]:
-        """Further tasks for each attempt. Where a rank will fail by itself, one of another task may go on for longer
-        than the whole story: it is over in time only if somebody ends it."""
+        """Further tasks for each attempt. Where a rank will fail by itself, one of another task may
+        go on for longer than the whole story: it is over in time only if somebody ends it.
+        """
         many = self.many
         nodes = many.choice((1, 2, 2, 3)) if self.several else 1
-        ends = _LATER_ENDS if len(self.engine.programs[uuid]) > 1 else _ENDS  # those ask for more tries than one
+        # those ask for more tries than one
+        ends = _LATER_ENDS if len(self.engine.programs[uuid]) > 1 else _ENDS
         for tasks in self.engine.programs[uuid] if nodes > 1 else []:
             tasks += [[_program(many, ends) for _ in range(ranks)] for _ in range(nodes - 1)]
-            failing = {at for at, programs in enumerate(tasks) if any(p.exit_code != 0 for p in programs)}
+            failing = {
+                at for at, programs in enumerate(tasks) if any(p.exit_code != 0 for p in programs)
+            }
             for at, programs in enumerate(tasks):
                 if failing - {at} and many.random() < 0.3:
-                    programs[0] = replace(programs[0], seconds=2 * CALM_S, exit_code=0, signal=None, points=0, text=0)
+                    programs[0] = replace(
+                        programs[0], seconds=2 * CALM_S, exit_code=0, signal=None, points=0, text=0
+                    )
                     failing.discard(at)
         return {"nodes": nodes, "processes": ranks * nodes}
 
@@ -188,7 +207,8 @@ class Simulation:
 
         self.world.request(call, answered)
 
-    # -- faults ---------------------------------------------------------------------------------------
+    # -- faults
+    # ---------------------------------------------------------------------------------------
 
     def _strike(self) -> None:
         """One of the large faults, now and then."""
@@ -229,7 +249,9 @@ _ENDS = ((0, None), (0, None), (0, None), (1, None), (3, None), (None, 11))
 _LATER_ENDS = ((0, None), (1, None), (200, None), (201, None), (210, None), (None, 11), (None, 9))
 
 
-def _program(random: random.Random, ends: tuple[tuple[int | None, int | None], ...] = _ENDS) -> Program:
+def _program(
+    random: random.Random, ends: tuple[tuple[int | None, int | None], ...] = _ENDS
+) -> Program:
     code, signal = random.choice(ends)
     on_term = random.choice(("die", "die", "exit 0", "exit 1", "ignore"))
     points, text = random.choice((0, 1, 5, 20)), random.choice((0, 0, 50, 2000))
@@ -248,7 +270,9 @@ def run_seed(seed: int, folder: Path | None = None, *, several: bool = True) -> 
     except Exception as error:  # whatever goes wrong in a story is a finding, told with its seed
         faults = simulation.world.struck if simulation else {}
         now_s = simulation.world.clock.now_s if simulation else 0.0
-        raise Violation(f"seed {seed}, at {now_s:.3f} s, faults {faults}: {type(error).__name__}: {error}") from error
+        raise Violation(
+            f"seed {seed}, at {now_s:.3f} s, faults {faults}: {type(error).__name__}: {error}"
+        ) from error
     finally:
         if simulation is not None:
             simulation.server.close()
@@ -259,7 +283,9 @@ def run_many(first: int, seeds: int | None, seconds: float | None) -> tuple[int,
     """(seeds run, how often each fault struck), until the number or the time is reached."""
     begin_s, count = time.monotonic(), 0
     struck: dict[str, int] = {}
-    while (seeds is None or count < seeds) and (seconds is None or time.monotonic() - begin_s < seconds):
+    while (seeds is None or count < seeds) and (
+        seconds is None or time.monotonic() - begin_s < seconds
+    ):
         for name, times in run_seed(first + count).struck.items():
             struck[name] = struck.get(name, 0) + times
         count += 1
@@ -267,10 +293,14 @@ def run_many(first: int, seeds: int | None, seconds: float | None) -> tuple[int,
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m headway.testing.simulation", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m headway.testing.simulation", description=__doc__
+    )
     parser.add_argument("--seeds", type=int, help="how many")
     parser.add_argument("--seconds", type=float, help="for how long")
-    parser.add_argument("--first", type=int, default=None, help="the first seed (default: from the clock)")
+    parser.add_argument(
+        "--first", type=int, default=None, help="the first seed (default: from the clock)"
+    )
     parser.add_argument("--seed", type=int, help="only this one")
     asked = parser.parse_args(argv)
     logging.disable(logging.CRITICAL)
@@ -283,7 +313,9 @@ def main(argv: list[str] | None = None) -> int:
         count, struck = run_many(first, seeds, asked.seconds)
     except Violation as error:
         traceback.print_exception(error)
-        sys.stdout.write(f"\nto see it again: python -m headway.testing.simulation --seed {_seed_of(error)}\n")
+        sys.stdout.write(
+            f"\nto see it again: python -m headway.testing.simulation --seed {_seed_of(error)}\n"
+        )
         return 1
     took_s = time.monotonic() - begin_s
     sys.stdout.write(

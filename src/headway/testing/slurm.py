@@ -2,9 +2,9 @@
 
     python -m headway.testing.slurm FOLDER [accounting]       # until Ctrl-C; prints the SLURM_CONF to export
 
-Debian's packages slurm-wlm and munge are enough, with accounting slurmdbd and mariadb-server too; no service of the
-system is touched. The daemons are children, and end with this process. Nodes have four made-up GPUs each, which are
-character devices or terminals.
+Debian's packages slurm-wlm and munge are enough, with accounting slurmdbd and mariadb-server too;
+no service of the system is touched. The daemons are children, and end with this process. Nodes have
+four made-up GPUs each, which are character devices or terminals.
 """
 
 import os
@@ -23,7 +23,17 @@ from headway.testing.port import reserve
 
 NODES, CPUS, MEMORY_MIB, GPUS = 4, 4, 4000, 4
 START_TIMEOUT_S = 30.0
-PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scontrol", "sinfo", "scancel", "srun")
+PROGRAMS = (
+    "munged",
+    "slurmctld",
+    "slurmd",
+    "sbatch",
+    "squeue",
+    "scontrol",
+    "sinfo",
+    "scancel",
+    "srun",
+)
 
 _CONF = """\
 ClusterName=t
@@ -73,8 +83,9 @@ def _which(name: str) -> str | None:
 
 
 class SlurmCluster:
-    """`lines`: further settings of slurm.conf. `accounting`: with associations, QoS and their limits; the user of the
-    tests is in the account `ml`."""
+    """`lines`: further settings of slurm.conf. `accounting`: with associations, QoS and their
+    limits; the user of the tests is in the account `ml`.
+    """
 
     def __init__(
         self,
@@ -105,7 +116,8 @@ class SlurmCluster:
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
         self.stop()
 
-    # -- files --------------------------------------------------------------------------------------------------------
+    # -- files
+    # --------------------------------------------------------------------------------------------------------
 
     def _write_files(self, slurmd_timeout_s: int, min_job_age_s: int, lines: Sequence[str]) -> None:
         self.folder.chmod(0o755)  # munged wants a socket that everybody can reach
@@ -124,7 +136,9 @@ class SlurmCluster:
             + "".join(f"{line}\n" for line in lines)
         )  # fmt: skip
         gpus = self._make_gpus()
-        (self.folder / "gres.conf").write_text(f"AutoDetect=off\nNodeName=node[1-{NODES}] Name=gpu File={gpus}\n")
+        (self.folder / "gres.conf").write_text(
+            f"AutoDetect=off\nNodeName=node[1-{NODES}] Name=gpu File={gpus}\n"
+        )
         key = self.folder / "munge.key"
         if not key.exists():
             key.touch(mode=0o600)
@@ -141,7 +155,8 @@ class SlurmCluster:
             return f"/dev/tty[0-{GPUS - 1}]"
         return f"{self.folder}/dev/gpu[0-{GPUS - 1}]"
 
-    # -- daemons ------------------------------------------------------------------------------------------------------
+    # -- daemons
+    # ------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         d = self.folder
@@ -162,10 +177,14 @@ class SlurmCluster:
         self._run("database", program, *options)
         _wait((self.folder / "db.sock").exists, "the database")
         self._run("slurmdbd", "slurmdbd", "-D")
-        _wait(lambda: self.command("sacctmgr", "-i", "add", "cluster", "t").returncode == 0, "slurmdbd")
+        _wait(
+            lambda: self.command("sacctmgr", "-i", "add", "cluster", "t").returncode == 0,
+            "slurmdbd",
+        )
         self.account("add", "account", "ml", "Description=tests")
         self.account("add", "user", _user(), "Account=ml")
-        self.account("modify", "user", _user(), "set", "DefaultAccount=ml")  # root is in one of its own by birth
+        # root is in one of its own by birth
+        self.account("modify", "user", _user(), "set", "DefaultAccount=ml")
 
     def account(self, *words: str) -> None:
         """One change with sacctmgr."""
@@ -202,7 +221,9 @@ class SlurmCluster:
 
     def command(self, *argv: str) -> subprocess.CompletedProcess[str]:
         env = {**os.environ, **self.env}
-        return subprocess.run(argv, env=env, capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run(
+            argv, env=env, capture_output=True, text=True, timeout=60, check=False
+        )
 
     def kill(self, daemon: str, number: int = signal.SIGKILL) -> None:
         """A signal that ends `slurmctld` or a node's daemon; with SIGTERM it saves what it knows."""

@@ -1,6 +1,8 @@
-"""Accounting for the Slurm of `testing/slurm.py`: slurmdbd over a MariaDB of its own. Called by that module alone.
+"""Accounting for the Slurm of `testing/slurm.py`: slurmdbd over a MariaDB of its own. Called by
+that module alone.
 
-Debian's packages slurmdbd and mariadb-server. The database listens on a socket in the cluster's folder, and on no port.
+Debian's packages slurmdbd and mariadb-server. The database listens on a socket in the cluster's
+folder, and on no port.
 """
 
 import subprocess
@@ -53,7 +55,11 @@ def prepare(folder: Path, port: int, user: str) -> None:
 
 def database(folder: Path, user: str) -> Sequence[str]:
     """argv of the database."""
-    small = ["--innodb-buffer-pool-size=32M", "--innodb-log-file-size=16M", "--innodb-flush-log-at-trx-commit=0"]
+    small = [
+        "--innodb-buffer-pool-size=32M",
+        "--innodb-log-file-size=16M",
+        "--innodb-flush-log-at-trx-commit=0",
+    ]
     return [
         "mariadbd", "--no-defaults", f"--user={user}", f"--datadir={folder}/db", f"--socket={folder}/db.sock",
         f"--pid-file={folder}/db.pid", "--skip-networking", *small,

@@ -1,9 +1,10 @@
-"""A real sshd on loopback with keys of its own, for tests and for trying by hand. It changes nothing of the system.
+"""A real sshd on loopback with keys of its own, for tests and for trying by hand. It changes
+nothing of the system.
 
     python -m headway.testing.sshd FOLDER     # until Ctrl-C; prints a PATH whose `ssh` knows the host `login`
 
-Debian's package openssh-server is enough. `bin/ssh` in the folder is the system's ssh with a config of ours, in place
-of what a person would have in ~/.ssh/config.
+Debian's package openssh-server is enough. `bin/ssh` in the folder is the system's ssh with a config
+of ours, in place of what a person would have in ~/.ssh/config.
 """
 
 import os
@@ -48,7 +49,9 @@ Host {host}
 
 def missing() -> list[str]:
     """Programs that are not here."""
-    return [name for name in ("sshd", "ssh", "ssh-keygen") if shutil.which(name, path=_SBIN) is None]
+    return [
+        name for name in ("sshd", "ssh", "ssh-keygen") if shutil.which(name, path=_SBIN) is None
+    ]
 
 
 class Sshd:
@@ -60,7 +63,9 @@ class Sshd:
         self.port = reserve()
         for name in ("key", "host_key"):
             subprocess.run(
-                ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)], check=True, timeout=60
+                ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)],
+                check=True,
+                timeout=60,
             )
         setenv = " ".join(f'{name}="{value}"' for name, value in (env or {}).items())
         (folder / "sshd_config").write_text(
@@ -99,7 +104,9 @@ class Sshd:
         deadline_s = time.monotonic() + START_TIMEOUT_S
         while not self._answers():
             if time.monotonic() > deadline_s or self._child.poll() is not None:
-                raise TimeoutError(f"sshd did not come up: {(self.folder / 'sshd.log').read_text()[-500:]}")
+                raise TimeoutError(
+                    f"sshd did not come up: {(self.folder / 'sshd.log').read_text()[-500:]}"
+                )
             time.sleep(0.02)
 
     def _answers(self) -> bool:
@@ -120,7 +127,9 @@ class Sshd:
         """Pids of processes of open sessions: children of the listener."""
         if self._child is None:
             return []
-        done = subprocess.run(["pgrep", "-P", str(self._child.pid)], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            ["pgrep", "-P", str(self._child.pid)], capture_output=True, text=True, check=False
+        )
         return [int(word) for word in done.stdout.split()]
 
 

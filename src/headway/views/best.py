@@ -1,7 +1,8 @@
-"""The best value of a metric and its step, for the end of a run: `loss 0.031 (best 0.03 at step 9400)`.
+"""The best value of a metric and its step, for the end of a run: `loss 0.031 (best 0.03 at step
+9400)`.
 
-Only of metrics whose name says which way is better. The server thins a series so that its extremes stay, so a few
-points are enough to know them. Called by `run` and `console.attend`.
+Only of metrics whose name says which way is better. The server thins a series so that its extremes
+stay, so a few points are enough to know them. Called by `run` and `console.attend`.
 """
 
 import math
@@ -39,7 +40,9 @@ def better(name: str) -> Callable[..., float] | None:
 
 
 def ask(job: Job, get: Callable[[Callable[[Source], Any]], Any]) -> dict[str, Best]:
-    """Of the metrics that the end of a run tells of. `get` puts a question to the server; without an answer, none."""
+    """Of the metrics that the end of a run tells of. `get` puts a question to the server; without
+    an answer, none.
+    """
     names = [name for name in list(job.get("metrics") or {})[:DISPLAY_METRICS_MAX] if better(name)]
     if job.get("state") != "succeeded" or not names:
         return {}
@@ -49,7 +52,11 @@ def ask(job: Job, get: Callable[[Callable[[Source], Any]], Any]) -> dict[str, Be
     except HeadwayError:
         return {}
     series: dict[str, Any] = next(iter(found.values()), {}) if isinstance(found, dict) else {}
-    return {name: best for name, attempts in series.items() if (best := _best(name, attempts)) is not None}
+    return {
+        name: best
+        for name, attempts in series.items()
+        if (best := _best(name, attempts)) is not None
+    }
 
 
 def _best(name: str, attempts: list[dict[str, Any]]) -> Best | None:

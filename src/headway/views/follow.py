@@ -1,6 +1,8 @@
-"""The news of one job as they come, across restarts of the server. Called by `run`, `submit --wait` and `logs -f`.
+"""The news of one job as they come, across restarts of the server. Called by `run`, `submit --wait`
+and `logs -f`.
 
-The cursor is ours: whatever happens to the server meanwhile, the next answer starts where the last one ended.
+The cursor is ours: whatever happens to the server meanwhile, the next answer starts where the last
+one ended.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,8 +17,10 @@ Answer = dict[str, Any]
 
 
 class Follow:
-    """`lost` and `found` are told once per outage. Without `records`, log records are left out: for plain
-    output; without `lines` the lines, too, for a viewer that reads the bytes when there are more."""
+    """`lost` and `found` are told once per outage. Without `records`, log records are left out: for
+    plain output; without `lines` the lines, too, for a viewer that reads the bytes when there are
+    more.
+    """
 
     def __init__(
         self,
@@ -35,7 +39,8 @@ class Follow:
         self._away = False
 
     def answers(self, wait_s: Callable[[], float] = lambda: FOLLOW_WAIT_S) -> Iterator[Answer]:
-        """Answers up to and including the one that says `done`. The server is asked again only after each is used.
+        """Answers up to and including the one that says `done`. The server is asked again only
+        after each is used.
 
         `wait_s` says before each question how long the server may wait for news.
         """

@@ -58,7 +58,9 @@ def suffix(job_id: str) -> str:
 
 
 def is_over(job: dict[str, Any]) -> bool:
-    """Whether nothing more will come of it. One whose end nobody saw stays `unknown`, and is over all the same."""
+    """Whether nothing more will come of it. One whose end nobody saw stays `unknown`, and is over
+    all the same.
+    """
     return str(job["state"]) in ENDED or bool(job.get("ended_at"))
 
 
@@ -113,7 +115,9 @@ def size(count: float | None) -> str:
 
 
 def carried(progress: Any) -> str:
-    """`fetching folder data: 3.1 GiB of 10.0 GiB`, of the trackers of a job; nothing when no folder is on its way."""
+    """`fetching folder data: 3.1 GiB of 10.0 GiB`, of the trackers of a job; nothing when no folder
+    is on its way.
+    """
     for tracker in progress or []:
         if tracker.get("source") == "folder" and tracker.get("state") == "running":
             return carried_words(tracker)
@@ -127,7 +131,9 @@ def carried_words(tracker: dict[str, Any]) -> str:
 
 
 def number(value: Any) -> str:
-    """A metric's value. JSON cannot hold NaN and infinities: they come as strings and are shown short."""
+    """A metric's value. JSON cannot hold NaN and infinities: they come as strings and are shown
+    short.
+    """
     if value is None:
         return "—"
     if isinstance(value, str):
@@ -172,7 +178,9 @@ def local_time(text: str | None, now: datetime, zone: tzinfo | None = None) -> s
 
 def local_times(texts: list[str], now: datetime) -> list[str]:
     """As `local_time`, of a long list: each minute is looked at once."""
-    minutes = {minute: local_time(f"{minute}:00Z", now)[:-2] for minute in {text[:16] for text in texts}}
+    minutes = {
+        minute: local_time(f"{minute}:00Z", now)[:-2] for minute in {text[:16] for text in texts}
+    }
     if not all(minutes.values()) or not all(map(_CONTRACT.match, texts)):
         return [local_time(text, now) for text in texts]
     return [minutes[text[:16]] + text[17:19] for text in texts]
@@ -205,7 +213,13 @@ def ranks(numbers: list[int]) -> str:
         if rank is not None and rank == last + 1:
             last = rank
             continue
-        spans.append(str(start) if start == last else f"{start}, {last}" if last == start + 1 else f"{start}–{last}")
+        spans.append(
+            str(start)
+            if start == last
+            else f"{start}, {last}"
+            if last == start + 1
+            else f"{start}–{last}"
+        )
         if rank is not None:
             start = last = rank
     return "ranks " + ", ".join(spans)

@@ -1,7 +1,9 @@
-"""HTTP/1.1 over a unix socket, as much of it as our own server speaks. Called by `source`; `remote` adds TLS.
+"""HTTP/1.1 over a unix socket, as much of it as our own server speaks. Called by `source`; `remote`
+adds TLS.
 
-Not `http.client`: importing that costs 40 ms, a third of what a short command takes in all, and its timeout begins
-anew with every byte. Here one deadline covers the whole answer. A connection is kept and used again.
+Not `http.client`: importing that costs 40 ms, a third of what a short command takes in all, and its
+timeout begins anew with every byte. Here one deadline covers the whole answer. A connection is kept
+and used again.
 """
 
 import select
@@ -30,8 +32,9 @@ class Stale(Exception):
 
 
 class LostError(UnreachableError):
-    """Nobody listens there, or whoever did has left before the answer was whole: a server that was ended, mostly.
-    `sent`: it may have heard the request, and done what it asks for."""
+    """Nobody listens there, or whoever did has left before the answer was whole: a server that was
+    ended, mostly. `sent`: it may have heard the request, and done what it asks for.
+    """
 
     def __init__(self, message: str, hint: str, *, sent: bool) -> None:
         super().__init__(message, hint)
@@ -39,7 +42,9 @@ class LostError(UnreachableError):
 
 
 class Client:
-    """One kept connection, for one thread. Raises UnreachableError when no whole answer comes in time."""
+    """One kept connection, for one thread. Raises UnreachableError when no whole answer comes in
+    time.
+    """
 
     hint = "hw server logs may say why"
 
@@ -51,7 +56,8 @@ class Client:
         self._rest = b""  # read, but not yet part of an answer
         self._sent = False  # something of this request may have been heard
         self.slow: Callable[[], None] | None = None  # called once, when an answer is long in coming
-        self.stuck: Callable[[], str] | None = None  # what to type where none comes at all; default: `hint`
+        # what to type where none comes at all; default: `hint`
+        self.stuck: Callable[[], str] | None = None
 
     def request(
         self, method: str, target: str, body: bytes | None = None, timeout_s: float = VIEW_TIMEOUT_S
@@ -64,7 +70,8 @@ class Client:
         try:
             try:
                 return self._exchange(data, deadline)
-            except Stale:  # closed over this request, which may have been heard: only a question is put twice
+            # closed over this request, which may have been heard: only a question is put twice
+            except Stale:
                 self.close()
                 if method != "GET":
                     raise ConnectionError("it closed the connection") from None
@@ -79,7 +86,8 @@ class Client:
             told = f"the server at {self.path} did not answer: {reason}"
             raise LostError(told, self.hint, sent=self._sent) from None
         except HeadwayError:
-            self.close()  # what else is on its way there belongs to an answer that was not understood
+            # what else is on its way there belongs to an answer that was not understood
+            self.close()
             raise
 
     def try_connect(self, timeout_s: float = 1.0) -> bool:
@@ -97,7 +105,12 @@ class Client:
         self._socket, self._rest, self._used = None, b"", False
 
     def _exchange(self, data: bytes, deadline: float) -> Response:
-        if self._used and self._socket and not self._rest and select.select([self._socket], [], [], 0)[0]:
+        if (
+            self._used
+            and self._socket
+            and not self._rest
+            and select.select([self._socket], [], [], 0)[0]
+        ):
             self.close()  # nothing is owed to us there: it was closed meanwhile
         fresh = not self._used
         wire = self._socket or self._connect(deadline)
@@ -114,7 +127,11 @@ class Client:
             raise Stale from None
 
     def _tell_slow(self, wire: socket.socket, deadline: float) -> None:
-        if self.slow is None or self._rest or select.select([wire], [], [], min(VIEW_SLOW_S, _left(deadline)))[0]:
+        if (
+            self.slow is None
+            or self._rest
+            or select.select([wire], [], [], min(VIEW_SLOW_S, _left(deadline)))[0]
+        ):
             return
         tell, self.slow = self.slow, None
         tell()
@@ -133,7 +150,9 @@ class Client:
         status, headers = parse_head(self._rest[:end])
         length = headers.get("content-length", "")
         if not length.isdigit() or int(length) > VIEW_ANSWER_BYTES_MAX:
-            raise DamagedError(f"the server's answer does not say how long it is, or is too long ({length[:20]!r})")
+            raise DamagedError(
+                f"the server's answer does not say how long it is, or is too long ({length[:20]!r})"
+            )
         body = self._body(wire, self._rest[end + 4 :], int(length), deadline)
         if headers.get("connection", "").lower() == "close":
             self.close()

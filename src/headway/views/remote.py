@@ -1,6 +1,8 @@
-"""`http.Client` to a monitor on another machine: TLS with its pinned certificate, and a token in each request.
+"""`http.Client` to a monitor on another machine: TLS with its pinned certificate, and a token in
+each request.
 
-Called by `source` when `--monitor` is given. Kept apart because `ssl` takes longer to import than most commands to run.
+Called by `source` when `--monitor` is given. Kept apart because `ssl` takes longer to import than
+most commands to run.
 """
 
 import socket
@@ -20,7 +22,9 @@ class RemoteClient(Client):
         self.head = f"Host: {way.address}\r\nAuthorization: Bearer {way.token}\r\n"
 
     def _connect(self, deadline: float) -> socket.socket:
-        self._socket = remote.open_tls(self.way.address, self.way.pin, max(deadline - time.monotonic(), 0.01))
+        self._socket = remote.open_tls(
+            self.way.address, self.way.pin, max(deadline - time.monotonic(), 0.01)
+        )
         return self._socket
 
 

@@ -1,4 +1,6 @@
-"""Rows as CSV that a spreadsheet opens as text and numbers, never as a formula (B19). Called by views that export."""
+"""Rows as CSV that a spreadsheet opens as text and numbers, never as a formula (B19). Called by
+views that export.
+"""
 
 import csv
 import io

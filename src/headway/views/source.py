@@ -1,6 +1,8 @@
-"""The HTTP client of every view: requests to this home's server or to a monitor, answers as data, refusals as errors.
+"""The HTTP client of every view: requests to this home's server or to a monitor, answers as data,
+refusals as errors.
 
-Routes are those of `docs/concepts/protocol.md`. A Source is for one thread; `again()` gives another its own.
+Routes are those of `docs/concepts/protocol.md`. A Source is for one thread; `again()` gives another
+its own.
 """
 
 import json
@@ -25,21 +27,26 @@ from headway.model.limits import BACKOFF_FIRST_S, VIEW_RETRY_MAX_S, VIEW_SLOW_S,
 from headway.settings import home as homes
 from headway.views.http import Client, LostError, Response
 
-_TROUBLE: Final = "x-headway-trouble"  # a header: the server's store takes nothing at the moment, and why
+# a header: the server's store takes nothing at the moment, and why
+_TROUBLE: Final = "x-headway-trouble"
 _LOG_TAIL_BYTES: Final = 16 * 1024
 _TRIES: Final = 10  # of a request to servers that are ended over it, one after the other
 Query = Iterable[tuple[str, Any]]
 _REF: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}\Z")
 _ERRORS: Final[dict[str, type[HeadwayError]]] = {
-    error.code: error for error in (UsageError, RefusedError, UnreachableError, DamagedError, VersionError)
+    error.code: error
+    for error in (UsageError, RefusedError, UnreachableError, DamagedError, VersionError)
 }
 
 
 class Source:
-    def __init__(self, home: Path, client: Client, monitor: str = "", *, start: bool = True) -> None:
+    def __init__(
+        self, home: Path, client: Client, monitor: str = "", *, start: bool = True
+    ) -> None:
         self.home, self.client = home, client
         self._starts = start and not monitor
-        self.repeated = False  # the last request may have been heard before, by a server that was ended over it
+        # the last request may have been heard before, by a server that was ended over it
+        self.repeated = False
         self._say: Callable[[str], None] | None = None
         self.monitor = monitor  # the address of another machine's server; it is not ours to start
 
@@ -59,14 +66,20 @@ class Source:
             return
         say, self._say = self._say, None
         say(f"hw: the server can store nothing at the moment: {trouble[:200]}")
-        say(f"    what it shows may be old; jobs go on, and what they write waits. Is there room for {self.home}?")
+        say(
+            f"    what it shows may be old; jobs go on, and what they write waits. Is there room for {self.home}?"
+        )
 
     def warn_by(self, say: Callable[[str], None]) -> None:
-        """A person who waits for an answer shall know for what. Also of a server that cannot store anything."""
+        """A person who waits for an answer shall know for what. Also of a server that cannot store
+        anything.
+        """
         self._say = say
 
         def tell() -> None:
-            say(f"hw: the server{_pid_words(self.home)} has not answered for {VIEW_SLOW_S:g} s; still waiting for it")
+            say(
+                f"hw: the server{_pid_words(self.home)} has not answered for {VIEW_SLOW_S:g} s; still waiting for it"
+            )
 
         self.client.slow = None if self.monitor else tell
 
@@ -101,7 +114,9 @@ class Source:
         return self._data("POST", route, body=body, timeout_s=VIEW_TIMEOUT_S + wait_s, again=again)
 
     def ask(self, ref: str, verb: str) -> Any:
-        """`abort` or `release` a job; the job. One that had heard of it before is over now, and refuses."""
+        """`abort` or `release` a job; the job. One that had heard of it before is over now, and
+        refuses.
+        """
         try:
             return self.post(job_route(ref, verb), {}, again=True)
         except RefusedError:
@@ -124,23 +139,41 @@ class Source:
     def close(self) -> None:
         self.client.close()
 
-    def _data(self, method: str, route: str, *, body: Any = None, timeout_s: float | None = None, again: bool) -> Any:
+    def _data(
+        self,
+        method: str,
+        route: str,
+        *,
+        body: Any = None,
+        timeout_s: float | None = None,
+        again: bool,
+    ) -> Any:
         answer = self._answer(method, route, body=body, timeout_s=timeout_s, again=again)
         return parse(answer.body, f"{method} {route[:120]}") if answer.body else None
 
     def _answer(
-        self, method: str, route: str, *, body: Any = None, timeout_s: float | None = None, again: bool
+        self,
+        method: str,
+        route: str,
+        *,
+        body: Any = None,
+        timeout_s: float | None = None,
+        again: bool,
     ) -> Response:
         data = None if body is None else json.dumps(body).encode()
         limit_s = VIEW_TIMEOUT_S if timeout_s is None else timeout_s
-        answer = self._until_answered(partial(self.client.request, method, route, data, limit_s), again)
+        answer = self._until_answered(
+            partial(self.client.request, method, route, data, limit_s), again
+        )
         self._tell_trouble(answer.headers.get(_TROUBLE, ""))
         if answer.status >= 300:
             raise error_of(answer, f"{method} {route[:120]}")
         return answer
 
     def _until_answered(self, request: Callable[[], Response], again: bool) -> Response:
-        """A request that nobody has heard is made again in any case, to the next server, which is started."""
+        """A request that nobody has heard is made again in any case, to the next server, which is
+        started.
+        """
         self.repeated = False
         for left in reversed(range(_TRIES if self._starts else 1)):
             try:
@@ -154,7 +187,9 @@ class Source:
 
 
 def _pid_words(home: Path) -> str:
-    """` (pid 4711)`, from the file that a server writes when it starts; nothing where that cannot be read."""
+    """` (pid 4711)`, from the file that a server writes when it starts; nothing where that cannot
+    be read.
+    """
     try:
         return f" (pid {int(json.loads(homes.Paths(home).server_json.read_bytes())['pid'])})"
     except (OSError, ValueError, KeyError, TypeError):
@@ -185,7 +220,8 @@ def _find_server(home: Path) -> Path:
 
 
 def _start_server(home: Path) -> Path:
-    from headway.settings.connect import ensure_server  # here: it costs 60 ms, and there mostly is a server
+    # here: it costs 60 ms, and there mostly is a server
+    from headway.settings.connect import ensure_server
 
     try:
         return ensure_server(home)
@@ -204,13 +240,20 @@ def last_words(log: Path) -> str:
             lines = file.read(_LOG_TAIL_BYTES).decode("utf-8", "replace").splitlines()
     except OSError:
         return ""
-    errors = [line for line in lines if " ERROR " in line] or [line for line in lines if line.strip()]
+    errors = [line for line in lines if " ERROR " in line] or [
+        line for line in lines if line.strip()
+    ]
     return errors[-1].partition(" ERROR ")[2].partition(" ")[2] or errors[-1] if errors else ""
 
 
 def encode(query: Query) -> str:
     """`?a=1&b=2`; None is left out, a list repeats its name."""
-    pairs = [(k, v) for k, vs in query for v in (vs if isinstance(vs, list | tuple) else [vs]) if v is not None]
+    pairs = [
+        (k, v)
+        for k, vs in query
+        for v in (vs if isinstance(vs, list | tuple) else [vs])
+        if v is not None
+    ]
     return "?" + urlencode(pairs) if pairs else ""
 
 
@@ -222,7 +265,10 @@ def array_route(ref: str, *rest: str) -> str:
 def job_route(ref: str, *rest: str) -> str:
     """`/api/jobs/REF/…`. What cannot be an id never reaches the server as a path (B20)."""
     if not _REF.match(ref) or ".." in ref:
-        raise NotFoundError(f'no job has the id "{ref[:80]}"', "hw ls shows the jobs; a unique ending of an id will do")
+        raise NotFoundError(
+            f'no job has the id "{ref[:80]}"',
+            "hw ls shows the jobs; a unique ending of an id will do",
+        )
     return "/".join(("/api/jobs", quote(ref, safe=""), *rest))
 
 
@@ -230,18 +276,31 @@ def error_of(answer: Response, tried: str) -> HeadwayError:
     """The server's refusal as the error that it raised there."""
     try:
         found = json.loads(answer.body)["error"]
-        code, message, hint = str(found["code"]), str(found["message"]), str(found.get("hint") or "")
+        code, message, hint = (
+            str(found["code"]),
+            str(found["message"]),
+            str(found.get("hint") or ""),
+        )
         candidates = [str(c) for c in found.get("candidates") or []]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        code, message, hint, candidates = "", f"the server answered {tried} with status {answer.status}", "", []
+        code, message, hint, candidates = (
+            "",
+            f"the server answered {tried} with status {answer.status}",
+            "",
+            [],
+        )
     if code == NotFoundError.code:
         return NotFoundError(message, hint, candidates)
     kind = _ERRORS.get(code, UnreachableError if answer.status in (502, 503, 504) else HeadwayError)
-    return kind(message, hint or ("its log may say why: hw server logs" if answer.status >= 500 else ""))
+    return kind(
+        message, hint or ("its log may say why: hw server logs" if answer.status >= 500 else "")
+    )
 
 
 def until_reached(attempt: Callable[[], Any], lost: Callable[[UnreachableError], None]) -> Any:
-    """Repeat `attempt` until the server answers; `lost` is told of each failure. For views that outlive a server."""
+    """Repeat `attempt` until the server answers; `lost` is told of each failure. For views that
+    outlive a server.
+    """
     pause_s = BACKOFF_FIRST_S
     while True:
         try:

@@ -1,6 +1,7 @@
 """How a job stands and how it ended, in a few lines: the answer, the evidence, the next command.
 
-Pure: from the job object of the contract and the job's events to lines of text. Called by the verbs that show jobs.
+Pure: from the job object of the contract and the job's events to lines of text. Called by the verbs
+that show jobs.
 """
 
 import math
@@ -46,9 +47,14 @@ def _state_words(job: Job, now: datetime) -> str:
     state = str(job["state"])
     if state == "unknown":
         since = fmt.local_time(job.get("state_since"), now)
-        return f"unknown since {since}, last heard {fmt.duration(fmt.age_s(heard_at(job), now))} ago"
+        return (
+            f"unknown since {since}, last heard {fmt.duration(fmt.age_s(heard_at(job), now))} ago"
+        )
     if state == "waiting":
-        why = waiting_words(waiting_of(job), now) or f"in the queue (hw why {fmt.suffix(str(job['id']))})"
+        why = (
+            waiting_words(waiting_of(job), now)
+            or f"in the queue (hw why {fmt.suffix(str(job['id']))})"
+        )
         return f"waiting for {fmt.duration(waited_s(job, now))}, {why}"
     if state == "held" and (job.get("hold") or {}).get("until"):
         return f"held until {fmt.local_time(job['hold']['until'], now)}"
@@ -60,7 +66,9 @@ def _state_words(job: Job, now: datetime) -> str:
 
 
 def waiting_words(waiting: dict[str, Any], now: datetime) -> str:
-    """`attempt 2 at 12:04:31`, `after 7f3c2, a0317`, `Resources` as an engine puts it, or `2 ahead` in our queue."""
+    """`attempt 2 at 12:04:31`, `after 7f3c2, a0317`, `Resources` as an engine puts it, or `2 ahead`
+    in our queue.
+    """
     if waiting.get("next_at"):
         when = fmt.moment(waiting["next_at"])
         due = when is None or when <= now
@@ -78,8 +86,12 @@ def waiting_words(waiting: dict[str, Any], now: datetime) -> str:
 
 
 def progress_words(job: Job) -> str:
-    """That of the first tracker with a known total, of those that run if any does: `37 %  left 1:12`."""
-    for tracker in sorted(job.get("progress") or [], key=lambda one: one.get("state", "running") != "running"):
+    """That of the first tracker with a known total, of those that run if any does: `37 %  left
+    1:12`.
+    """
+    for tracker in sorted(
+        job.get("progress") or [], key=lambda one: one.get("state", "running") != "running"
+    ):
         completed, total = _real(tracker.get("completed")), _real(tracker.get("total"))
         if tracker.get("source") == "folder" and tracker.get("state") != "running":
             continue  # it is there; what counts is how far the program is
@@ -106,12 +118,23 @@ def waiting_of(job: Job) -> dict[str, Any]:
     left = [one["id"] for one in job.get("after") or [] if one.get("state") != "succeeded"]
     number = len(job.get("attempts") or []) + 1
     word = queue_word(last_attempt(job).get("engine_word"))
-    return {"attempt": number, "next_at": (job.get("retries") or {}).get("next_at"), "after": left, "word": word}
+    return {
+        "attempt": number,
+        "next_at": (job.get("retries") or {}).get("next_at"),
+        "after": left,
+        "word": word,
+    }
 
 
 def heard_at(job: Job) -> str | None:
-    """When an agent of the job last spoke, as far as is known; else since when the state is what it is."""
-    heard = [str(task["heard_at"]) for task in last_attempt(job).get("tasks") or [] if task.get("heard_at")]
+    """When an agent of the job last spoke, as far as is known; else since when the state is what it
+    is.
+    """
+    heard = [
+        str(task["heard_at"])
+        for task in last_attempt(job).get("tasks") or []
+        if task.get("heard_at")
+    ]
     return max(heard, default=job.get("state_since"))
 
 
@@ -141,7 +164,9 @@ def last_attempt(job: Job, number: int | None = None) -> dict[str, Any]:
 
 
 def processes(job: Job, attempt: int | None = None) -> list[dict[str, Any]]:
-    """Processes of the last attempt, or of that one, in order of rank, each with its task's name and node."""
+    """Processes of the last attempt, or of that one, in order of rank, each with its task's name
+    and node.
+    """
     found = [
         {**process, "task": task.get("name"), "node": task.get("node")}
         for task in last_attempt(job, attempt).get("tasks") or []
@@ -151,9 +176,13 @@ def processes(job: Job, attempt: int | None = None) -> list[dict[str, Any]]:
 
 
 def has_output(job: Job, attempt: int | None = None) -> bool:
-    """Whether its output is ours. That of a script that was started without us went to its own terminal."""
+    """Whether its output is ours. That of a script that was started without us went to its own
+    terminal.
+    """
     found = processes(job, attempt)
-    return not found or any(path for process in found for path in (process.get("logs") or {"": "?"}).values())
+    return not found or any(
+        path for process in found for path in (process.get("logs") or {"": "?"}).values()
+    )
 
 
 def metrics_words(job: Job, out: Output, limit: int = DISPLAY_METRICS_MAX) -> str:
@@ -186,7 +215,9 @@ def _best_words(last: Any, best: "Best | None") -> str:
     """Nothing where the last value is the best, as far as can be seen."""
     if best is None or fmt.number(best.value) == fmt.number(last):
         return ""
-    return f" (best {fmt.number(best.value)}" + (")" if best.step is None else f" at step {best.step})")
+    return f" (best {fmt.number(best.value)}" + (
+        ")" if best.step is None else f" at step {best.step})"
+    )
 
 
 def _value(found: Any) -> Any:
@@ -194,8 +225,9 @@ def _value(found: Any) -> Any:
 
 
 def event_words(event: Event, *, output_seen: bool = False) -> str:
-    """What of an event a person should know: warnings, and what was lost (P5). Empty for all others. `output_seen`:
-    warnings of a process are left out, which are in its stderr already."""
+    """What of an event a person should know: warnings, and what was lost (P5). Empty for all
+    others. `output_seen`: warnings of a process are left out, which are in its stderr already.
+    """
     data = event.get("data") or {}
     who = f"rank {event['rank']}: " if event.get("rank") is not None else ""
     if event.get("type") == "note" and output_seen and who:
@@ -204,10 +236,20 @@ def event_words(event: Event, *, output_seen: bool = False) -> str:
         return f"{who}{data.get('text', '')}"
     if event.get("type") == "gap":
         kinds = ("points", "records", "bytes")
-        counts = [f"{data[kind]:,} {kind}" for kind in kinds if isinstance(data.get(kind), int) and data[kind]]
-        return f"{who}lost {', '.join(counts) or 'data'} of {data.get('stream')}: {data.get('reason')}"
+        counts = [
+            f"{data[kind]:,} {kind}"
+            for kind in kinds
+            if isinstance(data.get(kind), int) and data[kind]
+        ]
+        return (
+            f"{who}lost {', '.join(counts) or 'data'} of {data.get('stream')}: {data.get('reason')}"
+        )
     if event.get("type") == "counters":
-        return f"{who}{words}" if (words := _refused_words(data.get("rejected"), data.get("produced"))) else ""
+        return (
+            f"{who}{words}"
+            if (words := _refused_words(data.get("rejected"), data.get("produced")))
+            else ""
+        )
     if event.get("type") == "retry":
         return retry_words(event.get("attempt"), data.get("because"), data)
     if event.get("type") == "preempt_notice":
@@ -218,7 +260,9 @@ def event_words(event: Event, *, output_seen: bool = False) -> str:
 
 
 def told_words(events: list[Event]) -> list[str]:
-    """What of all events a person should know; of the counts of a process, which grow, only the last."""
+    """What of all events a person should know; of the counts of a process, which grow, only the
+    last.
+    """
     counts = {_counted(event): event for event in events if event.get("type") == "counters"}
     kept = (e for e in events if e.get("type") != "counters" or counts[_counted(e)] is e)
     return [words for words in map(event_words, kept) if words]
@@ -237,12 +281,16 @@ def _refused_words(refused: Any, produced: Any) -> str:
 
 def retry_words(number: Any, because: Any, retry: dict[str, Any]) -> str:
     """`attempt 1 failed: exited with code 1; retry 1 of 3 in 8 s`."""
-    where = {"other_node": " on another node", "when_room": " when there is room"}.get(str(retry.get("do")), "")
+    where = {"other_node": " on another node", "when_room": " when there is room"}.get(
+        str(retry.get("do")), ""
+    )
     wait = f" in {fmt.duration(retry.get('wait_s'))}" if retry.get("wait_s") else ""
     return f"attempt {number} failed: {because or 'no reason is known'}; {retry.get('text')}{where}{wait}"
 
 
-def end_lines(job: Job, events: list[Event], out: Output, best: "Mapping[str, Best] | None" = None) -> list[str]:
+def end_lines(
+    job: Job, events: list[Event], out: Output, best: "Mapping[str, Best] | None" = None
+) -> list[str]:
     """The end of a run, good or bad."""
     short = fmt.suffix(str(job["id"]))
     head = f"{_mark(str(job['state']), out)} {out.style(out.safe(str(job['id'])), BOLD)}"
@@ -250,13 +298,21 @@ def end_lines(job: Job, events: list[Event], out: Output, best: "Mapping[str, Be
     if job["state"] == "succeeded":
         told = [*_metrics(job, out, DISPLAY_METRICS_MAX, best or {}), *_peak_words(job)]
         whole = "   ".join(told)
-        fits = out.columns is None or width(f"x {job['id']} succeeded in {took}    {whole}") <= out.columns
+        fits = (
+            out.columns is None
+            or width(f"x {job['id']} succeeded in {took}    {whole}") <= out.columns
+        )
         lines = [f"{head} succeeded in {took}" + (f"    {whole}" if whole and fits else "")]
         lines += [] if fits else _packed(told, out.columns or 0)
-        return [*lines, "  " + out.style(f"hw q {short} · hw logs {short} · hw resubmit {short}", DIM)]
+        return [
+            *lines,
+            "  " + out.style(f"hw q {short} · hw logs {short} · hw resubmit {short}", DIM),
+        ]
     first = first_failure(job, events)
     held = str(job["state"]) == "held"
-    verb = {"failed": "failed", "stopped": "was stopped", "held": "failed"}.get(str(job["state"]), str(job["state"]))
+    verb = {"failed": "failed", "stopped": "was stopped", "held": "failed"}.get(
+        str(job["state"]), str(job["state"])
+    )
     after = f"after {took}" if job.get("started_at") else "before it started"
     text, tail = verdict(job, first)
     lines = [f"{head} {verb} {after}: {out.safe(text)}"]
@@ -268,7 +324,10 @@ def end_lines(job: Job, events: list[Event], out: Output, best: "Mapping[str, Be
     lines += evidence_lines(job, first, out)
     rank = f" --rank {first['rank']}" if first and count_processes(job) > 1 else ""
     if held:
-        lines += [fact("held", hold_words(job)), fact("", f"hw shell {short} enters it · hw release {short} frees it")]
+        lines += [
+            fact("held", hold_words(job)),
+            fact("", f"hw shell {short} enters it · hw release {short} frees it"),
+        ]
     return [*lines, fact("next", f"hw q {short} · hw logs {short}{rank} · hw resubmit {short}")]
 
 
@@ -278,14 +337,19 @@ def _peak_words(job: Job) -> list[str]:
     peak, rank = used.get("peak_memory_bytes"), used.get("peak_rank")
     if not isinstance(peak, int | float):
         return []
-    return [f"peak {fmt.size(peak)}" + (f" (rank {rank})" if rank is not None and count_processes(job) > 1 else "")]
+    return [
+        f"peak {fmt.size(peak)}"
+        + (f" (rank {rank})" if rank is not None and count_processes(job) > 1 else "")
+    ]
 
 
 APART_S: Final = 1.0  # two times that are nearer are told as one
 
 
 def lasted_s(job: Job) -> float | None:
-    """From its first start to the end of its processes: a job that failed and was then held failed before that."""
+    """From its first start to the end of its processes: a job that failed and was then held failed
+    before that.
+    """
     started = fmt.moment(job.get("started_at"))
     ends = [fmt.moment(process.get("ended_at")) for process in processes(job)]
     known = [end for end in ends if end is not None]
@@ -297,12 +361,22 @@ def lasted_s(job: Job) -> float | None:
 
 
 def ran_s(job: Job, now: datetime) -> float:
-    """How long its processes ran, in all attempts: without what lies between them, and without a hold."""
+    """How long its processes ran, in all attempts: without what lies between them, and without a
+    hold.
+    """
     total = 0.0
     for attempt in job.get("attempts") or []:
-        found = [process for task in attempt.get("tasks") or [] for process in task.get("processes") or []]
+        found = [
+            process
+            for task in attempt.get("tasks") or []
+            for process in task.get("processes") or []
+        ]
         starts = [begun for process in found if (begun := fmt.moment(process.get("started_at")))]
-        ends = [fmt.moment(process.get("ended_at")) or now for process in found if process.get("started_at")]
+        ends = [
+            fmt.moment(process.get("ended_at")) or now
+            for process in found
+            if process.get("started_at")
+        ]
         total += max(0.0, (max(ends) - min(starts)).total_seconds()) if starts else 0.0
     return total
 
@@ -330,16 +404,23 @@ def fact(label: str, text: str, cells: int = 8) -> str:
 
 
 def verdict(job: Job, first: dict[str, Any] | None) -> tuple[str, str]:
-    """Why it ended, in one line, and what else is known of it: `("ValueError: bad", "exit code 1 · user error")`."""
-    own = job.get("cause") if job.get("state") == "stopped" else None  # of an end that no attempt had
+    """Why it ended, in one line, and what else is known of it: `("ValueError: bad", "exit code 1 ·
+    user error")`.
+    """
+    # of an end that no attempt had
+    own = job.get("cause") if job.get("state") == "stopped" else None
     cause = own or last_attempt(job).get("cause") or {}
     ended = fmt.exit_words(job.get("exit_code"), job.get("signal"))
     exception = None if own else (first or {}).get("exception")
     text = exception_words(exception) if exception else str(cause.get("text") or "")
-    known = [word for word in (_class_words(cause), cause.get("cause")) if word and word != "unknown"]
+    known = [
+        word for word in (_class_words(cause), cause.get("cause")) if word and word != "unknown"
+    ]
     if cause.get("cause") == "cancelled":  # somebody wanted it so: that is nobody's error
         known = []
-    if (job.get("started_at") is None and job.get("exit_code") is None) or (not exception and _says_end(text, job)):
+    if (job.get("started_at") is None and job.get("exit_code") is None) or (
+        not exception and _says_end(text, job)
+    ):
         ended = ""  # there is none, or it is said already
     tail = " · ".join(str(word) for word in (ended if text else "", *known) if word)
     return text or ended or "no reason is known", tail
@@ -364,8 +445,12 @@ def exception_words(exception: dict[str, Any]) -> str:
     return f"{name}: {message}" if message else name
 
 
-def evidence_lines(job: Job, first: dict[str, Any] | None, out: Output, cells: int = 8) -> list[str]:
-    """Which process failed first, when and where in its source, and which others were stopped because of it."""
+def evidence_lines(
+    job: Job, first: dict[str, Any] | None, out: Output, cells: int = 8
+) -> list[str]:
+    """Which process failed first, when and where in its source, and which others were stopped
+    because of it.
+    """
     if first is None:
         return []
     exception = first.get("exception") or {}
@@ -377,7 +462,8 @@ def evidence_lines(job: Job, first: dict[str, Any] | None, out: Output, cells: i
     if exception.get("file"):
         file = str(exception["file"]).removeprefix(f"{job.get('cwd')}/")
         where.append(f"{file}:{line}" if line else file)
-    alone = count_processes(job) == 1 and not exception  # then there is nothing to tell of it that is not said
+    # then there is nothing to tell of it that is not said
+    alone = count_processes(job) == 1 and not exception
     lines = [] if alone else [fact("first", out.safe(", ".join(where)), cells)]
     source = " ".join(str(exception.get("source") or "").split())[:_SOURCE_LINE_CHARS_MAX]
     if source and line:
@@ -391,7 +477,9 @@ def _others_words(job: Job, first: dict[str, Any]) -> str:
     stopped = [
         int(p["rank"])
         for p in processes(job)
-        if p.get("rank") != first["rank"] and str(p.get("reason") or "").endswith("failed") and p.get("exit_code") != 0
+        if p.get("rank") != first["rank"]
+        and str(p.get("reason") or "").endswith("failed")
+        and p.get("exit_code") != 0
     ]
     if not stopped:
         return ""
@@ -399,7 +487,9 @@ def _others_words(job: Job, first: dict[str, Any]) -> str:
 
 
 def first_failure(job: Job, events: list[Event]) -> dict[str, Any] | None:
-    """The process that failed first by itself (capability 40), with its uncaught exception if it told of one."""
+    """The process that failed first by itself (capability 40), with its uncaught exception if it
+    told of one.
+    """
     number = last_attempt(job).get("number")
     mine = [e for e in events if e.get("attempt") in (None, number)]
     known = _with_exits(processes(job), mine)
@@ -426,7 +516,11 @@ def _counts(exception: dict[str, Any] | None, cause: dict[str, Any]) -> bool:
 
 def _with_exits(found: list[dict[str, Any]], events: list[Event]) -> list[dict[str, Any]]:
     """Processes with the reason of their end, which the contract's object leaves to the events."""
-    reasons = {e.get("rank"): (e.get("data") or {}).get("reason") for e in events if e.get("type") == "process_exited"}
+    reasons = {
+        e.get("rank"): (e.get("data") or {}).get("reason")
+        for e in events
+        if e.get("type") == "process_exited"
+    }
     for process in found:
         process.setdefault("reason", reasons.get(process.get("rank")))
     return found

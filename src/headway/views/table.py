@@ -1,6 +1,8 @@
-"""A table of text: columns that are equal for all rows are said once above it, empty ones are left out.
+"""A table of text: columns that are equal for all rows are said once above it, empty ones are left
+out.
 
-Widths are counted in terminal cells, so that wide characters do not break the layout. Pure; called by lists.
+Widths are counted in terminal cells, so that wide characters do not break the layout. Pure; called
+by lists.
 """
 
 import unicodedata
@@ -16,8 +18,10 @@ EMPTY: Final = "—"
 
 
 class Column(Value):
-    """`factor`: may be said once above the table. `keep`: what stays longest when the terminal is narrow: 0 goes first,
-    `ALWAYS` stays. `said`: words for the line above, where `{}` is the value; default is `<title> <value>`."""
+    """`factor`: may be said once above the table. `keep`: what stays longest when the terminal is
+    narrow: 0 goes first, `ALWAYS` stays. `said`: words for the line above, where `{}` is the value;
+    default is `<title> <value>`.
+    """
 
     title: str
     right: bool = False
@@ -38,7 +42,10 @@ def width(text: str) -> int:
     """Terminal cells that `text` takes."""
     if text.isascii():
         return len(text)
-    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+    return sum(
+        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
+        for c in text
+    )
 
 
 def fit(text: str, cells: int) -> str:
@@ -69,17 +76,24 @@ def layout(
     equal = [i for i in used if columns[i].factor and len(rows) > 1 and len(set(every[i])) == 1]
     shown = [i for i in used if i not in equal]
     cells = [
-        _fit_all([cell or (EMPTY if columns[i].right else "") for cell in every[i]], columns[i].limit) for i in shown
+        _fit_all(
+            [cell or (EMPTY if columns[i].right else "") for cell in every[i]], columns[i].limit
+        )
+        for i in shown
     ]
     table = _Table([columns[i] for i in shown], cells)
     if columns_max is not None:
         table.narrow(columns_max)
-    above = " · ".join((columns[i].said or f"{columns[i].title} {{}}").format(rows[0][i]) for i in equal)
+    above = " · ".join(
+        (columns[i].said or f"{columns[i].title} {{}}").format(rows[0][i]) for i in equal
+    )
     return above, table.lines(paint or {}) or [""] * (len(rows) + 1)
 
 
 def _widest(cells: list[str]) -> int:
-    """The cells that the widest of them takes. Ten thousand rows are one look at them, where all of it is ASCII."""
+    """The cells that the widest of them takes. Ten thousand rows are one look at them, where all of
+    it is ASCII.
+    """
     joined = "".join(cells).isascii()
     return max(map(len if joined else width, cells), default=0)
 
@@ -93,11 +107,14 @@ class _Table:
 
     def __init__(self, columns: list[Column], cells: list[list[str]]) -> None:
         self.columns, self.cells = columns, cells
-        self.widths = [max(width(column.title), _widest(cells[i])) for i, column in enumerate(columns)]
+        self.widths = [
+            max(width(column.title), _widest(cells[i])) for i, column in enumerate(columns)
+        ]
 
     def narrow(self, columns_max: int) -> None:
-        """Drop what may go, first what most rows have not, from the right, until the rest fits; then cut columns, the
-        last one first."""
+        """Drop what may go, first what most rows have not, from the right, until the rest fits;
+        then cut columns, the last one first.
+        """
         for i in reversed(range(len(self.columns))):
             if self._total() > columns_max and not self.columns[i].keep and self._is_sparse(i):
                 self._drop(i)
@@ -141,4 +158,6 @@ def _pad_all(cells: list[str], cells_max: int, right: bool) -> list[str]:
     if "".join(cells).isascii():
         return [cell.rjust(cells_max) if right else cell.ljust(cells_max) for cell in cells]
     spaces = [" " * (cells_max - width(cell)) for cell in cells]
-    return [space + cell if right else cell + space for cell, space in zip(cells, spaces, strict=True)]
+    return [
+        space + cell if right else cell + space for cell, space in zip(cells, spaces, strict=True)
+    ]

@@ -1,7 +1,8 @@
 """The two streams a command writes to and what they can show: colour, Unicode, width (B32).
 
-Data goes to stdout (`put`), talk goes to stderr (`say`). Every text that a job or a server made goes through
-`safe`/`safe_block` first; the marks and words of Headway itself are written as they are, in ASCII where need be.
+Data goes to stdout (`put`), talk goes to stderr (`say`). Every text that a job or a server made
+goes through `safe`/`safe_block` first; the marks and words of Headway itself are written as they
+are, in ASCII where need be.
 """
 
 import os
@@ -34,11 +35,14 @@ class Output:
         self.is_tty = os.isatty(fd)
         self.color = may_color(self.is_tty, color)
         self.ascii_only = _is_ascii() if ascii_only is None else ascii_only
-        self.columns = _columns(fd) if self.is_tty else None  # None: no limit, a file or a pipe takes whole lines
+        # None: no limit, a file or a pipe takes whole lines
+        self.columns = _columns(fd) if self.is_tty else None
         self.rows = _rows(fd) if self.is_tty else None
 
     def write(self, text: str) -> None:
-        self.write_bytes(self._marks(text).encode("ascii" if self.ascii_only else "utf-8", "backslashreplace"))
+        self.write_bytes(
+            self._marks(text).encode("ascii" if self.ascii_only else "utf-8", "backslashreplace")
+        )
 
     def write_bytes(self, data: bytes | memoryview) -> None:
         view = memoryview(data)
@@ -91,7 +95,8 @@ class Terminal:
         """ASCII only, so that it is the same in every locale and harmless on a terminal."""
         import json
 
-        if isinstance(value, list) and len(value) > INDENTED_MAX:  # a line each: indenting takes several times as long
+        # a line each: indenting takes several times as long
+        if isinstance(value, list) and len(value) > INDENTED_MAX:
             lines = ",\n".join([json.dumps(one, allow_nan=False) for one in value])
             self.out.write_bytes(b"[\n" + lines.encode() + b"\n]\n")
             return
@@ -105,10 +110,16 @@ def may_color(is_tty: bool, asked: str) -> bool:
 
 
 def _is_ascii() -> bool:
-    """Whether the locale was explicitly set to one without UTF-8. Unset means that nobody cared: UTF-8."""
+    """Whether the locale was explicitly set to one without UTF-8. Unset means that nobody cared:
+    UTF-8.
+    """
     coerced = "C.UTF-8"  # Python itself may have put this into LC_CTYPE (PEP 538)
     ctype = os.environ.get("LC_CTYPE", "")
-    locale = os.environ.get("LC_ALL") or (ctype if ctype != coerced else "") or os.environ.get("LANG", "")
+    locale = (
+        os.environ.get("LC_ALL")
+        or (ctype if ctype != coerced else "")
+        or os.environ.get("LANG", "")
+    )
     if locale:
         return "utf" not in locale.lower().replace("-", "")
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"

@@ -1,6 +1,8 @@
-"""Samples of usage as tracks: a track is one node, rank, process or GPU with its values over time. Pure.
+"""Samples of usage as tracks: a track is one node, rank, process or GPU with its values over time.
+Pure.
 
-Called by `hw usage` for its table, its CSV and its page. A value is one number, or `[min, mean, max]` of a longer span.
+Called by `hw usage` for its table, its CSV and its page. A value is one number, or `[min, mean,
+max]` of a longer span.
 """
 
 from collections.abc import Iterable
@@ -68,7 +70,9 @@ class Track:
 
 
 class Windows:
-    """When which processes have said that their usage is of no interest (`Usage.stop`), as told by the server."""
+    """When which processes have said that their usage is of no interest (`Usage.stop`), as told by
+    the server.
+    """
 
     def __init__(self, told: Iterable[dict[str, Any]]) -> None:
         self._turns: dict[tuple[int, Any], list[tuple[float, bool]]] = {}
@@ -101,15 +105,21 @@ class Windows:
 _ALWAYS: Final = Windows(())
 
 
-def tracks(samples: Iterable[Sample], rank: int | None = None, windows: Windows = _ALWAYS) -> list[Track]:
-    """By host: the node, its ranks, their processes, its GPUs; with `rank`, processes of that rank only. What a program
-    has left out is left out, and so are cards that others hold."""
+def tracks(
+    samples: Iterable[Sample], rank: int | None = None, windows: Windows = _ALWAYS
+) -> list[Track]:
+    """By host: the node, its ranks, their processes, its GPUs; with `rank`, processes of that rank
+    only. What a program has left out is left out, and so are cards that others hold.
+    """
     found: dict[tuple[Any, ...], Track] = {}
     for sample in samples:
         moment = fmt.moment(str(sample.get("time") or ""))
         if moment is None:
             continue
-        host, attempt = str(sample.get("host") or sample.get("task") or "node"), int(sample.get("attempt") or 1)
+        host, attempt = (
+            str(sample.get("host") or sample.get("task") or "node"),
+            int(sample.get("attempt") or 1),
+        )
         time_s = moment.timestamp()
         if isinstance(sample.get("node"), dict):
             _add(found, Track(NODE, host, None), time_s, sample["node"])
@@ -120,9 +130,17 @@ def tracks(samples: Iterable[Sample], rank: int | None = None, windows: Windows 
         for gpu in _objects(sample.get("gpus")):
             if gpu.get("own") is False:
                 continue
-            _add(found, Track(GPU, host, _whole(gpu.get("index")), name=str(gpu.get("name") or "")), time_s, gpu)
+            _add(
+                found,
+                Track(GPU, host, _whole(gpu.get("index")), name=str(gpu.get("name") or "")),
+                time_s,
+                gpu,
+            )
     order = (NODE, RANK, PROCESS, GPU)
-    return sorted(found.values(), key=lambda t: (t.host, order.index(t.kind), t.number or 0, t.attempt, t.pid or 0))
+    return sorted(
+        found.values(),
+        key=lambda t: (t.host, order.index(t.kind), t.number or 0, t.attempt, t.pid or 0),
+    )
 
 
 def _process(host: str, attempt: int, line: Sample) -> Track:
@@ -130,7 +148,9 @@ def _process(host: str, attempt: int, line: Sample) -> Track:
     pid, number = _whole(line.get("pid")), _whole(line.get("rank"))
     if pid is None:
         return Track(RANK, host, number)
-    return Track(PROCESS, host, number, pid, _whole(line.get("ppid")), str(line.get("name") or ""), attempt)
+    return Track(
+        PROCESS, host, number, pid, _whole(line.get("ppid")), str(line.get("name") or ""), attempt
+    )
 
 
 def _add(found: dict[tuple[Any, ...], Track], new: Track, time_s: float, values: Sample) -> None:
@@ -146,7 +166,12 @@ def _add(found: dict[tuple[Any, ...], Track], new: Track, time_s: float, values:
 
 def span_s(found: Iterable[Track]) -> tuple[float, float]:
     """First and last moment of all tracks."""
-    times = [t for track in found for points in track.points.values() for t in (points[0].time_s, points[-1].time_s)]
+    times = [
+        t
+        for track in found
+        for points in track.points.values()
+        for t in (points[0].time_s, points[-1].time_s)
+    ]
     return (min(times), max(times)) if times else (0.0, 0.0)
 
 
@@ -158,13 +183,18 @@ def begin_s(found: Iterable[Track], job: Sample) -> float:
 
 
 def folded(checkpoints: Iterable[Sample]) -> list[Sample]:
-    """Checkpoints in order of time; the same one of several ranks once, at its first moment, with its `ranks`."""
+    """Checkpoints in order of time; the same one of several ranks once, at its first moment, with
+    its `ranks`.
+    """
     found: list[Sample] = []
-    waiting: dict[tuple[str, ...], list[Sample]] = {}  # tags → those that may still be joined by other ranks
+    # tags → those that may still be joined by other ranks
+    waiting: dict[tuple[str, ...], list[Sample]] = {}
     for one in checkpoints:
         tags, rank = tuple(str(tag) for tag in one.get("tags") or []), _whole(one.get("rank"))
         open_ones = waiting.setdefault(tags, [])
-        joined = next((mark for mark in open_ones if rank is not None and rank not in mark["ranks"]), None)
+        joined = next(
+            (mark for mark in open_ones if rank is not None and rank not in mark["ranks"]), None
+        )
         if joined is None:
             joined = {"time": one.get("time"), "tags": list(tags), "ranks": []}
             found.append(joined)
@@ -193,7 +223,9 @@ def places(points: list[Point], begin_s: float, end_s: float, count: int) -> lis
 
 
 def filled(values: list[float | None]) -> list[float]:
-    """As a curve is drawn: between its first and last sample a place without one repeats the one before."""
+    """As a curve is drawn: between its first and last sample a place without one repeats the one
+    before.
+    """
     known = [i for i, value in enumerate(values) if value is not None]
     if not known:
         return []
@@ -203,7 +235,8 @@ def filled(values: list[float | None]) -> list[float]:
     return found
 
 
-# -- CSV ---------------------------------------------------------------------------------------------------------------
+# -- CSV
+# ---------------------------------------------------------------------------------------------------------------
 
 _GB: Final = 1e9
 # name in the file, of which kinds, from which values, scale
@@ -224,8 +257,14 @@ def csv_rows(found: list[Track]) -> list[list[str]]:
         for metric, kind, what, scale in _CELLS:
             mean, high = track.mean(what), track.high(what)
             if kind == track.kind and mean is not None and high is not None:
-                rows += [[who, metric, f"{mean / scale:.2f}"], [who, f"Max{metric}", f"{high / scale:.2f}"]]
-        for share, used, total in (("MemUtil_Percent", "gpu_memory", "gpu_memory_total"), _NODE_SHARE):
+                rows += [
+                    [who, metric, f"{mean / scale:.2f}"],
+                    [who, f"Max{metric}", f"{high / scale:.2f}"],
+                ]
+        for share, used, total in (
+            ("MemUtil_Percent", "gpu_memory", "gpu_memory_total"),
+            _NODE_SHARE,
+        ):
             whole = track.high(total)
             if whole and track.kind in (GPU, NODE):
                 mean, high = track.mean(used) or 0.0, track.high(used) or 0.0

@@ -1,7 +1,8 @@
-"""The report of `hw usage --html`: one page that opens offline, with everything in it. Pure; called by `cli/usage`.
+"""The report of `hw usage --html`: one page that opens offline, with everything in it. Pure; called
+by `cli/usage`.
 
-What is drawn is worked out here; the script beside this file only draws it, and puts words in as text. The page's own
-policy lets nothing run but that script, and nothing be loaded at all.
+What is drawn is worked out here; the script beside this file only draws it, and puts words in as
+text. The page's own policy lets nothing run but that script, and nothing be loaded at all.
 """
 
 import base64
@@ -15,7 +16,18 @@ from itertools import pairwise
 from typing import Any, Final
 
 from headway.views import format as fmt
-from headway.views.usage import GPU, NODE, PROCESS, RANK, Point, Track, begin_s, folded, ranks_words, span_s
+from headway.views.usage import (
+    GPU,
+    NODE,
+    PROCESS,
+    RANK,
+    Point,
+    Track,
+    begin_s,
+    folded,
+    ranks_words,
+    span_s,
+)
 from headway.wire import display
 
 PLACES: Final = 480  # over the job's life
@@ -63,7 +75,8 @@ def _text(value: Any) -> str:
     return display.line(str(value if value is not None else ""))
 
 
-# -- what is drawn -----------------------------------------------------------------------------------------------------
+# -- what is drawn
+# -----------------------------------------------------------------------------------------------------
 
 
 def contents(job: Object, found: list[Track], checkpoints: list[Object]) -> Object:
@@ -99,7 +112,9 @@ class Axis:
         begin, end = begin_s(found, job), span_s(found)[1]
         looks: dict[str, set[float]] = {}
         for track in found:
-            looks.setdefault(track.host, set()).update(p.time_s for points in track.points.values() for p in points)
+            looks.setdefault(track.host, set()).update(
+                p.time_s for points in track.points.values() for p in points
+            )
         ordered = {host: sorted(times) for host, times in looks.items()}
         gaps = sorted(b - a for times in ordered.values() for a, b in pairwise(times))
         usual_s = gaps[len(gaps) // 2] if gaps else end - begin
@@ -116,10 +131,15 @@ class Axis:
             for place in range(min(first, last), last + 1):
                 sums[place] += point.mean
                 counts[place] += 1
-        return [_short(total / count) if count else 0.0 for total, count in zip(sums, counts, strict=True)]
+        return [
+            _short(total / count) if count else 0.0
+            for total, count in zip(sums, counts, strict=True)
+        ]
 
     def _place(self, time_s: float) -> int:
-        return min(max(int((time_s - self.begin_s) / max(self.length_s, 1e-9) * PLACES), 0), PLACES - 1)
+        return min(
+            max(int((time_s - self.begin_s) / max(self.length_s, 1e-9) * PLACES), 0), PLACES - 1
+        )
 
 
 def _key(track: Track) -> tuple[Any, ...]:
@@ -133,7 +153,14 @@ def _chart(
     """The series of one chart, the largest at the bottom."""
     what, title, unit, kinds = chart
     kinds = (stacked, *(kind for kind in kinds if kind != stacked)) if stacked in kinds else kinds
-    drawn = next((some for kind in kinds if (some := [t for t in found if t.kind == kind and what in t.points])), [])
+    drawn = next(
+        (
+            some
+            for kind in kinds
+            if (some := [t for t in found if t.kind == kind and what in t.points])
+        ),
+        [],
+    )
     if not drawn:
         return None
     hosts = len({track.host for track in found})
@@ -169,21 +196,35 @@ def _marks(checkpoints: list[Object], begin_s: float, ranks: int) -> list[Object
         if moment is not None:
             tags = " · ".join(str(tag) for tag in one.get("tags") or [])
             marks.append(
-                {"at": moment.timestamp() - begin_s, "label": _text(tags), "whose": ranks_words(one["ranks"], ranks)}
+                {
+                    "at": moment.timestamp() - begin_s,
+                    "label": _text(tags),
+                    "whose": ranks_words(one["ranks"], ranks),
+                }
             )
     return marks
 
 
-def tree(found: list[Track], stacked: str = PROCESS) -> tuple[list[Object], dict[tuple[Any, ...], int]]:
-    """Rows of the process tree in order, each with its depth and the colour it is drawn in; and that of each track."""
+def tree(
+    found: list[Track], stacked: str = PROCESS
+) -> tuple[list[Object], dict[tuple[Any, ...], int]]:
+    """Rows of the process tree in order, each with its depth and the colour it is drawn in; and
+    that of each track.
+    """
     rows: list[Object] = []
     colours: dict[tuple[Any, ...], int] = {}
     for host in dict.fromkeys(track.host for track in found):
         here = [track for track in found if track.host == host]
-        rows += [_row(t, 0, None) for t in here if t.kind == NODE] or [{"label": _text(host), "depth": 0}]
+        rows += [_row(t, 0, None) for t in here if t.kind == NODE] or [
+            {"label": _text(host), "depth": 0}
+        ]
         numbers = dict.fromkeys(t.number for t in here if t.kind in (RANK, PROCESS))
         for number in numbers:
-            rows += [_row(t, 1, _colour(colours, t)) for t in here if t.kind == RANK and t.number == number]
+            rows += [
+                _row(t, 1, _colour(colours, t))
+                for t in here
+                if t.kind == RANK and t.number == number
+            ]
             _hang([t for t in here if t.kind == PROCESS and t.number == number], rows, colours)
         rows += [_row(t, 1, _colour(colours, t)) for t in here if t.kind == GPU]
     drawn = {number for key, number in colours.items() if key[1] in (stacked, GPU)}
@@ -193,7 +234,9 @@ def tree(found: list[Track], stacked: str = PROCESS) -> tuple[list[Object], dict
 
 
 def _hang(members: list[Track], rows: list[Object], colours: dict[tuple[Any, ...], int]) -> None:
-    """Processes of a rank below their parents. Whoever's parent is not among them stands at the top."""
+    """Processes of a rank below their parents. Whoever's parent is not among them stands at the
+    top.
+    """
     known = {(track.attempt, track.pid) for track in members}
     below: dict[tuple[int, int | None], list[Track]] = {}
     for track in members:
@@ -205,7 +248,9 @@ def _hang(members: list[Track], rows: list[Object], colours: dict[tuple[Any, ...
         while waiting:
             track, depth = waiting.pop()
             rows.append(_row(track, depth, _colour(colours, track)))
-            waiting += [(child, depth + 1) for child in reversed(below.pop((attempt, track.pid), []))]
+            waiting += [
+                (child, depth + 1) for child in reversed(below.pop((attempt, track.pid), []))
+            ]
 
 
 def _colour(colours: dict[tuple[Any, ...], int], track: Track) -> int:

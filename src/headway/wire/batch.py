@@ -2,10 +2,11 @@
 
     b"HWB1" | u32 length of the header | header, JSON | the parts' bytes, one after the other
 
-    header {"task": {"uuid", "attempt", "task"}, "sent_ns", "parts": [{"stream", "kind", "offset", "length", "crc"}]}
+    header {"task": {"uuid", "attempt", "task"}, "sent_ns", "parts": [{"stream", "kind", "offset",
+    "length", "crc"}]}
 
-A part of kind "gap" carries no stream bytes: its payload is JSON {"bytes", "reason", "records"?, "points"?}
-and the stream's offset moves on by `bytes`.
+A part of kind "gap" carries no stream bytes: its payload is JSON {"bytes", "reason", "records"?,
+"points"?} and the stream's offset moves on by `bytes`.
 """
 
 import json
@@ -48,7 +49,9 @@ def encode(task: TaskKey, parts: list[Part], sent_ns: int) -> bytes:
 
 
 def decode(body: bytes) -> tuple[TaskKey, int, list[Part]]:
-    """Raises DamagedError for anything that is not exactly a batch; allocates nothing by a declared length."""
+    """Raises DamagedError for anything that is not exactly a batch; allocates nothing by a declared
+    length.
+    """
     if body[:4] != MAGIC or len(body) < 8:
         raise DamagedError("not a batch")
     length = int.from_bytes(body[4:8], "little")
@@ -56,7 +59,9 @@ def decode(body: bytes) -> tuple[TaskKey, int, list[Part]]:
         raise DamagedError("the batch's header is cut off or too long")
     try:
         header = json.loads(body[8 : 8 + length])
-        task = TaskKey(str(header["task"]["uuid"]), int(header["task"]["attempt"]), str(header["task"]["task"]))
+        task = TaskKey(
+            str(header["task"]["uuid"]), int(header["task"]["attempt"]), str(header["task"]["task"])
+        )
         sent_ns, rows = int(header["sent_ns"]), list(header["parts"])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise DamagedError(f"the batch's header cannot be read: {error}") from None
@@ -73,11 +78,21 @@ def decode(body: bytes) -> tuple[TaskKey, int, list[Part]]:
 
 def _part(view: memoryview, pos: int, row: Any) -> tuple[Part, int]:
     try:
-        stream, kind, offset, length, crc = (row[k] for k in ("stream", "kind", "offset", "length", "crc"))
+        stream, kind, offset, length, crc = (
+            row[k] for k in ("stream", "kind", "offset", "length", "crc")
+        )
     except (KeyError, TypeError):
         raise DamagedError("a part lacks a field") from None
-    numbers = all(isinstance(n, int) and not isinstance(n, bool) and 0 <= n < 2**62 for n in (offset, length, crc))
-    if not numbers or kind not in STREAM_KINDS or not isinstance(stream, str) or not _STREAM.match(stream):
+    numbers = all(
+        isinstance(n, int) and not isinstance(n, bool) and 0 <= n < 2**62
+        for n in (offset, length, crc)
+    )
+    if (
+        not numbers
+        or kind not in STREAM_KINDS
+        or not isinstance(stream, str)
+        or not _STREAM.match(stream)
+    ):
         raise DamagedError("a part's fields are not valid")
     data = view[pos : pos + length]
     if len(data) != length:

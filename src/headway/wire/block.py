@@ -1,4 +1,5 @@
-"""Blocks: points as columns. Made by the store from the frames of a batch; the only file of `wire` that uses numpy.
+"""Blocks: points as columns. Made by the store from the frames of a batch; the only file of `wire`
+that uses numpy.
 
     0   4  b"HWK1"
     4   4  rows
@@ -6,9 +7,10 @@
     12  …  per column: u32 length, u32 crc32 of its bytes
     …   …  the columns
 
-A column starts with one byte that names its form. Integers (step, time) rest as differences, floats as float32 where
-that loses nothing. The light forms are cheap enough for every batch; the dense ones (bytes of equal weight together,
-then zstd) are for compaction. Every form gives back the same 64 bits, NaN payloads and -0.0 included.
+A column starts with one byte that names its form. Integers (step, time) rest as differences, floats
+as float32 where that loses nothing. The light forms are cheap enough for every batch; the dense
+ones (bytes of equal weight together, then zstd) are for compaction. Every form gives back the same
+64 bits, NaN payloads and -0.0 included.
 """
 
 import struct
@@ -34,7 +36,8 @@ PLANE_GAIN = 0.97  # a plane that does not shrink below this share stays as it i
 # Forms of a column. Integers:
 RAW_I64 = 0  # i64 each
 STRIDE = 1  # first, difference: a straight line
-DELTA = 2  # first, smallest difference, u8 width, then the differences above the smallest in that many bytes
+# first, smallest difference, u8 width, then the differences above the smallest in that many bytes
+DELTA = 2
 DENSE_DELTA = 3  # the same, the differences in planes
 DENSE_DELTA2 = 4  # differences of differences, in planes
 # Floats:
@@ -66,7 +69,9 @@ class Block:
         end = _HEAD.size + count * _ENTRY.size
         if magic != MAGIC or end > len(view):
             raise DamagedError("a block of points has a wrong head")
-        self._entries = [_ENTRY.unpack_from(view, _HEAD.size + i * _ENTRY.size) for i in range(count)]
+        self._entries = [
+            _ENTRY.unpack_from(view, _HEAD.size + i * _ENTRY.size) for i in range(count)
+        ]
         self._at = [end]
         for length, _ in self._entries:
             self._at.append(self._at[-1] + length)
@@ -101,7 +106,8 @@ class Block:
         return decode_floats(self._column(index), self.rows)
 
 
-# -- integers --------------------------------------------------------------------------------------------------------
+# -- integers
+# --------------------------------------------------------------------------------------------------------
 
 
 def encode_ints(values: Ints, *, dense: bool) -> bytes:
@@ -132,17 +138,23 @@ def decode_ints(column: Buffer, rows: int) -> Ints:
         return _from_bytes(column[1:], "<i8", rows).view(np.int64)
     if form == STRIDE:
         first, low = struct.unpack_from("<qq", column, 1)
-        line = np.arange(rows, dtype=np.uint64) * np.uint64(low & (2**64 - 1)) + np.uint64(first & (2**64 - 1))
+        line = np.arange(rows, dtype=np.uint64) * np.uint64(low & (2**64 - 1)) + np.uint64(
+            first & (2**64 - 1)
+        )
         return line.view(np.int64)
     if form == DELTA:
         first, low, width = struct.unpack_from("<qqB", column, 1)
-        return _add_up(first, low, _from_bytes(column[18:], f"<u{width}", rows - 1).astype(np.uint64))
+        return _add_up(
+            first, low, _from_bytes(column[18:], f"<u{width}", rows - 1).astype(np.uint64)
+        )
     if form == DENSE_DELTA:
         first, low, width = struct.unpack_from("<qqB", column, 1)
         return _add_up(first, low, _unplanes(column[18:], width, rows - 1))
     if form == DENSE_DELTA2:
         first, low, low2, width = struct.unpack_from("<qqqB", column, 1)
-        above = np.cumsum(_unplanes(column[26:], width, rows - 1) + np.uint64(low2 & (2**64 - 1)), dtype=np.uint64)
+        above = np.cumsum(
+            _unplanes(column[26:], width, rows - 1) + np.uint64(low2 & (2**64 - 1)), dtype=np.uint64
+        )
         return _add_up(first, low, above)
     raise DamagedError(f"a column of integers has the unknown form {form}")
 
@@ -154,7 +166,8 @@ def _add_up(first: int, low: int, above: npt.NDArray[np.uint64]) -> Ints:
     return np.cumsum(out, out=out, dtype=np.uint64).view(np.int64)
 
 
-# -- floats ----------------------------------------------------------------------------------------------------------
+# -- floats
+# ----------------------------------------------------------------------------------------------------------
 
 
 def fits_float32(values: Floats) -> npt.NDArray[np.bool_]:
@@ -169,7 +182,9 @@ def fits_float32(values: Floats) -> npt.NDArray[np.bool_]:
 def _same_bits(values: Floats) -> npt.NDArray[np.bool_]:
     with np.errstate(all="ignore"):
         back = values.astype(np.float32).astype(np.float64)
-    same: npt.NDArray[np.bool_] = (back.view(np.int64) == np.ascontiguousarray(values).view(np.int64)).all(axis=1)
+    same: npt.NDArray[np.bool_] = (
+        back.view(np.int64) == np.ascontiguousarray(values).view(np.int64)
+    ).all(axis=1)
     return same
 
 
@@ -208,7 +223,9 @@ def decode_floats(column: Buffer, rows: int) -> Floats:
         return np.full(rows, _from_bytes(column[1:], "<f8", 1)[0])
     if form in (DENSE_F64, DENSE_F64_DELTA):
         bits = _unplanes(column[1:], 8, rows)
-        return (np.cumsum(bits, dtype=np.uint64) if form == DENSE_F64_DELTA else bits).view(np.float64)
+        return (np.cumsum(bits, dtype=np.uint64) if form == DENSE_F64_DELTA else bits).view(
+            np.float64
+        )
     if form in (DENSE_F32, DENSE_F32_DELTA):
         small = _unplanes32(column[1:], rows)
         small = np.cumsum(small, dtype=np.uint32) if form == DENSE_F32_DELTA else small
@@ -216,7 +233,8 @@ def decode_floats(column: Buffer, rows: int) -> Floats:
     raise DamagedError(f"a column of numbers has the unknown form {form}")
 
 
-# -- bytes -----------------------------------------------------------------------------------------------------------
+# -- bytes
+# -----------------------------------------------------------------------------------------------------------
 
 
 def _width(top: int) -> int:
@@ -232,9 +250,13 @@ def _from_bytes(data: Buffer, dtype: str, count: int) -> npt.NDArray[np.generic]
 
 
 def _planes(values: npt.NDArray[np.uint64] | npt.NDArray[np.uint32], width: int) -> bytes:
-    """The lowest `width` bytes of each value, byte 0 of all first; a plane is its length (0: as it is) and bytes."""
+    """The lowest `width` bytes of each value, byte 0 of all first; a plane is its length (0: as it
+    is) and bytes.
+    """
     matrix = (
-        values.astype(values.dtype.newbyteorder("<"), copy=False).view(np.uint8).reshape(len(values), values.itemsize)
+        values.astype(values.dtype.newbyteorder("<"), copy=False)
+        .view(np.uint8)
+        .reshape(len(values), values.itemsize)
     )
     squeeze = zstandard.ZstdCompressor(level=ZSTD_LEVEL, write_content_size=True)
     parts = []

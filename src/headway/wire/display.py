@@ -1,9 +1,10 @@
-"""Safe text for terminals (Sec7, B7, B8, B15–B17). Every view passes what a job, a name or a server said through here.
+"""Safe text for terminals (Sec7, B7, B8, B15–B17). Every view passes what a job, a name or a server
+said through here.
 
-Let through: printable text, tab, and SGR sequences that set colour or weight. Left out: what a bar begins its line with
-to be drawn in place. Every other control, C1, bidi or invisible character is shown as a visible mark, so a log line can
-neither steer the terminal nor hide what it says.
-Applied when showing, never when storing: stored bytes stay as they came.
+Let through: printable text, tab, and SGR sequences that set colour or weight. Left out: what a bar
+begins its line with to be drawn in place. Every other control, C1, bidi or invisible character is
+shown as a visible mark, so a log line can neither steer the terminal nor hide what it says. Applied
+when showing, never when storing: stored bytes stay as they came.
 """
 
 import re
@@ -14,19 +15,30 @@ from headway.model.limits import DISPLAY_LINE_CHARS_MAX
 
 RESET: Final = "\x1b[0m"
 _SGR: Final = re.compile(r"\x1b\[([0-9;:]{0,48})m")
-# At the start of a line, where they have nothing to hide: erase the line, go up, hide or show the cursor.
+# At the start of a line, where they have nothing to hide: erase the line, go up, hide or show the
+# cursor.
 _IN_PLACE: Final = re.compile(r"(?:\x1b\[(?:[0-2]?K|[0-9]{0,3}A|\?25[hl]))+")
-# Letters and marks that show nothing and are not in a control category: fillers, joiners, vowel and variation signs.
+# Letters and marks that show nothing and are not in a control category: fillers, joiners, vowel and
+# variation signs.
 _INVISIBLE: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u3164\uffa0")
 _SPACES: Final = frozenset("\u00a0\u1680\u202f\u205f\u3000").union(map(chr, range(0x2000, 0x200B)))
 _WEIGHTS: Final = frozenset({0, 1, 2, 3, 4, 7, 9, 21, 22, 23, 24, 27, 29, 39, 49, 53, 55, 59})
 _COLOURS: Final = frozenset({*range(30, 38), *range(40, 48), *range(90, 98), *range(100, 108)})
 
 
-def line(text: str, *, color: bool = False, ascii_only: bool = False, limit: int = DISPLAY_LINE_CHARS_MAX) -> str:
-    """One line for the terminal. Without `color`, SGR sequences are left out; a newline inside becomes a mark."""
+def line(
+    text: str, *, color: bool = False, ascii_only: bool = False, limit: int = DISPLAY_LINE_CHARS_MAX
+) -> str:
+    """One line for the terminal. Without `color`, SGR sequences are left out; a newline inside
+    becomes a mark.
+    """
     text = collapse(text)
-    if text.isprintable() and len(text) <= limit and (not ascii_only or text.isascii()) and _INVISIBLE.isdisjoint(text):
+    if (
+        text.isprintable()
+        and len(text) <= limit
+        and (not ascii_only or text.isascii())
+        and _INVISIBLE.isdisjoint(text)
+    ):
         return text
     cut = len(text) - limit
     if cut > 0:
@@ -35,9 +47,13 @@ def line(text: str, *, color: bool = False, ascii_only: bool = False, limit: int
     return f"{shown}{'...' if ascii_only else '…'} ({cut} more characters)" if cut > 0 else shown
 
 
-def block(text: str, *, color: bool = False, ascii_only: bool = False, limit: int = DISPLAY_LINE_CHARS_MAX) -> str:
+def block(
+    text: str, *, color: bool = False, ascii_only: bool = False, limit: int = DISPLAY_LINE_CHARS_MAX
+) -> str:
     """Several lines, such as a traceback: newlines stay, each line is made safe by itself."""
-    return "\n".join(line(part, color=color, ascii_only=ascii_only, limit=limit) for part in text.split("\n"))
+    return "\n".join(
+        line(part, color=color, ascii_only=ascii_only, limit=limit) for part in text.split("\n")
+    )
 
 
 def decode(data: bytes) -> str:
@@ -46,7 +62,9 @@ def decode(data: bytes) -> str:
 
 
 def collapse(text: str) -> str:
-    """What a carriage return leaves on the screen: a progress bar's last state, not its 10^5 earlier ones (B15)."""
+    """What a carriage return leaves on the screen: a progress bar's last state, not its 10^5
+    earlier ones (B15).
+    """
     if "\r" in text:
         text = text.rstrip("\r")
         text = text[text.rfind("\r") + 1 :]
@@ -86,7 +104,9 @@ def _marked(text: str, color: bool, ascii_only: bool) -> str:
 def _plain(text: str, ascii_only: bool) -> str:
     if text.isprintable() and (not ascii_only or text.isascii()) and _INVISIBLE.isdisjoint(text):
         return text
-    return "".join([char if _may_pass(char, ascii_only) else mark(char, ascii_only) for char in text])
+    return "".join(
+        [char if _may_pass(char, ascii_only) else mark(char, ascii_only) for char in text]
+    )
 
 
 def _may_pass(char: str, ascii_only: bool) -> bool:
@@ -97,8 +117,12 @@ def _may_pass(char: str, ascii_only: bool) -> bool:
 
 @lru_cache(maxsize=256)
 def _is_colour(parameters: str) -> bool:
-    """Whether an SGR sequence only sets colour or weight. Concealed and blinking text is none of that."""
-    numbers = [int(word or "0") for word in parameters.replace(":", ";").split(";") if len(word) < 4]
+    """Whether an SGR sequence only sets colour or weight. Concealed and blinking text is none of
+    that.
+    """
+    numbers = [
+        int(word or "0") for word in parameters.replace(":", ";").split(";") if len(word) < 4
+    ]
     if len(numbers) != parameters.replace(":", ";").count(";") + 1:
         return False
     position = 0
@@ -106,7 +130,11 @@ def _is_colour(parameters: str) -> bool:
         number = numbers[position]
         if number in (38, 48, 58):
             step = {5: 3, 2: 5}.get(numbers[position + 1] if position + 1 < len(numbers) else 0, 0)
-            if not step or position + step > len(numbers) or max(numbers[position : position + step]) > 255:
+            if (
+                not step
+                or position + step > len(numbers)
+                or max(numbers[position : position + step]) > 255
+            ):
                 return False
             position += step
         elif number in _WEIGHTS or number in _COLOURS:

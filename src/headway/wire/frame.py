@@ -1,4 +1,5 @@
-"""Frames: the unit of every record stream. Written by the client and the shim, checked by the shipper.
+"""Frames: the unit of every record stream. Written by the client and the shim, checked by the
+shipper.
 
     0   2  b"HW"
     2   4  crc32 of everything after it
@@ -39,7 +40,9 @@ def encode(kind: int, payload: bytes) -> bytes:
 
 
 def encode_json(kind: int, value: "dict[str, Any]") -> bytes:
-    """A FACT or OPEN frame. `value` must already be plain data; NaN is kept as a string by the caller."""
+    """A FACT or OPEN frame. `value` must already be plain data; NaN is kept as a string by the
+    caller.
+    """
     return encode(kind, plain.dumps(value).encode())
 
 
@@ -105,8 +108,8 @@ def frame_at(data: bytes | memoryview, pos: int) -> int:
 def scan(data: bytes, *, final: bool = False) -> Scan:
     """Check the frames in `data`, which starts at a frame.
 
-    `final` says that nobody will write more: an incomplete tail is then damage, except that zeros to the
-    end are simply the end.
+    `final` says that nobody will write more: an incomplete tail is then damage, except that zeros
+    to the end are simply the end.
     """
     view, pos, frames, size = memoryview(data), 0, 0, len(data)
     damaged: list[tuple[int, int]] = []
@@ -115,7 +118,8 @@ def scan(data: bytes, *, final: bool = False) -> Scan:
         frames += found
         if pos >= size:
             break
-        if data[pos] == 0 and data[pos:] == bytes(size - pos):  # many times as fast as to strip them
+        # many times as fast as to strip them
+        if data[pos] == 0 and data[pos:] == bytes(size - pos):
             break  # a preallocated or zero-filled tail
         resume = _next_frame(data, view, pos + 1)
         if resume is None:
@@ -130,14 +134,20 @@ def scan(data: bytes, *, final: bool = False) -> Scan:
 
 
 def _skip_good(view: memoryview, pos: int) -> tuple[int, int]:
-    """(end, number) of the correct frames from `pos` on. A shipper that keeps up with a million points a second checks
-    half as many frames in it, so frames of one size, as a program writes them in a loop, are checked without parsing.
+    """(end, number) of the correct frames from `pos` on. A shipper that keeps up with a million
+    points a second checks half as many frames in it, so frames of one size, as a program writes
+    them in a loop, are checked without parsing.
     """
     found, size, last, unpack, crc_of = 0, len(view), 0, _FRAME.unpack_from, crc32
     while pos + HEADER_BYTES <= size:
         magic, crc, _, _, length = unpack(view, pos)
         end = pos + HEADER_BYTES + length
-        if magic != MAGIC or length > FRAME_BYTES_MAX or end > size or crc_of(view[pos + 6 : end]) != crc:
+        if (
+            magic != MAGIC
+            or length > FRAME_BYTES_MAX
+            or end > size
+            or crc_of(view[pos + 6 : end]) != crc
+        ):
             break
         found += 1
         if length == last:
@@ -148,7 +158,9 @@ def _skip_good(view: memoryview, pos: int) -> tuple[int, int]:
 
 
 def _count_alike(view: memoryview, size: int) -> int:
-    """How many correct frames of exactly this size follow. A checksum that is right covers the length, too."""
+    """How many correct frames of exactly this size follow. A checksum that is right covers the
+    length, too.
+    """
     count = 0
     whole = view[: len(view) // size * size]
     for magic, crc, body in struct.iter_unpack(f"<2sI{size - 6}s", whole):
@@ -168,7 +180,9 @@ def _next_frame(data: bytes, view: memoryview, start: int) -> int | None:
     return None
 
 
-def frames(data: bytes | memoryview, damaged: list[tuple[int, int]] | None = None) -> list[tuple[int, memoryview]]:
+def frames(
+    data: bytes | memoryview, damaged: list[tuple[int, int]] | None = None
+) -> list[tuple[int, memoryview]]:
     """(kind, payload) of every frame in bytes that `scan` has checked."""
     view, pos, found = memoryview(data), 0, []
     skip = dict(damaged or [])

@@ -1,4 +1,5 @@
-"""The head of a batch: what a shipper sends before the bytes of the parts, which go out from where they lie.
+"""The head of a batch: what a shipper sends before the bytes of the parts, which go out from where
+they lie.
 
 Apart from `batch`, so that an agent loads no more than this.
 """
@@ -38,7 +39,13 @@ def encode_head(task: "Task", parts: "Sequence[Part]", sent_ns: int) -> bytes:
         "task": {"uuid": task.uuid, "attempt": task.attempt, "task": task.task},
         "sent_ns": sent_ns,
         "parts": [
-            {"stream": p.stream, "kind": p.kind, "offset": p.offset, "length": len(p.data), "crc": crc32(p.data)}
+            {
+                "stream": p.stream,
+                "kind": p.kind,
+                "offset": p.offset,
+                "length": len(p.data),
+                "crc": crc32(p.data),
+            }
             for p in parts
         ],
     }

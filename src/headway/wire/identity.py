@@ -1,7 +1,8 @@
-"""Who a process is: its pid, and when it started, for a pid alone may be another process tomorrow (F29).
+"""Who a process is: its pid, and when it started, for a pid alone may be another process tomorrow
+(F29).
 
-Called by the client to sign its streams, and by agent, engines and server to know a process again, also after a
-restart. Where there is no /proc, a living pid is all that can be said.
+Called by the client to sign its streams, and by agent, engines and server to know a process again,
+also after a restart. Where there is no /proc, a living pid is all that can be said.
 """
 
 import os
@@ -29,7 +30,11 @@ class Identity(Value):
         if not isinstance(value, dict) or type(value.get("pid")) is not int or value["pid"] <= 0:
             return None
         start, boot = value.get("start"), value.get("boot_id")
-        return cls(value["pid"], start if isinstance(start, int) else None, boot if isinstance(boot, str) else None)
+        return cls(
+            value["pid"],
+            start if isinstance(start, int) else None,
+            boot if isinstance(boot, str) else None,
+        )
 
 
 class Status(Value):
@@ -45,11 +50,19 @@ class Status(Value):
 
 def status_of(pid: int | str) -> Status | None:
     text = _read(f"{PROC}/{pid}/stat")
-    fields = text[text.rfind(b")") + 2 :].split()  # the name before it may hold anything, also blanks and brackets
+    # the name before it may hold anything, also blanks and brackets
+    fields = text[text.rfind(b")") + 2 :].split()
     if len(fields) < 20:
         return None
     state = fields[0].decode()
-    return Status(int(text.split(b" ", 1)[0]), state, int(fields[1]), int(fields[2]), int(fields[3]), int(fields[19]))
+    return Status(
+        int(text.split(b" ", 1)[0]),
+        state,
+        int(fields[1]),
+        int(fields[2]),
+        int(fields[3]),
+        int(fields[19]),
+    )
 
 
 def start_of(pid: int) -> int | None:
@@ -59,7 +72,9 @@ def start_of(pid: int) -> int | None:
 
 
 def is_alive(who: Identity, this_boot: str | None = None) -> bool:
-    """True only for that very process; a zombie is dead. `this_boot` saves reading it again and again."""
+    """True only for that very process; a zombie is dead. `this_boot` saves reading it again and
+    again.
+    """
     if who.pid <= 0:
         return False
     if who.boot_id is not None and (this_boot or boot_id()) not in (None, who.boot_id):
@@ -75,7 +90,8 @@ def is_alive(who: Identity, this_boot: str | None = None) -> bool:
 
 
 def send(who: Identity, signum: int) -> bool:
-    """Signal that very process. The descriptor is taken first and checked after, so the pid cannot change hands.
+    """Signal that very process. The descriptor is taken first and checked after, so the pid cannot
+    change hands.
 
     Numbers come from files that may be damaged: 0 and -1 would mean many processes.
     """
@@ -103,7 +119,9 @@ def send(who: Identity, signum: int) -> bool:
 
 
 def process_start(pid: "int | str" = "self") -> int | None:
-    """Start of a process in clock ticks since boot (field 22 of its stat); None without /proc or the process."""
+    """Start of a process in clock ticks since boot (field 22 of its stat); None without /proc or
+    the process.
+    """
     found = status_of(pid)
     return None if found is None else found.start
 
@@ -114,8 +132,12 @@ def parent_of(pid: int) -> int | None:
 
 
 def environment_names(pid: int) -> frozenset[bytes]:
-    """Names of the variables that a process of ours was started with; empty when they cannot be read."""
-    return frozenset(entry.partition(b"=")[0] for entry in _read(f"/proc/{pid}/environ").split(b"\0") if entry)
+    """Names of the variables that a process of ours was started with; empty when they cannot be
+    read.
+    """
+    return frozenset(
+        entry.partition(b"=")[0] for entry in _read(f"/proc/{pid}/environ").split(b"\0") if entry
+    )
 
 
 def boot_id() -> str | None:
@@ -132,7 +154,9 @@ def umask() -> int:
 
 
 def _read(path: str) -> bytes:
-    """Small files of /proc, whole; empty when they cannot be read. os.open: io.open costs three times as much."""
+    """Small files of /proc, whole; empty when they cannot be read. os.open: io.open costs three
+    times as much.
+    """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

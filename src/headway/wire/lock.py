@@ -1,12 +1,15 @@
-"""Whether a living process holds a lock file (flock). Asked by engines and agents; taken in `agent/lock.py`.
+"""Whether a living process holds a lock file (flock). Asked by engines and agents; taken in
+`agent/lock.py`.
 
-And the names of what machines put into a task's folder that may not see each other's locks (`agent/claim.py`).
+And the names of what machines put into a task's folder that may not see each other's locks
+(`agent/claim.py`).
 """
 
 import fcntl
 import os
 
-SHOWN = "shipper.lock"  # an agent in a shared folder sets its time from time to time, to show that it lives
+# an agent in a shared folder sets its time from time to time, to show that it lives
+SHOWN = "shipper.lock"
 CLAIM, TAKEN = "claim.json", "taken.json"
 
 

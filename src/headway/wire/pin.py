@@ -1,6 +1,8 @@
-"""TLS where one certificate is trusted, by its sha256, and no authority. Used by agents and by `settings/remote.py`.
+"""TLS where one certificate is trusted, by its sha256, and no authority. Used by agents and by
+`settings/remote.py`.
 
-A file of its own: an agent on a node needs no more of TLS than this, and `ssl` is loaded only where it is used.
+A file of its own: an agent on a node needs no more of TLS than this, and `ssl` is loaded only where
+it is used.
 """
 
 import hashlib
@@ -11,7 +13,8 @@ def context() -> ssl.SSLContext:
     """For a client that compares the pin itself, right after the handshake."""
     found = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     found.minimum_version = ssl.TLSVersion.TLSv1_2
-    found.check_hostname = False  # the pin names the certificate itself, which says more than a name in it
+    # the pin names the certificate itself, which says more than a name in it
+    found.check_hostname = False
     found.verify_mode = ssl.CERT_NONE
     return found
 

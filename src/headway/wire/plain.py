@@ -1,6 +1,8 @@
-"""Plain data as JSON without the `json` module, whose import would take a fifth of the time to the first log.
+"""Plain data as JSON without the `json` module, whose import would take a fifth of the time to the
+first log.
 
-Called by `wire/frame.py`. Gives exactly what `json.dumps(value, allow_nan=False, separators=(",", ":"))` gives.
+Called by `wire/frame.py`. Gives exactly what `json.dumps(value, allow_nan=False, separators=(",",
+":"))` gives.
 """
 
 try:

@@ -1,7 +1,9 @@
-"""Secrets: which names and values are secret, and masking them. Used before anything reaches a spool or the database.
+"""Secrets: which names and values are secret, and masking them. Used before anything reaches a
+spool or the database.
 
-Three ways, in this order of trust: the exact values of variables judged secret (promised, from 8 characters on),
-values under a secret-looking key, and known shapes (best effort). What a program prints in a new shape cannot be known.
+Three ways, in this order of trust: the exact values of variables judged secret (promised, from 8
+characters on), values under a secret-looking key, and known shapes (best effort). What a program
+prints in a new shape cannot be known.
 """
 
 from itertools import pairwise
@@ -15,7 +17,8 @@ if TYPE_CHECKING:
 
 MASK = "********"
 
-# A name is secret when one of its words is: API_KEY, db.password, githubToken; not "tokenizer" or "keyboard".
+# A name is secret when one of its words is: API_KEY, db.password, githubToken; not "tokenizer" or
+# "keyboard".
 _SECRET_WORDS = frozenset(
     "password passwd passphrase pwd secret secrets token tokens apikey credential credentials cookie "
     "authorization auth sas bearer jwt".split()
@@ -28,9 +31,11 @@ _NOT_SECRET = frozenset(
     "max_tokens num_tokens token_count tokens_per_second n_tokens total_tokens pad_token eos_token bos_token unk_token "
     "sep_token cls_token mask_token auth_method ssh_auth_sock".split()
 )
-_PLAIN_VARIABLES = frozenset({"PWD", "OLDPWD", "XDG_SESSION_ID"})  # every shell has these, and they are no secrets
+# every shell has these, and they are no secrets
+_PLAIN_VARIABLES = frozenset({"PWD", "OLDPWD", "XDG_SESSION_ID"})
 
-# Known shapes. Each has literals that must occur for the pattern to be tried at all: see agent/mask.py.
+# Known shapes. Each has literals that must occur for the pattern to be tried at all: see
+# agent/mask.py.
 SHAPES: tuple[tuple[str, tuple[bytes, ...], bytes], ...] = (
     ("aws key id", (b"AKIA", b"ASIA"), rb"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"),
     ("github token", (b"ghp_", b"gho_", b"ghu_", b"ghs_", b"ghr_"), rb"\bgh[pousr]_[A-Za-z0-9]{36,255}\b"),
@@ -51,12 +56,15 @@ SHAPES: tuple[tuple[str, tuple[bytes, ...], bytes], ...] = (
         rb"-----BEGIN [A-Z ]{0,32}PRIVATE KEY-----[\s\S]{0,8192}?-----END [A-Z ]{0,32}PRIVATE KEY-----",
     ),
 )  # fmt: skip
-# Compiled when first needed, which is seldom: all of them take longer than everything else before the first log.
+# Compiled when first needed, which is seldom: all of them take longer than everything else before
+# the first log.
 _TEXT_SHAPES = [(tuple(lit.decode() for lit in lits), shape.decode()) for _, lits, shape in SHAPES]
 
 
 def words_of(name: str) -> list[str]:
-    """`githubAPIToken_2` is github, API, Token and 2. By hand: a pattern would have to be compiled first."""
+    """`githubAPIToken_2` is github, API, Token and 2. By hand: a pattern would have to be compiled
+    first.
+    """
     words, i, size = [], 0, len(name)
     while i < size:
         start = i
@@ -93,7 +101,9 @@ def is_secret_name(name: str, extra: "Iterable[str]" = ()) -> bool:
 
 
 def secret_values(env: "Mapping[str, str]", extra: "Iterable[str]" = ()) -> list[str]:
-    """The values to mask wherever they appear, longest first so that one that contains another goes first."""
+    """The values to mask wherever they appear, longest first so that one that contains another goes
+    first.
+    """
     names = frozenset(extra)
     long = {k: v for k, v in env.items() if len(v.encode(errors="replace")) >= SECRET_BYTES_MIN}
     found = {v for k, v in long.items() if is_secret_name(k, names)}
@@ -117,9 +127,15 @@ def _substitute(shape: str, text: str) -> str:
     return re.sub(shape, MASK, text)
 
 
-def mask_value(key: str, value: "Any", values: "Iterable[str]" = (), extra: "Iterable[str]" = ()) -> "Any":
+def mask_value(
+    key: str, value: "Any", values: "Iterable[str]" = (), extra: "Iterable[str]" = ()
+) -> "Any":
     """A value under a key: all of it when the key is secret-looking, else what is secret inside."""
-    if isinstance(value, str | int | float) and not isinstance(value, bool) and is_secret_name(key, extra):
+    if (
+        isinstance(value, str | int | float)
+        and not isinstance(value, bool)
+        and is_secret_name(key, extra)
+    ):
         return MASK if str(value) else value
     return mask_data(value, values, extra)
 
@@ -138,17 +154,24 @@ def mask_data(data: "Any", values: "Iterable[str]" = (), extra: "Iterable[str]" 
     return data
 
 
-def mask_argv(argv: list[str], values: "Iterable[str]" = (), extra: "Iterable[str]" = ()) -> list[str]:
+def mask_argv(
+    argv: list[str], values: "Iterable[str]" = (), extra: "Iterable[str]" = ()
+) -> list[str]:
     """A command line: `--api-key X`, `--api-key=X`, `TOKEN=x`, exact values and shapes."""
     values, masked, after_secret = list(values), [], False
     for word in argv:
         name, _, assigned = word.partition("=")
-        is_flag = name.startswith("-") and name.lstrip("-").replace("-", "_").replace(".", "_").isidentifier()
+        is_flag = (
+            name.startswith("-")
+            and name.lstrip("-").replace("-", "_").replace(".", "_").isidentifier()
+        )
         if after_secret and not word.startswith("-"):
             masked.append(MASK)
         elif assigned and (is_flag or name.isidentifier()) and is_secret_name(name, extra):
             masked.append(f"{name}={MASK}")
         else:
             masked.append(mask_text(word, values))
-        after_secret = word.startswith("-") and "=" not in word and is_secret_name(word.lstrip("-"), extra)
+        after_secret = (
+            word.startswith("-") and "=" not in word and is_secret_name(word.lstrip("-"), extra)
+        )
     return masked

@@ -2,9 +2,10 @@
 
     u32 length of the head | u32 length of the body | head, JSON | body
 
-Questions `{"id", "do", …}` come from the server; each gets one answer `{"id", "value"}` or `{"id", "error", "errno"}`,
-in any order. Before the first message, whatever a login shell prints is passed over until a line says `mark`.
-Called by `engines/relay.py` and `agent/relay.py`. Standard library only.
+Questions `{"id", "do", …}` come from the server; each gets one answer `{"id", "value"}` or `{"id",
+"error", "errno"}`, in any order. Before the first message, whatever a login shell prints is passed
+over until a line says `mark`. Called by `engines/relay.py` and `agent/relay.py`. Standard library
+only.
 """
 
 import hashlib
@@ -26,12 +27,16 @@ SEND, READY, NO_PYTHON, SPOILT = "send", "ready", "no-python", "spoilt"
 def encode(head: "dict[str, Any]", body: bytes = b"") -> bytes:
     text = json.dumps(head, ensure_ascii=True, separators=(",", ":")).encode("ascii")
     if len(text) > RELAY_HEAD_BYTES_MAX or len(body) > RELAY_BODY_BYTES_MAX:
-        raise DamagedError(f"a message of {len(text)} and {len(body)} bytes is too large for the relay")
+        raise DamagedError(
+            f"a message of {len(text)} and {len(body)} bytes is too large for the relay"
+        )
     return LENGTHS.pack(len(text), len(body)) + text + body
 
 
 def receive(read: "Callable[[int], bytes]") -> "tuple[dict[str, Any], bytes] | None":
-    """The next message; None at the end. `read(n)` gives 1 to n bytes, none at the end. Raises DamagedError."""
+    """The next message; None at the end. `read(n)` gives 1 to n bytes, none at the end. Raises
+    DamagedError.
+    """
     lengths = exactly(read, LENGTHS.size)
     if lengths is None:
         return None
@@ -63,7 +68,9 @@ def exactly(read: "Callable[[int], bytes]", length: int) -> bytes | None:
 
 
 def mark_of(nonce: str) -> str:
-    """By this the far side shows that it is there. Not the nonce itself: a shell may print what it was given."""
+    """By this the far side shows that it is there. Not the nonce itself: a shell may print what it
+    was given.
+    """
     return hashlib.sha256(nonce.encode()).hexdigest()[:32]
 
 
@@ -82,5 +89,7 @@ def find_mark(read: "Callable[[int], bytes]", mark: str) -> str | None:
         elif len(line) < 256:
             line += data
         if passed > RELAY_BANNER_BYTES_MAX:
-            raise DamagedError(f"the login shell printed more than {RELAY_BANNER_BYTES_MAX} bytes of its own")
+            raise DamagedError(
+                f"the login shell printed more than {RELAY_BANNER_BYTES_MAX} bytes of its own"
+            )
     return None

@@ -1,6 +1,8 @@
-"""A tray: how a task's requests reach the server where no network does, as files in a folder that both sides see.
+"""A tray: how a task's requests reach the server where no network does, as files in a folder that
+both sides see.
 
-Written by agents, read by the server or by a relay on a login node, who put the answers there. Standard library only.
+Written by agents, read by the server or by a relay on a login node, who put the answers there.
+Standard library only.
 
     <tray>/out/<name>    a request of an agent: what it would have posted
     <tray>/in/<name>     the answer to it; <name> is <uuid>-<attempt>-<task>.<16 hex digits>, used once
@@ -8,10 +10,11 @@ Written by agents, read by the server or by a relay on a login node, who put the
     b"HWT1" | u32 length of the head | head, JSON | body
     head of a request {"path", "length", "crc"}; of an answer {"status", "length", "crc"}
 
-Made for network file systems (F33): a file is written under another name and renamed, and its content never changes;
-nobody locks; what a stale cache shows (a file that is gone, or shorter than it is) is told from what is wrong by the
-checksum and by time. A lost file is no loss: the agent keeps its bytes until the answer comes, and sends them again.
-Folders are 0700 and files 0600; whatever does not belong to us or is open to others is refused unread.
+Made for network file systems (F33): a file is written under another name and renamed, and its
+content never changes; nobody locks; what a stale cache shows (a file that is gone, or shorter than
+it is) is told from what is wrong by the checksum and by time. A lost file is no loss: the agent
+keeps its bytes until the answer comes, and sends them again. Folders are 0700 and files 0600;
+whatever does not belong to us or is open to others is refused unread.
 """
 
 import errno
@@ -98,17 +101,21 @@ class Answer(Value):
     body: bytes
 
 
-# -- names -------------------------------------------------------------------------------------------------------------
+# -- names
+# -------------------------------------------------------------------------------------------------------------
 
 
 def name_of(task: object, run: int, number: int) -> str:
-    """The name of a request: `run` is a random number of 32 bits of this sender, `number` counts its requests.
-    `task`: what `str` makes `<uuid>-<attempt>-<task>` of."""
+    """The name of a request: `run` is a random number of 32 bits of this sender, `number` counts
+    its requests. `task`: what `str` makes `<uuid>-<attempt>-<task>` of.
+    """
     return f"{task}.{run & 0xFFFFFFFF:08x}{number & 0xFFFFFFFF:08x}"
 
 
 def task_of(name: str) -> Task | None:
-    """None for a name that is none of ours: a draft, or somebody else's file. Each name is asked for at every look."""
+    """None for a name that is none of ours: a draft, or somebody else's file. Each name is asked
+    for at every look.
+    """
     if name not in _tasks:
         if len(_tasks) >= _TASKS_MAX:
             _tasks.clear()
@@ -131,35 +138,43 @@ def _parse_name(name: str) -> Task | None:
 _tasks: dict[str, Task | None] = {}
 
 
-# -- the folders -------------------------------------------------------------------------------------------------------
+# -- the folders
+# -------------------------------------------------------------------------------------------------------
 
 
 def make(tray: str) -> None:
-    """Make the two folders; there already is fine. Raises OSError, or ForeignError when one is open to others."""
+    """Make the two folders; there already is fine. Raises OSError, or ForeignError when one is open
+    to others.
+    """
     for folder in (tray, os.path.join(tray, OUT), os.path.join(tray, IN)):
         os.makedirs(folder, 0o700, exist_ok=True)
         check(folder)
 
 
 def check(folder: str) -> None:
-    """Raises ForeignError unless it is a folder of ours that nobody else may enter, and OSError when it is not there.
-    A folder is asked for, never a link to one."""
+    """Raises ForeignError unless it is a folder of ours that nobody else may enter, and OSError
+    when it is not there. A folder is asked for, never a link to one.
+    """
     found = os.lstat(folder)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
         raise ForeignError(f"{folder} is not a folder of ours alone")
 
 
-# -- an agent ----------------------------------------------------------------------------------------------------------
+# -- an agent
+# ----------------------------------------------------------------------------------------------------------
 
 
-def send(tray: str, name: str, path: str, body: "Sequence[bytes | memoryview]", files: "Files" = OS) -> None:
+def send(
+    tray: str, name: str, path: str, body: "Sequence[bytes | memoryview]", files: "Files" = OS
+) -> None:
     """Put a request into the tray. Raises OSError; then it is not there."""
     _put(os.path.join(tray, OUT), name, {"path": path}, body, files)
 
 
 def answer_to(tray: str, name: str, files: "Files" = OS) -> Answer | None:
-    """None: there is none yet. Raises DamagedError for what cannot be read (now: a stale cache may show a part of it),
-    and OSError."""
+    """None: there is none yet. Raises DamagedError for what cannot be read (now: a stale cache may
+    show a part of it), and OSError.
+    """
     found = _get(os.path.join(tray, IN), name, files)
     if found is None:
         return None
@@ -177,24 +192,32 @@ def forget(tray: str, name: str, files: "Files" = OS) -> None:
 
 
 def refresh(tray: str) -> None:
-    """Have a network file system look at the folder of answers anew: what it remembers may be a minute old. Setting its
-    time makes every client ask the file server again."""
+    """Have a network file system look at the folder of answers anew: what it remembers may be a
+    minute old. Setting its time makes every client ask the file server again.
+    """
     try:
         os.utime(os.path.join(tray, IN))
     except OSError:
         return
 
 
-# -- the server, or a relay --------------------------------------------------------------------------------------------
+# -- the server, or a relay
+# --------------------------------------------------------------------------------------------
 
 
 def waiting(tray: str, files: "Files" = OS) -> list[str]:
-    """Names of all requests that lie there, of all tasks, in one look at one folder. Raises OSError."""
-    return sorted(name for name in files.listdir(os.path.join(tray, OUT)) if task_of(name) is not None)
+    """Names of all requests that lie there, of all tasks, in one look at one folder. Raises
+    OSError.
+    """
+    return sorted(
+        name for name in files.listdir(os.path.join(tray, OUT)) if task_of(name) is not None
+    )
 
 
 def read(tray: str, name: str, files: "Files" = OS) -> Request | None:
-    """None: it is not there any more. Raises ForeignError, DamagedError (not all of it may be seen yet) and OSError."""
+    """None: it is not there any more. Raises ForeignError, DamagedError (not all of it may be seen
+    yet) and OSError.
+    """
     task, found = task_of(name), _get(os.path.join(tray, OUT), name, files)
     if found is None or task is None:
         return None
@@ -206,8 +229,9 @@ def read(tray: str, name: str, files: "Files" = OS) -> Request | None:
 
 
 def reply(tray: str, name: str, status: int, body: bytes | memoryview, files: "Files" = OS) -> None:
-    """Put the answer there, then take the request away; nothing where the agent has taken it back. Raises OSError; then
-    it can be answered again."""
+    """Put the answer there, then take the request away; nothing where the agent has taken it back.
+    Raises OSError; then it can be answered again.
+    """
     if not os.path.lexists(os.path.join(tray, OUT, name)):
         return
     _put(os.path.join(tray, IN), name, {"status": status}, [body], files)
@@ -215,8 +239,10 @@ def reply(tray: str, name: str, status: int, body: bytes | memoryview, files: "F
 
 
 def leftovers(tray: str, files: "Files" = OS) -> list[str]:
-    """Paths of what nobody may want any more: answers, and drafts of those who were killed. Who calls this twice, some
-    minutes apart, removes what was there both times: no clock of another machine is asked."""
+    """Paths of what nobody may want any more: answers, and drafts of those who were killed. Who
+    calls this twice, some minutes apart, removes what was there both times: no clock of another
+    machine is asked.
+    """
     found = [os.path.join(tray, IN, name) for name in files.listdir(os.path.join(tray, IN))]
     drafts = [name for name in files.listdir(os.path.join(tray, OUT)) if name.startswith(".")]
     return found + [os.path.join(tray, OUT, name) for name in drafts]
@@ -227,10 +253,17 @@ def remove(path: str, files: "Files" = OS) -> None:
     _remove(path, files)
 
 
-# -- files -------------------------------------------------------------------------------------------------------------
+# -- files
+# -------------------------------------------------------------------------------------------------------------
 
 
-def _put(folder: str, name: str, head: "dict[str, Any]", body: "Sequence[bytes | memoryview]", files: "Files") -> None:
+def _put(
+    folder: str,
+    name: str,
+    head: "dict[str, Any]",
+    body: "Sequence[bytes | memoryview]",
+    files: "Files",
+) -> None:
     crc = length = 0
     for piece in body:
         crc, length = crc32(piece, crc), length + len(piece)
@@ -264,7 +297,9 @@ def _remove(path: str, files: "Files") -> None:
 
 
 def _get(folder: str, name: str, files: "Files") -> "tuple[dict[str, Any], bytes] | None":
-    """(head, body); None when there is no such file, or when the file server has forgotten it since (ESTALE)."""
+    """(head, body); None when there is no such file, or when the file server has forgotten it since
+    (ESTALE).
+    """
     try:
         fd = files.open(os.path.join(folder, name), _READ)
     except OSError as error:
@@ -317,7 +352,9 @@ def _parse(name: str, data: bytes) -> "tuple[dict[str, Any], bytes]":
 
 
 class Box:
-    """A tray that is seen from here, for the server. One that lies behind ssh has the same words (`slurm/far.py`)."""
+    """A tray that is seen from here, for the server. One that lies behind ssh has the same words
+    (`slurm/far.py`).
+    """
 
     def __init__(self, folder: str) -> None:
         self.name = folder

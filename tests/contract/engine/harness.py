@@ -1,4 +1,6 @@
-"""What the engine contract needs from each engine: a way to make one, to restart it, and to read how a task ended."""
+"""What the engine contract needs from each engine: a way to make one, to restart it, and to read
+how a task ended.
+"""
 
 import json
 import os
@@ -29,7 +31,16 @@ SETTINGS: dict[str, Any] = {"gpus": 0, "spool_bytes_max": 1 << 30, "secret_names
 
 
 def fake_argv(verb: str, folder: Path, *options: str) -> list[str]:
-    return [sys.executable, "-I", "-S", str(FAKE_SHIM), os.path.dirname(launch.PACKAGE), verb, str(folder), *options]
+    return [
+        sys.executable,
+        "-I",
+        "-S",
+        str(FAKE_SHIM),
+        os.path.dirname(launch.PACKAGE),
+        verb,
+        str(folder),
+        *options,
+    ]
 
 
 def fake_container_argv(verb: str, folder: Path) -> list[str]:
@@ -49,7 +60,13 @@ class LocalHarness:
         self.engine = self.make()
 
     def make(self) -> Any:
-        return LocalEngine("here", self.paths, SETTINGS.__getitem__, argv=fake_argv, gpus=slots.GpuCount(self._gpus))
+        return LocalEngine(
+            "here",
+            self.paths,
+            SETTINGS.__getitem__,
+            argv=fake_argv,
+            gpus=slots.GpuCount(self._gpus),
+        )
 
     def restart(self) -> Engine:
         """Forget everything in memory, as a killed server does."""
@@ -65,7 +82,9 @@ class LocalHarness:
     def start(self, job: Job, env: dict[str, str] | None = None) -> EngineId:
         plan = self.engine.plan(job)
         given = Given(
-            {"PATH": os.environ["PATH"], **(env or {})}, {task.name: "id.secret" for task in plan.tasks}, ["MY_KEY"]
+            {"PATH": os.environ["PATH"], **(env or {})},
+            {task.name: "id.secret" for task in plan.tasks},
+            ["MY_KEY"],
         )
         return self.engine.submit(plan, f"{job.uuid}-1", given)
 
@@ -86,7 +105,11 @@ class LocalHarness:
         for path in [folder / "shim", *folder.glob("shipper-*")]:
             data = path.read_bytes() if path.exists() else b""
             scan = frame.scan(data)
-            found += [frame.decode_json(p) for kind, p in frame.frames(data[: scan.end], scan.damaged) if kind == FACT]
+            found += [
+                frame.decode_json(p)
+                for kind, p in frame.frames(data[: scan.end], scan.damaged)
+                if kind == FACT
+            ]
         return found
 
     def folder(self, engine_id: EngineId) -> Path:
@@ -141,7 +164,8 @@ class DockerHarness(LocalHarness):
     def close(self) -> None:
         super().close()
         for name in container.of_home(self.engine.program.words, self.paths.home):
-            self.engine.program.call(["rm", "--force", name])  # one that is being removed may be gone by then
+            # one that is being removed may be gone by then
+            self.engine.program.call(["rm", "--force", name])
 
 
 class SlurmHarness(LocalHarness):

@@ -1,4 +1,6 @@
-"""The contract that every engine keeps, with real processes. A new engine adds its harness to HARNESSES."""
+"""The contract that every engine keeps, with real processes. A new engine adds its harness to
+HARNESSES.
+"""
 
 import os
 import signal
@@ -31,7 +33,8 @@ def harness(request: pytest.FixtureRequest, home: Path) -> Iterator[LocalHarness
 SLEEP = ("sleep", "60")
 
 
-# -- plan -----------------------------------------------------------------------------------------------
+# -- plan
+# -----------------------------------------------------------------------------------------------
 
 
 def test_a_plan_says_exactly_what_would_run(harness: LocalHarness) -> None:
@@ -51,7 +54,11 @@ def test_planning_starts_nothing(harness: LocalHarness) -> None:
 
 @pytest.mark.parametrize(
     ("need", "words"),
-    [({"cpus": 100_000}, "100000 CPUs"), ({"memory_bytes": 1 << 60}, "memory"), ({"gpus": 99}, "99 GPUs")],
+    [
+        ({"cpus": 100_000}, "100000 CPUs"),
+        ({"memory_bytes": 1 << 60}, "memory"),
+        ({"gpus": 99}, "99 GPUs"),
+    ],
 )
 def test_what_can_never_fit_is_refused_and_the_resource_named(
     harness: LocalHarness, need: dict[str, int], words: str
@@ -71,12 +78,18 @@ def test_a_plan_never_shows_the_environment_or_a_token(harness: LocalHarness) ->
     assert "hunter22" not in repr(given) and "topsecret" not in repr(given)
 
 
-# -- submit and observe -----------------------------------------------------------------------------------
+# -- submit and observe
+# -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("script", "exit_code", "number"),
-    [("exit 0", 0, None), ("exit 7", 7, None), ("kill -9 $$", None, 9), ("kill -TERM $$", None, 15)],
+    [
+        ("exit 0", 0, None),
+        ("exit 7", 7, None),
+        ("kill -9 $$", None, 9),
+        ("kill -TERM $$", None, 15),
+    ],
 )
 def test_exit_codes_and_signals_come_back(
     harness: LocalHarness, script: str, exit_code: int | None, number: int | None
@@ -95,7 +108,9 @@ def test_a_job_runs_in_its_folder_environment_and_umask(harness: LocalHarness) -
 def test_every_process_has_its_rank(harness: LocalHarness) -> None:
     engine_id = harness.start(harness.job("sh", "-c", "echo $RANK of $WORLD_SIZE", processes=3))
     harness.wait_over(engine_id)
-    assert [harness.output(engine_id, f"stdout-{r}") for r in range(3)] == [f"{r} of 3\n" for r in range(3)]
+    assert [harness.output(engine_id, f"stdout-{r}") for r in range(3)] == [
+        f"{r} of 3\n" for r in range(3)
+    ]
 
 
 def test_a_running_job_is_seen_with_the_engines_own_word(harness: LocalHarness) -> None:
@@ -122,7 +137,8 @@ def test_many_jobs_run_and_end_each_with_its_own_code(harness: LocalHarness) -> 
     assert {engine_id: harness.wait_over(engine_id)["exit_code"] for engine_id in ids} == ids
 
 
-# -- the same key ---------------------------------------------------------------------------------------
+# -- the same key
+# ---------------------------------------------------------------------------------------
 
 
 def test_the_same_key_is_the_same_job(harness: LocalHarness) -> None:
@@ -156,7 +172,8 @@ def test_ten_submits_of_one_key_at_once_start_one_job(harness: LocalHarness) -> 
     assert harness.starts(ids[0]) == 1
 
 
-# -- cancel -----------------------------------------------------------------------------------------------
+# -- cancel
+# -----------------------------------------------------------------------------------------------
 
 
 def test_a_running_job_can_be_cancelled_and_says_so(harness: LocalHarness) -> None:
@@ -173,7 +190,8 @@ def test_cancel_may_be_repeated_and_races_nothing(harness: LocalHarness) -> None
     harness.engine.cancel(engine_id)
     wait_until(lambda: harness.state(engine_id) in ("ended", "gone"), what="its end")
     told = [fact for fact in harness.facts(engine_id) if fact["type"] == "task_ended"]
-    assert told or harness.engine.queues  # an engine with a queue of its own may take it out before it starts
+    # an engine with a queue of its own may take it out before it starts
+    assert told or harness.engine.queues
     assert harness.engine.cancel(engine_id) is False
 
 
@@ -181,7 +199,8 @@ def test_cancel_of_what_is_not_there_says_no(harness: LocalHarness) -> None:
     assert harness.engine.cancel(EngineId(f"{harness.job('true').uuid}-1-worker-0")) is False
 
 
-# -- restart and adoption -----------------------------------------------------------------------------------
+# -- restart and adoption
+# -----------------------------------------------------------------------------------
 
 
 def test_a_restarted_server_finds_what_runs_by_its_key(harness: LocalHarness) -> None:
@@ -205,7 +224,9 @@ def test_the_end_of_a_job_that_ended_meanwhile_is_found(harness: LocalHarness) -
 
 
 def test_a_job_outlives_the_servers_process_group(harness: LocalHarness) -> None:
-    engine_id = harness.start(harness.job(sys.executable, "-c", "import os; print(os.getsid(0), os.getpgid(0))"))
+    engine_id = harness.start(
+        harness.job(sys.executable, "-c", "import os; print(os.getsid(0), os.getpgid(0))")
+    )
     harness.wait_over(engine_id)
     session, group = harness.output(engine_id).split()
     assert int(session) != os.getsid(0) and int(group) != os.getpgid(0)

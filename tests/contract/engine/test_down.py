@@ -1,4 +1,6 @@
-"""The container engine is away for a while: nothing is concluded from that, and nothing is started twice."""
+"""The container engine is away for a while: nothing is concluded from that, and nothing is started
+twice.
+"""
 
 from pathlib import Path
 
@@ -8,7 +10,9 @@ from headway.model.errors import UnreachableError
 from tests.contract.engine.harness import DockerHarness
 
 
-def test_while_the_engine_is_down_nothing_is_concluded_and_nothing_started_twice(home: Path, docker: list[str]) -> None:
+def test_while_the_engine_is_down_nothing_is_concluded_and_nothing_started_twice(
+    home: Path, docker: list[str]
+) -> None:
     """F22, F24."""
     harness = DockerHarness(home, docker)
     job, other = (harness.job("sleep", "60") for _ in range(2))
@@ -22,7 +26,9 @@ def test_while_the_engine_is_down_nothing_is_concluded_and_nothing_started_twice
     for again in (job, other):
         with pytest.raises(UnreachableError):
             harness.start(again)
-    assert harness.engine.cancel(engine_id) is False and harness.engine.find(f"{other.uuid}-1") is None
+    assert (
+        harness.engine.cancel(engine_id) is False and harness.engine.find(f"{other.uuid}-1") is None
+    )
     program.words = docker
     assert harness.state(engine_id) == "running" and harness.start(job) == engine_id
     assert harness.starts(engine_id) == 1

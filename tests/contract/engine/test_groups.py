@@ -49,19 +49,24 @@ def test_one_id_stands_for_all_tasks(either: LocalHarness) -> None:
     harness.wait_running(engine_id)
     assert engine_id == f"{job.uuid}-1" and harness.start(job) == engine_id
     wait_until(
-        lambda: all((harness.paths.spool / name / "shim.json").exists() for name in names(job)), what="all starts"
+        lambda: all((harness.paths.spool / name / "shim.json").exists() for name in names(job)),
+        what="all starts",
     )
     assert starts(harness, job) == [1, 1, 1]
     assert harness.restart().find(f"{job.uuid}-1") == engine_id
     assert harness.state(engine_id) == "running"
     assert harness.engine.cancel(engine_id)
     wait_until(lambda: harness.state(engine_id) in ("ended", "gone"), what="the end of all")
-    ends = [f for name in names(job) for f in harness.facts(EngineId(name)) if f["type"] == "task_ended"]
+    ends = [
+        f for name in names(job) for f in harness.facts(EngineId(name)) if f["type"] == "task_ended"
+    ]
     assert [(end["signal"], end["reason"]) for end in ends] == [(signal.SIGTERM, "stop")] * 3
 
 
 @pytest.mark.parametrize("started", [0, 1, 2])
-def test_a_server_killed_between_two_starts_starts_the_rest_and_none_twice(harness: LocalHarness, started: int) -> None:
+def test_a_server_killed_between_two_starts_starts_the_rest_and_none_twice(
+    harness: LocalHarness, started: int
+) -> None:
     """F23."""
     job = job_of(harness, "sleep", "60")
     real, calls = harness.engine._spawn, 0
@@ -80,18 +85,22 @@ def test_a_server_killed_between_two_starts_starts_the_rest_and_none_twice(harne
     assert engine.find(f"{job.uuid}-1") == f"{job.uuid}-1"
     engine_id = harness.start(job)
     wait_until(
-        lambda: all((harness.paths.spool / name / "shim.json").exists() for name in names(job)), what="all starts"
+        lambda: all((harness.paths.spool / name / "shim.json").exists() for name in names(job)),
+        what="all starts",
     )
     harness.wait_running(engine_id)
     assert starts(harness, job) == [1, 1, 1]
 
 
-def test_a_task_that_never_began_is_told_by_name(harness: LocalHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_that_never_began_is_told_by_name(
+    harness: LocalHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     job = job_of(harness, "sleep", "60")
     engine_id = harness.start(job)
     harness.wait_running(engine_id)
     wait_until(
-        lambda: all((harness.paths.spool / name / "shim.json").exists() for name in names(job)), what="all starts"
+        lambda: all((harness.paths.spool / name / "shim.json").exists() for name in names(job)),
+        what="all starts",
     )
     lost = harness.paths.spool / names(job)[2]
     harness.kill_agent(EngineId(names(job)[2]))
@@ -101,12 +110,16 @@ def test_a_task_that_never_began_is_told_by_name(harness: LocalHarness, monkeypa
     assert engine.observe([engine_id])[engine_id].detail["unstarted"] == ["b-1"]
 
 
-def test_what_a_killed_server_left_of_containers_is_removed_by_the_next(home: Path, docker: list[str]) -> None:
+def test_what_a_killed_server_left_of_containers_is_removed_by_the_next(
+    home: Path, docker: list[str]
+) -> None:
     harness = DockerHarness(home, docker)
     job = job_of(harness, "sleep", "60")
     harness.engine._networks.make(harness.engine.plan(job))
     labels = ["--label", f"headway.home={home}", "--label", f"headway.task={names(job)[0]}"]
-    harness.engine.program.run("create", "--name", names(job)[0], *labels, container_image.PYTHON, "true")
+    harness.engine.program.run(
+        "create", "--name", names(job)[0], *labels, container_image.PYTHON, "true"
+    )
     harness.restart()
     assert harness.engine.tasks() == []
     assert f"{job.uuid}-1" not in harness.engine.program.run("network", "ls")
@@ -119,11 +132,15 @@ def test_a_task_that_ended_and_was_sent_is_not_started_again(either: LocalHarnes
     job = job_of(harness, "sleep", "60")
     engine_id = harness.start(job)
     wait_until(
-        lambda: all((harness.paths.spool / name / "shim.json").exists() for name in names(job)), what="all starts"
+        lambda: all((harness.paths.spool / name / "shim.json").exists() for name in names(job)),
+        what="all starts",
     )
     harness.engine.cancel(EngineId(names(job)[1]))
-    wait_until(lambda: harness.state(EngineId(names(job)[1])) in ("ended", "gone"), what="the end of one")
-    harness.engine.discard(EngineId(names(job)[1]))  # as its shipper does when everything was acknowledged
+    wait_until(
+        lambda: harness.state(EngineId(names(job)[1])) in ("ended", "gone"), what="the end of one"
+    )
+    # as its shipper does when everything was acknowledged
+    harness.engine.discard(EngineId(names(job)[1]))
     engine = harness.restart()
     plan = engine.plan(job)
     engine.submit(plan, f"{job.uuid}-1", Given({}, {task.name: "t" for task in plan.tasks}))

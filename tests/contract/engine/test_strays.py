@@ -1,4 +1,6 @@
-"""Whatever the engine's program refuses, loses or leaves behind, no container stays when its task is over."""
+"""Whatever the engine's program refuses, loses or leaves behind, no container stays when its task
+is over.
+"""
 
 import shlex
 from collections.abc import Iterator
@@ -88,7 +90,9 @@ def test_a_container_whose_making_was_not_answered_is_used_or_removed(
     assert harness.there() == [engine_id]
 
 
-def test_what_could_not_be_started_is_removed_though_that_was_refused_first(harness: Faulty) -> None:
+def test_what_could_not_be_started_is_removed_though_that_was_refused_first(
+    harness: Faulty,
+) -> None:
     job = harness.job("true", roles=[Role("a", ["true"]), Role("b", ["true"])])
     for verb in ("start", "rm"):
         harness.fault(f"refuse-{verb}")
@@ -109,7 +113,10 @@ def test_a_container_that_does_not_make_room_is_waited_for(harness: Faulty) -> N
     harness.mend()
     harness.engine.program.run("rm", name)
     label = f"headway.home={harness.home}"
-    harness.engine.program.run("run", "--name", name, "--label", label, container_image.PYTHON, "true")  # it has ended
+    # it has ended
+    harness.engine.program.run(
+        "run", "--name", name, "--label", label, container_image.PYTHON, "true"
+    )
     harness.fault("refuse-rm")
     with pytest.raises(UnreachableError, match="does not remove the container of the start before"):
         harness.start(job)
@@ -121,7 +128,9 @@ def test_a_running_container_without_a_task_is_given_time_and_then_ended(
     harness: Faulty, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     label = f"headway.home={harness.home}"
-    harness.engine.program.run("run", "--detach", "--label", label, container_image.PYTHON, "sleep", "100")
+    harness.engine.program.run(
+        "run", "--detach", "--label", label, container_image.PYTHON, "sleep", "100"
+    )
     assert harness.engine.tasks() == [] and len(harness.there()) == 1
     monkeypatch.setattr(strays, "PATIENCE_S", 0.0)
     assert harness.engine.tasks() == [] and harness.there() == []
@@ -137,7 +146,9 @@ def test_nothing_is_looked_for_when_nothing_can_be_there(harness: Faulty) -> Non
 
 def test_a_program_that_hangs_is_ended_with_its_children(tmp_path: Path) -> None:
     path, child = tmp_path / "docker", tmp_path / "child"
-    path.write_text(f"#!/bin/sh\nsleep 1000 &\necho $! > {child}.new; mv {child}.new {child}; wait\n")
+    path.write_text(
+        f"#!/bin/sh\nsleep 1000 &\necho $! > {child}.new; mv {child}.new {child}; wait\n"
+    )
     path.chmod(0o755)
     program = programs.Program([str(path)])
 

@@ -1,5 +1,5 @@
-"""What this process's cgroup may use, and uses: a container's memory and cores are smaller than the node's. Versions 1
-and 2. Called by `node`, once to find the files, then for their numbers.
+"""What this process's cgroup may use, and uses: a container's memory and cores are smaller than the
+node's. Versions 1 and 2. Called by `node`, once to find the files, then for their numbers.
 
 A limit may stand on any group above ours; the tightest one counts, and the use is that group's.
 """
@@ -13,13 +13,18 @@ _UNLIMITED_BYTES = 1 << 60  # the first version writes "no limit" as a number ne
 
 
 class Group:
-    """Files of the group whose memory is limited, and of the one whose cores are. None: no such limit."""
+    """Files of the group whose memory is limited, and of the one whose cores are. None: no such
+    limit.
+    """
 
-    def __init__(self, proc: str = "/proc", sys: str = "/sys", budget: Budget | None = None) -> None:
+    def __init__(
+        self, proc: str = "/proc", sys: str = "/sys", budget: Budget | None = None
+    ) -> None:
         budget = budget or Budget()
         self.memory_max_bytes: int | None = None
         self.cores_max: float | None = None
-        self.pressure: str | None = None  # folder of the limited group, where it tells its own pressure
+        # folder of the limited group, where it tells its own pressure
+        self.pressure: str | None = None
         self._used: Kept | None = None
         self._stat: Kept | None = None
         self._cpu: Kept | None = None
@@ -29,33 +34,54 @@ class Group:
         for folder, first in _folders(proc, sys, ("cpu", "")):
             self._take_cpu(folder, first, budget)
         if self._cpu_in_ns and self._cpu is None:
-            usage = next((p for p, _ in _folders(proc, sys, ("cpuacct",)) if _number(f"{p}/cpuacct.usage")), None)
+            usage = next(
+                (p for p, _ in _folders(proc, sys, ("cpuacct",)) if _number(f"{p}/cpuacct.usage")),
+                None,
+            )
             self._cpu = Kept(f"{usage}/cpuacct.usage", budget) if usage else None
 
     def _take_memory(self, folder: str, first: bool, budget: Budget) -> None:
         limit = _number(f"{folder}/{'memory.limit_in_bytes' if first else 'memory.max'}")
-        if limit is None or not 0 < limit < _UNLIMITED_BYTES or (self.memory_max_bytes or limit + 1) <= limit:
+        if (
+            limit is None
+            or not 0 < limit < _UNLIMITED_BYTES
+            or (self.memory_max_bytes or limit + 1) <= limit
+        ):
             return
         self.memory_max_bytes = int(limit)
-        self._used = Kept(f"{folder}/{'memory.usage_in_bytes' if first else 'memory.current'}", budget)
+        self._used = Kept(
+            f"{folder}/{'memory.usage_in_bytes' if first else 'memory.current'}", budget
+        )
         self._stat = Kept(f"{folder}/memory.stat", budget)
         if not first and os.path.exists(f"{folder}/memory.pressure"):
             self.pressure = folder
 
     def _take_cpu(self, folder: str, first: bool, budget: Budget) -> None:
         if first:
-            quota, period = _number(f"{folder}/cpu.cfs_quota_us"), _number(f"{folder}/cpu.cfs_period_us")
+            quota, period = (
+                _number(f"{folder}/cpu.cfs_quota_us"),
+                _number(f"{folder}/cpu.cfs_period_us"),
+            )
         else:
             words = (_text(f"{folder}/cpu.max").split() + ["", ""])[:2]
             quota, period = _float(words[0]), _float(words[1])
-        if not quota or not period or quota <= 0 or (self.cores_max or quota / period + 1) <= quota / period:
+        if (
+            not quota
+            or not period
+            or quota <= 0
+            or (self.cores_max or quota / period + 1) <= quota / period
+        ):
             return
         self.cores_max, self._cpu_in_ns = quota / period, first
         self._cpu = None if first else Kept(f"{folder}/cpu.stat", budget)
 
     def memory_bytes(self) -> int | None:
         """In use, without pages of files that the kernel would give up at once."""
-        used = _float(self._used.read(64).decode("ascii", "replace")) if self._used is not None else None
+        used = (
+            _float(self._used.read(64).decode("ascii", "replace"))
+            if self._used is not None
+            else None
+        )
         if used is None or self._stat is None:
             return None
         rows = dict(row.split(None, 1) for row in self._stat.read_all().splitlines() if b" " in row)
@@ -69,7 +95,11 @@ class Group:
         words = self._cpu.read(256).split()
         if self._cpu_in_ns:
             return int(words[0]) / 1e9 if words and words[0].isdigit() else None
-        return int(words[1]) / 1e6 if len(words) > 1 and words[0] == b"usage_usec" and words[1].isdigit() else None
+        return (
+            int(words[1]) / 1e6
+            if len(words) > 1 and words[0] == b"usage_usec" and words[1].isdigit()
+            else None
+        )
 
     def close(self) -> None:
         for kept in (self._used, self._stat, self._cpu):
@@ -96,7 +126,9 @@ def _folders(proc: str, sys: str, controllers: tuple[str, ...]) -> list[tuple[st
 
 
 def _below(path: str, root: str) -> str:
-    """Our group as seen from its mount, which in a container may start at our group or somewhere above it."""
+    """Our group as seen from its mount, which in a container may start at our group or somewhere
+    above it.
+    """
     if root != "/":
         path = path[len(root) :] if path == root or path.startswith(root + "/") else ""
     return "" if ".." in path.split("/") else path.strip("/")

@@ -1,8 +1,10 @@
-"""The processes of a task: from each rank's first process down, and what each tree uses. Called by `sampler`.
+"""The processes of a task: from each rank's first process down, and what each tree uses. Called by
+`sampler`.
 
-A process belongs to the nearest process above it that is known as a rank's, and stays there when its parent ends. New
-ones are found as children of the main threads, and with a look at all new numbers in /proc every few seconds, which
-also sees the children of other threads and works where the kernel does not list children.
+A process belongs to the nearest process above it that is known as a rank's, and stays there when
+its parent ends. New ones are found as children of the main threads, and with a look at all new
+numbers in /proc every few seconds, which also sees the children of other threads and works where
+the kernel does not list children.
 """
 
 import os
@@ -27,7 +29,16 @@ FDS_S = 10.0
 PSS_S = 60.0
 PSS_FIRST_S = 2.0  # a process that ends at once is not worth it
 PSS_COST_MAX = 0.0002  # share of a core, but for first looks ten times as much
-_SUMMED = ("cpu_percent", "rss_bytes", "pss_bytes", "uss_bytes", "threads", "fds", "read_bps", "write_bps")
+_SUMMED = (
+    "cpu_percent",
+    "rss_bytes",
+    "pss_bytes",
+    "uss_bytes",
+    "threads",
+    "fds",
+    "read_bps",
+    "write_bps",
+)
 
 
 def boot_ticks() -> float:
@@ -38,7 +49,11 @@ def boot_ticks() -> float:
 
 class Forest:
     def __init__(
-        self, proc: str, budget: Budget, ticks: "Callable[[], float]" = boot_ticks, cores: int | None = None
+        self,
+        proc: str,
+        budget: Budget,
+        ticks: "Callable[[], float]" = boot_ticks,
+        cores: int | None = None,
     ) -> None:
         self.members: dict[int, Member] = {}
         self._proc, self._budget, self._ticks = proc, budget, ticks
@@ -54,7 +69,8 @@ class Forest:
         self._without_children = False
         self._before: dict[int, int] = {}  # rank -> ticks that its tree had used at the last sample
         self._percent: dict[int, float] = {}
-        self._trees: dict[int, tuple[list[Line], float | None, Line]] = {}  # rank -> what it was told of, and as what
+        # rank -> what it was told of, and as what
+        self._trees: dict[int, tuple[list[Line], float | None, Line]] = {}
 
     def follow(self, rank: int, pid: int, start: int | None) -> None:
         """A rank's first process. It may be below another rank's, as those of torchrun are."""
@@ -65,7 +81,8 @@ class Forest:
         if member is not None and start in (None, member.start):
             member.belong(rank)
 
-    # -- a sample -----------------------------------------------------------------------------------------------------
+    # -- a sample
+    # -----------------------------------------------------------------------------------------------------
 
     def sample(self, now_s: float) -> None:
         span_s = None if self._at_s is None else now_s - self._at_s
@@ -116,13 +133,15 @@ class Forest:
         self.members.pop(member.pid, None)
         member.close()
 
-    # -- finding ------------------------------------------------------------------------------------------------------
+    # -- finding
+    # ------------------------------------------------------------------------------------------------------
 
     def _find(self, now_s: float) -> None:
         if not self.members:
             return
         last_pid = self._loadavg.read(128).rpartition(b" ")[2]
-        quiet = bool(last_pid) and last_pid == self._last_pid  # no process or thread was started on this machine
+        # no process or thread was started on this machine
+        quiet = bool(last_pid) and last_pid == self._last_pid
         self._last_pid = last_pid
         if not quiet:
             self._unseen = True
@@ -137,7 +156,9 @@ class Forest:
             parent = waiting.pop()
             found = parent.children() if parent.is_running else []
             if found is None:
-                self._without_children = self._without_children or os.path.exists(f"{parent.folder}/stat")
+                self._without_children = self._without_children or os.path.exists(
+                    f"{parent.folder}/stat"
+                )
                 continue
             for pid in found:
                 child = self._add(pid, parent.rank)
@@ -153,7 +174,11 @@ class Forest:
             names = {name for name in os.listdir(self._proc) if name.isdigit()}
         except OSError:
             names = set()
-        parents = {pid: parent for name in names - self._seen if (parent := self._parent_of(pid := int(name)))}
+        parents = {
+            pid: parent
+            for name in names - self._seen
+            if (parent := self._parent_of(pid := int(name)))
+        }
         self._seen = names
         grew = True
         while grew:  # a child may have a smaller number than its parent
@@ -173,11 +198,14 @@ class Forest:
         fields = data[data.rfind(b")") + 2 :].split(None, 2)
         return int(fields[1]) if len(fields) > 2 and fields[1].isdigit() else None
 
-    # -- sums ---------------------------------------------------------------------------------------------------------
+    # -- sums
+    # ---------------------------------------------------------------------------------------------------------
 
     def _sum_cpu(self, span_s: float | None) -> None:
-        """CPU of each tree. Children that lived between two samples show in the time that their parent waited for;
-        those that nobody in the tree waited for do not. So it is the larger of the two ways to count."""
+        """CPU of each tree. Children that lived between two samples show in the time that their
+        parent waited for; those that nobody in the tree waited for do not. So it is the larger of
+        the two ways to count.
+        """
         own: dict[int, int] = {}  # of ranks of which something is known
         family: dict[int, int] = {}
         for m in self.members.values():
@@ -190,7 +218,9 @@ class Forest:
             return
         for rank, ticks in own.items():
             more = family.get(rank, 0) - self._before.get(rank, 0)
-            self._percent[rank] = round(min(100 * max(ticks, more) / TICKS_S / span_s, self._percent_max), 1)
+            self._percent[rank] = round(
+                min(100 * max(ticks, more) / TICKS_S / span_s, self._percent_max), 1
+            )
 
     def _look_closer(self, running: "Iterable[Member]", now_s: float) -> None:
         """What is dear: open files of those that are due, PSS of one process at a time."""
@@ -202,9 +232,15 @@ class Forest:
             if member.pss_due_s == 0.0:
                 member.pss_due_s = now_s + PSS_FIRST_S
             small = (member.rss_bytes or 0) <= USAGE_PSS_RSS_BYTES_MAX
-            if small and now_s >= member.pss_due_s and (chosen is None or member.pss_due_s < chosen.pss_due_s):
+            if (
+                small
+                and now_s >= member.pss_due_s
+                and (chosen is None or member.pss_due_s < chosen.pss_due_s)
+            ):
                 chosen = member
-        if chosen is None or now_s < (self._pss_first_s if chosen.pss_bytes is None else self._pss_s):
+        if chosen is None or now_s < (
+            self._pss_first_s if chosen.pss_bytes is None else self._pss_s
+        ):
             return
         begun_s = time.thread_time()
         chosen.weigh()
@@ -213,11 +249,15 @@ class Forest:
         self._pss_s, self._pss_first_s = now_s + pause_s, now_s + pause_s / 10
 
     def lines(self) -> "list[Line]":
-        """A line for each rank (without pid), then one for each process, those of the ranks themselves first."""
+        """A line for each rank (without pid), then one for each process, those of the ranks
+        themselves first.
+        """
         running = [m for m in self.members.values() if m.is_running]
         told = running
         if len(running) > USAGE_LINES_MAX:
-            told = sorted(running, key=lambda m: (m.pid not in self._roots, -(m.rss_bytes or 0)))[:USAGE_LINES_MAX]
+            told = sorted(running, key=lambda m: (m.pid not in self._roots, -(m.rss_bytes or 0)))[
+                :USAGE_LINES_MAX
+            ]
         trees: dict[int, list[Line]] = {}
         for member in running:
             trees.setdefault(member.rank, []).append(member.line())
@@ -225,7 +265,9 @@ class Forest:
         for rank, tree in sorted(trees.items()):
             percent, known = self._percent.get(rank), before.get(rank)
             same = known is not None and known[0] == tree and known[1] == percent
-            self._trees[rank] = known if known and same else (tree, percent, self._tree_line(rank, tree))
+            self._trees[rank] = (
+                known if known and same else (tree, percent, self._tree_line(rank, tree))
+            )
         return [known[2] for known in self._trees.values()] + [
             m.line() for m in sorted(told, key=lambda m: (m.rank, m.pid))
         ]
@@ -239,8 +281,11 @@ class Forest:
         for name in _SUMMED:
             values = [one[name] for one in tree]
             known = [value for value in values if value is not None]
-            # shared pages make a sum over half of the processes worthless; of the others a part is better than nothing
-            whole = len(known) == len(values) or (bool(known) and name not in ("pss_bytes", "uss_bytes"))
+            # shared pages make a sum over half of the processes worthless; of the others a part is
+            # better than nothing
+            whole = len(known) == len(values) or (
+                bool(known) and name not in ("pss_bytes", "uss_bytes")
+            )
             line[name] = sum(known) if whole else None
         line["cpu_percent"] = self._percent.get(rank)
         return line

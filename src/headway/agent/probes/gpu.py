@@ -1,4 +1,5 @@
-"""GPUs, seen from the agent: a child asks the driver, so that a driver which hangs or crashes costs a sample (F44).
+"""GPUs, seen from the agent: a child asks the driver, so that a driver which hangs or crashes costs
+a sample (F44).
 
 Called by `sampler`: `ask` a moment before a sample is due, `take` when it is. Nothing here waits.
 """
@@ -26,18 +27,26 @@ if TYPE_CHECKING:
 LIBRARY = "libnvidia-ml.so.1"
 LIBRARY_VARIABLE = "HEADWAY_NVML"  # another library than the system's, for tests and odd places
 _DEVICES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg", "/proc/driver/nvidia/version")
-_PACKAGE_PARENT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+_PACKAGE_PARENT = os.path.dirname(
+    os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+)
 _CODE = "import sys; sys.path.insert(0, sys.argv.pop(1)); from headway.agent.probes.nvml import main; main()"
 
 
 class Child:
-    """A process that answers. Not waited for: one that hangs in the kernel does not even die when killed."""
+    """A process that answers. Not waited for: one that hangs in the kernel does not even die when
+    killed.
+    """
 
     def __init__(self, argv: list[str], env: "Mapping[str, str]", now_s: float) -> None:
         reads, far_out = os.pipe()
         far_in, writes = os.pipe()
         null = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
-        actions = [(os.POSIX_SPAWN_DUP2, far_in, 0), (os.POSIX_SPAWN_DUP2, far_out, 1), (os.POSIX_SPAWN_DUP2, null, 2)]
+        actions = [
+            (os.POSIX_SPAWN_DUP2, far_in, 0),
+            (os.POSIX_SPAWN_DUP2, far_out, 1),
+            (os.POSIX_SPAWN_DUP2, null, 2),
+        ]
         try:
             self.pid = os.posix_spawn(argv[0], argv, dict(env), file_actions=actions, setsigmask=())
         except BaseException:  # whatever it was, the pipes must not leak
@@ -92,7 +101,8 @@ class Child:
         os.close(self._reads)
         os.close(self._writes)
         try:
-            os.kill(self.pid, signal.SIGKILL)  # our own child, not yet reaped: the number is still its own
+            # our own child, not yet reaped: the number is still its own
+            os.kill(self.pid, signal.SIGKILL)
         except ProcessLookupError:
             return
 
@@ -117,7 +127,15 @@ class Gpus:
         self._env = os.environ if env is None else env
         self._own, self._say = own, say
         library = self._env.get(LIBRARY_VARIABLE) or LIBRARY
-        self._argv = argv or [sys.executable or "python3", "-I", "-S", "-c", _CODE, _PACKAGE_PARENT, library]
+        self._argv = argv or [
+            sys.executable or "python3",
+            "-I",
+            "-S",
+            "-c",
+            _CODE,
+            _PACKAGE_PARENT,
+            library,
+        ]
         self._child: Child | None = None
         self._dying: list[Child] = []
         self._number = 0
@@ -128,7 +146,9 @@ class Gpus:
 
     @property
     def is_asked(self) -> bool:
-        """Whether `ask` is worth a call of its own: a machine without GPUs need not be woken for it."""
+        """Whether `ask` is worth a call of its own: a machine without GPUs need not be woken for
+        it.
+        """
         return self._child is not None or not self._none
 
     def ask(self, now_s: float) -> None:
@@ -140,13 +160,17 @@ class Gpus:
             self._child.ask(self._number, now_s)
 
     def _start(self, now_s: float) -> None:
-        if not self._env.get(LIBRARY_VARIABLE) and not any(os.path.exists(path) for path in _DEVICES):
+        if not self._env.get(LIBRARY_VARIABLE) and not any(
+            os.path.exists(path) for path in _DEVICES
+        ):
             self._none, self._start_s = True, now_s + GPU_PAUSE_MAX_S
             return
         try:
             self._child = Child(self._argv, self._env, now_s)
         except OSError as error:
-            self._give_up(now_s, f"the process that asks for GPUs cannot be started: {error.strerror}")
+            self._give_up(
+                now_s, f"the process that asks for GPUs cannot be started: {error.strerror}"
+            )
 
     def take(self, now_s: float, tree: "Collection[int]" = ()) -> "list[Card] | None":
         """The answer to the last question. `tree`: processes of the job."""
@@ -169,8 +193,12 @@ class Gpus:
         return cards
 
     def _mark(self, cards: object, tree: "Collection[int]") -> "list[Card]":
-        """Say which cards are the job's: those that it was given, and those that it holds memory of."""
-        found = [card for card in cards if isinstance(card, dict)] if isinstance(cards, list) else []
+        """Say which cards are the job's: those that it was given, and those that it holds memory
+        of.
+        """
+        found = (
+            [card for card in cards if isinstance(card, dict)] if isinstance(cards, list) else []
+        )
         for card in found:
             uuid = str(card.pop("uuid", None) or "")
             held = any(holder.get("pid") in tree for holder in card.get("holders") or ())
@@ -181,7 +209,9 @@ class Gpus:
         if self._own is not None:
             return index in self._own
         words = [word.strip() for word in self._env.get("CUDA_VISIBLE_DEVICES", "").split(",")]
-        return str(index) in words or any(word.startswith("GPU-") and uuid.startswith(word) for word in words)
+        return str(index) in words or any(
+            word.startswith("GPU-") and uuid.startswith(word) for word in words
+        )
 
     def _give_up(self, now_s: float, reason: str, pause_s: float | None = None) -> None:
         """End the child and pause, longer each time."""

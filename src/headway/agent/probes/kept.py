@@ -1,7 +1,8 @@
 """Small files of /proc and /sys that are read again and again. Called by all probes.
 
-Opening such a file costs more than reading it, so descriptors are kept, up to a budget. A descriptor below /proc/<pid>
-stays with its process: once that is gone it reads nothing, also when the number belongs to somebody else by then.
+Opening such a file costs more than reading it, so descriptors are kept, up to a budget. A
+descriptor below /proc/<pid> stays with its process: once that is gone it reads nothing, also when
+the number belongs to somebody else by then.
 """
 
 import errno
@@ -11,7 +12,8 @@ from headway.model.limits import USAGE_FILES_MAX
 
 READS_MAX = 256  # pieces of one file
 PIECE_BYTES = 1 << 14
-LAST_BYTES = 2048  # a piece that is shorter is the last: the kernel hands out lines as long as a page has room for one
+# a piece that is shorter is the last: the kernel hands out lines as long as a page has room for one
+LAST_BYTES = 2048
 
 _SHORT = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
@@ -109,7 +111,9 @@ def _pieces(fd: int) -> bytes:
 
 
 class Rate:
-    """A counter that only grows, as a rate. None at first, and when it went back: an interface that was set up anew."""
+    """A counter that only grows, as a rate. None at first, and when it went back: an interface that
+    was set up anew.
+    """
 
     __slots__ = ("_at_s", "_last")
 

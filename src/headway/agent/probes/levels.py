@@ -1,7 +1,9 @@
-"""Samples become samples of longer spans: of every number its smallest, mean and largest. Pure; called by `sampler`.
+"""Samples become samples of longer spans: of every number its smallest, mean and largest. Pure;
+called by `sampler`.
 
-Level 0 is each sample, level 1 ten seconds, level 2 a minute, made of level 1. So the last hour can be kept in full and
-a month still fits into megabytes. The mean is the mean of the samples, not of the means.
+Level 0 is each sample, level 1 ten seconds, level 2 a minute, made of level 1. So the last hour can
+be kept in full and a month still fits into megabytes. The mean is the mean of the samples, not of
+the means.
 """
 
 from headway.model.limits import USAGE_LINES_FOLDED_MAX
@@ -60,19 +62,24 @@ class Rows:
             self.rows.setdefault(key, Fold()).merge(fold)
 
     def result(self) -> "list[dict[str, Any]]":
-        """Whole trees always; single processes as far as there is room, those that lived longest first."""
+        """Whole trees always; single processes as far as there is room, those that lived longest
+        first.
+        """
         folds = list(self.rows.values())
         single = [fold for fold in folds if fold.plain.get("pid") is not None]
         if len(single) > USAGE_LINES_FOLDED_MAX:
-            kept = set(map(id, sorted(single, key=lambda fold: -fold.count)[:USAGE_LINES_FOLDED_MAX]))
+            kept = set(
+                map(id, sorted(single, key=lambda fold: -fold.count)[:USAGE_LINES_FOLDED_MAX])
+            )
             folds = [fold for fold in folds if fold.plain.get("pid") is None or id(fold) in kept]
         return [fold.result() for fold in folds]
 
 
 class Fold:
-    """One object: numbers as bands, objects and lists of objects likewise, lists of words as all words seen, and of
-    everything else the last. An object that comes again must be as it was: then it is only counted, and counts as often
-    once another one comes or the span ends."""
+    """One object: numbers as bands, objects and lists of objects likewise, lists of words as all
+    words seen, and of everything else the last. An object that comes again must be as it was: then
+    it is only counted, and counts as often once another one comes or the span ends.
+    """
 
     __slots__ = ("_again", "_last", "bands", "count", "folds", "order", "plain", "rows", "words")
 
@@ -162,7 +169,10 @@ class Fold:
     def result(self) -> "dict[str, Any]":
         self._settle()
         bands = self.bands
-        return {name: bands[name].result() if name in bands else self._value(name) for name in self.order}
+        return {
+            name: bands[name].result() if name in bands else self._value(name)
+            for name in self.order
+        }
 
     def _value(self, name: str) -> "Any":
         for found in (self.folds.get(name), self.rows.get(name)):
@@ -176,8 +186,9 @@ def _who(row: "Mapping[str, Any]") -> object:
 
 
 class Levels:
-    """Takes samples, hands out those of longer spans as they become whole. Spans lie on a grid from the beginning, so
-    that a late sample does not make all later spans late."""
+    """Takes samples, hands out those of longer spans as they become whole. Spans lie on a grid from
+    the beginning, so that a late sample does not make all later spans late.
+    """
 
     def __init__(self, now_s: float, spans_s: tuple[float, ...] = SPANS_S) -> None:
         self._spans_s = spans_s
@@ -185,7 +196,9 @@ class Levels:
         self._begun_s = [now_s for _ in spans_s]
         self._end_s = [now_s + span_s for span_s in spans_s]
 
-    def add(self, sample: "Mapping[str, Any]", now_s: float) -> "Iterator[tuple[int, float, dict[str, Any]]]":
+    def add(
+        self, sample: "Mapping[str, Any]", now_s: float
+    ) -> "Iterator[tuple[int, float, dict[str, Any]]]":
         """(level, span in seconds, folded sample) of every span that ends with this one."""
         self._folds[0].add(sample)
         for place, end_s in enumerate(self._end_s):

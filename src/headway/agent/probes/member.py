@@ -1,9 +1,10 @@
 """One process of a job: what /proc says about it, read with little effort. Called by `forest`.
 
-Known by pid and start time: a number that was given anew is not this process (F29). What is dear (PSS, open files) is
-read now and then, and its last value stands meanwhile. So does all of a process that has not moved: where its `stat`
-is the same to the byte it got no page and no tick of CPU, and bytes of a disk that came with less show with the next.
-Its line is then the very object of the sample before, by which those who fold it and write it know that it is the same.
+Known by pid and start time: a number that was given anew is not this process (F29). What is dear
+(PSS, open files) is read now and then, and its last value stands meanwhile. So does all of a
+process that has not moved: where its `stat` is the same to the byte it got no page and no tick of
+CPU, and bytes of a disk that came with less show with the next. Its line is then the very object of
+the sample before, by which those who fold it and write it know that it is the same.
 """
 
 import os
@@ -26,7 +27,8 @@ class Member:
         self.pid, self.rank, self.folder = pid, rank, f"{proc}/{pid}"
         self.start = self.ppid = self.threads = -1
         self.name, self.is_running = "", False
-        self.own_ticks = self.family_ticks = 0  # of itself; of itself and the children that it has waited for
+        # of itself; of itself and the children that it has waited for
+        self.own_ticks = self.family_ticks = 0
         self.used_ticks: int | None = None  # since the last sample
         self.family_before = 0
         self.rss_bytes: int | None = None
@@ -46,7 +48,8 @@ class Member:
         self._io = Kept(f"{self.folder}/io", budget)
         self._children = Kept(f"{self.folder}/task/{pid}/children", budget)
 
-    # -- each sample --------------------------------------------------------------------------------------------------
+    # -- each sample
+    # --------------------------------------------------------------------------------------------------
 
     def look(self, born_ticks: float | None) -> bool:
         """Read who and how it is. False when it is gone, or not the process that it was.
@@ -110,7 +113,9 @@ class Member:
             self._disk = (int(words[9]), int(words[11])) if known else None
         self.read_bps = self.write_bps = None
         if before is not None and self._disk is not None and span_s:
-            self.read_bps, self.write_bps = (_bps(*pair, span_s) for pair in zip(before, self._disk, strict=True))
+            self.read_bps, self.write_bps = (
+                _bps(*pair, span_s) for pair in zip(before, self._disk, strict=True)
+            )
 
     def children(self) -> list[int] | None:
         """Those of its main thread. None where the kernel does not say."""
@@ -122,7 +127,8 @@ class Member:
     def belong(self, rank: int) -> None:
         self.rank, self._line = rank, None
 
-    # -- now and then -------------------------------------------------------------------------------------------------
+    # -- now and then
+    # -------------------------------------------------------------------------------------------------
 
     def count_fds(self) -> None:
         try:
@@ -134,7 +140,9 @@ class Member:
             self.fds, self._line = fds, None
 
     def weigh(self) -> None:
-        """Shared memory divided among its users (PSS), and what is its own alone (USS): the kernel walks all of it."""
+        """Shared memory divided among its users (PSS), and what is its own alone (USS): the kernel
+        walks all of it.
+        """
         try:
             with open(f"{self.folder}/smaps_rollup", "rb", buffering=0) as file:
                 rows = file.read(4096).splitlines()[1:]
@@ -146,7 +154,8 @@ class Member:
         if weights != (self.pss_bytes, self.uss_bytes):
             (self.pss_bytes, self.uss_bytes), self._line = weights, None
 
-    # -- telling ------------------------------------------------------------------------------------------------------
+    # -- telling
+    # ------------------------------------------------------------------------------------------------------
 
     def line(self) -> "dict[str, Any]":
         if self._line is None:

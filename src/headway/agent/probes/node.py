@@ -1,7 +1,7 @@
 """What the machine as a whole uses: CPU, memory, network, disks, pressure. Called by `sampler`.
 
-Inside a limited cgroup, memory, CPU and pressure are those of the group: its limit is what a job runs into. Every value
-that cannot be read is None (B33).
+Inside a limited cgroup, memory, CPU and pressure are those of the group: its limit is what a job
+runs into. Every value that cannot be read is None (B33).
 """
 
 import os
@@ -23,7 +23,9 @@ _PRESSURES = ("cpu", "io", "memory")
 
 
 class Node:
-    def __init__(self, proc: str = "/proc", sys: str = "/sys", budget: Budget | None = None) -> None:
+    def __init__(
+        self, proc: str = "/proc", sys: str = "/sys", budget: Budget | None = None
+    ) -> None:
         budget = budget or Budget()
         self._sys, self.group = sys, Group(proc, sys, budget)
         self._stat, self._meminfo = Kept(f"{proc}/stat", budget), Kept(f"{proc}/meminfo", budget)
@@ -94,7 +96,9 @@ class Node:
         return read, written
 
     def _is_counted(self, kind: str, name: str) -> bool:
-        """Real devices only: what goes through a bridge or a mapper also goes through them, and would count twice."""
+        """Real devices only: what goes through a bridge or a mapper also goes through them, and
+        would count twice.
+        """
         key = f"{kind}:{name}"
         counted = self._counted.get(key)
         if counted is None and len(self._counted) < NAMES_MAX:
@@ -105,7 +109,9 @@ class Node:
         if "/" in name or name.startswith("."):
             return False
         if kind == "disk":
-            return bool(_DISK.match(name)) and not os.path.exists(f"{self._sys}/class/block/{name}/partition")
+            return bool(_DISK.match(name)) and not os.path.exists(
+                f"{self._sys}/class/block/{name}/partition"
+            )
         if os.path.exists(f"{self._sys}/class/net/{name}/device"):
             return True
         return not _VIRTUAL_NET.match(name) and not self._has_real_net()

@@ -1,7 +1,9 @@
-"""Asks the GPU driver, in a process of its own: started by `gpu`, which sends a line and gets a line of JSON back.
+"""Asks the GPU driver, in a process of its own: started by `gpu`, which sends a line and gets a
+line of JSON back.
 
-Only the C library is used, through ctypes: the agent has no packages. Every value has its own answer, so one that a
-card does not support is null and the others stand (B34). Ends with its parent.
+Only the C library is used, through ctypes: the agent has no packages. Every value has its own
+answer, so one that a card does not support is null and the others stand (B34). Ends with its
+parent.
 """
 
 import ctypes
@@ -32,7 +34,11 @@ class _Utilization(ctypes.Structure):
 
 
 class _Memory(ctypes.Structure):
-    _fields_ = (("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong))
+    _fields_ = (
+        ("total", ctypes.c_ulonglong),
+        ("free", ctypes.c_ulonglong),
+        ("used", ctypes.c_ulonglong),
+    )
 
 
 class _Holder(ctypes.Structure):
@@ -91,7 +97,10 @@ class Nvml:
         if handle is None:  # fallen off the bus
             return {**_NOTHING, "index": index}
         if index not in self._fixed:
-            names = {"name": self._text("nvmlDeviceGetName", handle), "uuid": self._text("nvmlDeviceGetUUID", handle)}
+            names = {
+                "name": self._text("nvmlDeviceGetName", handle),
+                "uuid": self._text("nvmlDeviceGetUUID", handle),
+            }
             self._fixed[index] = names
         load = self._get("nvmlDeviceGetUtilizationRates", _Utilization, handle)
         memory = self._get("nvmlDeviceGetMemoryInfo", _Memory, handle)
@@ -111,14 +120,19 @@ class Nvml:
         }  # fmt: skip
 
     def _throttle(self, handle: "Any") -> list[str] | None:
-        for name in ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"):
+        for name in (
+            "nvmlDeviceGetCurrentClocksEventReasons",
+            "nvmlDeviceGetCurrentClocksThrottleReasons",
+        ):
             reasons = self._get(name, ctypes.c_ulonglong, handle)
             if reasons is not None:
                 return [word for bit, word in THROTTLES.items() if reasons.value & bit]
         return None
 
     def _ecc(self, handle: "Any", kind: int) -> int | None:
-        errors = self._get("nvmlDeviceGetTotalEccErrors", ctypes.c_ulonglong, handle, kind, _VOLATILE)
+        errors = self._get(
+            "nvmlDeviceGetTotalEccErrors", ctypes.c_ulonglong, handle, kind, _VOLATILE
+        )
         return None if errors is None else int(errors.value)
 
     def _holders(self, handle: "Any") -> "list[dict[str, Any]] | None":
@@ -129,7 +143,9 @@ class Nvml:
             known = known or processes is not None
             for one in processes or ():
                 found[one.pid] = None if one.used == _UNKNOWN_BYTES else one.used
-        return [{"pid": pid, "bytes": size} for pid, size in sorted(found.items())] if known else None
+        return (
+            [{"pid": pid, "bytes": size} for pid, size in sorted(found.items())] if known else None
+        )
 
     def _processes(self, name: str, handle: "Any") -> "list[Any] | None":
         room = 16
@@ -151,7 +167,8 @@ _NOTHING: "dict[str, Any]" = dict.fromkeys(
 
 
 def main() -> None:
-    """Answer each line `N` on stdin with `{"number": N, "gpus": […]}`, or `{"error": …}` when there is no use.
+    """Answer each line `N` on stdin with `{"number": N, "gpus": […]}`, or `{"error": …}` when there
+    is no use.
 
     The library is the first argument.
     """

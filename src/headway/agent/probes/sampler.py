@@ -1,7 +1,8 @@
-"""The sampler: each interval one `usage` fact, and with it those of longer spans (`levels`). Driven by the shipper.
+"""The sampler: each interval one `usage` fact, and with it those of longer spans (`levels`). Driven
+by the shipper.
 
-`due_s` says when `step` is wanted; a step never waits. A late step is one sample, not several: rates are taken over the
-time that has really passed.
+`due_s` says when `step` is wanted; a step never waits. A late step is one sample, not several:
+rates are taken over the time that has really passed.
 """
 
 from headway.agent.probes.forest import Forest
@@ -82,7 +83,8 @@ class Sampler:
     def _measure_node(self, now_s: float) -> "Fact | None":
         try:
             node = self._node.sample(now_s)
-        except (OSError, ValueError):  # a kernel that words a file differently costs the value, not the agent (B33)
+        # a kernel that words a file differently costs the value, not the agent (B33)
+        except (OSError, ValueError):
             return None
         return None if node["memory_bytes"] is None and node["cpu_percent"] is None else node
 

@@ -1,7 +1,8 @@
-"""The stream `usage-<pid>-<rand>`: what the sampler found, one fact per sample. Called by the shipper.
+"""The stream `usage-<pid>-<rand>`: what the sampler found, one fact per sample. Called by the
+shipper.
 
-It goes on in a new stream when it has grown, so that what the server has can be removed. Not synced: a power cut may
-cost the last seconds of usage, and nothing else.
+It goes on in a new stream when it has grown, so that what the server has can be removed. Not
+synced: a power cut may cost the last seconds of usage, and nothing else.
 """
 
 import os
@@ -20,15 +21,18 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-_ENCODER = JSONEncoder(allow_nan=False, separators=(",", ":"))  # in C: a sample has hundreds of numbers
+# in C: a sample has hundreds of numbers
+_ENCODER = JSONEncoder(allow_nan=False, separators=(",", ":"))
 
 
 class Words:
-    """Facts as JSON. A line of a process that has not moved is the object of the sample before (`member.py`): so are
-    its words."""
+    """Facts as JSON. A line of a process that has not moved is the object of the sample before
+    (`member.py`): so are its words.
+    """
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[object, str]] = {}  # by identity, of objects that are held here
+        # by identity, of objects that are held here
+        self._known: dict[int, tuple[object, str]] = {}
 
     def of(self, fact: "dict[str, Any]") -> bytes:
         """Raises ValueError for a number that JSON does not have."""
@@ -43,7 +47,9 @@ class Words:
 
 
 class UsageStream:
-    def __init__(self, task_dir: str, files: Files = OS_FILES, bytes_max: int = SEGMENT_BYTES_MAX) -> None:
+    def __init__(
+        self, task_dir: str, files: Files = OS_FILES, bytes_max: int = SEGMENT_BYTES_MAX
+    ) -> None:
         self._task_dir, self._files, self._bytes_max = task_dir, files, bytes_max
         self._stream: StreamWriter | None = None
         self._words = Words()
@@ -54,7 +60,9 @@ class UsageStream:
         return None if self._stream is None else self._stream.name
 
     def write(self, fact: "dict[str, Any]") -> bool:
-        """Append; `fact` has its `time_ns`. A full disk costs this sample; the next one tries a new stream (F6)."""
+        """Append; `fact` has its `time_ns`. A full disk costs this sample; the next one tries a new
+        stream (F6).
+        """
         try:
             frame = encode(FACT, self._words.of(fact))
         except ValueError:  # a number that JSON does not have
@@ -73,7 +81,13 @@ class UsageStream:
 
     def _open(self) -> StreamWriter:
         if self._stream is None:
-            opening = {"kind": "usage", "rank": None, "pid": os.getpid(), "start": process_start(), "segment": None}
+            opening = {
+                "kind": "usage",
+                "rank": None,
+                "pid": os.getpid(),
+                "start": process_start(),
+                "segment": None,
+            }
             name = usage_name(os.getpid(), new_rand())
             self._stream = StreamWriter(self._task_dir, name, opening, self._files)
         return self._stream

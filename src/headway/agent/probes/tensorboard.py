@@ -1,8 +1,9 @@
-"""Usage as TensorBoard scalars: an event file that TensorBoard reads, written without it. Called by `usage.py`.
+"""Usage as TensorBoard scalars: an event file that TensorBoard reads, written without it. Called by
+`usage.py`.
 
-The format is TFRecord (length, checksum, bytes, checksum; the checksum is CRC-32C, masked) of `Event` messages. Each
-shipper writes a file of its own and each sample is one write, so a kill leaves at most one torn record, at the end;
-readers pass over that.
+The format is TFRecord (length, checksum, bytes, checksum; the checksum is CRC-32C, masked) of
+`Event` messages. Each shipper writes a file of its own and each sample is one write, so a kill
+leaves at most one torn record, at the end; readers pass over that.
 """
 
 import os
@@ -19,7 +20,14 @@ if TYPE_CHECKING:
 
 VARIABLE = "HEADWAY_TENSORBOARD_DIR"
 GROUP = "Diagnostics"
-_NODE = ("cpu_percent", "memory_bytes", "net_rx_bps", "net_tx_bps", "disk_read_bps", "disk_write_bps")
+_NODE = (
+    "cpu_percent",
+    "memory_bytes",
+    "net_rx_bps",
+    "net_tx_bps",
+    "disk_read_bps",
+    "disk_write_bps",
+)
 _RANK = ("cpu_percent", "rss_bytes", "threads", "read_bps", "write_bps")
 _GPU = ("load_percent", "memory_bytes", "power_w", "temperature_c", "sm_mhz")
 _MASK_DELTA = 0xA282EAD8
@@ -68,7 +76,8 @@ def _block(field: int, data: bytes) -> bytes:
 def event(time_s: float, step: int, values: "Mapping[str, float]") -> bytes:
     """An `Event` with a `Summary` of plain values."""
     rows = b"".join(
-        _block(1, _block(1, name.encode()) + b"\x15" + struct.pack("<f", value)) for name, value in values.items()
+        _block(1, _block(1, name.encode()) + b"\x15" + struct.pack("<f", value))
+        for name, value in values.items()
     )
     return b"\x09" + struct.pack("<d", time_s) + b"\x10" + _varint(max(0, step)) + _block(5, rows)
 
@@ -89,7 +98,9 @@ def scalars(fact: "Fact", node: str) -> "dict[str, float]":
     return found
 
 
-def _of(row: "Mapping[str, Any]", names: tuple[str, ...], place: str) -> "Iterator[tuple[str, float]]":
+def _of(
+    row: "Mapping[str, Any]", names: tuple[str, ...], place: str
+) -> "Iterator[tuple[str, float]]":
     for name in names:
         value = row.get(name)
         if isinstance(value, list):
@@ -99,19 +110,27 @@ def _of(row: "Mapping[str, Any]", names: tuple[str, ...], place: str) -> "Iterat
 
 
 def level_at(elapsed_s: float) -> int:
-    """As the server keeps samples: each of the first hour, then those of 10 s for a day, then those of a minute."""
+    """As the server keeps samples: each of the first hour, then those of 10 s for a day, then those
+    of a minute.
+    """
     return 0 if elapsed_s < USAGE_FULL_S else 1 if elapsed_s < USAGE_MEDIUM_S else 2
 
 
 class EventFile:
-    """`folder/events.out.tfevents.…`, made with the first sample. The step is the seconds since `begun_ns`."""
+    """`folder/events.out.tfevents.…`, made with the first sample. The step is the seconds since
+    `begun_ns`.
+    """
 
-    def __init__(self, folder: str, node: str, begun_ns: int, bytes_max: int = TENSORBOARD_BYTES_MAX) -> None:
+    def __init__(
+        self, folder: str, node: str, begun_ns: int, bytes_max: int = TENSORBOARD_BYTES_MAX
+    ) -> None:
         self._folder, self._node, self._begun_ns, self._left = folder, node, begun_ns, bytes_max
         self._fd: int | None = None
 
     def write(self, fact: "Fact") -> None:
-        """One sample. Raises OSError: a disk that is full, a folder that may not be made, a file that is too large."""
+        """One sample. Raises OSError: a disk that is full, a folder that may not be made, a file
+        that is too large.
+        """
         time_s = fact["time_ns"] / 1e9
         elapsed_s = time_s - self._begun_ns / 1e9
         if fact.get("level") != level_at(elapsed_s):
@@ -129,7 +148,9 @@ class EventFile:
             data = record(first_event(time_s)) + data
         self._left -= len(data)
         if self._left < 0:
-            raise OSError(f"the event file has reached its limit of {TENSORBOARD_BYTES_MAX >> 20} MiB")
+            raise OSError(
+                f"the event file has reached its limit of {TENSORBOARD_BYTES_MAX >> 20} MiB"
+            )
         if os.write(self._fd, data) != len(data):
             raise OSError("the disk is full")
 

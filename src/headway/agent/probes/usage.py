@@ -1,4 +1,6 @@
-"""Usage of one task: the sampler, whom it watches, and the stream it writes to. All that the shipper sees of probes."""
+"""Usage of one task: the sampler, whom it watches, and the stream it writes to. All that the
+shipper sees of probes.
+"""
 
 import os
 
@@ -19,7 +21,8 @@ if TYPE_CHECKING:
 
     Fact = dict[str, Any]
 
-_OF_THE_JOB = ("CUDA_VISIBLE_DEVICES", LIBRARY_VARIABLE)  # what the job's environment says about its GPUs
+# what the job's environment says about its GPUs
+_OF_THE_JOB = ("CUDA_VISIBLE_DEVICES", LIBRARY_VARIABLE)
 
 
 class Usage:
@@ -46,7 +49,9 @@ class Usage:
         whole = {**os.environ, **{name: job[name] for name in _OF_THE_JOB if name in job}}
         now_s = clock.steady_s()
         gpus = Gpus(now_s, whole, task.gpus, say)
-        self._sampler: Sampler | None = Sampler(task.monitoring_interval_s, self._write, now_s, gpus)
+        self._sampler: Sampler | None = Sampler(
+            task.monitoring_interval_s, self._write, now_s, gpus
+        )
 
     def due_s(self) -> float:
         return float("inf") if self._sampler is None else self._sampler.due_s()
@@ -57,14 +62,17 @@ class Usage:
         try:
             self._meet(self._sampler)
             self._sampler.step(now_s)
-        except Exception as error:  # whatever a strange system does to a probe, the data of the task must go on
+        # whatever a strange system does to a probe, the data of the task must go on
+        except Exception as error:
             self._say(f"usage is no longer sampled: {type(error).__name__}: {error}")
             self._sampler.release()
             self._sampler = None
             self._close()
 
     def _meet(self, sampler: Sampler) -> None:
-        """Who the ranks are: as the shim says that it started them, and as processes sign their streams."""
+        """Who the ranks are: as the shim says that it started them, and as processes sign their
+        streams.
+        """
         for fact in self._facts[self._read :]:
             if fact.get("type") == "process_started" and isinstance(fact.get("pid"), int):
                 sampler.follow(int(fact.get("rank") or 0), fact["pid"], fact.get("start"))
@@ -97,23 +105,35 @@ class Usage:
             self._wants_events = False
 
     def _open_events(self) -> "EventFile | None":
-        """Where the job's own environment says; a shipper that was started later reads it from a process of the job."""
+        """Where the job's own environment says; a shipper that was started later reads it from a
+        process of the job.
+        """
         starts = [fact for fact in self._facts if fact.get("type") == "process_started"]
         env = self._env
         if env is None:
             from headway.agent.secret import environment_of
 
             pids = [fact["pid"] for fact in starts if isinstance(fact.get("pid"), int)]
-            env = os.environ if self._task.attached else next((e for p in pids if (e := environment_of(p))), None)
+            env = (
+                os.environ
+                if self._task.attached
+                else next((e for p in pids if (e := environment_of(p))), None)
+            )
         if env is None:
             return None  # no process is known yet
         folder = env.get(VARIABLE)
         if not folder:
             self._wants_events = False
             return None
-        begun_ns = min((fact["time_ns"] for fact in starts if "time_ns" in fact), default=self._clock.wall_ns())
+        begun_ns = min(
+            (fact["time_ns"] for fact in starts if "time_ns" in fact), default=self._clock.wall_ns()
+        )
         base = os.path.join(self._task.cwd, os.path.expanduser(folder))
-        return EventFile(os.path.join(base, self._task.id or self._task.uuid), self._task.node or "node", begun_ns)
+        return EventFile(
+            os.path.join(base, self._task.id or self._task.uuid),
+            self._task.node or "node",
+            begun_ns,
+        )
 
     def close(self, now_s: float) -> None:
         """The task is over: tell what is left. Nothing is sampled afterwards."""

@@ -1,1 +1,3 @@
-"""Put in front of a job's PYTHONPATH by the agent, so that Python itself loads `sitecustomize`; see there."""
+"""Put in front of a job's PYTHONPATH by the agent, so that Python itself loads `sitecustomize`; see
+there.
+"""

@@ -1,9 +1,11 @@
-"""Loaded by Python itself in every Python process of a job: this folder stands in front of its PYTHONPATH.
+"""Loaded by Python itself in every Python process of a job: this folder stands in front of its
+PYTHONPATH.
 
-Makes output line-buffered, has uncaught exceptions told, and makes `import headway` work where it is not installed.
-It may meet any Python from 3.8 on and any environment: nothing here is newer than that, nothing is imported that is
-not loaded already, and whatever is wrong, the program runs as if we were not here. Nothing is written unless there is
-something to tell: most Python processes of a job are helpers that never log.
+Makes output line-buffered, has uncaught exceptions told, and makes `import headway` work where it
+is not installed. It may meet any Python from 3.8 on and any environment: nothing here is newer than
+that, nothing is imported that is not loaded already, and whatever is wrong, the program runs as if
+we were not here. Nothing is written unless there is something to tell: most Python processes of a
+job are helpers that never log.
 """
 
 import os
@@ -36,7 +38,9 @@ def _bootstrap() -> None:
 
 
 def _buffer_lines() -> None:
-    """A file is block-buffered by default: a program that is killed would take its last lines with it."""
+    """A file is block-buffered by default: a program that is killed would take its last lines with
+    it.
+    """
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
@@ -44,7 +48,9 @@ def _buffer_lines() -> None:
 
 
 class _Finder:
-    """Finds `headway` when nothing else on the path did. At the end of the line: an installed one goes first."""
+    """Finds `headway` when nothing else on the path did. At the end of the line: an installed one
+    goes first.
+    """
 
     def __init__(self, package: str) -> None:
         self.package = package
@@ -53,10 +59,13 @@ class _Finder:
         if name != "headway":
             return None
         external: Any = sys.modules["_frozen_importlib_external"]
-        for folder in (self.package, os.path.join(self.package, name)):  # the package, or the folder that it lies in
+        # the package, or the folder that it lies in
+        for folder in (self.package, os.path.join(self.package, name)):
             init = os.path.join(folder, "__init__.py")
             if os.path.isfile(init):
-                return external.spec_from_file_location(name, init, submodule_search_locations=[folder])
+                return external.spec_from_file_location(
+                    name, init, submodule_search_locations=[folder]
+                )
         return None
 
 
@@ -75,7 +84,9 @@ def _watch_exceptions() -> None:
 
     main_before, unraisable_before = sys.excepthook, sys.unraisablehook
 
-    def excepthook(kind: "type[BaseException]", error: BaseException, tb: "TracebackType | None") -> None:
+    def excepthook(
+        kind: "type[BaseException]", error: BaseException, tb: "TracebackType | None"
+    ) -> None:
         if isinstance(error, BaseException):
             _tell("main", error)
         main_before(kind, error, tb)
@@ -86,7 +97,8 @@ def _watch_exceptions() -> None:
         unraisable_before(args)
 
     def at_exit() -> None:
-        error = getattr(sys, "last_value", None)  # set even when the program has replaced sys.excepthook
+        # set even when the program has replaced sys.excepthook
+        error = getattr(sys, "last_value", None)
         if isinstance(error, BaseException) and not hasattr(sys, "ps1"):
             _tell("main", error)
 
@@ -96,7 +108,9 @@ def _watch_exceptions() -> None:
 
 
 def _watch_threads() -> None:
-    """`threading` takes its hook from `_thread` when it is imported, so we need not import it for this."""
+    """`threading` takes its hook from `_thread` when it is imported, so we need not import it for
+    this.
+    """
     import _thread
 
     threading: Any = sys.modules.get("threading")
@@ -114,7 +128,9 @@ def _watch_threads() -> None:
 
 
 def _watch_fatal() -> None:
-    """A segmentation fault and its like leave a traceback on stderr, where the program has not seen to that itself."""
+    """A segmentation fault and its like leave a traceback on stderr, where the program has not seen
+    to that itself.
+    """
     import faulthandler  # a part of the interpreter: nothing is read for it
 
     if not faulthandler.is_enabled():
@@ -122,7 +138,9 @@ def _watch_fatal() -> None:
 
 
 class Lookout:
-    """A finder that finds nothing by itself, but hands one module on when it has been imported. Also for the client."""
+    """A finder that finds nothing by itself, but hands one module on when it has been imported.
+    Also for the client.
+    """
 
     def __init__(self, name: str, then: "Callable[[Any], None]") -> None:
         self.name, self.then = name, then
@@ -154,13 +172,19 @@ class Lookout:
 
 
 def _watch_logging(logging: "Any") -> None:
-    """The client is imported when a record of INFO or above is about to be made; most programs make none."""
+    """The client is imported when a record of INFO or above is about to be made; most programs make
+    none.
+    """
     logger = getattr(logging, "Logger", None)
     before: Any = getattr(logger, "isEnabledFor", None)
     if logger is None or before is None:
         return
     low = os.environ.get("HEADWAY_LOG_LEVEL", "").strip().upper()
-    least = int(low) if low.isdigit() else {"DEBUG": 10, "WARNING": 30, "ERROR": 40, "CRITICAL": 50}.get(low, 20)
+    least = (
+        int(low)
+        if low.isdigit()
+        else {"DEBUG": 10, "WARNING": 30, "ERROR": 40, "CRITICAL": 50}.get(low, 20)
+    )
 
     loaded: list[bool] = []
 
@@ -182,7 +206,9 @@ def _watch_logging(logging: "Any") -> None:
 
 
 def _chain() -> None:
-    """Run the sitecustomize that we stand in front of; what it raises is its own matter, as without us."""
+    """Run the sitecustomize that we stand in front of; what it raises is its own matter, as without
+    us.
+    """
     external: Any = sys.modules["_frozen_importlib_external"]
     internal: Any = sys.modules["_frozen_importlib"]
     spec = external.PathFinder.find_spec("sitecustomize", sys.path)

@@ -1,7 +1,9 @@
-"""What Slurm prints, read into values. Pure. Called by the engine; tested with recorded answers of several versions.
+"""What Slurm prints, read into values. Pure. Called by the engine; tested with recorded answers of
+several versions.
 
-Only text forms are read: `--json` changes from version to version and lacks facts in some (an exit code, a filter).
-Words that are not known are kept as they are and mean `unknown`: nothing is guessed.
+Only text forms are read: `--json` changes from version to version and lacks facts in some (an exit
+code, a filter). Words that are not known are kept as they are and mean `unknown`: nothing is
+guessed.
 """
 
 import re
@@ -22,7 +24,9 @@ WAITING: Final = frozenset(
         "SPECIAL_EXIT", "RESV_DEL_HOLD", "POWER_UP_NODE", "EXPEDITING",
     }
 )  # fmt: skip
-ALIVE: Final = frozenset({"RUNNING", "COMPLETING", "SUSPENDED", "SIGNALING", "STAGE_OUT", "STOPPED", "RESIZING"})
+ALIVE: Final = frozenset(
+    {"RUNNING", "COMPLETING", "SUSPENDED", "SIGNALING", "STAGE_OUT", "STOPPED", "RESIZING"}
+)
 OVER: Final = frozenset(
     {
         "COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "OUT_OF_MEMORY", "BOOT_FAIL",
@@ -62,7 +66,9 @@ class JobLine:
 
     @property
     def was_preempted(self) -> bool:
-        """Also one that ended by itself when it was told to make room: Slurm's word is COMPLETED then."""
+        """Also one that ended by itself when it was told to make room: Slurm's word is COMPLETED
+        then.
+        """
         return self.word == "PREEMPTED" or _time(self.fields.get("PreemptTime", "")) is not None
 
 
@@ -79,18 +85,33 @@ class NodeLine:
     reason: str = ""
     partitions: tuple[str, ...] = ()
     features: tuple[str, ...] = ()
-    kinds: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # kind of GPU -> how many, and in use
+    # kind of GPU -> how many, and in use
+    kinds: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def is_usable(self) -> bool:
         words = set(re.split(r"[+*]", self.state.upper()))
-        return not words & {"DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "MAINT", "NOT_RESPONDING"}
+        return not words & {
+            "DOWN",
+            "DRAIN",
+            "DRAINED",
+            "DRAINING",
+            "FAIL",
+            "FAILING",
+            "MAINT",
+            "NOT_RESPONDING",
+        }
 
     @property
     def responds(self) -> bool:
         """Slurm hears its daemon; a star behind the state says that it does not."""
         words = set(re.split(r"[+*]", self.state.upper()))
-        return "*" not in self.state and not words & {"DOWN", "NOT_RESPONDING", "UNKNOWN", "POWERED_DOWN"}
+        return "*" not in self.state and not words & {
+            "DOWN",
+            "NOT_RESPONDING",
+            "UNKNOWN",
+            "POWERED_DOWN",
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +128,9 @@ class Holder:
 
 
 def read_squeue(text: str) -> dict[str, JobLine]:
-    """`squeue -h -r -t all -o SQUEUE_FORMAT`, by job id, which is `ARRAY_INDEX` for an element of an array. Lines that
-    are not what was asked for are left out."""
+    """`squeue -h -r -t all -o SQUEUE_FORMAT`, by job id, which is `ARRAY_INDEX` for an element of
+    an array. Lines that are not what was asked for are left out.
+    """
     found = {}
     for line in text.splitlines():
         parts = line.rstrip("\n").split("|", _SQUEUE_FIELDS - 1)
@@ -118,7 +140,9 @@ def read_squeue(text: str) -> dict[str, JobLine]:
         if "|" in reason:  # a comment of somebody else's; the reason itself never has one
             reason = reason.rpartition("|")[2]
         job_id = f"{array}_{index}" if index.isdigit() else own
-        found[job_id] = JobLine(job_id, word, _plain(reason), nodes, _time(start), _plain(rest_comment), number=own)
+        found[job_id] = JobLine(
+            job_id, word, _plain(reason), nodes, _time(start), _plain(rest_comment), number=own
+        )
     return found
 
 
@@ -146,7 +170,11 @@ def read_jobs(text: str) -> dict[str, JobLine]:
         if not number.isdigit():
             continue
         index = fields.get("ArrayTaskId", "")
-        job_id = f"{fields['ArrayJobId']}_{index}" if index.isdigit() and "ArrayJobId" in fields else number
+        job_id = (
+            f"{fields['ArrayJobId']}_{index}"
+            if index.isdigit() and "ArrayJobId" in fields
+            else number
+        )
         code, signal = read_exit(fields.get("ExitCode", ""))
         found[job_id] = JobLine(
             job_id, fields.get("JobState", ""), _plain(fields.get("Reason", "")), fields.get("NodeList", ""),
@@ -209,7 +237,11 @@ def read_min_age_s(text: str) -> float:
 
 def _kinds(fields: Mapping[str, str]) -> dict[str, tuple[int, int]]:
     used = read_gpus(fields.get("GresUsed", ""))
-    return {kind: (count, used.get(kind, 0)) for kind, count in read_gpus(fields.get("Gres", "")).items() if kind}
+    return {
+        kind: (count, used.get(kind, 0))
+        for kind, count in read_gpus(fields.get("Gres", "")).items()
+        if kind
+    }
 
 
 def count_gpus(gres: str) -> int:
@@ -218,11 +250,14 @@ def count_gpus(gres: str) -> int:
 
 
 def read_gpus(gres: str) -> dict[str, int]:
-    """How many of each kind; one without a kind is `""`. Kinds may begin with a number: `gpu:3090:4`, `gpu:1g.10gb:2`.
-    As Slurm itself has it, a last part that is a number is a count, and without one it is 1."""
+    """How many of each kind; one without a kind is `""`. Kinds may begin with a number:
+    `gpu:3090:4`, `gpu:1g.10gb:2`. As Slurm itself has it, a last part that is a number is a count,
+    and without one it is 1.
+    """
     found: dict[str, int] = {}
     for part in re.sub(r"\([^)]*\)", "", gres).split(","):
-        name = (part.split() or [""])[0].removeprefix("gres:").removeprefix("gres/")  # 20.11: gpu:4 NtasksPerTRES:0
+        # 20.11: gpu:4 NtasksPerTRES:0
+        name = (part.split() or [""])[0].removeprefix("gres:").removeprefix("gres/")
         told = _COUNT.match(name)
         name, count = (told[1], int(told[2])) if told else (name, 1)
         what, _, kind = name.partition(":")
@@ -244,7 +279,9 @@ def expand_hosts(compact: str) -> list[str]:
             if not low.isdigit() or (dash and not high.isdigit()):
                 return [compact]  # a form that is not known: kept whole
             last = int(high) if dash else int(low)
-            found += [f"{name}{number:0{len(low)}d}{suffix}" for number in range(int(low), last + 1)]
+            found += [
+                f"{name}{number:0{len(low)}d}{suffix}" for number in range(int(low), last + 1)
+            ]
     return found
 
 
@@ -268,7 +305,9 @@ def is_word(text: str) -> bool:
 
 
 def seconds(text: str) -> float | None:
-    """A duration of Slurm's: `30` (minutes), `30:00`, `01:00:00`, `1-02:00:00`; None for `UNLIMITED` and the like."""
+    """A duration of Slurm's: `30` (minutes), `30:00`, `01:00:00`, `1-02:00:00`; None for
+    `UNLIMITED` and the like.
+    """
     match = _DURATION.match(text.strip())
     if match is None:
         return None
@@ -286,7 +325,10 @@ def mebibytes(text: str) -> int:
     match = re.match(r"(\d+(?:\.\d+)?)([KMGTP]?)", text)
     if match is None:
         return 0
-    return int(float(match[1]) * {"K": 1 / 1024, "": 1, "M": 1, "G": 1024, "T": 1024**2, "P": 1024**3}[match[2]])
+    return int(
+        float(match[1])
+        * {"K": 1 / 1024, "": 1, "M": 1, "G": 1024, "T": 1024**2, "P": 1024**3}[match[2]]
+    )
 
 
 def read_tres(text: str) -> dict[str, float]:
@@ -300,15 +342,19 @@ def read_tres(text: str) -> dict[str, float]:
 
 
 def gpus_of(tres: Mapping[str, float]) -> int:
-    return int(tres.get("gres/gpu") or sum(count for name, count in tres.items() if name.startswith("gres/gpu:")))
+    return int(
+        tres.get("gres/gpu")
+        or sum(count for name, count in tres.items() if name.startswith("gres/gpu:"))
+    )
 
 
 HOLDER_WIDTHS: Final = (20, 24, 8, 160, 80, 80, 400)
 
 
 def read_holders(text: str, kind: str = "") -> list[Holder]:
-    """`squeue -O` with these widths: id, end, nodes, allocation, what each node gives, name, names of nodes. `kind`: of
-    GPUs that matter; a job that named none may have any."""
+    """`squeue -O` with these widths: id, end, nodes, allocation, what each node gives, name, names
+    of nodes. `kind`: of GPUs that matter; a job that named none may have any.
+    """
     found = []
     for line in text.splitlines():
         parts, place = [], 0
@@ -324,7 +370,9 @@ def read_holders(text: str, kind: str = "") -> list[Holder]:
         mine = [number for name, number in named.items() if not kind or name in ("", kind)]
         gpus = sum(mine) if named else gpus_of(tres) // count
         memory = int(tres.get("mem", 0)) // count * 1024 * 1024
-        found.append(Holder(job_id, name, end, nodes, gpus, int(tres.get("cpu", 0)) // count, memory))
+        found.append(
+            Holder(job_id, name, end, nodes, gpus, int(tres.get("cpu", 0)) // count, memory)
+        )
     return found
 
 

@@ -1,8 +1,10 @@
-"""Many attempts as one batch job: which of them go together, and which is which afterwards. Called by the engine.
+"""Many attempts as one batch job: which of them go together, and which is which afterwards. Called
+by the engine.
 
-An array's jobs that ask for the same become one `sbatch --array`. Each keeps its own key, folders and token; Slurm's id
-of one is `ARRAY_INDEX`. Which key has which index is written down before sbatch is called, under the array's own key,
-which is also the comment of the batch job: so an answer that was lost is found again (F23, F24).
+An array's jobs that ask for the same become one `sbatch --array`. Each keeps its own key, folders
+and token; Slurm's id of one is `ARRAY_INDEX`. Which key has which index is written down before
+sbatch is called, under the array's own key, which is also the comment of the batch job: so an
+answer that was lost is found again (F23, F24).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,7 +32,9 @@ class Group:
 
 
 def groups_of(starts: Iterable[Start]) -> tuple[list[Group], list[Start]]:
-    """What goes together, and what is alone: first attempts of one array that ask Slurm for the same."""
+    """What goes together, and what is alone: first attempts of one array that ask Slurm for the
+    same.
+    """
     alike: dict[tuple[str, ...], list[Start]] = {}
     alone = []
     for start in starts:
@@ -43,7 +47,9 @@ def groups_of(starts: Iterable[Start]) -> tuple[list[Group], list[Start]]:
         if len(same) == 1:
             alone += same
         else:
-            groups += [_group(same[at : at + ELEMENTS_MAX]) for at in range(0, len(same), ELEMENTS_MAX)]
+            groups += [
+                _group(same[at : at + ELEMENTS_MAX]) for at in range(0, len(same), ELEMENTS_MAX)
+            ]
     return groups, alone
 
 
@@ -57,7 +63,9 @@ def _group(starts: Sequence[Start]) -> Group:
 
 def indices(numbers: Iterable[int]) -> str:
     """`0-2,5,7-8`."""
-    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in _runs(sorted(numbers)))
+    return ",".join(
+        str(low) if low == high else f"{low}-{high}" for low, high in _runs(sorted(numbers))
+    )
 
 
 def _runs(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
@@ -74,8 +82,10 @@ def _runs(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
 class Members:
     """Which attempt is which element: from the notes in the cluster's folder."""
 
-    by_group: dict[str, dict[str, str]] = field(default_factory=dict)  # key of the array -> index -> key
-    by_key: dict[str, list[tuple[str, str]]] = field(default_factory=dict)  # key -> (array's, index), the last one last
+    # key of the array -> index -> key
+    by_group: dict[str, dict[str, str]] = field(default_factory=dict)
+    # key -> (array's, index), the last one last
+    by_key: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
 
     def add(self, group: str, keys: Mapping[str, str]) -> None:
         if group in self.by_group:

@@ -1,8 +1,9 @@
-"""Runs Slurm's commands with a time limit, here; `far.py` has the same for a login node. Called by the engine alone.
+"""Runs Slurm's commands with a time limit, here; `far.py` has the same for a login node. Called by
+the engine alone.
 
-What a command prints is data; why it failed is told with Slurm's own last line. A controller that does not answer is
-`UnreachableError`, so nothing follows from it; a request that Slurm refuses is `RefusedError`, and one that it does not
-take for now `LaterError`.
+What a command prints is data; why it failed is told with Slurm's own last line. A controller that
+does not answer is `UnreachableError`, so nothing follows from it; a request that Slurm refuses is
+`RefusedError`, and one that it does not take for now `LaterError`.
 """
 
 import os
@@ -19,7 +20,8 @@ from headway.model.errors import HeadwayError, LaterError, RefusedError, Unreach
 
 TIMEOUT_S: Final = 30.0
 _NOT_FOUND: Final = 127  # says a shell
-# Its standard input is a text; `mark` ends what it prints, with its exit code. The first that fails is the last.
+# Its standard input is a text; `mark` ends what it prints, with its exit code. The first that fails
+# is the last.
 _STEP: Final = """\
 {words} <<'{mark}'
 {text}
@@ -42,7 +44,9 @@ class Commands:
     def __init__(self, env: Mapping[str, str] | None = None) -> None:
         self._env = {**os.environ, **(env or {})}
 
-    def run(self, argv: Sequence[str], text: str | None = None, timeout_s: float = TIMEOUT_S) -> str:
+    def run(
+        self, argv: Sequence[str], text: str | None = None, timeout_s: float = TIMEOUT_S
+    ) -> str:
         """What the command prints. `text` is its standard input."""
         try:
             done = subprocess.run(
@@ -60,8 +64,9 @@ class Commands:
         raise failure(argv[0], done.returncode, done.stderr.strip() or done.stdout.strip())
 
     def run_each(self, argv: Sequence[str], texts: Sequence[str]) -> list[str | HeadwayError]:
-        """Once for each text, one after the other. Where one is not answered, or is taken later, so are those behind
-        it."""
+        """Once for each text, one after the other. Where one is not answered, or is taken later, so
+        are those behind it.
+        """
         found: list[str | HeadwayError] = []
         for text in texts:
             try:
@@ -75,8 +80,9 @@ class Commands:
 
 
 class ShellCommands(Commands):
-    """Here: a shell runs one command after the other, as a person's own loop would, and each costs this process next to
-    nothing."""
+    """Here: a shell runs one command after the other, as a person's own loop would, and each costs
+    this process next to nothing.
+    """
 
     def run_each(self, argv: Sequence[str], texts: Sequence[str]) -> list[str | HeadwayError]:
         if len(texts) < 2:
@@ -92,7 +98,9 @@ class ShellCommands(Commands):
         """Up to the first that fails, which is the last in the answer."""
         mark = f"headway-{secrets.token_hex(16)}"
         words = shlex.join(argv)
-        program = "".join(_STEP.format(words=words, text=text.removesuffix("\n"), mark=mark) for text in texts)
+        program = "".join(
+            _STEP.format(words=words, text=text.removesuffix("\n"), mark=mark) for text in texts
+        )
         try:
             out, err, why = self._talk(program)
         except OSError as error:
@@ -100,14 +108,21 @@ class ShellCommands(Commands):
         answers = re.findall(rf"(.*?){mark} ([0-9]+)\n", out, re.DOTALL)
         found: list[str | HeadwayError] = []
         for (said, code), reason in zip(answers, err.split(mark), strict=False):
-            found.append(said if code == "0" else failure(argv[0], int(code), reason.strip() or said.strip()))
+            found.append(
+                said if code == "0" else failure(argv[0], int(code), reason.strip() or said.strip())
+            )
         if len(found) < len(texts) and not (found and isinstance(found[-1], HeadwayError)):
-            found.append(too_late(argv[0], TIMEOUT_S, err) if why is None else UnreachableError(f"{argv[0]} {why}"))
+            found.append(
+                too_late(argv[0], TIMEOUT_S, err)
+                if why is None
+                else UnreachableError(f"{argv[0]} {why}")
+            )
         return found
 
     def _talk(self, program: str) -> tuple[str, str, str | None]:
-        """What a shell prints over it, and how it ended where that is too early; None: it took too long. As long as it
-        prints, it may go on."""
+        """What a shell prints over it, and how it ended where that is too early; None: it took too
+        long. As long as it prints, it may go on.
+        """
         given: bytes | None = program.encode()
         printed, why = 0, "ended before it had answered"
         with subprocess.Popen(
@@ -140,7 +155,9 @@ def too_late(program: str, timeout_s: float, said: bytes | str | None) -> Unreac
     """Of a full queue sbatch tells first, and then tries for longer than we wait."""
     text = said.decode(errors="replace") if isinstance(said, bytes) else said or ""
     return UnreachableError(
-        refusal.FULL if refusal.is_full(text) else f"{program} did not answer within {timeout_s:g} s"
+        refusal.FULL
+        if refusal.is_full(text)
+        else f"{program} did not answer within {timeout_s:g} s"
     )
 
 

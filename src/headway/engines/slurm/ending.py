@@ -1,4 +1,6 @@
-"""How a job ended that Slurm is done with: by its task folders, and in Slurm's own word. Pure. Called by the engine."""
+"""How a job ended that Slurm is done with: by its task folders, and in Slurm's own word. Pure.
+Called by the engine.
+"""
 
 import math
 import re
@@ -28,15 +30,21 @@ FORGOTTEN: Final[dict[str, Any]] = {
 }  # fmt: skip
 
 
-def of_task(view: TaskView, word: str, quiet_s: float = math.inf, limit_s: float = 0.0) -> Observation:
-    """A task of a job that Slurm is done with. `quiet_s`: without a sign of life of its agent; one on another machine,
-    where a lock that seems free proves nothing, counts as dead after `limit_s` of that (F33)."""
+def of_task(
+    view: TaskView, word: str, quiet_s: float = math.inf, limit_s: float = 0.0
+) -> Observation:
+    """A task of a job that Slurm is done with. `quiet_s`: without a sign of life of its agent; one
+    on another machine, where a lock that seems free proves nothing, counts as dead after `limit_s`
+    of that (F33).
+    """
     if not view.begun:
         return Observation("gone", word, {"started": False})
     if view.claimed and view.sending:
         return _doubtful(view, f"{word}, asking whether its agent still lives")
     if view.sending:
-        return Observation("ended" if view.ended else "running", f"{word}, still sending", {"started": True})
+        return Observation(
+            "ended" if view.ended else "running", f"{word}, still sending", {"started": True}
+        )
     if view.ended and not view.unsent:
         if view.taken and quiet_s < TAKEN_KEEP_S:
             return _doubtful(view, f"{word}, taken over: more may come")
@@ -52,10 +60,13 @@ def _doubtful(view: TaskView, word: str) -> Observation:
 
 
 class Silence:
-    """Since when a task has shown no sign of life, by our own clock: those of other machines may be off (F26)."""
+    """Since when a task has shown no sign of life, by our own clock: those of other machines may be
+    off (F26).
+    """
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[str, float]] = {}  # name of the folder -> its mark, and since when it is that
+        # name of the folder -> its mark, and since when it is that
+        self._known: dict[str, tuple[str, float]] = {}
 
     def quiet_s(self, name: str, view: TaskView, now_s: float) -> float:
         if self._known.get(name, ("", 0.0))[0] != view.mark:
@@ -68,13 +79,17 @@ class Silence:
 
 
 def told(line: JobLine, nodes: Sequence[str], user: Callable[[int], str]) -> dict[str, Any]:
-    """How Slurm says it ended, for an agent that could not say it any more; `nodes` are those that it is about."""
+    """How Slurm says it ended, for an agent that could not say it any more; `nodes` are those that
+    it is about.
+    """
     word = "PREEMPTED" if line.was_preempted else line.word
     if word not in _CAUSES:
         return {}
     cause, kind = _CAUSES[word]
     by = f" by {user(line.by_uid)}" if line.by_uid is not None else ""
-    where = f" on {', '.join(nodes) if line.word in NODE_LOST else line.nodes}" if line.nodes else ""
+    where = (
+        f" on {', '.join(nodes) if line.word in NODE_LOST else line.nodes}" if line.nodes else ""
+    )
     text = f"Slurm: {word}{by}{f' ({line.reason})' if line.reason else ''}{where}"
     end: dict[str, Any] = {"cause": cause, "class": kind, "text": text, "nodes": list(nodes)}
     return {"end": {**end, **_asked(line)} if cause == "host_oom" else end}
@@ -99,7 +114,15 @@ def of_memory(end: dict[str, Any], said: str, line: JobLine) -> dict[str, Any]:
     used = f" ({size_text(int(figures[1]))} of {size_text(int(figures[2]))})" if figures else ""
     text = f"Slurm: {line.word}{f' on {line.nodes}' if line.nodes else ''}, killed because memory ran out{used}"
     nodes = (end.get("end") or {}).get("nodes") or []
-    return {"end": {"cause": "host_oom", "class": "resource", "text": text, "nodes": nodes, **_asked(line)}}
+    return {
+        "end": {
+            "cause": "host_oom",
+            "class": "resource",
+            "text": text,
+            "nodes": nodes,
+            **_asked(line),
+        }
+    }
 
 
 def with_words(end: dict[str, Any], said: str) -> dict[str, Any]:

@@ -1,9 +1,11 @@
-"""The Slurm engine: an attempt is one batch job with one shim per node. Called by `server/loop.py`, from threads.
+"""The Slurm engine: an attempt is one batch job with one shim per node. Called by `server/loop.py`,
+from threads.
 
-Where Slurm's commands run and where files lie is one `Place`: here, or on a login node over ssh (`place.py`). Slurm is
-asked once for all jobs, and less often while nothing changes; what a job says itself comes through its agent and is
-believed first. Same key, same job: the key is the batch job's comment, so an answer of sbatch that was lost is found
-again (F24), and a shim refuses to start where one has started before.
+Where Slurm's commands run and where files lie is one `Place`: here, or on a login node over ssh
+(`place.py`). Slurm is asked once for all jobs, and less often while nothing changes; what a job
+says itself comes through its agent and is believed first. Same key, same job: the key is the batch
+job's comment, so an answer of sbatch that was lost is found again (F24), and a shim refuses to
+start where one has started before.
 """
 
 import contextlib
@@ -18,7 +20,17 @@ from typing import Any, Final
 
 from headway.engines import folder as folders
 from headway.engines import joined
-from headway.engines.protocol import AnyBox, EngineId, Freed, Given, Node, Observation, Plan, Start, Waiting
+from headway.engines.protocol import (
+    AnyBox,
+    EngineId,
+    Freed,
+    Given,
+    Node,
+    Observation,
+    Plan,
+    Start,
+    Waiting,
+)
 from headway.engines.shelf import TaskView
 from headway.engines.slurm import answer, begin, ending, partition, script, sooner, waiting
 from headway.engines.slurm.answer import JobLine
@@ -66,7 +78,11 @@ class SlurmEngine:
     ) -> None:
         self.cluster, self.paths, self._get, self._options = cluster, paths, get, dict(definition)
         self._place: Place = place_for(cluster, paths, self._options, argv, commands)
-        self._commands, self._shelf, self._clock_s = self._place.commands, self._place.shelf, clock_s
+        self._commands, self._shelf, self._clock_s = (
+            self._place.commands,
+            self._place.shelf,
+            clock_s,
+        )
         self._records = Records(self._commands, clock_s)
         self._library = Library(self._commands)
         self._lock = threading.Lock()
@@ -79,7 +95,8 @@ class SlurmEngine:
         self._trial = Trial(self._commands, self.in_words, clock_s)
         self._owner = Owner(self._ledger, self._records)
         self._begun: set[str] = set()  # Slurm's ids of jobs of which an agent has started
-        self._ended: dict[str, JobLine] = {}  # what Slurm has told of those that are over; asked for once
+        # what Slurm has told of those that are over; asked for once
+        self._ended: dict[str, JobLine] = {}
         self._taken: dict[str, dict[str, Any]] = {}  # why Slurm has taken a start back, by its id
         self._asked_s: dict[str, float] = {}  # when an id was asked to stop gently
         self._known_s: dict[str, float] = {}  # Slurm's id -> when Slurm last knew it
@@ -87,7 +104,8 @@ class SlurmEngine:
         self._min_age_s: float | None = None  # how long Slurm remembers an ended job
         self._down: dict[str, list[str]] = {}  # Slurm's id -> those of its nodes that failed it
         self._silence = ending.Silence()
-        self._proven: dict[str, bool] = {}  # Slurm's id -> whether the daemons of its nodes have told its end
+        # Slurm's id -> whether the daemons of its nodes have told its end
+        self._proven: dict[str, bool] = {}
         self._nodes: tuple[float, list[answer.NodeLine]] = (-NODES_KEPT_S, [])
         self._known_partitions: tuple[float, list[partition.Partition]] = (-NODES_KEPT_S, [])
 
@@ -107,7 +125,8 @@ class SlurmEngine:
             return None
         return Freed(*self._shelf.collect(open_jobs, dry_run))
 
-    # -- planning -----------------------------------------------------------------------------------------------------
+    # -- planning
+    # -----------------------------------------------------------------------------------------------------
 
     def capacity(self) -> list[Node]:
         self._place.check()
@@ -116,8 +135,12 @@ class SlurmEngine:
         return [sooner.capacity_of(node) for node in nodes]
 
     def capacity_now(self) -> list[Node]:
-        long_ago_s = -NODES_KEPT_S  # what was told stays known: a plan needs it while Slurm does not answer
-        self._nodes, self._known_partitions = (long_ago_s, self._nodes[1]), (long_ago_s, self._known_partitions[1])
+        # what was told stays known: a plan needs it while Slurm does not answer
+        long_ago_s = -NODES_KEPT_S
+        self._nodes, self._known_partitions = (
+            (long_ago_s, self._nodes[1]),
+            (long_ago_s, self._known_partitions[1]),
+        )
         return self.capacity()
 
     def queue_words(self) -> str:
@@ -125,7 +148,11 @@ class SlurmEngine:
         asked = self._options.get("partition")
         where = ["-p", str(asked)] if asked else []
         said = self._commands.run(["squeue", "-h", "-t", "R,PD", *where, "-o", "%T"]).split()
-        closed = [f"; partition {one.name} is {one.state}" for one in self._partitions(asked) if not one.is_open]
+        closed = [
+            f"; partition {one.name} is {one.state}"
+            for one in self._partitions(asked)
+            if not one.is_open
+        ]
         return f"of all users {said.count('RUNNING')} run and {said.count('PENDING')} wait{''.join(closed)}"
 
     def _partitions(self, asked: str | None) -> list[partition.Partition]:
@@ -136,7 +163,9 @@ class SlurmEngine:
         asked_s, known = self._known_partitions
         if self._clock_s() - asked_s >= NODES_KEPT_S:
             try:
-                known = partition.read(self._commands.run(["scontrol", "show", "partition", "-a", "-o"]))
+                known = partition.read(
+                    self._commands.run(["scontrol", "show", "partition", "-a", "-o"])
+                )
             except RefusedError:
                 known = []
             except UnreachableError:
@@ -148,13 +177,17 @@ class SlurmEngine:
         """The nodes of a partition, of several, or of the default; asked for now and then."""
         asked_s, nodes = self._nodes
         if self._clock_s() - asked_s >= NODES_KEPT_S:
-            nodes = answer.read_nodes(self._commands.run(["scontrol", "show", "node", "-d", "-o"], timeout_s=timeout_s))
+            nodes = answer.read_nodes(
+                self._commands.run(["scontrol", "show", "node", "-d", "-o"], timeout_s=timeout_s)
+            )
             self._nodes = (self._clock_s(), nodes)
         names = asked.split(",") if asked else [one.name for one in self._partitions(None)]
         return [node for node in nodes if not names or set(names) & set(node.partitions)]
 
     def _nodes_or_old(self, asked: str | None) -> list[answer.NodeLine]:
-        """For a plan: while Slurm does not answer, what it said last will do, so that new jobs are taken and wait."""
+        """For a plan: while Slurm does not answer, what it said last will do, so that new jobs are
+        taken and wait.
+        """
         try:
             return self._nodes_of(asked, NODES_ASKED_S if self._nodes[1] else TIMEOUT_S)
         except UnreachableError:
@@ -162,7 +195,10 @@ class SlurmEngine:
                 raise
             self._trial.away()
             now_s = self._clock_s()
-            self._nodes, self._known_partitions = (now_s, self._nodes[1]), (now_s, self._known_partitions[1])
+            self._nodes, self._known_partitions = (
+                (now_s, self._nodes[1]),
+                (now_s, self._known_partitions[1]),
+            )
             return self._nodes_of(asked)
 
     def plan(self, job: Job, attempt: int = 1) -> Plan:
@@ -170,20 +206,31 @@ class SlurmEngine:
         asked = options.get("partition")
         nodes = self._nodes_or_old(asked)
         partition.check_names(self._all_partitions(), asked)
-        has_gpus = any(node.gpus for node in nodes) or (bool(spec.roles) and not nodes)  # not known: as the roles say
-        per_node = self._options.get("gpu_per_node") or max((node.gpus for node in nodes), default=0) or None
+        # not known: as the roles say
+        has_gpus = any(node.gpus for node in nodes) or (bool(spec.roles) and not nodes)
+        per_node = (
+            self._options.get("gpu_per_node")
+            or max((node.gpus for node in nodes), default=0)
+            or None
+        )
         tasks = tasks_of(spec, gpu_per_node=per_node, has_gpus=has_gpus)
         plan = plan_of(self.name, self.cluster, job, attempt, tasks, rlimits={}, options=options)
         sooner.check_ever(plan, nodes)
-        self._library.check(plan.folders, self._place.agent()[0], self._options.get("host") or "this machine")
+        self._library.check(
+            plan.folders, self._place.agent()[0], self._options.get("host") or "this machine"
+        )
         plan = partition.check(plan, self._partitions(asked), self._would_take)
-        text = script.render(plan, f"{plan.uuid}-{attempt}", plan.options, self.spool, self._place.agent())
+        text = script.render(
+            plan, f"{plan.uuid}-{attempt}", plan.options, self.spool, self._place.agent()
+        )
         if not job.pk:  # it is not stored yet, so somebody can be told
             self._trial.check(plan, text, partial(self._fresh_nodes, asked))
         return replace(plan, script=text)
 
     def _would_take(self, plan: Plan) -> bool:
-        """Slurm itself is asked, where a limit seems to be against it: a QoS may set it aside. Nothing is submitted."""
+        """Slurm itself is asked, where a limit seems to be against it: a QoS may set it aside.
+        Nothing is submitted.
+        """
         text = script.render(plan, f"{plan.uuid}-0", plan.options, self.spool, self._place.agent())
         try:
             self._commands.run(["sbatch", "--test-only"], text)
@@ -193,17 +240,22 @@ class SlurmEngine:
             return False
         return True
 
-    def in_words(self, plan: Plan, error: RefusedError, nodes: Sequence[answer.NodeLine] = ()) -> RefusedError:
+    def in_words(
+        self, plan: Plan, error: RefusedError, nodes: Sequence[answer.NodeLine] = ()
+    ) -> RefusedError:
         """A refusal with what was asked for and what there is."""
         return Wording(partial(waiting.ask, self._commands), self._place.uid).of(plan, error, nodes)
 
     def _asked(self, job: Job) -> dict[str, Any]:
-        """The cluster's options under the job's own; nodes that have failed it are left out from now on."""
+        """The cluster's options under the job's own; nodes that have failed it are left out from
+        now on.
+        """
         options = {**self._options, **job.spec.options}
         exclude = [*filter(None, [options.get("exclude")]), *job.avoided()]
         return {**options, "exclude": ",".join(exclude) or None}
 
-    # -- starting -----------------------------------------------------------------------------------------------------
+    # -- starting
+    # -----------------------------------------------------------------------------------------------------
 
     def submit(self, plan: Plan, key: str, given: Given) -> EngineId:
         found = self.submit_many([Start(plan, key, given)])[key]
@@ -224,26 +276,40 @@ class SlurmEngine:
         self._soon_again()
 
     def _forget(self, ids: Iterable[str]) -> None:
-        """What was seen under these numbers is over: a controller that lost a job gives its number to the next one."""
-        kept: Sequence[dict[str, Any]] = (self._taken, self._ended, self._asked_s, self._down, self._proven)
+        """What was seen under these numbers is over: a controller that lost a job gives its number
+        to the next one.
+        """
+        kept: Sequence[dict[str, Any]] = (
+            self._taken,
+            self._ended,
+            self._asked_s,
+            self._down,
+            self._proven,
+        )
         for job_id in ids:
             self._begun.discard(job_id)
             for seen in kept:
                 seen.pop(job_id, None)
 
     def find(self, key: str) -> EngineId | None:
-        """By the file that `submit` left, or else by the comment that Slurm keeps: alone, or as a part of an array."""
+        """By the file that `submit` left, or else by the comment that Slurm keeps: alone, or as a
+        part of an array.
+        """
         found = None if key in self._lost else self._ledger.find(key)
         if found is None:
             self._soon_again()
             numbers = {line.comment: line.id.partition("_")[0] for line in self.lines().values()}
             found = self._ledger.find_among(key, numbers)
-            if found is None and self._garbled:  # it may be in what cannot be read: never a second job (F24)
-                raise UnreachableError("squeue's answer cannot be read, so nothing is known of jobs that are not in it")
+            # it may be in what cannot be read: never a second job (F24)
+            if found is None and self._garbled:
+                raise UnreachableError(
+                    "squeue's answer cannot be read, so nothing is known of jobs that are not in it"
+                )
             self._forget([found] if found else [])
         return found
 
-    # -- looking ------------------------------------------------------------------------------------------------------
+    # -- looking
+    # ------------------------------------------------------------------------------------------------------
 
     def ask_again(self) -> None:
         """Something was changed: the next look asks Slurm."""
@@ -251,7 +317,9 @@ class SlurmEngine:
         self._polled_s = -POLL_MAX_S
 
     def _soon_again(self) -> None:
-        """As `ask_again`, for questions that come in hundreds: what was asked in the last moment will do."""
+        """As `ask_again`, for questions that come in hundreds: what was asked in the last moment
+        will do.
+        """
         self._poll_s = POLL_FIRST_S
 
     def due_s(self) -> float:
@@ -265,7 +333,9 @@ class SlurmEngine:
             said = self._list_jobs()
             lines = answer.read_squeue(said)
             self._garbled = len(lines) < sum(1 for text in said.splitlines() if text.strip())
-            same = {i: line.word for i, line in lines.items()} == {i: line.word for i, line in self._lines.items()}
+            same = {i: line.word for i, line in lines.items()} == {
+                i: line.word for i, line in self._lines.items()
+            }
             self._poll_s = min(POLL_MAX_S, self._poll_s * 1.5) if same else POLL_FIRST_S
             self._lines, self._polled_s = lines, self._clock_s()
             recent_s = {i: s for i, s in self._known_s.items() if self._polled_s - s < KNOWN_KEPT_S}
@@ -279,7 +349,8 @@ class SlurmEngine:
                 return self._commands.run(argv)
             except RefusedError:  # `--me` came with Slurm 20.02
                 return self._commands.run([*argv[:5], "-u", str(self._place.uid), *argv[6:]])
-        except RefusedError as error:  # a question is not a request: why it fails does not matter, nothing is known
+        # a question is not a request: why it fails does not matter, nothing is known
+        except RefusedError as error:
             raise UnreachableError(f"which jobs there are is not known: {error}") from None
 
     def observe(self, ids: Sequence[EngineId]) -> dict[EngineId, Observation]:
@@ -290,9 +361,17 @@ class SlurmEngine:
                 return dict.fromkeys(ids, Observation("unknown", str(error)))
         lines = self.lines()
         told = self._asked_more(ids, lines)
-        over = [i for i, line in told.items() if line is None or (isinstance(line, JobLine) and self._is_over(i, line))]
-        fresh = [i for i, line in told.items() if isinstance(line, JobLine) and line.state == "running"]
-        views = self._look([i for i in fresh if i not in self._begun], whole=False) | self._look(over, whole=True)
+        over = [
+            i
+            for i, line in told.items()
+            if line is None or (isinstance(line, JobLine) and self._is_over(i, line))
+        ]
+        fresh = [
+            i for i, line in told.items() if isinstance(line, JobLine) and line.state == "running"
+        ]
+        views = self._look([i for i in fresh if i not in self._begun], whole=False) | self._look(
+            over, whole=True
+        )
         for i, line in told.items():
             if isinstance(line, JobLine) and has_other_name(line, views.get(i, {})):
                 told[i] = None
@@ -304,8 +383,12 @@ class SlurmEngine:
     def _asked_more(
         self, ids: Sequence[EngineId], lines: Mapping[str, JobLine]
     ) -> dict[EngineId, JobLine | Observation | None]:
-        """What Slurm says of each; of those that squeue does not tell enough of, others are asked, all at once."""
-        found: dict[EngineId, JobLine | Observation | None] = {i: self._own(i, lines.get(i)) for i in ids}
+        """What Slurm says of each; of those that squeue does not tell enough of, others are asked,
+        all at once.
+        """
+        found: dict[EngineId, JobLine | Observation | None] = {
+            i: self._own(i, lines.get(i)) for i in ids
+        }
         found |= {i: over for i in ids if (over := self._ended.get(i))}
         found |= {i: JobLine(i, "PENDING") for i in ids if found[i] is None and self._is_newer(i)}
         unclear = [
@@ -335,10 +418,14 @@ class SlurmEngine:
         return self._known_s.get(job_id, -POLL_MAX_S) > self._polled_s
 
     def _taken_out(self, job_id: str, lines: Mapping[str, JobLine]) -> JobLine | None:
-        """Slurm keeps nothing of an element that was cancelled while it waited, but for the array itself."""
+        """Slurm keeps nothing of an element that was cancelled while it waited, but for the array
+        itself.
+        """
         whole, _, index = job_id.partition("_")
         mine = self._ledger.comments(self._ledger.key_of(job_id) or "")
-        rest = index and any(i.partition("_")[0] == whole and line.comment in mine for i, line in lines.items())
+        rest = index and any(
+            i.partition("_")[0] == whole and line.comment in mine for i, line in lines.items()
+        )
         return JobLine(job_id, "CANCELLED", "while it waited in its array") if rest else None
 
     def _own(self, job_id: str, line: JobLine | None) -> JobLine | Observation | None:
@@ -349,13 +436,17 @@ class SlurmEngine:
             return Observation("unknown", str(error))
 
     def _is_lost(self, job_id: str) -> bool:
-        """Slurm took it, and lost it when its controller died before it had saved that: a job that ended, or that
-        somebody cancelled, would still be known. Where that is not sure, it may have been cancelled."""
+        """Slurm took it, and lost it when its controller died before it had saved that: a job that
+        ended, or that somebody cancelled, would still be known. Where that is not sure, it may have
+        been cancelled.
+        """
         known_s = self._known_s.get(job_id)
         if known_s is None:
             return False
         if self._min_age_s is None:
-            self._min_age_s = answer.read_min_age_s(self._commands.run(["scontrol", "show", "config"]))
+            self._min_age_s = answer.read_min_age_s(
+                self._commands.run(["scontrol", "show", "config"])
+            )
         return self._clock_s() - known_s < self._min_age_s
 
     def _look(self, ids: Sequence[str], *, whole: bool) -> dict[str, dict[str, TaskView]]:
@@ -363,10 +454,16 @@ class SlurmEngine:
         keys = {key: job_id for job_id in ids if (key := self._ledger.key_of(job_id))}
         if not keys:
             return {}
-        printed = {key: self._ledger.output_of(job_id) for key, job_id in keys.items()} if whole else {}
-        return {keys[key]: found for key, found in self._shelf.look(list(keys), whole, printed).items()}
+        printed = (
+            {key: self._ledger.output_of(job_id) for key, job_id in keys.items()} if whole else {}
+        )
+        return {
+            keys[key]: found for key, found in self._shelf.look(list(keys), whole, printed).items()
+        }
 
-    def _seen(self, job_id: str, line: JobLine | None, views: Mapping[str, TaskView]) -> Observation:
+    def _seen(
+        self, job_id: str, line: JobLine | None, views: Mapping[str, TaskView]
+    ) -> Observation:
         if line is None:
             return self._forgotten(job_id, views)
         word = f"{line.word} ({line.reason})" if line.reason else line.word
@@ -379,7 +476,9 @@ class SlurmEngine:
                 self._begun.add(job_id)
             begun = job_id in self._begun
             return Observation(
-                "running" if begun else "starting", word, {"started": begun or None, "nodes": line.nodes}
+                "running" if begun else "starting",
+                word,
+                {"started": begun or None, "nodes": line.nodes},
             )
         return Observation("unknown", word)
 
@@ -393,14 +492,21 @@ class SlurmEngine:
         except HeadwayError as error:
             return Observation("unknown", str(error))
         if not lost:
-            return replace(seen, state_word="no longer known to Slurm: cancelled there, or lost by its controller")
+            return replace(
+                seen,
+                state_word="no longer known to Slurm: cancelled there, or lost by its controller",
+            )
         self._lost.add(key)  # it will not run, so it can be submitted again
         return replace(seen, state_word="lost by Slurm's controller")
 
-    def _after(self, job_id: str, word: str, line: JobLine | None, views: Mapping[str, TaskView]) -> Observation:
+    def _after(
+        self, job_id: str, word: str, line: JobLine | None, views: Mapping[str, TaskView]
+    ) -> Observation:
         """Slurm is done with it. What its agents wrote tells the rest."""
         taken = {} if line is None else self._taken_back(job_id, line, views)
-        end = taken or ({} if line is None else ending.told(line, self._failed_nodes(line), self._place.user))
+        end = taken or (
+            {} if line is None else ending.told(line, self._failed_nodes(line), self._place.user)
+        )
         one = Observation("gone", word, {"started": None})
         if views:
             one = joined.join(self._tasks_after(word, line, views))
@@ -408,18 +514,32 @@ class SlurmEngine:
         if one.detail.get("drained"):
             self._tidy(views)
         if key and (not views or one.detail.get("drained")) and not self._place.finish(key):
-            one = Observation("ended", word, {"started": one.detail.get("started")})  # its outputs are on their way
-        if taken and line is not None and line.state == "starting" and one.state in ("ended", "gone"):
+            # its outputs are on their way
+            one = Observation("ended", word, {"started": one.detail.get("started")})
+        if (
+            taken
+            and line is not None
+            and line.state == "starting"
+            and one.state in ("ended", "gone")
+        ):
             self._withdraw(job_id)
         if key and one.detail.get("started") is False:  # no agent could tell why
             end = ending.with_words(end, self._shelf.said(self._ledger.output_of(job_id)))
         elif key and line is not None and not taken and ending.was_killed(line):
             end = ending.of_memory(end, self._shelf.said(self._ledger.output_of(job_id)), line)
-        return replace(one, state_word=one.state_word if one.state == "unknown" else word, detail={**one.detail, **end})
+        return replace(
+            one,
+            state_word=one.state_word if one.state == "unknown" else word,
+            detail={**one.detail, **end},
+        )
 
-    def _taken_back(self, job_id: str, line: JobLine, views: Mapping[str, TaskView]) -> dict[str, Any]:
+    def _taken_back(
+        self, job_id: str, line: JobLine, views: Mapping[str, TaskView]
+    ) -> dict[str, Any]:
         """Told from its folders, which go when all of them is sent: so it is kept."""
-        if job_id not in self._taken and (end := begin.end_of(line, job_id in self._begun, views.values())):
+        if job_id not in self._taken and (
+            end := begin.end_of(line, job_id in self._begun, views.values())
+        ):
             self._taken[job_id] = end
         return self._taken.get(job_id, {})
 
@@ -429,10 +549,16 @@ class SlurmEngine:
             self._commands.run(["scancel", job_id])
         self.ask_again()
 
-    def _tasks_after(self, word: str, line: JobLine | None, views: Mapping[str, TaskView]) -> dict[str, Observation]:
+    def _tasks_after(
+        self, word: str, line: JobLine | None, views: Mapping[str, TaskView]
+    ) -> dict[str, Observation]:
         """Of agents on other machines, how long they have been silent counts, too."""
         now_s, limit_s = self._clock_s(), SALVAGE_SILENT_S
-        if line is not None and any(view.elsewhere for view in views.values()) and self._saw_end(line):
+        if (
+            line is not None
+            and any(view.elsewhere for view in views.values())
+            and self._saw_end(line)
+        ):
             limit_s = SALVAGE_ENDED_S
         return {
             name: ending.of_task(view, word, self._silence.quiet_s(name, view, now_s), limit_s)
@@ -440,7 +566,9 @@ class SlurmEngine:
         }
 
     def _tidy(self, views: Mapping[str, TaskView]) -> None:
-        """All of it is sent. An agent removes its own folder; that of one which was taken over stays until now."""
+        """All of it is sent. An agent removes its own folder; that of one which was taken over
+        stays until now.
+        """
         self._silence.forget(views)
         if left := [name for name, view in views.items() if view.taken]:
             self._shelf.remove(left)
@@ -453,14 +581,18 @@ class SlurmEngine:
         if line.id not in self._proven:
             try:
                 fresh = self._clock_s() - self._nodes[0] <= NODES_FRESH_S
-                nodes = self._nodes_of(self._options.get("partition")) if fresh else self._fresh_nodes()
+                nodes = (
+                    self._nodes_of(self._options.get("partition")) if fresh else self._fresh_nodes()
+                )
             except HeadwayError:
                 return False
             self._proven[line.id] = {node.name for node in nodes if node.responds}.issuperset(names)
         return self._proven[line.id]
 
     def _failed_nodes(self, line: JobLine) -> list[str]:
-        """Of a job that lost a node: those that are down, asked for once; all of its nodes where none is any more."""
+        """Of a job that lost a node: those that are down, asked for once; all of its nodes where
+        none is any more.
+        """
         names = answer.expand_hosts(line.nodes)
         if line.word not in ending.NODE_LOST or len(names) < 2:
             return names
@@ -472,7 +604,8 @@ class SlurmEngine:
             self._down[line.id] = [name for name in names if name in down] or names
         return self._down[line.id]
 
-    # -- why it waits -------------------------------------------------------------------------------------------------
+    # -- why it waits
+    # -------------------------------------------------------------------------------------------------
 
     def explain(self, engine_id: EngineId) -> Waiting:
         self.ask_again()
@@ -491,7 +624,9 @@ class SlurmEngine:
         key = f"{task.uuid}-{task.attempt}"
         job_id = self._ledger.known_id(key)
         line = None if job_id is None else self._lines.get(job_id)
-        if job_id is None or (line is not None and (line.state == "ended" or self._own(job_id, line) is not line)):
+        if job_id is None or (
+            line is not None and (line.state == "ended" or self._own(job_id, line) is not line)
+        ):
             return None  # Slurm has given it up, or its number means another job
         where = ["-w", node] if node else []
         return self._place.attach(
@@ -503,14 +638,17 @@ class SlurmEngine:
         line = self._lines.get(job_id)
         return line.number if line is not None and line.number else job_id
 
-    # -- ending -------------------------------------------------------------------------------------------------------
+    # -- ending
+    # -------------------------------------------------------------------------------------------------------
 
     def cancel_many(self, ids: Sequence[EngineId]) -> list[EngineId]:
         """Those that wait: one scancel for many."""
         self.ask_again()
         lines = self.lines()
         found = {i: self._own(i, lines.get(i)) for i in ids}
-        waiting_ids = [i for i, line in found.items() if isinstance(line, JobLine) and line.word == "PENDING"]
+        waiting_ids = [
+            i for i, line in found.items() if isinstance(line, JobLine) and line.word == "PENDING"
+        ]
         asked: list[EngineId] = []
         for at in range(0, len(waiting_ids), CANCELS_AT_ONCE):
             some = waiting_ids[at : at + CANCELS_AT_ONCE]
@@ -523,7 +661,9 @@ class SlurmEngine:
         return asked
 
     def cancel(self, engine_id: EngineId) -> bool:
-        """First the shims are asked, who end their ranks in order; when their time is over, Slurm ends the job."""
+        """First the shims are asked, who end their ranks in order; when their time is over, Slurm
+        ends the job.
+        """
         self.ask_again()
         line = self.lines().get(engine_id)
         if line is not None and (line.state == "ended" or self._owner.is_another(engine_id, line)):
@@ -540,10 +680,13 @@ class SlurmEngine:
         return True
 
     def _ask_agents(self, job_id: str) -> bool:
-        """SIGTERM to the shims alone. scancel would signal their ranks as well, and those would seem to die by
-        themselves. False: it cannot be done this way."""
+        """SIGTERM to the shims alone. scancel would signal their ranks as well, and those would
+        seem to die by themselves. False: it cannot be done this way.
+        """
         views = self._look([job_id], whole=True).get(job_id, {})
-        shims = [(str(view.pid), str(view.start)) for view in views.values() if view.pid and view.start]
+        shims = [
+            (str(view.pid), str(view.start)) for view in views.values() if view.pid and view.start
+        ]
         if not shims or len(shims) != len(views):
             return False
         step = script.terminate(job_id, shims)
@@ -561,14 +704,18 @@ class SlurmEngine:
         return max((view.grace_s for view in views.values()), default=0.0)
 
     def salvage(self, engine_id: EngineId) -> bool:
-        """The folders are shared, so what dead agents left can be sent from where Slurm's commands run."""
+        """The folders are shared, so what dead agents left can be sent from where Slurm's commands
+        run.
+        """
         views = self._look([engine_id], whole=True).get(engine_id, {})
         seen = self._tasks_after("", self._ended.get(engine_id), views)
         left = [name for name, one in seen.items() if one.detail.get("salvage")]
         try:
             return bool(left) and self._shelf.adopt(left, self._place.agent()) > 0
         except OSError as error:
-            raise UnreachableError(f"no shipper could be started for {engine_id}: {error}") from error
+            raise UnreachableError(
+                f"no shipper could be started for {engine_id}: {error}"
+            ) from error
 
     def tasks(self) -> list[tuple[EngineId, TaskKey]]:
         out = []
@@ -581,12 +728,16 @@ class SlurmEngine:
 
     def discard(self, engine_id: EngineId) -> None:
         line = self._own(engine_id, self.lines().get(engine_id))
-        if isinstance(line, Observation) or (line is not None and line.state in ("starting", "running")):
+        if isinstance(line, Observation) or (
+            line is not None and line.state in ("starting", "running")
+        ):
             return
         key = self._ledger.key_of(engine_id)
         views = self._look([engine_id], whole=True).get(engine_id, {})
         seen = self._tasks_after("", self._ended.pop(engine_id, None), views)
-        done = [name for name, one in seen.items() if one.state == "gone" or one.detail.get("drained")]
+        done = [
+            name for name, one in seen.items() if one.state == "gone" or one.detail.get("drained")
+        ]
         self._shelf.remove(done)
         self._silence.forget(done)
         if key and len(done) == len(views):

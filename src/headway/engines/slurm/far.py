@@ -1,6 +1,8 @@
-"""A cluster behind ssh: Slurm's commands, the folder and the trays of agents, all through a relay on the login node.
+"""A cluster behind ssh: Slurm's commands, the folder and the trays of agents, all through a relay
+on the login node.
 
-Made by `place.py` where a cluster has a `host`. Nothing of the cluster needs to be seen from here but ssh.
+Made by `place.py` where a cluster has a `host`. Nothing of the cluster needs to be seen from here
+but ssh.
 """
 
 import contextlib
@@ -37,9 +39,15 @@ class FarCommands(Commands):
         super().__init__()
         self._relay = relay
 
-    def run(self, argv: Sequence[str], text: str | None = None, timeout_s: float = TIMEOUT_S) -> str:
+    def run(
+        self, argv: Sequence[str], text: str | None = None, timeout_s: float = TIMEOUT_S
+    ) -> str:
         told, out = self._relay.call(
-            "run", (text or "").encode(), timeout_s=timeout_s + _MARGIN_S, argv=list(argv), limit_s=timeout_s
+            "run",
+            (text or "").encode(),
+            timeout_s=timeout_s + _MARGIN_S,
+            argv=list(argv),
+            limit_s=timeout_s,
         )
         if told["code"] is None:
             raise UnreachableError(f"{argv[0]} {told['why']}", f"on {self._relay.host}")
@@ -81,7 +89,9 @@ class FarShelf:
             self._ask("make_all", tasks=some, outputs=True)
 
     def tasks(self) -> list[str]:
-        """Asked now and then by the server, for what was left: no reason to keep a connection, or to make one."""
+        """Asked now and then by the server, for what was left: no reason to keep a connection, or
+        to make one.
+        """
         if self._has_looked and not self._relay.is_used:
             return []
         found: list[str] = self._ask("tasks", in_passing=True)
@@ -92,7 +102,10 @@ class FarShelf:
         self, keys: Sequence[str], whole: bool, outputs: Mapping[str, str] | None = None
     ) -> dict[str, dict[str, TaskView]]:
         found = self._ask("look", keys=list(keys), whole=whole, outputs=dict(outputs or {}))
-        return {key: {name: TaskView(*view) for name, view in views.items()} for key, views in found.items()}
+        return {
+            key: {name: TaskView(*view) for name, view in views.items()}
+            for key, views in found.items()
+        }
 
     def adopt(self, names: Sequence[str], argv: Sequence[str]) -> int:
         return int(self._ask("adopt", names=list(names), argv=list(argv)))
@@ -135,21 +148,28 @@ class FarShelf:
         return int(snapshots), int(folders), int(size)
 
     def outputs(self, job: str) -> list[tuple[str, int, int]]:
-        return [(str(path), int(size), int(mtime_ns)) for path, size, mtime_ns in self._ask("outputs", job=job)]
+        return [
+            (str(path), int(size), int(mtime_ns))
+            for path, size, mtime_ns in self._ask("outputs", job=job)
+        ]
 
     def finish(self, uuid: str) -> None:
         self._ask("finish", uuid=uuid)
 
 
 class FarTray:
-    """`wire/tray.py` at the other end. Asked all the time, so it neither makes a connection nor keeps one alive."""
+    """`wire/tray.py` at the other end. Asked all the time, so it neither makes a connection nor
+    keeps one alive.
+    """
 
     def __init__(self, relay: Relay) -> None:
         self._relay = relay
         self.name = f"the tray in {relay.folder} on {relay.host}"
 
     def _ask(self, method: str, body: bytes = b"", /, **args: Any) -> tuple[Any, bytes]:
-        return self._relay.call("tray", body, timeout_s=_TRAY_S, in_passing=True, method=method, **args)
+        return self._relay.call(
+            "tray", body, timeout_s=_TRAY_S, in_passing=True, method=method, **args
+        )
 
     def make(self) -> str:
         return str(self._ask("make")[0])
@@ -163,7 +183,11 @@ class FarTray:
     def read(self, name: str) -> tray.Request | None:
         told, body = self._ask("read", file=name)
         task = tray.task_of(name)
-        return None if told is None or task is None else tray.Request(name, task, str(told["path"]), body)
+        return (
+            None
+            if told is None or task is None
+            else tray.Request(name, task, str(told["path"]), body)
+        )
 
     def reply(self, name: str, status: int, body: bytes) -> None:
         self._ask("reply", body, file=name, status=status)
@@ -178,10 +202,18 @@ class FarTray:
 class Far:
     """The place itself."""
 
-    def __init__(self, paths: Paths, options: Mapping[str, Any], relay: Relay | None = None) -> None:
+    def __init__(
+        self, paths: Paths, options: Mapping[str, Any], relay: Relay | None = None
+    ) -> None:
         self._paths, self._python = paths, options.get("python")
-        self._relay = relay or _relay_for(options["host"], options.get("folder") or FOLDER, _own(paths), self._python)
-        self.commands, self.shelf, self.tray = FarCommands(self._relay), FarShelf(self._relay), FarTray(self._relay)
+        self._relay = relay or _relay_for(
+            options["host"], options.get("folder") or FOLDER, _own(paths), self._python
+        )
+        self.commands, self.shelf, self.tray = (
+            FarCommands(self._relay),
+            FarShelf(self._relay),
+            FarTray(self._relay),
+        )
         self._tray_of: int | None = None  # pid of the relay that has made it
         self._carried: tuple[str, float] = ("", 0.0)
         self._fetch = Fetch(paths, self._relay, self.shelf)
@@ -200,8 +232,9 @@ class Far:
         return ["ssh", "-t", "--", self._relay.host, shlex.join(argv)]
 
     def task_fields(self, plan: Plan) -> dict[str, Any]:
-        """Below the job's own environment lies that of its node; without a snapshot it runs in the person's home there,
-        since the folder here is not there."""
+        """Below the job's own environment lies that of its node; without a snapshot it runs in the
+        person's home there, since the folder here is not there.
+        """
         cwd = {} if plan.code is not None else {"cwd": self._relay.hello()["home"]}
         return {
             "home": self.shelf.home, "socket": "", "tls": None, "tray": self._tray_folder(), "inherit_env": True, **cwd,
@@ -235,7 +268,8 @@ class Far:
     def close(self) -> None:
         self._relay.close()
 
-    # -- code goes there -----------------------------------------------------------------------------------------------
+    # -- code goes there
+    # -----------------------------------------------------------------------------------------------
 
     def carry(self, plan: Plan) -> None:
         digest, until_s = self._carried
@@ -267,7 +301,8 @@ class Far:
                 offset = self._relay.call("put", piece, draft=draft, offset=offset)[0]
         return draft
 
-    # -- outputs come back ---------------------------------------------------------------------------------------------
+    # -- outputs come back
+    # ---------------------------------------------------------------------------------------------
 
     def finish(self, key: str) -> bool:
         return self._fetch.is_done(key)
@@ -278,7 +313,9 @@ _making: Final = threading.Lock()
 
 
 def _relay_for(host: str, folder: str, home: str, python: str | None) -> Relay:
-    """One connection to a folder of a host, however many engines ask: `hw clusters` makes one for a look."""
+    """One connection to a folder of a host, however many engines ask: `hw clusters` makes one for a
+    look.
+    """
     with _making:
         found = _relays.get((host, folder, home, python))
         if found is None or found.is_closed:
@@ -287,13 +324,16 @@ def _relay_for(host: str, folder: str, home: str, python: str | None) -> Relay:
 
 
 def _own(paths: Paths) -> str:
-    """What this home is called on clusters. Drawn once: two machines may have their homes under one path."""
+    """What this home is called on clusters. Drawn once: two machines may have their homes under one
+    path.
+    """
     path = paths.home / "clusters" / "name"
     if not path.exists():
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         draft = path.with_name(f".name-{secrets.token_hex(4)}")
         draft.write_text(secrets.token_hex(8))
-        with contextlib.suppress(FileExistsError):  # another thread was first; nobody ever sees it without its words
+        # another thread was first; nobody ever sees it without its words
+        with contextlib.suppress(FileExistsError):
             os.link(draft, path)
         draft.unlink()
     return path.read_text().strip()

@@ -1,8 +1,10 @@
-"""Outputs of jobs on a cluster behind ssh come back here when a job is over, in pieces, however large. For `far.py`.
+"""Outputs of jobs on a cluster behind ssh come back here when a job is over, in pieces, however
+large. For `far.py`.
 
-What has come stays: a connection that is lost, a server that is killed or a disk without room costs what was on its way
-at that moment, and the rest follows. Until all of a job's outputs are here, a note in the home says where they are, how
-far this is and why it does not go on (`store/query.py` shows it).
+What has come stays: a connection that is lost, a server that is killed or a disk without room costs
+what was on its way at that moment, and the rest follows. Until all of a job's outputs are here, a
+note in the home says where they are, how far this is and why it does not go on (`store/query.py`
+shows it).
 """
 
 import hashlib
@@ -27,7 +29,8 @@ AGAIN_S: Final = 60.0
 _NOTE_S: Final = 1.0  # between two words about how far it is
 _DONE_MAX: Final = 10_000
 _DRAFT: Final = re.compile(r"\.[0-9a-f]{24}\.part")
-_NEVER: Final = (PermissionError, IsADirectoryError, NotADirectoryError, FileExistsError)  # another try is no use
+# another try is no use
+_NEVER: Final = (PermissionError, IsADirectoryError, NotADirectoryError, FileExistsError)
 
 
 class _NoRoomError(Exception):
@@ -59,14 +62,18 @@ class Fetch:
         self._noted_s = 0.0
 
     def is_done(self, key: str) -> bool:
-        """Whether nothing more comes of an attempt that is over; it begins, or goes on, with being asked."""
+        """Whether nothing more comes of an attempt that is over; it begins, or goes on, with being
+        asked.
+        """
         with self._lock:
             if key in self._done:
                 return True
             self._asked.add(key)
             busy = self._thread is not None and self._thread.is_alive()
             if not busy and time.monotonic() >= self._again_s:
-                self._thread = threading.Thread(target=self._run, name="headway-outputs", daemon=True)
+                self._thread = threading.Thread(
+                    target=self._run, name="headway-outputs", daemon=True
+                )
                 self._thread.start()
             return False
 
@@ -108,7 +115,9 @@ class Fetch:
         found = [File(*one) for one in self._shelf.outputs(job)]
         there = f"{self._relay.host}:{self._shelf.home}/output/{job}"
         try:
-            left = self._copy(job, found[:OUTPUT_FILES_MAX], there) | dict.fromkeys(found[OUTPUT_FILES_MAX:], "")
+            left = self._copy(job, found[:OUTPUT_FILES_MAX], there) | dict.fromkeys(
+                found[OUTPUT_FILES_MAX:], ""
+            )
         except (OSError, HeadwayError) as error:
             self._note(job, f"come from {there}: {str(error)[:200]}; it goes on by itself")
             raise
@@ -125,7 +134,8 @@ class Fetch:
             try:
                 for size in self._one(job, file):
                     self._note_now_and_then(
-                        job, f"{size_text(come + size)} of {size_text(total)} have come from {there}"
+                        job,
+                        f"{size_text(come + size)} of {size_text(total)} have come from {there}",
                     )
                 come += file.size
             except _NoRoomError:
@@ -139,7 +149,10 @@ class Fetch:
         target = _target(self._paths.output / job, file.path)
         if _is_here(target, file):
             return
-        if shutil.disk_usage(target.parent).free < file.size - _size(_draft(target, file)) + OUTPUT_ROOM_BYTES:
+        if (
+            shutil.disk_usage(target.parent).free
+            < file.size - _size(_draft(target, file)) + OUTPUT_ROOM_BYTES
+        ):
             raise _NoRoomError
         yield from self._pieces(job, file, target)
 
@@ -150,7 +163,9 @@ class Fetch:
         with os.fdopen(fd, "ab") as out:
             while (offset := out.tell()) < file.size:
                 yield offset
-                _, data = self._relay.call("get", job=job, path=file.path, offset=offset, length=RELAY_PIECE_BYTES)
+                _, data = self._relay.call(
+                    "get", job=job, path=file.path, offset=offset, length=RELAY_PIECE_BYTES
+                )
                 if not data:
                     break  # it has become shorter: what there is
                 out.write(data)
@@ -173,14 +188,19 @@ class Fetch:
 
 
 def _stays(left: Mapping[File, str], there: str, here: Path) -> str:
-    size, more = size_text(sum(file.size for file in left)), f" and {len(left) - 1} more" if len(left) > 1 else ""
+    size, more = (
+        size_text(sum(file.size for file in left)),
+        f" and {len(left) - 1} more" if len(left) > 1 else "",
+    )
     first, why = next(iter(left.items()))
     why = why or f"{size_text(shutil.disk_usage(here.parent).free)} are free here"
     return f"{first.path}{more} ({size}) stay in {there}: {why}; to fetch all: scp -r {there} ."
 
 
 def _target(root: Path, path: str) -> Path:
-    """A name from the cluster is not believed: it stays below the job's folder here, and no link is followed."""
+    """A name from the cluster is not believed: it stays below the job's folder here, and no link is
+    followed.
+    """
     parts = path.split("/")
     if not path or any(part in ("", ".", "..") for part in parts) or "\0" in path:
         raise DamagedError(f"{path[:200]!r} is not the name of an output")
@@ -200,7 +220,9 @@ def _draft(target: Path, file: File) -> Path:
 
 
 def _remove_drafts(root: Path, files: Sequence[File]) -> None:
-    """Nothing more comes: what is left is of files that have changed between two tries, or that stay there."""
+    """Nothing more comes: what is left is of files that have changed between two tries, or that
+    stay there.
+    """
     own = {root / file.path for file in files}
     for folder, _, names in os.walk(root):
         for path in (Path(folder, name) for name in names if _DRAFT.fullmatch(name)):

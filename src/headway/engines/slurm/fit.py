@@ -1,4 +1,5 @@
-"""What a waiting job needs of each node, and why what is free does not fit together. Pure. Called by `waiting`.
+"""What a waiting job needs of each node, and why what is free does not fit together. Pure. Called
+by `waiting`.
 
     8 GPUs are free, but on four nodes two each; you ask for two nodes of four
 
@@ -38,7 +39,9 @@ class Need:
         whole = answer.read_tres(told.get("ReqTRES") or told.get("TRES", ""))
         per_node = answer.read_gpus(told.get("TresPerNode", "") or told.get("Gres", ""))
         kinds = (
-            per_node or answer.read_gpus(told.get("TresPerJob", "")) or answer.read_gpus(told.get("TresPerTask", ""))
+            per_node
+            or answer.read_gpus(told.get("TresPerJob", ""))
+            or answer.read_gpus(told.get("TresPerTask", ""))
         )
         gpus = sum(per_node.values()) or -(-(answer.gpus_of(whole) or sum(kinds.values())) // nodes)
         cpus = -(-answer.number_of(told.get("NumCPUs", "1")) // nodes)
@@ -51,12 +54,16 @@ class Need:
 
     def words(self) -> str:
         """`8 GPUs = 2 nodes × 4, 4 CPUs and 64 GiB each, 4 h`."""
-        each = [plural(self.cpus, "CPU")] + ([size_text(self.memory_bytes)] if self.memory_bytes else [])
+        each = [plural(self.cpus, "CPU")] + (
+            [size_text(self.memory_bytes)] if self.memory_bytes else []
+        )
         nodes = plural(self.nodes, "node")
         shape = f"{nodes} × {self.gpus}" if self.nodes > 1 else "1 node"
         kind = f" of kind {self.kind}" if self.kind else ""
         first = f"{plural(self.nodes * self.gpus, 'GPU')}{kind} = {shape}" if self.gpus else nodes
-        first += f", {'each' if self.nodes > 1 else 'all of it'} to itself" if self.exclusive else ""
+        first += (
+            f", {'each' if self.nodes > 1 else 'all of it'} to itself" if self.exclusive else ""
+        )
         parts = [first, f"{' and '.join(each)} each" if self.nodes > 1 else " and ".join(each)]
         return ", ".join(parts + ([duration_text(self.time_s)] if self.time_s is not None else []))
 
@@ -87,7 +94,11 @@ def explain(need: Need, free: Sequence[Node]) -> str:
         names = _names([node.name for node in ready[: need.nodes]])
         return f"what it needs is free on {names}: it is not room that it waits for"
     if need.exclusive:
-        few = f"only {_nodes(len(ready))} of the {number_word(need.nodes)} that it needs" if ready else "no node"
+        few = (
+            f"only {_nodes(len(ready))} of the {number_word(need.nodes)} that it needs"
+            if ready
+            else "no node"
+        )
         return f"it shares its nodes with nobody, and {few} {_are(len(ready) or 1)} empty"
     what, each = ("GPU", need.gpus) if need.gpus else ("CPU", need.cpus)
     have = [(node.name, node.gpus if need.gpus else node.cpus or 0) for node in free]
@@ -132,7 +143,10 @@ def _lacking(need: Need, nodes: Iterable[Node]) -> str:
 def _spread(have: Sequence[tuple[str, int]]) -> str:
     """`on four nodes two each`; `3 on node1, 4 on node2 and 1 on node4`."""
     some = [(name, count) for name, count in have if count]
-    groups = {count: [n for n, _ in rows] for count, rows in groupby(sorted(some, key=lambda r: -r[1]), lambda r: r[1])}
+    groups = {
+        count: [n for n, _ in rows]
+        for count, rows in groupby(sorted(some, key=lambda r: -r[1]), lambda r: r[1])
+    }
     if len(groups) == 1:
         [(count, names)] = groups.items()
         each = " each" if len(names) > 1 else ""
@@ -171,5 +185,7 @@ def duration_text(seconds: float) -> str:
     if whole < 120 and whole % 60:
         return f"{whole} s"
     minutes, hours, days = whole // 60 % 60, whole // 3600 % 24, whole // 86_400
-    parts = [f"{count} {unit}" for count, unit in ((days, "d"), (hours, "h"), (minutes, "min")) if count]
+    parts = [
+        f"{count} {unit}" for count, unit in ((days, "d"), (hours, "h"), (minutes, "min")) if count
+    ]
     return " ".join(parts[:2]) or f"{whole} s"

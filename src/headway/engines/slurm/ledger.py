@@ -1,4 +1,6 @@
-"""Which attempt is which batch job, or which element of one: from notes in the cluster's folder. For the engine."""
+"""Which attempt is which batch job, or which element of one: from notes in the cluster's folder.
+For the engine.
+"""
 
 from collections.abc import Iterable, Mapping
 
@@ -13,7 +15,8 @@ class Ledger:
     def __init__(self, shelf: AnyShelf) -> None:
         self._shelf = shelf
         self._keys: dict[str, str] = {}  # Slurm's id -> key
-        self._ids: dict[str, EngineId] = {}  # key -> Slurm's id, of those that this server has submitted or found
+        # key -> Slurm's id, of those that this server has submitted or found
+        self._ids: dict[str, EngineId] = {}
         self._members, self._members_read = array.Members(), False
 
     def note(self, key: str, number: str) -> None:
@@ -48,7 +51,9 @@ class Ledger:
         return self._members
 
     def places(self, key: str) -> list[tuple[str, str]]:
-        """Where an attempt may be: the key of a batch job, and which element of it; nothing: it is the batch job."""
+        """Where an attempt may be: the key of a batch job, and which element of it; nothing: it is
+        the batch job.
+        """
         return [(key, ""), *reversed(self._arrays().by_key.get(key, []))]
 
     def comments(self, key: str) -> list[str]:
@@ -88,14 +93,18 @@ class Ledger:
         return self._keys.get(job_id)
 
     def output_of(self, job_id: str) -> str:
-        """What the file is called, without its ending, into which its batch script prints; empty: not known."""
+        """What the file is called, without its ending, into which its batch script prints; empty:
+        not known.
+        """
         whole, _, index = job_id.partition("_")
         key = self.key_of(job_id)
         return f"{self._keys[whole]}_{index}" if index and whole in self._keys else key or ""
 
     def known_id(self, key: str) -> str | None:
         """Slurm's id, where it is known without asking or reading."""
-        return self._ids.get(key) or next((number for number, known in self._keys.items() if known == key), None)
+        return self._ids.get(key) or next(
+            (number for number, known in self._keys.items() if known == key), None
+        )
 
     def forget(self, key: str) -> None:
         """The attempt is over; an array is forgotten with the last of its jobs."""

@@ -1,7 +1,8 @@
-"""Whether the Python of a cluster has what the folders of a job need. Called by the engine before a job is taken.
+"""Whether the Python of a cluster has what the folders of a job need. Called by the engine before a
+job is taken.
 
-It is asked where Slurm's commands run: the nodes have the same one, nearly always. Where it cannot be asked, the
-carrier tells it on the node.
+It is asked where Slurm's commands run: the nodes have the same one, nearly always. Where it cannot
+be asked, the carrier tells it on the node.
 """
 
 from collections.abc import Sequence

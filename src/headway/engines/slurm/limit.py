@@ -1,8 +1,10 @@
-"""The limit that holds a job back, with the value that is allowed and the one that is asked for. Called by `waiting`.
+"""The limit that holds a job back, with the value that is allowed and the one that is asked for.
+Called by `waiting`.
 
-Slurm's word says which limit it is (`QOSMaxGRESPerUser`); its value and what is used of it come from
-`scontrol show assoc_mgr`, or, where that does not answer, from `sacctmgr`; those of a partition or a reservation from
-`scontrol show partition` and `show reservation`. Where nobody tells, nothing is said.
+Slurm's word says which limit it is (`QOSMaxGRESPerUser`); its value and what is used of it come
+from `scontrol show assoc_mgr`, or, where that does not answer, from `sacctmgr`; those of a
+partition or a reservation from `scontrol show partition` and `show reservation`. Where nobody
+tells, nothing is said.
 """
 
 import re
@@ -28,13 +30,20 @@ _SACCTMGR: Final = {  # the field of assoc_mgr -> the same in sacctmgr
     "MaxTRESMinsPJ": "MaxTRESMins", "MaxSubmitJobs": "MaxSubmit", "MaxSubmitJobsPU": "MaxSubmitPU",
     "MaxSubmitJobsPA": "MaxSubmitPA", "MinTRESPJ": "MinTRES",
 }  # fmt: skip
-_FOR: Final = {"PJ": "for one job", "PN": "for each node", "PU": "for each user", "PA": "for each account"}
+_FOR: Final = {
+    "PJ": "for one job",
+    "PN": "for each node",
+    "PU": "for each user",
+    "PA": "for each account",
+}
 _VALUE: Final = re.compile(r"(?P<most>[\d.]+)(?P<unit>[KMGT]?)(?:\((?P<used>[\d.]+)\))?\Z")
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One QoS or association: its limits by the name that Slurm gives them, as `4`, `4(3)` or `cpu=4(3),mem=N(5)`."""
+    """One QoS or association: its limits by the name that Slurm gives them, as `4`, `4(3)` or
+    `cpu=4(3),mem=N(5)`.
+    """
 
     name: str  # for a person: "QoS normal", "account ml"
     limits: Mapping[str, str]
@@ -44,7 +53,9 @@ class Record:
 def explain(
     word: str, job: JobLine, ask: Ask, now: datetime | None = None, *, with_use: bool = True
 ) -> tuple[str, ...]:
-    """One sentence for each limit that is meant. `now`: by the cluster's clock. `with_use`: and what is used of it."""
+    """One sentence for each limit that is meant. `now`: by the cluster's clock. `with_use`: and
+    what is used of it.
+    """
     found = LIMIT.match(word)
     if found is not None:
         return tuple(_of_policy(found, job, ask, with_use))
@@ -57,11 +68,14 @@ def explain(
     return ()
 
 
-# -- QoS and associations ---------------------------------------------------------------------------------------------
+# -- QoS and associations
+# ---------------------------------------------------------------------------------------------
 
 
 def _of_policy(found: re.Match[str], job: JobLine, ask: Ask, with_use: bool) -> list[str]:
-    """Where several have such a limit, those that are reached. Of two QoS the first that has it counts, as in Slurm."""
+    """Where several have such a limit, those that are reached. Of two QoS the first that has it
+    counts, as in Slurm.
+    """
     field, what = field_of(found), found["what"].lower()
     is_assoc = found["whose"] == "Assoc"
     records = _associations(field, job, ask) if is_assoc else _qos_of(field, what, job, ask)
@@ -73,7 +87,9 @@ def _of_policy(found: re.Match[str], job: JobLine, ask: Ask, with_use: bool) -> 
 def field_of(found: re.Match[str]) -> str:
     """The name of the limit that a word means: `QOSMaxGRESPerUser` is MaxTRESPU."""
     kind, what, rest = found["kind"], found["what"].lower(), found["rest"]
-    each = next((short for long, short in (("PerUser", "PU"), ("PerAccount", "PA")) if long in rest), "")
+    each = next(
+        (short for long, short in (("PerUser", "PU"), ("PerAccount", "PA")) if long in rest), ""
+    )
     if what.startswith("submit"):
         return f"{kind}SubmitJobs{each}"
     if what.startswith("job"):
@@ -88,7 +104,11 @@ def field_of(found: re.Match[str]) -> str:
 def _qos_of(field: str, what: str, job: JobLine, ask: Ask) -> list[Record]:
     """The partition's own goes before the job's, unless that one says OverPartQOS."""
     names = [partition(job, ask).get("QoS", ""), job.fields.get("QOS", "")]
-    found = [record for name in dict.fromkeys(filter(answer.is_word, names)) for record in _qos(name, job, ask)]
+    found = [
+        record
+        for name in dict.fromkeys(filter(answer.is_word, names))
+        for record in _qos(name, job, ask)
+    ]
     if sum(_told(record, field, what, job) is not None for record in found) > 1:
         flags = ask(["sacctmgr", "-nP", "show", "qos", names[1], "format=Flags"])
         found = found[::-1] if "OverPartQOS" in flags else found
@@ -105,22 +125,33 @@ def _qos(name: str, job: JobLine, ask: Ask) -> list[Record]:
             parts += re.findall(rf" {uid[1]}={{([^}}]*)}}", line) if uid else []
             return [Record(f"QoS {name}", _pairs(" ".join(parts)), "scontrol show assoc_mgr")]
     return [
-        Record(f"QoS {name}", row, "sacctmgr show qos") for row in _table(ask(["sacctmgr", "-P", "show", "qos", name]))
+        Record(f"QoS {name}", row, "sacctmgr show qos")
+        for row in _table(ask(["sacctmgr", "-P", "show", "qos", name]))
     ]
 
 
 def _associations(field: str, job: JobLine, ask: Ask) -> list[Record]:
-    """The user's own in the account, the account, and those above it. What one hands down (Max…) stands in the user's
-    own already."""
+    """The user's own in the account, the account, and those above it. What one hands down (Max…)
+    stands in the user's own already.
+    """
     user, account = job.fields.get("UserId", "").partition("(")[0], job.fields.get("Account", "")
-    said = ask(["scontrol", "-o", "show", "assoc_mgr", *([f"users={user}"] if user else []), "flags=assoc"])
+    said = ask(
+        ["scontrol", "-o", "show", "assoc_mgr", *([f"users={user}"] if user else []), "flags=assoc"]
+    )
     rows = [_pairs(line) for line in said.splitlines() if line.startswith("ClusterName=")]
     source = "scontrol show assoc_mgr"
     if not rows and answer.is_word(account):
         rows = _table(ask(["sacctmgr", "-P", "show", "assoc", f"account={account}"]))
         source = "sacctmgr show assoc"
     if not answer.is_word(account):
-        account = next((row["Account"] for row in rows if row.get("DefAssoc") == "Yes" and _user_of(row) == user), "")
+        account = next(
+            (
+                row["Account"]
+                for row in rows
+                if row.get("DefAssoc") == "Yes" and _user_of(row) == user
+            ),
+            "",
+        )
     chain = _chain(rows, account, user)
     own = [row for row in chain if _user_of(row)]
     found = own or chain if not field.startswith("Grp") else chain
@@ -130,11 +161,17 @@ def _associations(field: str, job: JobLine, ask: Ask) -> list[Record]:
 
 def _chain(rows: Sequence[Mapping[str, str]], account: str, user: str) -> list[Mapping[str, str]]:
     """From the user's own row up to the root of all accounts."""
-    found: list[Mapping[str, str]] = [r for r in rows if r.get("Account") == account and user and _user_of(r) == user]
+    found: list[Mapping[str, str]] = [
+        r for r in rows if r.get("Account") == account and user and _user_of(r) == user
+    ]
     above = {row.get("Account", ""): row for row in rows if not _user_of(row)}
     while account in above and above[account] not in found:
         found.append(above[account])
-        account = above[account].get("ParentAccount", above[account].get("ParentName", "")).partition("(")[0]
+        account = (
+            above[account]
+            .get("ParentAccount", above[account].get("ParentName", ""))
+            .partition("(")[0]
+        )
     return found
 
 
@@ -154,7 +191,9 @@ def _table(text: str) -> list[dict[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """One limit: what is allowed, what is used of it and what the job asks for, each as a number and in words."""
+    """One limit: what is allowed, what is used of it and what the job asks for, each as a number
+    and in words.
+    """
 
     start: str  # QoS normal allows 4 GPUs for each user (MaxTRESPU gres/gpu)
     used: str
@@ -165,9 +204,14 @@ class Told:
 
     def sentence(self, with_use: bool) -> str:
         use = f"; {self.used} in use" if self.used and with_use else ""
-        counted = self.asked and (with_use or "job" not in self.asked)  # one more job says nothing alone
+        # one more job says nothing alone
+        counted = self.asked and (with_use or "job" not in self.asked)
         asked = f", and it asks for {self.asked}" if counted else ""
-        never = ": alone it is over that, so it never starts as it is" if self.alone and self.used else ""
+        never = (
+            ": alone it is over that, so it never starts as it is"
+            if self.alone and self.used
+            else ""
+        )
         return f"{self.start}{use}{asked}{never} ({self.source})"
 
 
@@ -186,12 +230,18 @@ def _told(record: Record, field: str, what: str, job: JobLine) -> Told | None:
     if read is None:
         return None
     scale = 1024 if read["unit"] == "G" else 1024 * 1024 if read["unit"] == "T" else 1
-    most, used, count = float(read["most"]) * scale, float(read["used"] or 0), _asked(field, name, job)
+    most, used, count = (
+        float(read["most"]) * scale,
+        float(read["used"] or 0),
+        _asked(field, name, job),
+    )
     scope = _FOR.get(field[-2:], "together" if field.startswith("Grp") else "")
     verb = "wants at least" if field.startswith("Min") else "allows"
     label = field if name == field else f"{field} {name}"
     return Told(
-        " ".join(filter(None, [record.name, verb, _amount(most, name, field), scope, f"({label})"])),
+        " ".join(
+            filter(None, [record.name, verb, _amount(most, name, field), scope, f"({label})"])
+        ),
         _amount(used, name, field) if read["used"] is not None else "",
         _amount(count, name, field) if count is not None else "",
         record.source,
@@ -242,12 +292,17 @@ def _amount(count: float, name: str, field: str) -> str:
     return f"{number} of {name}{minutes}"
 
 
-# -- partitions -------------------------------------------------------------------------------------------------------
+# -- partitions
+# -------------------------------------------------------------------------------------------------------
 
 
 def partition(job: JobLine, ask: Ask) -> dict[str, str]:
     name = job.fields.get("Partition", "").partition(",")[0]
-    return answer.read_fields(ask(["scontrol", "show", "partition", "-o", name])) if answer.is_word(name) else {}
+    return (
+        answer.read_fields(ask(["scontrol", "show", "partition", "-o", name]))
+        if answer.is_word(name)
+        else {}
+    )
 
 
 def _of_partition(word: str, job: JobLine, ask: Ask) -> Iterator[str]:
@@ -265,9 +320,14 @@ def _of_partition(word: str, job: JobLine, ask: Ask) -> Iterator[str]:
         for field, sign in (("MaxNodes", 1), ("TotalNodes", 1), ("MinNodes", -1)):
             limit = told.get(field, "")
             if limit.isdigit() and (need.nodes - int(limit)) * sign > 0:
-                verb = "wants at least" if sign < 0 else "has" if field == "TotalNodes" else "allows"
+                verb = (
+                    "wants at least" if sign < 0 else "has" if field == "TotalNodes" else "allows"
+                )
                 yield f"{who} {verb} {plural(int(limit), 'node')} ({field}), and it asks for {need.nodes} {source}"
-    if word in ("PartitionDown", "PartitionInactive", "PartitionConfig") and told.get("State", "UP") != "UP":
+    if (
+        word in ("PartitionDown", "PartitionInactive", "PartitionConfig")
+        and told.get("State", "UP") != "UP"
+    ):
         yield f"{who} is {told['State']} {source}"
     if word in ("AccountNotAllowed", "QOSNotAllowed", "PartitionConfig"):
         yield from _of_lists(who, told, job, source)
@@ -283,12 +343,15 @@ def _of_lists(who: str, told: Mapping[str, str], job: JobLine, source: str) -> I
                 yield f"{who}: {verb}{what} {names}, and its {own.lower()} is {has} {source}"
 
 
-# -- licences ---------------------------------------------------------------------------------------------------------
+# -- licences
+# ---------------------------------------------------------------------------------------------------------
 
 
 def _of_licences(job: JobLine, ask: Ask) -> Iterator[str]:
     """`matlab:2,ansys@server`: what it asks for, of those that there are."""
-    asked = [part.replace("=", ":").partition(":") for part in job.fields.get("Licenses", "").split(",")]
+    asked = [
+        part.replace("=", ":").partition(":") for part in job.fields.get("Licenses", "").split(",")
+    ]
     wanted = {name: answer.number_of(count) or 1 for name, _, count in asked}
     for line in ask(["scontrol", "show", "licenses", "-o"]).splitlines():
         told = answer.read_fields(line)
@@ -300,12 +363,15 @@ def _of_licences(job: JobLine, ask: Ask) -> Iterator[str]:
             )
 
 
-# -- reservations and maintenance -------------------------------------------------------------------------------------
+# -- reservations and maintenance
+# -------------------------------------------------------------------------------------
 
 
 def _of_reservations(job: JobLine, ask: Ask, now: datetime | None) -> Iterator[str]:
     for one in reservations(ask):
-        told = reservation.sentence(one, job.fields.get("Reservation", ""), Need.of(job).time_s, now)
+        told = reservation.sentence(
+            one, job.fields.get("Reservation", ""), Need.of(job).time_s, now
+        )
         if told is not None:
             yield f"{told} (scontrol show reservation)"
 

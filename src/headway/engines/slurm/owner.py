@@ -1,8 +1,9 @@
-"""Whether a number of Slurm's still means our job. Called by the engine before it believes or ends anything.
+"""Whether a number of Slurm's still means our job. Called by the engine before it believes or ends
+anything.
 
-A controller that has lost its state gives numbers out again, to anybody's jobs. Ours is what carries the key of its
-attempt: in the comment, or, where somebody has changed that, in the path of its output. The accounting may keep
-neither; there the name tells.
+A controller that has lost its state gives numbers out again, to anybody's jobs. Ours is what
+carries the key of its attempt: in the comment, or, where somebody has changed that, in the path of
+its output. The accounting may keep neither; there the name tells.
 """
 
 from collections.abc import Mapping
@@ -18,7 +19,8 @@ from headway.engines.slurm.record import Records
 class Owner:
     def __init__(self, ledger: Ledger, records: Records) -> None:
         self._ledger, self._records = ledger, records
-        self._asked: dict[tuple[str, str, str], bool] = {}  # id, comment and start of a job -> whether it is another
+        # id, comment and start of a job -> whether it is another
+        self._asked: dict[tuple[str, str, str], bool] = {}
 
     def is_another(self, job_id: str, line: JobLine) -> bool:
         """UnreachableError: that cannot be told now."""
@@ -34,12 +36,15 @@ class Owner:
         mark = (job_id, line.comment, line.start or "")
         if mark not in self._asked:
             told = self._records.controller(job_id)
-            self._asked[mark] = told is None or not self._is_output(key, told.fields.get("StdOut", ""))
+            self._asked[mark] = told is None or not self._is_output(
+                key, told.fields.get("StdOut", "")
+            )
         return self._asked[mark]
 
     def _is_output(self, key: str, path: str) -> bool:
         own = {key, *(own for own, _ in self._ledger.places(key))}
-        return PurePosixPath(path).name.removesuffix(".slurm").partition("_")[0] in own  # `_7`, `_%a`: an element's
+        # `_7`, `_%a`: an element's
+        return PurePosixPath(path).name.removesuffix(".slurm").partition("_")[0] in own
 
 
 def has_other_name(line: JobLine, views: Mapping[str, TaskView]) -> bool:

@@ -1,7 +1,9 @@
-"""The partitions of a cluster: which nodes a job may have there, and for how long. Called by the engine's `plan`.
+"""The partitions of a cluster: which nodes a job may have there, and for how long. Called by the
+engine's `plan`.
 
-What a partition could never give is refused when a job is submitted, and not found out by its end. Where a limit seems
-to be against a job, Slurm itself has the last word: a QoS may set a limit of a partition aside.
+What a partition could never give is refused when a job is submitted, and not found out by its end.
+Where a limit seems to be against a job, Slurm itself has the last word: a QoS may set a limit of a
+partition aside.
 """
 
 from collections.abc import Callable, Sequence
@@ -51,20 +53,24 @@ def check_names(known: Sequence[Partition], asked: str | None) -> None:
     for name in asked.split(",") if asked and known else []:
         if name not in names:
             raise RefusedError(
-                f"there is no partition {name[:80]!r}{did_you_mean(name, names)}", f"partitions: {', '.join(names)}"
+                f"there is no partition {name[:80]!r}{did_you_mean(name, names)}",
+                f"partitions: {', '.join(names)}",
             )
 
 
 def chosen(known: Sequence[Partition], asked: str | None) -> list[Partition]:
-    """Those that a job goes to: one, or the first of several that has room, or Slurm's default. Empty: not told."""
+    """Those that a job goes to: one, or the first of several that has room, or Slurm's default.
+    Empty: not told.
+    """
     if not asked:
         return [one for one in known if one.is_default]
     return [one for one in known if one.name in asked.split(",")]
 
 
 def check(plan: Plan, places: Sequence[Partition], would_take: Callable[[Plan], bool]) -> Plan:
-    """RefusedError for what none of them could ever give. The plan may ask for all of their time: then the margin that
-    Slurm gets beyond the job's own end is less."""
+    """RefusedError for what none of them could ever give. The plan may ask for all of their time:
+    then the margin that Slurm gets beyond the job's own end is less.
+    """
     if not places:
         return plan
     times = [one.time_s_max for one in places]
@@ -80,10 +86,16 @@ def check(plan: Plan, places: Sequence[Partition], would_take: Callable[[Plan], 
     trouble = None
     if too_long and longest_s is not None and own_s is not None:
         allowed = duration_text(longest_s)
-        trouble = (f"it asks for {duration_text(own_s)}, and partition {names} {verb} {allowed}", "ask for less time")
+        trouble = (
+            f"it asks for {duration_text(own_s)}, and partition {names} {verb} {allowed}",
+            "ask for less time",
+        )
     elif most is not None and len(plan.tasks) > most:
         allowed = plural(most, "node")
-        trouble = (f"it asks for {len(plan.tasks)} nodes, and partition {names} {verb} {allowed}", "ask for fewer")
+        trouble = (
+            f"it asks for {len(plan.tasks)} nodes, and partition {names} {verb} {allowed}",
+            "ask for fewer",
+        )
     if trouble is not None and not would_take(plan):
         raise RefusedError(*trouble)
     return plan

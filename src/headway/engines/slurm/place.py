@@ -1,7 +1,8 @@
-"""Where Slurm's commands run and files lie: here, or on a login node over ssh. Called by the engine alone.
+"""Where Slurm's commands run and files lie: here, or on a login node over ssh. Called by the engine
+alone.
 
-A place has `commands` (run one, with a time limit) and a `shelf` (the cluster's folder, `engines/shelf.py`), and knows
-how a task there reaches its home, its code and the server.
+A place has `commands` (run one, with a time limit) and a `shelf` (the cluster's folder,
+`engines/shelf.py`), and knows how a task there reaches its home, its code and the server.
 """
 
 import hashlib
@@ -28,13 +29,17 @@ _LOOK_S: Final = 1.0
 
 
 class AnyShelf(Protocol):
-    """`engines/shelf.py`, here or far away. Raises OSError; UnreachableError where nothing is known."""
+    """`engines/shelf.py`, here or far away. Raises OSError; UnreachableError where nothing is
+    known.
+    """
 
     @property
     def home(self) -> str: ...
     @property
     def spool(self) -> str: ...
-    def make_all(self, tasks: Iterable[tuple[str, Mapping[str, Any], Mapping[str, str]]]) -> None: ...
+    def make_all(
+        self, tasks: Iterable[tuple[str, Mapping[str, Any], Mapping[str, str]]]
+    ) -> None: ...
     def tasks(self) -> list[str]: ...
     def look(
         self, keys: Sequence[str], whole: bool, outputs: Mapping[str, str] | None = None
@@ -61,7 +66,9 @@ class Place(Protocol):
         """argv of the agent on a node, up to its verb."""
 
     def carry(self, plan: Plan) -> None:
-        """Bring the snapshot that the job runs from; only content that is new travels. Raises OSError."""
+        """Bring the snapshot that the job runs from; only content that is new travels. Raises
+        OSError.
+        """
 
     def task_fields(self, plan: Plan) -> dict[str, Any]:
         """`home`, `socket`, `output_dir` and what else a task file has otherwise there."""
@@ -90,8 +97,9 @@ class Place(Protocol):
         """Why and since when it is not reached, in words; empty while it is."""
 
     def finish(self, key: str) -> bool:
-        """The attempt is over and all of it is sent: outputs come back, its code goes. Does not wait for that; False:
-        it is not done, and has to be asked for again."""
+        """The attempt is over and all of it is sent: outputs come back, its code goes. Does not
+        wait for that; False: it is not done, and has to be asked for again.
+        """
 
     @property
     def is_apart(self) -> bool:
@@ -101,7 +109,9 @@ class Place(Protocol):
 
 
 class Here:
-    """Slurm's commands are on this machine, and the folder is seen from it under the same path as from the nodes."""
+    """Slurm's commands are on this machine, and the folder is seen from it under the same path as
+    from the nodes.
+    """
 
     def __init__(
         self,
@@ -114,9 +124,12 @@ class Here:
         folder = os.path.expanduser(options["folder"]) if options.get("folder") else None
         self.commands = commands or ShellCommands()
         home = Path(folder) if folder else paths.home
-        self.shelf = Shelf(home, Path(folder) / "spool" if folder else paths.home / "clusters" / cluster / "spool")
+        self.shelf = Shelf(
+            home, Path(folder) / "spool" if folder else paths.home / "clusters" / cluster / "spool"
+        )
         self._paths, self._python, self._argv = paths, options.get("python"), argv
-        own = hashlib.sha256(os.fsencode(paths.home)).hexdigest()[:16]  # a folder may be shared by several homes
+        # a folder may be shared by several homes
+        own = hashlib.sha256(os.fsencode(paths.home)).hexdigest()[:16]
         self._socket, self._look_again_s = "", -_LOOK_S
         self.tray: Path | None = Path(self.shelf.spool).parent / "trays" / own
 
@@ -134,18 +147,23 @@ class Here:
                 pack = Path(folder) / "pack"
                 if lacking:
                     depot.write_pack(lacking, pack)
-                self.shelf.take_code(pack if lacking else None, depot.manifest_bytes(plan.code), plan.code)
+                self.shelf.take_code(
+                    pack if lacking else None, depot.manifest_bytes(plan.code), plan.code
+                )
         finally:
             depot.close()
 
     def task_fields(self, plan: Plan) -> dict[str, Any]:
         now_s = time.monotonic()
-        if now_s >= self._look_again_s:  # at both as often as somebody may have changed them, not for each of many jobs
+        # at both as often as somebody may have changed them, not for each of many jobs
+        if now_s >= self._look_again_s:
             self._socket = str(socket_path(self._paths.home))
             try:
                 tray.make(str(self.tray))
             except tray.ForeignError as error:
-                raise RefusedError(error.message, f"make it yours alone: chmod 700 {self.tray}") from None
+                raise RefusedError(
+                    error.message, f"make it yours alone: chmod 700 {self.tray}"
+                ) from None
             self._look_again_s = now_s + _LOOK_S
         return {
             "home": self.shelf.home, "socket": self._socket, "output_dir": self._output(plan), "tray": str(self.tray)
@@ -167,7 +185,8 @@ class Here:
                 os.replace(draft, path)
                 changed += 1
             except OSError:
-                draft.unlink(missing_ok=True)  # its agent has other ways, and the next server tries again
+                # its agent has other ways, and the next server tries again
+                draft.unlink(missing_ok=True)
         return changed
 
     def _output(self, plan: Plan) -> str:

@@ -1,7 +1,9 @@
-"""Why a job waits, from Slurm's own word, in words and with what to do. Pure. Called by the engine's `explain`.
+"""Why a job waits, from Slurm's own word, in words and with what to do. Pure. Called by the
+engine's `explain`.
 
-The words are those of Slurm's "job reason codes". Limits of associations and QoS are a small language of their own
-(`QOSMaxGRESPerUser`, `AssocGrpCPUMinutesLimit`): they are taken apart. A word that is not known is shown as it is.
+The words are those of Slurm's "job reason codes". Limits of associations and QoS are a small
+language of their own (`QOSMaxGRESPerUser`, `AssocGrpCPUMinutesLimit`): they are taken apart. A word
+that is not known is shown as it is.
 """
 
 import re
@@ -91,7 +93,8 @@ _WORDS: Final[dict[str, tuple[str, str, bool]]] = {
     "BlockMaxError": ("its nodes of a Blue Gene have failed too often", _ASK_ADMIN, False),
     "BlockFreeAction": ("nodes of a Blue Gene are being freed", _SOON, False),
     "InvalidReason": ("Slurm itself does not know why", _ASK_ADMIN, False),
-    "InvaildReason": ("Slurm itself does not know why", _ASK_ADMIN, False),  # its own spelling, up to 23.02
+    # its own spelling, up to 23.02
+    "InvaildReason": ("Slurm itself does not know why", _ASK_ADMIN, False),
     "MaxRequeue": ("it was requeued too often", "find out why it fails, then resubmit", True),
     "Requeued": ("it was requeued", _SOON, False),
 }  # fmt: skip
@@ -116,7 +119,9 @@ _FOR: Final = {
 
 
 def explain(told: str) -> Reason:
-    """`told` as squeue gives it: a word, and for some words more behind a comma. scontrol writes `_` for a blank."""
+    """`told` as squeue gives it: a word, and for some words more behind a comma. scontrol writes
+    `_` for a blank.
+    """
     if told.startswith(_SENTENCE) or told.replace("_", " ").startswith(_SENTENCE):
         return Reason("Resources", _AWAY, AWAY_HINT)
     word, _, more = told.strip().partition(",")
@@ -135,14 +140,25 @@ def explain(told: str) -> Reason:
 
 def _explain_limit(word: str, limit: re.Match[str]) -> Reason:
     """A limit on what one job may ask for never goes away; a limit on what all use together does."""
-    whose = {"Assoc": "your account", "QOS": "its QoS", "": "a limit of the cluster"}[limit["whose"]]
+    whose = {"Assoc": "your account", "QOS": "its QoS", "": "a limit of the cluster"}[
+        limit["whose"]
+    ]
     what, rest = _WHAT[limit["what"].lower()], limit["rest"]
     scope = next((text for suffix, text in _FOR.items() if suffix in rest), "")
     minutes = "minutes of " if "Minutes" in rest else ""
     if limit["kind"] == "Min":
-        return Reason(word, f"it asks for less than {whose} wants: {what}", "ask for more, or use another QoS", True)
+        return Reason(
+            word,
+            f"it asks for less than {whose} wants: {what}",
+            "ask for more, or use another QoS",
+            True,
+        )
     one_job = "PerJob" in rest or "PerNode" in rest or limit["what"] == "WallDuration"
-    together = "all jobs together have reached" if limit["kind"] == "Grp" else "the most that is allowed is reached in"
+    together = (
+        "all jobs together have reached"
+        if limit["kind"] == "Grp"
+        else "the most that is allowed is reached in"
+    )
     if one_job:
         text = f"it asks for more than {whose} allows {scope or 'for one job'}: {minutes}{what}"
         return Reason(word, text, "ask for less", True)

@@ -1,7 +1,8 @@
-"""What squeue does not tell of a job: `scontrol show job`, and the accounting where there is one. Called by the engine.
+"""What squeue does not tell of a job: `scontrol show job`, and the accounting where there is one.
+Called by the engine.
 
-The controller knows a job for some minutes after its end, the accounting for longer; many clusters have none, and then
-it is not asked again for a while.
+The controller knows a job for some minutes after its end, the accounting for longer; many clusters
+have none, and then it is not asked again for a while.
 """
 
 import pwd
@@ -27,7 +28,9 @@ class Records:
         self._cancelled_by: dict[str, int | None] = {}
 
     def ask(self, ids: Sequence[str]) -> dict[str, JobLine]:
-        """All about them, but for those that nobody knows any more. UnreachableError: nothing is known."""
+        """All about them, but for those that nobody knows any more. UnreachableError: nothing is
+        known.
+        """
         found = self._one_by_one(ids) if len(ids) <= ONE_BY_ONE_MAX else self._all()
         gone = [i for i in ids if i not in found]
         return found | (self._account(gone) if gone else {})
@@ -65,7 +68,9 @@ class Records:
         if self._clock_s() - self._no_sacct_s < SACCT_AGAIN_S:
             return {}
         try:
-            said = self._commands.run(["sacct", "-n", "-P", "-X", "-j", ",".join(ids), "-o", _FIELDS])
+            said = self._commands.run(
+                ["sacct", "-n", "-P", "-X", "-j", ",".join(ids), "-o", _FIELDS]
+            )
         except HeadwayError:
             self._no_sacct_s = self._clock_s()
             return {}

@@ -1,7 +1,9 @@
-"""What Slurm says when it does not take a job: for now, or never. Pure. Called by `command` and `trial`.
+"""What Slurm says when it does not take a job: for now, or never. Pure. Called by `command` and
+`trial`.
 
-Slurm's word for a limit stands on a line of its own before the reason: `sbatch: error: AssocMaxSubmitJobLimit`. A limit
-on how many jobs may be queued is over when some have ended; every other limit is on the job itself.
+Slurm's word for a limit stands on a line of its own before the reason: `sbatch: error:
+AssocMaxSubmitJobLimit`. A limit on how many jobs may be queued is over when some have ended; every
+other limit is on the job itself.
 """
 
 import re
@@ -10,13 +12,19 @@ from typing import Final
 from headway.engines.slurm import reason
 from headway.model.errors import LaterError, RefusedError
 
-_LEAD: Final = re.compile(r"^(?:\w+: )?(?:error: )?(?:allocation failure: |Batch job submission failed: )?")
-# sbatch itself tries these again for two minutes, and says so first; the others are over when an administrator says so.
+_LEAD: Final = re.compile(
+    r"^(?:\w+: )?(?:error: )?(?:allocation failure: |Batch job submission failed: )?"
+)
+# sbatch itself tries these again for two minutes, and says so first; the others are over when an
+# administrator says so.
 _FULL: Final = (
     "temporarily unable to accept job", "job queue full", "job creation temporarily disabled",
     "unable to create job record, try again",
 )  # fmt: skip
-_CLOSED: Final = ("required partition not available (inactive or drain)", "system submissions disabled")
+_CLOSED: Final = (
+    "required partition not available (inactive or drain)",
+    "system submissions disabled",
+)
 _POLICY: Final = "job violates accounting/qos policy"
 _USAGE: Final = re.compile(r"\nTry .* for more information\s*\Z")
 FULL: Final = "Slurm takes no new jobs now: it has as many as it may (MaxJobCount), or is very busy"
@@ -35,7 +43,8 @@ def read(code: int, said: str) -> RefusedError:
         return LaterError(f"Slurm takes no new jobs there now: {last}")
     if _POLICY in low:
         return _of_policy(lines)
-    told = [line for line in said.splitlines()[:-1] if _ERROR.match(line)]  # by Slurm, or by a plugin of the site
+    # by Slurm, or by a plugin of the site
+    told = [line for line in said.splitlines()[:-1] if _ERROR.match(line)]
     return RefusedError(f"{REFUSES}{'; '.join([*lines_of(told[-1] if told else ''), last])}")
 
 
@@ -51,7 +60,9 @@ def lines_of(said: str) -> list[str]:
 
 def word_in(text: str) -> str:
     """The limit that is meant; empty: not told."""
-    return next((word for word in re.findall(r"\b[A-Z]\w+\b", text) if reason.LIMIT.match(word)), "")
+    return next(
+        (word for word in re.findall(r"\b[A-Z]\w+\b", text) if reason.LIMIT.match(word)), ""
+    )
 
 
 def _of_policy(lines: list[str]) -> RefusedError:
@@ -60,4 +71,6 @@ def _of_policy(lines: list[str]) -> RefusedError:
         told = reason.explain(word)
         return RefusedError(f"{REFUSES}{told.text} ({word})", told.hint)
     told_word = f" ({word})" if word else ""
-    return LaterError(f"Slurm takes no more jobs of yours now: as many are queued as may be{told_word}")
+    return LaterError(
+        f"Slurm takes no more jobs of yours now: as many are queued as may be{told_word}"
+    )

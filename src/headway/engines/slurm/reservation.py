@@ -1,4 +1,5 @@
-"""Reservations and maintenance: which nodes are taken when, so when a job could start. Pure. For `limit` and others.
+"""Reservations and maintenance: which nodes are taken when, so when a job could start. Pure. For
+`limit` and others.
 
 Slurm's times have no zone; all of them are by the clock of the machine that its commands run on.
 """
@@ -26,8 +27,12 @@ class Reservation:
         return f"the {'maintenance' if self.is_maintenance else 'reservation'} {self.name}"
 
     def holds(self, begin: datetime, time_s: float | None) -> bool:
-        """Whether a job that starts then would still run when this one begins. None: it has no limit."""
-        return begin < self.end and (time_s is None or begin + timedelta(seconds=time_s) > self.begin)
+        """Whether a job that starts then would still run when this one begins. None: it has no
+        limit.
+        """
+        return begin < self.end and (
+            time_s is None or begin + timedelta(seconds=time_s) > self.begin
+        )
 
 
 def read(text: str) -> list[Reservation]:
@@ -36,7 +41,9 @@ def read(text: str) -> list[Reservation]:
     for line in text.splitlines():
         told = answer.read_fields(line)
         try:
-            begin, end = (datetime.fromisoformat(told.get(name, "")) for name in ("StartTime", "EndTime"))
+            begin, end = (
+                datetime.fromisoformat(told.get(name, "")) for name in ("StartTime", "EndTime")
+            )
         except ValueError:
             continue
         if name := told.get("ReservationName", ""):
@@ -45,20 +52,30 @@ def read(text: str) -> list[Reservation]:
     return found
 
 
-def taken(known: Iterable[Reservation], begin: datetime, time_s: float | None) -> dict[str, Reservation]:
+def taken(
+    known: Iterable[Reservation], begin: datetime, time_s: float | None
+) -> dict[str, Reservation]:
     """By node, who has it while such a job would run."""
-    return {node: one for one in known if one.holds(begin, time_s) for node in answer.expand_hosts(one.nodes)}
+    return {
+        node: one
+        for one in known
+        if one.holds(begin, time_s)
+        for node in answer.expand_hosts(one.nodes)
+    }
 
 
-def in_the_way(known: Iterable[Reservation], nodes: Collection[str], begin: str, time_s: float | None) -> str:
+def in_the_way(
+    known: Iterable[Reservation], nodes: Collection[str], begin: str, time_s: float | None
+) -> str:
     """Of nodes that a job would have from then on: who takes one of them, in words; empty: nobody."""
     held = taken(known, datetime.fromisoformat(begin), time_s)
     return next((held[node].words for node in nodes if node in held), "")
 
 
 def shorter_s(known: Sequence[Reservation], now: datetime, time_s: float | None) -> float | None:
-    """The longest time, in whole minutes, that ends before the first of those that are in its way; without the margin
-    that Slurm gets beyond the job's own end."""
+    """The longest time, in whole minutes, that ends before the first of those that are in its way;
+    without the margin that Slurm gets beyond the job's own end.
+    """
     ahead = [one.begin for one in known if one.begin > now and one.holds(now, time_s)]
     minutes = int((min(ahead) - now).total_seconds() - MARGIN_S - 60) // 60 if ahead else 0
     return minutes * 60.0 if minutes > 0 else None

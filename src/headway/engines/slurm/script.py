@@ -1,7 +1,8 @@
-"""The batch script of an attempt. Pure: what `--dry-run` prints is what sbatch gets. Called by the engine.
+"""The batch script of an attempt. Pure: what `--dry-run` prints is what sbatch gets. Called by the
+engine.
 
-Slurm starts one shim per node, and each shim starts its own ranks, as on every other engine. Nothing secret is in the
-script: the environment and the token lie in the task's private folder.
+Slurm starts one shim per node, and each shim starts its own ranks, as on every other engine.
+Nothing secret is in the script: the environment and the token lie in the task's private folder.
 """
 
 import math
@@ -17,7 +18,8 @@ from headway.model.errors import UsageError
 from headway.model.limits import FOLDER_END_S
 
 MIB: Final = 1024 * 1024
-MARGIN_S: Final = 120.0  # the shim ends the job at its time; Slurm's own limit comes later, and only if that failed
+# the shim ends the job at its time; Slurm's own limit comes later, and only if that failed
+MARGIN_S: Final = 120.0
 # option of the cluster or the job -> the directive
 DIRECTIVES: Final[Mapping[str, str]] = {
     "partition": "--partition", "account": "--account", "qos": "--qos", "constraint": "--constraint",
@@ -25,8 +27,8 @@ DIRECTIVES: Final[Mapping[str, str]] = {
 }  # fmt: skip
 _VALUE: Final = re.compile(r"[\w.,:@%+=&|!*()\[\]/~-]{1,256}\Z", re.ASCII)
 _EXTRA: Final = re.compile(r"--[a-z][a-z-]*(?:=[\w.,:@%+=&|!*()\[\]/~-]*)?\Z", re.ASCII)
-# Options of sbatch that `extra` may not have -> what to use. By the first ones an attempt is found again and started
-# once; sbatch takes the beginning of a name for the whole.
+# Options of sbatch that `extra` may not have -> what to use. By the first ones an attempt is found
+# again and started once; sbatch takes the beginning of a name for the whole.
 _OURS: Final = {
     "--comment": "by it a lost answer is found again", "--output": "hw logs shows what it prints",
     "--array": "use --array of hw submit", "--open-mode": "", "--parsable": "", "--test-only": "use --dry-run",
@@ -35,8 +37,8 @@ _OURS: Final = {
     "--export": "use --env", "--help": "", "--usage": "", "--version": "",
 }  # fmt: skip
 
-# On each node: of all shims of the job, those that run there. Only a process that started when the shim did is the
-# shim (F29); field 22 of its stat, the 20th behind its name, says when.
+# On each node: of all shims of the job, those that run there. Only a process that started when the
+# shim did is the shim (F29); field 22 of its stat, the 20th behind its name, says when.
 _TERMINATE: Final = """\
 start() { shift 19; echo "$1"; }
 found=1
@@ -53,23 +55,48 @@ def comment(key: str) -> str:
     return f"headway:{key}"
 
 
-def render(plan: Plan, key: str, options: Mapping[str, Any], spool: Path, agent: Sequence[str]) -> str:
-    lines = ["#!/bin/sh", *(f"#SBATCH {line}" for line in directives(plan, key, options, spool)), "", "umask 077"]
-    return "\n".join([*lines, f"exec {_srun(plan, options, spool, agent)} {shlex.quote(key)} {_names(plan)}", ""])
+def render(
+    plan: Plan, key: str, options: Mapping[str, Any], spool: Path, agent: Sequence[str]
+) -> str:
+    lines = [
+        "#!/bin/sh",
+        *(f"#SBATCH {line}" for line in directives(plan, key, options, spool)),
+        "",
+        "umask 077",
+    ]
+    return "\n".join(
+        [*lines, f"exec {_srun(plan, options, spool, agent)} {shlex.quote(key)} {_names(plan)}", ""]
+    )
 
 
-def render_array(plan: Plan, key: str, members: Mapping[str, str], spec: str, spool: Path, agent: Sequence[str]) -> str:
-    """One script for many attempts that ask for the same. `members`: index -> key; `spec`: the indices for sbatch."""
+def render_array(
+    plan: Plan, key: str, members: Mapping[str, str], spec: str, spool: Path, agent: Sequence[str]
+) -> str:
+    """One script for many attempts that ask for the same. `members`: index -> key; `spec`: the
+    indices for sbatch.
+    """
     name = plan.job.rpartition("-")[0] or plan.job
     own = directives(replace(plan, job=name), key, plan.options, spool, output=f"{key}_%a")
-    lines = ["#!/bin/sh", *(f"#SBATCH {line}" for line in [*own, f"--array={spec}"]), "", "umask 077"]
-    lines += ['case "$SLURM_ARRAY_TASK_ID" in', *(f"{int(index)}) key={k};;" for index, k in members.items())]
+    lines = [
+        "#!/bin/sh",
+        *(f"#SBATCH {line}" for line in [*own, f"--array={spec}"]),
+        "",
+        "umask 077",
+    ]
+    lines += [
+        'case "$SLURM_ARRAY_TASK_ID" in',
+        *(f"{int(index)}) key={k};;" for index, k in members.items()),
+    ]
     lines += ["*) exit 64;;", "esac"]
-    return "\n".join([*lines, f'exec {_srun(plan, plan.options, spool, agent)} "$key" {_names(plan)}', ""])
+    return "\n".join(
+        [*lines, f'exec {_srun(plan, plan.options, spool, agent)} "$key" {_names(plan)}', ""]
+    )
 
 
 def shape(plan: Plan) -> tuple[str, ...]:
-    """What an attempt asks Slurm for, without what is its own: equal for those that can be one array."""
+    """What an attempt asks Slurm for, without what is its own: equal for those that can be one
+    array.
+    """
     own = ("--job-name=", "--comment=", "--output=")
     asked = directives(plan, "", plan.options, Path("/"))
     return (_names(plan), *(line for line in asked if not line.startswith(own)))
@@ -80,7 +107,14 @@ def _srun(plan: Plan, options: Mapping[str, Any], spool: Path, agent: Sequence[s
     count = len(plan.tasks)
     start = " ".join([*map(shlex.quote, agent), "shim", f'{shlex.quote(str(spool))}/"$key-$1"'])
     step = f'key="$1"; shift; shift "$SLURM_PROCID"; exec {start}'
-    words = ["srun", f"--nodes={count}", f"--ntasks={count}", "--ntasks-per-node=1", "--kill-on-bad-exit=0", "--wait=0"]
+    words = [
+        "srun",
+        f"--nodes={count}",
+        f"--ntasks={count}",
+        "--ntasks-per-node=1",
+        "--kill-on-bad-exit=0",
+        "--wait=0",
+    ]
     words += ["--export=ALL", "--unbuffered"]
     if gres := _gres(plan, options):
         words.append(gres)
@@ -94,8 +128,10 @@ def _names(plan: Plan) -> str:
 def directives(
     plan: Plan, key: str, options: Mapping[str, Any], spool: Path, *, output: str | None = None
 ) -> list[str]:
-    """Every value is checked: a newline in one could become a directive of its own. `output`: what the file is called
-    into which the script itself prints, where not as the attempt; each element of an array has its own."""
+    """Every value is checked: a newline in one could become a directive of its own. `output`: what
+    the file is called into which the script itself prints, where not as the attempt; each element
+    of an array has its own.
+    """
     found = [
         f"--job-name={safe_name(plan.job)}", f"--comment={comment(key)}", f"--nodes={len(plan.tasks)}",
         f"--ntasks={len(plan.tasks)}", "--ntasks-per-node=1", "--no-requeue", "--export=NONE",
@@ -114,13 +150,17 @@ def directives(
     if plan.max_duration_s is not None:
         found.append(f"--time={duration(min(time_s(plan), options.get('time_s_max') or math.inf))}")
     found += [
-        f"{flag}={_value(name, options[name])}" for name, flag in DIRECTIVES.items() if flag and options.get(name)
+        f"{flag}={_value(name, options[name])}"
+        for name, flag in DIRECTIVES.items()
+        if flag and options.get(name)
     ]
     return found + [_extra(line) for line in options.get("extra") or []]
 
 
 def time_s(plan: Plan) -> float:
-    """What Slurm is asked for beyond a job's own time: the end of its ranks, and what is left to send."""
+    """What Slurm is asked for beyond a job's own time: the end of its ranks, and what is left to
+    send.
+    """
     sending_s = FOLDER_END_S if any(folder.target for folder in plan.folders) else 0.0
     return (plan.max_duration_s or 0.0) + plan.grace_s + MARGIN_S + sending_s
 
@@ -128,7 +168,13 @@ def time_s(plan: Plan) -> float:
 def _gres(plan: Plan, options: Mapping[str, Any]) -> str | None:
     gpus = max(task.gpus for task in plan.tasks)
     kind = options.get("gpu_type")
-    return f"--gres=gpu:{_value('gpu_type', kind)}:{gpus}" if gpus and kind else f"--gres=gpu:{gpus}" if gpus else None
+    return (
+        f"--gres=gpu:{_value('gpu_type', kind)}:{gpus}"
+        if gpus and kind
+        else f"--gres=gpu:{gpus}"
+        if gpus
+        else None
+    )
 
 
 def _each(plan: Plan, by_task: Sequence[int | None], whole: int | None) -> int | None:
@@ -153,29 +199,54 @@ def _path(path: Path) -> str:
     """A folder in a directive: sbatch takes the rest of the line, and `%` begins a pattern."""
     text = str(path)
     if not _VALUE.match(text) or "%" in text:
-        raise UsageError(f"the folder {text!r:.200} cannot stand in a batch script", "use one without blanks or quotes")
+        raise UsageError(
+            f"the folder {text!r:.200} cannot stand in a batch script",
+            "use one without blanks or quotes",
+        )
     return text
 
 
 def _value(name: str, value: Any) -> str:
     text = str(value)
     if not _VALUE.match(text):
-        raise UsageError(f"{name}: {text!r:.80} cannot stand in a batch script", "letters, digits and . , : - _ = can")
+        raise UsageError(
+            f"{name}: {text!r:.80} cannot stand in a batch script",
+            "letters, digits and . , : - _ = can",
+        )
     return text
 
 
 def _extra(line: Any) -> str:
     if not isinstance(line, str) or not _EXTRA.match(line):
-        raise UsageError(f"extra: {line!r:.80} is neither --name nor --name=value", "for example: --nice=100")
+        raise UsageError(
+            f"extra: {line!r:.80} is neither --name nor --name=value", "for example: --nice=100"
+        )
     name = line.partition("=")[0]
     taken = next((own for own in _OURS if own.startswith(name)), None)
     if taken is not None:
-        raise UsageError(f"extra: {line!r:.80}: {taken} is set by Headway itself", _OURS[taken] or "leave it out")
+        raise UsageError(
+            f"extra: {line!r:.80}: {taken} is set by Headway itself", _OURS[taken] or "leave it out"
+        )
     return line
 
 
 def terminate(job_id: str, shims: Sequence[tuple[str, str]]) -> list[str]:
     """argv that asks the shims of a job, by pid and start, to end their ranks in order."""
     count = len(shims)
-    step = ["srun", f"--jobid={job_id}", "--overlap", f"--nodes={count}", f"--ntasks={count}", "--ntasks-per-node=1"]
-    return [*step, "--mem=0", "sh", "-c", _TERMINATE, "headway", *(word for shim in shims for word in shim)]
+    step = [
+        "srun",
+        f"--jobid={job_id}",
+        "--overlap",
+        f"--nodes={count}",
+        f"--ntasks={count}",
+        "--ntasks-per-node=1",
+    ]
+    return [
+        *step,
+        "--mem=0",
+        "sh",
+        "-c",
+        _TERMINATE,
+        "headway",
+        *(word for shim in shims for word in shim),
+    ]

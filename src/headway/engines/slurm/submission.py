@@ -1,7 +1,9 @@
-"""How attempts reach Slurm: as one sbatch for an array, and some at a time for the others. Called by the engine.
+"""How attempts reach Slurm: as one sbatch for an array, and some at a time for the others. Called
+by the engine.
 
-Folders are made first, then sbatch is called, then its number is noted. So whatever dies in between, what was tried
-before is known by its folder, and what Slurm has of it by the comment of its batch job (F23, F24).
+Folders are made first, then sbatch is called, then its number is noted. So whatever dies in
+between, what was tried before is known by its folder, and what Slurm has of it by the comment of
+its batch job (F23, F24).
 """
 
 import threading
@@ -22,7 +24,13 @@ from headway.model.limits import SBATCH_AT_ONCE, SBATCH_RUN_MAX
 
 Outcome = EngineId | HeadwayError
 FULL_S: Final = 5.0  # so long one that was not taken speaks for those that ask for the same
-_KEEP: Final = ("SLURM_", "SLURMD_", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICES")
+_KEEP: Final = (
+    "SLURM_",
+    "SLURMD_",
+    "CUDA_VISIBLE_DEVICES",
+    "GPU_DEVICE_ORDINAL",
+    "ROCR_VISIBLE_DEVICES",
+)
 
 
 class Asked(Protocol):
@@ -37,15 +45,27 @@ class Asked(Protocol):
 
 class Submission:
     def __init__(
-        self, place: Place, ledger: Ledger, get: Callable[[str], Any], asked: Asked, clock_s: Callable[[], float]
+        self,
+        place: Place,
+        ledger: Ledger,
+        get: Callable[[str], Any],
+        asked: Asked,
+        clock_s: Callable[[], float],
     ) -> None:
-        self._place, self._ledger, self._get, self._asked, self._clock_s = place, ledger, get, asked, clock_s
+        self._place, self._ledger, self._get, self._asked, self._clock_s = (
+            place,
+            ledger,
+            get,
+            asked,
+            clock_s,
+        )
         self._shelf, self._commands = place.shelf, place.commands
         self._changed = threading.Condition()
         self._keys: set[str] = set()  # that are being submitted
         self._sbatches = threading.Semaphore(SBATCH_AT_ONCE)
         self._full_lock = threading.Lock()  # all threads of a `submit` use it
-        self._full: dict[tuple[str, ...], tuple[float, LaterError]] = {}  # what is asked for -> until when, and why
+        # what is asked for -> until when, and why
+        self._full: dict[tuple[str, ...], tuple[float, LaterError]] = {}
 
     def submit(self, starts: Sequence[Start]) -> dict[str, Outcome]:
         """By key. Jobs of one array that ask for the same are one sbatch."""
@@ -80,9 +100,14 @@ class Submission:
         away: list[UnreachableError] = []
         for group in groups:
             try:
-                found |= dict.fromkeys(group.keys.values(), away[0]) if away else self._submit_array(group)
+                found |= (
+                    dict.fromkeys(group.keys.values(), away[0])
+                    if away
+                    else self._submit_array(group)
+                )
             except RefusedError as error:
-                # this cluster takes none, or none so long, or not so many more of ours: then as many as it takes
+                # this cluster takes none, or none so long, or not so many more of ours: then as
+                # many as it takes
                 if isinstance(error, LaterError) or "array" in str(error).lower():
                     self._ledger.drop_array(group.key)
                     alone += group.starts.values()
@@ -98,31 +123,49 @@ class Submission:
                 found |= some
         return found
 
-    def _submit_some(self, away: list[UnreachableError], some: Sequence[Start]) -> dict[str, Outcome]:
-        """Each a batch job of its own, one after the other. Once one is not taken for now, those that ask for the same
-        are not tried, and the others are."""
+    def _submit_some(
+        self, away: list[UnreachableError], some: Sequence[Start]
+    ) -> dict[str, Outcome]:
+        """Each a batch job of its own, one after the other. Once one is not taken for now, those
+        that ask for the same are not tried, and the others are.
+        """
         found: dict[str, Outcome] = {}
         shapes = {one.key: script.shape(one.plan) for one in some}
         left = list(some)
         while left:
-            full = {one.key: why for one in left if (why := away[0] if away else self._later(shapes[one.key]))}
+            full = {
+                one.key: why
+                for one in left
+                if (why := away[0] if away else self._later(shapes[one.key]))
+            }
             found |= full
             tried = [one for one in left if one.key not in full]
             told = self._submit_tried(away, tried, shapes) if tried else {}
             found |= told
-            left = [one for one in tried if isinstance(told[one.key], LaterError) and not self._later(shapes[one.key])]
+            left = [
+                one
+                for one in tried
+                if isinstance(told[one.key], LaterError) and not self._later(shapes[one.key])
+            ]
         return found
 
     def _later(self, shape: tuple[str, ...]) -> LaterError | None:
         """Why one that asked for the same was not taken a moment ago."""
         now_s = self._clock_s()
         with self._full_lock:
-            self._full = {asked: (until_s, why) for asked, (until_s, why) in self._full.items() if until_s > now_s}
+            self._full = {
+                asked: (until_s, why)
+                for asked, (until_s, why) in self._full.items()
+                if until_s > now_s
+            }
             told = self._full.get(shape)
         return told[1] if told else None
 
     def _submit_tried(
-        self, away: list[UnreachableError], some: Sequence[Start], shapes: Mapping[str, tuple[str, ...]]
+        self,
+        away: list[UnreachableError],
+        some: Sequence[Start],
+        shapes: Mapping[str, tuple[str, ...]],
     ) -> dict[str, Outcome]:
         found: dict[str, Outcome] = {}
         texts: dict[str, str] = {}
@@ -130,7 +173,9 @@ class Submission:
             try:
                 self._make_folders([one])
                 spool = Path(self._shelf.spool)
-                texts[one.key] = script.render(one.plan, one.key, one.plan.options, spool, self._place.agent())
+                texts[one.key] = script.render(
+                    one.plan, one.key, one.plan.options, spool, self._place.agent()
+                )
             except HeadwayError as error:
                 found[one.key] = error
         numbers = self._sbatch(texts)
@@ -146,7 +191,13 @@ class Submission:
                 away.append(number)
             elif not isinstance(number, HeadwayError):
                 self._ledger.note(key, number)
-        self._asked.taken({str(number): key for key, number in numbers.items() if not isinstance(number, HeadwayError)})
+        self._asked.taken(
+            {
+                str(number): key
+                for key, number in numbers.items()
+                if not isinstance(number, HeadwayError)
+            }
+        )
         return found | numbers
 
     def _submit_array(self, group: array.Group) -> dict[str, Outcome]:
@@ -166,14 +217,19 @@ class Submission:
         self._asked.taken({f"{number}_{index}": key for index, key in group.keys.items()})
         return {key: EngineId(f"{number}_{index}") for index, key in group.keys.items()}
 
-    # -- folders -------------------------------------------------------------------------------------------------------
+    # -- folders
+    # -------------------------------------------------------------------------------------------------------
 
     def _make_folders(self, starts: Collection[Start]) -> None:
         try:
             for one in starts:
                 self._place.carry(one.plan)
             self._shelf.make_all(
-                (f"{one.key}-{task.name}", self._task_file(one.plan, task, one.given), one.given.env)
+                (
+                    f"{one.key}-{task.name}",
+                    self._task_file(one.plan, task, one.given),
+                    one.given.env,
+                )
                 for one in starts
                 for task in one.plan.tasks
             )
@@ -191,7 +247,8 @@ class Submission:
             **{"tls": dict(given.tls) if given.tls else None, **self._place.task_fields(plan)},
         )  # fmt: skip
 
-    # -- sbatch --------------------------------------------------------------------------------------------------------
+    # -- sbatch
+    # --------------------------------------------------------------------------------------------------------
 
     def _sbatch(self, texts: Mapping[str, str]) -> dict[str, Outcome]:
         """By key, the number that Slurm has given to a script, or why it has not."""
@@ -211,12 +268,16 @@ class Submission:
         if isinstance(said, RefusedError):
             mine = script.comment(key)
             lines = self._asked.lines().values()
-            found = next((line.id.partition("_")[0] for line in lines if line.comment == mine), None)
+            found = next(
+                (line.id.partition("_")[0] for line in lines if line.comment == mine), None
+            )
             if found is not None:
                 return EngineId(found)  # whatever it said: Slurm has it
         if isinstance(said, HeadwayError):
             raise said
         number = said.strip().splitlines()[-1].partition(";")[0] if said.strip() else ""
         if not number.isdigit():
-            raise UnreachableError(f"sbatch answered {said.strip()[:200]!r}, which is not the number of a job")
+            raise UnreachableError(
+                f"sbatch answered {said.strip()[:200]!r}, which is not the number of a job"
+            )
         return EngineId(number)

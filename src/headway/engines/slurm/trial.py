@@ -1,7 +1,9 @@
-"""Whether Slurm would take a request at all, asked before a job is stored. Called by the engine's `plan`.
+"""Whether Slurm would take a request at all, asked before a job is stored. Called by the engine's
+`plan`.
 
-`sbatch --test-only` starts nothing. It is asked once for each request that is different, and not while the controller
-is away. Only what time cannot mend is refused: while nodes are down it answers as if they were not there.
+`sbatch --test-only` starts nothing. It is asked once for each request that is different, and not
+while the controller is away. Only what time cannot mend is refused: while nodes are down it answers
+as if they were not there.
 """
 
 import time
@@ -29,20 +31,26 @@ _FINAL: Final = (
     "more processors requested", "cpu count specification invalid", "invalid trackable", "invalid --nice",
     "unspecified error", "unrecognized option", "asks for more than", "asks for less than",
 )  # fmt: skip
-_NEVER: Final = "requested node configuration is not available"  # or only not now, while nodes are away
+# or only not now, while nodes are away
+_NEVER: Final = "requested node configuration is not available"
 
 Words = Callable[[Plan, RefusedError, Sequence[NodeLine]], RefusedError]
 
 
 class Trial:
-    def __init__(self, commands: Commands, words: Words, clock_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, commands: Commands, words: Words, clock_s: Callable[[], float] = time.monotonic
+    ) -> None:
         self._commands, self._words, self._clock_s = commands, words, clock_s
-        self._known: dict[tuple[str, ...], tuple[float, RefusedError | None]] = {}  # until when, and why not
+        # until when, and why not
+        self._known: dict[tuple[str, ...], tuple[float, RefusedError | None]] = {}
         self._away_until_s = 0.0
 
     def check(self, plan: Plan, text: str, nodes: Callable[[], Sequence[NodeLine]]) -> None:
-        """RefusedError, in words, for what Slurm would never take. `nodes`: asks for those that it could have, as they
-        are after a refusal: one that was drained a moment ago would make it seem final."""
+        """RefusedError, in words, for what Slurm would never take. `nodes`: asks for those that it
+        could have, as they are after a refusal: one that was drained a moment ago would make it
+        seem final.
+        """
         shape, now_s = script.shape(plan), self._clock_s()
         until_s, refused = self._known.get(shape, (0.0, None))
         if now_s >= until_s:
@@ -63,7 +71,9 @@ class Trial:
         """The controller did not answer: for a while nobody shall wait for it."""
         self._away_until_s = self._clock_s() + AWAY_S
 
-    def _ask(self, plan: Plan, text: str, nodes: Callable[[], Sequence[NodeLine]]) -> RefusedError | None:
+    def _ask(
+        self, plan: Plan, text: str, nodes: Callable[[], Sequence[NodeLine]]
+    ) -> RefusedError | None:
         try:
             self._commands.run(["sbatch", "--test-only"], text, timeout_s=TIMEOUT_S)
         except LaterError:

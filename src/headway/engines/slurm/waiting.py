@@ -1,6 +1,8 @@
-"""Why a job waits on Slurm: reason, position, what is free and does not fit, limits, forecast. Called by the engine.
+"""Why a job waits on Slurm: reason, position, what is free and does not fit, limits, forecast.
+Called by the engine.
 
-Each question may fail by itself (no accounting, no rights): then that part is not told, and the rest is.
+Each question may fail by itself (no accounting, no rights): then that part is not told, and the
+rest is.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,13 +26,17 @@ _ASIDE: Final = (
 # Less of it would do; what other limits allow `--test-only` does not regard.
 _TOO_MUCH: Final = ("PartitionTimeLimit", "PartitionNodeLimit")
 _AHEAD: Final = "%A|%Q|%D|%b|%C|%j"
-_HOLDERS: Final = "JobID:20,EndTime:24,NumNodes:8,tres-alloc:160,tres-per-node:80,Name:80,NodeList:400"
+_HOLDERS: Final = (
+    "JobID:20,EndTime:24,NumNodes:8,tres-alloc:160,tres-per-node:80,Name:80,NodeList:400"
+)
 
 
 def explain(job: JobLine, nodes: Sequence[NodeLine], commands: Commands) -> Waiting:
     """`job`: as `scontrol show job` tells it; `nodes`: of its partition, as they are now."""
     if job.state == "running":
-        return Waiting(f"{job.word}: Slurm has started it on {job.nodes}, and its agents have not spoken yet")
+        return Waiting(
+            f"{job.word}: Slurm has started it on {job.nodes}, and its agents have not spoken yet"
+        )
     told, need = reason.explain(job.reason), Need.of(job)
     own = job.fields.get("Reservation", "")
     free = tuple(sooner.free_of(node, need.kind, whole=need.exclusive) for node in nodes)
@@ -43,21 +49,30 @@ def explain(job: JobLine, nodes: Sequence[NodeLine], commands: Commands) -> Wait
     is_room = told.word in ROOM
     room = None
     if is_room and now is not None:
-        running = answer.read_holders(ask(commands, ["squeue", "-h", "-t", "R", "-O", _HOLDERS]), need.kind)
-        away = {node.name for node in nodes if not node.is_usable}  # no end of a job brings one back
+        running = answer.read_holders(
+            ask(commands, ["squeue", "-h", "-t", "R", "-O", _HOLDERS]), need.kind
+        )
+        # no end of a job brings one back
+        away = {node.name for node in nodes if not node.is_usable}
         up = [one for one in may if one.name not in away]
         room = _room_at(need, up, running, held, now)
     is_aside = told.word in _ASIDE or told.never or reason.LIMIT.match(told.word) is not None
     ahead, words = ((), ()) if is_aside else _ahead(job, commands)
     waits_for = job.fields.get("Dependency", "") if told.word.startswith("Dependency") else ""
     text = told.text + (f" ({waits_for})" if answer.is_word(waits_for) else "")
-    hint = reason.AWAY_HINT if told.word == "ReqNodeNotAvail" and told.hint and not _names_nodes(job) else told.hint
+    hint = (
+        reason.AWAY_HINT
+        if told.word == "ReqNodeNotAvail" and told.hint and not _names_nodes(job)
+        else told.hint
+    )
     text += f"; {hint.replace('ID', job.number or job.id)}" if hint else ""
     return Waiting(
         f"{told.word}: {text}",
         ahead,
         free,
-        sooner.suggest(job, need, may, commands, now, own_s, held) if is_room or told.word in _TOO_MUCH else (),
+        sooner.suggest(job, need, may, commands, now, own_s, held)
+        if is_room or told.word in _TOO_MUCH
+        else (),
         needs=need.words(),
         fit=_fit_words(job, need, may) if is_room else "",
         limits=limits,
@@ -80,7 +95,11 @@ def _listed(job: JobLine, field: str) -> list[str]:
 
 def _fit_words(job: JobLine, need: Need, may: Sequence[Node]) -> str:
     words = fit.explain(need, may)
-    return f"{words}; it asks for {job.fields['ReqNodeList']}" if words and _names_nodes(job) else words
+    return (
+        f"{words}; it asks for {job.fields['ReqNodeList']}"
+        if words and _names_nodes(job)
+        else words
+    )
 
 
 def _names_nodes(job: JobLine) -> bool:
@@ -103,7 +122,9 @@ def _now(commands: Commands) -> datetime | None:
 
 
 def _ahead(job: JobLine, commands: Commands) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Ids of waiting jobs of its partition with a higher place, and the same with what they ask for."""
+    """Ids of waiting jobs of its partition with a higher place, and the same with what they ask
+    for.
+    """
     partition = job.fields.get("Partition", "").partition(",")[0]
     where = ["-p", partition] if answer.is_word(partition) else []
     said = ask(commands, ["squeue", "-h", "-t", "PD", "--sort=-p,i", *where, "-o", _AHEAD])
@@ -131,7 +152,9 @@ def _forecast(
     """When it may start, and who says so."""
     said = []
     if job.start:
-        left_s = (datetime.fromisoformat(job.start) - now).total_seconds() if now is not None else 0.0
+        left_s = (
+            (datetime.fromisoformat(job.start) - now).total_seconds() if now is not None else 0.0
+        )
         ahead = f", in {fit.duration_text(left_s)}" if left_s > 0 else ""
         if reason.explain(job.reason).word == "BeginTime":
             return f"not before {job.start}{ahead}, by Slurm's own clock"
@@ -149,15 +172,23 @@ def _forecast(
 
 
 def _room_at(
-    need: Need, free: Sequence[Node], holders: Sequence[answer.Holder], held: Sequence[Reservation], now: datetime
+    need: Need,
+    free: Sequence[Node],
+    holders: Sequence[answer.Holder],
+    held: Sequence[Reservation],
+    now: datetime,
 ) -> tuple[str, str] | None:
-    """The first moment at which running jobs have given back enough, each when its time is over, and no reservation
-    has it; and what happens then."""
+    """The first moment at which running jobs have given back enough, each when its time is over,
+    and no reservation has it; and what happens then.
+    """
     left = {node.name: node for node in free}
     if need.exclusive or _fits(need, left, held, now):
         return None
     steps = [(datetime.fromisoformat(one.end), one) for one in holders]
-    ends: list[tuple[datetime, answer.Holder | Reservation]] = [*steps, *((one.end, one) for one in held)]
+    ends: list[tuple[datetime, answer.Holder | Reservation]] = [
+        *steps,
+        *((one.end, one) for one in held),
+    ]
     for when, one in sorted(ends, key=lambda pair: pair[0]):
         if isinstance(one, Reservation):
             why = f"{one.words} is over"
@@ -171,4 +202,7 @@ def _room_at(
 
 def _fits(need: Need, left: Mapping[str, Node], held: Sequence[Reservation], at: datetime) -> bool:
     taken = reservation.taken(held, at, need.time_s)
-    return len(fit.fitting(need, [node for name, node in left.items() if name not in taken])) >= need.nodes
+    return (
+        len(fit.fitting(need, [node for name, node in left.items() if name not in taken]))
+        >= need.nodes
+    )

@@ -30,7 +30,9 @@ class Poll(msgspec.Struct):
 
 
 async def ingest(call: Call) -> Reply:
-    """A batch becomes durable, then is answered (P3). The room that its bytes take is counted until then."""
+    """A batch becomes durable, then is answered (P3). The room that its bytes take is counted until
+    then.
+    """
     if len(call.body) < _DECODE_INLINE_BYTES:
         task, _, parts = batch.decode(call.body)
     else:
@@ -49,18 +51,24 @@ async def poll(call: Call) -> Reply:
     check_task(call, asked.task)
     call.services.ways.note(asked.task, call.caller.way, asked.trouble)
     wait_s = min(max(asked.wait_s, 0.0), POLL_WAIT_S * 3)
-    commands = await _unless_stopping(call, call.services.control.commands_for(asked.task, wait_s, asked.done))
+    commands = await _unless_stopping(
+        call, call.services.control.commands_for(asked.task, wait_s, asked.done)
+    )
     return reply_json({"commands": commands, "now_ns": time.time_ns()})
 
 
 async def register(call: Call) -> Reply:
-    """A script that was started without us becomes a job. The kernel says that it is ours; it has no token yet."""
+    """A script that was started without us becomes a job. The kernel says that it is ours; it has
+    no token yet.
+    """
     body = check(parse_json(call.body), dict[str, object])
     return reply_json(await call.services.control.register(body))
 
 
 def check_task(call: Call, task: TaskKey) -> None:
-    """An agent speaks of its own task; another machine of the jobs that it told of, and tells again what we forgot."""
+    """An agent speaks of its own task; another machine of the jobs that it told of, and tells again
+    what we forgot.
+    """
     caller = call.caller
     if caller.role is not Role.INGEST or caller.task == str(task):
         return
@@ -73,7 +81,9 @@ def check_task(call: Call, task: TaskKey) -> None:
     raise Refusal(403, "forbidden", "this token belongs to another task")
 
 
-async def _unless_stopping(call: Call, work: Coroutine[Any, Any, list[dict[str, Any]]]) -> list[dict[str, Any]]:
+async def _unless_stopping(
+    call: Call, work: Coroutine[Any, Any, list[dict[str, Any]]]
+) -> list[dict[str, Any]]:
     asked = asyncio.create_task(work)
     stopping = asyncio.create_task(call.services.stopping.wait())
     try:

@@ -1,4 +1,6 @@
-"""`/api/arrays…`: submit, show, stop and repeat many jobs as one. Lists them as jobs: `GET /api/jobs?array=`."""
+"""`/api/arrays…`: submit, show, stop and repeat many jobs as one. Lists them as jobs: `GET
+/api/jobs?array=`.
+"""
 
 from typing import Annotated, Any
 
@@ -71,7 +73,9 @@ async def abort(call: Call) -> Reply:
 async def resubmit(call: Call) -> Reply:
     asked = call.read(Resubmit)
     old = await find(call.services, call.params["ref"])
-    uuid = await call.services.control.resubmit_array(old, asked.uuid, asked.spec, asked.env, asked.states)
+    uuid = await call.services.control.resubmit_array(
+        old, asked.uuid, asked.spec, asked.env, asked.states
+    )
     return await show(call.services, uuid, 201)
 
 

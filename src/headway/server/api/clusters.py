@@ -1,4 +1,6 @@
-"""`/api/clusters`: what the clusters that a caller has configured have, and whether a job would fit there."""
+"""`/api/clusters`: what the clusters that a caller has configured have, and whether a job would fit
+there.
+"""
 
 from typing import Annotated, Any
 

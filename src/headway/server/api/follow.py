@@ -1,8 +1,10 @@
-"""`/api/jobs/{ref}/follow`: what is new of a job since a cursor, as soon as there is something. Called by live views.
+"""`/api/jobs/{ref}/follow`: what is new of a job since a cursor, as soon as there is something.
+Called by live views.
 
-The cursor is the viewer's own and says all that the server would otherwise have to remember of him: where he is in each
-stream, which events he has seen, since when an unfinished line is held back. A viewer that comes late reads on from
-there; one that never comes back is forgotten with his connection (F38).
+The cursor is the viewer's own and says all that the server would otherwise have to remember of him:
+where he is in each stream, which events he has seen, since when an unfinished line is held back. A
+viewer that comes late reads on from there; one that never comes back is forgotten with his
+connection (F38).
 """
 
 import sqlite3
@@ -40,7 +42,8 @@ _METRICS_TOLD_MAX = 1_000  # names in one answer
 class Cursor(msgspec.Struct, forbid_unknown_fields=True):
     attempt: Count = 0
     at: dict[Count, Count] = {}  # stream → where to go on
-    held: dict[Count, tuple[Count, Count]] = {}  # stream → (where its unfinished line starts, since when, in ms)
+    # stream → (where its unfinished line starts, since when, in ms)
+    held: dict[Count, tuple[Count, Count]] = {}
     event: Count = 0
     state: str = ""
     metrics: Count = 0  # checksum of the values told last
@@ -56,7 +59,8 @@ class Asked(msgspec.Struct, forbid_unknown_fields=True):
     tail: Count | None = None
     wait_s: float = 0.0
     records: bool = True  # False for a viewer that does not show log records
-    lines: bool = True  # False for one that reads the bytes himself, and only wants to know that there are more
+    # False for one that reads the bytes himself, and only wants to know that there are more
+    lines: bool = True
 
 
 class News(msgspec.Struct):
@@ -87,7 +91,9 @@ async def follow(call: Call) -> Reply:
     with call.services.live.watch(pk) as watch:
         while True:
             watch.start(_told_just_now(cursor) | (frozenset() if asked.records else {"records"}))
-            look = await call.services.query(look_at, call.services.paths, pk, cursor, tail, asked.records, asked.lines)
+            look = await call.services.query(
+                look_at, call.services.paths, pk, cursor, tail, asked.records, asked.lines
+            )
             cursor, tail = look.news.cursor, None
             left_s = until_s - time.monotonic()
             if look.is_news or left_s <= 0 or call.services.live.closed:
@@ -101,8 +107,9 @@ def look_at(
 ) -> Look:  # fmt: skip
     """All that is new at this moment of the database."""
     job = catalog.load_job(c, pk)
-    # An agent tells the end of a task after everything else, so all output is there by then. Of one that is held the
-    # last output may still be on its way: what looks like the start of a secret waits for the rest.
+    # An agent tells the end of a task after everything else, so all output is there by then. Of one
+    # that is held the last output may still be on its way: what looks like the start of a secret
+    # waits for the rest.
     held_s = (time.time_ns() - job.state_since_ns) / 1e9 if job.state is State.HELD else 0.0
     over = is_over(job) or held_s > _HELD_S
     cursor = known or Cursor(attempt=max([1, *(attempt.number for attempt in job.attempts)]))
@@ -118,21 +125,34 @@ def look_at(
         found, after, more = _read_on(c, paths, pk, cursor, now_ms, over)
     events = query.events(c, pk, cursor.event, FOLLOW_EVENTS_MAX)
     metrics, checksum = _metrics(c, pk, cursor, now_ms, over)
-    logged = records.read(c, pk, after=cursor.record or 0, limit=FOLLOW_RECORDS_MAX) if with_records else []
+    logged = (
+        records.read(c, pk, after=cursor.record or 0, limit=FOLLOW_RECORDS_MAX)
+        if with_records
+        else []
+    )
     more |= len(logged) == FOLLOW_RECORDS_MAX
     trackers, used = _watched(c, pk, cursor, after, now_ms, over)
     done = query.job_object(c, pk, paths, time.time_ns()) if over and not more else None
     after.event = events[-1]["seq"] if events else cursor.event
     after.record = logged[-1]["seq"] if logged else cursor.record
     after.state = str(job.state)
-    after.metrics, after.metrics_ms = (checksum, now_ms) if metrics else (cursor.metrics, cursor.metrics_ms)
-    news = News(after, after.state, LineForm.of(found), events, metrics, logged, trackers, used, done)
-    is_news = grown or bool(found or events or metrics or logged or used or more or done) or trackers is not None
+    after.metrics, after.metrics_ms = (
+        (checksum, now_ms) if metrics else (cursor.metrics, cursor.metrics_ms)
+    )
+    news = News(
+        after, after.state, LineForm.of(found), events, metrics, logged, trackers, used, done
+    )
+    is_news = (
+        grown
+        or bool(found or events or metrics or logged or used or more or done)
+        or trackers is not None
+    )
     again_s = min(_again_s(after, now_ms), _HELD_S if job.state is State.HELD else FOLLOW_WAIT_S)
     return Look(news, is_news or cursor.state != after.state, again_s)
 
 
-# -- lines -------------------------------------------------------------------------------------------------------------
+# -- lines
+# -------------------------------------------------------------------------------------------------------------
 
 
 def _outputs(c: sqlite3.Connection, pk: int, first: int) -> list[Output]:
@@ -177,7 +197,9 @@ def _read_on(
         start = found.cursor[one.pk]
         if start >= one.position:
             continue
-        since_ms = cursor.held[one.pk][1] if cursor.held.get(one.pk, (-1, 0))[0] == start else now_ms
+        since_ms = (
+            cursor.held[one.pk][1] if cursor.held.get(one.pk, (-1, 0))[0] == start else now_ms
+        )
         if now_ms - since_ms >= FOLLOW_HOLD_S * 1000:
             part = lines.read_lines(c, paths, one, start, LINE_BYTES_MAX, final=True)
             late += part.lines
@@ -194,7 +216,8 @@ def _attempt_to_read(cursor: Cursor, chosen: list[Output], at: dict[int, int]) -
     return max(cursor.attempt, min(behind, default=chosen[-1].attempt))
 
 
-# -- the rest ----------------------------------------------------------------------------------------------------------
+# -- the rest
+# ----------------------------------------------------------------------------------------------------------
 
 
 def _last_event(c: sqlite3.Connection, pk: int) -> int:
@@ -217,7 +240,9 @@ def _metrics(
 def _watched(
     c: sqlite3.Connection, pk: int, cursor: Cursor, after: Cursor, now_ms: int, over: bool
 ) -> tuple[list[dict[str, Any]] | None, dict[str, Any] | None]:
-    """Progress and the last sample of usage, likewise, each when it has changed; `after` takes note of it."""
+    """Progress and the last sample of usage, likewise, each when it has changed; `after` takes note
+    of it.
+    """
     if not over and now_ms - cursor.watch_ms < FOLLOW_METRICS_S * 1000:
         return None, None
     trackers, used = watched.progress(c, [pk]).get(pk, []), watched.usage_last(c, [pk]).get(pk)
@@ -225,21 +250,31 @@ def _watched(
     if checksums != (cursor.progress, cursor.usage):
         after.watch_ms = now_ms
     after.progress, after.usage = checksums
-    return trackers if checksums[0] != cursor.progress else None, used if checksums[1] != cursor.usage else None
+    return trackers if checksums[0] != cursor.progress else None, used if checksums[
+        1
+    ] != cursor.usage else None
 
 
 def _told_just_now(cursor: Cursor | None) -> frozenset[str]:
-    """What need not wake us, because something of it was told so recently that more of it is not worth a look."""
+    """What need not wake us, because something of it was told so recently that more of it is not
+    worth a look.
+    """
     since_ms = _now_ms() - FOLLOW_METRICS_S * 1000
     values = cursor is not None and cursor.metrics_ms > since_ms
     rest = cursor is not None and cursor.watch_ms > since_ms
-    return frozenset({"metrics"} if values else ()) | frozenset({"progress", "usage"} if rest else ())
+    return frozenset({"metrics"} if values else ()) | frozenset(
+        {"progress", "usage"} if rest else ()
+    )
 
 
 def _again_s(cursor: Cursor, now_ms: int) -> float:
-    """When something will be due that no commit announces: a line that waits for its end, or values held back."""
+    """When something will be due that no commit announces: a line that waits for its end, or values
+    held back.
+    """
     due_ms = [since_ms + FOLLOW_HOLD_S * 1000 for _, since_ms in cursor.held.values()]
-    due_ms += [told_ms + FOLLOW_METRICS_S * 1000 for told_ms in (cursor.metrics_ms, cursor.watch_ms)]
+    due_ms += [
+        told_ms + FOLLOW_METRICS_S * 1000 for told_ms in (cursor.metrics_ms, cursor.watch_ms)
+    ]
     coming = [ms - now_ms for ms in due_ms if ms > now_ms]
     return max(min(coming, default=FOLLOW_WAIT_S * 1000) / 1000, 0.001) + 0.001
 

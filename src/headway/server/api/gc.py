@@ -1,5 +1,6 @@
-"""`/api/gc`: free the space of deleted jobs, of ended ones that are older than asked for or set, and of code and data
-that no job needs, here and in the folders of clusters."""
+"""`/api/gc`: free the space of deleted jobs, of ended ones that are older than asked for or set,
+and of code and data that no job needs, here and in the folders of clusters.
+"""
 
 from functools import partial
 from typing import Annotated, Any
@@ -29,9 +30,13 @@ async def gc(call: Call) -> Reply:
     elif not 0 <= days <= DAYS_MAX:
         raise UsageError(f"older_than_days is {days:g}", f"valid: 0 to {DAYS_MAX}")
     services = call.services
-    removed = await services.slow_readers.run(partial(services.store.gc, days, dry_run=asked.dry_run))
+    removed = await services.slow_readers.run(
+        partial(services.store.gc, days, dry_run=asked.dry_run)
+    )
     code = await services.slow_readers.run(partial(services.store.gc_code, dry_run=asked.dry_run))
-    brought = await services.slow_readers.run(partial(services.store.gc_folders, dry_run=asked.dry_run))
+    brought = await services.slow_readers.run(
+        partial(services.store.gc_folders, dry_run=asked.dry_run)
+    )
     clusters = await services.control.collect(asked.clusters, dry_run=asked.dry_run)
     return reply_json(
         {

@@ -1,4 +1,6 @@
-"""`/agent/guests…`: what servers of other machines call, for the jobs that are shown here too (`guest.py`)."""
+"""`/agent/guests…`: what servers of other machines call, for the jobs that are shown here too
+(`guest.py`).
+"""
 
 import asyncio
 
@@ -33,14 +35,17 @@ async def tell(call: Call) -> Reply:
     owner, told = owner_of(call.caller), call.read(guest.Told)
     told.uuid = checks.job_uuid(told.uuid)
     spec = guest.spec_of(told, owner)
-    job = await asyncio.wrap_future(call.services.store.write(lambda c: guest.tell(c, owner, told, spec)))
+    job = await asyncio.wrap_future(
+        call.services.store.write(lambda c: guest.tell(c, owner, told, spec))
+    )
     call.services.guests.told(job.uuid, owner)
     return reply_json({"id": job.id, "stop": job.stop_requested_ns is not None})
 
 
 async def poll(call: Call) -> Reply:
-    """`{jobs, done, wait_s}` → `{commands: [{uuid, seq, do, …}], again}`; a sign of life of all of them. `again`: jobs
-    to be told again."""
+    """`{jobs, done, wait_s}` → `{commands: [{uuid, seq, do, …}], again}`; a sign of life of all of
+    them. `again`: jobs to be told again.
+    """
     owner, asked = owner_of(call.caller), call.read(Poll)
     if len(asked.jobs) > GUEST_JOBS_MAX:
         raise UsageError(f"{len(asked.jobs)} jobs are too many", f"at most {GUEST_JOBS_MAX}")

@@ -1,4 +1,5 @@
-"""`/api/jobs…`: submit, list, show, stop, run again, delete. Looks the job up, then asks `control` or the store.
+"""`/api/jobs…`: submit, list, show, stop, run again, delete. Looks the job up, then asks `control`
+or the store.
 
 What a job may ask for is checked by `control`, so that every way in has the same rules.
 """
@@ -77,14 +78,17 @@ async def show(services: Services, pk: int, status: int = 200) -> Reply:
     return reply_json(found, status)
 
 
-# -- handlers ----------------------------------------------------------------------------------------------------------
+# -- handlers
+# ----------------------------------------------------------------------------------------------------------
 
 
 async def list_jobs(call: Call) -> Reply:
     asked = call.query(Filter)
     now_ns = time.time_ns()
     since_ns = None if asked.since is None else now_ns - int(asked.since * 1e9)
-    chosen = catalog.JobFilter(asked.state, asked.cluster, asked.experiment, since_ns, asked.match, asked.limit)
+    chosen = catalog.JobFilter(
+        asked.state, asked.cluster, asked.experiment, since_ns, asked.match, asked.limit
+    )
     if asked.array is not None:
         chosen.array = await call.services.query(arrays.find, asked.array[:128])
     folds = asked.fold and asked.array is None
@@ -107,7 +111,9 @@ async def submit(call: Call) -> Reply:
     def look(c: Connection, pk: int) -> None:
         seen[pk] = query.job_object(c, pk, services.paths, time.time_ns())
 
-    job = await services.control.submit(asked.uuid, asked.spec, asked.env, find_program=asked.find_program, look=look)
+    job = await services.control.submit(
+        asked.uuid, asked.spec, asked.env, find_program=asked.find_program, look=look
+    )
     return reply_json(seen[job.pk], 201) if job.pk in seen else await show(services, job.pk, 201)
 
 
@@ -157,7 +163,9 @@ async def signal(call: Call) -> Reply:
 
 async def resubmit(call: Call) -> Reply:
     asked = call.read(Resubmit)
-    job = await call.services.control.resubmit(await call.services.find(call), asked.uuid, asked.spec, asked.env)
+    job = await call.services.control.resubmit(
+        await call.services.find(call), asked.uuid, asked.spec, asked.env
+    )
     return await show(call.services, job.pk, 201)
 
 

@@ -1,6 +1,8 @@
-"""`/api/jobs/{ref}/logs` and `…/streams`: what a job wrote, as raw bytes of one stream or as lines merged by time.
+"""`/api/jobs/{ref}/logs` and `…/streams`: what a job wrote, as raw bytes of one stream or as lines
+merged by time.
 
-An answer is bounded. Raw bytes go on at the offset in `x-headway-next`, lines at the `cursor` of the answer.
+An answer is bounded. Raw bytes go on at the offset in `x-headway-next`, lines at the `cursor` of
+the answer.
 """
 
 import sqlite3
@@ -40,7 +42,9 @@ class Asked(msgspec.Struct, forbid_unknown_fields=True):
     format: Literal["raw", "lines"] = "lines"
 
     def outputs(self, c: sqlite3.Connection, pk: int) -> list[Output]:
-        return lines.outputs(c, pk, attempt=self.attempt, task=self.task, rank=self.rank, stream=self.stream)
+        return lines.outputs(
+            c, pk, attempt=self.attempt, task=self.task, rank=self.rank, stream=self.stream
+        )
 
 
 class Answer(msgspec.Struct):
@@ -63,7 +67,8 @@ async def streams(call: Call) -> Reply:
     return reply_json(await call.services.query(query.streams, pk, call.services.paths))
 
 
-# -- raw ---------------------------------------------------------------------------------------------------------------
+# -- raw
+# ---------------------------------------------------------------------------------------------------------------
 
 
 def read_raw(c: sqlite3.Connection, paths: Paths, pk: int, asked: Asked) -> Reply:
@@ -73,7 +78,9 @@ def read_raw(c: sqlite3.Connection, paths: Paths, pk: int, asked: Asked) -> Repl
     chosen = asked.outputs(c, pk)
     if len(chosen) > 1:
         names = ", ".join(f"{one.stream} of rank {one.rank}" for one in chosen[:6])
-        raise UsageError(f"{len(chosen)} streams fit: {names}", "name one: stream, and rank or task")
+        raise UsageError(
+            f"{len(chosen)} streams fit: {names}", "name one: stream, and rank or task"
+        )
     start = 0 if not chosen else _start(c, paths, chosen[0], asked)
     parts: list[bytes] = []
     for piece in logs.pieces(c, paths, chosen[0].pk, start, LOG_RAW_BYTES_MAX) if chosen else ():
@@ -91,7 +98,8 @@ def _start(c: sqlite3.Connection, paths: Paths, output: Output, asked: Asked) ->
     return max(0, output.position - asked.bytes) if asked.bytes is not None else 0
 
 
-# -- lines -------------------------------------------------------------------------------------------------------------
+# -- lines
+# -------------------------------------------------------------------------------------------------------------
 
 
 def read_lines(c: sqlite3.Connection, paths: Paths, pk: int, asked: Asked) -> bytes:
@@ -102,19 +110,29 @@ def read_lines(c: sqlite3.Connection, paths: Paths, pk: int, asked: Asked) -> by
     return encode(Answer(LineForm.of(found.lines), found.more, _as_text(found.cursor)))
 
 
-def _search(c: sqlite3.Connection, paths: Paths, chosen: list[Output], pattern: str, asked: Asked) -> Answer:
+def _search(
+    c: sqlite3.Connection, paths: Paths, chosen: list[Output], pattern: str, asked: Asked
+) -> Answer:
     if asked.tail is not None and asked.cursor is None:
         last = grep.search_last(c, paths, chosen, pattern, min(asked.tail, FOLLOW_TAIL_LINES_MAX))
         return Answer(LineForm.of(last.lines), False, _as_text(last.cursor), last.timed_out)
-    found = grep.search(c, paths, chosen, pattern, LOG_LINES_FOUND_MAX, begun=_cursor(asked.cursor or ""))
+    found = grep.search(
+        c, paths, chosen, pattern, LOG_LINES_FOUND_MAX, begun=_cursor(asked.cursor or "")
+    )
     return Answer(LineForm.of(found.lines), found.more, _as_text(found.cursor), found.timed_out)
 
 
 def _merged(c: sqlite3.Connection, paths: Paths, chosen: list[Output], asked: Asked) -> Lines:
     """A last line without its end is shown too: whoever asks once wants to see what is there."""
     if asked.tail is not None and asked.cursor is None:
-        return lines.tail_merged(c, paths, chosen, min(asked.tail, FOLLOW_TAIL_LINES_MAX), final=True)
-    at = _cursor(asked.cursor) if asked.cursor is not None else {one.pk: _start(c, paths, one, asked) for one in chosen}
+        return lines.tail_merged(
+            c, paths, chosen, min(asked.tail, FOLLOW_TAIL_LINES_MAX), final=True
+        )
+    at = (
+        _cursor(asked.cursor)
+        if asked.cursor is not None
+        else {one.pk: _start(c, paths, one, asked) for one in chosen}
+    )
     begun = {one.pk: min(at.get(one.pk, 0), one.position) for one in chosen}
     return lines.read_merged(c, paths, chosen, begun, LOG_LINES_BYTES_MAX, final=True)
 

@@ -23,7 +23,10 @@ class Asked(msgspec.Struct, forbid_unknown_fields=True):
 async def metrics(call: Call) -> Reply:
     asked = call.query(Asked)
     if asked.points is not None and not POINTS_MIN <= asked.points <= POINTS_MAX:
-        raise UsageError(f"points is {asked.points}", f"valid: {POINTS_MIN} to {POINTS_MAX}, or leave it out for all")
+        raise UsageError(
+            f"points is {asked.points}",
+            f"valid: {POINTS_MIN} to {POINTS_MAX}, or leave it out for all",
+        )
     pk = await call.services.find(call)
     if call.accepts(COLUMNS):
         return Reply(await call.services.slow_query(read_columns, pk, asked), content_type=COLUMNS)

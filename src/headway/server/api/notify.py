@@ -10,7 +10,10 @@ from headway.settings import layers
 
 def _files(call: Call) -> list[dict[str, Any]]:
     """The settings files of this server, which may have another environment than whoever asks."""
-    return [{"path": str(path), "exists": exists} for path, exists in layers.files(call.services.paths.home)]
+    return [
+        {"path": str(path), "exists": exists}
+        for path, exists in layers.files(call.services.paths.home)
+    ]
 
 
 async def show(call: Call) -> Reply:

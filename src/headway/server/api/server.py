@@ -44,7 +44,9 @@ async def stop(call: Call) -> Reply:
 
 
 async def login_code(call: Call) -> Reply:
-    """A code that a browser can exchange for a cookie, once and soon. It travels in a private file, not in an argv."""
+    """A code that a browser can exchange for a cookie, once and soon. It travels in a private file,
+    not in an argv.
+    """
     wanted = call.read(LoginCode).role.upper()
     role = Role.__members__.get(wanted, Role.NOBODY)
     if role not in (Role.READ, Role.OPERATE, Role.ADMIN) or not call.caller.may(role):
@@ -63,7 +65,9 @@ async def login(call: Call) -> Reply:
     if role is Role.NOBODY:
         if not call.caller.unix and auth.failures.too_many():
             raise Refusal(429, "slow_down", "too many wrong codes")
-        raise Refusal(401, "login", "this code is not valid, or no longer", "ask `hw` for a new one")
+        raise Refusal(
+            401, "login", "this code is not valid, or no longer", "ask `hw` for a new one"
+        )
     cookie = f"{COOKIE}={auth.sessions.give(role)}; Path=/; HttpOnly; SameSite=Strict; Max-Age={int(SESSION_S)}"
     reply = reply_json({"role": role.name.lower()})
     reply.headers.append((b"set-cookie", cookie.encode()))

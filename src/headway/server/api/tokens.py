@@ -1,4 +1,6 @@
-"""`/api/tokens`: tokens for other machines and people. Made, listed, ended; only their hashes are kept."""
+"""`/api/tokens`: tokens for other machines and people. Made, listed, ended; only their hashes are
+kept.
+"""
 
 import asyncio
 import time
@@ -39,7 +41,9 @@ async def create(call: Call) -> Reply:
     name = check_name(asked.name)
     token_id, token, hashed = mint()
     now_ns, word = time.time_ns(), role.name.lower()
-    write = call.services.store.write(lambda c: catalog.insert_token(c, token_id, hashed, word, None, now_ns, name))
+    write = call.services.store.write(
+        lambda c: catalog.insert_token(c, token_id, hashed, word, None, now_ns, name)
+    )
     await asyncio.wrap_future(write)
     return reply_json({"id": token_id, "name": name, "role": word, "token": token}, 201)
 
@@ -47,7 +51,9 @@ async def create(call: Call) -> Reply:
 async def revoke(call: Call) -> Reply:
     """Ends with this answer; requests that are under way are still done."""
     ref, now_ns = call.params["ref"][:64], time.time_ns()
-    done = await asyncio.wrap_future(call.services.store.write(lambda c: catalog.revoke_token(c, ref, now_ns)))
+    done = await asyncio.wrap_future(
+        call.services.store.write(lambda c: catalog.revoke_token(c, ref, now_ns))
+    )
     call.services.auth.tokens.forget()
     if not done:
         raise NotFoundError(f"there is no token {ref!r}", "hw token ls lists them")

@@ -1,4 +1,5 @@
-"""What is watched live: `/api/watch` of all open jobs, and usage, log records and timings of one. Called by live views.
+"""What is watched live: `/api/watch` of all open jobs, and usage, log records and timings of one.
+Called by live views.
 
 `/api/watch` has no state per viewer either: its cursor is a checksum of what he has seen.
 """
@@ -14,7 +15,13 @@ from zlib import crc32
 import msgspec
 
 from headway.model.errors import UsageError
-from headway.model.limits import CURVE_POINTS_MAX, FOLLOW_WAIT_S, RECORDS_MAX, WATCH_INTERVAL_S, WATCH_JOBS_MAX
+from headway.model.limits import (
+    CURVE_POINTS_MAX,
+    FOLLOW_WAIT_S,
+    RECORDS_MAX,
+    WATCH_INTERVAL_S,
+    WATCH_JOBS_MAX,
+)
 from headway.server.app import Route
 from headway.server.auth import Role
 from headway.server.call import Call, Count, Reply, encode, reply_json
@@ -24,7 +31,8 @@ _END_NS = 2**62
 _CHANGES_BY_ITSELF = "elapsed_s"  # of a row: no news
 
 
-# -- all open jobs -----------------------------------------------------------------------------------------------------
+# -- all open jobs
+# -----------------------------------------------------------------------------------------------------
 
 
 class AskedAll(msgspec.Struct, forbid_unknown_fields=True):
@@ -34,7 +42,9 @@ class AskedAll(msgspec.Struct, forbid_unknown_fields=True):
 
 
 async def watch_all(call: Call) -> Reply:
-    """At once without a cursor; with one when something has changed, but not more often than a person can see."""
+    """At once without a cursor; with one when something has changed, but not more often than a
+    person can see.
+    """
     asked = call.query(AskedAll)
     begun_s = time.monotonic()
     until_s = begun_s + min(max(asked.wait_s, 0.0), FOLLOW_WAIT_S)
@@ -44,7 +54,9 @@ async def watch_all(call: Call) -> Reply:
             await asyncio.sleep(min(WATCH_INTERVAL_S, until_s - begun_s))
         while True:
             watch.start()
-            cursor, answer = await call.services.slow_query(look_at_all, min(asked.limit, WATCH_JOBS_MAX))
+            cursor, answer = await call.services.slow_query(
+                look_at_all, min(asked.limit, WATCH_JOBS_MAX)
+            )
             left_s = until_s - time.monotonic()
             if cursor != asked.cursor or left_s <= 0 or live.closed:
                 return Reply(answer)
@@ -55,11 +67,16 @@ async def watch_all(call: Call) -> Reply:
 def look_at_all(c: sqlite3.Connection, jobs_max: int) -> tuple[int, bytes]:
     rows = query.open_rows(c, jobs_max, time.time_ns())
     counts = query.count_jobs(c)
-    cursor = crc32(encode([counts, [{k: v for k, v in row.items() if k != _CHANGES_BY_ITSELF} for row in rows]]))
+    cursor = crc32(
+        encode(
+            [counts, [{k: v for k, v in row.items() if k != _CHANGES_BY_ITSELF} for row in rows]]
+        )
+    )
     return cursor, encode({"cursor": cursor, "states": counts, "jobs": rows})
 
 
-# -- usage and timings of one job --------------------------------------------------------------------------------------
+# -- usage and timings of one job
+# --------------------------------------------------------------------------------------
 
 
 class AskedUsage(msgspec.Struct, forbid_unknown_fields=True):
@@ -73,21 +90,34 @@ class AskedUsage(msgspec.Struct, forbid_unknown_fields=True):
 async def usage(call: Call) -> Reply:
     asked = call.query(AskedUsage)
     if asked.level is not None and asked.level not in watched.LEVELS:
-        raise UsageError(f"level is {asked.level}", "valid: 0 (each sample), 1 (10 s), 2 (60 s), or leave it out")
+        raise UsageError(
+            f"level is {asked.level}", "valid: 0 (each sample), 1 (10 s), 2 (60 s), or leave it out"
+        )
     since_ns = _time_ns(asked.since, "since", 0) if asked.after is None else asked.after
     until_ns = _time_ns(asked.until, "until", _END_NS)
     if asked.points is not None and not 2 <= asked.points <= CURVE_POINTS_MAX:
-        raise UsageError(f"points is {asked.points}", f"valid: 2 to {CURVE_POINTS_MAX}, or leave it out for samples")
+        raise UsageError(
+            f"points is {asked.points}",
+            f"valid: 2 to {CURVE_POINTS_MAX}, or leave it out for samples",
+        )
     pk = await call.services.find(call)
     if asked.points is not None:
-        return reply_json({"curves": await call.services.slow_query(curves.usage, pk, asked.points)})
+        return reply_json(
+            {"curves": await call.services.slow_query(curves.usage, pk, asked.points)}
+        )
     return Reply(await call.services.slow_query(read_usage, pk, asked.level, since_ns, until_ns))
 
 
-def read_usage(c: sqlite3.Connection, pk: int, level: int | None, since_ns: int, until_ns: int) -> bytes:
+def read_usage(
+    c: sqlite3.Connection, pk: int, level: int | None, since_ns: int, until_ns: int
+) -> bytes:
     chosen = watched.finest_level(c, pk) if level is None else level
     samples, after = watched.usage(c, pk, chosen, since_ns, until_ns)
-    found: dict[str, Any] = {"level": chosen, "samples": samples, "checkpoints": watched.checkpoints(c, pk)}
+    found: dict[str, Any] = {
+        "level": chosen,
+        "samples": samples,
+        "checkpoints": watched.checkpoints(c, pk),
+    }
     found["windows"] = watched.usage_windows(c, pk)
     return encode(found | {"last": watched.usage_last(c, [pk]).get(pk), "next": after})
 
@@ -97,10 +127,14 @@ def _time_ns(text: str | None, name: str, default: int) -> int:
     if text is None:
         return default
     try:
-        seconds = float(text) if not text[:5].endswith("-") else datetime.fromisoformat(text).timestamp()
+        seconds = (
+            float(text) if not text[:5].endswith("-") else datetime.fromisoformat(text).timestamp()
+        )
         found = int(seconds * 1e9)
     except (ValueError, OverflowError):
-        raise UsageError(f"{name} is not a time", "such as 2026-09-21T14:13:20Z, or seconds since 1970") from None
+        raise UsageError(
+            f"{name} is not a time", "such as 2026-09-21T14:13:20Z, or seconds since 1970"
+        ) from None
     return min(max(found, 0), _END_NS)
 
 
@@ -108,7 +142,8 @@ async def timings(call: Call) -> Reply:
     return reply_json(await call.services.query(watched.timings, await call.services.find(call)))
 
 
-# -- log records of one job --------------------------------------------------------------------------------------------
+# -- log records of one job
+# --------------------------------------------------------------------------------------------
 
 
 class AskedRecords(msgspec.Struct, forbid_unknown_fields=True):
@@ -132,16 +167,24 @@ def level_number(level: str | None) -> int:
     if level is None:
         return 0
     names = logging.getLevelNamesMapping()
-    found = int(level) if level.isascii() and level.isdigit() and len(level) < 5 else names.get(level.upper())
+    found = (
+        int(level)
+        if level.isascii() and level.isdigit() and len(level) < 5
+        else names.get(level.upper())
+    )
     if found is None:
         raise UsageError("there is no such level", "DEBUG INFO WARNING ERROR CRITICAL, or a number")
     return found
 
 
 def look_at_records(c: sqlite3.Connection, pk: int, asked: AskedRecords, levelno: int) -> bytes:
-    after = asked.after if asked.tail is None else max(asked.after, records.last(c, pk) - asked.tail)
+    after = (
+        asked.after if asked.tail is None else max(asked.after, records.last(c, pk) - asked.tail)
+    )
     if asked.grep is not None:
-        found, more, late = records.search(c, pk, asked.grep, after=after, levelno=levelno, rank=asked.rank)
+        found, more, late = records.search(
+            c, pk, asked.grep, after=after, levelno=levelno, rank=asked.rank
+        )
     else:
         limit = max(1, min(asked.limit, RECORDS_MAX))
         found = records.read(c, pk, after=after, levelno=levelno, rank=asked.rank, limit=limit)

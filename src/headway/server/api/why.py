@@ -30,7 +30,11 @@ async def why(call: Call) -> Reply:
 
 def _verdict(job: Job) -> str | None:
     """The cause of an end that no attempt had, else of the last attempt that has one."""
-    told = [cause["text"] for cause in (job.cause, *(one.cause for one in reversed(job.attempts))) if cause]
+    told = [
+        cause["text"]
+        for cause in (job.cause, *(one.cause for one in reversed(job.attempts)))
+        if cause
+    ]
     return told[0] if told else None
 
 

@@ -1,6 +1,8 @@
-"""Tells a program: facts in its environment (`HW_…`) and as JSON on its stdin. No shell, no text of a job in its words.
+"""Tells a program: facts in its environment (`HW_…`) and as JSON on its stdin. No shell, no text of
+a job in its words.
 
-The command is a setting, so its words are the person's own. Called by `notifier.py`, and by `desktop.py` for its tool.
+The command is a setting, so its words are the person's own. Called by `notifier.py`, and by
+`desktop.py` for its tool.
 """
 
 import contextlib
@@ -29,18 +31,27 @@ def send(words: Sequence[str], facts: Mapping[str, Any], timeout_s: float) -> Ou
 
 def environment(facts: Mapping[str, Any]) -> dict[str, str]:
     """`HW_KIND`, `HW_ID`, …; what is not known is empty."""
-    return {PREFIX + name.upper(): "" if value is None else str(value) for name, value in facts.items()}
+    return {
+        PREFIX + name.upper(): "" if value is None else str(value) for name, value in facts.items()
+    }
 
 
 def run(words: Sequence[str], data: bytes, env: Mapping[str, str], timeout_s: float) -> Outcome:
     """Start it, wait for its end; what takes too long is ended together with all that it started."""
     readable, writable = os.pipe()
     try:
-        with tempfile.TemporaryFile() as given:  # not a pipe: a program that reads nothing must not stop us
+        # not a pipe: a program that reads nothing must not stop us
+        with tempfile.TemporaryFile() as given:
             given.write(data)
             given.seek(0)
             process = subprocess.Popen(
-                words, stdin=given, stdout=writable, stderr=writable, env=env, cwd=_folder(), start_new_session=True
+                words,
+                stdin=given,
+                stdout=writable,
+                stderr=writable,
+                env=env,
+                cwd=_folder(),
+                start_new_session=True,
             )
     except OSError as error:
         os.close(readable)
@@ -54,7 +65,9 @@ def run(words: Sequence[str], data: bytes, env: Mapping[str, str], timeout_s: fl
     if late:
         return Outcome(False, f"did not end within {timeout_s:g} s, and was ended", again=True)
     if process.returncode:
-        return Outcome(False, f"{_exit_words(process.returncode)}{': ' if said else ''}{said}", again=True)
+        return Outcome(
+            False, f"{_exit_words(process.returncode)}{': ' if said else ''}{said}", again=True
+        )
     return Outcome(True, said or "exit code 0")
 
 
@@ -65,8 +78,9 @@ def _folder() -> str:
 
 
 def _wait(process: "subprocess.Popen[bytes]", readable: int, deadline_s: float) -> tuple[str, bool]:
-    """(the end of what it said, whether it took too long). Something that it left in the background may hold its
-    output open, so its end is what counts."""
+    """(the end of what it said, whether it took too long). Something that it left in the background
+    may hold its output open, so its end is what counts.
+    """
     os.set_blocking(readable, False)
     said = b""
     while process.poll() is None and time.monotonic() < deadline_s:
@@ -81,7 +95,9 @@ def _wait(process: "subprocess.Popen[bytes]", readable: int, deadline_s: float) 
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
     said = (said + _read(readable))[-_KEPT_BYTES:]
-    text = "".join(char if char.isprintable() else " " for char in said.decode(errors="replace")).strip()
+    text = "".join(
+        char if char.isprintable() else " " for char in said.decode(errors="replace")
+    ).strip()
     return text[-NOTICE_RESULT_CHARS_MAX:], late
 
 

@@ -1,4 +1,6 @@
-"""Tells the person at this machine, through `notify-send` where it is installed. Called by `notifier.py`."""
+"""Tells the person at this machine, through `notify-send` where it is installed. Called by
+`notifier.py`.
+"""
 
 import os
 import shutil
@@ -29,7 +31,9 @@ def _escaped(text: str) -> str:
 
 
 def _session() -> dict[str, str]:
-    """The person's message bus; a server that was started over ssh does not have it in its environment."""
+    """The person's message bus; a server that was started over ssh does not have it in its
+    environment.
+    """
     bus = Path(f"/run/user/{os.getuid()}/bus")
     if "DBUS_SESSION_BUS_ADDRESS" in os.environ or not bus.exists():
         return {}

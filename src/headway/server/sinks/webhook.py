@@ -1,7 +1,8 @@
 """Tells a web address: one POST of the facts as JSON, only to hosts that a person has allowed.
 
-Redirects are not followed and proxies are not asked, so nothing goes anywhere else. The address itself is taken for a
-secret, since many services put one into it: only its host is ever shown. Called by `notifier.py`.
+Redirects are not followed and proxies are not asked, so nothing goes anywhere else. The address
+itself is taken for a secret, since many services put one into it: only its host is ever shown.
+Called by `notifier.py`.
 """
 
 import contextlib
@@ -49,14 +50,17 @@ def send(url: str, hosts: Iterable[str], facts: Mapping[str, Any], timeout_s: fl
     if len(body) > NOTICE_BYTES_MAX:
         return Outcome(False, f"larger than {NOTICE_BYTES_MAX} bytes")
     connection = _connection(url, timeout_s)
-    watchdog = threading.Timer(timeout_s, _cut, [connection])  # a timeout of a socket begins anew with every byte
+    # a timeout of a socket begins anew with every byte
+    watchdog = threading.Timer(timeout_s, _cut, [connection])
     watchdog.daemon = True
     watchdog.start()
     try:
         return _post(connection, url, facts, body)
     except (OSError, http.client.HTTPException, AttributeError) as error:
         # AttributeError: http.client meets a connection that the watchdog has cut
-        return Outcome(False, f"{type(error).__name__}: {error}"[:NOTICE_RESULT_CHARS_MAX], again=True)
+        return Outcome(
+            False, f"{type(error).__name__}: {error}"[:NOTICE_RESULT_CHARS_MAX], again=True
+        )
     finally:
         watchdog.cancel()
         connection.close()
@@ -65,7 +69,9 @@ def send(url: str, hosts: Iterable[str], facts: Mapping[str, Any], timeout_s: fl
 def _connection(url: str, timeout_s: float) -> http.client.HTTPConnection:
     host, port = place(url)
     if urlsplit(url).scheme == "https":
-        return http.client.HTTPSConnection(host, port, timeout=timeout_s, context=ssl.create_default_context())
+        return http.client.HTTPSConnection(
+            host, port, timeout=timeout_s, context=ssl.create_default_context()
+        )
     return http.client.HTTPConnection(host, port, timeout=timeout_s)
 
 
@@ -74,7 +80,9 @@ def _cut(connection: http.client.HTTPConnection) -> None:
         connection.sock.shutdown(socket.SHUT_RDWR)
 
 
-def _post(connection: http.client.HTTPConnection, url: str, facts: Mapping[str, Any], body: bytes) -> Outcome:
+def _post(
+    connection: http.client.HTTPConnection, url: str, facts: Mapping[str, Any], body: bytes
+) -> Outcome:
     parts = urlsplit(url)
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     headers = {

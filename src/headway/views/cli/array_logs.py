@@ -1,6 +1,8 @@
-"""`hw logs ARRAY`: what the jobs of an array wrote, one job after the other, or with -f as it comes. Called by `logs`.
+"""`hw logs ARRAY`: what the jobs of an array wrote, one job after the other, or with -f as it
+comes. Called by `logs`.
 
-In front of each line stand the job and its number in the array, then the rank: `12:04:31  7f3c2 [3]  0 │ step 100`.
+In front of each line stand the job and its number in the array, then the rank: `12:04:31  7f3c2 [3]
+0 │ step 100`.
 """
 
 import time
@@ -18,7 +20,8 @@ from headway.views.follow import Follow
 from headway.views.source import Source, job_route
 
 Job = dict[str, Any]
-_PAUSE_S, _PAUSE_MAX_S = 0.2, 1.0  # between two looks: while something comes, and while nothing does
+# between two looks: while something comes, and while nothing does
+_PAUSE_S, _PAUSE_MAX_S = 0.2, 1.0
 _OF_ONE_JOB: Final = ("attempt", "bytes")
 
 
@@ -32,9 +35,15 @@ def show(call: Call, source: Source, array: Job) -> None:
     logs = _Logs(call, Follow(source, str(array["id"])), array)
     if array["started_at"] is None:
         hint = "" if call.get("follow") else "; -f waits for it"
-        call.terminal.say(call.terminal.err.safe(f"hw: {array['id']} has not started: {arrays.counts(array)}{hint}"))
+        call.terminal.say(
+            call.terminal.err.safe(
+                f"hw: {array['id']} has not started: {arrays.counts(array)}{hint}"
+            )
+        )
     if call.as_json and not call.get("follow"):
-        call.terminal.put_json({logs.kind: [line for job in logs.begun() for line in logs.of(job)], "more": False})
+        call.terminal.put_json(
+            {logs.kind: [line for job in logs.begun() for line in logs.of(job)], "more": False}
+        )
         return
     out = call.terminal.out
     sink = JsonLines(out) if call.as_json else Merged(out, out, ranks=1)
@@ -55,12 +64,17 @@ class _Logs:
         return [job for job in self._jobs() if job.get("elapsed_s") is not None]
 
     def follow(self, sink: Merged | JsonLines) -> None:
-        """Until the last of them is over. A job is left alone once all of it was read after its end."""
+        """Until the last of them is over. A job is left alone once all of it was read after its
+        end.
+        """
         over: set[str] = set()
         pause_s = _PAUSE_S
         while True:
             jobs = self._jobs()
-            came = self.write(sink, [job for job in jobs if job.get("elapsed_s") is not None and job["id"] not in over])
+            came = self.write(
+                sink,
+                [job for job in jobs if job.get("elapsed_s") is not None and job["id"] not in over],
+            )
             over = {job["id"] for job in jobs if fmt.is_over(job)}
             if len(over) == len(jobs):
                 return
@@ -94,9 +108,17 @@ class _Logs:
 
     def _page(self, job_id: str, source: Source) -> Any:
         at, known = self._at.get(job_id), job_id in self._at
-        names = ("level", "rank", "grep") if self.kind == "records" else ("rank", "task", "stream", "grep")
+        names = (
+            ("level", "rank", "grep")
+            if self.kind == "records"
+            else ("rank", "task", "stream", "grep")
+        )
         query = [(name, self.call.get(name)) for name in names]
-        query += [("after" if self.kind == "records" else "cursor", at)] if known else [("tail", self.call.get("tail"))]
+        query += (
+            [("after" if self.kind == "records" else "cursor", at)]
+            if known
+            else [("tail", self.call.get("tail"))]
+        )
         return source.get(job_route(job_id, "logs" if self.kind == "lines" else "records"), query)
 
     def _jobs(self) -> list[Job]:
@@ -106,9 +128,15 @@ class _Logs:
         return sorted(found, key=lambda job: job.get("array_index") or 0)
 
     def _shown(self, lines: list[Job]) -> list[Job]:
-        split: Callable[[Job], list[Job]] = record.lines if self.kind == "records" else lambda line: [line]
+        split: Callable[[Job], list[Job]] = (
+            record.lines if self.kind == "records" else lambda line: [line]
+        )
         return [
-            {**part, "rank": None, "task": f"{fmt.suffix(line['job'])} [{line['index']:>{self._wide}}]  {_who(line)}"}
+            {
+                **part,
+                "rank": None,
+                "task": f"{fmt.suffix(line['job'])} [{line['index']:>{self._wide}}]  {_who(line)}",
+            }
             for line in lines
             for part in split(line)
         ]

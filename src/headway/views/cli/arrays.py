@@ -1,5 +1,6 @@
-"""Arrays of jobs in the commands: how one is shown, stopped and waited for as one. Called by `submit`, `query`, `ls`,
-`abort`, `resubmit` and `delete`."""
+"""Arrays of jobs in the commands: how one is shown, stopped and waited for as one. Called by
+`submit`, `query`, `ls`, `abort`, `resubmit` and `delete`.
+"""
 
 import time
 from datetime import UTC, datetime
@@ -60,7 +61,10 @@ def tell_way_back(call: Call, array_id: str) -> None:
     """The id alone is data; the commands to go on with are talk."""
     short, out, err = fmt.suffix(array_id), call.terminal.out, call.terminal.err
     call.terminal.put(out.style(array_id, BOLD) if out.is_tty else array_id)
-    ways = " · ".join(f"hw {words} {err.safe(short)}" for words in ("q", "ls --array", "abort", "resubmit --failed"))
+    ways = " · ".join(
+        f"hw {words} {err.safe(short)}"
+        for words in ("q", "ls --array", "abort", "resubmit --failed")
+    )
     call.terminal.say(f"  {err.style(ways, DIM)}")
 
 
@@ -79,13 +83,21 @@ def show(call: Call, array: Array, *, first: bool) -> None:
     }
     lines = [] if first else [""]
     lines.append(out.style(out.safe(f"{array['id']}  an array, {array['state']}"), BOLD))
-    lines += [summary.fact(label, out.safe(text), _LABEL_CELLS) for label, text in facts.items() if text]
+    lines += [
+        summary.fact(label, out.safe(text), _LABEL_CELLS) for label, text in facts.items() if text
+    ]
     for number, job in enumerate(array["failed"]):
         text = f"{job['index']}  {job['id']}  {(job['cause'] or {}).get('text') or ''}"
-        lines.append(summary.fact("" if number else "failed", out.safe(text.rstrip()), _LABEL_CELLS))
+        lines.append(
+            summary.fact("" if number else "failed", out.safe(text.rstrip()), _LABEL_CELLS)
+        )
     short = fmt.suffix(array["id"])
     again = f" · hw resubmit {short} --failed" if array["failed"] else ""
-    lines.append(summary.fact("next", out.safe(f"hw ls --array {short} · hw abort {short}{again}"), _LABEL_CELLS))
+    lines.append(
+        summary.fact(
+            "next", out.safe(f"hw ls --array {short} · hw abort {short}{again}"), _LABEL_CELLS
+        )
+    )
     out.write("\n".join(lines) + "\n")
 
 
@@ -98,9 +110,13 @@ def abort(source: Source, job: Array) -> str:
 def delete(source: Source, array: Array) -> str:
     """Forget all its jobs, which must be over; what came of it in words."""
     if array["ended_at"] is None:
-        still = {**array, "states": {state: n for state, n in array["states"].items() if state not in fmt.ENDED}}
+        still = {
+            **array,
+            "states": {state: n for state, n in array["states"].items() if state not in fmt.ENDED},
+        }
         raise RefusedError(
-            f"{array['id']} still has jobs: {counts(still)}", f"to end them first: hw abort {array['id']}"
+            f"{array['id']} still has jobs: {counts(still)}",
+            f"to end them first: hw abort {array['id']}",
         )
     jobs = source.get("/api/jobs", [("array", array["id"])])
     for job in jobs:

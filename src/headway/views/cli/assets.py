@@ -1,4 +1,5 @@
-"""`hw q ID --assets`: the logs of a job as files in `./assets/<id>/`, of which only new bytes are fetched.
+"""`hw q ID --assets`: the logs of a job as files in `./assets/<id>/`, of which only new bytes are
+fetched.
 
 A file holds the bytes of one stream from its start on, so its length says where to go on.
 """
@@ -14,12 +15,15 @@ from headway.model.errors import DamagedError, RefusedError
 from headway.views.cli.output import read_raw
 from headway.views.source import Source, job_route
 
-_GAP: Final = re.compile(rb"\n\[headway: ([\d,]{1,30}) bytes missing: [^\]\n]*\]\n")  # how the server shows a gap
+# how the server shows a gap
+_GAP: Final = re.compile(rb"\n\[headway: ([\d,]{1,30}) bytes missing: [^\]\n]*\]\n")
 # Names come from a server; they make a path only if they are plain words (B10, B20).
 _WORD: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}\Z")
 
 
-def fetch(source: Source, job: dict[str, Any], below: Path = Path("assets")) -> Iterator[tuple[Path, int]]:
+def fetch(
+    source: Source, job: dict[str, Any], below: Path = Path("assets")
+) -> Iterator[tuple[Path, int]]:
     """Bring every log up to date; yields (file, new bytes)."""
     job_id = _word(str(job["id"]))
     for stream in source.get(job_route(job_id, "streams")):
@@ -47,10 +51,18 @@ def _bring_up_to_date(source: Source, job_id: str, stream: dict[str, Any], path:
         ) from None
     with open(fd, "wb", buffering=0) as file:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise RefusedError(f"{path} is not a file; nothing is written to it", f"move it away: mv {path} {path}.old")
+            raise RefusedError(
+                f"{path} is not a file; nothing is written to it",
+                f"move it away: mv {path} {path}.old",
+            )
         start = offset = file.seek(0, os.SEEK_END)
         name, rank = str(stream["name"]), stream.get("rank")
-        query = [("format", "raw"), ("attempt", stream["attempt"]), ("task", stream["task"]), ("rank", rank)]
+        query = [
+            ("format", "raw"),
+            ("attempt", stream["attempt"]),
+            ("task", stream["task"]),
+            ("rank", rank),
+        ]
         query += [("stream", name.split("-", 1)[0])]
         while offset < int(stream["position"]):
             data, after = read_raw(source, job_id, [*query, ("offset", offset)])
@@ -65,8 +77,10 @@ def _bring_up_to_date(source: Source, job_id: str, stream: dict[str, Any], path:
 
 
 def placed(data: bytes, offset: int, after: int) -> Iterator[tuple[int, bytes]]:
-    """Pieces with their places in the stream. A gap is a line that says so, and what it lacks is a hole in the file:
-    byte N of the file stays byte N of the stream, so that the next fetch can go on at the file's end."""
+    """Pieces with their places in the stream. A gap is a line that says so, and what it lacks is a
+    hole in the file: byte N of the file stays byte N of the stream, so that the next fetch can go
+    on at the file's end.
+    """
     if len(data) == after - offset:
         yield offset, data
         return

@@ -1,7 +1,9 @@
-"""`hw bundle ID [-o FILE]`: all about a job in one file that can be sent to somebody who helps (capability 62).
+"""`hw bundle ID [-o FILE]`: all about a job in one file that can be sent to somebody who helps
+(capability 62).
 
-Everything in it came through the server, which stores nothing that was not masked; it is masked once more here, with
-the secrets that this environment knows. The file is private (0600) and never replaces another one.
+Everything in it came through the server, which stores nothing that was not masked; it is masked
+once more here, with the secrets that this environment knows. The file is private (0600) and never
+replaces another one.
 """
 
 import io
@@ -43,11 +45,15 @@ def command(call: Call) -> int:
         for name, data in _members(source, job, settings):
             _add(bundle, f"{job['id']}/{name}", mask(data))
     if call.as_json:
-        call.terminal.put_json({"id": job["id"], "file": str(path.absolute()), "bytes": path.stat().st_size})
+        call.terminal.put_json(
+            {"id": job["id"], "file": str(path.absolute()), "bytes": path.stat().st_size}
+        )
     else:
         call.terminal.put(call.terminal.out.safe(str(path)))
         look = fmt.shell_words(["tar", "-tzf", str(path)])
-        call.terminal.say(f"  {fmt.size(path.stat().st_size)}, readable by you alone; look into it: {look}")
+        call.terminal.say(
+            f"  {fmt.size(path.stat().st_size)}, readable by you alone; look into it: {look}"
+        )
     return 0
 
 
@@ -57,7 +63,9 @@ class _Mask:
     def __init__(self, settings: Settings) -> None:
         names = list(settings.get("secret_names") or [])
         env = {**settings.secrets(), **os.environ}
-        self._values = sorted({*secret_values(env, names), *settings.secrets().values()}, key=len, reverse=True)
+        self._values = sorted(
+            {*secret_values(env, names), *settings.secrets().values()}, key=len, reverse=True
+        )
 
     def __call__(self, data: bytes) -> bytes:
         text = data.decode("utf-8", "surrogateescape")
@@ -71,10 +79,14 @@ def _private_file(path: Path) -> io.BufferedWriter:
     except FileExistsError:
         raise UsageError(f"{path} is there already", "another name: hw bundle ID -o FILE") from None
     except OSError as error:
-        raise HeadwayError(f"{path} cannot be written: {error.strerror}", "another one: hw bundle ID -o FILE") from None
+        raise HeadwayError(
+            f"{path} cannot be written: {error.strerror}", "another one: hw bundle ID -o FILE"
+        ) from None
 
 
-def _members(source: Source, job: dict[str, Any], settings: Settings) -> Iterator[tuple[str, bytes]]:
+def _members(
+    source: Source, job: dict[str, Any], settings: Settings
+) -> Iterator[tuple[str, bytes]]:
     """(name, content) of each file, most telling first."""
     yield "README", _README.encode()
     yield "job.json", _json(job)
@@ -87,7 +99,9 @@ def _members(source: Source, job: dict[str, Any], settings: Settings) -> Iterato
     yield from _logs(source, job)
 
 
-def _asked(source: Source, job: dict[str, Any], name: str, query: list[tuple[str, Any]] | None = None) -> bytes:
+def _asked(
+    source: Source, job: dict[str, Any], name: str, query: list[tuple[str, Any]] | None = None
+) -> bytes:
     """What cannot be had is told in its place: the rest is worth having."""
     try:
         return _json(source.get(job_route(job["id"], name), query or []))
@@ -101,10 +115,17 @@ def _logs(source: Source, job: dict[str, Any]) -> Iterator[tuple[str, bytes]]:
         if stream["kind"] != "raw" or left <= 0:
             continue
         role, _, rank = str(stream["name"]).partition("-")
-        query = [("format", "raw"), ("attempt", stream["attempt"]), ("task", stream["task"]), ("stream", role)]
+        query = [
+            ("format", "raw"),
+            ("attempt", stream["attempt"]),
+            ("task", stream["task"]),
+            ("stream", role),
+        ]
         query += [("rank", rank)] if rank else []
         try:
-            data, _ = read_raw(source, job["id"], [*query, ("bytes", min(BUNDLE_LOG_BYTES_MAX, left))])
+            data, _ = read_raw(
+                source, job["id"], [*query, ("bytes", min(BUNDLE_LOG_BYTES_MAX, left))]
+            )
         except HeadwayError as error:
             data = f"hw: {error.message}\n".encode()
         left -= len(data)
@@ -139,7 +160,9 @@ def _tail(path: Path, bytes_max: int) -> bytes:
 
 
 def _json(value: Any) -> bytes:
-    return json.dumps(value, indent=1, ensure_ascii=False).encode("utf-8", "surrogateescape") + b"\n"
+    return (
+        json.dumps(value, indent=1, ensure_ascii=False).encode("utf-8", "surrogateescape") + b"\n"
+    )
 
 
 def _add(bundle: tarfile.TarFile, name: str, data: bytes) -> None:

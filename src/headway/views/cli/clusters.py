@@ -1,4 +1,5 @@
-"""`hw clusters`: what is configured, reachable, free and queued; which one is the default; and whether one works.
+"""`hw clusters`: what is configured, reachable, free and queued; which one is the default; and
+whether one works.
 
 hw clusters [-v]          every cluster of this folder's settings; -v: each node
 hw clusters use NAME      the default from now on (capability 51)
@@ -24,8 +25,15 @@ _CHECK_S = 120.0
 
 def command(call: Call) -> int:
     verb, *names = call.words or ["list"]
-    if call.after or verb not in ("list", "use", "check") or len(names) != (0 if verb == "list" else 1):
-        raise UsageError(f"hw clusters does not know {' '.join(call.words)[:60]!r}", f"usage: {call.command.usage}")
+    if (
+        call.after
+        or verb not in ("list", "use", "check")
+        or len(names) != (0 if verb == "list" else 1)
+    ):
+        raise UsageError(
+            f"hw clusters does not know {' '.join(call.words)[:60]!r}",
+            f"usage: {call.command.usage}",
+        )
     settings = load(Path.cwd())
     if verb == "use":
         return _use(call, settings, names[0])
@@ -56,12 +64,16 @@ def _list(call: Call, settings: Settings) -> int:
         elif call.get("verbose"):
             for line in [*_node_lines(row), *_agent_lines(row, source)]:
                 call.terminal.put(out.safe(line))
-    call.terminal.say(call.terminal.err.style("  * is the default; another one: hw clusters use NAME", DIM))
+    call.terminal.say(
+        call.terminal.err.style("  * is the default; another one: hw clusters use NAME", DIM)
+    )
     return 0
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
-    free = "not reached" if row["error"] is not None else place.free_words(row).removesuffix(" free")
+    free = (
+        "not reached" if row["error"] is not None else place.free_words(row).removesuffix(" free")
+    )
     name = f"{row['name']} *" if row["default"] else row["name"]
     return [name, str(row["engine"] or ""), str(row["running"]), str(row["waiting"]), free]
 
@@ -71,9 +83,14 @@ def _node_lines(row: dict[str, Any]) -> list[str]:
     if row["queue"]:
         lines.append(f"    queue  {row['queue']}")
     for node in row["nodes"]:
-        words = [_of(node, "cpus", "cores", str), f"{_of(node, 'gpus', 'GPUs', str)} ({node['gpu_source']})"]
+        words = [
+            _of(node, "cpus", "cores", str),
+            f"{_of(node, 'gpus', 'GPUs', str)} ({node['gpu_source']})",
+        ]
         words.append(_of(node, "memory_bytes", "memory", fmt.size))
-        lines.append(f"    {node['name']}  {node['state_word']}  {', '.join(word for word in words if word)}")
+        lines.append(
+            f"    {node['name']}  {node['state_word']}  {', '.join(word for word in words if word)}"
+        )
     return lines
 
 
@@ -121,7 +138,9 @@ def _use(call: Call, settings: Settings, name: str) -> int:
 
 
 def _check(call: Call, settings: Settings, name: str) -> int:
-    """Submit, wait, read the output back: each step that works is said, and the first that does not."""
+    """Submit, wait, read the output back: each step that works is said, and the first that does
+    not.
+    """
     from headway.settings.clusters import resolve
     from headway.views.cli import run
 
@@ -131,10 +150,17 @@ def _check(call: Call, settings: Settings, name: str) -> int:
     if row["error"] is not None:
         raise RefusedError(f"{name} is not reached: {row['error']}")
     call.terminal.say(f"hw: {name} is reached: {place.free_words(row)}")
-    call.values |= {"cluster": name, "name": "check", "max_duration_s": _CHECK_S, "tags": ["headway-check"]}
+    call.values |= {
+        "cluster": name,
+        "name": "check",
+        "max_duration_s": _CHECK_S,
+        "tags": ["headway-check"],
+    }
     call.words = list(_CHECK)
     code = run.submit_and_attend(call, source)
     if code != 0:
-        raise RefusedError(f"{name} does not work: the tiny job exited with {code}", "hw q shows what happened")
+        raise RefusedError(
+            f"{name} does not work: the tiny job exited with {code}", "hw q shows what happened"
+        )
     call.terminal.say(f"hw: {name} works: a job ran there, and its output came back")
     return 0

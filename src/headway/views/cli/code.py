@@ -10,7 +10,10 @@ from headway.views.source import job_route
 
 def command(call: Call) -> int:
     if not 1 <= len(call.words) <= 2 or call.after:
-        raise UsageError("hw code takes the id of a job, and a folder if you like", f"usage: {call.command.usage}")
+        raise UsageError(
+            "hw code takes the id of a job, and a folder if you like",
+            f"usage: {call.command.usage}",
+        )
     job = call.source().get(job_route(call.words[0]))
     digest = job.get("code")
     if not digest:
@@ -37,6 +40,8 @@ def _restore(digest: str, folder: str, force: bool) -> int:
     try:
         return checkout.restore(depot, digest, folder, force=force)
     except OSError as error:
-        raise HeadwayError(f"{folder} cannot be written: {error.strerror}", "name another: hw code ID FOLDER") from None
+        raise HeadwayError(
+            f"{folder} cannot be written: {error.strerror}", "name another: hw code ID FOLDER"
+        ) from None
     finally:
         depot.close()

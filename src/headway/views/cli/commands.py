@@ -1,6 +1,7 @@
 """The verbs of `hw`: names, options and help. The work of each is in the file of the same name.
 
-Read by `dispatch`, `help` and `completion`; kept apart from the work, so that `hw --help` imports none of it.
+Read by `dispatch`, `help` and `completion`; kept apart from the work, so that `hw --help` imports
+none of it.
 """
 
 from typing import Final

@@ -1,4 +1,5 @@
-"""`hw completion bash|zsh|fish`: a script for the shell. Verbs and options are written into it; ids are asked for.
+"""`hw completion bash|zsh|fish`: a script for the shell. Verbs and options are written into it; ids
+are asked for.
 
 `hw completion ids` is what the scripts call for ids: fast, silent, and it never starts a server.
 """
@@ -86,13 +87,16 @@ def bash() -> str:
     cases = []
     for name, command in COMMANDS.items():
         words = " ".join([*_option_names(command), *command.words])
-        if command.takes_command:  # behind its first word a command's own words: files, by `-o default`
+        # behind its first word a command's own words: files, by `-o default`
+        if command.takes_command:
             reply = '[ -n "$more" ] && return\n'
             reply += f'      COMPREPLY=($(compgen -W "{words}" -- "$cur"))\n'
             reply += '      [[ "$cur" == -* ]] && return\n'
             reply += '      compopt -o filenames 2>/dev/null\n      COMPREPLY=($(compgen -c -f -- "$cur"))'
         elif takes_ids(command):
-            reply = f'COMPREPLY=($(compgen -W "{words} $(hw completion ids 2>/dev/null)" -- "$cur"))'
+            reply = (
+                f'COMPREPLY=($(compgen -W "{words} $(hw completion ids 2>/dev/null)" -- "$cur"))'
+            )
         else:
             reply = f'COMPREPLY=($(compgen -W "{words}" -- "$cur"))'
         cases.append(f"    {name}) {reply} ;;")
@@ -108,7 +112,9 @@ def fish() -> str:
     verbs = " ".join(COMMANDS)
     for name, command in COMMANDS.items():
         summary = _quoted(command.summary)
-        lines.append(f"complete -c hw -n 'not __fish_seen_subcommand_from {verbs}' -a {name} -d '{summary}'\n")
+        lines.append(
+            f"complete -c hw -n 'not __fish_seen_subcommand_from {verbs}' -a {name} -d '{summary}'\n"
+        )
         seen = f"complete -c hw -n '__fish_seen_subcommand_from {name}'"
         if command.words:
             lines.append(f"{seen} -a '{' '.join(command.words)}'\n")
@@ -118,8 +124,12 @@ def fish() -> str:
             lines.append(f"{seen} -F -a '(__fish_complete_command)'\n")  # its words, and files
         for key in (*command.options, *EVERYWHERE):
             option = BY_KEY[key]
-            flags = "".join(f" -l {n[2:]}" if n.startswith("--") else f" -s {n[1:]}" for n in option.names)
-            lines.append(f"{seen}{flags}{' -r' if option.value else ''} -d '{_quoted(command.meaning(key))}'\n")
+            flags = "".join(
+                f" -l {n[2:]}" if n.startswith("--") else f" -s {n[1:]}" for n in option.names
+            )
+            lines.append(
+                f"{seen}{flags}{' -r' if option.value else ''} -d '{_quoted(command.meaning(key))}'\n"
+            )
     return "".join(lines)
 
 

@@ -1,4 +1,6 @@
-"""`hw config [NAME | set NAME VALUE]`: every setting, its value and origin; secrets by name (capabilities 50, 52)."""
+"""`hw config [NAME | set NAME VALUE]`: every setting, its value and origin; secrets by name
+(capabilities 50, 52).
+"""
 
 import json
 from pathlib import Path
@@ -24,14 +26,18 @@ def command(call: Call) -> int:
     if call.words[:1] == ["set"] and len(call.words) == 3 and not call.after:
         return _set(call, *call.words[1:])
     if len(call.words) > 1 or call.words == ["set"] or call.after:
-        raise UsageError("hw config takes one name, or: set NAME VALUE", f"usage: {call.command.usage}")
+        raise UsageError(
+            "hw config takes one name, or: set NAME VALUE", f"usage: {call.command.usage}"
+        )
     settings = load(Path.cwd())
     idle = settings.idle(Path.cwd())
     rows = {name: (value, origin) for name, value, origin in settings.rows()}
     if call.words:
         return _one(call, rows, call.words[0], call.words[0] in idle)
     if call.as_json:
-        call.terminal.put_json({name: {"value": value, "origin": origin} for name, (value, origin) in rows.items()})
+        call.terminal.put_json(
+            {name: {"value": value, "origin": origin} for name, (value, origin) in rows.items()}
+        )
         return 0
     columns = [
         table.Column("setting", keep=table.ALWAYS),
@@ -39,7 +45,10 @@ def command(call: Call) -> int:
         table.Column("from", limit=200),
     ]
     out = call.terminal.out
-    cells = [[out.safe(cell) for cell in (name, readable(name, v), origin)] for name, (v, origin) in rows.items()]
+    cells = [
+        [out.safe(cell) for cell in (name, readable(name, v), origin)]
+        for name, (v, origin) in rows.items()
+    ]
     call.terminal.put("\n".join(table.layout(columns, cells, out.columns)[1]))
     if idle:
         call.terminal.say(f"no effect: {', '.join(idle)}; {IDLE}")
@@ -48,7 +57,10 @@ def command(call: Call) -> int:
 
 def _one(call: Call, rows: dict[str, tuple[Any, str]], name: str, idle: bool) -> int:
     if name not in rows:
-        raise UsageError(f'there is no setting "{name[:60]}"{did_you_mean(name, rows)}', "hw config lists them all")
+        raise UsageError(
+            f'there is no setting "{name[:60]}"{did_you_mean(name, rows)}',
+            "hw config lists them all",
+        )
     value, origin = rows[name]
     if call.as_json:
         call.terminal.put_json({"name": name, "value": value, "origin": origin})
@@ -71,7 +83,9 @@ def _set(call: Call, name: str, value: str) -> int:
         say = f"but here {now.origin(name)} says {shown(now.get(name))}, which goes before it"
         call.terminal.say(call.terminal.err.safe(say))
     elif SETTINGS[name].scope == "server":
-        call.terminal.say("the server reads it when it starts: hw server stop; the next command starts it again")
+        call.terminal.say(
+            "the server reads it when it starts: hw server stop; the next command starts it again"
+        )
     return 0
 
 

@@ -1,4 +1,6 @@
-"""`hw delete ID… | SELECTION`: forget ended jobs. They vanish from lists at once; `hw gc` frees their space."""
+"""`hw delete ID… | SELECTION`: forget ended jobs. They vanish from lists at once; `hw gc` frees
+their space.
+"""
 
 from typing import Any
 

@@ -22,7 +22,12 @@ class Call:
     """One use of a verb: what was typed, and where to write."""
 
     def __init__(
-        self, command: Command, values: dict[str, Any], words: list[str], after: list[str] | None, terminal: Terminal
+        self,
+        command: Command,
+        values: dict[str, Any],
+        words: list[str],
+        after: list[str] | None,
+        terminal: Terminal,
     ) -> None:
         self.command, self.values, self.words, self.after = command, values, words, after
         self.terminal = terminal
@@ -36,8 +41,9 @@ class Call:
         return bool(self.values.get("json"))
 
     def source(self, *, start: bool = True) -> "Source":
-        """The server; started when none is there, unless `start` is false. With --monitor: that of another machine,
-        but for verbs that start jobs, which run here and are shown there."""
+        """The server; started when none is there, unless `start` is false. With --monitor: that of
+        another machine, but for verbs that start jobs, which run here and are shown there.
+        """
         from headway.views.source import Source
 
         monitor = None if "processes" in self.command.options else self.values.get("monitor")
@@ -88,7 +94,9 @@ def _perform(parsed: Parsed, terminal: Terminal) -> int:
         from headway.views.cli import help as pages
 
         columns = terminal.out.columns
-        terminal.put(pages.page(columns) if command is None else pages.command_page(command, columns))
+        terminal.put(
+            pages.page(columns) if command is None else pages.command_page(command, columns)
+        )
         return 0
     _apply_color(terminal)
     verb = importlib.import_module(f"headway.views.cli.{command.name}")
@@ -128,13 +136,18 @@ def one_word(call: Call, what: str) -> str:
     if len(call.words) != 1 or call.after:
         given = " ".join([*call.words, *(["--", *call.after] if call.after else [])])[:80]
         found = f"not: {given}" if given else "and none was given"
-        raise UsageError(f"hw {call.command.name} takes one {what}, {found}", f"usage: {call.command.usage}")
+        raise UsageError(
+            f"hw {call.command.name} takes one {what}, {found}", f"usage: {call.command.usage}"
+        )
     return call.words[0]
 
 
 def several_words(call: Call, what: str) -> list[str]:
     if not call.words or call.after:
-        raise UsageError(f"hw {call.command.name} needs {what}", f"usage: {call.command.usage}; hw ls shows the jobs")
+        raise UsageError(
+            f"hw {call.command.name} needs {what}",
+            f"usage: {call.command.usage}; hw ls shows the jobs",
+        )
     return call.words
 
 

@@ -1,6 +1,8 @@
-"""`hw doctor`: looks at this machine, this home and its server; each line says how it is and what to type.
+"""`hw doctor`: looks at this machine, this home and its server; each line says how it is and what
+to type.
 
-Every check stands by itself: one that fails, or cannot be made, does not keep the others from being told.
+Every check stands by itself: one that fails, or cannot be made, does not keep the others from being
+told.
 """
 
 import os
@@ -44,7 +46,10 @@ def command(call: Call) -> int:
     findings = list(examine())
     if call.as_json:
         call.terminal.put_json(
-            [{"check": f.check, "level": f.level, "text": f.text, "advice": f.advice} for f in findings]
+            [
+                {"check": f.check, "level": f.level, "text": f.text, "advice": f.advice}
+                for f in findings
+            ]
         )
     else:
         for line in report(findings, call.terminal.out):
@@ -83,7 +88,12 @@ def _python() -> Iterator[Finding]:
     version = ".".join(map(str, sys.version_info[:3]))
     text = f"Python {version}, Headway {__version__}, {sys.executable}"
     if sys.version_info < _PYTHON_MIN:
-        yield Finding("python", PROBLEM, text, f"Headway needs Python {_PYTHON_MIN[0]}.{_PYTHON_MIN[1]} or newer")
+        yield Finding(
+            "python",
+            PROBLEM,
+            text,
+            f"Headway needs Python {_PYTHON_MIN[0]}.{_PYTHON_MIN[1]} or newer",
+        )
         return
     yield Finding("python", OK, text)
 
@@ -92,7 +102,11 @@ def _path() -> Iterator[Finding]:
     found = shutil.which("hw")
     mine = Path(sys.executable).parent / "hw"
     if found is None:
-        advice = f'export PATH="{mine.parent}:$PATH"' if mine.exists() else "install Headway: pip install headway"
+        advice = (
+            f'export PATH="{mine.parent}:$PATH"'
+            if mine.exists()
+            else "install Headway: pip install headway"
+        )
         yield Finding("path", WARNING, "hw is not on PATH", advice)
     elif mine.exists() and not os.path.samefile(found, mine):
         yield Finding("path", WARNING, f"hw on PATH is another one: {found}", f"this one is {mine}")
@@ -104,11 +118,21 @@ def _clock() -> Iterator[Finding]:
     now = time.time()
     shown = time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(now))
     if now < _CLOCK_MIN_S:
-        yield Finding("clock", PROBLEM, f"the clock says {shown}, before this program was written", "set the clock")
+        yield Finding(
+            "clock",
+            PROBLEM,
+            f"the clock says {shown}, before this program was written",
+            "set the clock",
+        )
         return
     database = homes.Paths(homes.home()).db
     if database.exists() and database.stat().st_mtime > now + 60:
-        yield Finding("clock", WARNING, f"the clock says {shown}; the database was written later", "set the clock")
+        yield Finding(
+            "clock",
+            WARNING,
+            f"the clock says {shown}; the database was written later",
+            "set the clock",
+        )
         return
     yield Finding("clock", OK, shown)
 
@@ -117,11 +141,18 @@ def _home() -> Iterator[Finding]:
     home = homes.home()
     found = home.stat()
     if found.st_uid != os.getuid():
-        yield Finding("home", PROBLEM, f"{home} belongs to uid {found.st_uid}", "set HEADWAY_HOME to a folder of yours")
+        yield Finding(
+            "home",
+            PROBLEM,
+            f"{home} belongs to uid {found.st_uid}",
+            "set HEADWAY_HOME to a folder of yours",
+        )
         return
     if stat.S_IMODE(found.st_mode) & 0o077:
         mode = f"{stat.S_IMODE(found.st_mode):04o}"
-        yield Finding("home", PROBLEM, f"{home} is open to others (mode {mode})", f"chmod 700 {home}")
+        yield Finding(
+            "home", PROBLEM, f"{home} is open to others (mode {mode})", f"chmod 700 {home}"
+        )
     elif not os.access(home, os.W_OK | os.X_OK):
         yield Finding("home", PROBLEM, f"{home} cannot be written", f"chmod 700 {home}")
     else:
@@ -138,7 +169,9 @@ def _file_system(home: Path) -> Iterator[Finding]:
             "set HEADWAY_HOME or the setting database_folder to a folder on a local disk",
         )  # fmt: skip
     elif kind in NETWORK_FILE_SYSTEMS:
-        yield Finding("file system", OK, f"the home is on {kind}; the database is in {database.parent}")
+        yield Finding(
+            "file system", OK, f"the home is on {kind}; the database is in {database.parent}"
+        )
     elif kind:
         yield Finding("file system", OK, kind)
 
@@ -164,13 +197,19 @@ def _settings() -> Iterator[Finding]:
 
     settings = load(Path.cwd())
     if idle := settings.idle(Path.cwd()):
-        yield Finding("settings", WARNING, f"no effect: {', '.join(idle)} in the project's file", IDLE)
+        yield Finding(
+            "settings", WARNING, f"no effect: {', '.join(idle)} in the project's file", IDLE
+        )
     changed = sum(origin != BUILT_IN for _, _, origin in settings.rows())
-    yield Finding("settings", OK, f"{changed} changed; hw config shows them" if changed else "all built-in")
+    yield Finding(
+        "settings", OK, f"{changed} changed; hw config shows them" if changed else "all built-in"
+    )
 
 
 def _database() -> Iterator[Finding]:
-    """Read here and not by the server: a database that cannot be opened is why there may be no server."""
+    """Read here and not by the server: a database that cannot be opened is why there may be no
+    server.
+    """
     path = homes.Paths(homes.home()).db
     if not path.exists():
         yield Finding("database", OK, "none yet; it is made by the first command")
@@ -184,14 +223,20 @@ def _database() -> Iterator[Finding]:
         rows = [str(row[0]) for row in connection.execute("PRAGMA quick_check(5)")]
     except sqlite3.OperationalError as error:
         if "interrupt" not in str(error):
-            raise HeadwayError(f"{path} cannot be read: {error}", "hw server logs may say more") from None
+            raise HeadwayError(
+                f"{path} cannot be read: {error}", "hw server logs may say more"
+            ) from None
         rows = []
     except sqlite3.DatabaseError as error:
-        raise HeadwayError(f"{path} is not a sound database: {error}", f"keep it aside: mv {path} {path}.bad") from None
+        raise HeadwayError(
+            f"{path} is not a sound database: {error}", f"keep it aside: mv {path} {path}.bad"
+        ) from None
     finally:
         connection.close()
     if rows not in (["ok"], []):
-        raise HeadwayError(f"{path} is damaged: {rows[0]}", "hw server stop, then keep a copy of the file")
+        raise HeadwayError(
+            f"{path} is damaged: {rows[0]}", "hw server stop, then keep a copy of the file"
+        )
     checked = "checked" if rows else f"too large to be checked in {DOCTOR_CHECK_S:g} s"
     yield Finding("database", OK, f"{fmt.size(path.stat().st_size)}, {checked}")
 
@@ -214,7 +259,12 @@ def _server() -> Iterator[Finding]:
         return
     yield Finding("server", OK, text)
     if found.get("restored"):
-        yield Finding("database", WARNING, str(found["restored"]), "data of that time may be missing; hw server logs")
+        yield Finding(
+            "database",
+            WARNING,
+            str(found["restored"]),
+            "data of that time may be missing; hw server logs",
+        )
 
 
 def _agents() -> Iterator[Finding]:
@@ -238,7 +288,9 @@ def _agents() -> Iterator[Finding]:
 def _git() -> Iterator[Finding]:
     found = shutil.which("git")
     if found is None:
-        yield Finding("git", WARNING, "not found: jobs are kept without commit and diff", "install git")
+        yield Finding(
+            "git", WARNING, "not found: jobs are kept without commit and diff", "install git"
+        )
         return
     yield Finding("git", OK, found)
 
@@ -250,7 +302,9 @@ def _gpu() -> Iterator[Finding]:
     except ImportError:
         if present:
             advice = "pip install 'headway[gpu]', or say how many there are: HEADWAY_GPUS=4"
-            yield Finding("gpu", WARNING, "there is an NVIDIA driver, but no library to ask it", advice)
+            yield Finding(
+                "gpu", WARNING, "there is an NVIDIA driver, but no library to ask it", advice
+            )
         else:
             yield Finding("gpu", OK, "none; -n N means N processes")
         return

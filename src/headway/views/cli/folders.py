@@ -1,6 +1,8 @@
-"""The folders of a submission, as the person's settings make them: accounts, keys, and a look at what is there.
+"""The folders of a submission, as the person's settings make them: accounts, keys, and a look at
+what is there.
 
-Called by `submission.py`. Keys go with the job's environment, under a name that no program gets to see.
+Called by `submission.py`. Keys go with the job's environment, under a name that no program gets to
+see.
 """
 
 import json
@@ -19,13 +21,19 @@ Folder = dict[str, Any]
 _LOOKED_AT_MAX: Final = 8  # places of one submission; an array may have thousands
 
 
-def settled(settings: "Settings", project: Path | None, given: Sequence[Mapping[str, Any]]) -> list[Folder]:
+def settled(
+    settings: "Settings", project: Path | None, given: Sequence[Mapping[str, Any]]
+) -> list[Folder]:
     """Those of the project with those of the job, each with the name of its account."""
     from headway.settings import folder as setting
 
     base = project.parent if project is not None else Path.cwd()
-    own = [setting.fields(name, found, base) for name, found in (settings.get("folders") or {}).items()]
-    return [_with_account(folder, settings.get("accounts")) for folder in setting.merged(own, given)]
+    own = [
+        setting.fields(name, found, base) for name, found in (settings.get("folders") or {}).items()
+    ]
+    return [
+        _with_account(folder, settings.get("accounts")) for folder in setting.merged(own, given)
+    ]
 
 
 def _with_account(folder: Folder, accounts: Mapping[str, Mapping[str, str]]) -> Folder:
@@ -34,7 +42,8 @@ def _with_account(folder: Folder, accounts: Mapping[str, Mapping[str, str]]) -> 
     kinds = {place.kind for place in _remote(folder)}
     if len(kinds) > 1:
         raise UsageError(
-            f"the folder {folder['name']} comes from one kind of storage and goes to another", "make two folders of it"
+            f"the folder {folder['name']} comes from one kind of storage and goes to another",
+            "make two folders of it",
         )
     for place in _remote(folder):
         try:
@@ -54,8 +63,12 @@ def _remote(folder: Mapping[str, Any]) -> "list[Place]":
     return [place for place in places if place.kind != LOCAL]
 
 
-def keys(settings: "Settings", environ: Mapping[str, str], folders: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """The variable that carries the accounts of these folders with their keys; empty where none is needed."""
+def keys(
+    settings: "Settings", environ: Mapping[str, str], folders: Sequence[Mapping[str, Any]]
+) -> dict[str, str]:
+    """The variable that carries the accounts of these folders with their keys; empty where none is
+    needed.
+    """
     from headway.storage import account
 
     accounts, found = settings.get("accounts"), {}
@@ -74,7 +87,9 @@ def keys(settings: "Settings", environ: Mapping[str, str], folders: Sequence[Map
 
 
 def look(folders: Sequence[Mapping[str, Any]], env: Mapping[str, str]) -> list[str]:
-    """A place that is not there is told now. What cannot be reached from here may be reached by the job: a warning."""
+    """A place that is not there is told now. What cannot be reached from here may be reached by the
+    job: a warning.
+    """
     from headway.model.limits import STORAGE_LOOK_S
     from headway.storage.transfer import Storage
 
@@ -87,11 +102,23 @@ def look(folders: Sequence[Mapping[str, Any]], env: Mapping[str, str]) -> list[s
                 continue
             seen.add(str(place))
             try:
-                storage = Storage(place, accounts.get(folder.get("account") or "", {}), STORAGE_LOOK_S)
-                if not storage.has_something() and folder.get("source") and str(place) == folder["source"]:
-                    raise NotFoundError(f"there is nothing at {place}", "hw storage ls shows what there is")
+                storage = Storage(
+                    place, accounts.get(folder.get("account") or "", {}), STORAGE_LOOK_S
+                )
+                if (
+                    not storage.has_something()
+                    and folder.get("source")
+                    and str(place) == folder["source"]
+                ):
+                    raise NotFoundError(
+                        f"there is nothing at {place}", "hw storage ls shows what there is"
+                    )
             except UnreachableError as error:
-                told.append(f"the folder {folder['name']} could not be looked at from here: {error.message}")
+                told.append(
+                    f"the folder {folder['name']} could not be looked at from here: {error.message}"
+                )
             except HeadwayError as error:
-                raise UsageError(f"the folder {folder['name']}: {error.message}", error.hint) from None
+                raise UsageError(
+                    f"the folder {folder['name']}: {error.message}", error.hint
+                ) from None
     return told

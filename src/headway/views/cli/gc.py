@@ -1,5 +1,6 @@
-"""`hw gc`: free the space of deleted jobs, of ended ones that are older than asked for, and of code and data that no
-job needs, here and in the folders of the clusters that are configured."""
+"""`hw gc`: free the space of deleted jobs, of ended ones that are older than asked for, and of code
+and data that no job needs, here and in the folders of the clusters that are configured.
+"""
 
 import sys
 from collections.abc import Iterator, Mapping
@@ -62,7 +63,9 @@ def _ask(call: Call, would: Mapping[str, Any]) -> None:
     """Old jobs were not deleted by anybody yet, so this is asked."""
     what = f"{fmt.plural(int(would['jobs']), 'job')} with {fmt.size(would['bytes'])}"
     if not (sys.stdin and sys.stdin.isatty()):
-        raise UsageError(f"this would remove {what}, and there is nobody to ask", "to do it anyway: --yes")
+        raise UsageError(
+            f"this would remove {what}, and there is nobody to ask", "to do it anyway: --yes"
+        )
     call.terminal.err.write(f"remove {what} for good? [y/N] ")
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise HeadwayError("nothing was done")

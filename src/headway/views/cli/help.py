@@ -26,7 +26,11 @@ def page(columns: int | None = None) -> str:
     wide = min(columns or _COLUMNS_MAX, _COLUMNS_MAX)
     parts = [_fill(_INTRO, wide), "", *_rows([("  " + a, b) for a, b in _EXAMPLES], wide), ""]
     for group in GROUPS:
-        rows = [(f"  {_title(c)}", c.summary) for n, c in COMMANDS.items() if c.group == group and n == c.name]
+        rows = [
+            (f"  {_title(c)}", c.summary)
+            for n, c in COMMANDS.items()
+            if c.group == group and n == c.name
+        ]
         parts += [f"{group}:", *_rows(rows, wide, first=14), ""]
     parts += [_fill(_FOOT, wide)]
     return "\n".join(parts)
@@ -40,7 +44,9 @@ def command_page(command: Command, columns: int | None = None) -> str:
         parts += [_fill(command.details, wide), ""]
     if command.examples:
         parts += ["Examples:", *_rows([("  " + a, b) for a, b in command.examples], wide), ""]
-    rows = [_option_row(command, key) for key in (*command.options, *EVERYWHERE) if key != "version"]
+    rows = [
+        _option_row(command, key) for key in (*command.options, *EVERYWHERE) if key != "version"
+    ]
     parts += ["Options:", *_rows(rows, wide, first=28)]
     return "\n".join(parts)
 
@@ -53,7 +59,10 @@ def _option_row(command: Command, key: str) -> tuple[str, str]:
     option = BY_KEY[key]
     short = "" if option.names[0].startswith("--") else f"{option.names[0]}, "
     long = next((name for name in option.names if name.startswith("--")), "")
-    return f"  {short or '    '}{long}{' ' + option.value if option.value else ''}", command.meaning(key)
+    return (
+        f"  {short or '    '}{long}{' ' + option.value if option.value else ''}",
+        command.meaning(key),
+    )
 
 
 def _rows(rows: list[tuple[str, str]], columns: int, first: int = 0) -> list[str]:

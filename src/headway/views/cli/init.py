@@ -1,4 +1,6 @@
-"""`hw init`: a snapshot of the code ahead of time, and what is in it (capability 47). `--snapshot` calls `pin`."""
+"""`hw init`: a snapshot of the code ahead of time, and what is in it (capability 47). `--snapshot`
+calls `pin`.
+"""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -23,7 +25,9 @@ def command(call: Call) -> int:
     from headway.settings.layers import load
 
     if call.words or call.after:
-        raise UsageError("hw init takes no words", "it takes the code around the current folder; cd there first")
+        raise UsageError(
+            "hw init takes no words", "it takes the code around the current folder; cd there first"
+        )
     cwd = os.getcwd()
     settings = load(Path(cwd))
     name = call.get("cluster")
@@ -32,23 +36,35 @@ def command(call: Call) -> int:
     if call.as_json:
         call.terminal.put_json(_as_json(made))
         return 0
-    _show(call.terminal, made, f"hw {f'-c {name} ' if name else ''}submit {'' if always else '--snapshot '}COMMAND…")
+    _show(
+        call.terminal,
+        made,
+        f"hw {f'-c {name} ' if name else ''}submit {'' if always else '--snapshot '}COMMAND…",
+    )
     return 0
 
 
 def _always_pins(settings: "Settings", name: str) -> bool:
-    """Whether jobs of that cluster run from a snapshot in any case. UsageError for a name that is no cluster."""
+    """Whether jobs of that cluster run from a snapshot in any case. UsageError for a name that is
+    no cluster.
+    """
     from headway.settings.clusters import AUTO, resolve
 
     return name != AUTO and resolve(name, settings.get("clusters")).get("engine") == "slurm"
 
 
 def pin(
-    terminal: Terminal, settings: "Settings", cwd: str, more: Mapping[str, list[str]], skip: Sequence[str] = ()
+    terminal: Terminal,
+    settings: "Settings",
+    cwd: str,
+    more: Mapping[str, list[str]],
+    skip: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Fields of a JobSpec that make it run from the code as it is now; what is left out is told.
 
-    `more`: patterns of the job file, beside those of the settings. `skip`: folders that are no code."""
+    `more`: patterns of the job file, beside those of the settings. `skip`: folders that are no
+    code.
+    """
     from headway.code import tree
 
     made = _make(settings, cwd, more, skip)
@@ -59,7 +75,9 @@ def pin(
     return {"code": made.digest, "code_cwd": "" if inside == "." else inside, "code_commit": commit}
 
 
-def _make(settings: "Settings", cwd: str, more: Mapping[str, list[str]], skip: Sequence[str] = ()) -> "Snapshot":
+def _make(
+    settings: "Settings", cwd: str, more: Mapping[str, list[str]], skip: Sequence[str] = ()
+) -> "Snapshot":
     from pathlib import Path
 
     from headway.code import snapshot, tree
@@ -68,7 +86,9 @@ def _make(settings: "Settings", cwd: str, more: Mapping[str, list[str]], skip: S
     from headway.settings.project import project_file
 
     names = ("include", "exclude", "allow")
-    rules = tree.CodeRules(*([*settings.get(f"code.{name}"), *more.get(name, [])] for name in names))
+    rules = tree.CodeRules(
+        *([*settings.get(f"code.{name}"), *more.get(name, [])] for name in names)
+    )
     project = None if os.environ.get("HEADWAY_CONFIG") else project_file(Path(cwd))
     root = tree.find_root(cwd, str(project.parent) if project else None)
     folder = home.home()
@@ -97,7 +117,10 @@ def _show(terminal: Terminal, made: "Snapshot", next_words: str) -> None:
     terminal.put(f"{out.style(made.digest[:12], BOLD)}  {out.safe(made.root)}")
     terminal.put(f"  {fmt.plural(made.files, 'file')}, {fmt.size(made.bytes)}, {news}")
     if made.largest:
-        terminal.put("  largest: " + ", ".join(f"{out.safe(path)} {fmt.size(size)}" for path, size in made.largest))
+        terminal.put(
+            "  largest: "
+            + ", ".join(f"{out.safe(path)} {fmt.size(size)}" for path, size in made.largest)
+        )
     ignored = tree.ignored_by_git(made.root)
     if ignored:
         more = f" and {len(ignored) - _IGNORED_MAX} more" if len(ignored) > _IGNORED_MAX else ""
@@ -115,4 +138,6 @@ def _tell_left_out(terminal: Terminal, made: "Snapshot") -> None:
     if len(made.left_out) > _NAMED_MAX:
         terminal.say(f"  and {len(made.left_out) - _NAMED_MAX} more: hw init --json names them all")
     for path in made.changed[:_NAMED_MAX]:
-        terminal.say(f"  {err.style('changed while it was read:', YELLOW)} {err.safe(path)}; taken as last read")
+        terminal.say(
+            f"  {err.style('changed while it was read:', YELLOW)} {err.safe(path)}; taken as last read"
+        )

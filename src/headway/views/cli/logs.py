@@ -1,8 +1,9 @@
-"""`hw logs ID`: what a job wrote. All ranks merged by time with the rank in front, or one stream byte by byte. What the
-jobs of an array wrote: `array_logs`.
+"""`hw logs ID`: what a job wrote. All ranks merged by time with the rank in front, or one stream
+byte by byte. What the jobs of an array wrote: `array_logs`.
 
-One stream is selected when the options leave only one: `--stream`, and `--rank` where there are several processes. Its
-raw bytes come out when stdout is not a terminal; a terminal gets safe text only (Sec7).
+One stream is selected when the options leave only one: `--stream`, and `--rank` where there are
+several processes. Its raw bytes come out when stdout is not a terminal; a terminal gets safe text
+only (Sec7).
 """
 
 from collections.abc import Iterator
@@ -40,11 +41,22 @@ def command(call: Call) -> int:
     if not job.get("started_at"):
         _tell_not_started(call, job)
     elif not summary.has_output(job, call.get("attempt")) and call.get("stream") != "agent":
-        call.terminal.say(f"hw: {job['id']} was started without hw: its output went where it was started")
+        call.terminal.say(
+            f"hw: {job['id']} was started without hw: its output went where it was started"
+        )
     if call.as_json and not call.get("follow"):
-        lines = [line for answer in _pages(Follow(source, job["id"]), _query(call)) for line in answer["lines"]]
+        lines = [
+            line
+            for answer in _pages(Follow(source, job["id"]), _query(call))
+            for line in answer["lines"]
+        ]
         call.terminal.put_json({"lines": lines, "more": False})
-    elif not call.as_json and selects_one(call, job) and not call.terminal.out.is_tty and call.get("grep") is None:
+    elif (
+        not call.as_json
+        and selects_one(call, job)
+        and not call.terminal.out.is_tty
+        and call.get("grep") is None
+    ):
         _raw(call, source, job)
     else:
         _lines(call, source, job)
@@ -70,7 +82,8 @@ def _check(call: Call) -> None:
     for name in ("task", "bytes", "attempt") if of_log else ("level",):
         if call.get(name) is not None:
             raise UsageError(
-                f"--{name} {'does not go with' if of_log else 'goes with'} --stream log", call.command.usage
+                f"--{name} {'does not go with' if of_log else 'goes with'} --stream log",
+                call.command.usage,
             )
 
 
@@ -84,16 +97,30 @@ def _check_attempt(call: Call, job: Job) -> None:
 def _check_rank(call: Call, job: Job) -> None:
     """Of an ended job only: while it runs, a process may still come."""
     ranks = sorted({process["rank"] for process in summary.processes(job, call.get("attempt"))})
-    if job["state"] in fmt.ENDED and ranks and call.get("rank") is not None and call.get("rank") not in ranks:
+    if (
+        job["state"] in fmt.ENDED
+        and ranks
+        and call.get("rank") is not None
+        and call.get("rank") not in ranks
+    ):
         known = f"it has {ranks[0]}" + (f" to {ranks[-1]}" if len(ranks) > 1 else "")
         raise NotFoundError(f"{job['id']} has no rank {call.get('rank')}", known)
 
 
 def _check_task(call: Call, job: Job) -> None:
     """Of an ended job only, likewise."""
-    tasks = sorted({str(process["task"]) for process in summary.processes(job, call.get("attempt"))})
-    if job["state"] in fmt.ENDED and tasks and call.get("task") is not None and call.get("task") not in tasks:
-        raise NotFoundError(f"{job['id']} has no task {call.get('task')}", f"it has {', '.join(tasks)}")
+    tasks = sorted(
+        {str(process["task"]) for process in summary.processes(job, call.get("attempt"))}
+    )
+    if (
+        job["state"] in fmt.ENDED
+        and tasks
+        and call.get("task") is not None
+        and call.get("task") not in tasks
+    ):
+        raise NotFoundError(
+            f"{job['id']} has no task {call.get('task')}", f"it has {', '.join(tasks)}"
+        )
 
 
 def _tell_attempt(call: Call, job: Job) -> None:
@@ -156,7 +183,9 @@ def _copy(follow: Follow, sink: Sink, query: list[tuple[str, Any]], offset: int)
 
 
 def _lines(call: Call, source: Source, job: Job) -> None:
-    """Lines with their rank in front. While following, the server's news only say when to look again."""
+    """Lines with their rank in front. While following, the server's news only say when to look
+    again.
+    """
     out = call.terminal.out
     live, ranks = bool(call.get("follow")), summary.count_processes(job)
     merged = JsonLines(out) if call.as_json else Merged(out, out, ranks=ranks, live=live)
@@ -174,7 +203,9 @@ def _show(call: Call, follow: Follow, merged: Merged | JsonLines, cursor: str | 
         if merged.closed:
             raise BrokenPipeError
     if cut:
-        call.terminal.say("hw: the search took too long and was stopped: lines may be missing; --rank or --stream help")
+        call.terminal.say(
+            "hw: the search took too long and was stopped: lines may be missing; --rank or --stream help"
+        )
     return cursor
 
 
@@ -183,10 +214,15 @@ def _lines_from(job_id: str, query: list[tuple[str, Any]], source: Source) -> di
     return found
 
 
-def _pages(follow: Follow, query: list[tuple[str, Any]], cursor: str | None = None) -> Iterator[dict[str, Any]]:
+def _pages(
+    follow: Follow, query: list[tuple[str, Any]], cursor: str | None = None
+) -> Iterator[dict[str, Any]]:
     """Answers from the cursor on, until the server has no more for now."""
     more = True
     while more:
         answer = follow.ask(partial(_lines_from, follow.job_id, [*query, ("cursor", cursor)]))
         yield answer
-        more, cursor = bool(answer.get("more")) and answer.get("cursor") != cursor, answer.get("cursor")
+        more, cursor = (
+            bool(answer.get("more")) and answer.get("cursor") != cursor,
+            answer.get("cursor"),
+        )

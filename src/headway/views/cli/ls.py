@@ -32,7 +32,10 @@ def command(call: Call) -> int:
     if call.words or call.after:
         from headway.model.errors import UsageError
 
-        raise UsageError("hw ls takes options only", f"to see one job: hw q {call.words[0] if call.words else 'ID'}")
+        raise UsageError(
+            "hw ls takes options only",
+            f"to see one job: hw q {call.words[0] if call.words else 'ID'}",
+        )
     source, out = call.source(), call.terminal.out
     limit = call.get("limit") or (_LIMIT if out.is_tty else None)
     if call.as_json:
@@ -42,7 +45,9 @@ def command(call: Call) -> int:
         jobs.sort(key=lambda job: job.get("array_index") or 0)
     if not jobs:
         chosen = any(call.get(key) for key in (*selection.KEYS, "array"))
-        call.terminal.say("no job matches" if chosen else "no jobs yet; to run one: hw run python train.py")
+        call.terminal.say(
+            "no job matches" if chosen else "no jobs yet; to run one: hw run python train.py"
+        )
         return 0
     out.write("\n".join(listing(jobs, out, datetime.now(UTC))) + "\n")
     if call.get("limit") is None and limit is not None and len(jobs) == limit:
@@ -51,8 +56,9 @@ def command(call: Call) -> int:
 
 
 def _put_json(call: Call, source: Source) -> int:
-    """A long list goes out as the server wrote it, a line for each job: to read it and write it again takes longer than
-    all the rest."""
+    """A long list goes out as the server wrote it, a line for each job: to read it and write it
+    again takes longer than all the rest.
+    """
     if call.get("older_than_s") is not None:
         call.terminal.put_json(selection.find(call, source, limit=call.get("limit")))
         return 0
@@ -66,7 +72,8 @@ def _put_json(call: Call, source: Source) -> int:
 
 def listing(jobs: list[Job], out: Output, now: datetime) -> list[str]:
     metrics = _common_metrics(jobs)
-    has = set[str]().union(*jobs)  # of ten thousand jobs most have few fields, and a column that is empty is not made
+    # of ten thousand jobs most have few fields, and a column that is empty is not made
+    has = set[str]().union(*jobs)
     kinds = [kind for kind in _kinds(metrics, out, now) if has.intersection(kind.fields)]
     cells = [_safe(kind.cells(jobs), out) for kind in kinds]
     rows = list(zip(*cells, strict=True))
@@ -85,9 +92,15 @@ class _Kind(NamedTuple):
 
 
 def _safe(cells: list[str], out: Output) -> list[str]:
-    """A column for the terminal. Most are plain text, or have few words in many rows, and each is looked at once."""
+    """A column for the terminal. Most are plain text, or have few words in many rows, and each is
+    looked at once.
+    """
     joined = "".join(cells)
-    if joined.isascii() and joined.isprintable() and max(map(len, cells), default=0) <= DISPLAY_LINE_CHARS_MAX:
+    if (
+        joined.isascii()
+        and joined.isprintable()
+        and max(map(len, cells), default=0) <= DISPLAY_LINE_CHARS_MAX
+    ):
         return cells
     seen = {cell: out.safe(cell) for cell in dict.fromkeys(cells)}
     return [seen[cell] for cell in cells]
@@ -98,7 +111,9 @@ def _kinds(metrics: list[str], out: Output, now: datetime) -> list[_Kind]:
     short = out.is_tty  # a terminal shows the part that one types; a file or a pipe gets whole ids
 
     def each(name: str, cell: Callable[[Job], str], *fields: str, **how: Any) -> _Kind:
-        return _Kind(table.Column(name, **how), fields or (name,), lambda jobs: [cell(job) for job in jobs])
+        return _Kind(
+            table.Column(name, **how), fields or (name,), lambda jobs: [cell(job) for job in jobs]
+        )
 
     def text(name: str) -> Callable[[Job], str]:
         return lambda job: str(job.get(name) or "")
@@ -115,7 +130,10 @@ def _kinds(metrics: list[str], out: Output, now: datetime) -> list[_Kind]:
         each("progress", _progress, keep=1),
         each("elapsed", partial(_elapsed, now=now), "elapsed_s", "waiting", right=True, keep=1),
         times,
-        *(each(out.safe(name), partial(_metric, name), "metrics", right=True, limit=16) for name in metrics),
+        *(
+            each(out.safe(name), partial(_metric, name), "metrics", right=True, limit=16)
+            for name in metrics
+        ),
         each("parameters", _parameters, factor=True),
         each("experiment", text("experiment"), factor=True),
         each("cluster", text("cluster"), factor=True),
@@ -133,7 +151,9 @@ def _progress(job: Job) -> str:
 
 
 def _elapsed(job: Job, now: datetime) -> str:
-    """Since its first start, with holds and waits for retries; of one that waits, how long it waits this time."""
+    """Since its first start, with holds and waits for retries; of one that waits, how long it waits
+    this time.
+    """
     if job["state"] == "waiting" and not job.get("is_array"):
         return fmt.clock(summary.waited_s(job, now))
     return fmt.clock(job.get("elapsed_s"))
@@ -165,7 +185,9 @@ def note(job: Job, now: datetime) -> str:
     """Why it stands as it does; of a trial run, that it is one."""
     if job.get("is_array"):
         return arrays.counts(job)
-    return " · ".join(words for words in ("smoke" if job.get("smoke") else "", _reason(job, now)) if words)
+    return " · ".join(
+        words for words in ("smoke" if job.get("smoke") else "", _reason(job, now)) if words
+    )
 
 
 def _reason(job: Job, now: datetime) -> str:

@@ -1,4 +1,5 @@
-"""The entry of `hw`. Finds the verb, imports only its file, and turns errors into words and exit codes.
+"""The entry of `hw`. Finds the verb, imports only its file, and turns errors into words and exit
+codes.
 
 `hw --version` is answered before anything else is imported: how fast `hw` starts is how it feels.
 """
@@ -6,7 +7,8 @@
 import gc
 import sys
 
-_OBJECTS_MANY = 100_000  # a command is short: what it reads, ten thousand jobs or files, is in use and no garbage
+# a command is short: what it reads, ten thousand jobs or files, is in use and no garbage
+_OBJECTS_MANY = 100_000
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -1,5 +1,7 @@
-"""`hw metrics ID…`: what jobs logged: JSON with every point, or a table with the last value and the range of each. An
-array stands for its jobs: all of them in JSON, a line each with the last values in a table."""
+"""`hw metrics ID…`: what jobs logged: JSON with every point, or a table with the last value and the
+range of each. An array stands for its jobs: all of them in JSON, a line each with the last values
+in a table.
+"""
 
 import math
 from collections.abc import Iterator
@@ -37,9 +39,17 @@ def command(call: Call) -> int:
     for number, (name, what) in enumerate(found.items()):
         if len(found) > 1:
             call.terminal.put(("\n" if number else "") + out.safe(name))
-        lines = array_listing(what, call) if isinstance(what, list) else listing(what, call) if what else []
+        lines = (
+            array_listing(what, call)
+            if isinstance(what, list)
+            else listing(what, call)
+            if what
+            else []
+        )
         if not lines:
-            call.terminal.say(f"{call.terminal.err.safe(name)} has logged no metrics" + _narrowed(call))
+            call.terminal.say(
+                f"{call.terminal.err.safe(name)} has logged no metrics" + _narrowed(call)
+            )
             continue
         out.write("\n".join(lines) + "\n")
     return 0
@@ -50,7 +60,9 @@ def _of_array(source: Source, ref: str, error: NotFoundError) -> tuple[str, list
     array = arrays.found(source, ref)
     if array is None:
         raise error
-    jobs: list[Job] = source.get("/api/jobs", [("array", array["uuid"]), ("limit", JOBS_LISTED_MAX)])
+    jobs: list[Job] = source.get(
+        "/api/jobs", [("array", array["uuid"]), ("limit", JOBS_LISTED_MAX)]
+    )
     return str(array["id"]), sorted(jobs, key=lambda job: job.get("array_index") or 0)
 
 
@@ -62,7 +74,11 @@ def _all_of(call: Call, source: Source, jobs: list[Job]) -> dict[str, Series]:
 
 
 def _query(call: Call) -> list[tuple[str, Any]]:
-    return [("name", call.get("metrics")), ("rank", call.get("rank")), ("points", call.get("points"))]
+    return [
+        ("name", call.get("metrics")),
+        ("rank", call.get("rank")),
+        ("points", call.get("points")),
+    ]
 
 
 def _narrowed(call: Call) -> str:
@@ -70,7 +86,9 @@ def _narrowed(call: Call) -> str:
 
 
 def _pass_on(call: Call, source: Source, refs: list[str]) -> None:
-    """Millions of points are not parsed on their way through: the server's objects are joined as they are."""
+    """Millions of points are not parsed on their way through: the server's objects are joined as
+    they are.
+    """
     parts = []
     waiting = list(reversed(refs))
     while waiting:
@@ -102,7 +120,9 @@ def listing(series: Series, call: Call) -> list[str]:
 def array_listing(jobs: list[Job], call: Call) -> list[str]:
     """A line for each job that has logged something: where it stands and its last values."""
     out, asked = call.terminal.out, call.get("metrics")
-    logged = [job for job in jobs if any(not asked or name in asked for name in job.get("metrics") or {})]
+    logged = [
+        job for job in jobs if any(not asked or name in asked for name in job.get("metrics") or {})
+    ]
     names = asked or list(dict.fromkeys(name for job in logged for name in job["metrics"]))
     columns = [
         table.Column("index", right=True, keep=table.ALWAYS), table.Column("id", keep=table.ALWAYS),
@@ -117,14 +137,19 @@ def array_listing(jobs: list[Job], call: Call) -> list[str]:
         ]
         for job in logged
     ]  # fmt: skip
-    lines = table.layout(columns, [[out.safe(cell) for cell in row] for row in rows], out.columns)[1]
+    lines = table.layout(columns, [[out.safe(cell) for cell in row] for row in rows], out.columns)[
+        1
+    ]
     return lines if logged else []
 
 
 def _rows(series: Series) -> Iterator[list[str]]:
     for name, entries in series.items():
         for entry in entries:
-            values = [_SPECIAL[v] if isinstance(v, str) and v in _SPECIAL else v for v in entry.get("value") or []]
+            values = [
+                _SPECIAL[v] if isinstance(v, str) and v in _SPECIAL else v
+                for v in entry.get("value") or []
+            ]
             numbers = [v for v in values if isinstance(v, int | float) and math.isfinite(v)]
             odd = len(values) - len(numbers)
             yield [

@@ -1,4 +1,5 @@
-"""`hw monitor`: make this home's server one for several machines, or join the monitor of another machine.
+"""`hw monitor`: make this home's server one for several machines, or join the monitor of another
+machine.
 
 hw monitor --address :10200      certificate, TLS address, pin; the server goes on by itself in the background
 hw monitor join HOST:PORT        on another machine: check the pin, keep address, pin and token in a 0600 file
@@ -24,17 +25,23 @@ _JOIN_S: Final = 15.0
 def command(call: Call) -> int:
     verbs = {"join": _join, "leave": _leave, "status": _status, "stop": _stop}
     verb = call.words[0] if call.words else ""
-    if call.after or (verb and verb not in verbs) or len(call.words) > (2 if verb in ("join", "leave") else 1):
+    if (
+        call.after
+        or (verb and verb not in verbs)
+        or len(call.words) > (2 if verb in ("join", "leave") else 1)
+    ):
         from headway.settings.nearest import did_you_mean
 
         found = " ".join(call.words)[:60]
         raise UsageError(
-            f'hw monitor has no "{found}"{did_you_mean(verb, verbs)}', "hw monitor --help shows what it has"
+            f'hw monitor has no "{found}"{did_you_mean(verb, verbs)}',
+            "hw monitor --help shows what it has",
         )
     return verbs[verb](call) if verb else _serve(call)
 
 
-# -- serving -----------------------------------------------------------------------------------------------------------
+# -- serving
+# -----------------------------------------------------------------------------------------------------------
 
 
 def _serve(call: Call) -> int:
@@ -55,8 +62,16 @@ def _serve(call: Call) -> int:
 def _asked(call: Call, before: monitor.Listen | None) -> monitor.Listen:
     text = call.get("address")
     if not text and before is None:
-        raise UsageError("hw monitor needs an address to listen at", "for example: hw monitor --address :10200")
-    address = remote.parse(text, "--address", listening=True) if text else before.address if before else None
+        raise UsageError(
+            "hw monitor needs an address to listen at", "for example: hw monitor --address :10200"
+        )
+    address = (
+        remote.parse(text, "--address", listening=True)
+        if text
+        else before.address
+        if before
+        else None
+    )
     assert address is not None
     names = [name.lower() for name in call.get("hosts") or []] or (before.names if before else [])
     for name in names:
@@ -65,7 +80,9 @@ def _asked(call: Call, before: monitor.Listen | None) -> monitor.Listen:
 
 
 def _start(call: Call, changed: bool) -> dict[str, Any]:
-    """This home's server with its network address; one that listens elsewhere, or nowhere, is started again."""
+    """This home's server with its network address; one that listens elsewhere, or nowhere, is
+    started again.
+    """
     source = call.source()
     about: dict[str, Any] = source.get("/api/server")
     if changed or not about.get("monitor") or about["monitor"].get("error"):
@@ -100,16 +117,21 @@ def _in_foreground(call: Call, paths: homes.Paths, listen: monitor.Listen) -> in
 def _tell(call: Call, about: dict[str, Any]) -> None:
     found = about.get("monitor")
     if not isinstance(found, dict):
-        raise UnreachableError("the server does not listen on the network", "hw server logs may say why")
+        raise UnreachableError(
+            "the server does not listen on the network", "hw server logs may say why"
+        )
     if found.get("error"):
         raise UnreachableError(
-            f"the server does not listen on the network: {found['error']}", "choose another --address"
+            f"the server does not listen on the network: {found['error']}",
+            "choose another --address",
         )
     if call.as_json:
         call.terminal.put_json(found)
         return
     put, out = call.terminal.put, call.terminal.out
-    addresses = [out.safe(str(address)) for address in found["addresses"]] or [out.safe(str(found["listen"]))]
+    addresses = [out.safe(str(address)) for address in found["addresses"]] or [
+        out.safe(str(found["listen"]))
+    ]
     put(f"monitor  {addresses[0]}")
     for address in addresses[1:]:
         put(f"         {address}")
@@ -117,7 +139,9 @@ def _tell(call: Call, about: dict[str, Any]) -> None:
     say, err = call.terminal.say, call.terminal.err
     if found.get("container"):
         port = str(found["listen"]).rpartition(":")[2]
-        say(f"This is a container: its host must publish the port, such as -p {port}:{port}, and others then use the")
+        say(
+            f"This is a container: its host must publish the port, such as -p {port}:{port}, and others then use the"
+        )
         say(f"host's name: hw monitor --address :{port} --host NAME")
     if all(monitor.is_loopback(address.rpartition(":")[0].strip("[]")) for address in addresses):
         say("This address is for this machine alone; for others: hw monitor --address :10200")
@@ -135,13 +159,19 @@ def _status(call: Call) -> int:
     out = call.terminal.out
     found = about.get("monitor")
     if found and found.get("error"):
-        call.terminal.put(f"does not listen at {out.safe(str(found['listen']))}: {out.safe(str(found['error']))}")
+        call.terminal.put(
+            f"does not listen at {out.safe(str(found['listen']))}: {out.safe(str(found['error']))}"
+        )
     elif found:
         call.terminal.put(f"listens  {', '.join(out.safe(str(a)) for a in found['addresses'])}")
         call.terminal.put(f"pin      {found['pin']}")
     for row in sends:
         words = f"{fmt.plural(row['jobs'], 'job')}, {fmt.size(row['waiting_bytes'])} to send"
-        state = f"waits since {row['since']}: {out.safe(str(row['error']))}" if row["error"] else "sends"
+        state = (
+            f"waits since {row['since']}: {out.safe(str(row['error']))}"
+            if row["error"]
+            else "sends"
+        )
         call.terminal.put(f"monitor  {out.safe(str(row['address']))}: {words}; {state}")
     for address in remote.known(homes.home()):
         if address not in {row["address"] for row in sends}:
@@ -165,11 +195,14 @@ def _stop(call: Call) -> int:
     if call.as_json:
         call.terminal.put_json({"stopped": was})
     else:
-        call.terminal.say("no longer a monitor; jobs here go on" if was else "this home was no monitor")
+        call.terminal.say(
+            "no longer a monitor; jobs here go on" if was else "this home was no monitor"
+        )
     return 0
 
 
-# -- joining -----------------------------------------------------------------------------------------------------------
+# -- joining
+# -----------------------------------------------------------------------------------------------------------
 
 
 def _join(call: Call) -> int:
@@ -185,9 +218,13 @@ def _join(call: Call) -> int:
         _ask_trust(call, address, found)
     token = _read_token(call, address)
     role = _try_token(address, found, token)
-    path = remote.remember(homes.home(), address, found, "ingest" if role == "ingest" else "view", token)
+    path = remote.remember(
+        homes.home(), address, found, "ingest" if role == "ingest" else "view", token
+    )
     if call.as_json:
-        call.terminal.put_json({"address": str(address), "pin": f"sha256:{found}", "role": role, "file": str(path)})
+        call.terminal.put_json(
+            {"address": str(address), "pin": f"sha256:{found}", "role": role, "file": str(path)}
+        )
         return 0
     use = f"hw --monitor {address} " + ("run python train.py" if role == "ingest" else "ls")
     call.terminal.say(f"joined {address} with a token of role {role}, kept in {path}; now: {use}")
@@ -206,10 +243,14 @@ def _leave(call: Call) -> int:
 
 def _address(call: Call) -> remote.Address:
     if len(call.words) != 2:
-        raise UsageError(f"hw monitor {call.words[0]} needs an address", f"hw monitor {call.words[0]} HOST:PORT")
+        raise UsageError(
+            f"hw monitor {call.words[0]} needs an address", f"hw monitor {call.words[0]} HOST:PORT"
+        )
     address = remote.parse(call.words[1], "the address")
     if address.path:
-        raise UsageError(f"{address} is a unix socket: there is nothing to join", f"hw --monitor {address} ls")
+        raise UsageError(
+            f"{address} is a unix socket: there is nothing to join", f"hw --monitor {address} ls"
+        )
     return address
 
 
@@ -218,7 +259,9 @@ def _fingerprint(address: remote.Address) -> str:
         with remote.open_tls(address, None, _JOIN_S) as secure:
             return pin_of(secure)
     except OSError as error:
-        raise UnreachableError(f"no monitor answers at {address}: {error}", "is its port open from here?") from None
+        raise UnreachableError(
+            f"no monitor answers at {address}: {error}", "is its port open from here?"
+        ) from None
 
 
 def _ask_trust(call: Call, address: remote.Address, found: str) -> None:
@@ -234,7 +277,9 @@ def _ask_trust(call: Call, address: remote.Address, found: str) -> None:
 
 
 def _read_token(call: Call, address: remote.Address) -> str:
-    """From the variable, the terminal without showing it, or stdin. Never from the command line: others can read it."""
+    """From the variable, the terminal without showing it, or stdin. Never from the command line:
+    others can read it.
+    """
     token = os.environ.get(remote.TOKEN_VARIABLE, "")
     if not token and sys.stdin.isatty():
         from getpass import getpass
@@ -244,7 +289,9 @@ def _read_token(call: Call, address: remote.Address) -> str:
         token = sys.stdin.readline()
     token = token.strip()
     if not token or not token.isascii() or not token.isprintable() or len(token) > 400:
-        raise UsageError("no token was given", f"for example: hw monitor join {address} --pin … < token-file")
+        raise UsageError(
+            "no token was given", f"for example: hw monitor join {address} --pin … < token-file"
+        )
     return token
 
 

@@ -1,4 +1,6 @@
-"""`hw notify [test]`: who is told when a job ends, fails, stalls or starts, what became of it, and a test."""
+"""`hw notify [test]`: who is told when a job ends, fails, stalls or starts, what became of it, and
+a test.
+"""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -32,16 +34,22 @@ def _test(call: Call) -> int:
         call.terminal.put_json(results)
         return 1 if failed or not results else 0
     if not results:
-        raise HeadwayError("nobody would be told: no way to tell anybody is set", "\n".join(_hint(call, answer)))
+        raise HeadwayError(
+            "nobody would be told: no way to tell anybody is set", "\n".join(_hint(call, answer))
+        )
     out = call.terminal.out
     for one in results:
         mark = out.style("sent", GREEN) if one["ok"] else out.style("failed", RED)
-        call.terminal.put(f"{mark}  {out.safe(one['channel'])} {out.safe(one['to'])}: {out.safe(one['detail'])}")
+        call.terminal.put(
+            f"{mark}  {out.safe(one['channel'])} {out.safe(one['to'])}: {out.safe(one['detail'])}"
+        )
     return 1 if failed else 0
 
 
 def _hint(call: Call, answer: dict[str, Any]) -> list[str]:
-    """Where to say it: the files that the server reads, which need not be those that this shell would read."""
+    """Where to say it: the files that the server reads, which need not be those that this shell
+    would read.
+    """
     files = [
         f"  {call.terminal.err.safe(one['path'])}{'' if one['exists'] else '   (does not exist yet)'}"
         for one in answer.get("files") or []
@@ -63,7 +71,11 @@ def _show(call: Call) -> int:
             call.terminal.say(line)
         return 0
     put(f"told      {', '.join(found['on']) or 'nothing'}")
-    put(f"stalled   after {fmt.duration(found['stall_s'])} of silence" if found["stall_s"] else "stalled   never")
+    put(
+        f"stalled   after {fmt.duration(found['stall_s'])} of silence"
+        if found["stall_s"]
+        else "stalled   never"
+    )
     if found["notices"]:
         put("\n" + "\n".join(_table(call, found["notices"])))
     return 0
@@ -82,4 +94,6 @@ def _table(call: Call, notices: list[dict[str, Any]]) -> list[str]:
         for one in notices
     ]  # fmt: skip
     safe = call.terminal.out.safe
-    return table.layout(columns, [[safe(cell) for cell in row] for row in rows], call.terminal.out.columns)[1]
+    return table.layout(
+        columns, [[safe(cell) for cell in row] for row in rows], call.terminal.out.columns
+    )[1]

@@ -2,12 +2,12 @@
 
     hw [options] VERB [options] [--] word…
 
-An option means the same for every verb that has it, so it may stand before the verb. For `run` and `submit`
-everything from the first word that is not an option, or after `--`, is the command, untouched. For the other verbs
-options may stand between the words.
+An option means the same for every verb that has it, so it may stand before the verb. For `run` and
+`submit` everything from the first word that is not an option, or after `--`, is the command,
+untouched. For the other verbs options may stand between the words.
 
-This is read by ourselves and not by a library: the rule above is ours, and the usual library takes 70 ms to import,
-five times what `hw --version` takes in all.
+This is read by ourselves and not by a library: the rule above is ours, and the usual library takes
+70 ms to import, five times what `hw --version` takes in all.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -30,7 +30,9 @@ class Option(Value):
 
 
 class Command(Value):
-    """A verb: what it accepts and what help says about it. The work is in the file of the same name."""
+    """A verb: what it accepts and what help says about it. The work is in the file of the same
+    name.
+    """
 
     name: str
     group: str
@@ -42,7 +44,8 @@ class Command(Value):
     details: str = ""
     examples: tuple[tuple[str, str], ...] = ()
     words: tuple[str, ...] = ()  # words that may follow, for completion
-    says: Mapping[str, str] = MappingProxyType({})  # what an option means for this verb, where that differs
+    # what an option means for this verb, where that differs
+    says: Mapping[str, str] = MappingProxyType({})
 
     def meaning(self, key: str) -> str:
         """What the option does here, in words."""
@@ -54,7 +57,8 @@ class Parsed:
         self.command: Command | None = None
         self.values: dict[str, Any] = {}
         self.words: list[str] = []
-        self.after: list[str] | None = None  # what stood behind `--`, for verbs that do not take a command
+        # what stood behind `--`, for verbs that do not take a command
+        self.after: list[str] | None = None
 
 
 def _count(text: str, name: str) -> int:
@@ -125,7 +129,10 @@ def _name(text: str, name: str) -> str:
 
 def _image(text: str, name: str) -> str:
     if not text or text.startswith("-") or not text.isprintable() or len(text) > 512 or " " in text:
-        raise UsageError(f"{name}: {text[:60]!r} is not the name of an image", "for example: --image pytorch:2.13")
+        raise UsageError(
+            f"{name}: {text[:60]!r} is not the name of an image",
+            "for example: --image pytorch:2.13",
+        )
     return text
 
 
@@ -133,7 +140,10 @@ def _tag(text: str, name: str) -> str:
     from headway.model.limits import TAG_CHARS_MAX
 
     if not text.strip() or len(text) > TAG_CHARS_MAX or not text.isprintable():
-        raise UsageError(f"{name}: {text[:60]!r} is not a tag", f"a tag is 1 to {TAG_CHARS_MAX} printable characters")
+        raise UsageError(
+            f"{name}: {text[:60]!r} is not a tag",
+            f"a tag is 1 to {TAG_CHARS_MAX} printable characters",
+        )
     return text
 
 
@@ -164,7 +174,16 @@ def _one_of(*choices: str) -> Read:
 
 
 STREAMS: Final = ("stdout", "stderr", "agent", "log")
-STATES: Final = ("waiting", "running", "stopping", "succeeded", "failed", "stopped", "held", "unknown")
+STATES: Final = (
+    "waiting",
+    "running",
+    "stopping",
+    "succeeded",
+    "failed",
+    "stopped",
+    "held",
+    "unknown",
+)
 
 
 def _states(text: str, name: str) -> list[str]:
@@ -175,8 +194,20 @@ def _states(text: str, name: str) -> list[str]:
 _ROLE: Final = _one_of("ingest", "read", "operate", "admin")
 
 OPTIONS: Final = (
-    Option(("-n", "--processes"), "processes", "N", "N processes with RANK, LOCAL_RANK and WORLD_SIZE", _processes),
-    Option(("--nodes",), "nodes", "N", "nodes that they are spread over; default: as few as will do", _nodes),
+    Option(
+        ("-n", "--processes"),
+        "processes",
+        "N",
+        "N processes with RANK, LOCAL_RANK and WORLD_SIZE",
+        _processes,
+    ),
+    Option(
+        ("--nodes",),
+        "nodes",
+        "N",
+        "nodes that they are spread over; default: as few as will do",
+        _nodes,
+    ),
     Option(
         ("-c", "--cluster"),
         "cluster",
@@ -184,11 +215,26 @@ OPTIONS: Final = (
         "the cluster, or auto for the emptiest; default: the setting default_cluster",
         _name,
     ),
-    Option(("-e", "--experiment"), "experiment", "NAME", "the experiment, a named group of jobs", _name),
+    Option(
+        ("-e", "--experiment"), "experiment", "NAME", "the experiment, a named group of jobs", _name
+    ),
     Option(("--name",), "name", "NAME", "the job's name; default: after the script", _name),
     Option(("--tag",), "tags", "TAG", "a tag; may be repeated", _tag, many=True),
-    Option(("--env",), "env", "NAME=VALUE", "a variable for the job; may be repeated", _variable, many=True),
-    Option(("--max-duration",), "max_duration_s", "TIME", "stop it after this time, such as 90s or 3.5h", _duration),
+    Option(
+        ("--env",),
+        "env",
+        "NAME=VALUE",
+        "a variable for the job; may be repeated",
+        _variable,
+        many=True,
+    ),
+    Option(
+        ("--max-duration",),
+        "max_duration_s",
+        "TIME",
+        "stop it after this time, such as 90s or 3.5h",
+        _duration,
+    ),
     Option(
         ("--monitoring-interval-s", "--monitoring-interval"),
         "monitoring_interval_s",
@@ -196,27 +242,94 @@ OPTIONS: Final = (
         "time between two samples of usage; 0 takes none",
         _duration_or_zero,
     ),
-    Option(("--tensorboard",), "tensorboard", "DIR", "write usage also as TensorBoard scalars, into DIR/<id>"),
-    Option(("--priority",), "priority", "N", "jobs of a higher priority start first; default 0", _whole),
-    Option(("--retry",), "retry", "N", "try a failed job again, N times at most; default 0", _count_or_zero),
-    Option(("--hold",), "hold_s", "TIME", "keep a failed task for this long, to enter it", _duration_or_zero),
+    Option(
+        ("--tensorboard",),
+        "tensorboard",
+        "DIR",
+        "write usage also as TensorBoard scalars, into DIR/<id>",
+    ),
+    Option(
+        ("--priority",), "priority", "N", "jobs of a higher priority start first; default 0", _whole
+    ),
+    Option(
+        ("--retry",),
+        "retry",
+        "N",
+        "try a failed job again, N times at most; default 0",
+        _count_or_zero,
+    ),
+    Option(
+        ("--hold",),
+        "hold_s",
+        "TIME",
+        "keep a failed task for this long, to enter it",
+        _duration_or_zero,
+    ),
     Option(("--pty",), "pty", "", "give it a terminal, for programs that draw only on one"),
-    Option(("--after",), "after", "ID", "start when that job has succeeded; may be repeated", None, many=True),
+    Option(
+        ("--after",),
+        "after",
+        "ID",
+        "start when that job has succeeded; may be repeated",
+        None,
+        many=True,
+    ),
     Option(("--cpus",), "cpus", "N", "cores that the job needs", _count),
-    Option(("--memory",), "memory_bytes", "SIZE", "memory that the job needs, such as 32GiB", _size),
-    Option(("--set",), "sets", "NAME=VALUE", "a parameter of the job file; may be repeated", _variable, many=True),
+    Option(
+        ("--memory",), "memory_bytes", "SIZE", "memory that the job needs, such as 32GiB", _size
+    ),
+    Option(
+        ("--set",),
+        "sets",
+        "NAME=VALUE",
+        "a parameter of the job file; may be repeated",
+        _variable,
+        many=True,
+    ),
     Option(("--smoke",), "smoke", "", "a small trial run: what the job file says under `smoke`"),
-    Option(("--snapshot",), "snapshot", "", "run from a snapshot of the code as it is now, not in its folder"),
-    Option(("--account",), "account", "NAME", "the account of the settings; default: the only one of its kind", _name),
-    Option(("--expires",), "expires_s", "TIME", "how long the address works; default 1h", _duration),
+    Option(
+        ("--snapshot",),
+        "snapshot",
+        "",
+        "run from a snapshot of the code as it is now, not in its folder",
+    ),
+    Option(
+        ("--account",),
+        "account",
+        "NAME",
+        "the account of the settings; default: the only one of its kind",
+        _name,
+    ),
+    Option(
+        ("--expires",), "expires_s", "TIME", "how long the address works; default 1h", _duration
+    ),
     Option(("--force",), "force", "", "write over files that are there"),
     Option(("--image",), "image", "NAME", "the image, for clusters with containers", _image),
     Option(("--array",), "array", "N|ID", "so many jobs as one, by numbers: 100, 0-9, 1,4,7"),
     Option(("--failed",), "failed", "", "of an array, only the jobs that failed"),
     Option(("--wait",), "wait", "", "follow the job and exit with its exit code"),
-    Option(("--state",), "state", "STATE", "jobs in this state; several with commas", _states, many=True),
-    Option(("--since",), "since_s", "TIME", "jobs submitted within this time, such as 2h or 7d", _duration),
-    Option(("--older-than",), "older_than_s", "TIME", "jobs submitted before this time, such as 30d", _duration),
+    Option(
+        ("--state",),
+        "state",
+        "STATE",
+        "jobs in this state; several with commas",
+        _states,
+        many=True,
+    ),
+    Option(
+        ("--since",),
+        "since_s",
+        "TIME",
+        "jobs submitted within this time, such as 2h or 7d",
+        _duration,
+    ),
+    Option(
+        ("--older-than",),
+        "older_than_s",
+        "TIME",
+        "jobs submitted before this time, such as 30d",
+        _duration,
+    ),
     Option(("--match",), "match", "REGEX", "jobs whose id, name or command matches", _pattern),
     Option(("--limit",), "limit", "N", "at most N jobs; default 50 in a terminal", _count),
     Option(("-v", "--verbose"), "verbose", "", "say more"),
@@ -224,26 +337,57 @@ OPTIONS: Final = (
     Option(("--rank",), "rank", "N", "one rank only", _count_or_zero),
     Option(("--task",), "task", "NAME", "one task only, such as worker-0", _name),
     Option(("--print",), "print_only", "", "only print the command"),
-    Option(("--stream",), "stream", "NAME", "stdout, stderr, agent, or log: the records of logging", _one_of(*STREAMS)),
+    Option(
+        ("--stream",),
+        "stream",
+        "NAME",
+        "stdout, stderr, agent, or log: the records of logging",
+        _one_of(*STREAMS),
+    ),
     Option(("--level",), "level", "LEVEL", "records from this level on, such as WARNING or 25"),
     Option(("--attempt",), "attempt", "K", "that attempt; default: the last", _count),
     Option(("--tail",), "tail", "LINES", "the last lines only", _count_or_zero),
     Option(("--bytes",), "bytes", "N", "the last N bytes only", _size),
     Option(("-f", "--follow"), "follow", "", "go on as the job writes more"),
     Option(("--grep",), "grep", "REGEX", "lines that match; searched by the server", _pattern),
-    Option(("-m", "--metric"), "metrics", "NAME", "this metric only; may be repeated", None, many=True),
-    Option(("--points",), "points", "N", "about N points per series, extremes kept; default: every point", _count),
+    Option(
+        ("-m", "--metric"), "metrics", "NAME", "this metric only; may be repeated", None, many=True
+    ),
+    Option(
+        ("--points",),
+        "points",
+        "N",
+        "about N points per series, extremes kept; default: every point",
+        _count,
+    ),
     Option(("--assets",), "assets", "", "download the new bytes of each log to ./assets/<id>/"),
     Option(("-o", "--output"), "output", "FILE", "the file to write"),
     Option(("--csv",), "csv", "", "the answer as CSV on stdout"),
     Option(("--html",), "html", "FILE", "write one page that opens offline"),
     Option(("--dry-run",), "dry_run", "", "say what would be done, and do nothing"),
     Option(("--job-schema",), "job_schema", "", "the JSON Schema of job files, for editors"),
-    Option(("--monitor",), "monitor", "ADDRESS", "the server on another machine, HOST:PORT, or a unix socket"),
+    Option(
+        ("--monitor",),
+        "monitor",
+        "ADDRESS",
+        "the server on another machine, HOST:PORT, or a unix socket",
+    ),
     Option(("--address",), "address", "ADDRESS", "where to listen, such as :10200"),
-    Option(("--host",), "hosts", "NAME", "a further name that others reach it by; may be repeated", None, many=True),
+    Option(
+        ("--host",),
+        "hosts",
+        "NAME",
+        "a further name that others reach it by; may be repeated",
+        None,
+        many=True,
+    ),
     Option(("--foreground",), "foreground", "", "serve in this process, until it is stopped"),
-    Option(("--new-certificate",), "new_certificate", "", "make a new certificate; others must join again"),
+    Option(
+        ("--new-certificate",),
+        "new_certificate",
+        "",
+        "make a new certificate; others must join again",
+    ),
     Option(("--pin",), "pin", "PIN", "the fingerprint that the certificate must have"),
     Option(("--role",), "role", "ROLE", "this role of the job only", _name),
     Option(("--json",), "json", "", "the answer as JSON on stdout"),
@@ -258,7 +402,9 @@ Given = list[tuple[Option, str, str]]  # (option, the name it was given by, its 
 
 
 class Parser:
-    """One reading of a command line. `command` is known even when reading fails later: it decides the exit code."""
+    """One reading of a command line. `command` is known even when reading fails later: it decides
+    the exit code.
+    """
 
     def __init__(self, commands: Mapping[str, Command]) -> None:
         self.commands = commands
@@ -270,14 +416,18 @@ class Parser:
         try:
             rest = self._take_options(rest, given)
         except UsageError:
-            self.command = next((self.commands[word] for word in rest if word in self.commands), None)
+            self.command = next(
+                (self.commands[word] for word in rest if word in self.commands), None
+            )
             raise
         parsed = Parsed()
         if rest and rest[0] != "--":
             self.command = parsed.command = self._verb(rest.pop(0), rest)
             self._take_words(rest, given, parsed)
         elif rest:
-            raise UsageError("a command of hw must stand before `--`", "for example: hw run -- ./train --fast")
+            raise UsageError(
+                "a command of hw must stand before `--`", "for example: hw run -- ./train --fast"
+            )
         parsed.values = self._values(given)
         return parsed
 
@@ -344,7 +494,9 @@ class Parser:
             if option.many:
                 values.setdefault(option.key, []).append(value)
             elif option.key in values and values[option.key] != value:
-                raise UsageError(f"{name} is given twice, with different values", "keep one of them")
+                raise UsageError(
+                    f"{name} is given twice, with different values", "keep one of them"
+                )
             else:
                 values[option.key] = value
         return values
@@ -355,15 +507,21 @@ class Parser:
         command = self.command
         if command is None and name in BY_NAME:
             return UsageError(
-                f"{name} is for a command of hw, and none was given", "for example: hw -n 4 run python train.py"
+                f"{name} is for a command of hw, and none was given",
+                "for example: hw -n 4 run python train.py",
             )
         if command is None:
-            return UsageError(f'hw has no option "{name[:60]}"{did_you_mean(name, BY_NAME)}', "hw --help lists them")
+            return UsageError(
+                f'hw has no option "{name[:60]}"{did_you_mean(name, BY_NAME)}',
+                "hw --help lists them",
+            )
         names = [n for key in (*command.options, *EVERYWHERE) for n in BY_KEY[key].names]
         hint = f"hw {command.name} --help lists its options"
         if command.takes_command:
             hint += f"; if it belongs to the command: hw {command.name} -- {name} …"
-        return UsageError(f'hw {command.name} has no option "{name[:60]}"{did_you_mean(name, names)}', hint)
+        return UsageError(
+            f'hw {command.name} has no option "{name[:60]}"{did_you_mean(name, names)}', hint
+        )
 
 
 def _is_option(word: str) -> bool:

@@ -1,7 +1,9 @@
-"""What a job wrote, on its way to our stdout and stderr. Called by `run`, `submit --wait` and `logs`.
+"""What a job wrote, on its way to our stdout and stderr. Called by `run`, `submit --wait` and
+`logs`.
 
-`Exact` is for one process: its bytes as they are when nobody but a program reads them, safe text on a terminal.
-`Merged` is for several: lines in order of time, each with the clock and its rank in front.
+`Exact` is for one process: its bytes as they are when nobody but a program reads them, safe text on
+a terminal. `Merged` is for several: lines in order of time, each with the clock and its rank in
+front.
 """
 
 import json
@@ -19,11 +21,14 @@ from headway.wire import display
 
 STREAMS: Final = ("stdout", "stderr")
 _PENDING_BYTES_MAX: Final = 8 * DISPLAY_LINE_CHARS_MAX
-OFFSET_HEADER: Final = "x-headway-next"  # where the next bytes start: behind a gap that is more than what was sent
+# where the next bytes start: behind a gap that is more than what was sent
+OFFSET_HEADER: Final = "x-headway-next"
 
 
 class Sink:
-    """Where the bytes of one stream go. A closed pipe is noted, not raised: the job does not end with its reader."""
+    """Where the bytes of one stream go. A closed pipe is noted, not raised: the job does not end
+    with its reader.
+    """
 
     def __init__(self, output: Output) -> None:
         self.output = output
@@ -49,7 +54,9 @@ class Sink:
             self._pending, self._cut = b"", 0
 
     def _keep(self, rest: bytes) -> None:
-        """An unfinished line: of a progress bar the last state, of a line without end the beginning."""
+        """An unfinished line: of a progress bar the last state, of a line without end the
+        beginning.
+        """
         last = rest.rstrip(b"\r").rfind(b"\r")
         if last >= 0:
             rest, self._cut = rest[last + 1 :], 0
@@ -87,8 +94,11 @@ class Exact:
 
     def take(self, answer: dict[str, Any]) -> None:
         done = bool(answer.get("done"))
-        newest = max([self.attempt, *(int(e.get("attempt") or 0) for e in answer.get("events") or [])])
-        if newest > self.attempt:  # the job was tried again: the streams of the new attempt start anew
+        newest = max(
+            [self.attempt, *(int(e.get("attempt") or 0) for e in answer.get("events") or [])]
+        )
+        # the job was tried again: the streams of the new attempt start anew
+        if newest > self.attempt:
             self._pump(STREAMS)
             self.attempt, self.offsets = newest, dict.fromkeys(STREAMS, 0)
         self._pump(STREAMS)  # both: what has no newline yet is not among the answer's lines
@@ -133,8 +143,9 @@ def _clock(time: str | None) -> str:
 
 
 class Merged:
-    """Lines of several ranks with clock and rank in front; each goes to the stream that it came from. `live`: a line
-    whose moment is not known yet came just now."""
+    """Lines of several ranks with clock and rank in front; each goes to the stream that it came
+    from. `live`: a line whose moment is not known yet came just now.
+    """
 
     def __init__(self, out: Output, err: Output, *, ranks: int, live: bool = False) -> None:
         self.live = live
@@ -158,7 +169,9 @@ class Merged:
     def line(self, line: dict[str, Any], output: Output) -> str:
         rank = line.get("rank")
         who = str(rank) if rank is not None else output.safe(str(line.get("task") or "agent"))
-        when = line.get("time") or (datetime.now(UTC).isoformat(timespec="seconds") if self.live else None)
+        when = line.get("time") or (
+            datetime.now(UTC).isoformat(timespec="seconds") if self.live else None
+        )
         front = output.style(f"{_clock(when)}  {who:>{self.rank_width}} │", DIM)
         return f"{front} {output.safe(str(line.get('text', '')))}\n"
 
@@ -178,6 +191,8 @@ class JsonLines:
 
     def take(self, answer: dict[str, Any]) -> None:
         try:
-            self.out.write_bytes("".join(json.dumps(line) + "\n" for line in answer.get("lines") or []).encode())
+            self.out.write_bytes(
+                "".join(json.dumps(line) + "\n" for line in answer.get("lines") or []).encode()
+            )
         except BrokenPipeError:
             self.closed = True

@@ -1,6 +1,8 @@
-"""Where a job goes: `-c NAME`, the remembered default, or the emptiest cluster (capability 51). Called by `submission`.
+"""Where a job goes: `-c NAME`, the remembered default, or the emptiest cluster (capability 51).
+Called by `submission`.
 
-The definition of the cluster goes with the job: the server does not read this project's `headway.yaml`.
+The definition of the cluster goes with the job: the server does not read this project's
+`headway.yaml`.
 """
 
 from collections.abc import Mapping
@@ -15,8 +17,12 @@ if TYPE_CHECKING:
     from headway.settings.layers import Settings
 
 
-def choose(source: Source, call: Call, settings: "Settings", name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
-    """`cluster` and `definition` of a JobSpec. `spec` is what the job asks for, so that it fits where it goes."""
+def choose(
+    source: Source, call: Call, settings: "Settings", name: str, spec: Mapping[str, Any]
+) -> dict[str, Any]:
+    """`cluster` and `definition` of a JobSpec. `spec` is what the job asks for, so that it fits
+    where it goes.
+    """
     from headway.settings.clusters import AUTO, resolve
 
     if call.get("place"):  # `hw simulate` has chosen it
@@ -30,12 +36,16 @@ def choose(source: Source, call: Call, settings: "Settings", name: str, spec: Ma
     for line in _reasons(found, best):
         call.terminal.say(f"hw: {err.safe(line)}")
     if best is None:
-        raise RefusedError("-c auto: no cluster can take this job now", "hw clusters -v shows what each one has")
+        raise RefusedError(
+            "-c auto: no cluster can take this job now", "hw clusters -v shows what each one has"
+        )
     return {"cluster": best["name"], "definition": resolve(best["name"], configured)}
 
 
 def unused_image(call: Call, spec: Mapping[str, Any]) -> list[str]:
-    """A job file may name an image for some clusters and go to another, which is told; one that was typed is meant."""
+    """A job file may name an image for some clusters and go to another, which is told; one that was
+    typed is meant.
+    """
     from headway.settings.clusters import LOCAL, TABLES
 
     engine, cluster = spec["definition"].get("engine", LOCAL), spec["cluster"]
@@ -54,7 +64,9 @@ def unused_image(call: Call, spec: Mapping[str, Any]) -> list[str]:
 def survey(
     source: Source, configured: Mapping[str, Any], spec: Mapping[str, Any] | None = None
 ) -> list[dict[str, Any]]:
-    """What the server finds out about every cluster; with `spec`, also whether such a job could run there."""
+    """What the server finds out about every cluster; with `spec`, also whether such a job could run
+    there.
+    """
     from headway.settings.clusters import HERE
 
     asked = {**({} if HERE in configured else {HERE: {}}), **configured}
@@ -65,9 +77,13 @@ def survey(
 
 
 def emptiest(found: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """Of those that fit: where the fewest wait, then where the largest part is free; the first of equals."""
+    """Of those that fit: where the fewest wait, then where the largest part is free; the first of
+    equals.
+    """
     fitting = [row for row in found if row["error"] is None and row["refusal"] is None]
-    return min(fitting, key=lambda row: (row["waiting"], not row["fits_now"], -_free(row)), default=None)
+    return min(
+        fitting, key=lambda row: (row["waiting"], not row["fits_now"], -_free(row)), default=None
+    )
 
 
 def _free(row: Mapping[str, Any]) -> float:
@@ -86,7 +102,9 @@ def _reasons(found: list[dict[str, Any]], best: Mapping[str, Any] | None) -> lis
         elif row["error"] is not None or row["refusal"] is not None:
             lines.append(f"  not {row['name']}: {row['error'] or row['refusal']}")
         else:
-            lines.append(f"  not {row['name']}: {free_words(row)}, {waiting_words(row)}; not emptier")
+            lines.append(
+                f"  not {row['name']}: {free_words(row)}, {waiting_words(row)}; not emptier"
+            )
     return lines
 
 

@@ -1,4 +1,6 @@
-"""`--dry-run` of `run` and `submit`: exactly what the engine would get, and nothing done. Called by both."""
+"""`--dry-run` of `run` and `submit`: exactly what the engine would get, and nothing done. Called by
+both.
+"""
 
 from typing import Any, Final
 
@@ -18,7 +20,9 @@ def show(call: Call, source: Source) -> int:
     found: dict[str, Any] = source.post("/api/plan", {"spec": spec, "env": env}, again=True)
     variables = _variables(spec, env)
     if call.as_json:
-        call.terminal.put_json({**found, "env": variables, "jobs": [_job(job) for job in asked.jobs]})
+        call.terminal.put_json(
+            {**found, "env": variables, "jobs": [_job(job) for job in asked.jobs]}
+        )
         return 0
     out = call.terminal.out
     lines = found["text"].split("\n")
@@ -37,11 +41,17 @@ def _variables(spec: dict[str, Any], env: dict[str, str]) -> dict[str, str]:
     """What the submission adds to the environment; secrets by name alone."""
     secret = set(spec.get("secret_names") or [])
     named = dict.fromkeys([*spec.get("env_set", []), *(name for name in secret if name in env)])
-    return {name: MASK if is_secret_name(name, secret) else env[name] for name in named if name in env}
+    return {
+        name: MASK if is_secret_name(name, secret) else env[name] for name in named if name in env
+    }
 
 
 def _job(job: dict[str, Any]) -> dict[str, Any]:
-    return {"index": job["index"], "parameters": job["spec"].get("parameters"), "command": job["spec"].get("command")}
+    return {
+        "index": job["index"],
+        "parameters": job["spec"].get("parameters"),
+        "command": job["spec"].get("command"),
+    }
 
 
 def _line(job: dict[str, Any], spec: dict[str, Any]) -> str:

@@ -1,4 +1,5 @@
-"""`hw q ID…`: all about a job on one page: state, command, times, processes, exception, metrics, last lines, logs.
+"""`hw q ID…`: all about a job on one page: state, command, times, processes, exception, metrics,
+last lines, logs.
 
 With `--assets` the new bytes of each log are fetched to `./assets/<id>/` as well (capability 15).
 """
@@ -56,7 +57,9 @@ def command(call: Call) -> int:
 
 
 def _provenance(source: Source, job_id: str) -> dict[str, Any] | None:
-    """Where code and environment come from (capability 30); collected after the start, so it may not be there yet."""
+    """Where code and environment come from (capability 30); collected after the start, so it may
+    not be there yet.
+    """
     try:
         found: dict[str, Any] | None = source.get(job_route(job_id, "provenance"))
     except NotFoundError:  # a server older than this command
@@ -80,14 +83,18 @@ def _show(call: Call, source: Source, job: dict[str, Any], *, first: bool, alone
 
 
 def _lines_wanted(others: int, out: Output, alone: bool) -> int:
-    """Of the log: on a terminal what fits on the screen, with a few at least; the rest is a command away."""
+    """Of the log: on a terminal what fits on the screen, with a few at least; the rest is a command
+    away.
+    """
     if out.rows is None:
         return QUERY_TAIL_LINES
     room = out.rows - others if alone else 0
     return min(max(room, QUERY_TAIL_LINES_MIN), QUERY_TAIL_LINES)
 
 
-def page(job: dict[str, Any], events: list[dict[str, Any]], out: Output, now: datetime) -> list[str]:
+def page(
+    job: dict[str, Any], events: list[dict[str, Any]], out: Output, now: datetime
+) -> list[str]:
     """The part of the page that needs no log."""
     lines = [summary.state_line(job, out, now)]
     if job["state"] in ("failed", "stopped", "unknown", "held"):
@@ -95,7 +102,10 @@ def page(job: dict[str, Any], events: list[dict[str, Any]], out: Output, now: da
     lines += _fact_lines(job, out, now)
     lines += _process_lines(job, out, now)
     told = summary.told_words(events)
-    lines += [_fact("" if number else "notes", out.safe(words)) for number, words in enumerate(told[-_NOTES_MAX:])]
+    lines += [
+        _fact("" if number else "notes", out.safe(words))
+        for number, words in enumerate(told[-_NOTES_MAX:])
+    ]
     return lines
 
 
@@ -105,19 +115,30 @@ def _fact(label: str, text: str) -> str:
 
 def _fact_lines(job: dict[str, Any], out: Output, now: datetime) -> list[str]:
     times = [("submitted", "submitted_at"), ("started", "started_at"), ("ended", "ended_at")]
-    told = " · ".join(f"{word} {fmt.local_time(job[key], now)}" for word, key in times if job.get(key))
+    told = " · ".join(
+        f"{word} {fmt.local_time(job[key], now)}" for word, key in times if job.get(key)
+    )
     facts = [
         *_command_facts(job),
         ("folder", job.get("cwd")),
-        *(("" if number else "folders", _folder_words(one)) for number, one in enumerate(job.get("folders") or [])),
+        *(
+            ("" if number else "folders", _folder_words(one))
+            for number, one in enumerate(job.get("folders") or [])
+        ),
         ("experiment", job.get("experiment")),
         ("tags", ", ".join(str(tag) for tag in job.get("tags") or [])),
         ("parent", job.get("parent")),
         ("times", told),
         ("elapsed", _elapsed_words(job, now)),
-        *(("" if number else "attempts", words) for number, words in enumerate(_attempt_lines(job, now))),
+        *(
+            ("" if number else "attempts", words)
+            for number, words in enumerate(_attempt_lines(job, now))
+        ),
         ("held", summary.hold_words(job)),
-        ("after", " · ".join(f"{one['id']} ({one['state'] or 'gone'})" for one in job.get("after") or [])),
+        (
+            "after",
+            " · ".join(f"{one['id']} ({one['state'] or 'gone'})" for one in job.get("after") or []),
+        ),
         ("engine", _engine_words(job)),
         ("attach", _attach_words(job)),
         ("reserved", _reserved_words(job)),
@@ -139,7 +160,9 @@ def _command_facts(job: dict[str, Any]) -> list[tuple[str, str]]:
     roles = job.get("roles") or []
     if not roles:
         return [("command", fmt.shell_words([str(word) for word in job.get("command") or []]))]
-    names = [role["name"] + (f" ×{role['instances']}" if role["instances"] > 1 else "") for role in roles]
+    names = [
+        role["name"] + (f" ×{role['instances']}" if role["instances"] > 1 else "") for role in roles
+    ]
     cells = max(map(len, names))
     words = [fmt.shell_words(role["command"]) for role in roles]
     lines = [f"{name:<{cells}}  {command}" for name, command in zip(names, words, strict=True)]
@@ -147,7 +170,9 @@ def _command_facts(job: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _elapsed_words(job: dict[str, Any], now: datetime) -> str:
-    """`1 h 12 min since the first start · 40 min of it running`; the second where a hold or a retry parts them."""
+    """`1 h 12 min since the first start · 40 min of it running`; the second where a hold or a retry
+    parts them.
+    """
     if not job.get("started_at"):
         return ""
     total_s, ran_s = job.get("elapsed_s") or 0.0, summary.ran_s(job, now)
@@ -164,7 +189,9 @@ def _way_words(job: dict[str, Any]) -> str:
     if not ways or ways == ["socket"]:
         return ""
     troubles = sorted({str(task["way_trouble"]) for task in tasks if task.get("way_trouble")})
-    return " and ".join(summary.WAYS.get(way, way) for way in ways) + (f"; {troubles[0]}" if troubles else "")
+    return " and ".join(summary.WAYS.get(way, way) for way in ways) + (
+        f"; {troubles[0]}" if troubles else ""
+    )
 
 
 def _folder_words(folder: dict[str, Any]) -> str:
@@ -189,7 +216,9 @@ def _attempt_lines(job: dict[str, Any], now: datetime) -> list[str]:
     if len(attempts) > _ATTEMPTS_MAX:
         lines.insert(1, f"the first {len(attempts) - _ATTEMPTS_MAX} are in --json")
     if retries.get("next_at") and job["state"] == "waiting":
-        lines.append(f"{len(attempts) + 1}  next try {fmt.local_time(retries['next_at'], now)}: {retries.get('text')}")
+        lines.append(
+            f"{len(attempts) + 1}  next try {fmt.local_time(retries['next_at'], now)}: {retries.get('text')}"
+        )
     return lines
 
 
@@ -200,10 +229,16 @@ def _retries_words(count: int) -> str:
 def _attempt_words(attempt: dict[str, Any], now: datetime) -> str:
     """`1  failed after 3 s on node1: exited with code 1 → retry 1 of 3`."""
     started, ended = fmt.moment(attempt.get("started_at")), fmt.moment(attempt.get("ended_at"))
-    took = f" after {fmt.duration(((ended or now) - started).total_seconds())}" if started and ended else ""
+    took = (
+        f" after {fmt.duration(((ended or now) - started).total_seconds())}"
+        if started and ended
+        else ""
+    )
     nodes = sorted({str(task["node"]) for task in attempt.get("tasks") or [] if task.get("node")})
     cause = (attempt.get("cause") or {}).get("text")
-    words = f"{attempt['number']}  {attempt['state']}{took}" + (f" on {', '.join(nodes)}" if nodes else "")
+    words = f"{attempt['number']}  {attempt['state']}{took}" + (
+        f" on {', '.join(nodes)}" if nodes else ""
+    )
     words += f": {cause}" if cause else ""
     then = (attempt.get("retry") or {}).get("text") or _no_retry_words(attempt)
     return words + (f" → {then}" if then else "")
@@ -233,8 +268,11 @@ def _attach_words(job: dict[str, Any]) -> str:
         return ""
     if job.get("engine") == "local":
         return f"hw shell {short}"
-    if job.get("engine") in ("docker", "podman") and "exec" in words:  # a plain shell is easier to type
-        return f"hw shell {short}   or: {fmt.shell_words([*words[: words.index('exec') + 3], 'sh'])}"
+    # a plain shell is easier to type
+    if job.get("engine") in ("docker", "podman") and "exec" in words:
+        return (
+            f"hw shell {short}   or: {fmt.shell_words([*words[: words.index('exec') + 3], 'sh'])}"
+        )
     return f"hw ssh {short}   runs: {fmt.shell_words(words)}"
 
 
@@ -261,7 +299,9 @@ def _surroundings_words(provenance: dict[str, Any]) -> str:
     packages = len(provenance.get("packages") or {})
     python = f"Python {provenance['python']}" if provenance.get("python") else ""
     who = "@".join(str(provenance[key]) for key in ("user", "host") if provenance.get(key))
-    return " · ".join(word for word in (who, python, f"{packages} packages" if packages else "") if word)
+    return " · ".join(
+        word for word in (who, python, f"{packages} packages" if packages else "") if word
+    )
 
 
 def _config_words(job: dict[str, Any]) -> str:
@@ -269,21 +309,38 @@ def _config_words(job: dict[str, Any]) -> str:
     if not isinstance(config, dict):
         return str(config)
     words = " · ".join(f"{_brief(key)} {_brief(value)}" for key, value in config.items())
-    return words if len(words) <= _CONFIG_CHARS_MAX else f"{words[:_CONFIG_CHARS_MAX]}… (--json has all of it)"
+    return (
+        words
+        if len(words) <= _CONFIG_CHARS_MAX
+        else f"{words[:_CONFIG_CHARS_MAX]}… (--json has all of it)"
+    )
 
 
 def _progress_lines(trackers: list[dict[str, Any]]) -> list[str]:
-    """`epoch 40/100 (rank 0) · 2/s · 30 s left`; `epoch 40–41/100 (8 ranks) · …`: ranks share a line. In the order they
-    started; of many those that run, then the newest."""
+    """`epoch 40/100 (rank 0) · 2/s · 30 s left`; `epoch 40–41/100 (8 ranks) · …`: ranks share a
+    line. In the order they started; of many those that run, then the newest.
+    """
     alike: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for tracker in trackers:
-        own = (_position_words([tracker]),) if tracker.get("source") == "folder" else (tracker.get("total"),)
+        own = (
+            (_position_words([tracker]),)
+            if tracker.get("source") == "folder"
+            else (tracker.get("total"),)
+        )
         alike.setdefault((_tracker_name(tracker), *own, tracker.get("state")), []).append(tracker)
-    ranks = {key: [one["rank"] for one in group if one.get("rank") is not None] for key, group in alike.items()}
+    ranks = {
+        key: [one["rank"] for one in group if one.get("rank") is not None]
+        for key, group in alike.items()
+    }
     telling = sorted(enumerate(alike), key=lambda one: (one[1][-1] != "running", -one[0]))
     shown = [key for _, key in sorted(telling[:_TRACKERS_MAX])]
-    lines = [f"{_position_words(alike[key])}{_ranks_words(ranks[key])}{_speed_words(alike[key])}" for key in shown]
-    return lines + ([f"and {len(alike) - len(shown)} more, see --json"] if len(alike) > len(shown) else [])
+    lines = [
+        f"{_position_words(alike[key])}{_ranks_words(ranks[key])}{_speed_words(alike[key])}"
+        for key in shown
+    ]
+    return lines + (
+        [f"and {len(alike) - len(shown)} more, see --json"] if len(alike) > len(shown) else []
+    )
 
 
 def _tracker_name(tracker: dict[str, Any]) -> str:
@@ -302,7 +359,9 @@ def _position_words(group: list[dict[str, Any]]) -> str:
     if first.get("source") == "folder":
         return fmt.carried_words(first)
     total = f"/{fmt.number(first['total'])}" if first.get("total") is not None else ""
-    reached = sorted(one["completed"] for one in group if one.get("completed") is not None) or [None]
+    reached = sorted(one["completed"] for one in group if one.get("completed") is not None) or [
+        None
+    ]
     ends = dict.fromkeys(fmt.number(end) for end in (reached[0], reached[-1]))
     return f"{_tracker_name(first)} {'–'.join(ends)}{total}"
 
@@ -321,13 +380,23 @@ def _speed_words(group: list[dict[str, Any]]) -> str:
 
 
 def _whole_usage(source: Source, job: dict[str, Any]) -> dict[str, Any]:
-    """Of a job that is over: means over its life, not its last sample, when it did nothing any more."""
+    """Of a job that is over: means over its life, not its last sample, when it did nothing any
+    more.
+    """
     try:
-        curves = source.get(job_route(job["id"], "usage"), [("points", _USAGE_POINTS)]).get("curves") or {}
-    except (NotFoundError, UsageError):  # an older server has no such answer: the peak alone is told
+        curves = (
+            source.get(job_route(job["id"], "usage"), [("points", _USAGE_POINTS)]).get("curves")
+            or {}
+        )
+    # an older server has no such answer: the peak alone is told
+    except (NotFoundError, UsageError):
         curves = {}
     last = job["usage"]
-    means = {name: sum(curve["value"]) / len(curve["value"]) for name, curve in curves.items() if curve["value"]}
+    means = {
+        name: sum(curve["value"]) / len(curve["value"])
+        for name, curve in curves.items()
+        if curve["value"]
+    }
     kept = {key: last.get(key) for key in ("ranks", "peak_memory_bytes", "peak_rank")}
     return {**kept, **means, "whole": True}
 
@@ -337,7 +406,9 @@ def _usage_words(found: dict[str, Any]) -> str:
     each = " each" if (found.get("ranks") or 0) > 1 else ""
     cpu, gpu = found.get("cpu_percent"), found.get("gpu_percent")
     words = [f"cpu {cpu:.0f} %{each}"] if cpu is not None else []
-    words += [f"memory {fmt.size(found['memory_bytes'])}{each}"] if found.get("memory_bytes") else []
+    words += (
+        [f"memory {fmt.size(found['memory_bytes'])}{each}"] if found.get("memory_bytes") else []
+    )
     words += [f"gpu {gpu:.0f} %"] if gpu is not None else []
     means = ["on average " + " · ".join(words)] if words and found.get("whole") else words
     peak, rank = found.get("peak_memory_bytes"), found.get("peak_rank")
@@ -362,7 +433,9 @@ def _failure_lines(job: dict[str, Any], events: list[dict[str, Any]], out: Outpu
     lines += [_fact("", out.safe(tail))] if tail else []
     lines += summary.evidence_lines(job, first, out, _LABEL_CELLS)
     trace = str(((first or {}).get("exception") or {}).get("traceback") or "").rstrip()
-    return [*lines, *(f"    {line}" for line in out.safe_block(trace).split("\n"))] if trace else lines
+    return (
+        [*lines, *(f"    {line}" for line in out.safe_block(trace).split("\n"))] if trace else lines
+    )
 
 
 def _process_lines(job: dict[str, Any], out: Output, now: datetime) -> list[str]:
@@ -385,13 +458,17 @@ def _process_lines(job: dict[str, Any], out: Output, now: datetime) -> list[str]
 def _alike(
     columns: list[table.Column], found: list[dict[str, Any]], cells: list[list[str]]
 ) -> tuple[list[table.Column], list[list[str]]]:
-    """A row for all processes of one task that are in one state and ended in one way; pids and times are left out."""
+    """A row for all processes of one task that are in one state and ended in one way; pids and
+    times are left out.
+    """
     kept = [1, 2, 6, 7]  # task, node, state, end
     groups: dict[tuple[str, ...], list[int]] = {}
     for process, row in zip(found, cells, strict=True):
         groups.setdefault(tuple(row[number] for number in kept), []).append(int(process["rank"]))
     named = [table.Column("ranks", keep=table.ALWAYS), *(columns[number] for number in kept)]
-    return named, [[fmt.ranks(ranks).partition(" ")[2], *shared] for shared, ranks in groups.items()]
+    return named, [
+        [fmt.ranks(ranks).partition(" ")[2], *shared] for shared, ranks in groups.items()
+    ]
 
 
 def _process_cells(process: dict[str, Any], now: datetime) -> list[str]:
@@ -411,24 +488,46 @@ def _process_cells(process: dict[str, Any], now: datetime) -> list[str]:
 
 def _log_lines(source: Source, job: dict[str, Any], out: Output, tail: int) -> list[str]:
     if not job.get("started_at") and job["state"] in fmt.ENDED:
-        return [_fact("log", f"it never started; hw logs {fmt.suffix(job['id'])} --stream agent may say more")]
+        return [
+            _fact(
+                "log",
+                f"it never started; hw logs {fmt.suffix(job['id'])} --stream agent may say more",
+            )
+        ]
     if not job.get("started_at"):
         return [_fact("log", "the job has not started, so there is none yet")]
     if not summary.has_output(job):
-        return [_fact("log", "not kept: the script was started without hw, and its output went where it was started")]
+        return [
+            _fact(
+                "log",
+                "not kept: the script was started without hw, and its output went where it was started",
+            )
+        ]
     every = len(job.get("roles") or []) > 1  # rank 0 stands for its like, not for another role
     whose = "all ranks" if every else "rank 0"
     try:
-        answer = source.get(job_route(job["id"], "logs"), [("rank", None if every else 0), ("tail", tail)])
+        answer = source.get(
+            job_route(job["id"], "logs"), [("rank", None if every else 0), ("tail", tail)]
+        )
     except HeadwayError as error:
         return [_fact("log", out.safe(error.message))]
     lines = answer.get("lines") or []
     if not lines:
-        return [_fact("log", "nothing has been written" if every else "rank 0 has written nothing")] if tail else []
+        return (
+            [_fact("log", "nothing has been written" if every else "rank 0 has written nothing")]
+            if tail
+            else []
+        )
     merged = Merged(out, out, ranks=summary.count_processes(job) if every else 1)
     last = "the last line" if len(lines) == 1 else f"the last {len(lines)} lines"
-    ruler = out.style(f"─ log · {whose} · {last} · all: hw logs {fmt.suffix(job['id'])} ".ljust(60, "─"), DIM)
-    return [ruler, *(merged.line(_brief_line(line, out), out).rstrip("\n") for line in lines), out.style("─" * 60, DIM)]
+    ruler = out.style(
+        f"─ log · {whose} · {last} · all: hw logs {fmt.suffix(job['id'])} ".ljust(60, "─"), DIM
+    )
+    return [
+        ruler,
+        *(merged.line(_brief_line(line, out), out).rstrip("\n") for line in lines),
+        out.style("─" * 60, DIM),
+    ]
 
 
 def _brief_line(line: dict[str, Any], out: Output) -> dict[str, Any]:

@@ -21,7 +21,11 @@ def show(call: Call, source: Source, job: dict[str, Any]) -> None:
     follow = Follow(source, job["id"], tail=0, records=bool(call.get("follow")))
     query = [(key, call.get(key)) for key in ("level", "rank", "grep")]
     if call.as_json and not call.get("follow"):
-        found = [one for page in _pages(follow, [*query, ("tail", call.get("tail"))], 0) for one in page["records"]]
+        found = [
+            one
+            for page in _pages(follow, [*query, ("tail", call.get("tail"))], 0)
+            for one in page["records"]
+        ]
         call.terminal.put_json({"records": found})
         return
     out = call.terminal.out
@@ -34,7 +38,13 @@ def show(call: Call, source: Source, job: dict[str, Any]) -> None:
 def _put(follow: Follow, sink: Merged | JsonLines, query: list[tuple[str, Any]], after: int) -> int:
     for page in _pages(follow, query, after):
         found = page["records"]
-        sink.take({"lines": found if isinstance(sink, JsonLines) else [line for one in found for line in lines(one)]})
+        sink.take(
+            {
+                "lines": found
+                if isinstance(sink, JsonLines)
+                else [line for one in found for line in lines(one)]
+            }
+        )
         after = page["after"]
         if sink.closed:
             raise BrokenPipeError
@@ -56,10 +66,15 @@ def _ask(job_id: str, query: list[tuple[str, Any]], source: Source) -> dict[str,
 
 
 def lines(record: Record) -> list[dict[str, Any]]:
-    """Level and logger stand before the first line; the others of a text or a table come below it as they are."""
+    """Level and logger stand before the first line; the others of a text or a table come below it
+    as they are.
+    """
     logger = record.get("logger")
     front = f"{record.get('level')}{f' {logger}' if logger and logger != 'root' else ''}: "
     first, *rest = str(record.get("text", "")).split("\n")
     if rest and not first.isascii():
         first, rest = "", [first, *rest]  # a drawing keeps its shape
-    return [{"time": record.get("time"), "rank": record.get("rank"), "text": text} for text in (front + first, *rest)]
+    return [
+        {"time": record.get("time"), "rank": record.get("rank"), "text": text}
+        for text in (front + first, *rest)
+    ]

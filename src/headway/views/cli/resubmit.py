@@ -1,5 +1,6 @@
-"""`hw resubmit ID… [options] [-- COMMAND…] | SELECTION`: jobs again, with changes. Submitted first; only then is the
-old one stopped, so that a refused submission costs nothing (capability 5)."""
+"""`hw resubmit ID… [options] [-- COMMAND…] | SELECTION`: jobs again, with changes. Submitted first;
+only then is the old one stopped, so that a refused submission costs nothing (capability 5).
+"""
 
 from typing import Any
 
@@ -15,7 +16,10 @@ _ENDED = ["succeeded", "failed", "stopped"]
 
 def command(call: Call) -> int:
     if call.after is not None and (len(call.words) != 1 or not call.after):
-        raise UsageError("a new command is for one job", "for example: hw resubmit 7f3c2 -- python train.py --lr 0.01")
+        raise UsageError(
+            "a new command is for one job",
+            "for example: hw resubmit 7f3c2 -- python train.py --lr 0.01",
+        )
     source = call.source()
     if not call.words:
         return _chosen(call, source)
@@ -29,7 +33,12 @@ def command(call: Call) -> int:
         return ""
 
     worst = selection.each(
-        call, source, [{"id": ref} for ref in dict.fromkeys(call.words)], "resubmit", deed, tells=False
+        call,
+        source,
+        [{"id": ref} for ref in dict.fromkeys(call.words)],
+        "resubmit",
+        deed,
+        tells=False,
     )
     if call.as_json and made:
         call.terminal.put_json(made[0] if len(call.words) == 1 else made)
@@ -37,7 +46,9 @@ def command(call: Call) -> int:
 
 
 def _chosen(call: Call, source: Source) -> int:
-    """Those that a selection finds. There -e and -c say which, so the new ones stay in their experiment and cluster."""
+    """Those that a selection finds. There -e and -c say which, so the new ones stay in their
+    experiment and cluster.
+    """
     made: list[dict[str, Any]] = []
 
     def deed(job: dict[str, Any]) -> str:
@@ -57,7 +68,9 @@ def _again(call: Call, source: Source, ref: str, *, chosen: bool = False) -> dic
     except NotFoundError:
         if call.after is not None or arrays.found(source, ref) is None:
             raise
-        return submission.resubmit_array(source, call, ref, ["failed"] if call.get("failed") else [])
+        return submission.resubmit_array(
+            source, call, ref, ["failed"] if call.get("failed") else []
+        )
     if call.get("failed"):
         raise UsageError("--failed is for an array", f"{old['id']} is a job")
     job = submission.resubmit(source, call, old, moved=not chosen)

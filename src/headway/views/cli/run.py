@@ -1,7 +1,8 @@
 """`hw run COMMAND…`: submit, show the output live, tell how it ended, exit as the job does.
 
-On a terminal that can show it, a live view (`views/console`) and at the end its last lines. Elsewhere plain lines:
-output goes where it belongs (stdout, stderr); what we say ourselves goes to stderr.
+On a terminal that can show it, a live view (`views/console`) and at the end its last lines.
+Elsewhere plain lines: output goes where it belongs (stdout, stderr); what we say ourselves goes to
+stderr.
 """
 
 import signal
@@ -38,8 +39,12 @@ def command(call: Call) -> int:
     return submit_and_attend(call, call.source())
 
 
-def submit_and_attend(call: Call, source: Source, submit: Callable[[], dict[str, Any]] | None = None) -> int:
-    """Submit, follow to the end, and exit as the job does. From here on, Ctrl-C and other signals are for the job."""
+def submit_and_attend(
+    call: Call, source: Source, submit: Callable[[], dict[str, Any]] | None = None
+) -> int:
+    """Submit, follow to the end, and exit as the job does. From here on, Ctrl-C and other signals
+    are for the job.
+    """
     signals = Signals(source, call.terminal.say)
     try:
         with signals.handled():
@@ -48,8 +53,12 @@ def submit_and_attend(call: Call, source: Source, submit: Callable[[], dict[str,
             job = _attend(call, source, job, signals)
     except Leave as leaving:
         known = signals.job_id
-        again = "hw watch" if call.terminal.out.is_tty and call.terminal.err.is_tty else "hw logs -f"
-        call.terminal.say(f"hw: left {known} as it is; to see it again: {again} {known}" if known else "hw: left")
+        again = (
+            "hw watch" if call.terminal.out.is_tty and call.terminal.err.is_tty else "hw logs -f"
+        )
+        call.terminal.say(
+            f"hw: left {known} as it is; to see it again: {again} {known}" if known else "hw: left"
+        )
         return leaving.code
     if call.as_json:
         call.terminal.put_json(job)
@@ -57,7 +66,9 @@ def submit_and_attend(call: Call, source: Source, submit: Callable[[], dict[str,
 
 
 def _attend(call: Call, source: Source, job: dict[str, Any], signals: Signals) -> dict[str, Any]:
-    """The job object of the end. A person who leaves the live view leaves as by a signal: its exit is not known yet."""
+    """The job object of the end. A person who leaves the live view leaves as by a signal: its exit
+    is not known yet.
+    """
     if call.as_json or not (call.terminal.out.is_tty and call.terminal.err.is_tty):
         return Plain(call, source, job).to_the_end()
     from headway.views.console import stage
@@ -84,7 +95,9 @@ def _stop(deed: str, signals: Signals) -> None:
 
 
 class Plain:
-    """The job as plain lines. Also for `watch`, which has no command line of a job: `ranks` are those of the job."""
+    """The job as plain lines. Also for `watch`, which has no command line of a job: `ranks` are
+    those of the job.
+    """
 
     def __init__(self, call: Call, source: Source, job: dict[str, Any]) -> None:
         self.terminal: Terminal = call.terminal
@@ -95,17 +108,22 @@ class Plain:
         self.events: list[dict[str, Any]] = []
         self.ranks = max(summary.count_processes(job), int(job.get("processes") or 1))
         several = self.ranks > 1
-        self.follow = Follow(source, self.job_id, records=False, lines=several, lost=self._lost, found=self._found)
+        self.follow = Follow(
+            source, self.job_id, records=False, lines=several, lost=self._lost, found=self._found
+        )
         out = call.terminal.err if call.as_json else call.terminal.out
         err = call.terminal.err
         self.output: Exact | Merged = (
-            Merged(out, err, ranks=self.ranks, live=True) if several else Exact(self.follow, out, err)
+            Merged(out, err, ranks=self.ranks, live=True)
+            if several
+            else Exact(self.follow, out, err)
         )
 
     def to_the_end(self) -> dict[str, Any]:
         for answer in self.follow.answers(self._wait_s):
             state = str(answer.get("state"))
-            if state == "running":  # what it writes comes after that; every other state after what it wrote
+            # what it writes comes after that; every other state after what it wrote
+            if state == "running":
                 self._tell_state(state)
             self.output.take(answer)
             self._tell_events(answer.get("events") or [])
@@ -131,7 +149,8 @@ class Plain:
             return
         self.told_state = state
         job = self.job
-        if state in ("waiting", "held", "unknown"):  # since when and for what matters then: only the server knows it
+        # since when and for what matters then: only the server knows it
+        if state in ("waiting", "held", "unknown"):
             job = self.follow.ask(lambda source: source.get(job_route(self.job_id)))
         job = {**job, "state": state, "processes": self.ranks}
         self.terminal.say(summary.state_line(job, self.terminal.err, datetime.now(UTC)))
@@ -147,7 +166,9 @@ class Plain:
     def _tell_closed(self) -> None:
         if self.output.closed and not self.told_closed:
             self.told_closed = True
-            self.terminal.say(f"hw: nobody reads the output any more; waiting for {self.job_id} to end")
+            self.terminal.say(
+                f"hw: nobody reads the output any more; waiting for {self.job_id} to end"
+            )
 
     def _lost(self) -> None:
         self.terminal.say(f"hw: the server is gone; {self.job_id} goes on. Looking for the server")

@@ -1,4 +1,5 @@
-"""Choosing jobs by state, cluster, experiment, age and pattern; asking before acting on them (capability 8).
+"""Choosing jobs by state, cluster, experiment, age and pattern; asking before acting on them
+(capability 8).
 
 Called by `ls`, `abort`, `resubmit`, `release` and `delete`.
 """
@@ -22,7 +23,9 @@ def states_of(call: Call) -> list[str]:
     return [state for group in call.get("state", []) for state in group]
 
 
-def query(call: Call, states: list[str] | None = None, limit: int | None = None) -> list[tuple[str, Any]]:
+def query(
+    call: Call, states: list[str] | None = None, limit: int | None = None
+) -> list[tuple[str, Any]]:
     """What the call selects, in the words of the server; it does not know `older_than_s`."""
     return [
         ("state", states_of(call) or states or []), ("cluster", call.get("cluster")),
@@ -37,7 +40,8 @@ def find(
 ) -> list[Job]:  # fmt: skip
     """The jobs that the call selects, newest first. `states` counts where the call names none.
 
-    `fold`: an array of jobs is one row. `brief`: only what a table shows, and nothing that is empty.
+    `fold`: an array of jobs is one row. `brief`: only what a table shows, and nothing that is
+    empty.
     """
     brevity = [("fold", "true" if fold else None), ("brief", "true" if brief else None)]
     jobs: list[Job] = source.get("/api/jobs", [*query(call, states, limit), *brevity])
@@ -49,16 +53,25 @@ def find(
 
 
 def act(
-    call: Call, source: Source, verb: str, states: list[str], deed: Callable[[Job], str], *, tells_json: bool = True
+    call: Call,
+    source: Source,
+    verb: str,
+    states: list[str],
+    deed: Callable[[Job], str],
+    *,
+    tells_json: bool = True,
 ) -> int:
-    """`verb` the jobs that are named by id, or those that a selection finds, which is shown and asked for first.
+    """`verb` the jobs that are named by id, or those that a selection finds, which is shown and
+    asked for first.
 
-    `deed` does it to one job and says what came of it. Without `tells_json` the caller prints the JSON himself.
+    `deed` does it to one job and says what came of it. Without `tells_json` the caller prints the
+    JSON himself.
     """
     refs, chosen = call.words, any(call.get(key) for key in KEYS)
     if bool(refs) == chosen or call.after:
         raise UsageError(
-            f"hw {verb} needs ids or a selection" + (", not both" if refs else ""), f"usage: {call.command.usage}"
+            f"hw {verb} needs ids or a selection" + (", not both" if refs else ""),
+            f"usage: {call.command.usage}",
         )
     if refs:
         return each(call, source, [{"id": ref} for ref in dict.fromkeys(refs)], verb, deed)
@@ -76,7 +89,10 @@ def act(
 def _ask(call: Call, jobs: list[Job], verb: str) -> None:
     _list(call, jobs, verb)
     if not (sys.stdin and sys.stdin.isatty()):
-        raise UsageError(f"hw {verb} of a selection asks first, and there is nobody to ask", "to do it anyway: --yes")
+        raise UsageError(
+            f"hw {verb} of a selection asks first, and there is nobody to ask",
+            "to do it anyway: --yes",
+        )
     call.terminal.err.write(f"{verb} {fmt.plural(len(jobs), 'job')}? [y/N] ")
     answer = sys.stdin.readline().strip().lower()
     if answer not in ("y", "yes"):
@@ -95,13 +111,17 @@ def each(
     call: Call, source: Source, jobs: list[Job], verb: str, deed: Callable[[Job], str], *, tells: bool = True,
     tells_json: bool = True,
 ) -> int:  # fmt: skip
-    """All of them, whatever happens to one; the worst exit code. Without `tells`, `deed` says everything itself."""
+    """All of them, whatever happens to one; the worst exit code. Without `tells`, `deed` says
+    everything itself.
+    """
     worst, done = 0, []
     for job in jobs:
         try:
             if call.get("dry_run"):
                 job = _looked_up(source, job)
-                call.terminal.say(call.terminal.err.safe(f"would {verb} {job['id']}, which is {job['state']}"))
+                call.terminal.say(
+                    call.terminal.err.safe(f"would {verb} {job['id']}, which is {job['state']}")
+                )
                 done.append(job)
                 continue
             said = deed(job)
@@ -117,7 +137,9 @@ def each(
 
 
 def _looked_up(source: Source, job: Job) -> Job:
-    """What an id means, job or array, for words about it; one that a selection found is known already."""
+    """What an id means, job or array, for words about it; one that a selection found is known
+    already.
+    """
     from headway.views.cli import arrays
 
     if "state" in job:

@@ -1,4 +1,6 @@
-"""`hw server start|stop|status|logs`: the server of this home. It starts by itself; this is to look and to stop."""
+"""`hw server start|stop|status|logs`: the server of this home. It starts by itself; this is to look
+and to stop.
+"""
 
 import json
 import os
@@ -28,7 +30,9 @@ def command(call: Call) -> int:
 
         found = " ".join(call.words)[:60]
         raise UsageError(
-            f'hw server has no "{found}"{did_you_mean(found, verbs)}' if found else "hw server needs one more word",
+            f'hw server has no "{found}"{did_you_mean(found, verbs)}'
+            if found
+            else "hw server needs one more word",
             f"usage: {call.command.usage}",
         )
     return verbs[verb](call)
@@ -41,12 +45,16 @@ def _start(call: Call) -> int:
 
 
 def _status(call: Call) -> int:
-    """Of a server that is not there, the home is still told; the exit code says that it could not be reached."""
+    """Of a server that is not there, the home is still told; the exit code says that it could not
+    be reached.
+    """
     try:
         found = call.source(start=False).get("/api/server")
     except UnreachableError:
         if call.as_json:
-            call.terminal.put_json({"pid": None, "address": None, "version": None, "home": str(homes.home(make=False))})
+            call.terminal.put_json(
+                {"pid": None, "address": None, "version": None, "home": str(homes.home(make=False))}
+            )
         raise
     _tell(call, found)
     return 0
@@ -61,7 +69,9 @@ def _tell(call: Call, found: dict[str, Any]) -> None:
     facts += [(key, str(found[key])) for key in ("address", "url", "home") if found.get(key)]
     jobs = found.get("jobs")
     if isinstance(jobs, dict):
-        facts.append(("jobs", ", ".join(f"{count} {state}" for state, count in jobs.items()) or "none yet"))
+        facts.append(
+            ("jobs", ", ".join(f"{count} {state}" for state, count in jobs.items()) or "none yet")
+        )
     if words := agent_words(found):
         facts.append(("agents", words))
     if found.get("restored"):
@@ -76,7 +86,9 @@ def agent_words(found: dict[str, Any]) -> str:
     parts = [f"over TLS at {', '.join(agents['addresses'])}"] if agents.get("addresses") else []
     parts += [f"not over the network: {agents['error']}"] if agents.get("error") else []
     count = ", ".join(f"{number} {WAYS.get(way, way)}" for way, number in ways.items())
-    return "; ".join([*parts, f"tasks: {count}"] if count and (parts or set(ways) - {"socket"}) else parts)
+    return "; ".join(
+        [*parts, f"tasks: {count}"] if count and (parts or set(ways) - {"socket"}) else parts
+    )
 
 
 def _stop(call: Call) -> int:
@@ -87,7 +99,9 @@ def _stop(call: Call) -> int:
     source.post("/api/server/stop", {})
     source.close()
     wait_gone(source)
-    return _told_stopped(call, "the server has stopped; jobs go on, and the next command starts it again")
+    return _told_stopped(
+        call, "the server has stopped; jobs go on, and the next command starts it again"
+    )
 
 
 def _told_stopped(call: Call, words: str) -> int:
@@ -103,7 +117,10 @@ def wait_gone(source: Source) -> None:
     while source.client.try_connect():
         source.close()
         if time.monotonic() > deadline:
-            raise HeadwayError(f"the server has not stopped within {_STOP_TIMEOUT_S:g} s", "hw server logs may say why")
+            raise HeadwayError(
+                f"the server has not stopped within {_STOP_TIMEOUT_S:g} s",
+                "hw server logs may say why",
+            )
         time.sleep(_POLL_S / 4)
 
 
@@ -118,7 +135,9 @@ def _logs(call: Call) -> int:
                 position = _put_more(call, path, position)
                 time.sleep(_POLL_S)
     except FileNotFoundError:
-        raise HeadwayError(f"there is no server log yet: {path}", "it is made when a server starts") from None
+        raise HeadwayError(
+            f"there is no server log yet: {path}", "it is made when a server starts"
+        ) from None
     return 0
 
 

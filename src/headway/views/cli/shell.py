@@ -1,4 +1,6 @@
-"""`hw shell ID [--rank N]`: enter a job that runs or is held: the engine's own way in, in this terminal."""
+"""`hw shell ID [--rank N]`: enter a job that runs or is held: the engine's own way in, in this
+terminal.
+"""
 
 import os
 import sys
@@ -17,7 +19,11 @@ def command(call: Call) -> int:
     if call.as_json:
         call.terminal.put_json({"argv": argv})
         return 0
-    argv = argv if sys.stdin and sys.stdin.isatty() else _without_terminal(argv, str(job.get("engine")))
+    argv = (
+        argv
+        if sys.stdin and sys.stdin.isatty()
+        else _without_terminal(argv, str(job.get("engine")))
+    )
     call.terminal.say(f"hw: beside {job['id']} ({job['state']}); exit leaves it as it is")
     source.close()
     os.execvp(argv[0], argv)  # noqa: S606  (the engine's own command, in place of this one)
@@ -26,7 +32,11 @@ def command(call: Call) -> int:
 
 def _without_terminal(argv: list[str], engine: str) -> list[str]:
     """`exec -it` refuses to start without a terminal; commands that are piped in need none."""
-    return ["-i" if word == "-it" else word for word in argv] if engine in ("docker", "podman") else argv
+    return (
+        ["-i" if word == "-it" else word for word in argv]
+        if engine in ("docker", "podman")
+        else argv
+    )
 
 
 def way_in(

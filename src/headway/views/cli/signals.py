@@ -1,8 +1,8 @@
 """Signals to `hw run`: the first Ctrl-C interrupts the job and waits, the second terminates it,
 SIGTERM passes on, SIGHUP leaves it running. Called by `run` and `submit --wait`.
 
-Handlers only note what came. A thread tells the server, on a connection of its own, so that a signal gets through
-even while the main thread waits for the server or for a slow reader of stdout.
+Handlers only note what came. A thread tells the server, on a connection of its own, so that a
+signal gets through even while the main thread waits for the server or for a slow reader of stdout.
 """
 
 import contextlib
@@ -26,21 +26,28 @@ class Leave(BaseException):
 
 
 class Signals:
-    """Installed before the job is submitted: what comes in between is kept until the job has an id (`aim`)."""
+    """Installed before the job is submitted: what comes in between is kept until the job has an id
+    (`aim`).
+    """
 
     def __init__(self, source: Source, say: Callable[[str], None]) -> None:
         self.source, self.say = source, say
         self.job_id = ""
         self.interrupts = 0
         self._aimed = threading.Event()
-        self._todo: queue.SimpleQueue[tuple[str, int]] = queue.SimpleQueue()  # its put() may be called by a handler
+        # its put() may be called by a handler
+        self._todo: queue.SimpleQueue[tuple[str, int]] = queue.SimpleQueue()
 
     @contextlib.contextmanager
     def handled(self) -> Iterator[None]:
         threading.Thread(target=self._work, name="signals", daemon=True).start()
         numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
         # What was ignored stays ignored: nohup, and jobs of a shell in the background, rely on it.
-        taken = {n: signal.signal(n, self._came) for n in numbers if signal.getsignal(n) is not signal.SIG_IGN}
+        taken = {
+            n: signal.signal(n, self._came)
+            for n in numbers
+            if signal.getsignal(n) is not signal.SIG_IGN
+        }
         try:
             yield
         finally:
@@ -85,7 +92,9 @@ class Signals:
                     source.post(job_route(self.job_id, "signal"), {"signal": number})
                     return
                 except RefusedError:
-                    pass  # it has no process yet, so there is nothing to interrupt: take it out of the queue
+                    # it has no process yet, so there is nothing to interrupt: take it out of the
+                    # queue
+                    pass
             source.post(job_route(self.job_id, "abort"), {})
         except RefusedError:
             return  # it has ended meanwhile, which the main thread tells

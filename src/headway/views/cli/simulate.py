@@ -1,9 +1,10 @@
-"""`hw simulate JOB.yaml`: the same job file in local containers, so that mistakes show before a cluster's queue (45).
+"""`hw simulate JOB.yaml`: the same job file in local containers, so that mistakes show before a
+cluster's queue (45).
 
-It is one job with all tasks of the real one, roles and nodes together, so that they find each other as they would
-there; each has one process, or `-n N`. What a cluster would give (GPUs, memory, time) is left out, and said; so are
-variables of a scheduler. Without a container engine, or without an image, the job runs on this machine in a clean
-environment, and that is said.
+It is one job with all tasks of the real one, roles and nodes together, so that they find each other
+as they would there; each has one process, or `-n N`. What a cluster would give (GPUs, memory, time)
+is left out, and said; so are variables of a scheduler. Without a container engine, or without an
+image, the job runs on this machine in a clean environment, and that is said.
 """
 
 import os
@@ -20,8 +21,29 @@ from headway.views.cli.dispatch import Call
 from headway.views.source import Source
 
 NAME: Final = "simulation"
-_KEPT: Final = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
-_SCHEDULERS: Final = ("SLURM_", "SLURMD_", "SBATCH_", "PBS_", "LSB_", "AZUREML_", "AZ_BATCH_", "KUBERNETES_", "RAY_")
+_KEPT: Final = (
+    "HOME",
+    "LANG",
+    "LC_ALL",
+    "LOGNAME",
+    "PATH",
+    "SHELL",
+    "TERM",
+    "TMPDIR",
+    "TZ",
+    "USER",
+)
+_SCHEDULERS: Final = (
+    "SLURM_",
+    "SLURMD_",
+    "SBATCH_",
+    "PBS_",
+    "LSB_",
+    "AZUREML_",
+    "AZ_BATCH_",
+    "KUBERNETES_",
+    "RAY_",
+)
 _VARIABLE: Final = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)")
 _RESOURCES: Final[dict[str, Any]] = {"gpus": 0, "cpus": None, "memory_bytes": None}
 _IGNORED: Final[dict[str, Any]] = {
@@ -34,19 +56,34 @@ def command(call: Call) -> int:
         submission.checked_command(call.words)
     source = call.source()
     definition, why_not = _engine(call, source)
-    call.values |= {"place": {"cluster": NAME if definition else "here", "definition": definition or {}}}
+    call.values |= {
+        "place": {"cluster": NAME if definition else "here", "definition": definition or {}}
+    }
     asked = submission.wanted(source, call)
     if asked.jobs:
-        raise UsageError("hw simulate runs one job, and this is an array", "take the array out, or set --set")
+        raise UsageError(
+            "hw simulate runs one job, and this is an array", "take the array out, or set --set"
+        )
     image = asked.spec.get("image") or (definition or {}).get("image")
-    if definition is not None and not image and not any(r.get("image") for r in asked.spec.get("roles") or []):
-        why_not, call.values["place"] = "the job names no image", {"cluster": "here", "definition": {}}
+    if (
+        definition is not None
+        and not image
+        and not any(r.get("image") for r in asked.spec.get("roles") or [])
+    ):
+        why_not, call.values["place"] = (
+            "the job names no image",
+            {"cluster": "here", "definition": {}},
+        )
         asked = submission.wanted(source, call)
     if why_not:
         _say(call, f"no container: {why_not}. It runs on this machine, in a clean environment")
         asked.env = _clean(asked)
     roles = _chosen(call, asked.spec.get("roles") or [])
-    for warning in (*asked.warnings, *_left_out(call, asked.spec, roles), *_unset(asked.spec, roles, asked.env)):
+    for warning in (
+        *asked.warnings,
+        *_left_out(call, asked.spec, roles),
+        *_unset(asked.spec, roles, asked.env),
+    ):
         _say(call, warning)
     spec = _small(call, asked.spec, roles)
     return run.submit_and_attend(call, source, partial(submission.send, source, spec, asked.env))
@@ -57,7 +94,9 @@ def _say(call: Call, text: str) -> None:
 
 
 def _engine(call: Call, source: Source) -> tuple[dict[str, Any] | None, str]:
-    """The first container engine that answers: the cluster of -c, those of the settings, then docker and podman."""
+    """The first container engine that answers: the cluster of -c, those of the settings, then
+    docker and podman.
+    """
     from pathlib import Path
 
     from headway.settings.clusters import TABLES, definition, resolve
@@ -68,7 +107,10 @@ def _engine(call: Call, source: Source) -> tuple[dict[str, Any] | None, str]:
     if call.get("cluster"):
         chosen = resolve(call.values.pop("cluster"), configured)
         if chosen.get("engine") not in kinds:
-            raise UsageError("hw simulate -c takes a cluster with containers", f"its engine is {' or '.join(kinds)}")
+            raise UsageError(
+                "hw simulate -c takes a cluster with containers",
+                f"its engine is {' or '.join(kinds)}",
+            )
         asked = {NAME: chosen}
     else:
         asked = {name: found for name, found in configured.items() if found["engine"] in kinds}
@@ -83,10 +125,13 @@ def _engine(call: Call, source: Source) -> tuple[dict[str, Any] | None, str]:
 def _clean(asked: submission.Wanted) -> dict[str, str]:
     """What the job names itself, and what no program does without."""
     named = {*asked.spec.get("env_set", []), *asked.spec.get("secret_names", []), *_KEPT}
-    return {name: value for name, value in asked.env.items() if name in named or name not in os.environ}
+    return {
+        name: value for name, value in asked.env.items() if name in named or name not in os.environ
+    }
 
 
-# -- its size ----------------------------------------------------------------------------------------------------------
+# -- its size
+# ----------------------------------------------------------------------------------------------------------
 
 
 def _chosen(call: Call, roles: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -106,7 +151,10 @@ def _small(call: Call, spec: dict[str, Any], roles: list[dict[str, Any]]) -> dic
     """The job as it is sent: as many tasks as it has, with nothing that only a cluster could give."""
     asked = call.get("processes")
     small = {**spec, **{key: none for key, none in _IGNORED.items() if key in spec}}
-    small |= {"tags": [*spec.get("tags", []), NAME], "folders": _kept_here(call, spec.get("folders") or [])}
+    small |= {
+        "tags": [*spec.get("tags", []), NAME],
+        "folders": _kept_here(call, spec.get("folders") or []),
+    }
     if roles:
         small["roles"] = [{**role, **_RESOURCES, "processes": asked or 1} for role in roles]
         return small | {"nodes": 1, "processes": 1, "gpu_per_node": None}
@@ -126,8 +174,14 @@ def _nodes(call: Call, spec: dict[str, Any]) -> int:
 def _left_out(call: Call, spec: dict[str, Any], roles: list[dict[str, Any]]) -> list[str]:
     """A line for the job, and one for each role."""
     each = -(-int(spec.get("processes") or 1) // _nodes(call, spec))
-    lines = [f"left out here: {found}"] if (found := _shown(call, spec, _IGNORED, 1 if roles else each)) else []
-    told = {role["name"]: _shown(call, role, _RESOURCES, role.get("processes", 1)) for role in roles}
+    lines = (
+        [f"left out here: {found}"]
+        if (found := _shown(call, spec, _IGNORED, 1 if roles else each))
+        else []
+    )
+    told = {
+        role["name"]: _shown(call, role, _RESOURCES, role.get("processes", 1)) for role in roles
+    }
     return lines + [f"left out here, of {name}: {found}" for name, found in told.items() if found]
 
 
@@ -139,7 +193,13 @@ def _shown(call: Call, values: dict[str, Any], ignored: dict[str, Any], processe
         value = values.get(name)
         if not value or value == none:
             continue
-        text = fmt.size(value) if name.endswith("_bytes") else fmt.duration(value) if name.endswith("_s") else value
+        text = (
+            fmt.size(value)
+            if name.endswith("_bytes")
+            else fmt.duration(value)
+            if name.endswith("_s")
+            else value
+        )
         found.append(f"{name.removesuffix('_bytes').removesuffix('_s')} {text}")
     more = [f"{processes} processes ({here} here; -n N for more)"] if processes > here else []
     return ", ".join([*found, *more])
@@ -148,8 +208,12 @@ def _shown(call: Call, values: dict[str, Any], ignored: dict[str, Any], processe
 def _unset(spec: dict[str, Any], roles: list[dict[str, Any]], env: dict[str, str]) -> list[str]:
     """Variables of a scheduler that the job asks for."""
     words = [*spec["command"], *(word for role in roles for word in role["command"]), *env.values()]
-    used = {name for word in words for name in _VARIABLE.findall(word) if name.startswith(_SCHEDULERS)}
-    return [f"{name} is set by a scheduler only, and is empty here" for name in sorted(used - set(env))]
+    used = {
+        name for word in words for name in _VARIABLE.findall(word) if name.startswith(_SCHEDULERS)
+    }
+    return [
+        f"{name} is set by a scheduler only, and is empty here" for name in sorted(used - set(env))
+    ]
 
 
 def _kept_here(call: Call, folders: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -161,6 +225,12 @@ def _kept_here(call: Call, folders: list[dict[str, Any]]) -> list[dict[str, Any]
 
     kept = tempfile.mkdtemp(prefix="headway-simulation-")
     names = ", ".join(f"./{folder['name']}" for folder in sent)
-    _say(call, f"left out here: nothing is sent; {names} {'goes' if len(sent) == 1 else 'go'} to {kept}")
+    _say(
+        call,
+        f"left out here: nothing is sent; {names} {'goes' if len(sent) == 1 else 'go'} to {kept}",
+    )
     changed = [{**folder, "mount": None, "options": []} for folder in folders]
-    return [f if not f.get("target") else {**f, "target": os.path.join(kept, f["name"])} for f in changed]
+    return [
+        f if not f.get("target") else {**f, "target": os.path.join(kept, f["name"])}
+        for f in changed
+    ]

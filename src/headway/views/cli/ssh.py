@@ -1,6 +1,8 @@
-"""`hw ssh ID [--task NAME] [--print]`: the engine's own way to a shell on a job's node, printed and run.
+"""`hw ssh ID [--task NAME] [--print]`: the engine's own way to a shell on a job's node, printed and
+run.
 
-Slurm: `srun --overlap`, over ssh from a laptop; containers: `exec`; on this machine: a shell in the job's folder.
+Slurm: `srun --overlap`, over ssh from a laptop; containers: `exec`; on this machine: a shell in the
+job's folder.
 """
 
 import os
@@ -22,7 +24,9 @@ def command(call: Call) -> int:
         return 0
     call.terminal.say(f"hw: {call.terminal.err.safe(fmt.shell_words(argv))}")
     if job.get("reserved"):
-        call.terminal.say(f"hw: leaving the shell keeps the node; to free it: hw release {fmt.suffix(job['id'])}")
+        call.terminal.say(
+            f"hw: leaving the shell keeps the node; to free it: hw release {fmt.suffix(job['id'])}"
+        )
     source.close()
     os.execvp(argv[0], argv)  # noqa: S606  (the engine's own command, in place of this one)
     return 0

@@ -24,7 +24,9 @@ def command(call: Call) -> int:
     verbs = {"ls": _ls, "upload": _upload, "download": _download, "rm": _rm, "url": _url}
     verb = verbs.get(call.words[0]) if call.words else None
     if verb is None or call.after:
-        raise UsageError("hw storage needs one of " + ", ".join(verbs), f"usage: {call.command.usage}")
+        raise UsageError(
+            "hw storage needs one of " + ", ".join(verbs), f"usage: {call.command.usage}"
+        )
     return verb(call, call.words[1:])
 
 
@@ -43,7 +45,10 @@ def _open(call: Call, text: str) -> "Storage":
 
 def _one_place(words: list[str], verb: str) -> str:
     if len(words) != 1:
-        raise UsageError(f"hw storage {verb} takes one place", f"for example: hw storage {verb} s3://bucket/folder")
+        raise UsageError(
+            f"hw storage {verb} takes one place",
+            f"for example: hw storage {verb} s3://bucket/folder",
+        )
     return words[0]
 
 
@@ -71,7 +76,9 @@ def _upload(call: Call, words: list[str]) -> int:
     from headway.storage.transfer import local_files
 
     if len(words) < 2:
-        raise UsageError("hw storage upload takes files or folders, and a place", f"usage: {call.command.usage}")
+        raise UsageError(
+            "hw storage upload takes files or folders, and a place", f"usage: {call.command.usage}"
+        )
     *sources, target = words
     for path in sources:
         if not os.path.exists(path):
@@ -79,32 +86,53 @@ def _upload(call: Call, words: list[str]) -> int:
     storage = _open(call, target)
     single = len(sources) == 1 and os.path.isfile(sources[0]) and not target.endswith("/")
     files = {"": sources[0]} if single else local_files(sources)
-    bar = Bar(call.terminal.err, "upload", len(files), sum(os.path.getsize(path) for path in files.values()))
+    bar = Bar(
+        call.terminal.err,
+        "upload",
+        len(files),
+        sum(os.path.getsize(path) for path in files.values()),
+    )
     outcome = bar.run(lambda: storage.upload(files, bar.add))
     return _tell(call, "sent", outcome, str(storage.place))
 
 
 def _download(call: Call, words: list[str]) -> int:
     if not 1 <= len(words) <= 2:
-        raise UsageError("hw storage download takes a place, and a folder or file", f"usage: {call.command.usage}")
+        raise UsageError(
+            "hw storage download takes a place, and a folder or file",
+            f"usage: {call.command.usage}",
+        )
     storage = _open(call, words[0])
     found = storage.everything()
     if not found:
         raise NotFoundError(f"there is nothing at {storage.place}")
     target = words[1] if len(words) == 2 else "."
-    bar = Bar(call.terminal.err, "download", len(found), sum(thing.size or 0 for thing in found.values()))
+    bar = Bar(
+        call.terminal.err, "download", len(found), sum(thing.size or 0 for thing in found.values())
+    )
     outcome = bar.run(lambda: storage.download(target, bar.add, found))
     return _tell(call, "fetched", outcome, os.path.abspath(target))
 
 
 def _tell(call: Call, verb: str, outcome: "Outcome", where: str) -> int:
     if call.as_json:
-        facts = {"files": outcome.files, "bytes": outcome.bytes, "passed_over": outcome.passed_over, "place": where}
+        facts = {
+            "files": outcome.files,
+            "bytes": outcome.bytes,
+            "passed_over": outcome.passed_over,
+            "place": where,
+        }
         call.terminal.put_json(facts)
         return 0
     there = "was" if outcome.passed_over == 1 else "were"
-    more = f"; {fmt.plural(outcome.passed_over, 'file')} {there} there already" if outcome.passed_over else ""
-    call.terminal.put(f"{verb} {fmt.plural(outcome.files, 'file')}, {fmt.size(outcome.bytes)}{more}")
+    more = (
+        f"; {fmt.plural(outcome.passed_over, 'file')} {there} there already"
+        if outcome.passed_over
+        else ""
+    )
+    call.terminal.put(
+        f"{verb} {fmt.plural(outcome.files, 'file')}, {fmt.size(outcome.bytes)}{more}"
+    )
     return 0
 
 
@@ -127,7 +155,9 @@ def _rm(call: Call, words: list[str]) -> int:
 def _ask(call: Call, found: "Mapping[str, Thing]", where: str) -> None:
     what = f"{fmt.plural(len(found), 'object')} with {fmt.size(sum(t.size or 0 for t in found.values()))} at {where}"
     if not (sys.stdin and sys.stdin.isatty()):
-        raise UsageError(f"this would remove {what}, and there is nobody to ask", "to do it anyway: --yes")
+        raise UsageError(
+            f"this would remove {what}, and there is nobody to ask", "to do it anyway: --yes"
+        )
     call.terminal.err.write(f"remove {what} for good? [y/N] ")
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise HeadwayError("nothing was done")
@@ -161,12 +191,12 @@ class Bar:
                 self._out.write(f"\r\x1b[K{self.text()}")
 
     def text(self) -> str:
-        part = self._done_bytes / self._size if self._size else self._done_files / max(1, self._files)
+        part = (
+            self._done_bytes / self._size if self._size else self._done_files / max(1, self._files)
+        )
         filled = "━" * int(20 * min(1.0, part))
         sizes = f"{fmt.size(self._done_bytes)} of {fmt.size(self._size)}"
-        return (
-            f"{self._verb} {filled:─<20} {100 * min(1.0, part):3.0f} %  {self._done_files}/{self._files} files, {sizes}"
-        )
+        return f"{self._verb} {filled:─<20} {100 * min(1.0, part):3.0f} %  {self._done_files}/{self._files} files, {sizes}"
 
     def run(self, work: Any) -> "Outcome":
         try:

@@ -1,6 +1,8 @@
-"""What a submission carries: the command, what it needs, and the submitter's folder, environment, umask and limits.
+"""What a submission carries: the command, what it needs, and the submitter's folder, environment,
+umask and limits.
 
-Called by `run`, `submit` and `resubmit`. `wanted` reads a command line or a job file; options stand above the file.
+Called by `run`, `submit` and `resubmit`. `wanted` reads a command line or a job file; options stand
+above the file.
 """
 
 import os
@@ -10,7 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headway.model.errors import NotFoundError, UsageError
 from headway.model.ids import check_name, name_from_command, new_uuid
-from headway.model.limits import ARGV_BYTES_MAX, ENV_BYTES_MAX, RESERVE_MARGIN_S, RESERVE_S, TAGS_MAX
+from headway.model.limits import (
+    ARGV_BYTES_MAX,
+    ENV_BYTES_MAX,
+    RESERVE_MARGIN_S,
+    RESERVE_S,
+    TAGS_MAX,
+)
 from headway.settings.layers import BUILT_IN
 from headway.views import format as fmt
 from headway.views.cli import place
@@ -32,7 +40,9 @@ _ASKED: Final = (
 
 @dataclass(slots=True)
 class Wanted:
-    """A submission before it is sent. `jobs`: of an array, each `{index, spec, env}`; empty: one job."""
+    """A submission before it is sent. `jobs`: of an array, each `{index, spec, env}`; empty: one
+    job.
+    """
 
     spec: dict[str, Any]
     env: dict[str, str] = field(repr=False)
@@ -41,9 +51,11 @@ class Wanted:
 
 
 def submit(source: Source, call: Call, *, attend: bool = False) -> dict[str, Any]:
-    """Submit what the call names; an array as one. The uuid makes it one, however often it must be sent (P9).
+    """Submit what the call names; an array as one. The uuid makes it one, however often it must be
+    sent (P9).
 
-    `attend`: somebody follows it, so a command that cannot be started is told by its exit, as a shell does.
+    `attend`: somebody follows it, so a command that cannot be started is told by its exit, as a
+    shell does.
     """
     asked = wanted(source, call)
     for warning in asked.warnings:
@@ -52,7 +64,8 @@ def submit(source: Source, call: Call, *, attend: bool = False) -> dict[str, Any
     if asked.jobs:
         if attend:
             raise UsageError(
-                f"an array of {len(asked.jobs)} jobs cannot be followed", "hw submit --wait … waits for all"
+                f"an array of {len(asked.jobs)} jobs cannot be followed",
+                "hw submit --wait … waits for all",
             )
         return _send(source, "/api/arrays", {**body, "jobs": asked.jobs, "find_program": True})
     return _send(source, "/api/jobs", {**body, "find_program": not attend})
@@ -60,12 +73,19 @@ def submit(source: Source, call: Call, *, attend: bool = False) -> dict[str, Any
 
 def send(source: Source, spec: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, Any]:
     """A job that is prepared already, which somebody follows."""
-    return _send(source, "/api/jobs", {"uuid": new_uuid(), "spec": dict(spec), "env": dict(env), "find_program": False})
+    return _send(
+        source,
+        "/api/jobs",
+        {"uuid": new_uuid(), "spec": dict(spec), "env": dict(env), "find_program": False},
+    )
 
 
-def resubmit(source: Source, call: Call, old: Mapping[str, Any], *, moved: bool = True) -> dict[str, Any]:
-    """Submit a job again with the changes of the call; the old one is left to the caller. Without `moved` it stays in
-    its experiment and on its cluster: there these options chose the jobs."""
+def resubmit(
+    source: Source, call: Call, old: Mapping[str, Any], *, moved: bool = True
+) -> dict[str, Any]:
+    """Submit a job again with the changes of the call; the old one is left to the caller. Without
+    `moved` it stays in its experiment and on its cluster: there these options chose the jobs.
+    """
     names = ("name", "experiment") if moved else ("name",)
     spec = {**changes(call), **{key: call.get(key) for key in names if call.get(key)}}
     spec |= _monitor(call.get("monitor"))
@@ -79,7 +99,9 @@ def resubmit(source: Source, call: Call, old: Mapping[str, Any], *, moved: bool 
     definition = spec.get("definition", old.get("definition") or {})
     _pin_again(call, settings, spec, old)
     env = {**environment(call, settings, definition), **_keys_again(settings, old)}
-    return _send(source, job_route(old["id"], "resubmit"), {"uuid": new_uuid(), "spec": spec, "env": env})
+    return _send(
+        source, job_route(old["id"], "resubmit"), {"uuid": new_uuid(), "spec": spec, "env": env}
+    )
 
 
 def _keys_again(settings: "Settings", old: Mapping[str, Any]) -> dict[str, str]:
@@ -91,9 +113,12 @@ def _keys_again(settings: "Settings", old: Mapping[str, Any]) -> dict[str, str]:
     return folders.keys(settings, os.environ, old["folders"])
 
 
-def _pin_again(call: Call, settings: "Settings", spec: dict[str, Any], old: Mapping[str, Any]) -> None:
-    """A snapshot of the old folder as it is now: where it is asked for, or where the job goes needs one and it has
-    none."""
+def _pin_again(
+    call: Call, settings: "Settings", spec: dict[str, Any], old: Mapping[str, Any]
+) -> None:
+    """A snapshot of the old folder as it is now: where it is asked for, or where the job goes needs
+    one and it has none.
+    """
     definition = spec.get("definition", old.get("definition") or {})
     if call.get("snapshot") or (definition.get("engine") == "slurm" and not old.get("code")):
         from headway.views.cli import init
@@ -107,7 +132,10 @@ def _new_command(words: list[str], old: Mapping[str, Any]) -> list[str]:
         import shlex
 
         whole = shlex.join([*old["command"], *words])
-        raise UsageError(f"{words[0]!r:.60} is no command", f"give the whole one: hw resubmit {old['id']} -- {whole}")
+        raise UsageError(
+            f"{words[0]!r:.60} is no command",
+            f"give the whole one: hw resubmit {old['id']} -- {whole}",
+        )
     return checked_command(words)
 
 
@@ -117,22 +145,31 @@ def _needs(job: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _monitor(address: str | None) -> dict[str, Any]:
-    """The monitor that shall show the job too; refused at once when this home could not send anything to it."""
+    """The monitor that shall show the job too; refused at once when this home could not send
+    anything to it.
+    """
     if address is None:
         return {}
     from headway.settings import remote
     from headway.settings.home import home
 
-    return {"monitor": str(remote.way_to(home(), remote.parse(address, "--monitor"), "ingest").address)}
+    return {
+        "monitor": str(remote.way_to(home(), remote.parse(address, "--monitor"), "ingest").address)
+    }
 
 
 def resubmit_array(source: Source, call: Call, ref: str, states: list[str]) -> dict[str, Any]:
     """Submit the jobs of an array again, or those in some states, with the changes of the call."""
-    spec = {**changes(call), **{key: call.get(key) for key in ("name", "experiment") if call.get(key)}}
+    spec = {
+        **changes(call),
+        **{key: call.get(key) for key in ("name", "experiment") if call.get(key)},
+    }
     settings = _settings()
     some = source.get("/api/jobs", [("array", ref), ("limit", 1)])
     if not some:
-        raise NotFoundError(f"all jobs of the array {ref} have been deleted", "hw ls shows the jobs")
+        raise NotFoundError(
+            f"all jobs of the array {ref} have been deleted", "hw ls shows the jobs"
+        )
     old = source.get(job_route(some[0]["id"]))
     if call.get("cluster"):
         spec |= place.choose(source, call, settings, call.get("cluster"), {**_needs(old), **spec})
@@ -157,7 +194,10 @@ def wanted(source: Source, call: Call) -> Wanted:
     _check_alone(call)
     for key, name in (("sets", "--set"), ("smoke", "--smoke")):
         if call.get(key):
-            raise UsageError(f"{name} is for a job file", f"for example: hw {call.command.name} {name} … job.yaml")
+            raise UsageError(
+                f"{name} is for a job file",
+                f"for example: hw {call.command.name} {name} … job.yaml",
+            )
     settings = _settings()
     reserved = is_reservation(call)
     command = [RESERVE] if reserved else checked_command(call.words)
@@ -175,9 +215,16 @@ def wanted(source: Source, call: Call) -> Wanted:
 
 
 def _carry(
-    call: Call, settings: "Settings", near: str, spec: dict[str, Any], env: dict[str, str], jobs: list[dict[str, Any]]
+    call: Call,
+    settings: "Settings",
+    near: str,
+    spec: dict[str, Any],
+    env: dict[str, str],
+    jobs: list[dict[str, Any]],
 ) -> list[str]:
-    """Its folders with their accounts, and the keys into its environment. `near`: where its project is looked for."""
+    """Its folders with their accounts, and the keys into its environment. `near`: where its project
+    is looked for.
+    """
     own = [one for one in (spec, *(job["spec"] for job in jobs)) if one.get("folders")]
     if not own and not settings.get("folders"):
         return []
@@ -200,7 +247,9 @@ def is_reservation(call: Call) -> bool:
 
 
 def _reservation(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """A job that holds its nodes for a shell: one process on each, which ends well when its time is over."""
+    """A job that holds its nodes for a shell: one process on each, which ends well when its time is
+    over.
+    """
     held_s = spec.get("max_duration_s") or RESERVE_S
     longest_s = held_s + RESERVE_MARGIN_S  # its own end comes first
     return {
@@ -213,29 +262,42 @@ def _from_file(source: Source, call: Call, path: "Path") -> Wanted:
     from headway.settings.layers import load
 
     file = jobfile.load(path)
-    found = jobfile.prepare(file, call.get("sets", []), smoke=bool(call.get("smoke")), array=call.get("array"))
+    found = jobfile.prepare(
+        file, call.get("sets", []), smoke=bool(call.get("smoke")), array=call.get("array")
+    )
     settings = load(path.parent.absolute())
     spec = {**found.spec, **_common(call, settings, found.spec), **changes(call, found.spec)}
     spec.setdefault("name", check_name(name_from_command(spec["command"])))
     if spec.get("after"):
         spec["after"] = [source.get(job_route(ref))["uuid"] for ref in spec["after"]]
-    secrets = secret.find(found.secrets, {**os.environ, **dict(call.get("env", []))}, settings.secrets())
+    secrets = secret.find(
+        found.secrets, {**os.environ, **dict(call.get("env", []))}, settings.secrets()
+    )
     spec["secret_names"] = list(dict.fromkeys([*spec["secret_names"], *secrets]))
     spec |= place.choose(source, call, settings, spec["cluster"], spec)
     env = environment(call, settings, spec["definition"], {**found.env, **secrets})
     typed = dict(call.get("env", []))
     jobs = [
-        {"index": e.index, "spec": _named(call, e.spec), "env": {k: v for k, v in e.env.items() if k not in typed}}
+        {
+            "index": e.index,
+            "spec": _named(call, e.spec),
+            "env": {k: v for k, v in e.env.items() if k not in typed},
+        }
         for e in found.elements
     ]
     warnings = _carry(call, settings, str(path.parent.absolute()), spec, env, jobs)
     _pin(call, settings, spec, found.code)
-    return Wanted(spec, env, jobs, [*place.unused_image(call, spec), *_short_secrets(secrets), *warnings])
+    return Wanted(
+        spec, env, jobs, [*place.unused_image(call, spec), *_short_secrets(secrets), *warnings]
+    )
 
 
-def _pin(call: Call, settings: "Settings", spec: dict[str, Any], code: Mapping[str, list[str]] | None) -> None:
-    """`--snapshot`, and always on other machines: the job runs from the code as it is now. `code`: patterns of the
-    job file."""
+def _pin(
+    call: Call, settings: "Settings", spec: dict[str, Any], code: Mapping[str, list[str]] | None
+) -> None:
+    """`--snapshot`, and always on other machines: the job runs from the code as it is now. `code`:
+    patterns of the job file.
+    """
     if call.get("snapshot") or spec["definition"].get("engine") == "slurm":
         from headway.views.cli import init
 
@@ -249,20 +311,33 @@ def _brought(job: Mapping[str, Any]) -> list[str]:
 
 def _named(call: Call, spec: dict[str, Any]) -> dict[str, Any]:
     """An option stands above what the file says of each job."""
-    return {key: value for key, value in spec.items() if key not in ("name", "experiment") or call.get(key) is None}
+    return {
+        key: value
+        for key, value in spec.items()
+        if key not in ("name", "experiment") or call.get(key) is None
+    }
 
 
 def _short_secrets(secrets: Mapping[str, str]) -> list[str]:
     from headway.model.limits import SECRET_BYTES_MIN
 
-    short = [name for name, value in secrets.items() if len(value.encode(errors="replace")) < SECRET_BYTES_MIN]
-    return [f"the secret {name} is shorter than {SECRET_BYTES_MIN} characters and cannot be masked" for name in short]
+    short = [
+        name
+        for name, value in secrets.items()
+        if len(value.encode(errors="replace")) < SECRET_BYTES_MIN
+    ]
+    return [
+        f"the secret {name} is shorter than {SECRET_BYTES_MIN} characters and cannot be masked"
+        for name in short
+    ]
 
 
 def _common(call: Call, settings: "Settings", given: Mapping[str, Any]) -> dict[str, Any]:
     """Fields that every submission has: option, else the file's, else the setting."""
     found = {
-        "experiment": call.get("experiment") or given.get("experiment") or settings.get("experiment"),
+        "experiment": call.get("experiment")
+        or given.get("experiment")
+        or settings.get("experiment"),
         "cluster": call.get("cluster") or given.get("cluster") or settings.get("default_cluster"),
         "grace_s": given.get("grace_s", settings.get("grace_s")),
         "monitoring_interval_s": settings.get("monitoring_interval_s"),
@@ -274,7 +349,9 @@ def _common(call: Call, settings: "Settings", given: Mapping[str, Any]) -> dict[
 
 
 def job_file(words: list[str]) -> "Path | None":
-    """The job file that a sole word names, or the project's where no word is given and it has a job."""
+    """The job file that a sole word names, or the project's where no word is given and it has a
+    job.
+    """
     from pathlib import Path
 
     if len(words) == 1 and words[0].endswith(_JOB_FILES) and os.path.exists(words[0]):
@@ -293,7 +370,9 @@ def job_file(words: list[str]) -> "Path | None":
 
 
 def _check_alone(call: Call) -> None:
-    """Words after a job file make it a program with arguments; one that cannot be executed was not meant as that."""
+    """Words after a job file make it a program with arguments; one that cannot be executed was not
+    meant as that.
+    """
     file, *rest = call.words or [""]
     if not rest or not file.endswith(_JOB_FILES) or not os.path.isfile(file):
         return
@@ -305,8 +384,12 @@ def _check_alone(call: Call) -> None:
         hint = f"options stand before the job file: {fmt.shell_words(['hw', call.command.name, *rest, file])}"
     else:
         alone = fmt.shell_words(["hw", call.command.name, file])
-        hint = f"a job file stands alone: {alone}; options stand before it, such as --set NAME=VALUE"
-    raise UsageError(f"{file[:200]} has words after it, and so is no job file; nor is it a program", hint)
+        hint = (
+            f"a job file stands alone: {alone}; options stand before it, such as --set NAME=VALUE"
+        )
+    raise UsageError(
+        f"{file[:200]} has words after it, and so is no job file; nor is it a program", hint
+    )
 
 
 def makes_array(call: Call) -> bool:
@@ -330,7 +413,11 @@ def _numbered(call: Call, command: list[str]) -> list[dict[str, Any]]:
     numbers = sweep.indices(call.get("array"), "--array")
     varies = "index" in template.names(command)
     return [
-        {"index": number, "spec": {"command": template.fill(command, {"index": number})} if varies else {}, "env": {}}
+        {
+            "index": number,
+            "spec": {"command": template.fill(command, {"index": number})} if varies else {},
+            "env": {},
+        }
         for number in numbers
     ]
 
@@ -344,12 +431,16 @@ def _settings() -> "Settings":
 
 
 def changes(call: Call, given: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The fields of a JobSpec that were asked for by options; tags and variables join those that are `given`."""
+    """The fields of a JobSpec that were asked for by options; tags and variables join those that
+    are `given`.
+    """
     spec = {key: call.get(key) for key in _ASKED if call.get(key) is not None}
     known = given or {}
     if "processes" in spec and known.get("nodes"):
         spec.setdefault("nodes", 1)  # -n takes the place of what the file says about size
-    if call.get("nodes") == 1 or (known.get("one_node") and ("nodes" in spec or "processes" in spec)):
+    if call.get("nodes") == 1 or (
+        known.get("one_node") and ("nodes" in spec or "processes" in spec)
+    ):
         spec["one_node"] = call.get("nodes") == 1
     tags = list(dict.fromkeys([*known.get("tags", []), *call.get("tags", [])]))
     if len(tags) > TAGS_MAX:
@@ -361,7 +452,9 @@ def changes(call: Call, given: Mapping[str, Any] | None = None) -> dict[str, Any
     if call.get("after"):
         spec["after"] = list(dict.fromkeys(call.get("after")))
     if call.get("env"):
-        spec["env_set"] = list(dict.fromkeys([*known.get("env_set", []), *(name for name, _ in call.get("env"))]))
+        spec["env_set"] = list(
+            dict.fromkeys([*known.get("env_set", []), *(name for name, _ in call.get("env"))])
+        )
     return spec
 
 
@@ -378,11 +471,16 @@ def checked_command(words: list[str]) -> list[str]:
 
 
 def environment(
-    call: Call, settings: "Settings", definition: Mapping[str, Any], given: Mapping[str, str] | None = None
+    call: Call,
+    settings: "Settings",
+    definition: Mapping[str, Any],
+    given: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     """Secrets of the private file < this environment < settings < the job file's < options.
 
-    A container has the environment of its image, so from this one it gets only the variables that its cluster names."""
+    A container has the environment of its image, so from this one it gets only the variables that
+    its cluster names.
+    """
     from headway.settings.clusters import takes_environment
 
     around = inherited(os.environ)
@@ -390,7 +488,9 @@ def environment(
         around = {name: around[name] for name in definition.get("pass_env", ()) if name in around}
     env = {**settings.secrets(), **around, **_for_the_program(settings), **(given or {})}
     if call.get("tensorboard"):
-        env["HEADWAY_TENSORBOARD_DIR"] = os.path.abspath(os.path.expanduser(call.get("tensorboard")))
+        env["HEADWAY_TENSORBOARD_DIR"] = os.path.abspath(
+            os.path.expanduser(call.get("tensorboard"))
+        )
     env |= dict(call.get("env", []))
     env.pop("HEADWAY_TOKEN", None)  # it opens a monitor, and is no job's business
     size = sum(len(os.fsencode(name)) + len(os.fsencode(value)) + 2 for name, value in env.items())
@@ -409,12 +509,16 @@ def _for_the_program(settings: "Settings") -> dict[str, str]:
     for name in ("tensorboard_dir", "log_level", "forward_exceptions"):
         value = settings.get(name)
         if settings.origin(name) != BUILT_IN and value is not None:
-            found["HEADWAY_" + name.upper()] = str(int(value)) if isinstance(value, bool) else str(value)
+            found["HEADWAY_" + name.upper()] = (
+                str(int(value)) if isinstance(value, bool) else str(value)
+            )
     return found
 
 
 def inherited(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment as the shell gave it. Python puts LC_CTYPE into its own when there is no locale (PEP 538)."""
+    """The environment as the shell gave it. Python puts LC_CTYPE into its own when there is no
+    locale (PEP 538).
+    """
     env = dict(environ)
     if env.get("LC_CTYPE") == "C.UTF-8":
         try:
@@ -456,4 +560,6 @@ def _folder() -> str:
     try:
         return os.getcwd()
     except OSError as error:
-        raise UsageError(f"the current folder is not there: {error.strerror}", "cd to a folder that exists") from None
+        raise UsageError(
+            f"the current folder is not there: {error.strerror}", "cd to a folder that exists"
+        ) from None

@@ -39,7 +39,9 @@ def _tell_reservation(call: Call, job: dict[str, Any]) -> None:
     short, err = fmt.suffix(job["id"]), call.terminal.err
     call.terminal.put(job["id"])
     held = fmt.duration(call.get("max_duration_s") or RESERVE_S)
-    call.terminal.say(f"hw: from its start on, a node of {err.safe(str(job['cluster']))} is held for {held}")
+    call.terminal.say(
+        f"hw: from its start on, a node of {err.safe(str(job['cluster']))} is held for {held}"
+    )
     ways = " · ".join(f"hw {words} {err.safe(short)}" for words in ("ssh", "q", "release"))
     call.terminal.say(f"  {err.style(ways, DIM)}")
 
@@ -51,5 +53,7 @@ def tell_way_back(call: Call, job_id: str) -> None:
         call.terminal.put(call.terminal.out.style(job_id, BOLD))
     else:
         call.terminal.put(job_id)
-    ways = " · ".join(f"hw {words} {err.safe(short)}" for words in ("logs -f", "q", "abort", "resubmit"))
+    ways = " · ".join(
+        f"hw {words} {err.safe(short)}" for words in ("logs -f", "q", "abort", "resubmit")
+    )
     call.terminal.say(f"  {err.style(ways, DIM)}")

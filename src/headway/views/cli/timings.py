@@ -1,4 +1,6 @@
-"""`hw timings ID`: how long the named parts of a program took, by name and process: a table, CSV or JSON."""
+"""`hw timings ID`: how long the named parts of a program took, by name and process: a table, CSV or
+JSON.
+"""
 
 from typing import Any
 
@@ -28,7 +30,9 @@ def command(call: Call) -> int:
     elif found:
         call.terminal.out.write("\n".join(listing(found, call.terminal.out)) + "\n")
     else:
-        call.terminal.say(f'{call.terminal.err.safe(ref)} has no timings; hw.timed("data") in the program makes them')
+        call.terminal.say(
+            f'{call.terminal.err.safe(ref)} has no timings; hw.timed("data") in the program makes them'
+        )
     return 0
 
 
@@ -40,7 +44,9 @@ def listing(found: list[Timing], out: Output) -> list[str]:
         table.Column("deviation", right=True, keep=1), table.Column("min", right=True),
         table.Column("max", right=True), table.Column("in all", right=True),
     ]  # fmt: skip
-    above, lines = table.layout(columns, [[out.safe(cell) for cell in _cells(one)] for one in found], out.columns)
+    above, lines = table.layout(
+        columns, [[out.safe(cell) for cell in _cells(one)] for one in found], out.columns
+    )
     return [*([above] if above else []), *lines]
 
 

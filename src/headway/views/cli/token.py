@@ -1,4 +1,6 @@
-"""`hw token create|ls|revoke`: tokens for other machines and people. The token itself is data; the rest is talk."""
+"""`hw token create|ls|revoke`: tokens for other machines and people. The token itself is data; the
+rest is talk.
+"""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -23,7 +25,9 @@ def command(call: Call) -> int:
 def _create(call: Call) -> int:
     name = call.get("name")
     if not name:
-        raise UsageError("a token needs the name of the machine or person that it is for", "--name node7")
+        raise UsageError(
+            "a token needs the name of the machine or person that it is for", "--name node7"
+        )
     made = call.source().post("/api/tokens", {"name": name, "role": call.get("role") or "ingest"})
     if call.as_json:
         call.terminal.put_json(made)
@@ -44,7 +48,9 @@ def _list(call: Call) -> int:
         call.terminal.say("no tokens yet; to make one: hw token create --name node7")
         return 0
     out, now = call.terminal.out, datetime.now(UTC)
-    columns = [table.Column(name, keep=table.ALWAYS) for name in ("id", "name", "role", "made", "revoked")]
+    columns = [
+        table.Column(name, keep=table.ALWAYS) for name in ("id", "name", "role", "made", "revoked")
+    ]
     cells = [
         [str(row["id"]), out.safe(str(row["name"])), str(row["role"]), fmt.local_time(row["created_at"], now),
          fmt.local_time(row["revoked_at"], now) if row["revoked_at"] else ""]
@@ -57,12 +63,16 @@ def _list(call: Call) -> int:
 
 def _revoke(call: Call, token_id: str) -> int:
     if "." in token_id:
-        raise UsageError("give the id of the token, not the token itself", "hw token ls lists the ids")
+        raise UsageError(
+            "give the id of the token, not the token itself", "hw token ls lists the ids"
+        )
     from urllib.parse import quote
 
     call.source().delete(f"/api/tokens/{quote(token_id, safe='')}")
     if call.as_json:
         call.terminal.put_json({"id": token_id})
     else:
-        call.terminal.say("revoked; what its machine still has to send waits there for another token of the same name")
+        call.terminal.say(
+            "revoked; what its machine still has to send waits there for another token of the same name"
+        )
     return 0

@@ -1,4 +1,6 @@
-"""`hw usage ID`: what a job used of CPU, memory, disks and GPUs: a table with curves, CSV, JSON, or a page."""
+"""`hw usage ID`: what a job used of CPU, memory, disks and GPUs: a table with curves, CSV, JSON, or
+a page.
+"""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,7 +30,9 @@ def command(call: Call) -> int:
         call.terminal.put_json({"id": job["id"], **answer})
         return 0
     _check_rank(call, job, answer)
-    found = usage.tracks(answer["samples"], call.get("rank"), usage.Windows(answer.get("windows") or []))
+    found = usage.tracks(
+        answer["samples"], call.get("rank"), usage.Windows(answer.get("windows") or [])
+    )
     if call.get("csv"):
         call.terminal.out.write(sheet.to_csv(usage.csv_rows(found)))
     elif call.get("html"):
@@ -36,16 +40,24 @@ def command(call: Call) -> int:
     elif found:
         call.terminal.out.write("\n".join(page(job, found, answer, call.terminal.out)) + "\n")
     else:
-        call.terminal.say(f"{call.terminal.err.safe(str(job['id']))} has no samples of usage" + _why(job))
+        call.terminal.say(
+            f"{call.terminal.err.safe(str(job['id']))} has no samples of usage" + _why(job)
+        )
     return 0
 
 
 def _check_rank(call: Call, job: dict[str, Any], answer: Answer) -> None:
     asked = call.get("rank")
-    known = {t.number for t in usage.tracks(answer["samples"]) if t.kind == usage.RANK} if asked is not None else set()
+    known = (
+        {t.number for t in usage.tracks(answer["samples"]) if t.kind == usage.RANK}
+        if asked is not None
+        else set()
+    )
     if known and asked not in known:
         ranks = fmt.ranks(sorted(number for number in known if number is not None))
-        raise NotFoundError(f"{job['id']} has no samples of rank {asked}", f"it has those of {ranks}")
+        raise NotFoundError(
+            f"{job['id']} has no samples of rank {asked}", f"it has those of {ranks}"
+        )
 
 
 def _why(job: dict[str, Any]) -> str:
@@ -57,7 +69,9 @@ def fetch(source: Source, job_id: str) -> Answer:
     answer: Answer = source.get(job_route(job_id, "usage"))
     more = answer
     while more.get("next") is not None:
-        more = source.get(job_route(job_id, "usage"), [("level", answer["level"]), ("after", more["next"])])
+        more = source.get(
+            job_route(job_id, "usage"), [("level", answer["level"]), ("after", more["next"])]
+        )
         answer["samples"] += more["samples"]
     answer.pop("next", None)
     return answer
@@ -73,17 +87,27 @@ def _write_page(call: Call, job: dict[str, Any], found: list[usage.Track], answe
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise HeadwayError(f"{path} cannot be written: {error.strerror}", "name another file") from None
-    call.terminal.say(f"{call.terminal.err.safe(str(path))} holds the report; open it in any browser")
+        raise HeadwayError(
+            f"{path} cannot be written: {error.strerror}", "name another file"
+        ) from None
+    call.terminal.say(
+        f"{call.terminal.err.safe(str(path))} holds the report; open it in any browser"
+    )
 
 
-# -- in the terminal ---------------------------------------------------------------------------------------------------
+# -- in the terminal
+# ---------------------------------------------------------------------------------------------------
 
 
 def page(job: dict[str, Any], found: list[usage.Track], answer: Answer, out: Output) -> list[str]:
     begin_s, end_s = usage.span_s(found)
-    lines = [summary.state_line(job, out, datetime.now(UTC)), out.style(_about(answer, end_s - begin_s), DIM)]
-    lines += _processor_lines([t for t in found if t.kind in (usage.NODE, usage.RANK)], begin_s, end_s, out)
+    lines = [
+        summary.state_line(job, out, datetime.now(UTC)),
+        out.style(_about(answer, end_s - begin_s), DIM),
+    ]
+    lines += _processor_lines(
+        [t for t in found if t.kind in (usage.NODE, usage.RANK)], begin_s, end_s, out
+    )
     lines += _gpu_lines([t for t in found if t.kind == usage.GPU], begin_s, end_s, out)
     began_s = usage.begin_s(found, job)
     lines += _window_lines(usage.Windows(answer.get("windows") or []), began_s)
@@ -98,7 +122,8 @@ def _window_lines(windows: usage.Windows, begin_s: float) -> list[str]:
         return []
     lines = [
         "",
-        "left out (Usage.stop)" + (f", the last {_CHECKPOINTS_SHOWN}" if len(closed) > _CHECKPOINTS_SHOWN else ""),
+        "left out (Usage.stop)"
+        + (f", the last {_CHECKPOINTS_SHOWN}" if len(closed) > _CHECKPOINTS_SHOWN else ""),
     ]
     for _, rank, from_s, to_s in closed[-_CHECKPOINTS_SHOWN:]:
         until = "the end" if to_s is None else fmt.clock(max(0.0, to_s - begin_s))
@@ -112,11 +137,15 @@ def _about(answer: Answer, length_s: float) -> str:
     words += [every, f"over {fmt.duration(length_s)}"] if length_s > 0 else []
     last = answer.get("last") or {}
     if last.get("peak_memory_bytes"):
-        words.append(f"peak memory of one rank {fmt.size(last['peak_memory_bytes'])} (rank {last.get('peak_rank')})")
+        words.append(
+            f"peak memory of one rank {fmt.size(last['peak_memory_bytes'])} (rank {last.get('peak_rank')})"
+        )
     return " · ".join(words) + "   (cpu: 100 % is one core)"
 
 
-def _processor_lines(found: list[usage.Track], begin_s: float, end_s: float, out: Output) -> list[str]:
+def _processor_lines(
+    found: list[usage.Track], begin_s: float, end_s: float, out: Output
+) -> list[str]:
     if not found:
         return []
     columns = [
@@ -159,7 +188,9 @@ def _gpu_lines(found: list[usage.Track], begin_s: float, end_s: float, out: Outp
     return ["", *table.layout(columns, rows, out.columns)[1]]
 
 
-def _checkpoint_lines(found: list[dict[str, Any]], begin_s: float, ranks: int, out: Output) -> list[str]:
+def _checkpoint_lines(
+    found: list[dict[str, Any]], begin_s: float, ranks: int, out: Output
+) -> list[str]:
     if not found:
         return []
     shown = found[-_CHECKPOINTS_SHOWN:]

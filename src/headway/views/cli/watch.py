@@ -1,4 +1,6 @@
-"""`hw watch [ID…]`: a live view of one job, of those of an array, or of all open ones. Leaving it changes no job."""
+"""`hw watch [ID…]`: a live view of one job, of those of an array, or of all open ones. Leaving it
+changes no job.
+"""
 
 import signal
 import threading
@@ -33,7 +35,9 @@ def command(call: Call) -> int:
     if call.as_json or not is_possible(call.terminal):
         jobs += [job for array in whole for job in of_array(source, array)]
     if call.as_json:
-        call.terminal.put_json(jobs if call.words else source.get("/api/jobs", [("state", list(OPEN))]))
+        call.terminal.put_json(
+            jobs if call.words else source.get("/api/jobs", [("state", list(OPEN))])
+        )
         return 0
     if not is_possible(call.terminal):
         return _plainly(call, source, jobs)
@@ -64,7 +68,9 @@ def _named(source: Source, refs: list[str]) -> tuple[list[Job], list[str]]:
 def _job(call: Call, source: Source, job: Job) -> None:
     """Until the job ends, which is told as `hw run` tells it, or the person leaves."""
     stop = partial(_stop, source, str(job["id"]))
-    Attendance(source, call.terminal, job, stop, summary.count_processes(job), _TAIL_LINES).to_the_end()
+    Attendance(
+        source, call.terminal, job, stop, summary.count_processes(job), _TAIL_LINES
+    ).to_the_end()
 
 
 def _jobs(call: Call, source: Source, refs: list[str], whole: list[str]) -> None:
@@ -98,7 +104,9 @@ def _again(source: Source, job_id: str) -> Job:
 
 def _stop(source: Source, job_id: str, deed: str) -> None:
     """Told by a thread: a server that is away must not hold up the view."""
-    route, body = ("signal", {"signal": int(signal.SIGINT)}) if deed == "interrupt" else ("abort", {})
+    route, body = (
+        ("signal", {"signal": int(signal.SIGINT)}) if deed == "interrupt" else ("abort", {})
+    )
 
     def tell() -> None:
         own = source.again()
@@ -125,9 +133,13 @@ def _plainly(call: Call, source: Source, jobs: list[Job]) -> int:
         return 0
     from datetime import UTC, datetime
 
-    found = jobs or [job for job in source.get("/api/jobs", [("state", list(OPEN))]) if not fmt.is_over(job)]
+    found = jobs or [
+        job for job in source.get("/api/jobs", [("state", list(OPEN))]) if not fmt.is_over(job)
+    ]
     if found:
-        call.terminal.out.write("\n".join(ls.listing(found, call.terminal.out, datetime.now(UTC))) + "\n")
+        call.terminal.out.write(
+            "\n".join(ls.listing(found, call.terminal.out, datetime.now(UTC))) + "\n"
+        )
     else:
         call.terminal.say("no open jobs; to run one: hw run python train.py")
     return 0
@@ -140,7 +152,9 @@ def _leaving_signals() -> Iterator[None]:
     def leave(number: int, _: Any) -> None:
         raise Leave(128 + number)
 
-    numbers = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) is not signal.SIG_IGN]
+    numbers = [
+        n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) is not signal.SIG_IGN
+    ]
     before = {number: signal.signal(number, leave) for number in numbers}
     try:
         yield

@@ -17,7 +17,9 @@ _SINCE = re.compile(r" \[\S+@\S+\]\Z")  # who took it away, and when: hw cluster
 def command(call: Call) -> int:
     found: dict[str, Any] = call.source().get(job_route(one_word(call, "id of a job"), "why"))
     if call.as_json:
-        call.terminal.put_json({key: found[key] for key in ("id", "state", "verdict", "findings", "waiting")})
+        call.terminal.put_json(
+            {key: found[key] for key in ("id", "state", "verdict", "findings", "waiting")}
+        )
     else:
         out = call.terminal.out
         out.write("\n".join(listing(found, out)) + "\n")
@@ -28,7 +30,11 @@ def listing(found: dict[str, Any], out: Output) -> Iterator[str]:
     name, state = out.style(out.safe(found["id"]), BOLD), found["state"]
     waiting = found["waiting"]
     if waiting is not None:
-        where = f"{found['cluster']} ({found['engine']})" if found["engine"] != found["cluster"] else found["cluster"]
+        where = (
+            f"{found['cluster']} ({found['engine']})"
+            if found["engine"] != found["cluster"]
+            else found["cluster"]
+        )
         since = "" if found["since_s"] is None else f" for {fmt.duration(found['since_s'])}"
         yield f"… {name} waits on {out.safe(where)}{since}: {out.safe(found['verdict'])}"
         yield from _waiting(found["needs"], waiting, out)
@@ -39,7 +45,9 @@ def listing(found: dict[str, Any], out: Output) -> Iterator[str]:
     yield f"{mark} {name} {state}" + (f": {out.safe(verdict)}" if verdict else "")
     for one in found["findings"]:
         who = "" if one["rank"] is None else f", rank {one['rank']}"
-        known = [str(word) for word in (one["class"], one["cause"]) if word not in (None, "unknown")]
+        known = [
+            str(word) for word in (one["class"], one["cause"]) if word not in (None, "unknown")
+        ]
         kind = f"   {out.style(out.safe(' · '.join(known)), DIM)}" if known else ""
         yield f"  attempt {one['attempt']}{who}: {out.safe(one['text'] or '')}{kind}"
         if one.get("retry"):
@@ -71,7 +79,11 @@ def _rows(name: str, lines: Sequence[str], out: Output) -> Iterator[str]:
 
 
 def _asked(needs: dict[str, Any]) -> str:
-    asked = [fmt.plural(needs["gpus"], "GPU") if needs["gpus"] else fmt.plural(needs["processes"], "process")]
+    asked = [
+        fmt.plural(needs["gpus"], "GPU")
+        if needs["gpus"]
+        else fmt.plural(needs["processes"], "process")
+    ]
     if needs["nodes"] and needs["nodes"] > 1:
         asked.append(f"{needs['nodes']} nodes")
     if needs["cpus"]:
@@ -84,7 +96,9 @@ def _asked(needs: dict[str, Any]) -> str:
 
 
 def _nodes(nodes: Sequence[dict[str, Any]]) -> list[str]:
-    """What each has; those that are away for the same reason together: `node1, node2 none (idle+drain fan broken)`."""
+    """What each has; those that are away for the same reason together: `node1, node2 none
+    (idle+drain fan broken)`.
+    """
     found = [_node(node) for node in nodes if not _is_away(node)]
     away: dict[str, list[str]] = {}
     for node in nodes:
@@ -94,7 +108,9 @@ def _nodes(nodes: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _is_away(node: dict[str, Any]) -> bool:
-    return node["state_word"] not in _HERE and not (node["gpus"] or node["cpus"] or node["memory_bytes"])
+    return node["state_word"] not in _HERE and not (
+        node["gpus"] or node["cpus"] or node["memory_bytes"]
+    )
 
 
 def _node(node: dict[str, Any]) -> str:

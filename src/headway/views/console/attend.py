@@ -1,4 +1,5 @@
-"""A live view of one job from now to its end, and what stays on the terminal afterwards. Called by `run` and `watch`.
+"""A live view of one job from now to its end, and what stays on the terminal afterwards. Called by
+`run` and `watch`.
 
 A job that ends within a blink gets no view: its lines are printed as they would be without one.
 """
@@ -31,7 +32,9 @@ Job = dict[str, Any]
 
 @dataclass(slots=True)
 class Attendance:
-    """One job on one terminal. `stop` is called with `interrupt` or `terminate` when the person has chosen that."""
+    """One job on one terminal. `stop` is called with `interrupt` or `terminate` when the person has
+    chosen that.
+    """
 
     source: Source
     terminal: Terminal
@@ -45,12 +48,21 @@ class Attendance:
         ranks = max(self.ranks, summary.count_processes(self.job))
         return Model(self.job, log, ranks, str(self.job["state"]), watched=self.tail is not None)
 
-    def to_the_end(self, on_notice: Callable[[Callable[[str], None]], None] = lambda _: None) -> Job | None:
-        """The job object of the end, or None when the person left. `on_notice` gets a way to say something."""
+    def to_the_end(
+        self, on_notice: Callable[[Callable[[str], None]], None] = lambda _: None
+    ) -> Job | None:
+        """The job object of the end, or None when the person left. `on_notice` gets a way to say
+        something.
+        """
         model, rung = self.model(), threading.Event()
         theme = Theme(self.terminal.out.color, self.terminal.out.ascii_only)
         stage: Stage | None = None
-        feed = JobFeed(self.source, str(self.job["id"]), lambda: stage.wake() if stage else rung.set(), self.tail)
+        feed = JobFeed(
+            self.source,
+            str(self.job["id"]),
+            lambda: stage.wake() if stage else rung.set(),
+            self.tail,
+        )
         view = JobView(model, feed, self.stop)
         feed.start()
         try:

@@ -1,4 +1,6 @@
-"""Progress: a bar per tracker, with rate and time left. The same tracker on several ranks is one bar, the slowest's."""
+"""Progress: a bar per tracker, with rate and time left. The same tracker on several ranks is one
+bar, the slowest's.
+"""
 
 import math
 from collections.abc import Callable
@@ -25,20 +27,30 @@ def bars(trackers: list[Tracker], columns: int, rows: int, theme: Theme) -> list
     order = open_ones + ended[::-1][: max(rows - len(open_ones), 0)]
     shown = order[:rows] if len(order) <= rows else order[: rows - 1]
     labels = [theme.safe(_label(group[0])) for group in shown]
-    label_columns = min(max((cells(plain(label)) for label in labels), default=0), _LABEL_COLUMNS_MAX)
+    label_columns = min(
+        max((cells(plain(label)) for label in labels), default=0), _LABEL_COLUMNS_MAX
+    )
     fronts = [(("  ", ""), *pad(plain(label, BOLD), label_columns), ("  ", "")) for label in labels]
     rights = [_right(group, columns - label_columns - 6 - _BAR_COLUMNS_GOOD) for group in shown]
-    room = min([_BAR_COLUMNS_MAX, *(columns - label_columns - 6 - cells(right) for right in rights)])
+    room = min(
+        [_BAR_COLUMNS_MAX, *(columns - label_columns - 6 - cells(right) for right in rights)]
+    )
     drawn = zip(shown, fronts, rights, strict=True)
     lines = [cut((*front, *_bar(group[0], room), *right), columns) for group, front, right in drawn]
     left = len(order) - len(shown)
-    return lines + ([plain(f"  and {fmt.plural(left, 'tracker')} more", DIM)] if left and lines else [])
+    return lines + (
+        [plain(f"  and {fmt.plural(left, 'tracker')} more", DIM)] if left and lines else []
+    )
 
 
 def _telling(trackers: list[Tracker]) -> list[Tracker]:
-    """Without bare counts that were read off the log (`step 1200`), where a rank has trackers of its own."""
+    """Without bare counts that were read off the log (`step 1200`), where a rank has trackers of
+    its own.
+    """
     own = {one.get("rank") for one in trackers if one.get("source") == "api"}
-    return [one for one in trackers if not (_is_bare(one) and (None in own or one.get("rank") in own))]
+    return [
+        one for one in trackers if not (_is_bare(one) and (None in own or one.get("rank") in own))
+    ]
 
 
 def _is_bare(tracker: Tracker) -> bool:
@@ -47,7 +59,9 @@ def _is_bare(tracker: Tracker) -> bool:
 
 
 def _groups(trackers: list[Tracker]) -> list[list[Tracker]]:
-    """Trackers of one name over the ranks, the slowest first. Of one rank only the last: others were epochs before."""
+    """Trackers of one name over the ranks, the slowest first. Of one rank only the last: others
+    were epochs before.
+    """
     found: dict[str, dict[Any, Tracker]] = {}
     for tracker in trackers:
         found.setdefault(_label(tracker), {})[tracker.get("rank")] = tracker
@@ -59,7 +73,11 @@ def _groups(trackers: list[Tracker]) -> list[list[Tracker]]:
 
 def _label(tracker: Tracker) -> str:
     words = tracker.get("msg")
-    return " ".join(str(word) for word in words) if isinstance(words, list | tuple) else str(words or "progress")
+    return (
+        " ".join(str(word) for word in words)
+        if isinstance(words, list | tuple)
+        else str(words or "progress")
+    )
 
 
 def _state(tracker: Tracker) -> str:
@@ -68,13 +86,21 @@ def _state(tracker: Tracker) -> str:
 
 def _share(tracker: Tracker) -> float | None:
     completed, total = real(tracker.get("completed")), real(tracker.get("total"))
-    if completed is None or total is None or not math.isfinite(total) or total <= 0 or not math.isfinite(completed):
+    if (
+        completed is None
+        or total is None
+        or not math.isfinite(total)
+        or total <= 0
+        or not math.isfinite(completed)
+    ):
         return None
     return min(max(completed / total, 0.0), 1.0)
 
 
 def _bar(tracker: Tracker, room: int) -> Line:
-    """All bars are equally long, so that they can be compared; without room for them there are none."""
+    """All bars are equally long, so that they can be compared; without room for them there are
+    none.
+    """
     share = _share(tracker)
     if room < _BAR_COLUMNS_MIN:
         return ()
@@ -118,7 +144,9 @@ def _pace(tracker: Tracker, state: str) -> str:
     if pace and tracker.get("source") == "folder":
         pace = f"{fmt.size(rate)}/s"
     words = f"  {pace}" if pace else ""
-    return words + (f"  left {fmt.clock(left_s)}" if left_s is not None and math.isfinite(left_s) else "")
+    return words + (
+        f"  left {fmt.clock(left_s)}" if left_s is not None and math.isfinite(left_s) else ""
+    )
 
 
 def _rate_words(rate: float | None) -> str:

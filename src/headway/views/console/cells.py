@@ -1,6 +1,8 @@
-"""Styled text in terminal cells: spans, lines, cutting and padding. Pure; called by every widget and by the painter.
+"""Styled text in terminal cells: spans, lines, cutting and padding. Pure; called by every widget
+and by the painter.
 
-A line is a tuple of spans; a span is safe text and the SGR numbers that it is shown with (`""` for plain).
+A line is a tuple of spans; a span is safe text and the SGR numbers that it is shown with (`""` for
+plain).
 """
 
 import re
@@ -43,18 +45,25 @@ def coloured(text: str) -> Line:
             spans.append((text[position : found.start()], code))
         position = found.end()
         fresh = found[1] in ("", "0") or found[1].startswith("0;") or len(code) > _CODE_CHARS_MAX
-        code = found[1].removeprefix("0").removeprefix(";") if fresh else f"{code};{found[1]}".lstrip(";")
+        code = (
+            found[1].removeprefix("0").removeprefix(";")
+            if fresh
+            else f"{code};{found[1]}".lstrip(";")
+        )
     if position < len(text):
         spans.append((text[position:], code))
     return tuple(spans)
 
 
 def cut(line: Line, columns: int, skip: int = 0) -> Line:
-    """The line from cell `skip` on, at most `columns` wide; an ellipsis stands where something was cut off."""
+    """The line from cell `skip` on, at most `columns` wide; an ellipsis stands where something was
+    cut off.
+    """
     if skip:
         line = _behind(line, skip)
     used, kept = 0, []
-    if sum(len(text) for text, _ in line) * 2 <= columns:  # no text is wider than two cells a character
+    # no text is wider than two cells a character
+    if sum(len(text) for text, _ in line) * 2 <= columns:
         return line
     for number, (text, code) in enumerate(line):
         wide = width(text)
@@ -113,8 +122,12 @@ def join(lines: Iterable[Line], gap: str) -> Line:
     return tuple(spans)
 
 
-def flow(items: list[Line], columns: int, rows: int, gap: str = "    ", indent: str = "  ") -> list[Line]:
-    """Items side by side on as many lines as they need, at most `rows`; the last says how many had no room."""
+def flow(
+    items: list[Line], columns: int, rows: int, gap: str = "    ", indent: str = "  "
+) -> list[Line]:
+    """Items side by side on as many lines as they need, at most `rows`; the last says how many had
+    no room.
+    """
     lines: list[list[Line]] = [[]]
     used, placed = len(indent), 0
     for item in items:

@@ -1,4 +1,6 @@
-"""What a key does to the view of one job. Pure: changes the model, and returns what the loop must do, if anything."""
+"""What a key does to the view of one job. Pure: changes the model, and returns what the loop must
+do, if anything.
+"""
 
 from dataclasses import replace
 from typing import Final
@@ -30,8 +32,9 @@ def press(model: Model, key: str) -> str | None:
 
 
 def _answer(model: Model, key: str) -> str | None:
-    """A second Ctrl-C interrupts, as the first does without a live view. `hw run` says then that the next one
-    terminates; `hw watch`, which says nothing, asks again."""
+    """A second Ctrl-C interrupts, as the first does without a live view. `hw run` says then that
+    the next one terminates; `hw watch`, which says nothing, asks again.
+    """
     deeds = {"i": INTERRUPT, "ctrl-c": INTERRUPT, "t": TERMINATE, "q": LEAVE}
     if key in deeds or key in ("esc", "n", "enter"):
         model.place.mode = model.place.before
@@ -43,7 +46,8 @@ def _type(model: Model, key: str) -> None:
     place = model.place
     model.notice = ""
     if key == "enter" and place.mode == "rank" and place.typed and int(place.typed) >= model.ranks:
-        model.notice, place.typed = f"there is no rank {place.typed}", ""  # said where he looks, who may type another
+        # said where he looks, who may type another
+        model.notice, place.typed = f"there is no rank {place.typed}", ""
     elif key in ("esc", "enter"):
         mode, typed = place.mode, place.typed if key == "enter" else ""
         place.mode, place.typed = "log", ""
@@ -100,7 +104,15 @@ def _in_log(model: Model, key: str) -> str | None:
 
 def _scroll(model: Model, key: str) -> None:
     place, log = model.place, model.log
-    steps = {"up": -1, "k": -1, "down": 1, "j": 1, "pgup": 1 - place.page, "pgdn": place.page - 1, "b": 1 - place.page}
+    steps = {
+        "up": -1,
+        "k": -1,
+        "down": 1,
+        "j": 1,
+        "pgup": 1 - place.page,
+        "pgdn": place.page - 1,
+        "b": 1 - place.page,
+    }
     bottom = log.end if place.bottom is None else place.bottom
     if key in steps:
         lowest = log.first + min(place.page, len(log.shown))

@@ -1,7 +1,8 @@
 """A value over time in a few characters: `▁▂▃▅▇`. Pure; called by the metrics and usage widgets.
 
-A curve keeps the whole time that it has seen in a fixed number of places: when they are full, neighbours are joined and
-each place covers twice the time. So an hour and a month take the same memory and the same width.
+A curve keeps the whole time that it has seen in a fixed number of places: when they are full,
+neighbours are joined and each place covers twice the time. So an hour and a month take the same
+memory and the same width.
 """
 
 import math
@@ -62,8 +63,12 @@ class Curve:
         return found
 
 
-def blocks(values: Sequence[float], columns: int, low: float | None = None, high: float | None = None) -> str:
-    """`columns` characters at most; between the smallest and the largest value, or `low` and `high` where given."""
+def blocks(
+    values: Sequence[float], columns: int, low: float | None = None, high: float | None = None
+) -> str:
+    """`columns` characters at most; between the smallest and the largest value, or `low` and `high`
+    where given.
+    """
     if len(values) < 2 or columns < 2:
         return ""
     if len(values) > columns:
@@ -74,4 +79,6 @@ def blocks(values: Sequence[float], columns: int, low: float | None = None, high
     if not high > low:
         return ""  # a value that never changes needs no curve
     scale = (len(_BLOCKS) - 1) / (high - low)
-    return "".join(_BLOCKS[min(max(round((value - low) * scale), 0), len(_BLOCKS) - 1)] for value in values)
+    return "".join(
+        _BLOCKS[min(max(round((value - low) * scale), 0), len(_BLOCKS) - 1)] for value in values
+    )

@@ -1,6 +1,8 @@
-"""News for the console, asked for by a thread of its own, so that keys are answered while the server is slow or gone.
+"""News for the console, asked for by a thread of its own, so that keys are answered while the
+server is slow or gone.
 
-Answers wait in a short queue: while the terminal is slow, the server is asked less often, and nothing piles up here.
+Answers wait in a short queue: while the terminal is slow, the server is asked less often, and
+nothing piles up here.
 """
 
 import math
@@ -36,7 +38,8 @@ Answer = dict[str, Any]
 _WAITING_MAX: Final = 4
 _PROCESSES_S: Final = 1.0  # how often it is asked whether all processes have started
 _SETTLE_S: Final = 60.0  # after an outage: so long agents may take to send what they have kept
-_NAMES_MAX, _NAME_CHARS_MAX = 48, 64  # of metrics whose whole curves are asked for; a screen has room for fewer
+# of metrics whose whole curves are asked for; a screen has room for fewer
+_NAMES_MAX, _NAME_CHARS_MAX = 48, 64
 _PATIENCE_S: Final = 0.5  # how often a full queue looks whether the view is still there
 OPEN: Final = ("waiting", "running", "stopping", "held", "unknown")
 
@@ -46,10 +49,13 @@ class _Closed(Exception):
 
 
 class Feed:
-    """`take` gives the answers that have come, in order; an error that ended the feed is raised by it, once."""
+    """`take` gives the answers that have come, in order; an error that ended the feed is raised by
+    it, once.
+    """
 
     def __init__(self, source: Source, wake: Callable[[], None]) -> None:
-        # a connection of its own, made when it is first used: a server that is away is waited for there
+        # a connection of its own, made when it is first used: a server that is away is waited for
+        # there
         near = Source(source.home, Client(source.client.path))
         self.source = Source.to_monitor(source.monitor) if source.monitor else near
         self._wake = wake
@@ -85,9 +91,13 @@ class Feed:
             pass
         except HeadwayError as error:
             self._put(error)
-        except Exception as error:  # a feed that dies of anything must end the view, not leave it waiting
+        # a feed that dies of anything must end the view, not leave it waiting
+        except Exception as error:
             self._put(
-                HeadwayError(f"the live view failed: {type(error).__name__}: {error}", "hw logs -f shows the output")
+                HeadwayError(
+                    f"the live view failed: {type(error).__name__}: {error}",
+                    "hw logs -f shows the output",
+                )
             )
         finally:
             self.source.close()
@@ -116,31 +126,42 @@ class Feed:
 class JobFeed(Feed):
     """The news of one job, and now and then its whole curves. With `tail`: the last lines first."""
 
-    def __init__(self, source: Source, job_id: str, wake: Callable[[], None], tail: int | None = None) -> None:
+    def __init__(
+        self, source: Source, job_id: str, wake: Callable[[], None], tail: int | None = None
+    ) -> None:
         super().__init__(source, wake)
         self.job_id, self.tail = job_id, tail
         self._names: list[str] = []  # metrics that a view may have room for
-        self._curves_s = self._pause_s = 0.0  # when to ask for whole curves again, and after how long then
+        # when to ask for whole curves again, and after how long then
+        self._curves_s = self._pause_s = 0.0
         self._settled_s = 0.0  # until then, what comes is what was missed
 
     def _ask(self) -> None:
-        follow = Follow(self.source, self.job_id, tail=self.tail, lost=self._lost, found=self._found)
+        follow = Follow(
+            self.source, self.job_id, tail=self.tail, lost=self._lost, found=self._found
+        )
         state, again_s = "", 0.0
         for answer in follow.answers(self._wait_s):
             if self.silent_s > CONSOLE_WAIT_S + CONSOLE_LATE_S:
                 self._missed()
             self._asked_s = None
-            if not answer.get("done") and (answer.get("state") != state or time.monotonic() > again_s):
+            if not answer.get("done") and (
+                answer.get("state") != state or time.monotonic() > again_s
+            ):
                 job = answer["job"] = follow.ask(self._job)
                 # it runs before its processes are known: their pids and nodes come a moment later
-                again_s = time.monotonic() + _PROCESSES_S if _starts(job) or _waits(job) else math.inf
+                again_s = (
+                    time.monotonic() + _PROCESSES_S if _starts(job) or _waits(job) else math.inf
+                )
             state = str(answer.get("state"))
             self._tell(answer, follow)
             if self._closed.wait(CONSOLE_ASK_S):
                 return
 
     def _job(self, source: Source) -> Answer:
-        """With what it waits for, if it does, which only rows of the list have: the queue moves on meanwhile."""
+        """With what it waits for, if it does, which only rows of the list have: the queue moves on
+        meanwhile.
+        """
         job: Answer = source.get(job_route(self.job_id))
         if _waits(job):
             query = [("state", "waiting"), ("match", f"^{re.escape(self.job_id)}$")]
@@ -149,7 +170,9 @@ class JobFeed(Feed):
         return job
 
     def _tell(self, answer: Answer, follow: Follow) -> None:
-        """The answer in parts that are soon taken, and before the last of them whole curves, when they are due."""
+        """The answer in parts that are soon taken, and before the last of them whole curves, when
+        they are due.
+        """
         self._names = list(answer.get("metrics") or self._names)[:_NAMES_MAX]
         most = CONSOLE_LINES_MAX if time.monotonic() < self._settled_s else CONSOLE_BURST_LINES_MAX
         *parts, last = parts_of(thinned(answer, most))
@@ -175,11 +198,16 @@ class JobFeed(Feed):
         self._settled_s = time.monotonic() + _SETTLE_S
 
     def _curves(self, follow: Follow) -> Answer:
-        """What rank 0 has logged so far, and what all have used, in few points. Older servers know less of that."""
+        """What rank 0 has logged so far, and what all have used, in few points. Older servers know
+        less of that.
+        """
         names = [name for name in self._names if len(name) <= _NAME_CHARS_MAX]
         logged = [("points", PLACES), ("rank", 0), ("name", names)]
         found: Answer = {}
-        for key, route, query in (("metrics", "metrics", logged), ("usage", "usage", [("points", PLACES)])):
+        for key, route, query in (
+            ("metrics", "metrics", logged),
+            ("usage", "usage", [("points", PLACES)]),
+        ):
             try:
                 answer = follow.ask(lambda source: source.get(job_route(self.job_id, route), query))  # noqa: B023
             except (NotFoundError, UsageError):
@@ -200,8 +228,9 @@ def _waits(job: Answer) -> bool:
 
 
 def thinned(answer: Answer, most: int = CONSOLE_BURST_LINES_MAX) -> Answer:
-    """Of a burst only the last lines, and how many came before: nobody can read it, and keys must not wait for it.
-    What was missed while the server was away is no burst."""
+    """Of a burst only the last lines, and how many came before: nobody can read it, and keys must
+    not wait for it. What was missed while the server was away is no burst.
+    """
     skipped = len(answer.get("lines") or []) - most
     if skipped > 0:
         answer["skipped"], answer["lines"] = skipped, answer["lines"][skipped:]
@@ -230,11 +259,16 @@ def of_array(source: Source, array: str) -> list[Answer]:
 
 
 class JobsFeed(Feed):
-    """All jobs that have not ended, or those named and of arrays named, again and again. Ones that have ended since are
-    told once more."""
+    """All jobs that have not ended, or those named and of arrays named, again and again. Ones that
+    have ended since are told once more.
+    """
 
     def __init__(
-        self, source: Source, wake: Callable[[], None], refs: Sequence[str], arrays: Sequence[str] = ()
+        self,
+        source: Source,
+        wake: Callable[[], None],
+        refs: Sequence[str],
+        arrays: Sequence[str] = (),
     ) -> None:
         super().__init__(source, wake)
         self.refs, self.arrays = refs, arrays
@@ -256,7 +290,9 @@ class JobsFeed(Feed):
         if self._away:
             self.source.reconnect()
         if self.refs or self.arrays:
-            return self._those(self.refs) + [job for array in self.arrays for job in of_array(self.source, array)]
+            return self._those(self.refs) + [
+                job for array in self.arrays for job in of_array(self.source, array)
+            ]
         jobs = [job for job in self._open_jobs() if not fmt.is_over(job)]
         return jobs + self._those(sorted(known - {str(job["id"]) for job in jobs}))
 
@@ -270,10 +306,14 @@ class JobsFeed(Feed):
         return found
 
     def _open_jobs(self) -> list[dict[str, Any]]:
-        """As soon as something has changed. An older server has no such answer and is asked for the list."""
+        """As soon as something has changed. An older server has no such answer and is asked for the
+        list.
+        """
         if not self._older:
             try:
-                found = self.source.get("/api/watch", [("cursor", self._cursor), ("wait_s", CONSOLE_WAIT_S)])
+                found = self.source.get(
+                    "/api/watch", [("cursor", self._cursor), ("wait_s", CONSOLE_WAIT_S)]
+                )
                 self._cursor = found.get("cursor")
                 return list(found["jobs"])
             except NotFoundError:

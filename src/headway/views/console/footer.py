@@ -11,17 +11,27 @@ Key = tuple[str, str]
 def footer(model: Model, columns: int, theme: Theme) -> Line:
     mode = model.place.mode
     if mode in ("filter", "rank"):
-        asked = "show lines with: " if mode == "filter" else f"show one rank, 0 to {model.ranks - 1}: "
+        asked = (
+            "show lines with: " if mode == "filter" else f"show one rank, 0 to {model.ranks - 1}: "
+        )
         typed = plain(theme.safe(model.place.typed))
         hint = "   enter shows, esc shows all"
-        wrong = (f"   {theme.safe(model.notice)}", YELLOW) if model.notice and mode == "rank" else (hint, DIM)
+        wrong = (
+            (f"   {theme.safe(model.notice)}", YELLOW)
+            if model.notice and mode == "rank"
+            else (hint, DIM)
+        )
         return cut(((f" {asked}", BOLD), *typed, (" ", REVERSE), wrong), columns)
     if mode == "ask":
         asked_of = theme.safe(fmt.suffix(model.job_id))
         keys = [("i", "interrupt"), ("t", "terminate"), ("q", "leave running"), ("esc", "go on")]
-        return cut(((f" Stop {asked_of}? ", f"{BOLD};{YELLOW}"), *_keys(keys, columns - 14)), columns)
+        return cut(
+            ((f" Stop {asked_of}? ", f"{BOLD};{YELLOW}"), *_keys(keys, columns - 14)), columns
+        )
     if mode == "ranks":
-        return _keys([("↑↓", "choose"), ("enter", "open the rank"), ("esc", "back"), ("q", "leave")], columns)
+        return _keys(
+            [("↑↓", "choose"), ("enter", "open the rank"), ("esc", "back"), ("q", "leave")], columns
+        )
     return _keys(_of_log(model, "enter" if theme.ascii_only else "↵"), columns)
 
 

@@ -1,6 +1,8 @@
-"""One picture of a job: `frame(model, size, theme)` gives the lines from top to bottom. Pure; called by `view`.
+"""One picture of a job: `frame(model, size, theme)` gives the lines from top to bottom. Pure;
+called by `view`.
 
-The log gets what the others leave, and at least a third of the rows; what is not known takes no room.
+The log gets what the others leave, and at least a third of the rows; what is not known takes no
+room.
 """
 
 from headway.views.console import ranks
@@ -21,7 +23,9 @@ def frame(model: Model, size: Size, theme: Theme) -> list[Line]:
     top = [head(model, columns, theme)]
     room = max(rows * 2 // 3 - 3, 0)
     above = list(
-        model.remember("bars", size, lambda: bars(model.progress, columns, max(min(rows // 6, room), 1), theme))
+        model.remember(
+            "bars", size, lambda: bars(model.progress, columns, max(min(rows // 6, room), 1), theme)
+        )
     )
     above += metrics(model.metrics, columns, max(rows // 10, 1), theme)
     above += usage(model.usage, model.usage_curves, columns)

@@ -1,4 +1,6 @@
-"""The first line: `● digits-7f3c2  running 0:41   here · 4 processes`, and what is wrong with the view, if anything."""
+"""The first line: `● digits-7f3c2  running 0:41   here · 4 processes`, and what is wrong with the
+view, if anything.
+"""
 
 from collections.abc import Iterator
 
@@ -12,7 +14,9 @@ from headway.views.console.theme import Theme
 def head(model: Model, columns: int, theme: Theme) -> Line:
     state = model.state or str(model.job.get("state") or "unknown")
     mark = plain(fmt.STATE_MARKS.get(state, "?"), fmt.STATE_COLOURS.get(state, "35"))
-    left = join([mark, plain(theme.safe(model.job_id), BOLD), (("", ""), *_state(model, state, theme))], " ")
+    left = join(
+        [mark, plain(theme.safe(model.job_id), BOLD), (("", ""), *_state(model, state, theme))], " "
+    )
     right = _trouble(model, theme)
     where = plain(" · ".join(theme.safe(word) for word in _place(model)), DIM)
     wanted = (*left, ("   ", ""), *where)
@@ -28,7 +32,9 @@ def _state(model: Model, state: str, theme: Theme) -> Line:
         why = summary.waiting_words(summary.waiting_of(model.job), model.now)
         return plain(theme.safe(f" waiting for {fmt.clock(age_s)}{', ' if why else ''}{why}"))
     if state == "unknown":
-        return plain(f" unknown, last heard {fmt.duration(fmt.age_s(summary.heard_at(model.job), model.now))} ago")
+        return plain(
+            f" unknown, last heard {fmt.duration(fmt.age_s(summary.heard_at(model.job), model.now))} ago"
+        )
     if state == "held" and (until := (model.job.get("hold") or {}).get("until")):
         return plain(f" held until {fmt.local_time(until, model.now)}")
     return plain(f" {state} {fmt.clock(model.elapsed_s)}")

@@ -1,4 +1,5 @@
-"""All open jobs on one screen, like `top`: the frame, and the view that `hw watch` without an id shows.
+"""All open jobs on one screen, like `top`: the frame, and the view that `hw watch` without an id
+shows.
 
 Jobs that end while one watches stay, with how they ended, until the view is left.
 """
@@ -17,7 +18,16 @@ from headway.views.console.usage import total
 Job = dict[str, Any]
 _METRICS_MAX: Final = 3
 _ENDED_MAX: Final = 200  # ended jobs that stay in sight
-_STEPS: Final = {"up": -1, "k": -1, "down": 1, "j": 1, "pgup": -10, "pgdn": 10, "home": -(1 << 20), "end": 1 << 20}
+_STEPS: Final = {
+    "up": -1,
+    "k": -1,
+    "down": 1,
+    "j": 1,
+    "pgup": -10,
+    "pgdn": 10,
+    "home": -(1 << 20),
+    "end": 1 << 20,
+}
 COLUMNS: Final = (
     table.Column("id", keep=table.ALWAYS), table.Column("name", keep=1), table.Column("state", keep=table.ALWAYS),
     table.Column("progress", keep=1), table.Column("elapsed", right=True, keep=1),
@@ -28,7 +38,9 @@ COLUMNS: Final = (
 class JobsView:
     """`opened` is the id of the job that the person chose."""
 
-    def __init__(self, feed: JobsFeed, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+    def __init__(
+        self, feed: JobsFeed, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    ) -> None:
         self.feed, self._now = feed, now
         self.jobs: dict[str, Job] = {}
         self.known = False
@@ -51,7 +63,9 @@ class JobsView:
     def take(self, jobs: list[Job]) -> None:
         self.known = True
         fresh = {str(job["id"]): job for job in jobs}
-        ended = [one for one in self.jobs if one not in fresh and self.jobs[one]["state"] in fmt.ENDED]
+        ended = [
+            one for one in self.jobs if one not in fresh and self.jobs[one]["state"] in fmt.ENDED
+        ]
         kept = {one: self.jobs[one] for one in ended[:_ENDED_MAX]}
         self.jobs = {one: job for one, job in fresh.items() if job["state"] not in fmt.ENDED}
         self.jobs |= {one: job for one, job in fresh.items() if job["state"] in fmt.ENDED} | kept
@@ -74,7 +88,14 @@ class JobsView:
         columns, rows = size
         lines = [cut(_head(self), columns), EMPTY, *_table(self, columns, rows - 4, theme)]
         lines += [EMPTY] * (rows - 1 - len(lines))
-        keys = (("   ↑↓", BOLD), (" choose", DIM), ("   enter", BOLD), (" open", DIM), ("   q", BOLD), (" leave", DIM))
+        keys = (
+            ("   ↑↓", BOLD),
+            (" choose", DIM),
+            ("   enter", BOLD),
+            (" open", DIM),
+            ("   q", BOLD),
+            (" leave", DIM),
+        )
         return [*lines[: rows - 1], cut(keys, columns)]
 
     @property
@@ -97,13 +118,20 @@ def _head(view: JobsView) -> Line:
         head = (*head, (f"   {view.notice}", ""))
     if view.lost_since is None:
         return head
-    return (*head, (f"   no server for {fmt.clock((view.now - view.lost_since).total_seconds())}", RED))
+    return (
+        *head,
+        (f"   no server for {fmt.clock((view.now - view.lost_since).total_seconds())}", RED),
+    )
 
 
 def _table(view: JobsView, columns: int, rows: int, theme: Theme) -> list[Line]:
     jobs = list(view.jobs.values())
     if not jobs:
-        return [plain("  to start one, from any terminal: hw run python train.py", DIM)] if view.known else []
+        return (
+            [plain("  to start one, from any terminal: hw run python train.py", DIM)]
+            if view.known
+            else []
+        )
     names = _metric_names(jobs)
     titles = (*COLUMNS, *(table.Column(theme.safe(name), right=True, limit=14) for name in names))
     cells = [[theme.safe(cell) for cell in _cells(job, names, view.now)] for job in jobs]
@@ -114,8 +142,16 @@ def _table(view: JobsView, columns: int, rows: int, theme: Theme) -> list[Line]:
     lines = [plain(f"  {laid[0]}", BOLD)]
     for number in range(first, min(first + rows, len(jobs))):
         state = str(jobs[number]["state"])
-        code = BOLD if number == chosen else fmt.STATE_COLOURS.get(state, "") if state in fmt.ENDED else ""
-        lines.append(cut(plain(f"{'›' if number == chosen else ' '} {laid[number + 1]}", code), columns))
+        code = (
+            BOLD
+            if number == chosen
+            else fmt.STATE_COLOURS.get(state, "")
+            if state in fmt.ENDED
+            else ""
+        )
+        lines.append(
+            cut(plain(f"{'›' if number == chosen else ' '} {laid[number + 1]}", code), columns)
+        )
     return lines
 
 

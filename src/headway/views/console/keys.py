@@ -1,6 +1,8 @@
-"""Bytes of a keyboard as names of keys. Called by `stage`; holds what of a sequence has come so far.
+"""Bytes of a keyboard as names of keys. Called by `stage`; holds what of a sequence has come so
+far.
 
-A lone escape and the start of a sequence are the same byte: `flush`, after a short wait, says that no more came.
+A lone escape and the start of a sequence are the same byte: `flush`, after a short wait, says that
+no more came.
 """
 
 import re
@@ -13,7 +15,9 @@ _NAMES: Final = {
     "\r": "enter", "\n": "enter", " ": "space", "\x7f": "backspace", "\x08": "backspace", "\x03": "ctrl-c",
     "\x15": "ctrl-u", "\x0c": "ctrl-l", "\x06": "pgdn", "\x02": "pgup", "\x1b": "esc",
 }  # fmt: skip
-_SEQUENCE: Final = re.compile(r"\x1b(?:\[[0-9;?<]*[ -/]*[@-~]|O[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
+_SEQUENCE: Final = re.compile(
+    r"\x1b(?:\[[0-9;?<]*[ -/]*[@-~]|O[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))"
+)
 _PARTIAL: Final = re.compile(r"\x1b(?:\[[0-9;?<]*[ -/]*|O|\][^\x07\x1b]*)?\Z")
 _HELD_CHARS_MAX: Final = 256  # a sequence that does not end is dropped
 

@@ -1,8 +1,10 @@
-"""The last lines of a job, filtered and folded, for the tail of the console. Pure; filled by `model`, shown by `tail`.
+"""The last lines of a job, filtered and folded, for the tail of the console. Pure; filled by
+`model`, shown by `tail`.
 
-Folded: the same text from several ranks is one entry with all of them in front, and the same text again and again is
-one entry with a count. A rank's own order is never changed: its line joins an earlier entry only if that rank has said
-nothing since. What is shown grows line by line; a change of the filter folds what is kept anew.
+Folded: the same text from several ranks is one entry with all of them in front, and the same text
+again and again is one entry with a count. A rank's own order is never changed: its line joins an
+earlier entry only if that rank has said nothing since. What is shown grows line by line; a change
+of the filter folds what is kept anew.
 """
 
 import re
@@ -72,7 +74,9 @@ class Choice:
 
 @dataclass(slots=True)
 class Log:
-    """`shown[0]` is entry number `first`: numbers stay when old entries go, so that a paused view stands still."""
+    """`shown[0]` is entry number `first`: numbers stay when old entries go, so that a paused view
+    stands still.
+    """
 
     theme_color: bool = True
     ascii_only: bool = False
@@ -84,7 +88,8 @@ class Log:
     _places: dict[str, int] = field(default_factory=dict)  # text → number of its last entry
     _last: dict[int, int] = field(default_factory=dict)  # rank → number of its last entry
     _levels: dict[int, int] = field(default_factory=dict)  # rank → level of its last line
-    _returned: set[int] = field(default_factory=set)  # ranks whose last line was drawn over by a carriage return
+    # ranks whose last line was drawn over by a carriage return
+    _returned: set[int] = field(default_factory=set)
 
     @property
     def end(self) -> int:
@@ -143,7 +148,9 @@ class Log:
                 self._fold(said)
 
     def settle(self) -> bool:
-        """Put lines that came late into their place by time; whether there were any. A rank's own order stays."""
+        """Put lines that came late into their place by time; whether there were any. A rank's own
+        order stays.
+        """
         newest, latest, late = "", dict[int, str](), False
         keys: list[str] = []
         for said in self.kept:
@@ -159,7 +166,9 @@ class Log:
         return late
 
     def _level(self, text: str, rank: int) -> int:
-        """Read off the line; an indented line belongs to the one before, such as the frames of a traceback."""
+        """Read off the line; an indented line belongs to the one before, such as the frames of a
+        traceback.
+        """
         found = _LEVEL.search(text[:_LEVEL_CHARS])
         if found:
             word = next(group for group in found.groups() if group)

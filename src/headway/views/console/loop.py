@@ -1,4 +1,6 @@
-"""The loop of every live view: wait for keys, news or the next second; draw when there is something new to see."""
+"""The loop of every live view: wait for keys, news or the next second; draw when there is something
+new to see.
+"""
 
 import time
 from typing import Final, Protocol

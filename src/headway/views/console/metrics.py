@@ -17,7 +17,9 @@ _VALUE_COLUMNS: Final = 7  # so that the line does not shift with each value
 def metrics(found: dict[str, Metric], columns: int, rows: int, theme: Theme) -> list[Line]:
     if not found or rows < 1:
         return []
-    return flow([_metric(name, one, theme) for name, one in found.items()], columns, rows, gap="   ")
+    return flow(
+        [_metric(name, one, theme) for name, one in found.items()], columns, rows, gap="   "
+    )
 
 
 def _metric(name: str, metric: Metric, theme: Theme) -> Line:
@@ -25,5 +27,10 @@ def _metric(name: str, metric: Metric, theme: Theme) -> Line:
     bad = value is not None and value - value != 0.0  # NaN or infinite
     curve = blocks(metric.curve.values(), _CURVE_COLUMNS)
     words = fit(theme.safe(name), _NAME_COLUMNS_MAX)
-    number = plain(f" {theme.safe(fmt.number(metric.last)):<{_VALUE_COLUMNS if curve else 0}}", RED if bad else BOLD)
-    return (*plain(words), *number, *plain(f" {curve}", CYAN)) if curve else (*plain(words), *number)
+    number = plain(
+        f" {theme.safe(fmt.number(metric.last)):<{_VALUE_COLUMNS if curve else 0}}",
+        RED if bad else BOLD,
+    )
+    return (
+        (*plain(words), *number, *plain(f" {curve}", CYAN)) if curve else (*plain(words), *number)
+    )

@@ -1,6 +1,8 @@
-"""All that the console knows of one job, and where the person is in it. Filled by `feed`'s answers and by `control`.
+"""All that the console knows of one job, and where the person is in it. Filled by `feed`'s answers
+and by `control`.
 
-Pure: `take` applies an answer of `follow`, nothing here asks or draws. `progress`, `usage` and `records` may be absent.
+Pure: `take` applies an answer of `follow`, nothing here asks or draws. `progress`, `usage` and
+`records` may be absent.
 """
 
 from collections.abc import Callable
@@ -60,13 +62,17 @@ class Model:
     answered: bool = False  # anything was told: before that, silence means nothing
     lost_since: datetime | None = None
     notice: str = ""
-    interrupted: bool = False  # by the person at the view, who was told that the next Ctrl-C terminates
+    # by the person at the view, who was told that the next Ctrl-C terminates
+    interrupted: bool = False
     watched: bool = False  # by `hw watch`: leaving it needs no words about the job
     place: Place = field(default_factory=Place)
-    memo: dict[str, tuple[Any, Any]] = field(default_factory=dict)  # parts of the last frame that still hold
+    # parts of the last frame that still hold
+    memo: dict[str, tuple[Any, Any]] = field(default_factory=dict)
 
     def remember(self, part: str, key: Any, make: Callable[[], T]) -> T:
-        """What `make` made last time, as long as `key` is equal: with 512 ranks, some parts cost milliseconds."""
+        """What `make` made last time, as long as `key` is equal: with 512 ranks, some parts cost
+        milliseconds.
+        """
         known = self.memo.get(part)
         if known is None or known[0] != key:
             known = self.memo[part] = (key, make())
@@ -86,9 +92,13 @@ class Model:
 
     @property
     def judged_at(self) -> datetime:
-        """The moment that silence is judged by: what a server that lags has not told yet was not silence. Only a job
-        whose usage nobody samples, and so may have nothing to tell for long, is judged by our clock."""
-        return self.newest if self.newest is not None and (self.usage or self.lost_since) else self.now
+        """The moment that silence is judged by: what a server that lags has not told yet was not
+        silence. Only a job whose usage nobody samples, and so may have nothing to tell for long, is
+        judged by our clock.
+        """
+        return (
+            self.newest if self.newest is not None and (self.usage or self.lost_since) else self.now
+        )
 
     def take(self, answer: dict[str, Any]) -> None:
         """One answer of `follow`; `job` is there when the feed has asked for it again."""
@@ -141,13 +151,19 @@ class Model:
             metric.curve.add(self.judged_at.timestamp(), number)
 
     def take_curves(self, found: dict[str, Any]) -> None:
-        """Whole curves, in place of those made of what came while we watched: `{metrics: …, usage: …}`. Lines that
-        came late, from an agent that was away for longer than others, find their place."""
+        """Whole curves, in place of those made of what came while we watched: `{metrics: …, usage:
+        …}`. Lines that came late, from an agent that was away for longer than others, find their
+        place.
+        """
         for name, series in (found.get("metrics") or {}).items():
             if series and (name in self.metrics or len(self.metrics) < _METRICS_MAX):
                 metric = self.metrics.setdefault(name, Metric())
                 metric.curve = _curve(series[-1])  # the last attempt's
-                metric.last = metric.last if metric.last is not None else (series[-1].get("value") or [None])[-1]
+                metric.last = (
+                    metric.last
+                    if metric.last is not None
+                    else (series[-1].get("value") or [None])[-1]
+                )
         for name, points in (found.get("usage") or {}).items():
             self.usage_curves[name] = _curve(points)
         below = self.log.end - (self.place.bottom or 0)
@@ -176,7 +192,12 @@ class Model:
         for number, part in enumerate(str(record.get("text") or "").split("\n")):
             text = f"{name} {part}" if name and not number else part
             whose = int(rank) if isinstance(rank, int) else -1
-            self.log.add(text, whose, time=record.get("time"), level=int(level) if isinstance(level, int) else None)
+            self.log.add(
+                text,
+                whose,
+                time=record.get("time"),
+                level=int(level) if isinstance(level, int) else None,
+            )
         self._note_rank(record, str(record.get("text") or ""))
 
     def _note_rank(self, line: dict[str, Any], text: str) -> None:

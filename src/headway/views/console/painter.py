@@ -1,7 +1,9 @@
-"""From lines to the bytes that change a terminal into them: only rows that differ from the last frame. Pure.
+"""From lines to the bytes that change a terminal into them: only rows that differ from the last
+frame. Pure.
 
-Positions are absolute and wrapping is off, so that a character whose width the terminal judges otherwise than we do
-spoils one row and not the picture; the frame arrives as one update where the terminal knows how.
+Positions are absolute and wrapping is off, so that a character whose width the terminal judges
+otherwise than we do spoils one row and not the picture; the frame arrives as one update where the
+terminal knows how.
 """
 
 from typing import Final
@@ -9,7 +11,8 @@ from typing import Final
 from headway.views.console.cells import Line, Size, cells, cut
 from headway.views.console.theme import Theme
 
-# alternate screen, no cursor, no wrapping; and all of it back. CAN ends a sequence that was cut in two.
+# alternate screen, no cursor, no wrapping; and all of it back. CAN ends a sequence that was cut in
+# two.
 ENTER: Final = b"\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[0m\x1b[2J"
 LEAVE: Final = b"\x18\x1b[0m\x1b[?2026l\x1b[?7h\x1b[?25h\x1b[?1049l"
 _BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"

@@ -1,7 +1,7 @@
 """Who writes and who is quiet, in one line; and the list of ranks that `enter` opens.
 
-With hundreds of ranks one looks for the few that are different: those that stopped writing, ended or failed. Ranks in
-the same situation are folded together.
+With hundreds of ranks one looks for the few that are different: those that stopped writing, ended
+or failed. Ranks in the same situation are folded together.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,8 @@ from headway.views.console.model import Model
 from headway.views.console.theme import Theme
 
 _QUIET_S: Final = 30.0  # silence that is worth a word
-_AGES_S: Final = (30, 60, 120, 300, 600, 1200, 3600, 7200, 14400, 86400)  # quiet for at least this long, together
+# quiet for at least this long, together
+_AGES_S: Final = (30, 60, 120, 300, 600, 1200, 3600, 7200, 14400, 86400)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,9 @@ class Standing:
 
 
 def strip(model: Model, columns: int) -> list[Line]:
-    """`ranks  3 failed (exit code 1) · 17 quiet for 2 min · 62 others write`; nothing while all ranks write."""
+    """`ranks  3 failed (exit code 1) · 17 quiet for 2 min · 62 others write`; nothing while all
+    ranks write.
+    """
     if model.ranks < 2 or not model.answered:
         return []
     groups: dict[str, list[Standing]] = {}
@@ -41,7 +44,11 @@ def strip(model: Model, columns: int) -> list[Line]:
     for number, group in enumerate(sorted(groups.values(), key=lambda group: group[0].order)):
         who = "all ranks" if len(groups) == 1 else fmt.ranks([one.rank for one in group])
         who = _some(group) if len(who) > columns // 2 else who
-        spans += [(" · " if number else "", DIM), (who, group[0].code), (f" {group[0].words}", group[0].code or DIM)]
+        spans += [
+            (" · " if number else "", DIM),
+            (who, group[0].code),
+            (f" {group[0].words}", group[0].code or DIM),
+        ]
     return [cut(tuple(spans), columns)]
 
 
@@ -53,7 +60,9 @@ def _some(group: list[Standing]) -> str:
 
 
 def standings(model: Model) -> list[Standing]:
-    known = {int(p["rank"]): p for p in summary.processes(model.job) if isinstance(p.get("rank"), int)}
+    known = {
+        int(p["rank"]): p for p in summary.processes(model.job) if isinstance(p.get("rank"), int)
+    }
     started = fmt.moment(model.job.get("started_at")) or model.judged_at
     return [_standing(rank, known.get(rank, {}), model, started) for rank in range(model.ranks)]
 
@@ -70,7 +79,9 @@ def _standing(rank: int, process: dict[str, Any], model: Model, started: datetim
     if silent_s < _QUIET_S:
         return Standing(rank, "write" if wrote else "have not written yet", 4)
     age_s = max((age for age in _AGES_S if age <= silent_s), default=_AGES_S[0])
-    return Standing(rank, f"quiet for over {_age(age_s)}", 2, YELLOW if len(model.wrote) > 1 else "")
+    return Standing(
+        rank, f"quiet for over {_age(age_s)}", 2, YELLOW if len(model.wrote) > 1 else ""
+    )
 
 
 def _age(seconds: int) -> str:
@@ -82,16 +93,27 @@ def _age(seconds: int) -> str:
 def table(model: Model, columns: int, rows: int, theme: Theme) -> list[Line]:
     """The list of ranks, with the chosen one in sight."""
     place = model.place
-    known = {int(p["rank"]): p for p in summary.processes(model.job) if isinstance(p.get("rank"), int)}
+    known = {
+        int(p["rank"]): p for p in summary.processes(model.job) if isinstance(p.get("rank"), int)
+    }
     found = standings(model)
     place.choices = len(found)
     place.chosen = min(max(place.chosen, 0), max(len(found) - 1, 0))
     first = min(max(place.chosen - (rows - 1) // 2, 0), max(len(found) - (rows - 1), 0))
-    lines = [cut(plain(f"   {'rank':>4}  {'pid':>7}  {'node':<12}  {'wrote':>8}  last line", BOLD), columns)]
+    lines = [
+        cut(
+            plain(f"   {'rank':>4}  {'pid':>7}  {'node':<12}  {'wrote':>8}  last line", BOLD),
+            columns,
+        )
+    ]
     for one in found[first : first + rows - 1]:
         process = known.get(one.rank, {})
         wrote = model.wrote.get(one.rank)
-        ago = f"{fmt.clock(max((model.judged_at - wrote).total_seconds(), 0.0))} ago" if wrote else "—"
+        ago = (
+            f"{fmt.clock(max((model.judged_at - wrote).total_seconds(), 0.0))} ago"
+            if wrote
+            else "—"
+        )
         node = theme.safe(str(process.get("node") or "—"))[:12]
         said = theme.safe(model.said.get(one.rank, ""))
         note = f"{one.words}: " if one.order < 3 else ""

@@ -1,8 +1,9 @@
 """The terminal while the console has it: modes, keys, signals, and the way back. Called by `loop`.
 
-Whatever ends the view (the job, a key, a signal, an exception), leaving the `with` block gives the terminal back.
-Ctrl-C comes as a key; a SIGINT that somebody sends stays a signal for whoever handles it. Writing never waits: what a
-slow terminal has not taken yet is offered again, and no further frame is made until it has.
+Whatever ends the view (the job, a key, a signal, an exception), leaving the `with` block gives the
+terminal back. Ctrl-C comes as a key; a SIGINT that somebody sends stays a signal for whoever
+handles it. Writing never waits: what a slow terminal has not taken yet is offered again, and no
+further frame is made until it has.
 """
 
 import os
@@ -23,14 +24,17 @@ from headway.views.terminal import Terminal
 LEFT: Final = "left"  # the key that stands for a terminal that has gone
 COLUMNS_MIN: Final = 40
 ROWS_MIN: Final = 8
-_CHUNK_BYTES: Final = 2048  # of one write: a terminal that says it is ready takes this without waiting
+# of one write: a terminal that says it is ready takes this without waiting
+_CHUNK_BYTES: Final = 2048
 _ESCAPE_S: Final = 0.05  # an escape that is alone for this long is the key
 _BACKGROUND_S: Final = 0.5  # how often to look whether the shell has given the terminal back
 _SIZE_DEFAULT: Final = (80, 24)
 
 
 def keyboard() -> int | None:
-    """Where keys come from: stdin, or the terminal itself if stdin is something else. None: there is none."""
+    """Where keys come from: stdin, or the terminal itself if stdin is something else. None: there
+    is none.
+    """
     if sys.stdin is not None and os.isatty(0):
         return 0
     try:
@@ -40,8 +44,13 @@ def keyboard() -> int | None:
 
 
 def is_possible(terminal: Terminal) -> bool:
-    """Whether a live view can be shown: a terminal with room, that can move its cursor, and that is ours now."""
-    if not (terminal.out.is_tty and terminal.err.is_tty) or os.environ.get("TERM", "dumb") in ("dumb", ""):
+    """Whether a live view can be shown: a terminal with room, that can move its cursor, and that is
+    ours now.
+    """
+    if not (terminal.out.is_tty and terminal.err.is_tty) or os.environ.get("TERM", "dumb") in (
+        "dumb",
+        "",
+    ):
         return False
     columns, rows = _size(terminal.out.fd)
     return columns >= COLUMNS_MIN and rows >= ROWS_MIN and _is_ours(terminal.out.fd)
@@ -63,10 +72,14 @@ class Stage:
         os.set_blocking(self._wake_read, False)
         os.set_blocking(self._wake_write, False)
 
-    # -- in and out -----------------------------------------------------------------------------------------------
+    # -- in and out
+    # -----------------------------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
-        for number, handler in ((signal.SIGWINCH, self._on_resize), (signal.SIGTSTP, self._on_suspend)):
+        for number, handler in (
+            (signal.SIGWINCH, self._on_resize),
+            (signal.SIGTSTP, self._on_suspend),
+        ):
             if signal.getsignal(number) is not signal.SIG_IGN:
                 self._handlers[number] = signal.signal(number, handler)
         self._wakeup = signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
@@ -119,7 +132,8 @@ class Stage:
             except (OSError, termios.error):
                 pass
 
-    # -- signals --------------------------------------------------------------------------------------------------
+    # -- signals
+    # --------------------------------------------------------------------------------------------------
 
     def _on_resize(self, _: int, __: FrameType | None) -> None:
         self._resized = True
@@ -128,7 +142,9 @@ class Stage:
         self._suspend = True
 
     def _stop_here(self) -> None:
-        """Ctrl-Z: give the terminal back, stop as anybody would, and come back when the shell says so."""
+        """Ctrl-Z: give the terminal back, stop as anybody would, and come back when the shell says
+        so.
+        """
         self._suspend = False
         self._shut()
         signal.signal(signal.SIGTSTP, signal.SIG_DFL)
@@ -144,7 +160,8 @@ class Stage:
             except OSError:  # full, which wakes as well; or closed
                 pass
 
-    # -- one turn -------------------------------------------------------------------------------------------------
+    # -- one turn
+    # -------------------------------------------------------------------------------------------------
 
     @property
     def is_ready(self) -> bool:
@@ -156,7 +173,9 @@ class Stage:
         self._write()
 
     def wait(self, timeout_s: float) -> list[str]:
-        """Keys, as soon as there are some; none when there is news, another size, or time has passed."""
+        """Keys, as soon as there are some; none when there is news, another size, or time has
+        passed.
+        """
         if self._away and _is_ours(self.out_fd):
             self._away = False
             self._open()
@@ -164,8 +183,12 @@ class Stage:
             timeout_s = min(timeout_s, _ESCAPE_S)
         if self._away:
             timeout_s = min(timeout_s, _BACKGROUND_S)
-        listened = [self._wake_read] + ([self.in_fd] if self.in_fd is not None and not self._away else [])
-        readable, writable, _ = select.select(listened, [self.out_fd] if self._pending else [], [], max(timeout_s, 0.0))
+        listened = [self._wake_read] + (
+            [self.in_fd] if self.in_fd is not None and not self._away else []
+        )
+        readable, writable, _ = select.select(
+            listened, [self.out_fd] if self._pending else [], [], max(timeout_s, 0.0)
+        )
         if self._wake_read in readable:
             _drain(self._wake_read)
         if writable:
@@ -202,7 +225,9 @@ class Stage:
 
 
 def _is_ours(fd: int) -> bool:
-    """Whether we are in the foreground; a terminal that is not our controlling one cannot say, and is ours."""
+    """Whether we are in the foreground; a terminal that is not our controlling one cannot say, and
+    is ours.
+    """
     try:
         return os.tcgetpgrp(fd) == os.getpgrp()
     except OSError:

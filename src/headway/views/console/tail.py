@@ -1,10 +1,23 @@
-"""The log: the rule above it that says what is shown, and the lines, each with its time and who said it."""
+"""The log: the rule above it that says what is shown, and the lines, each with its time and who
+said it.
+"""
 
 from functools import lru_cache
 from typing import Final
 
 from headway.views import format as fmt
-from headway.views.console.cells import BOLD, CYAN, DIM, RED, YELLOW, Line, cells, coloured, cut, plain
+from headway.views.console.cells import (
+    BOLD,
+    CYAN,
+    DIM,
+    RED,
+    YELLOW,
+    Line,
+    cells,
+    coloured,
+    cut,
+    plain,
+)
 from headway.views.console.log import NOBODY, Entry
 from headway.views.console.model import Model
 from headway.views.console.theme import Theme
@@ -22,8 +35,18 @@ def clock(time: str | None) -> str:
 def rule(model: Model, columns: int, theme: Theme) -> Line:
     """`─ log · rank 3 · "loss" ──────── paused · 14 new ─`"""
     choice, place = model.log.choice, model.place
-    words = ["log", f"rank {choice.rank}" if choice.rank is not None else "all ranks" if model.ranks > 1 else ""]
-    words += [LEVELS.get(choice.level, ""), f'with "{theme.safe(choice.text)}"' if choice.text else ""]
+    words = [
+        "log",
+        f"rank {choice.rank}"
+        if choice.rank is not None
+        else "all ranks"
+        if model.ranks > 1
+        else "",
+    ]
+    words += [
+        LEVELS.get(choice.level, ""),
+        f'with "{theme.safe(choice.text)}"' if choice.text else "",
+    ]
     pan = min(place.pan, place.pan_max)
     words.append(f"from column {pan + 1}" if pan else "")
     left = f"─ {' · '.join(word for word in words if word)} "

@@ -1,7 +1,8 @@
-"""What the terminal can show: colour, Unicode. Called by the widgets, which ask for safe text, and by the painter.
+"""What the terminal can show: colour, Unicode. Called by the widgets, which ask for safe text, and
+by the painter.
 
-NO_COLOR takes the colours away and leaves bold, dim and reverse; nothing that is said rests on either. Where the locale
-has no UTF-8, marks and bars become ASCII.
+NO_COLOR takes the colours away and leaves bold, dim and reverse; nothing that is said rests on
+either. Where the locale has no UTF-8, marks and bars become ASCII.
 """
 
 from dataclasses import dataclass

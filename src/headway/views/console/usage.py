@@ -1,4 +1,6 @@
-"""What the job uses: CPU, memory, GPU, each with its curve. Nothing is shown while nothing is known."""
+"""What the job uses: CPU, memory, GPU, each with its curve. Nothing is shown while nothing is
+known.
+"""
 
 import math
 from collections.abc import Iterator
@@ -28,9 +30,15 @@ def total(found: dict[str, Any], name: str, counted: str = "ranks") -> float | N
 
 def _items(found: dict[str, Any], curves: dict[str, Curve]) -> Iterator[Line]:
     if (cpu := total(found, "cpu_percent")) is not None:
-        yield (*_item("cpu", f"{cpu:.0f} %", curves.get("cpu_percent"), 6), *plain(_idle(found, "cpu_percent"), DIM))
+        yield (
+            *_item("cpu", f"{cpu:.0f} %", curves.get("cpu_percent"), 6),
+            *plain(_idle(found, "cpu_percent"), DIM),
+        )
     if (memory := total(found, "memory_bytes")) is not None:
-        yield (*_item("memory", fmt.size(memory), curves.get("memory_bytes"), 9), *plain(_peak(found), DIM))
+        yield (
+            *_item("memory", fmt.size(memory), curves.get("memory_bytes"), 9),
+            *plain(_peak(found), DIM),
+        )
     if (gpu := real(found.get("gpu_percent"))) is not None and math.isfinite(gpu):
         yield (
             *_item("gpu", f"{gpu:.0f} %", curves.get("gpu_percent"), 5, 100.0),
@@ -51,16 +59,28 @@ def _idle(found: dict[str, Any], name: str) -> str:
 
 
 def _peak(found: dict[str, Any]) -> str:
-    """Of one process the most that it has used; of several only the one that has used much more than the others."""
+    """Of one process the most that it has used; of several only the one that has used much more
+    than the others.
+    """
     peak, memory = real(found.get("peak_memory_bytes")), real(found.get("memory_bytes"))
     if peak is None or memory is None:
         return ""
     if (real(found.get("ranks")) or 1) > 1:
         rank = found.get("peak_rank")
-        return f" rank {rank} up to {fmt.size(peak)}" if rank is not None and peak > memory * _PEAK_SHARE else ""
+        return (
+            f" rank {rank} up to {fmt.size(peak)}"
+            if rank is not None and peak > memory * _PEAK_SHARE
+            else ""
+        )
     return f" peak {fmt.size(peak)}" if peak > memory * 1.05 else ""
 
 
-def _item(name: str, value: str, curve: Curve | None, columns: int, high: float | None = None) -> Line:
+def _item(
+    name: str, value: str, curve: Curve | None, columns: int, high: float | None = None
+) -> Line:
     drawn = blocks(curve.values(), _CURVE_COLUMNS, 0.0, high) if curve is not None else ""
-    return (*plain(f"{name} "), *plain(f"{value:<{columns}}", BOLD), *plain(f" {drawn}" if drawn else "", CYAN))
+    return (
+        *plain(f"{name} "),
+        *plain(f"{value:<{columns}}", BOLD),
+        *plain(f" {drawn}" if drawn else "", CYAN),
+    )

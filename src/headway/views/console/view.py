@@ -14,7 +14,9 @@ from headway.views.console.theme import Theme
 
 
 class JobView:
-    """`stop` is called with `interrupt` or `terminate`. `done` is the job object once it is over and all was told."""
+    """`stop` is called with `interrupt` or `terminate`. `done` is the job object once it is over
+    and all was told.
+    """
 
     def __init__(self, model: Model, feed: JobFeed, stop: Callable[[str], None]) -> None:
         self.model, self.feed, self.stop = model, feed, stop
@@ -56,6 +58,8 @@ class JobView:
 
     @property
     def is_over(self) -> bool:
-        """A person who reads back, or types, is not interrupted by the end: the view stays until he goes on."""
+        """A person who reads back, or types, is not interrupted by the end: the view stays until he
+        goes on.
+        """
         place = self.model.place
         return self.done is not None and place.bottom is None and place.mode == "log"
