@@ -17,9 +17,9 @@ from urllib.parse import quote
 
 from bench.measure import run, wait_until
 from bench.peer import environment
+from headway.home.connect import Client, is_listening
+from headway.home.paths import socket_path
 from headway.model.ids import new_uuid
-from headway.settings.connect import Client, is_listening
-from headway.settings.home import socket_path
 from headway.wire.batch import TaskKey
 
 HW = str(Path(sys.executable).with_name("hw"))

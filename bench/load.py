@@ -8,8 +8,8 @@ from bench import dataset
 from bench.home import Home, Registered
 from bench.measure import wait_until
 from bench.sender import STREAM, batches, post
+from headway.home.connect import UnixConnection
 from headway.model.record import FACT, OPEN
-from headway.settings.connect import UnixConnection
 from headway.wire import frame
 from headway.wire.batch import Part, encode
 

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from bench import dataset
-from headway.settings.connect import UnixConnection
+from headway.home.connect import UnixConnection
 from headway.wire.batch import Part, TaskKey, encode
 
 STREAM = "metrics-0-1-abcdef.0"

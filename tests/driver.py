@@ -76,7 +76,7 @@ class Hw:
 
     def events(self, job: str) -> list[dict[str, Any]]:
         """What the agents and processes of a job told, oldest first."""
-        from headway.settings.home import socket_path
+        from headway.home.paths import socket_path
         from headway.views.http import Client
 
         client = Client(socket_path(self.home))

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from headway.settings.home import socket_path
+from headway.home.paths import socket_path
 
 CUT = object()
 

@@ -7,7 +7,7 @@ import os
 import uuid
 from typing import Any
 
-from headway.settings.home import socket_path
+from headway.home.paths import socket_path
 from headway.views.http import Client
 from tests.driver import Hw
 

@@ -14,10 +14,10 @@ import sys
 import time
 from pathlib import Path
 
+from headway.home.paths import Paths
 from headway.model.errors import UnreachableError
 from headway.model.job import JobSpec
 from headway.model.limits import LOG_DIRECT_BYTES
-from headway.settings.home import Paths
 from headway.store import catalog
 from headway.store.database import Store
 from headway.wire.batch import Part, TaskKey

@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from headway.home.paths import Paths
 from headway.model.ids import new_uuid
 from headway.model.job import Job, JobSpec, State
 from headway.model.record import FACT, OPEN
-from headway.settings.home import Paths
 from headway.store import catalog, query
 from headway.store.database import Store
 from headway.store.ingest import IngestResult

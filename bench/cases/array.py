@@ -16,9 +16,9 @@ from bench.context import Context
 from bench.home import HW, Home
 from bench.measure import run as run_command
 from bench.result import HEADWAY, Measure, Result
+from headway.home.paths import Paths
 from headway.model.ids import new_uuid
 from headway.model.job import JobSpec, State
-from headway.settings.home import Paths
 from headway.store import catalog
 from headway.store.database import Store
 

@@ -19,7 +19,7 @@ from bench.load import load
 from bench.measure import interleave
 from bench.peer import Peer
 from bench.result import HEADWAY, Measure, Result
-from headway.settings.connect import Client
+from headway.home.connect import Client
 
 CHART_ROWS, CHART_POINTS, CHART_ROUNDS = 1_000_000, 2000, 20
 SERIES_ROWS = 200_000

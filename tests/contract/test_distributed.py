@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.settings import launch
+from headway.home import launch
 from tests import needs
 from tests.driver import Hw
 from tests.many import submit, tasks

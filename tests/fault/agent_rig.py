@@ -11,8 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from headway.home.launch import agent_argv
 from headway.model.record import FACT
-from headway.settings.launch import agent_argv
 from headway.testing.server import FakeServer
 from headway.wire import frame
 from tests import processes

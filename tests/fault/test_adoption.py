@@ -121,7 +121,7 @@ def test_data_that_its_agents_could_not_send_is_sent_by_the_next_server(hw: Hw) 
 
 def test_a_second_shim_for_the_same_task_starts_nothing(hw: Hw) -> None:
     """F28."""
-    from headway.settings.launch import agent_argv
+    from headway.home.launch import agent_argv
 
     job = hw.submit(PYTHON, hw.script(COUNTER), "go", "0")
     wait_until(lambda: starts(hw) == 1, what="the start")
@@ -146,9 +146,9 @@ def test_environments_and_tokens_do_not_outlive_their_jobs(hw: Hw) -> None:
 
 
 def rejects(hw: Hw, token: str) -> bool:
-    from headway.settings import connect, home
+    from headway.home import connect, paths
 
-    path = home.socket_path(hw.home)
+    path = paths.socket_path(hw.home)
     return (
         connect.request(path, "POST", "/agent/ingest", body=b"", token=token, timeout_s=10).status
         == 401

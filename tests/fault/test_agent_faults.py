@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from headway.home.launch import agent_argv
 from headway.model.record import FACT, METRICS, OPEN
-from headway.settings.launch import agent_argv
 from headway.testing.proxy import FaultProxy
 from headway.wire import frame
 from headway.wire.identity import boot_id, process_start

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.settings.launch import agent_argv
+from headway.home.launch import agent_argv
 from tests.driver import alive
 from tests.fault.agent_rig import Rig, script
 from tests.waiting import wait_until

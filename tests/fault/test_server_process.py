@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
+from headway.home.connect import Client, ensure_server, is_listening, server_path, start_server
+from headway.home.launch import server_argv, server_env
+from headway.home.paths import Paths, socket_path
 from headway.model.errors import UnreachableError
 from headway.model.job import JobSpec, State
 from headway.model.limits import SERVER_LOG_BYTES_MAX
-from headway.settings.connect import Client, ensure_server, is_listening, server_path, start_server
-from headway.settings.home import Paths, socket_path
-from headway.settings.launch import server_argv, server_env
 from headway.store import catalog
 from headway.store.database import Store
 from headway.views.source import Source

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.settings.home import Paths
+from headway.home.paths import Paths
 from headway.store import catalog, lines, logs, migrate, series, snapshot
 from headway.store.database import Store
 from tests.store_worker import UUID, line_bytes
@@ -116,7 +116,7 @@ def test_a_kill_while_the_database_is_made_leaves_nothing_half_made(
 _MIGRATE = """
 import sys
 from pathlib import Path
-from headway.settings.home import Paths
+from headway.home.paths import Paths
 from headway.store import migrate
 from headway.store.database import Store
 steps = migrate.migrations()

@@ -16,12 +16,12 @@ from typing import Any
 import uvloop
 
 from headway.engines.protocol import Waiting
+from headway.home.connect import Client, Response
+from headway.home.paths import Paths, socket_path
 from headway.model.job import Job, JobSpec, State
 from headway.server.auth import mint
 from headway.server.serve import Process
 from headway.settings import layers
-from headway.settings.connect import Client, Response
-from headway.settings.home import Paths, socket_path
 from headway.store import catalog
 from headway.store.database import Store
 from headway.wire.batch import TaskKey

@@ -16,11 +16,11 @@ import pytest
 
 from headway.agent.post import Answer
 from headway.agent.tls import TlsChannel
+from headway.home import remote_server
+from headway.home.connect import HOST, Response
 from headway.model.limits import CONNECT_S
 from headway.server.guard import METHODS
 from headway.server.routes import ROUTES
-from headway.settings import remote
-from headway.settings.connect import HOST, Response
 from headway.testing.port import reserve
 from headway.wire import batch
 from headway.wire.batch import Part, TaskKey
@@ -64,7 +64,9 @@ def ask(
     body: bytes | None = None,
 ) -> Response:
     host, _, port = where["addresses"][0].rpartition(":")
-    connection = http.client.HTTPSConnection(host, int(port), timeout=20, context=remote.context())
+    connection = http.client.HTTPSConnection(
+        host, int(port), timeout=20, context=remote_server.context()
+    )
     try:
         connection.request(method, path, body=body, headers={"Host": HOST, **(headers or {})})
         answer = connection.getresponse()
@@ -216,11 +218,13 @@ def test_an_address_that_never_answers_costs_a_few_seconds_and_no_more() -> None
 
 
 def test_a_monitor_has_one_address_for_agents_and_everybody(home: Path) -> None:
-    from headway.settings import monitor
-    from headway.settings.home import Paths
+    from headway.home.paths import Paths
+    from headway.settings import monitor_settings
 
     needs.tool("openssl", "openssl")
-    monitor.save(Paths(home), monitor.Listen(remote.Address("127.0.0.1", reserve()), []))
+    monitor_settings.save(
+        Paths(home), monitor_settings.Listen(remote_server.Address("127.0.0.1", reserve()), [])
+    )
     served = Served(home).start()
     try:
         where, (_, key) = opened(served), served.job()

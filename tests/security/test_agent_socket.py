@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.settings.home import agent_socket_path, socket_path
+from headway.home.paths import agent_socket_path, socket_path
 from tests.driver import Hw
 
 

@@ -9,10 +9,10 @@ from urllib.parse import quote
 
 import pytest
 
+from headway.home.connect import Client
 from headway.model.job import State
 from headway.server.auth import Role
 from headway.server.routes import ROUTES
-from headway.settings.connect import Client
 from headway.wire import batch
 from headway.wire.batch import Part
 from tests.security.harness import Served

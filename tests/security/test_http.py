@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from headway.home.connect import Client
 from headway.model.limits import (
     CONNECTIONS_TCP_MAX,
     HEAD_BYTES_MAX,
@@ -20,7 +21,6 @@ from headway.model.limits import (
 )
 from headway.server import transport
 from headway.server.guard import hosts_for, parse_host
-from headway.settings.connect import Client
 from tests.security.harness import Served, read_all, status
 from tests.waiting import wait_until
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from headway.home.connect import Response
 from headway.model.limits import WRONG_TOKENS_MAX
 from headway.server import transport
-from headway.settings.connect import Response
 from headway.store import catalog
 from headway.wire import batch
 from headway.wire.batch import Part, TaskKey

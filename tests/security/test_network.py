@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 
+from headway.home import remote_server
+from headway.home.connect import Response
+from headway.home.paths import Paths
 from headway.model.errors import UsageError
 from headway.server.auth import Role
 from headway.server.guard import METHODS
 from headway.server.routes import ROUTES
-from headway.settings import monitor, remote
-from headway.settings.connect import Response
-from headway.settings.home import Paths
+from headway.settings import monitor_settings
 from headway.testing.port import reserve
 from headway.wire import batch
 from headway.wire.batch import Part, TaskKey
@@ -33,14 +34,16 @@ UUID = "00000000-0000-4000-8000-00000000000{}"
 @pytest.fixture
 def served(home: Path) -> Iterator[Served]:
     needs.tool("openssl", "openssl")
-    where = remote.Address("127.0.0.1", reserve())
-    monitor.save(Paths(home), monitor.Listen(where, ["monitor.test", "outside.test:7000"]))
+    where = remote_server.Address("127.0.0.1", reserve())
+    monitor_settings.save(
+        Paths(home), monitor_settings.Listen(where, ["monitor.test", "outside.test:7000"])
+    )
     server = Served(home).start()
     yield server
     server.stop()
 
 
-def listen(served: Served) -> remote.Address:
+def listen(served: Served) -> remote_server.Address:
     assert served.process.network is not None
     return served.process.network.listen.address
 
@@ -54,7 +57,7 @@ def tls(
 ) -> Response:
     where = listen(served)
     connection = http.client.HTTPSConnection(
-        where.host, where.port, timeout=20, context=remote.context()
+        where.host, where.port, timeout=20, context=remote_server.context()
     )
     try:
         connection.request(method, path, body=body, headers=dict(headers or {}))
@@ -185,7 +188,7 @@ def test_one_address_that_floods_the_port_without_a_handshake_does_not_keep_othe
 
 
 def test_old_tls_is_refused(served: Served) -> None:
-    where, old = listen(served), remote.context()
+    where, old = listen(served), remote_server.context()
     with pytest.warns(DeprecationWarning):
         old.minimum_version = ssl.TLSVersion.TLSv1
         old.maximum_version = ssl.TLSVersion.TLSv1_1
@@ -195,13 +198,13 @@ def test_old_tls_is_refused(served: Served) -> None:
 
 def test_a_wrong_pin_is_found_before_anything_is_sent(served: Served) -> None:
     where = listen(served)
-    with pytest.raises(remote.PinError, match="not the pinned one"):
-        remote.open_tls(where, "0" * 64, 10)
+    with pytest.raises(remote_server.PinError, match="not the pinned one"):
+        remote_server.open_tls(where, "0" * 64, 10)
     assert served.process.network is not None
-    with remote.open_tls(where, served.process.network.pin, 10) as secure:
-        assert pin_of(secure) == monitor.pin(served.paths)
+    with remote_server.open_tls(where, served.process.network.pin, 10) as secure:
+        assert pin_of(secure) == monitor_settings.pin(served.paths)
     with pytest.raises(ConnectionError, match="does not speak TLS"):
-        remote.open_tls(remote.Address("127.0.0.1", served.port), None, 10)
+        remote_server.open_tls(remote_server.Address("127.0.0.1", served.port), None, 10)
 
 
 def test_the_key_is_for_its_owner_alone_and_names_every_address(served: Served) -> None:
@@ -213,7 +216,7 @@ def test_the_key_is_for_its_owner_alone_and_names_every_address(served: Served) 
     names = ssl._ssl._test_decode_cert(str(certificate))["subjectAltName"]  # type: ignore[attr-defined]
     found = {value for _, value in names}
     assert {"localhost", "127.0.0.1", "monitor.test", "outside.test"} <= found
-    assert {number for number in monitor.interfaces() if ":" not in number} <= found
+    assert {number for number in monitor_settings.interfaces() if ":" not in number} <= found
 
 
 def test_without_openssl_there_is_a_clear_word_and_no_listening(
@@ -221,7 +224,9 @@ def test_without_openssl_there_is_a_clear_word_and_no_listening(
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(UsageError, match="no openssl"):
-        monitor.ensure_certificate(Paths(home), monitor.Listen(remote.Address("", 10200)))
+        monitor_settings.ensure_certificate(
+            Paths(home), monitor_settings.Listen(remote_server.Address("", 10200))
+        )
 
 
 # -- tokens and whose job it is
@@ -301,15 +306,20 @@ def test_what_a_machine_tells_is_checked_and_an_end_stays_an_end(served: Served)
 
 
 def test_the_file_of_known_monitors_is_refused_when_others_could_read_it(home: Path) -> None:
-    where = remote.Address("head", 10200)
-    path = remote.remember(home, where, "a" * 64, "ingest", "id.secret")
-    remote.remember(home, where, "a" * 64, "view", "id2.secret2")
-    assert remote.known(home)["head:10200"].tokens == {"ingest": "id.secret", "view": "id2.secret2"}
-    assert "secret" not in repr(remote.known(home)) + repr(remote.way_to(home, where, "ingest"))
-    remote.remember(home, where, "b" * 64, "ingest", "id3.secret3")
-    assert remote.known(home)["head:10200"].tokens == {"ingest": "id3.secret3"}, (
+    where = remote_server.Address("head", 10200)
+    path = remote_server.remember(home, where, "a" * 64, "ingest", "id.secret")
+    remote_server.remember(home, where, "a" * 64, "view", "id2.secret2")
+    assert remote_server.known(home)["head:10200"].tokens == {
+        "ingest": "id.secret",
+        "view": "id2.secret2",
+    }
+    assert "secret" not in repr(remote_server.known(home)) + repr(
+        remote_server.way_to(home, where, "ingest")
+    )
+    remote_server.remember(home, where, "b" * 64, "ingest", "id3.secret3")
+    assert remote_server.known(home)["head:10200"].tokens == {"ingest": "id3.secret3"}, (
         "another certificate, other tokens"
     )
     os.chmod(path, 0o644)
     with pytest.raises(UsageError, match="open to others"):
-        remote.known(home)
+        remote_server.known(home)

@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from headway.engines.protocol import EngineId, Given, Node, Observation, Plan, PlannedTask, Waiting
+from headway.home.paths import Paths
 from headway.model.errors import RefusedError
 from headway.model.ids import new_uuid
 from headway.model.job import Job
 from headway.model.record import FACT, OPEN, RECORDS
 from headway.server import auth
 from headway.server.arrays import Arrays
-from headway.settings.home import Paths
 from headway.store import catalog
 from headway.store.database import Store
 from headway.wire import frame

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from headway import __version__
-from headway.settings.database import NETWORK_FILE_SYSTEMS, file_system_of
-from headway.settings.home import socket_path
+from headway.home.database_path import NETWORK_FILE_SYSTEMS, file_system_of
+from headway.home.paths import socket_path
 from headway.views.cli import doctor
 from headway.views.cli.doctor import OK, PROBLEM, WARNING, Finding, examine
 from headway.views.cli.main import main

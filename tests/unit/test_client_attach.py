@@ -18,8 +18,8 @@ from headway.client import attach, rank
 from headway.client.attach import Attachment, home_folder
 from headway.client.place import from_environment
 from headway.client.run import Run
-from headway.settings import home as settings_home
-from headway.settings import launch
+from headway.home import launch
+from headway.home import paths as settings_home
 from headway.spool.layout import TaskFile
 from tests import streams
 from tests.waiting import wait_until
@@ -276,7 +276,7 @@ def test_a_process_launched_alone_has_no_key() -> None:
 
 RANK_SCRIPT = """
 import os, sys
-import headway.settings.launch as launch
+import headway.home.launch as launch
 launch.agent_argv = lambda verb, folder, *options: ["true"]
 import headway as hw
 hw.log({"rank": int(os.environ["RANK"])})

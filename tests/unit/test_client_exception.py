@@ -280,7 +280,7 @@ def test_the_exit_code_of_an_attached_program_is_known_or_said_to_be_unknown(
 ) -> None:
     script = tmp_path / "train.py"
     script.write_text(
-        "import sys\nimport headway.settings.launch as launch\nlaunch.agent_argv = lambda *a: ['true']\n"
+        "import sys\nimport headway.home.launch as launch\nlaunch.agent_argv = lambda *a: ['true']\n"
         f"import headway as hw\nhw.log({{'x': 1}})\n{code}\n"
     )
     env = dict(os.environ) | {"HEADWAY_HOME": str(tmp_path / "home")}

@@ -14,12 +14,12 @@ from headway.engines.docker import ContainerEngine
 from headway.engines.local import LocalEngine
 from headway.engines.protocol import EngineId, Given
 from headway.engines.slots import GpuCount
+from headway.home.paths import Paths
 from headway.model.errors import RefusedError, UnreachableError
 from headway.model.ids import new_uuid
 from headway.model.job import Job, JobSpec, State
 from headway.model.record import FACT
 from headway.settings import clusters
-from headway.settings.home import Paths
 from headway.wire import frame
 
 SETTINGS: dict[str, Any] = {"gpus": 4, "spool_bytes_max": 1 << 30, "secret_names": []}

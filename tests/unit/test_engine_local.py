@@ -17,8 +17,8 @@ import pytest
 from headway.engines import folder as folders
 from headway.engines import local, registry, slots
 from headway.engines.protocol import EngineId, Given, Salvager
+from headway.home.paths import Paths
 from headway.model.errors import RefusedError, UnreachableError, UsageError
-from headway.settings.home import Paths
 from headway.wire import identity, lock
 from tests.contract.engine.harness import SETTINGS, LocalHarness
 from tests.waiting import wait_until

@@ -8,7 +8,7 @@ import pytest
 
 from headway.model.errors import UsageError
 from headway.model.job import JobSpec
-from headway.settings import jobfile, secret, sweep, template
+from headway.settings import jobfile, named_secrets, sweep, template
 from headway.settings.jobschema import JOB, json_schema
 
 DESIGN = """\
@@ -347,7 +347,7 @@ def test_a_secret_is_taken_from_the_environment_the_private_file_or_a_keyring(
     program.write_text('#!/bin/sh\n[ "$1 $2 $3" = "get headway RING" ] && echo from-the-ring\n')
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    found = secret.find(["A", "B", "RING"], {"A": "env"}, {"A": "file", "B": "file"})
+    found = named_secrets.find(["A", "B", "RING"], {"A": "env"}, {"A": "file", "B": "file"})
     assert found == {"A": "env", "B": "file", "RING": "from-the-ring"}
 
 
@@ -368,11 +368,11 @@ def get_password(service, name):
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "keyring", raising=False)
-    assert secret.find(["RING"], {}, {}) == {"RING": "from-the-package"}
+    assert named_secrets.find(["RING"], {}, {}) == {"RING": "from-the-package"}
     with pytest.raises(UsageError, match="the secret MISSING was found nowhere"):
-        secret.find(["MISSING"], {}, {})
+        named_secrets.find(["MISSING"], {}, {})
     with pytest.raises(UsageError, match="did not give the secret LOCKED: it is locked"):
-        secret.find(["LOCKED"], {}, {})
+        named_secrets.find(["LOCKED"], {}, {})
     monkeypatch.delitem(sys.modules, "keyring")
 
 
@@ -382,6 +382,6 @@ def test_a_secret_that_is_nowhere_names_where_it_was_looked_for(
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(UsageError) as error:
-        secret.find(["WANDB_API_KEY"], {}, {})
+        named_secrets.find(["WANDB_API_KEY"], {}, {})
     assert error.value.message == "the secret WANDB_API_KEY was found nowhere"
     assert all(word in error.value.hint for word in ("environment", "private.yaml", "keyring"))

@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
+from headway.home import remote_server
+from headway.home.connect import Response
 from headway.model.errors import UnreachableError, UsageError
 from headway.model.job import Attempt, State
 from headway.model.limits import SILENT_AFTER_S
 from headway.server import forward, guest
 from headway.server.outbox import Entry, Outbox
-from headway.settings import monitor, remote
-from headway.settings.connect import Response
+from headway.settings import monitor_settings
 from headway.store import catalog
 from headway.wire import batch
 from headway.wire.batch import Part
@@ -44,14 +45,14 @@ def b(tmp_path: Path) -> Iterator[Bench]:
     ],
 )
 def test_an_address_with_a_port_is_on_the_network(text: str, host: str, port: int) -> None:
-    found = remote.parse(text)
+    found = remote_server.parse(text)
     assert (found.host, found.port, found.path) == (host, port, "")
-    assert remote.parse(str(found)) == found
+    assert remote_server.parse(str(found)) == found
 
 
 def test_an_address_without_a_port_is_a_unix_socket() -> None:
-    assert remote.parse("/run/x.sock").path == "/run/x.sock"
-    assert remote.parse("/run/odd:1/x.sock").path == "/run/odd:1/x.sock"
+    assert remote_server.parse("/run/x.sock").path == "/run/x.sock"
+    assert remote_server.parse("/run/odd:1/x.sock").path == "/run/odd:1/x.sock"
 
 
 @pytest.mark.parametrize(
@@ -60,28 +61,30 @@ def test_an_address_without_a_port_is_a_unix_socket() -> None:
 )
 def test_what_is_no_address_is_refused_with_a_hint(text: str) -> None:
     with pytest.raises(UsageError) as caught:
-        remote.parse(text)
+        remote_server.parse(text)
     assert caught.value.hint
 
 
 def test_only_who_listens_may_leave_the_host_out() -> None:
-    listen = monitor.Listen(remote.parse(":10200", listening=True), ["gate.test:7", "alias.test"])
-    found = monitor.addresses(listen)
+    listen = monitor_settings.Listen(
+        remote_server.parse(":10200", listening=True), ["gate.test:7", "alias.test"]
+    )
+    found = monitor_settings.addresses(listen)
     assert found[:2] == ["gate.test:7", "alias.test:10200"]
-    assert set(found) <= monitor.hosts(listen)
-    assert not any(monitor.is_loopback(address.rpartition(":")[0]) for address in found)
-    one = monitor.Listen(remote.parse("10.1.2.3:10200", listening=True))
-    assert monitor.addresses(one) == ["10.1.2.3:10200"]
+    assert set(found) <= monitor_settings.hosts(listen)
+    assert not any(monitor_settings.is_loopback(address.rpartition(":")[0]) for address in found)
+    one = monitor_settings.Listen(remote_server.parse("10.1.2.3:10200", listening=True))
+    assert monitor_settings.addresses(one) == ["10.1.2.3:10200"]
     with pytest.raises(UsageError):
-        remote.parse("/run/x.sock", listening=True)
+        remote_server.parse("/run/x.sock", listening=True)
 
 
 def test_a_pin_is_read_however_it_was_copied() -> None:
     digits = "ab" * 32
     for text in (digits, f"sha256:{digits}", f" SHA256:{digits.upper()}\n", ":".join(["AB"] * 32)):
-        assert remote.parse_pin(text) == digits
+        assert remote_server.parse_pin(text) == digits
     with pytest.raises(UsageError):
-        remote.parse_pin("sha256:12")
+        remote_server.parse_pin("sha256:12")
 
 
 # -- the outbox

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from headway.engines.slurm.place import Here
+from headway.home.launch import agent_argv
+from headway.home.paths import Paths
+from headway.home.remote_server import Address
 from headway.server.network import Network
 from headway.server.reach import Reach, _numbers
-from headway.settings import monitor
-from headway.settings.home import Paths
-from headway.settings.launch import agent_argv
-from headway.settings.remote import Address
+from headway.settings import monitor_settings
 from tests import needs
 
 
@@ -82,14 +82,14 @@ def test_an_address_that_a_person_names_is_used_as_it_is_or_the_error_is_told(pa
     found, about, listener = opened(paths, f"127.0.0.1:{port}")
     assert found == {
         "addresses": [f"127.0.0.1:{port}"],
-        "pin": monitor.pin(paths),
+        "pin": monitor_settings.pin(paths),
         "host": "headway",
     }
     assert close(listener) == port
 
 
 def test_agents_get_numbers_and_none_of_them_leads_back_to_themselves() -> None:
-    for text in _numbers(monitor.Listen(Address("", 1))):
+    for text in _numbers(monitor_settings.Listen(Address("", 1))):
         host = text.rpartition(":")[0].strip("[]")
         assert not host.startswith("127.")
         socket.inet_pton(socket.AF_INET6 if ":" in host else socket.AF_INET, host)

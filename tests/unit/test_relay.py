@@ -19,9 +19,9 @@ from headway.engines import relay
 from headway.engines.relay import Relay
 from headway.engines.slurm import fetch
 from headway.engines.slurm.far import Far
+from headway.home.paths import Paths
 from headway.model.errors import DamagedError, HeadwayError, RefusedError, UnreachableError
 from headway.model.limits import OUTPUT_ROOM_BYTES
-from headway.settings.home import Paths
 from headway.wire import relay as wire
 from tests.driver import alive
 from tests.waiting import wait_until

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from headway.home.connect import Client
 from headway.model.job import State
 from headway.model.limits import (
     FOLLOW_BYTES_MAX,
@@ -22,7 +23,6 @@ from headway.model.limits import (
 )
 from headway.model.record import METRICS, OPEN
 from headway.server.api import follow as api_follow
-from headway.settings.connect import Client
 from headway.store import catalog
 from headway.wire import batch, frame
 from headway.wire.batch import Part, TaskKey

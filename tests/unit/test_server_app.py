@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from headway.home.paths import Paths
 from headway.model.errors import UnreachableError
 from headway.server.app import App, Held, Readers, Room, Route, Services, Table
 from headway.server.auth import Auth, Caller, Role
 from headway.server.call import Call, Gone, Refusal, Reply, reply_json
 from headway.server.guard import CALLER
 from headway.server.live import Live
-from headway.settings.home import Paths
 
 
 async def hello(call: Call) -> Reply:

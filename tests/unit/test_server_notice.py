@@ -19,14 +19,14 @@ from headway.server import notice
 from headway.server.notice import Wanted
 from headway.server.notifier import Plan, backoff_s
 from headway.server.sinks import command, desktop, webhook
-from headway.settings import layers, notify
+from headway.settings import layers, notify_settings
 from headway.store.outbox import Change
 from tests.driver import PYTHON
 from tests.hooks import Hook
 
 pytestmark = pytest.mark.cap(63)
 SECOND = 10**9
-ALL = Wanted(frozenset(notify.KINDS), 600.0, 60.0)
+ALL = Wanted(frozenset(notify_settings.KINDS), 600.0, 60.0)
 
 
 def job(state: State = State.FAILED, **more: Any) -> Job:
@@ -175,7 +175,7 @@ def test_a_command_that_has_closed_its_output_is_waited_for_without_a_hurry(
 def test_a_webhook_gets_the_facts_as_json() -> None:
     with Hook() as hook:
         outcome = webhook.send(
-            hook.url, notify.LOOPBACK, {"notice": "u:1:end", "kind": "failed"}, 10.0
+            hook.url, notify_settings.LOOPBACK, {"notice": "u:1:end", "kind": "failed"}, 10.0
         )
     (path, headers, body) = hook.got[0]
     assert (
@@ -188,13 +188,13 @@ def test_a_webhook_gets_the_facts_as_json() -> None:
 
 def test_redirects_are_not_followed() -> None:
     with Hook() as other, Hook(302, headers={"Location": other.url}) as hook:
-        outcome = webhook.send(hook.url, notify.LOOPBACK, {}, 10.0)
+        outcome = webhook.send(hook.url, notify_settings.LOOPBACK, {}, 10.0)
     assert not outcome.ok and not outcome.again and other.got == []
 
 
 def test_a_busy_service_is_tried_again_and_one_that_says_no_is_not() -> None:
     with Hook(503, 429, 404) as hook:
-        found = [webhook.send(hook.url, notify.LOOPBACK, {}, 10.0) for _ in range(3)]
+        found = [webhook.send(hook.url, notify_settings.LOOPBACK, {}, 10.0) for _ in range(3)]
     assert [one.again for one in found] == [True, True, False] and not any(one.ok for one in found)
 
 
@@ -215,14 +215,15 @@ def test_only_allowed_hosts_are_told() -> None:
     assert all(webhook.is_allowed(url, hosts) for url in yes)
     assert not any(webhook.is_allowed(url, hosts) for url in no)
     assert (
-        "notify.webhook_hosts" in webhook.send("http://10.0.0.1/x", notify.LOOPBACK, {}, 1.0).detail
+        "notify.webhook_hosts"
+        in webhook.send("http://10.0.0.1/x", notify_settings.LOOPBACK, {}, 1.0).detail
     )
 
 
 def test_a_service_that_drips_is_cut() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:  # accepts, and never answers
         outcome = webhook.send(
-            f"http://127.0.0.1:{server.getsockname()[1]}/", notify.LOOPBACK, {}, 0.3
+            f"http://127.0.0.1:{server.getsockname()[1]}/", notify_settings.LOOPBACK, {}, 0.3
         )
     assert not outcome.ok and outcome.again
 
@@ -230,7 +231,7 @@ def test_a_service_that_drips_is_cut() -> None:
 def test_nobody_there_is_tried_again() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    outcome = webhook.send(f"http://127.0.0.1:{port}/secret", notify.LOOPBACK, {}, 5.0)
+    outcome = webhook.send(f"http://127.0.0.1:{port}/secret", notify_settings.LOOPBACK, {}, 5.0)
     assert not outcome.ok and outcome.again and "secret" not in outcome.detail
 
 

@@ -13,9 +13,9 @@ import pytest
 from headway.engines.protocol import EngineId, Given
 from headway.engines.slurm.command import Commands
 from headway.engines.slurm.engine import POLL_MAX_S, SlurmEngine
+from headway.home.paths import Paths
 from headway.model.errors import RefusedError, UnreachableError
 from headway.model.job import Attempt, Job, JobSpec, State, Task
-from headway.settings.home import Paths
 
 UUID = "01234567-89ab-cdef-0123-456789abcdef"
 KEY = f"{UUID}-1"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headway.model.errors import HeadwayError, UsageError
-from headway.settings.account import accounts
+from headway.settings.storage_accounts import accounts
 from headway.storage import account, place
 from headway.storage.place import Place
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from headway.home.paths import Paths
 from headway.model.errors import DamagedError, HeadwayError, RefusedError, VersionError
-from headway.settings.home import Paths
 from headway.store import migrate
 from headway.store.connection import APPLICATION_ID
 from headway.store.database import Store
@@ -84,7 +84,7 @@ def test_a_read_only_file_system_is_refused(tmp_path: Path) -> None:
     script = f"""
 import sys
 from pathlib import Path
-from headway.settings.home import Paths
+from headway.home.paths import Paths
 from headway.store.database import Store
 from headway.model.errors import HeadwayError
 try:

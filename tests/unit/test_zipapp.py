@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from headway.engines.folder import has_end
+from headway.home import zipapp
 from headway.model.ids import new_uuid
-from headway.settings import zipapp
 from tests import processes
 from tests.waiting import wait_until
 

@@ -10,9 +10,9 @@ import json
 import os
 
 from headway.agent.life import FoldersSeen
+from headway.home.launch import carrier_argv
 from headway.model import folder as names
 from headway.model.limits import FOLDER_STARTS_MAX
-from headway.settings.launch import carrier_argv
 from headway.wire import lock
 
 TYPE_CHECKING = False

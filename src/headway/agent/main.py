@@ -1,4 +1,4 @@
-"""Entry point of the agent: `shim`, `shipper`, `shell`, `warm` or `relay`; `settings/launch.py` has
+"""Entry point of the agent: `shim`, `shipper`, `shell`, `warm` or `relay`; `home/launch.py` has
 the argv.
 
     shim TASK_DIR               starts the task's processes and forks its shipper; once per task

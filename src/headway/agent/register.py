@@ -91,8 +91,8 @@ def register(task_dir: str, task: "TaskFile") -> None:
     """Raises HeadwayError or OSError."""
     from pathlib import Path
 
+    from headway.home.connect import ensure_server, request
     from headway.model.errors import UnreachableError
-    from headway.settings.connect import ensure_server, request
 
     attach = task.attach or {}
     body = {

@@ -147,7 +147,7 @@ def _carrier(task_dir: str, task: "TaskFile", say: "Callable[[str], None]") -> "
     if not task.folders_sent:
         return None
     from headway.agent.carrier import Carrier
-    from headway.settings.launch import IS_ZIP
+    from headway.home.launch import IS_ZIP
 
     return Carrier(task_dir, task.folders_outside and IS_ZIP, sends=True, say=say)
 

@@ -105,7 +105,7 @@ class Attachment:
         }  # fmt: skip
 
     def _start_shipper(self, task_dir: str, home: str) -> None:
-        from headway.settings.launch import agent_argv
+        from headway.home.launch import agent_argv
 
         log = (
             os.POSIX_SPAWN_OPEN,
@@ -162,8 +162,8 @@ def home_folder(environ: "MutableMapping[str, str]") -> str:
 
 
 def _home_by_settings() -> str:
+    from headway.home.paths import home
     from headway.model.errors import UsageError
-    from headway.settings.home import home
 
     try:
         return str(home())

@@ -9,7 +9,7 @@ words alone: the program is one word of letters, and it shows itself by a line w
 import base64
 import shlex
 
-from headway.settings.zipapp import PYTHON_MIN
+from headway.home.zipapp import PYTHON_MIN
 
 BOOT = """
 import hashlib, os, sys

@@ -13,10 +13,10 @@ from typing import Any, Final
 
 from headway.carrier import mount, place
 from headway.engines import folder as folders
+from headway.home.launch import carrier_argv
 from headway.model import folder as names
 from headway.model.errors import RefusedError
 from headway.model.job import Folder
-from headway.settings.launch import carrier_argv
 from headway.storage.place import parse
 from headway.wire import lock
 

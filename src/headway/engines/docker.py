@@ -1,7 +1,7 @@
 """Docker and Podman on this machine: a task is a container, and its spool a folder that both sides
 see.
 
-The agent runs inside the container, from one file (`settings/zipapp.py`), so output goes straight
+The agent runs inside the container, from one file (`home/zipapp.py`), so output goes straight
 to the spool and nobody here needs to live. An image without Python 3.11 has the agent outside: an
 ordinary shim on this machine, whose processes are `docker run`. A container has the name of its
 task, so a key is started once, whatever was killed in between (F23). Of a job with several tasks
@@ -40,12 +40,12 @@ from headway.engines.protocol import (
 from headway.engines.recipe import Recipe
 from headway.engines.strays import Strays
 from headway.engines.tasks import check_machine, folders_file, on_node, plan_of, task_file, tasks_of
+from headway.home import zipapp
+from headway.home.launch import agent_argv
+from headway.home.paths import Paths, agent_socket_path, socket_path
 from headway.model.errors import RefusedError, UnreachableError, UsageError
 from headway.model.folder import PRIVATE
 from headway.model.job import Job, JobSpec
-from headway.settings import zipapp
-from headway.settings.home import Paths, agent_socket_path, socket_path
-from headway.settings.launch import agent_argv
 from headway.wire import identity, lock
 from headway.wire.batch import TaskKey
 

@@ -22,10 +22,10 @@ from headway.engines import agent, group, joined, slots, warm
 from headway.engines import folder as folders
 from headway.engines.protocol import EngineId, Given, Node, Observation, Plan, PlannedTask, Waiting
 from headway.engines.tasks import check_machine, folders_file, on_node, plan_of, task_file, tasks_of
+from headway.home.launch import agent_argv
+from headway.home.paths import Paths, socket_path
 from headway.model.errors import RefusedError, UnreachableError, UsageError
 from headway.model.job import Job
-from headway.settings.home import Paths, socket_path
-from headway.settings.launch import agent_argv
 from headway.wire import identity, lock
 from headway.wire.batch import TaskKey
 

@@ -14,8 +14,8 @@ from headway.engines.container import mount
 from headway.engines.network import HOME_LABEL, Networks
 from headway.engines.protocol import Given, Plan, PlannedTask
 from headway.engines.strays import TASK_LABEL
+from headway.home.paths import Paths, agent_socket_path
 from headway.model.folder import variable
-from headway.settings.home import Paths, agent_socket_path
 
 # What an agent outside puts into the environment of a rank, beside the task's own: it goes by name.
 _RANK = (

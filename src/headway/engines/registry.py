@@ -11,9 +11,9 @@ from headway.engines.docker import ContainerEngine
 from headway.engines.local import LocalEngine
 from headway.engines.protocol import Engine
 from headway.engines.slurm.engine import SlurmEngine
+from headway.home.paths import Paths
 from headway.model.errors import UsageError
 from headway.settings.clusters import LOCAL, resolve
-from headway.settings.home import Paths
 
 Get = Callable[[str], object]  # the value of a setting, by name
 Make = Callable[[str, Paths, Get, Mapping[str, Any]], Engine]

@@ -25,6 +25,7 @@ from functools import cache
 from typing import IO, Any, Final
 
 from headway.engines import boot
+from headway.home import zipapp
 from headway.model.errors import DamagedError, HeadwayError, RefusedError, UnreachableError
 from headway.model.limits import (
     RELAY_AGAIN_FIRST_S,
@@ -37,7 +38,6 @@ from headway.model.limits import (
     RELAY_SILENT_S,
     RELAY_WAIT_S,
 )
-from headway.settings import zipapp
 from headway.wire import relay, tray
 
 Answer = tuple[Any, bytes]

@@ -1,5 +1,5 @@
 """`python -m headway.server`: the server of this home, in the foreground. Started by
-`settings/connect.py`.
+`home/connect.py`.
 """
 
 import os

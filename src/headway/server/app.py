@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from starlette.routing import Match
 from starlette.routing import Route as PathRoute
 
+from headway.home.paths import Paths
 from headway.model.errors import HeadwayError, NotFoundError, UnreachableError
 from headway.model.limits import (
     INGEST_QUEUE_BYTES_MAX,
@@ -46,7 +47,6 @@ from headway.server.live import Live
 from headway.server.notifier import Notifier
 from headway.server.outbox import Outbox
 from headway.server.way import FOLDER, Ways
-from headway.settings.home import Paths
 from headway.settings.layers import Settings
 from headway.store import catalog
 from headway.store.database import Store

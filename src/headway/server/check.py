@@ -17,6 +17,7 @@ from typing import Any
 
 from headway.code.depot import Depot
 from headway.code.manifest import is_digest
+from headway.home import remote_server
 from headway.model.errors import UsageError
 from headway.model.ids import check_name
 from headway.model.job import JobSpec, Retry, Role
@@ -36,7 +37,7 @@ from headway.model.limits import (
     TASKS_MAX,
 )
 from headway.model.spread import count_of, spread
-from headway.settings import clusters, remote
+from headway.settings import clusters
 from headway.settings.nearest import did_you_mean
 from headway.settings.quantity import duration_text
 
@@ -162,7 +163,7 @@ def _check_words(spec: JobSpec) -> None:
         if getattr(spec, name) is not None:
             _text(name, getattr(spec, name))
     if spec.monitor is not None:
-        remote.parse(spec.monitor, "monitor")
+        remote_server.parse(spec.monitor, "monitor")
     tags(spec.tags)
     for name in _texts("env_set", spec.env_set) + _texts("secret_names", spec.secret_names):
         variable(name)

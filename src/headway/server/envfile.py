@@ -14,9 +14,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from headway.home.paths import sync_folder
 from headway.model.job import JobSpec
 from headway.model.limits import ENV_KEPT_BYTES_MAX
-from headway.settings.home import sync_folder
 from headway.wire import redact
 
 ARRAY_INDEX = "HEADWAY_ARRAY_INDEX"

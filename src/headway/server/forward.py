@@ -17,14 +17,14 @@ from concurrent.futures import TimeoutError as LateError
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from headway.home import remote_server
+from headway.home.connect import Response
+from headway.home.paths import Paths
 from headway.model.errors import DamagedError, HeadwayError, RefusedError, UnreachableError
 from headway.model.job import ENDED, Attempt, Job, State
 from headway.model.limits import BACKOFF_FIRST_S, BACKOFF_MAX_S, OUTBOX_LOOK_S, SEND_TIMEOUT_S
 from headway.model.record import GAP
 from headway.server.drain import is_over
-from headway.settings import remote
-from headway.settings.connect import Response
-from headway.settings.home import Paths
 from headway.store import catalog, form
 from headway.wire import batch
 
@@ -43,13 +43,15 @@ _ASK_S = 2.0
 
 class Forwarder:
     def __init__(
-        self, outbox: "Outbox", address: remote.Address, paths: Paths, control: "Control",
+        self, outbox: "Outbox", address: remote_server.Address, paths: Paths, control: "Control",
         loop: asyncio.AbstractEventLoop,
     ) -> None:  # fmt: skip
         self._outbox, self._address, self._control, self._loop = outbox, address, control, loop
         self._home = paths.home
-        self._client = remote.RemoteClient(paths.home, address, "ingest", SEND_TIMEOUT_S)
-        self._asking = remote.RemoteClient(paths.home, address, "ingest", _ASK_S + SEND_TIMEOUT_S)
+        self._client = remote_server.RemoteClient(paths.home, address, "ingest", SEND_TIMEOUT_S)
+        self._asking = remote_server.RemoteClient(
+            paths.home, address, "ingest", _ASK_S + SEND_TIMEOUT_S
+        )
         self.wake, self.dirty = threading.Event(), True
         self._stopped = threading.Event()
         self._told: dict[str, str] = {}  # uuid -> digest of what the monitor was told last
@@ -114,7 +116,7 @@ class Forwarder:
 
     def _changed_ns(self) -> int:
         try:
-            return (self._home / remote.KNOWN_FILE).stat().st_mtime_ns
+            return (self._home / remote_server.KNOWN_FILE).stat().st_mtime_ns
         except OSError:
             return 0
 
@@ -281,7 +283,9 @@ class Forwarder:
     # -- the wire
     # ------------------------------------------------------------------------------------------------------
 
-    def _post(self, route: str, client: remote.RemoteClient | None = None, **more: Any) -> Response:
+    def _post(
+        self, route: str, client: remote_server.RemoteClient | None = None, **more: Any
+    ) -> Response:
         answer: Response = (client or self._client).request("POST", route, **more)
         if answer.status == 200:
             return answer

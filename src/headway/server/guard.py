@@ -12,11 +12,11 @@ import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from headway.home.connect import HOST
 from headway.model.limits import INGEST_BYTES_MAX, REQUEST_BYTES_ANONYMOUS_MAX, WRITE_PIECE_BYTES
 from headway.server.auth import COOKIE, NOBODY, Auth, Caller, Role
 from headway.server.call import Message, Receive, Refusal, Reply, Scope, Send, reply_error
 from headway.server.transport import PEER, Peer
-from headway.settings.connect import HOST
 
 CALLER = "headway.caller"  # where the routes find a `Caller` in the scope
 SAFE_METHODS = frozenset({"GET"})

@@ -18,6 +18,7 @@ from typing import Any, Protocol, TypeVar
 from headway.code import checkout
 from headway.engines.protocol import Distant, Engine, EngineId, Observation, Plan, has_route
 from headway.engines.registry import engine_for
+from headway.home.paths import Paths
 from headway.model.errors import HeadwayError, UnreachableError, UsageError
 from headway.model.finding import Finding
 from headway.model.job import Attempt, Job, JobSpec, State
@@ -42,7 +43,6 @@ from headway.server.reconcile import (
     SetState,
 )
 from headway.settings.clusters import HERE
-from headway.settings.home import Paths
 from headway.store import catalog
 from headway.store.database import Store
 from headway.wire.batch import TaskKey

@@ -16,10 +16,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from headway.home.paths import Paths
+from headway.home.remote_server import Address
 from headway.model.limits import CONNECTIONS_ENTERING_MAX, HEADER_TIMEOUT_S
-from headway.settings import monitor
-from headway.settings.home import Paths
-from headway.settings.remote import Address
+from headway.settings import monitor_settings
 
 log = logging.getLogger("headway.server")
 _HANDSHAKE = b"\x16"  # how every TLS connection begins
@@ -37,7 +37,7 @@ _PLAIN = (
 class Network:
     """The address of a monitor: where other machines come in, with TLS and a token."""
 
-    listen: monitor.Listen
+    listen: monitor_settings.Listen
     sock: socket.socket
     context: ssl.SSLContext
     pin: str
@@ -45,26 +45,31 @@ class Network:
     @classmethod
     def of(cls, paths: Paths) -> "Network | None":
         """None where this home is no monitor. Without a certificate nobody listens on the network."""
-        listen = monitor.load(paths)
+        listen = monitor_settings.load(paths)
         if listen is None:
             return None
-        pin = monitor.ensure_certificate(paths, listen)
-        return cls(listen, monitor.bind(listen.address), monitor.server_context(paths), pin)
+        pin = monitor_settings.ensure_certificate(paths, listen)
+        return cls(
+            listen,
+            monitor_settings.bind(listen.address),
+            monitor_settings.server_context(paths),
+            pin,
+        )
 
     @classmethod
     def at(cls, paths: Paths, address: Address) -> "Network":
         """With this home's certificate at an address of which the port may be any (0)."""
-        pin = monitor.ensure_certificate(paths, monitor.Listen(address))
-        sock = monitor.bind(address)
-        listen = monitor.Listen(Address(address.host, int(sock.getsockname()[1])))
-        return cls(listen, sock, monitor.server_context(paths), pin)
+        pin = monitor_settings.ensure_certificate(paths, monitor_settings.Listen(address))
+        sock = monitor_settings.bind(address)
+        listen = monitor_settings.Listen(Address(address.host, int(sock.getsockname()[1])))
+        return cls(listen, sock, monitor_settings.server_context(paths), pin)
 
     def about(self) -> dict[str, Any]:
         return {
             "listen": str(self.listen.address),
-            "addresses": monitor.addresses(self.listen),
+            "addresses": monitor_settings.addresses(self.listen),
             "pin": f"sha256:{self.pin}",
-            "container": monitor.in_container(),
+            "container": monitor_settings.in_container(),
             "error": None,
         }
 

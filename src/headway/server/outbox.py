@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headway.home import remote_server
+from headway.home.paths import Paths, private_folder
 from headway.model.errors import UnreachableError
 from headway.model.limits import OUTBOX_BYTES_MAX
-from headway.settings import remote
-from headway.settings.home import Paths, private_folder
 from headway.spool.files import OS_FILES, replace_file
 from headway.store.database import Store
 from headway.wire.batch import Part, TaskKey
@@ -103,7 +103,7 @@ class Outbox:
 
         if address not in self._forwarders and self._control is not None and self._loop is not None:
             forwarder = self._forwarders[address] = Forwarder(
-                self, remote.parse(address), self._paths, self._control, self._loop
+                self, remote_server.parse(address), self._paths, self._control, self._loop
             )
             forwarder.start()
 
@@ -114,7 +114,7 @@ class Outbox:
         """From now on the monitor shall have everything of this job. Comes before the job is
         stored.
         """
-        address = str(remote.parse(address))
+        address = str(remote_server.parse(address))
         if uuid in self._entries:
             return
         try:

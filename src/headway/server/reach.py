@@ -13,12 +13,12 @@ import logging
 import socket
 from typing import Any, Protocol
 
+from headway.home.connect import HOST
+from headway.home.paths import Paths
+from headway.home.remote_server import Address, parse
 from headway.model.errors import HeadwayError
 from headway.server.network import Network
-from headway.settings import monitor
-from headway.settings.connect import HOST
-from headway.settings.home import Paths
-from headway.settings.remote import Address, parse
+from headway.settings import monitor_settings
 
 log = logging.getLogger("headway.server")
 AUTO, OFF = "auto", "off"
@@ -90,7 +90,9 @@ class Reach:
 
     def _host(self) -> str:
         """What requests must call us there: a monitor knows its own names only."""
-        return HOST if self._network is None else monitor.addresses(self._network.listen)[0]
+        return (
+            HOST if self._network is None else monitor_settings.addresses(self._network.listen)[0]
+        )
 
     async def _listen(self) -> Network:
         if self._network is not None:
@@ -115,11 +117,11 @@ class Reach:
         return network
 
 
-def _numbers(listen: monitor.Listen) -> list[str]:
+def _numbers(listen: monitor_settings.Listen) -> list[str]:
     """As agents need it: they look up no names. The address that leads out of here comes first."""
     host, port = listen.address.host, listen.address.port
     if host in ("", "0.0.0.0", "::"):  # noqa: S104  (said by the person who listens)
-        found = [*_outward(), *monitor.interfaces(bridges=False)]
+        found = [*_outward(), *monitor_settings.interfaces(bridges=False)]
         found = [one for one in found if host != "0.0.0.0" or ":" not in one]  # noqa: S104
     else:
         rows = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)

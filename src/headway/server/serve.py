@@ -27,6 +27,8 @@ import uvicorn
 import uvloop
 
 from headway import __version__
+from headway.home import database_path
+from headway.home.paths import Paths, agent_socket_path, home, socket_path
 from headway.model.errors import HeadwayError
 from headway.model.limits import SERVER_LOG_BYTES_MAX, SHUTDOWN_S
 from headway.server.app import App, Readers, Services, Table
@@ -46,8 +48,7 @@ from headway.server.transport import (
     slots_for_descriptors,
 )
 from headway.server.tray import Trays
-from headway.settings import database, layers, monitor
-from headway.settings.home import Paths, agent_socket_path, home, socket_path
+from headway.settings import layers, monitor_settings
 from headway.store import catalog, outbox
 from headway.store.database import Store
 from headway.wire.identity import start_of
@@ -67,7 +68,7 @@ def main() -> int:
     start_log(paths.server_log)
     try:
         settings = layers.load(paths.home)
-        told = database.settle(paths, settings.get("database_folder"))
+        told = database_path.settle(paths, settings.get("database_folder"))
         if told is not None:
             log.warning("%s", told)
         store = Store(paths, log_bytes_max=settings.get("log_bytes_max"))
@@ -351,7 +352,9 @@ class Process:
 
     def _config(self, app: App, tcp: socket.socket | None) -> uvicorn.Config:
         hosts = hosts_for(tcp.getsockname()[1]) if tcp else frozenset[str]()
-        tls_hosts = monitor.hosts(self.network.listen) if self.network else frozenset[str]()
+        tls_hosts = (
+            monitor_settings.hosts(self.network.listen) if self.network else frozenset[str]()
+        )
         return uvicorn.Config(
             Guard(app, app.services.auth, hosts, tls_hosts),
             http=protocol_with(self.slots),

@@ -19,6 +19,7 @@ from typing import Protocol as Shape
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from headway.home.paths import AGENT_SOCKET
 from headway.model.errors import UsageError
 from headway.model.limits import (
     BODY_TIMEOUT_S,
@@ -32,7 +33,6 @@ from headway.model.limits import (
     KEEP_ALIVE_UNIX_S,
     WRITE_TIMEOUT_S,
 )
-from headway.settings.home import AGENT_SOCKET
 
 PEER = "headway.peer"  # where the guard finds a `Peer` in the scope
 _FILES_WANTED = 8192

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from headway.model.errors import UsageError
-from headway.settings import folder, sweep, template, yamlfile
+from headway.settings import data_folders, sweep, template, yamlfile
 from headway.settings.jobschema import INDEX, JOB, MATRIX_WORDS
 from headway.settings.nearest import did_you_mean
 from headway.settings.yamlfile import Node
@@ -296,7 +296,7 @@ def _prepared(
     if "folders" in whole:
         base = file.path.parent.absolute()
         spec["folders"] = [
-            folder.fields(name, given, base) for name, given in whole["folders"].items()
+            data_folders.fields(name, given, base) for name, given in whole["folders"].items()
         ]
     if "retry" in whole:
         spec["retry"] = {_RETRY[key]: value for key, value in whole["retry"].items()}
@@ -342,7 +342,7 @@ def _elements(
             ]
         if "folders" in filled:
             spec["folders"] = [
-                folder.fields(name, given, base) for name, given in filled["folders"].items()
+                data_folders.fields(name, given, base) for name, given in filled["folders"].items()
             ]
         if own.keys() - {INDEX}:
             spec["parameters"] = {name: value for name, value in own.items() if name != INDEX}

@@ -21,7 +21,7 @@ from headway.model.limits import (
     TAG_CHARS_MAX,
     TAGS_MAX,
 )
-from headway.settings.kind import (
+from headway.settings.value_kinds import (
     NAME,
     SIZE,
     Choice,

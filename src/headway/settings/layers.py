@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from headway.home import paths
 from headway.model.errors import UsageError
-from headway.settings import clusters, home
+from headway.settings import clusters
 from headway.settings.nearest import did_you_mean, nearest
 from headway.settings.project import project_file
 from headway.settings.schema import SETTINGS
@@ -98,7 +99,7 @@ def load(cwd: Path | None, overrides: Mapping[str, Any] | None = None) -> Settin
     """
     values = {name: Value(setting.default_value(), BUILT_IN) for name, setting in SETTINGS.items()}
     secrets: dict[str, str] = {}
-    folder = home.config_folder()
+    folder = paths.config_folder()
     _read_file(folder / USER_FILE, values)
     project = project_file(cwd)
     if project is not None:
@@ -115,7 +116,7 @@ def load(cwd: Path | None, overrides: Mapping[str, Any] | None = None) -> Settin
 
 def files(cwd: Path | None) -> list[tuple[Path, bool]]:
     """The files that `load` reads, later ones above earlier ones, and whether each is there."""
-    folder = home.config_folder()
+    folder = paths.config_folder()
     found = [folder / USER_FILE, project_file(cwd), folder / PRIVATE_FILE]
     return [(path, _exists(path)) for path in found if path is not None]
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from headway.model import limits
 from headway.model.errors import UsageError
 from headway.model.ids import check_name
-from headway.settings import account, clusters, folder, notify, quantity
+from headway.settings import clusters, data_folders, notify_settings, quantity, storage_accounts
 from headway.settings.nearest import did_you_mean
 
 # Who reads a setting, and when a change of it takes effect.
@@ -181,13 +181,13 @@ def _level(value: Any, field: str) -> str:
 
 
 def _address(value: Any, field: str) -> str:
-    from headway.settings import remote  # here: it imports ssl, and mostly there is no monitor
+    from headway.home import remote_server  # here: it imports ssl, and mostly there is no monitor
 
     if not isinstance(value, str):
         raise UsageError(
             f"{field}: {value!r:.60} is not an address", "HOST:PORT, or the path of a unix socket"
         )
-    return str(remote.parse(value, field))
+    return str(remote_server.parse(value, field))
 
 
 def _agent_address(value: Any, field: str) -> str:
@@ -195,13 +195,13 @@ def _agent_address(value: Any, field: str) -> str:
         return str(value)
     if value is False:
         return "off"  # as YAML reads the word
-    from headway.settings import remote  # here: it imports ssl
+    from headway.home import remote_server  # here: it imports ssl
 
     if not isinstance(value, str):
         raise UsageError(
             f"{field}: {value!r:.60} is not an address", "auto, off, :PORT or HOST:PORT"
         )
-    return str(remote.parse(value, field, listening=True))
+    return str(remote_server.parse(value, field, listening=True))
 
 
 def _clusters(value: Any, field: str) -> dict[str, clusters.Definition]:
@@ -401,10 +401,10 @@ _TABLE: Final = (
     Setting(
         "notify.on",
         "a list of ended, failed, stalled, started",
-        list(notify.KINDS),
+        list(notify_settings.KINDS),
         "What is told: the end of a job; its failure; a silence; its start after it has waited.",
         "server",
-        notify.kinds,
+        notify_settings.kinds,
     ),
     Setting(
         "notify.command",
@@ -412,7 +412,7 @@ _TABLE: Final = (
         None,
         "Run for each notification; the facts are in its environment (`HW_…`) and on its stdin, as JSON. No shell.",
         "server",
-        notify.command,
+        notify_settings.command,
         nullable=True,
     ),
     Setting(
@@ -421,17 +421,17 @@ _TABLE: Final = (
         None,
         "Each notification is posted there as JSON. Taken for a secret: it belongs into the private file.",
         "server",
-        notify.webhook_url,
+        notify_settings.webhook_url,
         nullable=True,
-        shown=notify.shown_url,
+        shown=notify_settings.shown_url,
     ),
     Setting(
         "notify.webhook_hosts",
         "a list of hosts",
-        list(notify.LOOPBACK),
+        list(notify_settings.LOOPBACK),
         "Hosts, or hosts and ports (`example.org:8443`), that `notify.webhook_url` may name.",
         "server",
-        notify.hosts,
+        notify_settings.hosts,
     ),
     Setting(
         "notify.desktop",
@@ -487,7 +487,7 @@ _TABLE: Final = (
         {},
         "Accounts of `hw storage` and of `folders`: kind, endpoint, and the names of the variables that hold keys.",
         "command",
-        account.accounts,
+        storage_accounts.accounts,
     ),
     Setting(
         "folders",
@@ -495,7 +495,7 @@ _TABLE: Final = (
         {},
         "Data that every job gets, as `folders` of a job file; the job's own of the same name stand above.",
         "command",
-        folder.folders,
+        data_folders.folders,
     ),
     Setting(
         "send_interval_s",

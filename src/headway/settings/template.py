@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from headway.model.errors import UsageError
-from headway.settings.kind import plain_text
+from headway.settings.value_kinds import plain_text
 
 _SPOT: Final = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_-]*)\s*\}\}")
 _OPERATORS: Final = frozenset(("&&", "||", "|", ";", "&", ">", ">>", "<", "<<", "2>", "2>&1", "&>"))

@@ -12,8 +12,9 @@ import re
 from pathlib import Path
 from typing import Any
 
+from headway.home import paths
 from headway.model.errors import UsageError
-from headway.settings import home, yamlfile
+from headway.settings import yamlfile
 from headway.settings.layers import USER_FILE
 from headway.settings.nearest import did_you_mean
 from headway.settings.schema import SETTINGS
@@ -32,7 +33,7 @@ def set_value(name: str, value: Any) -> Path:
             "clusters are a mapping, which is written by hand", "edit headway.yaml or config.yaml"
         )
     parsed = setting.parse(value, name)
-    path = home.config_folder() / USER_FILE
+    path = paths.config_folder() / USER_FILE
     old = path.read_text("utf-8") if path.exists() else ""
     line = f"{name}: {json.dumps(value if isinstance(value, str) and isinstance(parsed, str | float) else parsed)}"
     pattern = re.compile(rf"^{re.escape(name)}[ \t]*:.*$", re.MULTILINE)

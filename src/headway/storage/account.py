@@ -13,8 +13,8 @@ from headway.model.errors import (
     UsageError,
 )
 from headway.model.limits import STORAGE_RETRY_S
-from headway.settings.account import NAMES_OF_SECRETS
 from headway.settings.nearest import did_you_mean
+from headway.settings.storage_accounts import NAMES_OF_SECRETS
 from headway.storage.place import AZURE, LOCAL, S3, Place
 
 if TYPE_CHECKING:

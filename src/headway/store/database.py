@@ -14,10 +14,10 @@ from typing import TypeVar
 
 from headway.carrier.collect import Freed, collect
 from headway.code.depot import Collected, Depot
+from headway.home.paths import Paths
 from headway.model.errors import DamagedError, RefusedError, UnreachableError
 from headway.model.limits import CHECK_BYTES_MAX, LINGER_S, LOG_BYTES_MAX
 from headway.model.record import INDEX, RAW
-from headway.settings.home import Paths
 from headway.store import catalog, migrate, retention, snapshot
 from headway.store.connection import (
     Connection,

@@ -16,9 +16,9 @@ import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from headway.home.paths import Paths
 from headway.model.errors import UsageError
 from headway.model.limits import GREP_PATTERN_CHARS_MAX, GREP_TIMEOUT_S, LINE_BYTES_MAX
-from headway.settings.home import Paths
 from headway.store import logs
 from headway.store.lines import Line, Output, lines_at
 

@@ -15,9 +15,9 @@ from heapq import merge
 import numpy as np
 import numpy.typing as npt
 
+from headway.home.paths import Paths
 from headway.model.limits import LINE_BYTES_MAX, LOG_READ_BYTES_MAX
 from headway.model.record import RAW
-from headway.settings.home import Paths
 from headway.store import logs
 
 CUT = f" … (cut here: a line is shown up to {LINE_BYTES_MAX:,} bytes; whole: hw logs ID --rank N --stream NAME > FILE)"

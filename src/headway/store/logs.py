@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from headway.home.paths import Paths, sync_folder
 from headway.model.errors import DamagedError, NotFoundError
 from headway.model.limits import LOG_BYTES_MAX, LOG_DIRECT_BYTES, LOG_READ_BYTES_MAX
-from headway.settings.home import Paths, sync_folder
 from headway.store.connection import count_written
 from headway.store.query import log_path
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from importlib import resources
 from pathlib import Path
 
+from headway.home.paths import sync_folder
 from headway.model.errors import DamagedError, RefusedError, VersionError
-from headway.settings.home import sync_folder
 from headway.store.connection import APPLICATION_ID, Connection, primary_code
 
 _HEADER = b"SQLite format 3\0"

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from headway.home.paths import Paths
 from headway.model.errors import RefusedError
 from headway.model.job import Attempt, Job, Process, State, Task, count_retries
 from headway.model.limits import METRIC_POINTS_MAX
 from headway.model.record import RAW
-from headway.settings.home import Paths
 from headway.store import arrays, catalog, series, standing, watched
 from headway.store.form import iso, number
 

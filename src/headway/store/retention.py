@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headway.code import checkout
-from headway.settings.home import Paths
+from headway.home.paths import Paths
 from headway.store.catalog import token_range
 
 SERIES_PER_STEP = 64

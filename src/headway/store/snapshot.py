@@ -13,13 +13,13 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from headway.home.paths import sync_folder
 from headway.model.limits import (
     GIB,
     SNAPSHOT_INTERVAL_S,
     SNAPSHOT_SMALL_BYTES,
     SNAPSHOT_SMALL_INTERVAL_S,
 )
-from headway.settings.home import sync_folder
 from headway.store.connection import is_damage, open_reader
 
 log = logging.getLogger("headway.store")

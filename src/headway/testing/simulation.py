@@ -24,8 +24,8 @@ from pathlib import Path
 from uuid import UUID
 
 from headway.agent.life import StopAsked
+from headway.home.paths import Paths
 from headway.model.errors import RefusedError
-from headway.settings.home import Paths
 from headway.testing.sim_agent import Driver, Shim
 from headway.testing.sim_check import History
 from headway.testing.sim_engine import SimEngine

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 from urllib.parse import quote, urlencode
 
+from headway.home import paths as homes
 from headway.model.errors import (
     DamagedError,
     HeadwayError,
@@ -24,7 +25,6 @@ from headway.model.errors import (
     VersionError,
 )
 from headway.model.limits import BACKOFF_FIRST_S, VIEW_RETRY_MAX_S, VIEW_SLOW_S, VIEW_TIMEOUT_S
-from headway.settings import home as homes
 from headway.views.http import Client, LostError, Response
 
 # a header: the server's store takes nothing at the moment, and why
@@ -211,7 +211,7 @@ def parse(body: bytes, tried: str) -> Any:
 
 
 def _find_server(home: Path) -> Path:
-    from headway.settings.connect import is_listening, server_path
+    from headway.home.connect import is_listening, server_path
 
     path = server_path(home)
     if not is_listening(path):
@@ -221,7 +221,7 @@ def _find_server(home: Path) -> Path:
 
 def _start_server(home: Path) -> Path:
     # here: it costs 60 ms, and there mostly is a server
-    from headway.settings.connect import ensure_server
+    from headway.home.connect import ensure_server
 
     try:
         return ensure_server(home)

@@ -1,5 +1,5 @@
 """TLS where one certificate is trusted, by its sha256, and no authority. Used by agents and by
-`settings/remote.py`.
+`home/remote_server.py`.
 
 A file of its own: an agent on a node needs no more of TLS than this, and `ssl` is loaded only where
 it is used.

@@ -16,11 +16,12 @@ from headway.engines.local import LocalEngine
 from headway.engines.protocol import Engine, EngineId, Given
 from headway.engines.slurm.command import Commands
 from headway.engines.slurm.engine import SlurmEngine
+from headway.home import launch
+from headway.home.paths import Paths
 from headway.model.ids import new_uuid
 from headway.model.job import Job, JobSpec, State
 from headway.model.record import FACT
-from headway.settings import clusters, launch
-from headway.settings.home import Paths
+from headway.settings import clusters
 from headway.testing.slurm import SlurmCluster
 from headway.wire import frame, identity
 from tests import container, container_image

@@ -44,11 +44,11 @@ from headway.engines.slurm.submission import Submission
 from headway.engines.slurm.trial import Trial
 from headway.engines.slurm.wording import Wording
 from headway.engines.tasks import plan_of, tasks_of
+from headway.home.launch import agent_argv
+from headway.home.paths import Paths
 from headway.model.errors import HeadwayError, LaterError, RefusedError, UnreachableError
 from headway.model.job import Job
 from headway.model.limits import SALVAGE_ENDED_S, SALVAGE_SILENT_S
-from headway.settings.home import Paths
-from headway.settings.launch import agent_argv
 from headway.wire.batch import TaskKey
 
 POLL_FIRST_S: Final = 1.0

@@ -22,9 +22,9 @@ from headway.engines.relay import Relay
 from headway.engines.shelf import TaskView
 from headway.engines.slurm.command import TIMEOUT_S, Commands, failure
 from headway.engines.slurm.fetch import Fetch
+from headway.home.paths import Paths
 from headway.model.errors import UnreachableError
 from headway.model.limits import RELAY_PIECE_BYTES
-from headway.settings.home import Paths
 from headway.wire import tray
 
 FOLDER: Final = "~/.headway"

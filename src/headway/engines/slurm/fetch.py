@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 from headway.engines.relay import Relay
+from headway.home.paths import Paths
 from headway.model.errors import DamagedError, HeadwayError, UnreachableError
 from headway.model.limits import OUTPUT_FILES_MAX, OUTPUT_ROOM_BYTES, RELAY_PIECE_BYTES
-from headway.settings.home import Paths
 from headway.settings.quantity import size_text
 
 log = logging.getLogger("headway.control")

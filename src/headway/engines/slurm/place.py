@@ -21,8 +21,8 @@ from headway.engines.shelf import Shelf, TaskView
 from headway.engines.slurm import record
 from headway.engines.slurm.command import Commands, ShellCommands
 from headway.engines.slurm.far import Far
+from headway.home.paths import Paths, socket_path
 from headway.model.errors import RefusedError
-from headway.settings.home import Paths, socket_path
 from headway.wire import tray
 
 _LOOK_S: Final = 1.0

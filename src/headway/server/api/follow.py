@@ -14,6 +14,7 @@ from zlib import crc32
 
 import msgspec
 
+from headway.home.paths import Paths
 from headway.model.job import State
 from headway.model.limits import (
     FOLLOW_BYTES_MAX,
@@ -31,7 +32,6 @@ from headway.server.auth import Role
 from headway.server.call import Call, Count, Reply, encode
 from headway.server.drain import is_over
 from headway.server.lineform import LineForm
-from headway.settings.home import Paths
 from headway.store import catalog, lines, query, records, watched
 from headway.store.lines import Line, Output
 

@@ -10,6 +10,7 @@ from typing import Literal
 
 import msgspec
 
+from headway.home.paths import Paths
 from headway.model.errors import UsageError
 from headway.model.limits import (
     FOLLOW_TAIL_LINES_MAX,
@@ -22,7 +23,6 @@ from headway.server.app import Route
 from headway.server.auth import Role
 from headway.server.call import Call, Count, Reply, encode, reply_json
 from headway.server.lineform import LineForm
-from headway.settings.home import Paths
 from headway.store import grep, lines, logs, query
 from headway.store.lines import Lines, Output
 

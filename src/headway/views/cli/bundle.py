@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from headway import __version__
+from headway.home import paths as homes
 from headway.model.errors import HeadwayError, UsageError
 from headway.model.limits import BUNDLE_BYTES_MAX, BUNDLE_LOG_BYTES_MAX, BUNDLE_SERVER_LOG_BYTES_MAX
-from headway.settings import home as homes
 from headway.settings.layers import Settings, load
 from headway.views import format as fmt
 from headway.views.cli.dispatch import Call, one_word

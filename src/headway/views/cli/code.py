@@ -34,9 +34,9 @@ def command(call: Call) -> int:
 def _restore(digest: str, folder: str, force: bool) -> int:
     from headway.code import checkout
     from headway.code.depot import Depot
-    from headway.settings import home
+    from headway.home import paths
 
-    depot = Depot(home.home() / "code")
+    depot = Depot(paths.home() / "code")
     try:
         return checkout.restore(depot, digest, folder, force=force)
     except OSError as error:

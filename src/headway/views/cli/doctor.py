@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Final
 
 from headway import __version__
+from headway.home import paths as homes
+from headway.home.database_path import NETWORK_FILE_SYSTEMS, file_system_of
 from headway.model.errors import HeadwayError, UsageError
 from headway.model.limits import DOCTOR_CHECK_S, GIB, MIB
-from headway.settings import home as homes
-from headway.settings.database import NETWORK_FILE_SYSTEMS, file_system_of
 from headway.views import format as fmt
 from headway.views.cli.dispatch import Call
 from headway.views.terminal import GREEN, RED, YELLOW, Output
@@ -184,7 +184,7 @@ def _space(home: Path) -> Iterator[Finding]:
 
 
 def _socket() -> Iterator[Finding]:
-    from headway.settings.connect import server_path
+    from headway.home.connect import server_path
 
     path = server_path(homes.home())
     mode = stat.S_IMODE(path.parent.stat().st_mode)

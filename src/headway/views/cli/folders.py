@@ -25,7 +25,7 @@ def settled(
     settings: "Settings", project: Path | None, given: Sequence[Mapping[str, Any]]
 ) -> list[Folder]:
     """Those of the project with those of the job, each with the name of its account."""
-    from headway.settings import folder as setting
+    from headway.settings import data_folders as setting
 
     base = project.parent if project is not None else Path.cwd()
     own = [

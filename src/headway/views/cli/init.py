@@ -82,7 +82,7 @@ def _make(
 
     from headway.code import snapshot, tree
     from headway.code.depot import Depot
-    from headway.settings import home
+    from headway.home import paths
     from headway.settings.project import project_file
 
     names = ("include", "exclude", "allow")
@@ -91,7 +91,7 @@ def _make(
     )
     project = None if os.environ.get("HEADWAY_CONFIG") else project_file(Path(cwd))
     root = tree.find_root(cwd, str(project.parent) if project else None)
-    folder = home.home()
+    folder = paths.home()
     depot = Depot(folder / "code")
     try:
         return snapshot.make(root, depot, rules, skip=[str(folder), *skip])

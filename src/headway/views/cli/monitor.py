@@ -11,9 +11,10 @@ import os
 import sys
 from typing import Any, Final
 
+from headway.home import paths as homes
+from headway.home import remote_server
 from headway.model.errors import RefusedError, UnreachableError, UsageError
-from headway.settings import home as homes
-from headway.settings import monitor, remote
+from headway.settings import monitor_settings
 from headway.views import format as fmt
 from headway.views.cli.dispatch import Call
 from headway.views.terminal import BOLD
@@ -46,27 +47,29 @@ def command(call: Call) -> int:
 
 def _serve(call: Call) -> int:
     paths = homes.Paths(homes.home())
-    before = monitor.load(paths)
+    before = monitor_settings.load(paths)
     listen = _asked(call, before)
     if before is None or before.address != listen.address:
-        monitor.bind(listen.address).close()  # better told before a server is stopped for it
-    monitor.ensure_certificate(paths, listen, renew=bool(call.get("new_certificate")))
+        monitor_settings.bind(
+            listen.address
+        ).close()  # better told before a server is stopped for it
+    monitor_settings.ensure_certificate(paths, listen, renew=bool(call.get("new_certificate")))
     changed = listen != before or bool(call.get("new_certificate"))
-    monitor.save(paths, listen)
+    monitor_settings.save(paths, listen)
     if call.get("foreground"):
         return _in_foreground(call, paths, listen)
     _tell(call, _start(call, changed))
     return 0
 
 
-def _asked(call: Call, before: monitor.Listen | None) -> monitor.Listen:
+def _asked(call: Call, before: monitor_settings.Listen | None) -> monitor_settings.Listen:
     text = call.get("address")
     if not text and before is None:
         raise UsageError(
             "hw monitor needs an address to listen at", "for example: hw monitor --address :10200"
         )
     address = (
-        remote.parse(text, "--address", listening=True)
+        remote_server.parse(text, "--address", listening=True)
         if text
         else before.address
         if before
@@ -75,8 +78,8 @@ def _asked(call: Call, before: monitor.Listen | None) -> monitor.Listen:
     assert address is not None
     names = [name.lower() for name in call.get("hosts") or []] or (before.names if before else [])
     for name in names:
-        remote.parse(name if ":" in name else f"{name}:1", "--host")
-    return monitor.Listen(address, names)
+        remote_server.parse(name if ":" in name else f"{name}:1", "--host")
+    return monitor_settings.Listen(address, names)
 
 
 def _start(call: Call, changed: bool) -> dict[str, Any]:
@@ -100,15 +103,15 @@ def _stop_server(source: Any) -> None:
     wait_gone(source)
 
 
-def _in_foreground(call: Call, paths: homes.Paths, listen: monitor.Listen) -> int:
-    from headway.settings.connect import is_listening, server_path
-    from headway.settings.launch import server_argv, server_env
+def _in_foreground(call: Call, paths: homes.Paths, listen: monitor_settings.Listen) -> int:
+    from headway.home.connect import is_listening, server_path
+    from headway.home.launch import server_argv, server_env
 
     if is_listening(server_path(paths.home)):
         raise RefusedError(f"a server already runs for {paths.home}", "type: hw server stop")
     _tell(call, {"monitor": {
-        "addresses": monitor.addresses(listen), "pin": f"sha256:{monitor.pin(paths)}",
-        "container": monitor.in_container(), "listen": str(listen.address),
+        "addresses": monitor_settings.addresses(listen), "pin": f"sha256:{monitor.pin(paths)}",
+        "container": monitor_settings.in_container(), "listen": str(listen.address),
     }})  # fmt: skip
     argv = server_argv()
     os.execve(argv[0], argv, server_env(paths.home))  # noqa: S606  (our own server, in our place)
@@ -143,7 +146,10 @@ def _tell(call: Call, about: dict[str, Any]) -> None:
             f"This is a container: its host must publish the port, such as -p {port}:{port}, and others then use the"
         )
         say(f"host's name: hw monitor --address :{port} --host NAME")
-    if all(monitor.is_loopback(address.rpartition(":")[0].strip("[]")) for address in addresses):
+    if all(
+        monitor_settings.is_loopback(address.rpartition(":")[0].strip("[]"))
+        for address in addresses
+    ):
         say("This address is for this machine alone; for others: hw monitor --address :10200")
     say("A token for a machine:  hw token create --name MACHINE")
     line = f"hw monitor join {addresses[0]} --pin {found['pin']}"
@@ -173,17 +179,17 @@ def _status(call: Call) -> int:
             else "sends"
         )
         call.terminal.put(f"monitor  {out.safe(str(row['address']))}: {words}; {state}")
-    for address in remote.known(homes.home()):
+    for address in remote_server.known(homes.home()):
         if address not in {row["address"] for row in sends}:
             call.terminal.put(f"joined   {out.safe(address)}")
-    if not found and not sends and not remote.known(homes.home()):
+    if not found and not sends and not remote_server.known(homes.home()):
         call.terminal.say("no monitor here, and none joined; hw monitor --help tells how")
     return 0
 
 
 def _stop(call: Call) -> int:
     paths = homes.Paths(homes.home())
-    was = monitor.load(paths) is not None
+    was = monitor_settings.load(paths) is not None
     paths.monitor_json.unlink(missing_ok=True)
     try:
         source = call.source(start=False)
@@ -209,7 +215,7 @@ def _join(call: Call) -> int:
     address = _address(call)
     found = _fingerprint(address)
     if call.get("pin"):
-        if remote.parse_pin(call.get("pin")) != found:
+        if remote_server.parse_pin(call.get("pin")) != found:
             raise RefusedError(
                 f"the certificate of {address} is not the pinned one: its pin is sha256:{found}",
                 "compare it with what hw monitor status prints there; nothing was sent",
@@ -218,7 +224,7 @@ def _join(call: Call) -> int:
         _ask_trust(call, address, found)
     token = _read_token(call, address)
     role = _try_token(address, found, token)
-    path = remote.remember(
+    path = remote_server.remember(
         homes.home(), address, found, "ingest" if role == "ingest" else "view", token
     )
     if call.as_json:
@@ -233,7 +239,7 @@ def _join(call: Call) -> int:
 
 def _leave(call: Call) -> int:
     address = _address(call)
-    known = remote.forget(homes.home(), address)
+    known = remote_server.forget(homes.home(), address)
     if call.as_json:
         call.terminal.put_json({"address": str(address), "known": known})
     else:
@@ -241,12 +247,12 @@ def _leave(call: Call) -> int:
     return 0
 
 
-def _address(call: Call) -> remote.Address:
+def _address(call: Call) -> remote_server.Address:
     if len(call.words) != 2:
         raise UsageError(
             f"hw monitor {call.words[0]} needs an address", f"hw monitor {call.words[0]} HOST:PORT"
         )
-    address = remote.parse(call.words[1], "the address")
+    address = remote_server.parse(call.words[1], "the address")
     if address.path:
         raise UsageError(
             f"{address} is a unix socket: there is nothing to join", f"hw --monitor {address} ls"
@@ -254,9 +260,9 @@ def _address(call: Call) -> remote.Address:
     return address
 
 
-def _fingerprint(address: remote.Address) -> str:
+def _fingerprint(address: remote_server.Address) -> str:
     try:
-        with remote.open_tls(address, None, _JOIN_S) as secure:
+        with remote_server.open_tls(address, None, _JOIN_S) as secure:
             return pin_of(secure)
     except OSError as error:
         raise UnreachableError(
@@ -264,7 +270,7 @@ def _fingerprint(address: remote.Address) -> str:
         ) from None
 
 
-def _ask_trust(call: Call, address: remote.Address, found: str) -> None:
+def _ask_trust(call: Call, address: remote_server.Address, found: str) -> None:
     if not (sys.stdin.isatty() and call.terminal.err.is_tty):
         raise UsageError(
             f"the pin of {address} must be given where nobody can be asked",
@@ -276,11 +282,11 @@ def _ask_trust(call: Call, address: remote.Address, found: str) -> None:
         raise RefusedError("not joined; nothing was sent")
 
 
-def _read_token(call: Call, address: remote.Address) -> str:
+def _read_token(call: Call, address: remote_server.Address) -> str:
     """From the variable, the terminal without showing it, or stdin. Never from the command line:
     others can read it.
     """
-    token = os.environ.get(remote.TOKEN_VARIABLE, "")
+    token = os.environ.get(remote_server.TOKEN_VARIABLE, "")
     if not token and sys.stdin.isatty():
         from getpass import getpass
 
@@ -295,12 +301,12 @@ def _read_token(call: Call, address: remote.Address) -> str:
     return token
 
 
-def _try_token(address: remote.Address, pin: str, token: str) -> str:
+def _try_token(address: remote_server.Address, pin: str, token: str) -> str:
     """What the token is good for, as the monitor calls it."""
     from headway.views.remote import RemoteClient
     from headway.views.source import error_of
 
-    client = RemoteClient(remote.Way(address, pin, token))
+    client = RemoteClient(remote_server.Way(address, pin, token))
     try:
         looked = client.request("GET", "/api/server", None, _JOIN_S)
         if looked.status == 200:

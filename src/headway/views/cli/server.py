@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
+from headway.home import paths as homes
 from headway.model.errors import HeadwayError, UnreachableError, UsageError
-from headway.settings import home as homes
 from headway.views.cli.dispatch import Call
 from headway.views.source import Source
 from headway.views.summary import WAYS

@@ -150,11 +150,15 @@ def _monitor(address: str | None) -> dict[str, Any]:
     """
     if address is None:
         return {}
-    from headway.settings import remote
-    from headway.settings.home import home
+    from headway.home import remote_server
+    from headway.home.paths import home
 
     return {
-        "monitor": str(remote.way_to(home(), remote.parse(address, "--monitor"), "ingest").address)
+        "monitor": str(
+            remote_server.way_to(
+                home(), remote_server.parse(address, "--monitor"), "ingest"
+            ).address
+        )
     }
 
 
@@ -258,7 +262,7 @@ def _reservation(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _from_file(source: Source, call: Call, path: "Path") -> Wanted:
-    from headway.settings import jobfile, secret
+    from headway.settings import jobfile, named_secrets
     from headway.settings.layers import load
 
     file = jobfile.load(path)
@@ -270,7 +274,7 @@ def _from_file(source: Source, call: Call, path: "Path") -> Wanted:
     spec.setdefault("name", check_name(name_from_command(spec["command"])))
     if spec.get("after"):
         spec["after"] = [source.get(job_route(ref))["uuid"] for ref in spec["after"]]
-    secrets = secret.find(
+    secrets = named_secrets.find(
         found.secrets, {**os.environ, **dict(call.get("env", []))}, settings.secrets()
     )
     spec["secret_names"] = list(dict.fromkeys([*spec["secret_names"], *secrets]))

@@ -16,10 +16,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from headway.home.launch import server_argv, server_env
+from headway.home.paths import Paths, socket_path
 from headway.model.errors import UnreachableError
 from headway.model.limits import SERVER_START_TIMEOUT_S
-from headway.settings.home import Paths, socket_path
-from headway.settings.launch import server_argv, server_env
 
 HOST = "headway"  # the only Host that the guard lets in on the unix socket
 

@@ -11,8 +11,8 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from headway.home import paths
 from headway.model.errors import UsageError
-from headway.settings import home
 
 SERVICE: Final = "headway"  # of the keyring's entries
 _TIMEOUT_S: Final = 20.0  # a keyring may ask a person to unlock it
@@ -67,7 +67,7 @@ def _by_command(name: str) -> str | None:
 
 
 def _where(name: str) -> str:
-    private = home.config_folder() / "private.yaml"
+    private = paths.config_folder() / "private.yaml"
     return (
         f"looked in: the environment, `secrets:` in {private}, the keyring (keyring set {SERVICE} {name}; "
         "needs the keyring package)"

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from headway.home.connect import Client, Response, UnixConnection
 from headway.model.errors import HeadwayError, UnreachableError, UsageError
-from headway.settings.connect import Client, Response, UnixConnection
 from headway.wire.pin import context, pin_of
 
 TOKEN_VARIABLE = "HEADWAY_TOKEN"  # noqa: S105  (the name of a variable)

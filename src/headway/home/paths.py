@@ -28,7 +28,7 @@ class Paths(Value):
 
     @property
     def db(self) -> Path:
-        """In the home, or where `settings/database.py` has put it."""
+        """In the home, or where `home/database_path.py` has put it."""
         try:
             text = self.database_pointer.read_text()
         except OSError:

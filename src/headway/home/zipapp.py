@@ -14,7 +14,7 @@ import zipfile
 from pathlib import Path
 from typing import Final
 
-from headway.settings.launch import PACKAGE
+from headway.home.launch import PACKAGE
 
 PARTS: Final = (
     "agent",

@@ -13,8 +13,8 @@ import socket
 from pathlib import Path
 from typing import Final
 
+from headway.home.paths import Paths, private_folder, state_folders
 from headway.model.errors import RefusedError, UnreachableError
-from headway.settings.home import Paths, private_folder, state_folders
 
 NETWORK_FILE_SYSTEMS: Final = frozenset(
     "nfs nfs4 cifs smb3 smbfs lustre gpfs beegfs ceph glusterfs 9p afs fuse.sshfs fuse.glusterfs fuse.ceph fuse.s3fs "

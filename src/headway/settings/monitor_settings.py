@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from headway.home.paths import Paths, private_folder
+from headway.home.remote_server import Address, parse
 from headway.model.errors import UsageError
-from headway.settings.home import Paths, private_folder
-from headway.settings.remote import Address, parse
 from headway.wire.pin import fingerprint
 
 CERTIFICATE_DAYS: Final = 3650  # clients look at the pin, not at the clock
