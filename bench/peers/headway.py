@@ -21,7 +21,7 @@ def sampler(pids: list[int]) -> Callable[[], object]:
     stream.
     """
     probes = importlib.import_module("headway.agent.probes.sampler")
-    words = importlib.import_module("headway.agent.probes.stream").Words()
+    words = importlib.import_module("headway.agent.probes.usage_stream").Words()
     now_s = 0.0
     made = probes.Sampler(1.0, words.of, now_s)
     for rank, pid in enumerate(pids):

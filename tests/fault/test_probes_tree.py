@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from headway.agent.fact import FactTail
 from headway.agent.probes.sampler import Sampler
-from headway.agent.probes.stream import UsageStream
+from headway.agent.probes.usage_stream import UsageStream
+from headway.agent.ship.spool_facts import FactTail
 from headway.wire.identity import process_start
 from tests.waiting import wait_until
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.agent import terminal
+from headway.agent.shim import pty
 from tests.driver import Hw, agents
 from tests.fault.agent_rig import Rig, script
 from tests.waiting import wait_until
@@ -70,8 +70,8 @@ def test_output_that_cannot_be_written_is_counted_and_nobody_waits(tmp_path: Pat
     more.
     """
     (tmp_path / "stdout-0").mkdir()
-    terminals = terminal.open_terminals()
-    copier = terminal.start_copier(terminals, str(tmp_path), 0)
+    terminals = pty.open_terminals()
+    copier = pty.start_copier(terminals, str(tmp_path), 0)
     out, err = terminals.far
     for fd in terminals.near:
         os.close(fd)

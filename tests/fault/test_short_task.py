@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.agent import git
+from headway.agent.observe import git
 from tests.driver import alive
 from tests.fault.agent_rig import PYTHON, Rig, Task, children
 from tests.waiting import wait_until
@@ -18,7 +18,7 @@ from tests.waiting import wait_until
 # As the warm launcher starts it, but with all the time in the world for a task to count as short.
 SHIM = """
 import sys
-from headway.agent import shim
+from headway.agent.shim import shim
 shim.SHIPS_AFTER_S, shim.SHIP_HERE_S = 600.0, float(sys.argv[2])
 sys.exit(shim.Shim(sys.argv[1], warm=True).run())
 """

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from headway.agent.life import ShimPlan
+from headway.agent.shim.machine import ShimPlan
 from headway.testing import sim_agent, sim_server, simulation
 from headway.testing.sim_world import FAULTS, Violation, World
 from headway.wire import batch

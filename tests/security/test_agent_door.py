@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from headway.agent.post import Answer
-from headway.agent.tls import TlsChannel
+from headway.agent.transport.http import Answer
+from headway.agent.transport.tls import TlsChannel
 from headway.home import remote_server
 from headway.home.connect import HOST, Response
 from headway.model.limits import CONNECT_S

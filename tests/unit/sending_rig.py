@@ -1,9 +1,9 @@
 """A shipper's machine with a spool and a server that are only numbers. Used by the tests of
-`agent/sending.py`.
+`agent/ship/machine.py`.
 """
 
-from headway.agent.life import Tick
-from headway.agent.message import (
+from headway.agent.shim.machine import Tick
+from headway.agent.ship.events import (
     Acked,
     Drop,
     Dropped,
@@ -16,7 +16,7 @@ from headway.agent.message import (
     ShipperEvent,
     ShipperInstruction,
 )
-from headway.agent.sending import ShipperMachine, ShipperPlan
+from headway.agent.ship.machine import ShipperMachine, ShipperPlan
 
 
 class Rig:

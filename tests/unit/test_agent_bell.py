@@ -1,4 +1,4 @@
-"""The bell of the shipper (agent/bell.py) on a real folder."""
+"""The bell of the shipper (agent/ship/wakeup.py) on a real folder."""
 
 import select
 import sys
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.agent.bell import Bell
+from headway.agent.ship.wakeup import Bell
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")
 

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from headway.agent.carrier import START_S, Carrier
-from headway.agent.folder import keep_refused
-from headway.agent.life import (
+from headway.agent.shim.folders import START_S, Carrier
+from headway.agent.shim.machine import (
     Adopted,
     Begun,
     FoldersSeen,
@@ -26,6 +25,7 @@ from headway.agent.life import (
     Tick,
     Write,
 )
+from headway.agent.ship.cleanup import keep_refused
 from headway.diagnose.exit import Exit, explain_exit
 from headway.model.limits import FOLDER_STARTS_MAX
 
@@ -127,7 +127,7 @@ def test_a_carrier_that_dies_again_and_again_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []
-    monkeypatch.setattr("headway.agent.carrier.carrier_argv", lambda task_dir: ["/bin/false"])
+    monkeypatch.setattr("headway.agent.shim.folders.carrier_argv", lambda task_dir: ["/bin/false"])
     carrier = Carrier(str(tmp_path), outside=False, sends=True, say=said.append)
     now_s, seen = 10.0, None
     carrier.tell("start", now_s)

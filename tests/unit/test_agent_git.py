@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.agent import git, provenance
+from headway.agent.observe import git, provenance
 
 WHO = (
     "-c",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headway.agent.life import RankExited, SignalAsked, StopAsked, Tick
+from headway.agent.shim.machine import RankExited, SignalAsked, StopAsked, Tick
 from tests.unit.test_agent_life import Story
 
 USR1 = 10

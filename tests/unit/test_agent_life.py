@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.agent.life import (
+from headway.agent.shim.machine import (
     Adopted,
     Begun,
     Leave,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.agent.mask import SHAPE_BYTES_MAX, Mask
+from headway.agent.ship.mask import SHAPE_BYTES_MAX, Mask
 from headway.wire.redact import SHAPES
 
 VALUE = b"c4n4ry-Zq8vT1-do-not-store"

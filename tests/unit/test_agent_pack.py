@@ -1,4 +1,4 @@
-"""Batches of output (agent/pack.py): a tail that may be the start of a secret waits only where
+"""Batches of output (agent/ship/batcher.py): a tail that may be the start of a secret waits only where
 nothing follows it.
 """
 
@@ -7,9 +7,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from headway.agent.ledger import Span
-from headway.agent.mask import Mask
-from headway.agent.pack import Packer
+from headway.agent.ship.batcher import Packer
+from headway.agent.ship.mask import Mask
+from headway.agent.ship.stream_state import Span
 from headway.model.record import RAW
 
 SECRET = b"hunter22hunter22"

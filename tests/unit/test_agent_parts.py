@@ -13,17 +13,18 @@ from typing import Any
 
 import pytest
 
-from headway.agent import drop, folder, provenance, secret
+from headway.agent.agent_log import AgentLog
 from headway.agent.clock import Clock
-from headway.agent.command import Commands
-from headway.agent.fact import FactTail
-from headway.agent.ledger import Gap
 from headway.agent.link import make_links
-from headway.agent.log import AgentLog
-from headway.agent.notebook import Notebook
-from headway.agent.post import Answer, Channel
+from headway.agent.observe import provenance
 from headway.agent.process import Identity
-from headway.agent.watch import AdoptedTask, AttachedTask
+from headway.agent.ship import cleanup, secret_values, spool_space
+from headway.agent.ship.orphan import AdoptedTask, AttachedTask
+from headway.agent.ship.shipper_facts import Notebook
+from headway.agent.ship.spool_facts import FactTail
+from headway.agent.ship.stream_state import Gap
+from headway.agent.transport.commands import Commands
+from headway.agent.transport.http import Answer, Channel
 from headway.model.record import FACT, METRICS, OPEN
 from headway.spool.layout import TaskFile
 from headway.testing.files import FailingFiles
@@ -116,11 +117,11 @@ def test_a_full_pipe_does_not_block_the_shim() -> None:
 
 def test_drops_are_read_back_as_they_were_written(tmp_path: Path) -> None:
     drops = {"stdout-0": [Gap(0, 10, "full"), Gap(20, 30, "full", 1, 2)], "done": []}
-    drop.save(str(tmp_path), drops)
-    assert drop.load(str(tmp_path)) == {"stdout-0": drops["stdout-0"]}
+    spool_space.save(str(tmp_path), drops)
+    assert spool_space.load(str(tmp_path)) == {"stdout-0": drops["stdout-0"]}
     for garbage in ("", "[]", '{"a": 3}', '{"a": [[1]]}', "{"):
         (tmp_path / ".drops").write_text(garbage)
-        assert drop.load(str(tmp_path)) == {}
+        assert spool_space.load(str(tmp_path)) == {}
 
 
 def test_records_and_points_of_a_range_are_counted(tmp_path: Path) -> None:
@@ -128,36 +129,36 @@ def test_records_and_points_of_a_range_are_counted(tmp_path: Path) -> None:
     path = tmp_path / "m"
     path.write_bytes(data)
     fd = os.open(path, os.O_RDONLY)
-    assert drop.count(fd, 0, len(data)) == (5, 10)
-    assert drop.count(fd, len(data) - 2 * 48, 2 * 48) == (2, 4)
+    assert spool_space.count(fd, 0, len(data)) == (5, 10)
+    assert spool_space.count(fd, len(data) - 2 * 48, 2 * 48) == (2, 4)
     os.close(fd)
 
 
 def test_secrets_are_kept_so_that_a_search_does_not_find_them(tmp_path: Path) -> None:
-    values = secret.values_of(
+    values = secret_values.values_of(
         {"MY_TOKEN": "c4n4ry-value", "PLAIN": "visible-value", "X_KEY": "short"},
         ["PLAIN"],
         "i.tok-secret",
     )
     assert set(values) == {b"c4n4ry-value", b"visible-value", b"i.tok-secret", b"tok-secret"}
-    secret.save(str(tmp_path), values)
+    secret_values.save(str(tmp_path), values)
     assert (tmp_path / ".secrets").stat().st_mode & 0o777 == 0o600
     assert b"c4n4ry" not in (tmp_path / ".secrets").read_bytes()
-    assert secret.load(str(tmp_path)) == values
-    assert secret.load(str(tmp_path / "none")) is None
+    assert secret_values.load(str(tmp_path)) == values
+    assert secret_values.load(str(tmp_path / "none")) is None
     (tmp_path / ".secrets").write_text("{}")
-    assert secret.load(str(tmp_path)) is None
+    assert secret_values.load(str(tmp_path)) is None
 
 
 def test_the_environment_of_a_living_process_is_read() -> None:
     child = subprocess.Popen(["sleep", "60"], env={"A": "b=c", "N": ""})
     try:
-        found = wait_until(lambda: secret.environment_of(child.pid), what="the child's exec")
+        found = wait_until(lambda: secret_values.environment_of(child.pid), what="the child's exec")
         assert found == {"A": "b=c", "N": ""}
     finally:
         child.kill()
         child.wait()
-    assert secret.environment_of(99_999_999) == {}
+    assert secret_values.environment_of(99_999_999) == {}
 
 
 # -- clock, log, notebook, facts
@@ -413,14 +414,14 @@ def test_a_folder_disappears_in_one_step_with_all_that_is_in_it(tmp_path: Path) 
     (task / ".refused" / "x").touch()
     (task / "stdout-0").touch()
     (task / "link").symlink_to(tmp_path)
-    folder.remove_folder(str(task))
+    cleanup.remove_folder(str(task))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_only_drafts_of_our_own_files_are_swept(tmp_path: Path) -> None:
     for name in ("cursor.json.12.tmp", ".drops.9.tmp", "task.json.3.tmp", "stdout-0", "x.tmp"):
         (tmp_path / name).touch()
-    folder.sweep_drafts(str(tmp_path))
+    cleanup.sweep_drafts(str(tmp_path))
     assert sorted(p.name for p in tmp_path.iterdir()) == ["stdout-0", "task.json.3.tmp", "x.tmp"]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.agent.post import Answer, Channel
+from headway.agent.transport.http import Answer, Channel
 from headway.testing.server import short_socket
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from headway.agent import progress as watching
 from headway.agent.clock import Clock
-from headway.agent.progress import ProgressWatch
-from headway.agent.rate import Pace, eta_s, rate_of
-from headway.agent.tail import Tail
+from headway.agent.observe import progress_facts as watching
+from headway.agent.observe.progress_facts import ProgressWatch
+from headway.agent.observe.rate import Pace, eta_s, rate_of
+from headway.agent.ship.tail import Tail
 from headway.client.progress import Progress, Slots
 from headway.model.limits import PROGRESS_SLOT_BYTES
 from headway.model.record import FACT

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from headway.agent import provenance
-from headway.agent.provenance import About, Collector, Inquiry
+from headway.agent.observe import provenance
+from headway.agent.observe.provenance import About, Collector, Inquiry
 from headway.spool.layout import TaskFile
 from tests.waiting import wait_until
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.agent.rank import BOOTSTRAP, environment, explain, read_environment
+from headway.agent.shim.rank import BOOTSTRAP, environment, explain, read_environment
 from headway.model.errors import DamagedError
 from headway.spool.layout import TaskFile
 

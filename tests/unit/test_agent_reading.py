@@ -4,7 +4,7 @@ one (24).
 
 import pytest
 
-from headway.agent.reading import Reading, read_line, readings, span_s
+from headway.agent.observe.progress_parser import Reading, read_line, readings, span_s
 
 CASES: list[tuple[str, Reading]] = [
     (" 43%|████▎     | 430/1000 [00:12<00:16, 35.20it/s]", Reading("", 430, 1000, 35.2, 16)),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headway.agent.record import ExitRecord
+from headway.agent.shim.exit_record import ExitRecord
 from headway.model.limits import EXIT_RESERVE_BYTES
 from headway.model.record import FACT
 from headway.testing.files import FailingFiles

@@ -4,9 +4,8 @@ in made-up time.
 
 import pytest
 
-from headway.agent.ledger import Gap
-from headway.agent.life import Tick
-from headway.agent.message import (
+from headway.agent.shim.machine import Tick
+from headway.agent.ship.events import (
     Acked,
     Busy,
     Closed,
@@ -29,7 +28,8 @@ from headway.agent.message import (
     ShipperInstruction,
     TaskEnded,
 )
-from headway.agent.sending import ShipperMachine, ShipperPlan
+from headway.agent.ship.machine import ShipperMachine, ShipperPlan
+from headway.agent.ship.stream_state import Gap
 from headway.model.limits import (
     BACKOFF_MAX_S,
     BATCH_BYTES_MAX,

@@ -7,9 +7,8 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from headway.agent.ledger import Gap
-from headway.agent.life import Tick
-from headway.agent.message import (
+from headway.agent.shim.machine import Tick
+from headway.agent.ship.events import (
     Closed,
     Free,
     Grown,
@@ -18,7 +17,8 @@ from headway.agent.message import (
     ShipperEvent,
     ShipperInstruction,
 )
-from headway.agent.sending import ShipperMachine, ShipperPlan
+from headway.agent.ship.machine import ShipperMachine, ShipperPlan
+from headway.agent.ship.stream_state import Gap
 from headway.model.limits import MIB
 from headway.model.record import RAW, RECORDS
 from tests.unit.sending_rig import Rig

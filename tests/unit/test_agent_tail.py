@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from headway.agent.clock import Clock
-from headway.agent.ledger import Gap, Span
-from headway.agent.mask import Mask
-from headway.agent.message import Closed, Grown, Refused
-from headway.agent.pack import Packer
-from headway.agent.tail import SUCCESSOR_S, Tail
+from headway.agent.ship.batcher import Packer
+from headway.agent.ship.events import Closed, Grown, Refused
+from headway.agent.ship.mask import Mask
+from headway.agent.ship.stream_state import Gap, Span
+from headway.agent.ship.tail import SUCCESSOR_S, Tail
 from headway.model.limits import FRAME_BYTES_MAX, SHAPE_WAIT_S
 from headway.model.record import FACT, GAP, INDEX, METRICS, OPEN, RAW, RECORDS
 from headway.spool.files import OS_FILES

@@ -1,4 +1,4 @@
-"""`agent/way.py`, `agent/tray.py`: a request gets through on the best way that works; none is lost
+"""`agent/transport/failover.py`, `agent/transport/tray_client.py`: a request gets through on the best way that works; none is lost
 between two.
 """
 
@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from headway.agent import way
-from headway.agent.post import Answer, Channel, TaskName, open_channels
-from headway.agent.tray import TrayChannel
-from headway.agent.way import FOLDER, NETWORK, SOCKET, Post, Ways
+from headway.agent.transport import failover
+from headway.agent.transport.failover import FOLDER, NETWORK, SOCKET, Post, Ways
+from headway.agent.transport.http import Answer, Channel, TaskName, open_channels
+from headway.agent.transport.tray_client import TrayChannel
 from headway.model.limits import (
     TRAY_ANSWER_S,
     TRAY_SMALL_BYTES,
@@ -73,7 +73,7 @@ class Rig:
             self.opened.append((name, task.token))
             return self.channels[name]
 
-        monkeypatch.setattr(way, "_open", open_)
+        monkeypatch.setattr(failover, "_open", open_)
         self.ways = Ways(self.dir, self.task, self.said.append, OS_FILES)
         self.data, self.asking = Post(self.ways, probing=False), Post(self.ways, probing=True)
 
@@ -294,9 +294,9 @@ def test_no_token_is_in_a_request_as_a_file(tmp_path: Path) -> None:
 
 
 def test_an_agent_with_one_way_loads_nothing_of_the_others() -> None:
-    others = "{'ssl', 'headway.agent.way', 'headway.wire.tray'}"
-    code = f"import sys, headway.agent.shipper; print(*sorted({others} & set(sys.modules)))"
-    src = str(Path(way.__file__).parent.parent.parent)
+    others = "{'ssl', 'headway.agent.transport.failover', 'headway.wire.tray'}"
+    code = f"import sys, headway.agent.ship.shipper; print(*sorted({others} & set(sys.modules)))"
+    src = str(Path(failover.__file__).parent.parent.parent)
     done = subprocess.run(
         [sys.executable, "-S", "-c", code],
         capture_output=True,

@@ -2,7 +2,7 @@
 
 import socket
 
-from headway.agent.life import (
+from headway.agent.shim.machine import (
     Begun,
     GoAhead,
     LeftoversSeen,
@@ -12,8 +12,8 @@ from headway.agent.life import (
     StopAsked,
     Write,
 )
-from headway.agent.port import Ports
-from headway.agent.world import merge, replaced, world_variables
+from headway.agent.shim.ports import Ports
+from headway.agent.shim.rank_env import merge, replaced, world_variables
 from headway.settings.layers import is_of_a_job
 from headway.settings.schema import SETTINGS
 from headway.spool.layout import TaskFile

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from headway.agent import claim
-from headway.agent.claim import Claim
+from headway.agent.ship import takeover
+from headway.agent.ship.takeover import Claim
 from headway.model.limits import (
     CLAIM_LOOK_S,
     CLAIM_S,
@@ -27,7 +27,7 @@ def task(tmp_path: Path) -> Path:
 
 
 def on(monkeypatch: pytest.MonkeyPatch, machine: str) -> None:
-    monkeypatch.setattr(claim, "boot_id", lambda: machine)
+    monkeypatch.setattr(takeover, "boot_id", lambda: machine)
 
 
 def test_an_agent_has_time_to_answer_before_it_counts_as_dead() -> None:
@@ -40,8 +40,8 @@ def test_on_its_own_machine_a_task_is_taken_over_at_once(
     task: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on(monkeypatch, "node")
-    assert claim.take(str(task), wait_s=3600.0)
-    assert not claim.was_taken(str(task)) and not (task / CLAIM).exists()
+    assert takeover.take(str(task), wait_s=3600.0)
+    assert not takeover.was_taken(str(task)) and not (task / CLAIM).exists()
 
 
 def test_a_claim_that_nobody_takes_away_is_final_and_the_agent_hears_of_it(
@@ -51,9 +51,9 @@ def test_a_claim_that_nobody_takes_away_is_final_and_the_agent_hears_of_it(
     agent = Claim(str(task), shared=True)
     assert not agent.is_lost(0.0)
     on(monkeypatch, "login")
-    assert claim.take(str(task), wait_s=0.01) and claim.was_taken(str(task))
+    assert takeover.take(str(task), wait_s=0.01) and takeover.was_taken(str(task))
     assert not Claim(str(task), shared=True).is_lost(0.0)  # whoever took it over goes on
-    assert claim.take(str(task), wait_s=3600.0)  # and whoever follows him on that machine does
+    assert takeover.take(str(task), wait_s=3600.0)  # and whoever follows him on that machine does
     assert not agent.is_lost(CLAIM_LOOK_S / 2) and agent.is_lost(CLAIM_LOOK_S)
 
 
@@ -64,7 +64,7 @@ def test_an_agent_that_lives_takes_the_claim_away_and_keeps_its_task(
     agent = Claim(str(task), shared=True)
     on(monkeypatch, "login")
     taken: list[bool] = []
-    other = threading.Thread(target=lambda: taken.append(claim.take(str(task), wait_s=60.0)))
+    other = threading.Thread(target=lambda: taken.append(takeover.take(str(task), wait_s=60.0)))
     other.start()
     wait_until((task / CLAIM).exists, what="the claim")
     before_ns = (task / SHOWN).stat().st_mtime_ns
@@ -78,10 +78,10 @@ def test_a_third_machine_claims_anew_what_was_taken_over(
     task: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on(monkeypatch, "login")
-    assert claim.take(str(task), wait_s=0.01)
+    assert takeover.take(str(task), wait_s=0.01)
     first = Claim(str(task), shared=True)
     on(monkeypatch, "other login")
-    assert claim.take(str(task), wait_s=0.01)
+    assert takeover.take(str(task), wait_s=0.01)
     assert first.is_lost(0.0)
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from headway.agent.probes.forest import Forest
-from headway.agent.probes.kept import Budget, Kept, Rate
-from headway.agent.probes.member import PAGE_BYTES, TICKS_S, Member
 from headway.agent.probes.node import Node
+from headway.agent.probes.proc_file import Budget, Kept, Rate
+from headway.agent.probes.process_stat import PAGE_BYTES, TICKS_S, Member
+from headway.agent.probes.process_tree import Forest
 from headway.agent.probes.sampler import Sampler
 from headway.model.limits import USAGE_PSS_RSS_BYTES_MAX
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from headway.agent.probes.tensorboard import EventFile, level_at, masked_crc, scalars
+from headway.agent.probes.tensorboard_usage import EventFile, level_at, masked_crc, scalars
 from tests.driver import PYTHON, Hw, agents
 from tests.waiting import wait_until
 

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from headway.agent.clock import Clock
-from headway.agent.message import Closed, Grown
-from headway.agent.probes.stream import UsageStream, Words
-from headway.agent.probes.usage import Usage
-from headway.agent.shipper import Shipper
-from headway.agent.tail import Tail
+from headway.agent.probes.task_usage import Usage
+from headway.agent.probes.usage_stream import UsageStream, Words
+from headway.agent.ship.events import Closed, Grown
+from headway.agent.ship.shipper import Shipper
+from headway.agent.ship.tail import Tail
 from headway.spool.layout import TaskFile, parse_stream
 from headway.spool.name import facts_name, usage_name
 from headway.spool.writer import StreamWriter
@@ -112,7 +112,7 @@ def test_a_probe_that_fails_ends_sampling_and_nothing_else(
     said: list[str] = []
     rig.usage._say = said.append
     monkeypatch.setattr(
-        "headway.agent.probes.forest.Forest.lines", lambda self: {}["no such thing"]
+        "headway.agent.probes.process_tree.Forest.lines", lambda self: {}["no such thing"]
     )
     rig.sample()
     assert said == ["usage is no longer sampled: KeyError: 'no such thing'"]

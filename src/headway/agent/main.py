@@ -45,11 +45,11 @@ def main() -> None:
         ]
         code = run_shell(task_dir, int(ranks[0]) if ranks and ranks[0].isdigit() else None)
     elif words[0] == "shim":
-        from headway.agent.shim import Shim
+        from headway.agent.shim.shim import Shim
 
         code = Shim(task_dir).run()
     elif words[0] == "warm":
-        from headway.agent.warm import Warm
+        from headway.agent.shim.zygote import Warm
 
         code = Warm(0).run()
     elif words[0] == "relay":
@@ -82,7 +82,7 @@ def _adopt(task_dir: str) -> int:
     try:
         return run_shipper(task_dir, None, None)
     except Exception as error:  # the log is where a person looks; the engine sees the code
-        from headway.agent.log import AgentLog
+        from headway.agent.agent_log import AgentLog
 
         AgentLog(task_dir, "shipper").say(f"the shipper failed: {type(error).__name__}: {error}")
         return 1
@@ -90,9 +90,9 @@ def _adopt(task_dir: str) -> int:
 
 def run_shipper(task_dir: str, link: "ShimLink | None", env: "Mapping[str, str] | None") -> int:
     """Ship a task. Without `link` nobody started its processes who still lives."""
-    from headway.agent import claim, shipper
-    from headway.agent.lock import take_lock
-    from headway.agent.name import name_process
+    from headway.agent.process import name_process
+    from headway.agent.ship import shipper, takeover
+    from headway.agent.task_locks import take_lock
     from headway.spool.layout import TaskFile
 
     name_process("hw-shipper")
@@ -105,7 +105,7 @@ def run_shipper(task_dir: str, link: "ShimLink | None", env: "Mapping[str, str] 
         if guard is None or not os.path.exists(os.path.join(task_dir, "shim.json")):
             return shipper.EXIT_LOCKED  # the shim lives and has its own shipper, or was never there
         os.close(guard)
-        if not claim.take(task_dir):
+        if not takeover.take(task_dir):
             return shipper.EXIT_LOCKED  # it lives on another machine
     _raise_descriptor_limit(task.processes)
     return shipper.Shipper(task_dir, task, link, env).run()
@@ -113,9 +113,9 @@ def run_shipper(task_dir: str, link: "ShimLink | None", env: "Mapping[str, str] 
 
 def ship_here(task_dir: str, task: "TaskFile", env: "Mapping[str, str]", limit_s: float) -> int:
     """Ship a task that is over, in the process that ran it; not longer than `limit_s`."""
-    from headway.agent import shipper
-    from headway.agent.lock import take_lock
-    from headway.agent.name import name_process
+    from headway.agent.process import name_process
+    from headway.agent.ship import shipper
+    from headway.agent.task_locks import take_lock
 
     lock = take_lock(os.path.join(task_dir, "shipper.lock"))
     if lock is None:

@@ -175,3 +175,15 @@ def oom_kills(path: str | None) -> int | None:
         return int(rows["oom_kill"])
     except (OSError, ValueError, KeyError):
         return None
+
+
+def name_process(name: str) -> None:
+    """What `ps` and `top` show: a forked process keeps its parent's command line."""
+    try:
+        fd = os.open("/proc/self/comm", os.O_WRONLY)
+    except OSError:
+        return  # another system than Linux
+    try:
+        os.write(fd, name.encode())
+    finally:
+        os.close(fd)

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 from headway import __version__
-from headway.agent.name import name_process
+from headway.agent.process import name_process
 from headway.engines.shelf import Shelf
 from headway.model.errors import DamagedError, HeadwayError
 from headway.model.limits import (

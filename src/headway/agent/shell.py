@@ -9,7 +9,7 @@ import json
 import os
 import sys
 
-from headway.agent.rank import environment, working_folder
+from headway.agent.shim.rank import environment, working_folder
 from headway.model.errors import HeadwayError
 from headway.spool.layout import TaskFile
 

@@ -1,4 +1,4 @@
-"""The engine's side of the warm launcher (`agent/warm.py`): starts it, asks it for shims, hears of
+"""The engine's side of the warm launcher (`agent/shim/zygote.py`): starts it, asks it for shims, hears of
 their ends.
 
 Called by the local engine, from several threads. Whatever goes wrong here costs warmth only: the

@@ -518,7 +518,7 @@ class Ingester:
         return False
 
     def _is_printed(self, c: sqlite3.Connection, task: _Task, rank: int, process: str) -> bool:
-        """Whether its values were read from the output (`agent/printed.py`), as the opening of its
+        """Whether its values were read from the output (`agent/observe/printed_metrics.py`), as the opening of its
         stream says.
         """
         front = f"metrics-{rank}-{process}"

@@ -1,7 +1,7 @@
 """Simulated drivers of the agent's machines: what `shim.py` and `shipper.py` do with files and
 sockets, done in memory.
 
-They talk to `agent/life.py` and `agent/sending.py` only through events and instructions. Dying is
+They talk to `agent/shim/machine.py` and `agent/ship/machine.py` only through events and instructions. Dying is
 forgetting: a dead agent's machine is gone, and its successor knows what lies in the spool.
 """
 
@@ -9,8 +9,9 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from headway.agent import ledger, life, message, sending
-from headway.agent.watch import reason_of
+from headway.agent.shim import machine
+from headway.agent.ship import events, machine, stream_state
+from headway.agent.ship.orphan import reason_of
 from headway.model.limits import GRACE_S, MIB
 from headway.model.record import GAP, RAW, RECORDS
 from headway.testing.sim_task import Ended, Stream, Task
@@ -67,7 +68,7 @@ class Shim(Driver):
         super().__init__(task)
         task.births += 1
         task.shim = self
-        self.machine = life.ShimMachine(_plan_of(task))
+        self.machine = machine.ShimMachine(_plan_of(task))
         self.world.agenda.after(self.world.between(0.01, 0.3), self._begin)
 
     def _begin(self) -> None:
@@ -78,38 +79,40 @@ class Shim(Driver):
             return
         self.task.begun = True
         self._write({"type": "task_started", "node": "node", "pid": self.pid, "start": 1})
-        self.feed(life.Begun())
+        self.feed(machine.Begun())
 
     def _write(self, fact: dict[str, Any]) -> None:
         self.task.spool.fact("shim", self._now_fact(fact))
 
-    def feed(self, event: life.ShimEvent) -> None:
+    def feed(self, event: machine.ShimEvent) -> None:
         if not self._awake(lambda: self.feed(event)):
             return
         for instruction in self.machine.handle(event, self.world.clock.now_s):
             if not self.alive:
                 return
             self._do(instruction)
-        self._wake_at(self.machine.wake_s(self.world.clock.now_s), lambda: self.feed(life.Tick()))
+        self._wake_at(
+            self.machine.wake_s(self.world.clock.now_s), lambda: self.feed(machine.Tick())
+        )
 
-    def _do(self, instruction: life.ShimInstruction) -> None:
+    def _do(self, instruction: machine.ShimInstruction) -> None:
         match instruction:
-            case life.Write():
+            case machine.Write():
                 self._note(instruction.fact)
                 self._write(instruction.fact)
                 if self.world.strikes("shim dies"):
                     self.die()
-            case life.StartRank():
+            case machine.StartRank():
                 self._start_rank(instruction.index)
-            case life.StartShipper():
+            case machine.StartShipper():
                 Shipper(self.task)
-            case life.SignalRank():
+            case machine.SignalRank():
                 rank = self.task.ranks[instruction.index]
                 if rank is not None:
                     rank.signal(instruction.signum)
-            case life.LookForLeftovers():
-                self.world.agenda.after(0, lambda: self.feed(life.LeftoversSeen(())))
-            case life.Leave():
+            case machine.LookForLeftovers():
+                self.world.agenda.after(0, lambda: self.feed(machine.LeftoversSeen(())))
+            case machine.Leave():
                 self.leave()
 
     def _note(self, fact: dict[str, Any]) -> None:
@@ -119,17 +122,17 @@ class Shim(Driver):
     def _start_rank(self, index: int) -> None:
         if self.world.strikes("rank refused"):
             self.task.story.append("refused")
-            self.feed(life.RankRefused(index, 127, "no such program"))
+            self.feed(machine.RankRefused(index, 127, "no such program"))
             return
         rank = self.task.start_rank(index)
-        self.feed(life.RankStarted(index, rank.pid, 1))
+        self.feed(machine.RankStarted(index, rank.pid, 1))
 
     def rank_ended(self, end: Ended) -> None:
-        event = life.RankExited(end.rank, end.exit_code, end.signal)
+        event = machine.RankExited(end.rank, end.exit_code, end.signal)
         self.world.agenda.after(0, lambda: self.feed(event))
 
     def shipper_ended(self, final: bool) -> None:
-        self.world.agenda.after(0.01, lambda: self.feed(life.ShipperExited(final)))
+        self.world.agenda.after(0.01, lambda: self.feed(machine.ShipperExited(final)))
 
     def leave(self) -> None:
         self.alive = False
@@ -151,8 +154,8 @@ class Shipper(Driver):
         task.shipper = self
         self._child = task.shim is not None
         limit = SMALL_SPOOL_BYTES if self.world.is_on("small spool") else 64 * MIB
-        self.machine = sending.ShipperMachine(sending.ShipperPlan(limit))
-        self.life: life.ShimMachine | None = None  # of the ranks, once there is no shim
+        self.machine = machine.ShipperMachine(machine.ShipperPlan(limit))
+        self.life: machine.ShimMachine | None = None  # of the ranks, once there is no shim
         self._life_ticker = self.world.agenda.ticker()
         self._name = f"shipper-{self.pid}-{self.world.random.getrandbits(24):06x}"
         self._packed: dict[int, bytes] = {}
@@ -197,15 +200,15 @@ class Shipper(Driver):
             event for stream in self.task.spool.streams.values() for event in self._see(stream)
         ]
         if end is not None and first:
-            events.append(message.TaskEnded(*end))
+            events.append(events.TaskEnded(*end))
         if events:
-            self.feed(message.Seen(tuple(events)))
+            self.feed(events.Seen(tuple(events)))
         if self.alive:
             self.world.agenda.after(self.world.between(0.1, 0.6), self._scan)
 
-    def _see(self, stream: Stream) -> list[message.ShipperEvent]:
+    def _see(self, stream: Stream) -> list[events.ShipperEvent]:
         """What is new about a stream."""
-        events: list[message.ShipperEvent] = []
+        events: list[events.ShipperEvent] = []
         if stream.removed:
             return events
         spool = self.task.spool
@@ -216,20 +219,20 @@ class Shipper(Driver):
             self._sizes[stream.name] = size
             first = stream.freed_prefix()
             events.append(
-                message.Grown(
+                events.Grown(
                     stream.name, stream.kind, size, stream.bulk, stream.whole, acked, first, gaps
                 )
             )
         agents = stream.name == "shim" or stream.name.startswith("shipper-")
         if stream.name not in self._closed and (stream.closed or (agents and self._told_end)):
             self._closed.add(stream.name)
-            events.append(message.Closed(stream.name))
+            events.append(events.Closed(stream.name))
         return events
 
     # -- the machine
     # ----------------------------------------------------------------------------------
 
-    def feed(self, event: message.ShipperEvent) -> None:
+    def feed(self, event: events.ShipperEvent) -> None:
         if not self.alive:
             return
         for instruction in self.machine.handle(
@@ -242,27 +245,27 @@ class Shipper(Driver):
 
     def _tick(self) -> None:
         if self._awake(self._tick):
-            self.feed(life.Tick())
+            self.feed(machine.Tick())
 
-    def _do(self, instruction: message.ShipperInstruction) -> None:
+    def _do(self, instruction: events.ShipperInstruction) -> None:
         spool = self.task.spool
         match instruction:
-            case message.Pack():
+            case events.Pack():
                 self._pack(instruction)
-            case message.Forget():
+            case events.Forget():
                 self._queue.clear()
                 self._packed.clear()
-            case message.Free():
+            case events.Free():
                 stream = spool.streams[instruction.stream]
                 stream.gone.append((instruction.offset, instruction.offset + instruction.length))
-            case message.Remove():
+            case events.Remove():
                 spool.streams[instruction.stream].removed = True
-            case message.Drop():
+            case events.Drop():
                 self._drop(instruction)
-            case message.Finish():
+            case events.Finish():
                 self._finish(instruction)
 
-    def _drop(self, drop: message.Drop) -> None:
+    def _drop(self, drop: events.Drop) -> None:
         stream = self.task.spool.streams[drop.stream]
         end = drop.offset + drop.length
         points = (
@@ -271,10 +274,10 @@ class Shipper(Driver):
             else None
         )
         count = None if points is None else len(points)
-        gap = ledger.Gap(drop.offset, end, drop.reason, count, count)
+        gap = stream_state.Gap(drop.offset, end, drop.reason, count, count)
         self.task.spool.drops.setdefault(drop.stream, []).append(gap)
         stream.gone.append((drop.offset, end))
-        self.feed(message.Dropped(drop.stream, drop.offset, count, count))
+        self.feed(events.Dropped(drop.stream, drop.offset, count, count))
 
     def _points(self, stream: Stream) -> list[tuple[int, int]]:
         return [
@@ -284,7 +287,7 @@ class Shipper(Driver):
             if p.stream == stream.name
         ]
 
-    def _finish(self, finish: message.Finish) -> None:
+    def _finish(self, finish: events.Finish) -> None:
         if finish.refused:
             raise AssertionError(f"streams were refused: {finish.refused}")
         if finish.complete:
@@ -305,10 +308,10 @@ class Shipper(Driver):
     # -- batches
     # --------------------------------------------------------------------------------------
 
-    def _pack(self, order: message.Pack) -> None:
+    def _pack(self, order: events.Pack) -> None:
         parts: list[batch.Part] = []
-        pieces: list[message.Piece] = []
-        held: list[message.Held] = []
+        pieces: list[events.Piece] = []
+        held: list[events.Held] = []
         ends: list[tuple[str, int]] = []
         whole = True
         for span in order.spans:
@@ -324,13 +327,15 @@ class Shipper(Driver):
                 ends.append((span.stream, span.offset + taken))
             else:
                 whole = False
-                held.append(message.Held(span.stream))
+                held.append(events.Held(span.stream))
         self._packed[order.number] = batch.encode(self.task.key, parts, self.world.clock.time_ns())
-        self.feed(message.Packed(order.number, tuple(pieces), tuple(held), tuple(ends)))
+        self.feed(events.Packed(order.number, tuple(pieces), tuple(held), tuple(ends)))
         if pieces and order.number in self._packed:
             self._queue.append(order.number)
 
-    def _read(self, span: ledger.Span, parts: list[batch.Part], pieces: list[message.Piece]) -> int:
+    def _read(
+        self, span: stream_state.Span, parts: list[batch.Part], pieces: list[events.Piece]
+    ) -> int:
         """How many bytes of a span came out."""
         if span.gap is not None:
             told = {"bytes": span.length, "reason": span.gap.reason}
@@ -338,13 +343,13 @@ class Shipper(Driver):
             parts.append(
                 batch.Part(span.stream, GAP, span.offset, json.dumps({**told, **counts}).encode())
             )
-            pieces.append(message.Piece(span.stream, span.offset, span.length))
+            pieces.append(events.Piece(span.stream, span.offset, span.length))
             return span.length
         stream = self.task.spool.streams[span.stream]
         data = stream.read(span.offset, span.length)
         if span.kind == RAW or not data:  # without data it is a question: where is the server?
             parts.append(batch.Part(span.stream, span.kind, span.offset, data))
-            pieces.append(message.Piece(span.stream, span.offset, len(data)))
+            pieces.append(events.Piece(span.stream, span.offset, len(data)))
             return len(data)
         final = span.final and span.offset + span.length >= stream.real_end()
         scan = frame.scan(data, final=final or span.boundary)
@@ -362,7 +367,7 @@ class Shipper(Driver):
                 )
             pos = end
         if stop:
-            pieces.append(message.Piece(span.stream, span.offset, stop))
+            pieces.append(events.Piece(span.stream, span.offset, stop))
         return stop
 
     def _pump(self) -> None:
@@ -382,10 +387,10 @@ class Shipper(Driver):
         if status == 200:
             acks, refused = answer
             self.world.history.acknowledged(self.task, acks)
-            self.feed(message.Acked(number, acks, refused))
+            self.feed(events.Acked(number, acks, refused))
             self.task.spool.cursor.update(self.machine.positions())
         else:
-            self.feed(message.Failed(number, status or None, f"status {status}"))
+            self.feed(events.Failed(number, status or None, f"status {status}"))
         self._pump()
 
     # -- commands
@@ -407,9 +412,9 @@ class Shipper(Driver):
         self.world.agenda.after(POLL_S, self._poll)
 
     def _obey(self, command: dict[str, Any]) -> None:
-        event: life.ShimEvent = life.GoAhead()
+        event: machine.ShimEvent = machine.GoAhead()
         if command["do"] == "stop":
-            event = life.StopAsked(
+            event = machine.StopAsked(
                 "command", grace_s=command["grace_s"], reason=command.get("reason", "stop")
             )
         if self.task.shim is not None:
@@ -431,38 +436,38 @@ class Shipper(Driver):
                 case "process_started":
                     started.add(index)
                 case "process_exited":
-                    exited.append(life.RankExited(index, fact["exit_code"], fact["signal"]))
+                    exited.append(machine.RankExited(index, fact["exit_code"], fact["signal"]))
                 case "start_failed":
-                    exited.append(life.RankExited(index, fact["exit_code"], None))
+                    exited.append(machine.RankExited(index, fact["exit_code"], None))
                 case "stop_requested":
                     reason = reason_of(fact)
         told = {event.index for event in exited}
         alive = {
             rank.index: rank.pid for rank in self.task.living() if rank.index in started - told
         }
-        plan = life.ShimPlan(
+        plan = machine.ShimPlan(
             len(self.task.programs), self.task.first_rank, GRACE_S, self.task.limit_s
         )
-        self.life = life.ShimMachine(plan, ships=False)
-        self._live(life.Adopted(alive, tuple(exited), reason, 0.0))
+        self.life = machine.ShimMachine(plan, ships=False)
+        self._live(machine.Adopted(alive, tuple(exited), reason, 0.0))
 
-    def _live(self, event: life.ShimEvent) -> None:
+    def _live(self, event: machine.ShimEvent) -> None:
         if not self._awake(lambda: self._live(event)):
             return
         assert self.life is not None
         for instruction in self.life.handle(event, self.world.clock.now_s):
             match instruction:
-                case life.Write():
+                case machine.Write():
                     self._note(instruction.fact)
                     self.task.spool.fact(self._name, self._now_fact(instruction.fact))
-                case life.SignalRank():
+                case machine.SignalRank():
                     rank = self.task.ranks[instruction.index]
                     if rank is not None:
                         rank.signal(instruction.signum)
-                case life.LookForLeftovers():
-                    self.world.agenda.after(0, lambda: self._live(life.LeftoversSeen(())))
+                case machine.LookForLeftovers():
+                    self.world.agenda.after(0, lambda: self._live(machine.LeftoversSeen(())))
         self._life_ticker.at(
-            self.life.wake_s(self.world.clock.now_s), lambda: self._live(life.Tick())
+            self.life.wake_s(self.world.clock.now_s), lambda: self._live(machine.Tick())
         )
 
     def _note(self, fact: dict[str, Any]) -> None:
@@ -474,12 +479,12 @@ class Shipper(Driver):
         for index, rank in enumerate(self.life.ranks):
             real = self.task.ranks[index]
             if rank.state == "running" and (real is None or not real.alive):
-                self._live(life.RankExited(index, None, None))
+                self._live(machine.RankExited(index, None, None))
 
 
-def _plan_of(task: Task) -> life.ShimPlan:
+def _plan_of(task: Task) -> machine.ShimPlan:
     barrier = len(task.peers) > 1
-    return life.ShimPlan(
+    return machine.ShimPlan(
         len(task.programs), task.first_rank, GRACE_S, task.limit_s, barrier, hold_s=task.hold_s
     )
 

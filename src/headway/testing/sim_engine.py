@@ -4,7 +4,7 @@ be blind or deaf.
 
 from collections.abc import Callable, Sequence
 
-from headway.agent.life import StopAsked
+from headway.agent.shim.machine import StopAsked
 from headway.engines import joined
 from headway.engines.protocol import EngineId, Given, Node, Observation, Plan, Waiting
 from headway.engines.tasks import on_node, plan_of, tasks_of

@@ -8,7 +8,7 @@ agent has freed.
 from dataclasses import dataclass, field
 from typing import Any
 
-from headway.agent.ledger import Gap
+from headway.agent.ship.stream_state import Gap
 from headway.model.record import FACT, OPEN, RAW, RECORDS
 from headway.testing.sim_world import Violation, World
 from headway.wire import frame

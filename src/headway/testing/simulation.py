@@ -3,7 +3,7 @@
 
     python -m headway.testing.simulation --seeds 1000            # or --seconds 600, or --seed 42 for one
 
-Real: `agent/life.py` and `agent/sending.py`, `server/control.py` with `server/loop.py` and
+Real: `agent/shim/machine.py` and `agent/ship/machine.py`, `server/control.py` with `server/loop.py` and
 `server/reconcile.py`, the store on a real file. Simulated: time, processes, files of the spool, the
 network. Each seed is one story of a few jobs, some with several tasks, with some faults for two
 minutes, then calm until everything has settled; then the checkers look. A failing seed is printed
@@ -23,7 +23,7 @@ from functools import partial
 from pathlib import Path
 from uuid import UUID
 
-from headway.agent.life import StopAsked
+from headway.agent.shim.machine import StopAsked
 from headway.home.paths import Paths
 from headway.model.errors import RefusedError
 from headway.testing.sim_agent import Driver, Shim

@@ -1,8 +1,8 @@
 """Whether a living process holds a lock file (flock). Asked by engines and agents; taken in
-`agent/lock.py`.
+`agent/task_locks.py`.
 
 And the names of what machines put into a task's folder that may not see each other's locks
-(`agent/claim.py`).
+(`agent/ship/takeover.py`).
 """
 
 import fcntl

@@ -35,7 +35,7 @@ _NOT_SECRET = frozenset(
 _PLAIN_VARIABLES = frozenset({"PWD", "OLDPWD", "XDG_SESSION_ID"})
 
 # Known shapes. Each has literals that must occur for the pattern to be tried at all: see
-# agent/mask.py.
+# agent/ship/mask.py.
 SHAPES: tuple[tuple[str, tuple[bytes, ...], bytes], ...] = (
     ("aws key id", (b"AKIA", b"ASIA"), rb"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"),
     ("github token", (b"ghp_", b"gho_", b"ghu_", b"ghs_", b"ghr_"), rb"\bgh[pousr]_[A-Za-z0-9]{36,255}\b"),

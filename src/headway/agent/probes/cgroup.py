@@ -6,7 +6,7 @@ A limit may stand on any group above ours; the tightest one counts, and the use 
 
 import os
 
-from headway.agent.probes.kept import Budget, Kept
+from headway.agent.probes.proc_file import Budget, Kept
 
 DEPTH_MAX = 32
 _UNLIMITED_BYTES = 1 << 60  # the first version writes "no limit" as a number near 2**63

@@ -8,8 +8,8 @@ import os
 import re
 
 from headway.agent.probes.cgroup import Group
-from headway.agent.probes.kept import Budget, Kept, Rate
-from headway.agent.probes.member import TICKS_S
+from headway.agent.probes.proc_file import Budget, Kept, Rate
+from headway.agent.probes.process_stat import TICKS_S
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -5,11 +5,11 @@ by the shipper.
 rates are taken over the time that has really passed.
 """
 
-from headway.agent.probes.forest import Forest
 from headway.agent.probes.gpu import Gpus
-from headway.agent.probes.kept import Budget
 from headway.agent.probes.levels import Levels
 from headway.agent.probes.node import Node
+from headway.agent.probes.proc_file import Budget
+from headway.agent.probes.process_tree import Forest
 from headway.model.limits import USAGE_INTERVAL_S_MIN
 
 TYPE_CHECKING = False

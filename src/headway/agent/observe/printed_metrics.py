@@ -1,0 +1,140 @@
+"""Losses that a program only prints become metrics (capability 24). Called by `progress_facts.py`, which
+reads the lines.
+
+A program that logs metrics of its own is left alone: it says what counts. What is printed is looked
+at five times a second, so of a faster program some of the values are kept, each with the step that
+stood beside it. Values that came before its first own one are kept apart by the server, as
+`printed/loss`: the opening says where they are from.
+"""
+
+import os
+
+from headway.model.limits import SEGMENT_BYTES_MAX
+from headway.spool.files import OS_FILES, Files
+from headway.spool.name import metrics_name, new_rand
+from headway.spool.writer import MetricSegment
+from headway.wire.identity import process_start
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from headway.agent.clock import Clock
+    from headway.agent.observe.progress_parser import Reading
+    from headway.agent.ship.tail import Tail
+
+LABELS_MAX = 16  # of one rank, whose values are told apart
+
+
+class Steps:
+    """The count of one bar, going on where it begins anew: the second epoch's first batch follows
+    the first's last.
+    """
+
+    __slots__ = ("base", "last")
+
+    def __init__(self) -> None:
+        self.base = 0
+        self.last = -1
+
+    def step(self, completed: float) -> int:
+        count = int(completed)
+        if count < self.last:
+            self.base += self.last
+        self.last = count
+        return self.base + count
+
+
+class PrintedValues:
+    """Nothing here raises: what cannot be written now is left out."""
+
+    def __init__(
+        self, task_dir: str, tail: "Tail", clock: "Clock", files: Files = OS_FILES
+    ) -> None:
+        self._task_dir, self._tail, self._clock, self._files = task_dir, tail, clock, files
+        self._rand = new_rand()
+        self._segments: dict[int, MetricSegment] = {}
+        self._steps: dict[tuple[int, str], Steps] = {}
+        self._logging: set[int] = set()  # ranks that log metrics of their own
+        self._looked_at = 0  # how many streams there were then
+
+    def take(self, rank: int, reading: "Reading") -> None:
+        if not reading.values or self._logs_itself(rank):
+            return
+        kind = _kind(reading.label)
+        labels = [label for other, label in self._steps if other == rank]
+        if kind not in labels and len(labels) >= LABELS_MAX:
+            return
+        steps = self._steps.setdefault((rank, kind), Steps())
+        front = "" if not labels or labels[0] == kind else f"{kind}/"
+        names = tuple(front + name for name, _ in reading.values)
+        self._write(
+            rank, names, steps.step(reading.completed), [value for _, value in reading.values]
+        )
+
+    def close(self) -> None:
+        for segment in self._segments.values():
+            segment.close()
+        self._segments.clear()
+
+    def _logs_itself(self, rank: int) -> bool:
+        if len(self._tail.streams) != self._looked_at:
+            self._looked_at, me = len(self._tail.streams), os.getpid()
+            found = [one for one in self._tail.streams.values() if one.stream.role == "metrics"]
+            # no agent's before us
+            own = [one.stream for one in found if (one.opening or {}).get("source") != "output"]
+            self._logging.update(one.rank for one in own if one.rank is not None and one.pid != me)
+        return rank in self._logging or (rank not in self._segments and self._has_begun(rank))
+
+    def _has_begun(self, rank: int) -> bool:
+        """Whether it has logged a metric just now, which the tail has not come to: a first line is
+        read this soon.
+        """
+        try:
+            names = self._files.listdir(self._task_dir)
+        except OSError:
+            return False
+        return any(
+            name.startswith(f"metrics-{rank}-") and name not in self._tail.streams for name in names
+        )
+
+    def _write(self, rank: int, names: tuple[str, ...], step: int, values: list[float]) -> None:
+        try:
+            segment = self._segments.get(rank)
+            if segment is None or (segment.size() or SEGMENT_BYTES_MAX) >= SEGMENT_BYTES_MAX:
+                segment = self._open(rank)
+            schema = segment.declared.get(names)
+            now_ns = self._clock.wall_ns()
+            if schema is None:
+                segment.append_first(names, step, now_ns, values)
+            else:
+                segment.append(schema.frame(step, now_ns, values))
+        except OSError:
+            self._leave(rank)
+
+    def _open(self, rank: int) -> MetricSegment:
+        before = self._segments.get(rank)
+        number = before.number + 1 if before is not None else 0
+        pid = os.getpid()
+        opening = {
+            "kind": "metrics",
+            "rank": rank,
+            "pid": pid,
+            "start": process_start(),
+            "segment": number,
+        }
+        opening["source"] = "output"
+        name = metrics_name(rank, pid, self._rand, number)
+        made = MetricSegment(self._task_dir, name, opening, self._files)
+        self._leave(rank)
+        self._segments[rank] = made
+        return made
+
+    def _leave(self, rank: int) -> None:
+        segment = self._segments.pop(rank, None)
+        if segment is not None:
+            segment.close()
+            self._rand = new_rand()  # numbers begin anew only under another name
+
+
+def _kind(label: str) -> str:
+    """`epoch 3` and `epoch 4` are one bar."""
+    return "".join(char for char in label if not char.isdigit()).strip(" []()/:-") or "progress"

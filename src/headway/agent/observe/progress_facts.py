@@ -1,0 +1,388 @@
+"""Turns the slots that processes write, and the bars that they print, into `progress` facts.
+Stepped by the shipper.
+
+A slot holds the absolute position of a tracker. It is read at each look and told when it has
+changed, at most five times a second, and in the end always as it was left. The facts go into a
+stream of their own that rolls and is removed once the server has it: of a bar that moves for a
+month only the last state is of interest.
+"""
+
+import os
+from math import inf
+
+from headway.agent.observe.folder_progress import CarriedWatch
+from headway.agent.observe.printed_metrics import PrintedValues
+from headway.agent.observe.rate import Pace, eta_s, rate_of
+from headway.agent.ship.tail import Names
+from headway.model.limits import (
+    KIB,
+    MIB,
+    PROGRESS_INTERVAL_S,
+    PROGRESS_SLOT_BYTES,
+    PROGRESS_SLOTS_MAX,
+)
+from headway.model.record import RAW
+from headway.spool.files import OS_FILES, Files
+from headway.spool.layout import parse_slots
+from headway.spool.name import new_rand, tracks_name
+from headway.spool.slot import Slot, decode
+from headway.spool.writer import StreamWriter
+from headway.wire.identity import process_start
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from headway.agent.clock import Clock
+    from headway.agent.ship.tail import Tail
+
+    Fact = dict[str, Any]
+
+FILES_MAX = 1024  # processes of one task that have trackers at the same time
+FACTS_PER_S = 200  # of a task with many trackers, all together
+SEGMENT_BYTES = 1 * MIB
+DEAD_INTERVAL_S = 5.0
+READ_BYTES = 4 * KIB  # of the end of an output stream
+LABELS_MAX = 16  # bars of one output stream
+_TRACKERS_OF_STREAM = 1000
+
+
+class Tracker:
+    """One tracker, and what was told of it."""
+
+    __slots__ = ("data", "fact", "next_s", "number", "pace", "slot", "started_ns", "told")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.data = self.told = b""  # the slot's bytes as read, and as told
+        self.next_s, self.started_ns = -inf, 0
+        self.slot: Slot | None = None
+        self.fact: Fact | None = None  # as told last, of a bar in the output
+        self.pace = Pace()
+
+
+class SlotFile:
+    def __init__(self, path: str, fd: int, rank: int, pid: int) -> None:
+        self.path, self.fd, self.rank, self.pid = path, fd, rank, pid
+        self.trackers: list[Tracker] = []
+
+
+class Output:
+    """One output stream: how far it was read, and its bars."""
+
+    def __init__(self) -> None:
+        self.size, self.next_s = 0, -inf
+        self.trackers: dict[str, Tracker] = {}
+
+
+class ProgressWatch:
+    """Nothing here raises: a tracker that cannot be told now is told later."""
+
+    def __init__(
+        self,
+        task_dir: str,
+        tail: "Tail",
+        clock: "Clock",
+        secrets: "Callable[[], list[bytes]]",
+        say: "Callable[[str], None]",
+        files: Files = OS_FILES,
+    ) -> None:
+        self._say = say
+        self._task_dir, self._tail, self._clock, self._secrets, self._files = (
+            task_dir,
+            tail,
+            clock,
+            secrets,
+            files,
+        )
+        self._slots: dict[str, SlotFile] = {}
+        self._carried = CarriedWatch(task_dir)
+        self._outputs: dict[str, Output] = {}
+        # words and totals of trackers that several processes have
+        self._shared: set[tuple[object, ...]] = set()
+        self._names, self._dead_s = Names(task_dir), -inf
+        self._stream: StreamWriter | None = None
+        self._rand, self._segment, self._size = new_rand(), -1, 0
+        self._stopped = False
+        self._printed = PrintedValues(task_dir, tail, clock, files)
+
+    def look(self, now_s: float, *, last: bool = False) -> None:
+        """Tell what has changed. `last`: the processes are gone, and everything is told as it was
+        left.
+        """
+        if self._stopped:
+            return
+        try:
+            self._look(now_s, last)
+        # text of somebody else's making; without bars the job's data still flows
+        except Exception as error:
+            self._say(f"progress is not watched any more: {type(error).__name__}: {error}")
+            last = True
+        if last:
+            self.close()
+
+    def _look(self, now_s: float, last: bool) -> None:
+        if last or self._names.may_have_changed(now_s):
+            self._find()
+        for file in list(self._slots.values()):
+            self._read(file, now_s, last)
+        for name, tailed in list(self._tail.streams.items()):
+            if tailed.stream.kind == RAW and tailed.stream.rank is not None:
+                size = self._size_of(tailed.fd) if last else tailed.size
+                self._read_output(name, tailed.fd, size, tailed.stream.rank, now_s, last)
+        for fact in self._carried.facts(now_s, last):
+            self._write(fact)
+        if last:
+            self._close_bars()
+        if now_s >= self._dead_s + DEAD_INTERVAL_S:
+            self._dead_s = now_s
+            self._forget_dead(now_s)
+
+    def _size_of(self, fd: int) -> int:
+        try:
+            return self._files.fstat(fd).st_size
+        except OSError:
+            return 0
+
+    def close(self) -> None:
+        self._stopped = True
+        for file in self._slots.values():
+            self._files.close(file.fd)
+        self._slots.clear()
+        self._printed.close()
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
+
+    # -- slots
+    # ------------------------------------------------------------------------------------------
+
+    def _find(self) -> None:
+        try:
+            names = self._files.listdir(self._task_dir)
+        except OSError:
+            return
+        for name in names:
+            who = (
+                parse_slots(name)
+                if name.startswith("progress-") and name not in self._slots
+                else None
+            )
+            if who is None or len(self._slots) >= FILES_MAX:
+                continue
+            path = os.path.join(self._task_dir, name)
+            try:
+                fd = self._files.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            except OSError:
+                continue
+            self._slots[name] = SlotFile(path, fd, *who)
+
+    def _read(self, file: SlotFile, now_s: float, last: bool) -> None:
+        try:
+            data = self._files.pread(file.fd, PROGRESS_SLOT_BYTES * PROGRESS_SLOTS_MAX, 0)
+        except OSError:
+            return
+        for i in range(len(data) // PROGRESS_SLOT_BYTES):
+            if i == len(file.trackers):
+                file.trackers.append(Tracker(i))
+            tracker = file.trackers[i]
+            tracker.data = data[i * PROGRESS_SLOT_BYTES : (i + 1) * PROGRESS_SLOT_BYTES]
+            left_running = last and tracker.slot is not None and tracker.slot.state == "running"
+            if left_running or (tracker.data != tracker.told and (last or now_s >= tracker.next_s)):
+                self._tell_slot(file, tracker, now_s, last)
+
+    def _tell_slot(self, file: SlotFile, tracker: Tracker, now_s: float, last: bool) -> None:
+        slot = decode(tracker.data)
+        if slot is None:  # half a write; the next look sees the whole, where there is one
+            tracker.told = tracker.data if last else tracker.told
+            return
+        if slot.started_ns != tracker.started_ns:
+            tracker.pace, tracker.started_ns = Pace(), slot.started_ns
+            tracker.pace.add(slot.started_ns / 1e9, 0.0)
+        tracker.slot = slot
+        tracker.pace.add(slot.updated_ns / 1e9, slot.completed)
+        self._share(slot)
+        rate = self._rate(slot, tracker)
+        is_share = slot.distributed or (not slot.completed and _key(slot) in self._shared)
+        fact: Fact = {
+            "rank": file.rank, "pid": file.pid, "tracker": tracker.number, "msg": list(slot.words),
+            "completed": slot.completed, "total": slot.total,
+            "state": "closed" if last and slot.state == "running" else slot.state, "distributed": is_share,
+            "source": "api", "rate": rate, "eta_s": None if is_share else _left_s(slot, rate),
+            "started_ns": slot.started_ns,
+        }  # fmt: skip
+        if self._write(fact):
+            tracker.told, tracker.next_s = tracker.data, now_s + self._interval_s()
+
+    def _rate(self, slot: Slot, tracker: Tracker) -> float | None:
+        """Of late, while it runs; once it has ended, over its whole life."""
+        if slot.state == "running":
+            return rate_of(tracker.pace.samples, self._clock.wall_ns() / 1e9)
+        life_s = (slot.updated_ns - slot.started_ns) / 1e9
+        return slot.completed / life_s if life_s > 0 else None
+
+    def _share(self, slot: Slot) -> None:
+        """One process's share. Whoever made the tracker, and left it to the others, has a share of
+        nothing.
+        """
+        key = _key(slot)
+        if not slot.distributed or key in self._shared:
+            return
+        self._shared.add(key)
+        for file in self._slots.values():
+            for other in file.trackers:
+                if other.slot is not None and not other.slot.completed and _key(other.slot) == key:
+                    other.told = b""
+
+    def _interval_s(self) -> float:
+        count = sum(len(file.trackers) for file in self._slots.values())
+        return max(PROGRESS_INTERVAL_S, count / FACTS_PER_S)
+
+    def _forget_dead(self, now_s: float) -> None:
+        """A process that is gone has no more to say: what was left running is closed, and its file
+        is removed.
+        """
+        for name, file in list(self._slots.items()):
+            if _is_alive(file.pid):
+                continue
+            self._read(file, now_s, last=True)
+            if all(tracker.told == tracker.data for tracker in file.trackers):
+                self._files.close(file.fd)
+                del self._slots[name]
+                try:
+                    self._files.unlink(file.path)
+                except OSError:
+                    continue
+
+    # -- output
+    # -----------------------------------------------------------------------------------------
+
+    def _read_output(
+        self, name: str, fd: int, size: int, rank: int, now_s: float, last: bool
+    ) -> None:
+        output = self._outputs.setdefault(name, Output())
+        if size <= output.size or (now_s < output.next_s and not last):
+            return
+        output.size, output.next_s = size, now_s + PROGRESS_INTERVAL_S
+        try:
+            data = self._files.pread(fd, READ_BYTES, max(0, size - READ_BYTES))
+        except OSError:
+            return
+        if size > READ_BYTES:  # the first line is not whole, and may be half a secret
+            data = data[
+                min(
+                    (i for i in (data.find(b"\r"), data.find(b"\n")) if i >= 0), default=len(data)
+                ) :
+            ]
+        if not _may_be_progress(data):
+            return
+        from headway.agent.observe.progress_parser import readings
+
+        for reading in readings(data.decode("utf-8", "replace")):
+            self._tell_reading(output, name, rank, reading, now_s)
+
+    def _tell_reading(
+        self, output: Output, name: str, rank: int, reading: "Any", now_s: float
+    ) -> None:
+        tracker = output.trackers.get(reading.label)
+        if tracker is None:
+            if len(output.trackers) >= LABELS_MAX:
+                output.trackers.pop(next(iter(output.trackers)))
+            used = {other.number for other in output.trackers.values()}
+            base = _TRACKERS_OF_STREAM * (2 * rank + (1 if name.startswith("stderr") else 0))
+            tracker = Tracker(next(n for n in range(base, base + LABELS_MAX + 1) if n not in used))
+            output.trackers[reading.label] = tracker
+            tracker.started_ns = self._clock.wall_ns()
+        said = repr(reading).encode("utf-8", "replace")
+        if said == tracker.told:
+            return
+        tracker.pace.add(now_s, reading.completed)
+        self._printed.take(rank, reading)
+        rate = reading.rate if reading.rate is not None else rate_of(tracker.pace.samples, now_s)
+        done = reading.total is not None and reading.completed >= reading.total
+        # rich shows the time taken, once it is done
+        is_told = reading.eta_s is not None and not done
+        left_s = reading.eta_s if is_told else eta_s(reading.completed, reading.total, rate)
+        fact: Fact = {
+            "rank": rank, "pid": 0, "tracker": tracker.number, "msg": [self._masked(reading.label)],
+            "completed": reading.completed, "total": reading.total, "state": "completed" if done else "running",
+            "distributed": False, "source": "output", "rate": rate, "eta_s": left_s, "started_ns": tracker.started_ns,
+        }  # fmt: skip
+        if self._write(fact):
+            tracker.told, tracker.fact = said, fact
+
+    def _close_bars(self) -> None:
+        """Whoever drew them is gone."""
+        for output in self._outputs.values():
+            for tracker in output.trackers.values():
+                if tracker.fact is not None and tracker.fact["state"] == "running":
+                    self._write(tracker.fact | {"state": "closed", "eta_s": None})
+
+    def _masked(self, label: str) -> str:
+        from headway.wire.redact import mask_text
+
+        return mask_text(label, [value.decode("utf-8", "replace") for value in self._secrets()])
+
+    # -- writing
+    # ----------------------------------------------------------------------------------------
+
+    def _write(self, fact: "Fact") -> bool:
+        try:
+            stream = self._open()
+            before = stream.size()
+            stream.append_fact({"type": "progress", "time_ns": self._clock.wall_ns(), **fact})
+            self._size = (before or 0) + PROGRESS_SLOT_BYTES
+        except OSError:
+            self._leave()
+            return False
+        if before is None or self._size >= SEGMENT_BYTES:
+            self._leave()
+        return True
+
+    def _open(self) -> StreamWriter:
+        if self._stream is None:
+            pid, self._segment = os.getpid(), self._segment + 1
+            opening = {
+                "kind": "tracks",
+                "rank": None,
+                "pid": pid,
+                "start": process_start(),
+                "segment": self._segment,
+            }
+            name = tracks_name(pid, self._rand, self._segment)
+            self._stream = StreamWriter(self._task_dir, name, opening, self._files)
+        return self._stream
+
+    def _leave(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
+
+
+def _left_s(slot: Slot, rate: float | None) -> float | None:
+    """What has ended without having come to its total never will."""
+    short = slot.total is not None and slot.completed < slot.total
+    return None if short and slot.state != "running" else eta_s(slot.completed, slot.total, rate)
+
+
+def _key(slot: Slot) -> tuple[object, ...]:
+    return slot.words, slot.total
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _may_be_progress(data: bytes) -> bool:
+    """A cheap look, before anything is decoded or matched: most output is not progress."""
+    if b"%|" in data or b"/s" in data or b"\xe2\x94\x81" in data or b"s/" in data:
+        return True
+    low = data.lower()
+    return b"eta" in low or b"step" in low or b"iter" in low or b"epoch" in low or b"batch" in low
