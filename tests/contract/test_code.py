@@ -129,27 +129,27 @@ def test_a_job_whose_snapshot_is_damaged_says_so(hw: Hw, project: Path, tmp_path
 def test_a_snapshot_that_is_not_here_is_refused_at_submit(hw: Hw, code: object) -> None:
     """No path of a caller reaches a file (Sec6): a digest is 64 hex digits or nothing."""
     from headway.model.job import JobSpec
-    from headway.server import check
+    from headway.server.control import submit_check
 
     spec = JobSpec(["true"], str(hw.cwd), "x", code=code)  # type: ignore[arg-type]
     with pytest.raises(Exception, match="snapshot"):
-        check.code(spec, hw.home)
+        submit_check.code(spec, hw.home)
 
 
 @pytest.mark.parametrize("folder", ["..", "/etc", "a/../../b", "a//b", "x\0"])
 def test_a_working_folder_outside_the_snapshot_is_refused(hw: Hw, folder: str) -> None:
     from headway.model.job import JobSpec
-    from headway.server import check
+    from headway.server.control import submit_check
 
     with pytest.raises(Exception, match="not a folder inside"):
-        check.code(JobSpec(["true"], "/", "x", code="0" * 64, code_cwd=folder), hw.home)
+        submit_check.code(JobSpec(["true"], "/", "x", code="0" * 64, code_cwd=folder), hw.home)
 
 
 def test_an_engine_that_would_run_in_place_is_refused() -> None:
     from headway.model.job import JobSpec
-    from headway.server import check
+    from headway.server.control import submit_check
 
     spec = JobSpec(["true"], "/", "x", code="0" * 64)
-    check.carried(spec, "0" * 64, "local")
+    submit_check.carried(spec, "0" * 64, "local")
     with pytest.raises(Exception, match="cannot run a job from a snapshot"):
-        check.carried(spec, None, "slurm")
+        submit_check.carried(spec, None, "slurm")

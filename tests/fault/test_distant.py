@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from headway.server.auth import mint
+from headway.server.http.auth import mint
 from headway.testing.port import reserve
 from headway.testing.slurm import SlurmCluster
 from tests import needs

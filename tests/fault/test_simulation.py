@@ -114,11 +114,11 @@ def test_the_simulation_sees_a_cursor_that_runs_ahead(monkeypatch: pytest.Monkey
 def test_the_simulation_sees_tasks_that_go_on_without_the_one_that_failed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from headway.server import join
+    from headway.server.control import multi_task
 
     monkeypatch.setattr(simulation, "CALM_S", 1200.0)
     simulation.run_seed(15)  # by then it would have been over
-    monkeypatch.setattr(join, "ending", lambda job, attempt: None)
+    monkeypatch.setattr(multi_task, "ending", lambda job, attempt: None)
     assert "did not settle" in caught(15)
 
 
@@ -136,7 +136,7 @@ def test_the_simulation_sees_a_job_that_is_called_failed_for_want_of_knowledge(
 ) -> None:
     """P8."""
     from headway.model.job import State
-    from headway.server import reconcile
+    from headway.server.control import reconcile
 
     real = reconcile._live_state
     monkeypatch.setattr(

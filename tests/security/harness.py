@@ -19,7 +19,7 @@ from headway.engines.protocol import Waiting
 from headway.home.connect import Client, Response
 from headway.home.paths import Paths, socket_path
 from headway.model.job import Job, JobSpec, State
-from headway.server.auth import mint
+from headway.server.http.auth import mint
 from headway.server.serve import Process
 from headway.settings import layers
 from headway.store import catalog

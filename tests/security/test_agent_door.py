@@ -19,7 +19,7 @@ from headway.agent.transport.tls import TlsChannel
 from headway.home import remote_server
 from headway.home.connect import HOST, Response
 from headway.model.limits import CONNECT_S
-from headway.server.guard import METHODS
+from headway.server.http.guard import METHODS
 from headway.server.routes import ROUTES
 from headway.testing.port import reserve
 from headway.wire import batch

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headway.server.auth import digest
+from headway.server.http.auth import digest
 from headway.wire import batch
 from headway.wire.batch import Part, TaskKey
 from tests.security.harness import Served, status

@@ -11,7 +11,7 @@ import pytest
 
 from headway.home.connect import Client
 from headway.model.job import State
-from headway.server.auth import Role
+from headway.server.http.auth import Role
 from headway.server.routes import ROUTES
 from headway.wire import batch
 from headway.wire.batch import Part

@@ -19,8 +19,8 @@ from headway.model.limits import (
     REQUEST_BYTES_ANONYMOUS_MAX,
     REQUEST_BYTES_MAX,
 )
-from headway.server import transport
-from headway.server.guard import hosts_for, parse_host
+from headway.server.http import transport
+from headway.server.http.guard import hosts_for, parse_host
 from tests.security.harness import Served, read_all, status
 from tests.waiting import wait_until
 

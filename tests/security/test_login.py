@@ -10,7 +10,7 @@ import pytest
 
 from headway.home.connect import Response
 from headway.model.limits import WRONG_TOKENS_MAX
-from headway.server import transport
+from headway.server.http import transport
 from headway.store import catalog
 from headway.wire import batch
 from headway.wire.batch import Part, TaskKey
@@ -80,7 +80,7 @@ def test_a_wrong_token_is_401_and_is_never_logged(
     home: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    monkeypatch.setattr("headway.server.auth.WRONG_TOKENS_MAX", 10_000)
+    monkeypatch.setattr("headway.server.http.auth.WRONG_TOKENS_MAX", 10_000)
     served = Served(home).start()
     try:
         right = served.token("read")

@@ -16,8 +16,8 @@ from headway.home import remote_server
 from headway.home.connect import Response
 from headway.home.paths import Paths
 from headway.model.errors import UsageError
-from headway.server.auth import Role
-from headway.server.guard import METHODS
+from headway.server.http.auth import Role
+from headway.server.http.guard import METHODS
 from headway.server.routes import ROUTES
 from headway.settings import monitor_settings
 from headway.testing.port import reserve

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from headway.server.app import Route, Table
-from headway.server.auth import Auth, Role
-from headway.server.guard import METHODS, Guard
+from headway.server.http.auth import Auth, Role
+from headway.server.http.guard import METHODS, Guard
 from headway.server.routes import ROUTES
 from tests.security.harness import Served
 

@@ -19,8 +19,8 @@ from headway.model.errors import RefusedError
 from headway.model.ids import new_uuid
 from headway.model.job import Job
 from headway.model.record import FACT, OPEN, RECORDS
-from headway.server import auth
-from headway.server.arrays import Arrays
+from headway.server.control.array_verbs import Arrays
+from headway.server.http import auth
 from headway.store import catalog
 from headway.store.database import Store
 from headway.wire import frame

@@ -10,7 +10,7 @@ from headway.model.errors import NotFoundError, RefusedError, UsageError
 from headway.model.ids import new_uuid
 from headway.model.job import State
 from headway.model.limits import ARRAY_JOBS_MAX, QUEUE_WINDOW
-from headway.server.arrays import Element
+from headway.server.control.array_verbs import Element
 from headway.store import arrays, catalog, query
 from tests.unit.control_bench import Bench, in_loop, refused
 

@@ -1,4 +1,4 @@
-"""Calls that may hang (server/calls.py): who is in a hurry gets the late answer the next time."""
+"""Calls that may hang (server/control/blocking_calls.py): who is in a hurry gets the late answer the next time."""
 
 import asyncio
 import threading
@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from headway.model.errors import UnreachableError
-from headway.server.calls import HANGING_MAX, THREADS, Calls, LateError
+from headway.server.control.blocking_calls import HANGING_MAX, THREADS, Calls, LateError
 from tests.waiting import wait_until
 
 

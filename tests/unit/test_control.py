@@ -1,4 +1,4 @@
-"""Executing decisions (server/control.py) with the real store and an engine that a test moves by
+"""Executing decisions (server/control/control.py) with the real store and an engine that a test moves by
 hand.
 """
 
@@ -13,8 +13,8 @@ from headway.engines.protocol import Given, Observation
 from headway.model.errors import NotFoundError, RefusedError, UnreachableError, UsageError
 from headway.model.ids import new_uuid
 from headway.model.job import State
-from headway.server import calls
-from headway.server.drain import LINGER_S
+from headway.server.control import blocking_calls
+from headway.server.control.drain import LINGER_S
 from headway.wire.batch import TaskKey
 from tests.unit.control_bench import Bench, ended, in_loop, refused, started
 from tests.waiting import wait_until
@@ -410,7 +410,7 @@ async def test_an_engine_that_hangs_leaves_states_as_they_are(bench: Bench) -> N
     bench.control._calls._timeout_s = 0.05
     await bench.look(3)
     assert bench.job(job.pk).state is State.RUNNING
-    bench.control._calls._timeout_s = calls.CALL_TIMEOUT_S
+    bench.control._calls._timeout_s = blocking_calls.CALL_TIMEOUT_S
     assert (await bench.submit()).state is State.WAITING
 
 

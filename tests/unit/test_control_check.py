@@ -1,4 +1,4 @@
-"""What a submission may ask for (server/check.py): B10, B24, B25."""
+"""What a submission may ask for (server/control/submit_check.py): B10, B24, B25."""
 
 from typing import Any
 
@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from headway.model.errors import UsageError
 from headway.model.job import JobSpec
-from headway.server import check
+from headway.server.control import submit_check
 
 GOOD: dict[str, Any] = {"command": ["true"], "cwd": "/", "name": "job"}
 
 
 def test_a_plain_job_passes_as_it_is() -> None:
-    assert check.job_spec(GOOD) == JobSpec(["true"], "/", "job")
+    assert submit_check.job_spec(GOOD) == JobSpec(["true"], "/", "job")
 
 
 @pytest.mark.parametrize(
@@ -61,26 +61,26 @@ def test_a_plain_job_passes_as_it_is() -> None:
 )
 def test_a_wrong_field_is_named(change: dict[str, Any], word: str) -> None:
     with pytest.raises(UsageError) as error:
-        check.job_spec({**GOOD, **change})
+        submit_check.job_spec({**GOOD, **change})
     assert word in f"{error.value.message} {error.value.hint}"
     assert len(error.value.message) < 400
 
 
 def test_what_is_missing_is_named() -> None:
     with pytest.raises(UsageError, match="cwd and name"):
-        check.job_spec({"command": ["true"]})
+        submit_check.job_spec({"command": ["true"]})
 
 
 @pytest.mark.parametrize("name", ["", "A=B", "A\0", 5])
 def test_a_variable_needs_a_name(name: Any) -> None:
     with pytest.raises(UsageError, match="environment variable"):
-        check.environment({name: "x"}, check.job_spec(GOOD))
+        submit_check.environment({name: "x"}, submit_check.job_spec(GOOD))
 
 
 @pytest.mark.parametrize("value", ["a\0b", None, 5, "\ud800"])
 def test_a_value_that_no_program_could_get_is_refused_without_showing_it(value: Any) -> None:
     with pytest.raises(UsageError) as error:
-        check.environment({"KEY": value}, check.job_spec(GOOD))
+        submit_check.environment({"KEY": value}, submit_check.job_spec(GOOD))
     assert "KEY" in error.value.message
 
 
@@ -88,20 +88,22 @@ def test_an_environment_too_large_for_execve_says_so_and_names_the_largest() -> 
     """B24."""
     env = {f"V{i}": "x" * 100_000 for i in range(32)} | {"LARGE": "y" * 120_000}
     with pytest.raises(UsageError) as error:
-        check.environment(env, check.job_spec({**GOOD, "rlimits": {"STACK": [8 << 20, -1]}}))
+        submit_check.environment(
+            env, submit_check.job_spec({**GOOD, "rlimits": {"STACK": [8 << 20, -1]}})
+        )
     assert "E2BIG" in error.value.message and "LARGE" in error.value.hint
 
 
 def test_bytes_that_are_not_utf8_pass_through() -> None:
     word = b"caf\xe9".decode("utf-8", "surrogateescape")
-    assert check.command([word]) == [word]
-    assert check.environment({"K": word}, check.job_spec(GOOD)) == {"K": word}
+    assert submit_check.command([word]) == [word]
+    assert submit_check.environment({"K": word}, submit_check.job_spec(GOOD)) == {"K": word}
 
 
 @pytest.mark.parametrize("path", ["relative", "/no/such/folder", "/etc/passwd", "/a\0b", 5])
 def test_a_folder_that_is_not_there_is_refused(path: Any) -> None:
     with pytest.raises(UsageError):
-        check.folder(path)
+        submit_check.folder(path)
 
 
 @pytest.mark.parametrize(
@@ -110,12 +112,12 @@ def test_a_folder_that_is_not_there_is_refused(path: Any) -> None:
 def test_a_uuid_is_a_uuid(value: Any) -> None:
     """It becomes part of a path, so nothing else passes."""
     with pytest.raises(UsageError):
-        check.job_uuid(value)
+        submit_check.job_uuid(value)
 
 
 def test_a_uuid_is_written_in_one_way() -> None:
     assert (
-        check.job_uuid("{12345678123412341234123456789ABC}")
+        submit_check.job_uuid("{12345678123412341234123456789ABC}")
         == "12345678-1234-1234-1234-123456789abc"
     )
 
@@ -132,6 +134,6 @@ FIELDS = sorted(JobSpec.__dataclass_fields__)
 )
 def test_nothing_but_a_usage_error_comes_out_of_any_input(changes: dict[str, Any]) -> None:
     try:
-        check.job_spec({**GOOD, **changes})
+        submit_check.job_spec({**GOOD, **changes})
     except UsageError:
         pass

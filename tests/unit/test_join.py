@@ -9,8 +9,8 @@ import pytest
 from headway.engines.joined import join as join_observations
 from headway.engines.protocol import Observation
 from headway.model.job import Attempt, Job, JobSpec, Process, Role, State, Task
-from headway.server import join
-from headway.server.reconcile import LAUNCHES_MAX, Launch, Seen, SetState, decide
+from headway.server.control import multi_task
+from headway.server.control.reconcile import LAUNCHES_MAX, Launch, Seen, SetState, decide
 
 
 def task(
@@ -58,7 +58,7 @@ def job(*tasks: Task, roles: tuple[Role, ...] = (), **fields: Any) -> tuple[Job,
 
 def test_every_agent_up_means_go_with_the_addresses_of_all() -> None:
     made, attempt = job(task("worker-0"), task("worker-1"))
-    (tell,) = join.orders(made, attempt)
+    (tell,) = multi_task.orders(made, attempt)
     assert set(tell.commands) == {"worker-0", "worker-1"}
     assert tell.commands["worker-0"]["do"] == "go"
     first = {
@@ -72,18 +72,18 @@ def test_every_agent_up_means_go_with_the_addresses_of_all() -> None:
 
 
 def test_one_agent_missing_means_wait() -> None:
-    assert join.orders(*job(task("worker-0"), task("worker-1", state="starting"))) == []
+    assert multi_task.orders(*job(task("worker-0"), task("worker-1", state="starting"))) == []
 
 
 def test_a_task_whose_processes_run_is_not_told_again() -> None:
-    (tell,) = join.orders(*job(task("worker-0", None, process(0)), task("worker-1")))
+    (tell,) = multi_task.orders(*job(task("worker-0", None, process(0)), task("worker-1")))
     assert set(tell.commands) == {"worker-1"}
 
 
 def test_a_task_that_is_already_over_does_not_keep_the_others_from_starting() -> None:
     """A server that was killed after it had told one of them forgets what it had to tell the rest."""
     over = task("worker-0", ended(), process(0, 0), state="ended")
-    (tell,) = join.orders(*job(over, task("worker-1")))
+    (tell,) = multi_task.orders(*job(over, task("worker-1")))
     assert {name: command["do"] for name, command in tell.commands.items()} == {"worker-1": "go"}
 
 
@@ -91,7 +91,7 @@ def test_a_failed_rank_ends_the_other_tasks_before_its_own_has_ended() -> None:
     made, attempt = job(
         task("worker-0", None, process(0)), task("worker-1", None, process(1, 9), process(2))
     )
-    (tell,) = join.orders(made, attempt)
+    (tell,) = multi_task.orders(made, attempt)
     assert {c["reason"] for c in tell.commands.values()} == {"rank 1 on worker-1 failed"}
     assert "worker-0" in tell.commands
 
@@ -122,9 +122,9 @@ def test_the_first_failure_is_the_jobs_and_victims_do_not_count() -> None:
             [ended(1, first_rank=0), ended(1, first_rank=1), None],
             "rank 0 on worker-0 failed",
         ),
-        ({"min_failed": 2}, [ended(1, first_rank=0), ended(), ended()], join.DONE),
-        ({"min_succeeded": 2}, [ended(), ended(), None], join.DONE),
-        ({"completion": "any"}, [ended(1, first_rank=0), ended(), None], join.DONE),
+        ({"min_failed": 2}, [ended(1, first_rank=0), ended(), ended()], multi_task.DONE),
+        ({"min_succeeded": 2}, [ended(), ended(), None], multi_task.DONE),
+        ({"completion": "any"}, [ended(1, first_rank=0), ended(), None], multi_task.DONE),
         ({"completion": "any"}, [ended(1, first_rank=0), None, None], None),
         ({"completion": "any"}, [ended(1, first_rank=0)] * 3, "rank 0 on worker-0 failed"),
         ({}, [ended(None, lost=True), None, None], "worker-0 is gone"),
@@ -136,15 +136,15 @@ def test_the_completion_policy_says_when_the_others_end(
 ) -> None:
     tasks = [task(f"worker-{i}", result) for i, result in enumerate(results)]
     made, attempt = job(*tasks, roles=(Role("worker", ["x"], 3, **role),))
-    assert join.ending(made, attempt) == why
+    assert multi_task.ending(made, attempt) == why
 
 
 def test_a_helper_neither_fails_the_job_nor_keeps_it() -> None:
     roles = (Role("worker", ["x"]), Role("board", ["b"], completion="none"))
     made, attempt = job(task("worker-0"), task("board-0", ended(1, first_rank=1)), roles=roles)
-    assert join.ending(made, attempt) is None
+    assert multi_task.ending(made, attempt) is None
     made, attempt = job(
-        task("worker-0", ended()), task("board-0", ended(None, reason=join.DONE)), roles=roles
+        task("worker-0", ended()), task("board-0", ended(None, reason=multi_task.DONE)), roles=roles
     )
     (action,) = [a for a in decide([made], Seen(100, 1, {})) if isinstance(a, SetState)]
     assert action.state is State.SUCCEEDED
@@ -187,7 +187,7 @@ def test_tasks_that_never_began_are_started_beside_those_that_did() -> None:
     seen = {"observations": {attempt.key: observed(worker_0=UP, worker_1=NEVER)}}
     assert Launch(1, 1) in decide([made], Seen(100, 1, {}, **seen))
     told = decide([made], Seen(100, 1, {}, **seen, launches={attempt.key: LAUNCHES_MAX}))
-    assert [a.commands["worker-0"]["reason"] for a in told if isinstance(a, join.Tell)] == [
+    assert [a.commands["worker-0"]["reason"] for a in told if isinstance(a, multi_task.Tell)] == [
         "worker-1 could not be started"
     ]
 

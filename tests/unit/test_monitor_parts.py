@@ -16,8 +16,8 @@ from headway.home.connect import Response
 from headway.model.errors import UnreachableError, UsageError
 from headway.model.job import Attempt, State
 from headway.model.limits import SILENT_AFTER_S
-from headway.server import forward, guest
-from headway.server.outbox import Entry, Outbox
+from headway.server.monitor import guests, sender
+from headway.server.monitor.monitor_queue import Entry, Outbox
 from headway.settings import monitor_settings
 from headway.store import catalog
 from headway.wire import batch
@@ -102,7 +102,7 @@ class Idle:
 def admitted(
     b: Bench, monkeypatch: pytest.MonkeyPatch, bytes_max: int = 1 << 20
 ) -> tuple[Outbox, Entry]:
-    monkeypatch.setattr(forward, "Forwarder", Idle)
+    monkeypatch.setattr(sender, "Forwarder", Idle)
     outbox = Outbox(b.paths, b.store, bytes_max)
     asyncio.run(outbox.admit(b.job.uuid, "head:10200"))
     (entry,) = outbox.entries("head:10200")
@@ -154,7 +154,7 @@ def test_jobs_without_a_monitor_leave_no_trace(b: Bench) -> None:
 # --------------------------------------------------------------------------------------------------------
 
 
-class Sender(forward.Forwarder):
+class Sender(sender.Forwarder):
     """Sends into a list; positions are those of a monitor that has lost some data."""
 
     def __init__(self, position: int) -> None:
@@ -183,10 +183,10 @@ def test_what_a_monitor_has_lost_is_told_to_it_as_a_gap(b: Bench) -> None:
 def test_the_end_of_a_job_is_not_told_while_its_batches_wait(b: Bench) -> None:
     b.job.state, b.job.ended_ns, b.job.exit_code = State.FAILED, 5, 1
     b.job.attempts = [Attempt(1, State.FAILED, f"{b.job.uuid}-1", exit_code=1, ended_ns=5)]
-    told = forward.document(b.job, still_open=True)
+    told = sender.document(b.job, still_open=True)
     assert (told["state"], told["ended_ns"], told["exit_code"]) == ("running", None, None)
     assert told["attempts"][0]["state"] == "running"
-    told = forward.document(b.job, still_open=False)
+    told = sender.document(b.job, still_open=False)
     assert (told["state"], told["exit_code"], told["attempts"][0]["state"]) == (
         "failed",
         1,
@@ -195,7 +195,7 @@ def test_the_end_of_a_job_is_not_told_while_its_batches_wait(b: Bench) -> None:
     assert told["spec"]["rlimits"] == {} and told["spec"]["monitor"] is None
 
 
-class Teller(forward.Forwarder):
+class Teller(sender.Forwarder):
     """Sends into lists; what it is asked to look at is real."""
 
     def __init__(self, outbox: Outbox) -> None:
@@ -235,7 +235,7 @@ def test_an_end_that_was_held_back_for_the_last_batches_is_told_in_the_round_aft
 # ------------------------------------------------------------------------------------------------------------
 
 
-def told(state: str, since_ns: int) -> guest.Told:
+def told(state: str, since_ns: int) -> guests.Told:
     import msgspec
 
     attempt = {"number": 1, "state": state, "tasks": [{"name": "worker-0"}]}
@@ -245,13 +245,13 @@ def told(state: str, since_ns: int) -> guest.Told:
             "state_since_ns": since_ns, "submitted_ns": 1, "attempts": [attempt],
             "spec": {"command": ["true"], "cwd": "/", "name": "far", "host": "node", "unheard_of": 1},
         },
-        guest.Told,
+        guests.Told,
     )  # fmt: skip
 
 
 def tell(b: Bench, state: str, since_ns: int = 10) -> Any:
     said = told(state, since_ns)
-    return b.write(lambda c: guest.tell(c, "node", said, guest.spec_of(said, "node")))
+    return b.write(lambda c: guests.tell(c, "node", said, guests.spec_of(said, "node")))
 
 
 def test_a_guest_keeps_its_id_and_takes_every_state_that_its_machine_tells(b: Bench) -> None:
@@ -274,7 +274,7 @@ def test_a_guest_keeps_its_id_and_takes_every_state_that_its_machine_tells(b: Be
 
 def test_a_guest_that_is_not_heard_of_is_unknown_until_it_is_told_again(b: Bench) -> None:
     now_s = [0.0]
-    guests = guest.Guests(b.store, lambda: now_s[0])
+    guests = guests.Guests(b.store, lambda: now_s[0])
     job = tell(b, "running")
     guests.told(job.uuid, "node")
     now_s[0] = SILENT_AFTER_S - 1

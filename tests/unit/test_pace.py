@@ -1,4 +1,4 @@
-"""How long the server's loop rests (server/pace.py)."""
+"""How long the server's loop rests (server/control/loop_timing.py)."""
 
 from typing import Any
 
@@ -6,9 +6,16 @@ import pytest
 
 from headway.engines.protocol import Engine
 from headway.model.job import Attempt, Job, JobSpec, State
-from headway.server.drain import Backoff
-from headway.server.pace import IDLE_INTERVAL_S, INTERVAL_S, Quiet, goes_on, is_full, pause_s
-from headway.server.reconcile import Again, Cancel, NewAttempt, SetState
+from headway.server.control.drain import Backoff
+from headway.server.control.loop_timing import (
+    IDLE_INTERVAL_S,
+    INTERVAL_S,
+    Quiet,
+    goes_on,
+    is_full,
+    pause_s,
+)
+from headway.server.control.reconcile import Again, Cancel, NewAttempt, SetState
 
 
 class Scheduler:

@@ -6,13 +6,13 @@ import pytest
 
 from headway.model.errors import UsageError
 from headway.model.job import JobSpec, Role
-from headway.server import program
+from headway.server.control import program_check
 
 ENV = {"PATH": "/usr/bin:/bin"}
 
 
 def look(folder: Path, *words: str, roles: list[Role] | None = None) -> None:
-    program.check(JobSpec(list(words), str(folder), "n", roles=roles or []), ENV)
+    program_check.check(JobSpec(list(words), str(folder), "n", roles=roles or []), ENV)
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def look(folder: Path, *words: str, roles: list[Role] | None = None) -> None:
     ],
 )  # fmt: skip
 def test_the_script_of_an_interpreter_is_known(words: list[str], script: str | None) -> None:
-    assert program.script_of(words) == script
+    assert program_check.script_of(words) == script
 
 
 @pytest.mark.parametrize(
@@ -42,11 +42,11 @@ def test_an_interpreter_without_a_program_is_refused_since_stdin_is_empty(
 ) -> None:
     spec = JobSpec(words, "/", "n")
     if not empty:
-        return program.check_input(spec)
+        return program_check.check_input(spec)
     with pytest.raises(
         UsageError, match="would read its program from stdin, which is empty in a job"
     ):
-        program.check_input(spec)
+        program_check.check_input(spec)
 
 
 def test_what_is_there_is_taken(tmp_path: Path) -> None:

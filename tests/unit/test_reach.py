@@ -1,4 +1,4 @@
-"""`server/reach.py`: where agents of other machines come in, and what is told of it."""
+"""`server/http/agent_address.py`: where agents of other machines come in, and what is told of it."""
 
 import asyncio
 import json
@@ -13,8 +13,8 @@ from headway.engines.slurm.place import Here
 from headway.home.launch import agent_argv
 from headway.home.paths import Paths
 from headway.home.remote_server import Address
-from headway.server.network import Network
-from headway.server.reach import Reach, _numbers
+from headway.server.http.agent_address import Reach, _numbers
+from headway.server.http.listeners import Network
 from headway.settings import monitor_settings
 from tests import needs
 

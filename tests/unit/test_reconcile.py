@@ -1,4 +1,4 @@
-"""Decisions about one job and about the queue (server/reconcile.py): pure, so every case is a table
+"""Decisions about one job and about the queue (server/control/reconcile.py): pure, so every case is a table
 row.
 """
 
@@ -10,8 +10,16 @@ from headway.engines.protocol import Node, Observation
 from headway.model.finding import Finding
 from headway.model.job import ENDED, Attempt, Job, JobSpec, Process, Role, State, Task
 from headway.model.limits import SILENT_AFTER_S
-from headway.server import reconcile
-from headway.server.reconcile import Cancel, Launch, NewAttempt, Salvage, Seen, SetState, decide
+from headway.server.control import reconcile
+from headway.server.control.reconcile import (
+    Cancel,
+    Launch,
+    NewAttempt,
+    Salvage,
+    Seen,
+    SetState,
+    decide,
+)
 
 S = 1_000_000_000
 T0 = 1_700_000_000 * S

@@ -1,4 +1,4 @@
-"""What a scheduler's own word decides (server/reconcile.py): where agents could not tell how an
+"""What a scheduler's own word decides (server/control/reconcile.py): where agents could not tell how an
 attempt ended.
 """
 
@@ -9,8 +9,8 @@ import pytest
 from headway.engines.protocol import Observation
 from headway.model.job import State
 from headway.model.limits import SILENT_AFTER_S
-from headway.server.pace import Misses
-from headway.server.reconcile import Again, SetState, decide
+from headway.server.control.loop_timing import Misses
+from headway.server.control.reconcile import Again, SetState, decide
 from tests.unit.test_reconcile import T0, S, intended, seen, started
 
 QUEUES = {"queues": frozenset({"here"})}

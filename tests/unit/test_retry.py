@@ -1,4 +1,4 @@
-"""Whether a failed attempt is followed by another one (server/retry.py, server/reconcile.py). Pure,
+"""Whether a failed attempt is followed by another one (server/control/retry.py, server/control/reconcile.py). Pure,
 so every case is a row.
 """
 
@@ -13,9 +13,25 @@ from hypothesis import strategies as st
 from headway.engines.protocol import Node, Observation
 from headway.model.finding import Finding
 from headway.model.job import Attempt, Job, JobSpec, Retry, State, Task, count_retries
-from headway.server import retry
-from headway.server.reconcile import Again, Cancel, Launch, NewAttempt, Seen, SetState, decide
-from headway.server.retry import AGAIN, NO, OTHER_NODE, POLICIES, WHEN_ROOM, Decision, decide_retry
+from headway.server.control import retry
+from headway.server.control.reconcile import (
+    Again,
+    Cancel,
+    Launch,
+    NewAttempt,
+    Seen,
+    SetState,
+    decide,
+)
+from headway.server.control.retry import (
+    AGAIN,
+    NO,
+    OTHER_NODE,
+    POLICIES,
+    WHEN_ROOM,
+    Decision,
+    decide_retry,
+)
 
 S = 1_000_000_000
 T0 = 1_700_000_000 * S

@@ -13,9 +13,9 @@ import pytest
 from headway.home.paths import Paths
 from headway.model.errors import UnreachableError
 from headway.server.app import App, Held, Readers, Room, Route, Services, Table
-from headway.server.auth import Auth, Caller, Role
-from headway.server.call import Call, Gone, Refusal, Reply, reply_json
-from headway.server.guard import CALLER
+from headway.server.http.auth import Auth, Caller, Role
+from headway.server.http.guard import CALLER
+from headway.server.http.request import Call, Gone, Refusal, Reply, reply_json
 from headway.server.live import Live
 
 

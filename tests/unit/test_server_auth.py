@@ -10,7 +10,16 @@ from headway.model.limits import (
     WRONG_TOKENS_MAX,
     WRONG_TOKENS_S,
 )
-from headway.server.auth import Caller, Expiring, Failures, Role, TokenRow, Tokens, digest, mint
+from headway.server.http.auth import (
+    Caller,
+    Expiring,
+    Failures,
+    Role,
+    TokenRow,
+    Tokens,
+    digest,
+    mint,
+)
 
 
 class Clock:

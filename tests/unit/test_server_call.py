@@ -17,7 +17,14 @@ from headway.model.errors import (
     UsageError,
 )
 from headway.model.limits import JSON_DEPTH_MAX, QUERY_FIELDS_MAX
-from headway.server.call import check, encode, encode_rows, parse_json, read_query, reply_failure
+from headway.server.http.request import (
+    check,
+    encode,
+    encode_rows,
+    parse_json,
+    read_query,
+    reply_failure,
+)
 
 
 class Asked(msgspec.Struct, forbid_unknown_fields=True):

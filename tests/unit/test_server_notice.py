@@ -15,10 +15,10 @@ import pytest
 
 from headway.model.errors import UsageError
 from headway.model.job import Attempt, Job, JobSpec, State
-from headway.server import notice
-from headway.server.notice import Wanted
-from headway.server.notifier import Plan, backoff_s
-from headway.server.sinks import command, desktop, webhook
+from headway.server.notify import notice
+from headway.server.notify.channels import command_channel, desktop, webhook
+from headway.server.notify.notice import Wanted
+from headway.server.notify.notifier import Plan, backoff_s
 from headway.settings import layers, notify_settings
 from headway.store.outbox import Change
 from tests.driver import PYTHON
@@ -128,44 +128,48 @@ def test_a_command_gets_facts_in_its_environment_and_on_stdin_and_no_shell_reads
     out = tmp_path / "out.json"
     code = "import json,os,sys; json.dump([os.environ['HW_TEXT'], json.load(sys.stdin)], open(sys.argv[1], 'w'))"
     facts = {"text": f"$(touch {tmp_path}/owned) `id`; rm", "kind": "failed", "exit_code": None}
-    assert command.send([PYTHON, "-c", code, str(out)], facts, 20.0).ok
+    assert command_channel.send([PYTHON, "-c", code, str(out)], facts, 20.0).ok
     assert json.loads(out.read_text()) == [facts["text"], facts]
     assert not (tmp_path / "owned").exists()
 
 
 def test_a_command_that_fails_hangs_or_is_not_there_is_told_as_that(tmp_path: Path) -> None:
-    failed = command.send(["sh", "-c", "echo no such bus >&2; exit 3"], {}, 20.0)
+    failed = command_channel.send(["sh", "-c", "echo no such bus >&2; exit 3"], {}, 20.0)
     assert (failed.ok, failed.again, failed.detail) == (False, True, "exit code 3: no such bus")
-    late = command.send(["sh", "-c", "sleep 60 & wait"], {}, 0.3)
+    late = command_channel.send(["sh", "-c", "sleep 60 & wait"], {}, 0.3)
     assert not late.ok and late.again and "did not end" in late.detail
-    missing = command.send([str(tmp_path / "nothing")], {}, 5.0)
+    missing = command_channel.send([str(tmp_path / "nothing")], {}, 5.0)
     assert not missing.ok and not missing.again and "cannot be started" in missing.detail
 
 
 def test_a_flood_of_output_and_something_left_in_the_background_do_not_hold_us(
     tmp_path: Path,
 ) -> None:
-    assert len(command.send(["sh", "-c", "yes | head -c 3000000; exit 1"], {}, 20.0).detail) < 400
+    assert (
+        len(command_channel.send(["sh", "-c", "yes | head -c 3000000; exit 1"], {}, 20.0).detail)
+        < 400
+    )
     left = tmp_path / "pid"
-    assert command.send(["sh", "-c", f"sleep 60 & echo $! > {left}; exit 0"], {}, 20.0).ok
+    assert command_channel.send(["sh", "-c", f"sleep 60 & echo $! > {left}; exit 0"], {}, 20.0).ok
     os.kill(int(left.read_text()), signal.SIGKILL)
 
 
 def test_a_command_that_has_closed_its_output_is_waited_for_without_a_hurry(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    read, looks, begun_s = command._read, 0, time.monotonic()
+    read, looks, begun_s = command_channel._read, 0, time.monotonic()
 
     def counted(fd: int) -> bytes:
         nonlocal looks
         looks += 1
         return read(fd)
 
-    monkeypatch.setattr(command, "_read", counted)
+    monkeypatch.setattr(command_channel, "_read", counted)
     assert (
-        command.send(["sh", "-c", "echo told; exec >&- 2>&-; sleep 0.5"], {}, 60.0).detail == "told"
+        command_channel.send(["sh", "-c", "echo told; exec >&- 2>&-; sleep 0.5"], {}, 60.0).detail
+        == "told"
     )
-    assert looks <= (time.monotonic() - begun_s) / command._POLL_S + 3
+    assert looks <= (time.monotonic() - begun_s) / command_channel._POLL_S + 3
 
 
 # -- a web address

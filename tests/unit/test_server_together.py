@@ -1,4 +1,4 @@
-"""Starts that are handed over to an engine (server/together.py): the loop goes on while a scheduler
+"""Starts that are handed over to an engine (server/control/batch_start.py): the loop goes on while a scheduler
 takes its time.
 """
 
@@ -14,7 +14,7 @@ from headway.engines.protocol import EngineId, Given, Observation, Start
 from headway.model import folder
 from headway.model.errors import HeadwayError, UnreachableError
 from headway.model.job import State
-from headway.server import drain, envfile, together
+from headway.server.control import batch_start, drain, env_file
 from tests.unit.control_bench import Bench, HandEngine, in_loop
 
 AWAY = UnreachableError("sbatch did not answer within 30 s")
@@ -100,7 +100,7 @@ async def test_once_a_scheduler_is_away_it_is_not_asked_for_each_and_later_gets_
     lab.away = AWAY
     jobs = [await bench.submit(cluster="lab") for _ in range(5)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(together, "STARTS_PORTION_MAX", 1)
+        patch.setattr(batch_start, "STARTS_PORTION_MAX", 1)
         await until(bench, lambda: bool(lab.calls))
         await bench.look(2)
     assert len(lab.calls) < 5 and not lab.started
@@ -133,8 +133,8 @@ async def test_a_job_that_shall_stop_before_its_turn_never_starts(bench: Bench) 
     lab = with_scheduler(bench)
     lab.gate.clear()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(together, "STARTS_PORTION_MAX", 1)
-        patch.setattr(together, "STARTS_PORTIONS_MAX", 1)
+        patch.setattr(batch_start, "STARTS_PORTION_MAX", 1)
+        patch.setattr(batch_start, "STARTS_PORTIONS_MAX", 1)
         first, second = [await bench.submit(cluster="lab") for _ in range(2)]
         await bench.look()
         await bench.control.abort(second.pk)
@@ -183,8 +183,8 @@ async def test_jobs_that_start_together_are_told_where_the_server_is_if_it_can_b
 async def test_keys_that_are_none_fail_their_own_job_only(bench: Bench) -> None:
     with_scheduler(bench)
     bad, good = [await bench.submit(cluster="lab", env={"A": "1"}) for _ in range(2)]
-    private = envfile.Private({folder.KEYS: "no mapping"}, ["true"])
-    envfile.save(bench.paths.env, bad.uuid, private)
+    private = env_file.Private({folder.KEYS: "no mapping"}, ["true"])
+    env_file.save(bench.paths.env, bad.uuid, private)
     await until(bench, lambda: is_known(bench, good) and bench.job(bad.pk).state is State.FAILED)
 
 

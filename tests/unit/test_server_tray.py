@@ -1,4 +1,4 @@
-"""`server/tray.py`: every request is answered, each by its own task's rights, however the folder
+"""`server/tray_server.py`: every request is answered, each by its own task's rights, however the folder
 looks.
 """
 
@@ -12,8 +12,8 @@ import pytest
 
 from headway.model.errors import RefusedError
 from headway.model.limits import TRAY_HALF_S, TRAY_SWEEP_S, TRAY_TASK_FILES_MAX
-from headway.server.call import Reply
-from headway.server.tray import Tray, Trays
+from headway.server.http.request import Reply
+from headway.server.tray_server import Tray, Trays
 from headway.wire import tray
 
 TASK = tray.Task("01234567-89ab-cdef-0123-456789abcdef", 1, "worker-0")

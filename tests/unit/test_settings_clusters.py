@@ -8,7 +8,7 @@ import pytest
 
 from headway.model.errors import UsageError
 from headway.model.job import JobSpec
-from headway.server import check
+from headway.server.control import submit_check
 from headway.settings import clusters, layers, userfile
 
 
@@ -123,9 +123,9 @@ def test_options_of_a_job_are_checked_like_those_of_its_cluster() -> None:
 
 def test_a_job_that_moves_to_another_engine_leaves_the_options_of_the_old_one() -> None:
     old = JobSpec(["true"], "/", "a", definition={"engine": "slurm"}, options={"partition": "gpu"})
-    assert check.options_again(old, {"definition": {}}) == {"options": {}}
+    assert submit_check.options_again(old, {"definition": {}}) == {"options": {}}
     assert (
-        check.options_again(old, {"definition": {"engine": "slurm"}})
-        == check.options_again(old, {})
+        submit_check.options_again(old, {"definition": {"engine": "slurm"}})
+        == submit_check.options_again(old, {})
         == {}
     )

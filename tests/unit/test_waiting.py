@@ -1,10 +1,10 @@
-"""Why a job waits in the queue of this server (server/waiting.py)."""
+"""Why a job waits in the queue of this server (server/control/waiting.py)."""
 
 from typing import Any
 
 from headway.engines.protocol import Node
 from headway.model.job import Attempt, Job, JobSpec, State
-from headway.server.waiting import explain
+from headway.server.control.waiting import explain
 
 NODE = Node("box", 8, 64 << 30, 4)
 

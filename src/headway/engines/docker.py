@@ -6,7 +6,7 @@ to the spool and nobody here needs to live. An image without Python 3.11 has the
 ordinary shim on this machine, whose processes are `docker run`. A container has the name of its
 task, so a key is started once, whatever was killed in between (F23). Of a job with several tasks
 all folders are made before the first container, and a network for them (`engines/network.py`). Made
-by `registry.py`, called by `server/loop.py`, from threads.
+by `registry.py`, called by `server/control/loop.py`, from threads.
 """
 
 import contextlib

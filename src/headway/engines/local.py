@@ -5,7 +5,7 @@ writes `shim.json` once and refuses to start where one lies, so whatever is kill
 between, a key is started once (F23). Of a job with several tasks all folders are made before the
 first shim is started. The id of an attempt with one task is that task's folder; of one with several
 it is the attempt's key, and `engines/joined.py` makes one answer of theirs. Made by `registry.py`,
-called by `server/loop.py`, from threads.
+called by `server/control/loop.py`, from threads.
 """
 
 import os

@@ -1,7 +1,7 @@
 """Which engine a cluster means. A new engine is one line here and one table in
 `settings/clusters.py`.
 
-Called by `server/loop.py`, with the definition that came with the job.
+Called by `server/control/loop.py`, with the definition that came with the job.
 """
 
 from collections.abc import Callable, Mapping

@@ -123,7 +123,7 @@ class Folder:
 @dataclass(slots=True)
 class Retry:
     """How often a failed job is tried again. The table of which failure counts is in
-    `server/retry.py`.
+    `server/control/retry.py`.
     """
 
     max: int = 0  # counted tries beyond the first; transient failures do not count

@@ -27,9 +27,11 @@ from headway.model.limits import (
     REQUEST_BYTES_MAX,
     SLOW_READ_THREADS,
 )
-from headway.server.arrays import Arrays
-from headway.server.auth import Auth, Caller, Role
-from headway.server.call import (
+from headway.server.control.array_verbs import Arrays
+from headway.server.http.agent_address import FOLDER, Ways
+from headway.server.http.auth import Auth, Caller, Role
+from headway.server.http.guard import CALLER, METHODS, send_reply
+from headway.server.http.request import (
     Call,
     Gone,
     Message,
@@ -41,12 +43,10 @@ from headway.server.call import (
     reply_error,
     reply_failure,
 )
-from headway.server.guard import CALLER, METHODS, send_reply
-from headway.server.guest import Guests
 from headway.server.live import Live
-from headway.server.notifier import Notifier
-from headway.server.outbox import Outbox
-from headway.server.way import FOLDER, Ways
+from headway.server.monitor.guests import Guests
+from headway.server.monitor.monitor_queue import Outbox
+from headway.server.notify.notifier import Notifier
 from headway.settings.layers import Settings
 from headway.store import catalog
 from headway.store.database import Store
@@ -238,7 +238,7 @@ class App:
             self.active -= 1
 
     async def post(self, task: str, path: str, body: bytes) -> Reply:
-        """A request that a task's agent left as a file (`tray.py`). Who could put it there is the
+        """A request that a task's agent left as a file (`tray_server.py`). Who could put it there is the
         login; it may do no more than a token of that task, and nothing once nothing is expected of
         the task any more.
         """

@@ -32,22 +32,22 @@ from headway.home.paths import Paths, agent_socket_path, home, socket_path
 from headway.model.errors import HeadwayError
 from headway.model.limits import SERVER_LOG_BYTES_MAX, SHUTDOWN_S
 from headway.server.app import App, Readers, Services, Table
-from headway.server.arrays import Arrays
-from headway.server.auth import Auth, Role, TokenRow, mint
-from headway.server.guard import Guard, hosts_for
-from headway.server.live import Live
-from headway.server.network import Door, Network
-from headway.server.notifier import Notifier
-from headway.server.reach import Reach
-from headway.server.routes import ROUTES
-from headway.server.transport import (
+from headway.server.control.array_verbs import Arrays
+from headway.server.http.agent_address import Reach
+from headway.server.http.auth import Auth, Role, TokenRow, mint
+from headway.server.http.guard import Guard, hosts_for
+from headway.server.http.listeners import Door, Network
+from headway.server.http.transport import (
     bind_loopback,
     bind_unix,
     for_agents,
     protocol_with,
     slots_for_descriptors,
 )
-from headway.server.tray import Trays
+from headway.server.live import Live
+from headway.server.notify.notifier import Notifier
+from headway.server.routes import ROUTES
+from headway.server.tray_server import Trays
 from headway.settings import layers, monitor_settings
 from headway.store import catalog, outbox
 from headway.store.database import Store

@@ -1,5 +1,5 @@
 """Arrays: many jobs that were submitted as one, and are shown, stopped and repeated as one. Plain
-functions on a connection; writers run inside `Store.write`. Called by `server/arrays.py` and the
+functions on a connection; writers run inside `Store.write`. Called by `server/control/array_verbs.py` and the
 API.
 """
 

@@ -2,7 +2,7 @@
 notices.
 
 Plain functions on a connection. `catalog.set_job_state` notes each change in its own transaction;
-`server/notifier.py` turns changes into notices, and sends those (capability 63).
+`server/notify/notifier.py` turns changes into notices, and sends those (capability 63).
 """
 
 import json

@@ -13,7 +13,7 @@ from typing import Any
 
 from headway.home.paths import Paths
 from headway.model.job import ENDED, Job, State, count_retries
-from headway.server.reconcile import LAUNCHES_MAX
+from headway.server.control.reconcile import LAUNCHES_MAX
 from headway.store import catalog, logs, series
 from headway.testing.sim_engine import SimEngine
 from headway.testing.sim_server import SETTINGS, SimServer

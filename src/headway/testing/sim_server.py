@@ -17,9 +17,9 @@ from headway.engines.protocol import Engine
 from headway.home.paths import Paths
 from headway.model.errors import DamagedError, HeadwayError, NotFoundError, UnreachableError
 from headway.model.job import Job
-from headway.server import auth
-from headway.server.calls import Calls
-from headway.server.control import Control
+from headway.server.control.blocking_calls import Calls
+from headway.server.control.control import Control
+from headway.server.http import auth
 from headway.store import catalog
 from headway.store.connection import Connection, open_writer
 from headway.store.database import Store

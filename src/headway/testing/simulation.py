@@ -3,8 +3,8 @@
 
     python -m headway.testing.simulation --seeds 1000            # or --seconds 600, or --seed 42 for one
 
-Real: `agent/shim/machine.py` and `agent/ship/machine.py`, `server/control.py` with `server/loop.py` and
-`server/reconcile.py`, the store on a real file. Simulated: time, processes, files of the spool, the
+Real: `agent/shim/machine.py` and `agent/ship/machine.py`, `server/control/control.py` with `server/control/loop.py` and
+`server/control/reconcile.py`, the store on a real file. Simulated: time, processes, files of the spool, the
 network. Each seed is one story of a few jobs, some with several tasks, with some faults for two
 minutes, then calm until everything has settled; then the checkers look. A failing seed is printed
 and fails again the same way.

@@ -1,4 +1,4 @@
-"""The Slurm engine: an attempt is one batch job with one shim per node. Called by `server/loop.py`,
+"""The Slurm engine: an attempt is one batch job with one shim per node. Called by `server/control/loop.py`,
 from threads.
 
 Where Slurm's commands run and where files lie is one `Place`: here, or on a login node over ssh

@@ -12,8 +12,8 @@ import msgspec
 
 from headway.model.limits import INGEST_BYTES_MAX, POLL_WAIT_S
 from headway.server.app import Route
-from headway.server.auth import Role
-from headway.server.call import Call, Refusal, Reply, check, parse_json, reply_json
+from headway.server.http.auth import Role
+from headway.server.http.request import Call, Refusal, Reply, check, parse_json, reply_json
 from headway.wire import batch
 from headway.wire.batch import TaskKey
 

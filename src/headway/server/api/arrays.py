@@ -8,9 +8,9 @@ import msgspec
 
 from headway.model.errors import NotFoundError
 from headway.server.app import Route, Services
-from headway.server.arrays import Element
-from headway.server.auth import Role
-from headway.server.call import Call, Reply, reply_json
+from headway.server.control.array_verbs import Element
+from headway.server.http.auth import Role
+from headway.server.http.request import Call, Reply, reply_json
 from headway.store import arrays
 
 Index = Annotated[int, msgspec.Meta(ge=0, le=10**9)]

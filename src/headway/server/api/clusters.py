@@ -8,8 +8,8 @@ import msgspec
 
 from headway.model.limits import CLUSTERS_MAX
 from headway.server.app import Route
-from headway.server.auth import Role
-from headway.server.call import Call, Reply, reply_json
+from headway.server.http.auth import Role
+from headway.server.http.request import Call, Reply, reply_json
 
 
 class Survey(msgspec.Struct, forbid_unknown_fields=True):

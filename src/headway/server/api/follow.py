@@ -27,11 +27,11 @@ from headway.model.limits import (
     LINE_BYTES_MAX,
     SHAPE_WAIT_S,
 )
+from headway.server.api.logs import LineForm
 from headway.server.app import Route
-from headway.server.auth import Role
-from headway.server.call import Call, Count, Reply, encode
-from headway.server.drain import is_over
-from headway.server.lineform import LineForm
+from headway.server.control.drain import is_over
+from headway.server.http.auth import Role
+from headway.server.http.request import Call, Count, Reply, encode
 from headway.store import catalog, lines, query, records, watched
 from headway.store.lines import Line, Output
 

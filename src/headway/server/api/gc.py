@@ -10,8 +10,8 @@ import msgspec
 from headway.model.errors import UsageError
 from headway.model.limits import CLUSTERS_MAX
 from headway.server.app import Route
-from headway.server.auth import Role
-from headway.server.call import Call, Reply, reply_json
+from headway.server.http.auth import Role
+from headway.server.http.request import Call, Reply, reply_json
 
 DAYS_MAX = 36_500
 

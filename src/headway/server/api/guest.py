@@ -8,11 +8,11 @@ import msgspec
 
 from headway.model.errors import UsageError
 from headway.model.limits import GUEST_JOBS_MAX, POLL_WAIT_S
-from headway.server import check as checks
-from headway.server import guest
 from headway.server.app import Route
-from headway.server.auth import Caller, Role
-from headway.server.call import Call, Refusal, Reply, reply_json
+from headway.server.control import submit_check as checks
+from headway.server.http.auth import Caller, Role
+from headway.server.http.request import Call, Refusal, Reply, reply_json
+from headway.server.monitor import guests
 
 _OURS = "this-machine"  # who comes through the unix socket, or with an admin's token
 
@@ -32,11 +32,11 @@ def owner_of(caller: Caller) -> str:
 
 async def tell(call: Call) -> Reply:
     """A job as its own machine sees it → `{id, stop}`; `stop`: somebody here wants it to end."""
-    owner, told = owner_of(call.caller), call.read(guest.Told)
+    owner, told = owner_of(call.caller), call.read(guests.Told)
     told.uuid = checks.job_uuid(told.uuid)
-    spec = guest.spec_of(told, owner)
+    spec = guests.spec_of(told, owner)
     job = await asyncio.wrap_future(
-        call.services.store.write(lambda c: guest.tell(c, owner, told, spec))
+        call.services.store.write(lambda c: guests.tell(c, owner, told, spec))
     )
     call.services.guests.told(job.uuid, owner)
     return reply_json({"id": job.id, "stop": job.stop_requested_ns is not None})

@@ -15,8 +15,8 @@ import msgspec
 from headway.model.errors import UsageError
 from headway.model.limits import DURATION_S_MAX, JOBS_LISTED_MAX
 from headway.server.app import Route, Services
-from headway.server.auth import Role
-from headway.server.call import Call, Count, Reply, encode_rows, reply_json
+from headway.server.http.auth import Role
+from headway.server.http.request import Call, Count, Reply, encode_rows, reply_json
 from headway.store import arrays, catalog, listing, query
 from headway.wire.batch import TaskKey
 

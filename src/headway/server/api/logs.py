@@ -6,6 +6,8 @@ the answer.
 """
 
 import sqlite3
+from collections.abc import Iterable
+from functools import lru_cache
 from typing import Literal
 
 import msgspec
@@ -20,11 +22,10 @@ from headway.model.limits import (
     STREAMS_MAX,
 )
 from headway.server.app import Route
-from headway.server.auth import Role
-from headway.server.call import Call, Count, Reply, encode, reply_json
-from headway.server.lineform import LineForm
-from headway.store import grep, lines, logs, query
-from headway.store.lines import Lines, Output
+from headway.server.http.auth import Role
+from headway.server.http.request import Call, Count, Reply, encode, reply_json
+from headway.store import form, grep, lines, logs, query
+from headway.store.lines import Line, Lines, Output
 
 NEXT = b"x-headway-next"
 
@@ -153,3 +154,32 @@ ROUTES = [
     Route("GET", "/api/jobs/{ref}/logs", Role.READ, read_logs),
     Route("GET", "/api/jobs/{ref}/streams", Role.READ, streams),
 ]
+
+
+class LineForm(msgspec.Struct):
+    time: str | None
+    rank: int | None
+    task: str
+    attempt: int
+    stream: str
+    text: str
+
+    @classmethod
+    def of(cls, found: Iterable[Line]) -> "list[LineForm]":
+        return [
+            cls(
+                _iso(line.time_us),
+                line.output.rank,
+                line.output.task,
+                line.output.attempt,
+                line.output.stream,
+                line.text,
+            )
+            for line in found
+        ]
+
+
+@lru_cache(4096)
+def _iso(time_us: int | None) -> str | None:
+    """Lines that came together share their time, so this is seldom worked out."""
+    return None if time_us is None else form.iso(time_us * 1000)

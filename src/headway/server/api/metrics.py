@@ -6,8 +6,8 @@ import msgspec
 
 from headway.model.errors import UsageError
 from headway.server.app import Route
-from headway.server.auth import Role
-from headway.server.call import Call, Count, Reply, encode
+from headway.server.http.auth import Role
+from headway.server.http.request import Call, Count, Reply, encode
 from headway.store import catalog, query
 
 COLUMNS = b"application/x-headway-columns"

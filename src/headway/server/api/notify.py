@@ -3,8 +3,8 @@
 from typing import Any
 
 from headway.server.app import Route
-from headway.server.auth import Role
-from headway.server.call import Call, Reply, reply_json
+from headway.server.http.auth import Role
+from headway.server.http.request import Call, Reply, reply_json
 from headway.settings import layers
 
 

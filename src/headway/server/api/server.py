@@ -5,8 +5,8 @@ import msgspec
 from headway.model.errors import HeadwayError
 from headway.model.limits import LOGIN_CODE_S, REQUEST_BYTES_ANONYMOUS_MAX, SESSION_S
 from headway.server.app import Route
-from headway.server.auth import COOKIE, Role
-from headway.server.call import Call, Refusal, Reply, reply_json
+from headway.server.http.auth import COOKIE, Role
+from headway.server.http.request import Call, Refusal, Reply, reply_json
 from headway.store import form, query
 
 _PAGE = b"Headway serves this address. There is no page yet: `hw ls` lists the jobs.\n"

@@ -10,8 +10,8 @@ import msgspec
 from headway.model.errors import NotFoundError, UsageError
 from headway.model.ids import check_name
 from headway.server.app import Route
-from headway.server.auth import Role, mint
-from headway.server.call import Call, Reply, reply_json
+from headway.server.http.auth import Role, mint
+from headway.server.http.request import Call, Reply, reply_json
 from headway.store import catalog, form
 
 

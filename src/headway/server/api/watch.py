@@ -23,8 +23,8 @@ from headway.model.limits import (
     WATCH_JOBS_MAX,
 )
 from headway.server.app import Route
-from headway.server.auth import Role
-from headway.server.call import Call, Count, Reply, encode, reply_json
+from headway.server.http.auth import Role
+from headway.server.http.request import Call, Count, Reply, encode, reply_json
 from headway.store import curves, query, records, watched
 
 _END_NS = 2**62

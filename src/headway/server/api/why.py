@@ -6,8 +6,8 @@ from typing import Any
 
 from headway.model.job import Job, State
 from headway.server.app import Route
-from headway.server.auth import Role
-from headway.server.call import Call, Reply, reply_json
+from headway.server.http.auth import Role
+from headway.server.http.request import Call, Reply, reply_json
 
 
 async def why(call: Call) -> Reply:

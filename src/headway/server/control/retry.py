@@ -1,0 +1,205 @@
+"""Whether a failed attempt is followed by another one. Pure: no clock, no I/O; chance is an
+argument.
+
+`decide_retry` is called by `server/control/reconcile.py`. The table is the policy column of the failure
+taxonomy; the table of `docs/concepts/retries.md` is tested against it.
+`docs/decisions/011-retries.md` says why nothing that a program did itself is run again unless a
+person, or the program, asked for it.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from headway.model.finding import Finding
+from headway.model.job import Attempt, Retry, count_retries
+from headway.model.limits import RETRIES_UNCOUNTED_MAX
+
+AGAIN: Final = "again"
+OTHER_NODE: Final = "other_node"
+WHEN_ROOM: Final = "when_room"
+NO: Final = "no"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """One row. `tries`: how often this cause may be tried again; None: as often as `retry.max`
+    says.
+    """
+
+    tries: int | None
+    # it takes one of `retry.max`, and so is done only where that was asked for
+    counted: bool = True
+    do: str = AGAIN
+    # the count begins anew with an attempt that came further than all before it
+    resets: bool = False
+
+
+NEVER: Final = Policy(0)
+ONCE: Final = Policy(1)
+THREE: Final = Policy(3, resets=True)
+ALWAYS: Final = Policy(RETRIES_UNCOUNTED_MAX, counted=False)
+ELSEWHERE: Final = Policy(RETRIES_UNCOUNTED_MAX, counted=False, do=OTHER_NODE)
+ROOM: Final = Policy(RETRIES_UNCOUNTED_MAX, counted=False, do=WHEN_ROOM)
+AS_ASKED: Final = Policy(None)
+
+POLICIES: Final[dict[str, Policy]] = {
+    # said by the program itself, with its exit code
+    "declared_transient": ALWAYS,
+    "declared_conflict": Policy(3, counted=False, do=OTHER_NODE),
+    "declared_permanent": NEVER,
+    # not the program's doing
+    "preempted": ALWAYS,
+    "start_lost": ALWAYS,
+    "node_lost": ELSEWHERE,
+    "driver_mismatch": Policy(1, counted=False, do=OTHER_NODE),
+    "gpu_ecc": ELSEWHERE,
+    "gpu_off_bus": ELSEWHERE,
+    "nvlink": ELSEWHERE,
+    "unschedulable": ROOM,
+    # may pass by itself
+    "storage_io": THREE,
+    "remote_service": THREE,
+    "fabric_network": THREE,
+    "rendezvous": THREE,
+    "mpi_launcher": THREE,
+    "collective_stall": Policy(3, do=OTHER_NODE, resets=True),
+    # worth a second look
+    "sigkill_unexplained": ONCE,
+    "missing_file": ONCE,
+    "bad_sample": ONCE,
+    "checkpoint_truncated": ONCE,
+    "nonfinite_loss": Policy(1, do=OTHER_NODE),
+    "segfault_or_abort": ONCE,
+    "cuda_fault": ONCE,
+    "dataloader_hang": ONCE,
+    # would fail the same way again
+    "host_oom": NEVER,
+    "shm_or_loader_worker": NEVER,
+    "gpu_oom": NEVER,
+    "import_error": NEVER,
+    "shared_library": NEVER,
+    "code_exception": NEVER,
+    "bad_argument": NEVER,
+    "command_not_found": NEVER,
+    "permission_or_credentials": NEVER,
+    "disk_full": NEVER,
+    "checkpoint_mismatch": NEVER,
+    "illegal_instruction": NEVER,
+    "collective_divergence": NEVER,
+    "walltime": NEVER,
+    "cancelled": NEVER,
+    "image_pull": NEVER,
+    "config_error": NEVER,
+    "version_conflict": NEVER,
+    # ours: the start was tried several times already, or the end is not known, from which nothing
+    # follows
+    "agent_not_started": NEVER,
+    "launch_failed": NEVER,
+    # the program is done, and would be run for nothing: what is missing can be sent without it
+    "output_not_sent": NEVER,
+    "agent_lost": NEVER,
+    "unknown": AS_ASKED,
+}
+# On another node if there is one; on the same node it gets other ports, which may be all that it
+# needs.
+_ALSO_HERE: Final = frozenset(
+    {"declared_conflict", "node_lost", "collective_stall", "nonfinite_loss"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    do: str  # AGAIN | OTHER_NODE | WHEN_ROOM | NO
+    counted: bool = False
+    text: str = ""  # why, or why not, for a person
+    wait_s: float = 0.0
+
+    def as_json(self, now_ns: int) -> dict[str, Any]:
+        """The form that is kept with the attempt."""
+        kept = {
+            "do": self.do,
+            "counted": self.counted,
+            "text": self.text,
+            "wait_s": round(self.wait_s, 3),
+        }
+        return {**kept, "not_before_ns": now_ns + int(self.wait_s * 1e9)}
+
+
+def decide_retry(
+    finding: Finding,
+    attempts: Sequence[Attempt],
+    retry: Retry,
+    *,
+    chance: float = 0.5,
+    other_nodes: Collection[str] | None = None,
+    reached: Mapping[int, int] | None = None,
+) -> Decision:
+    """What follows the failure of the last of `attempts`. `other_nodes`: those without a bad word;
+    None: not known. `reached`: the last step that each attempt logged, by its number.
+    """
+    policy = POLICIES.get(finding.cause, AS_ASKED)
+    since = _since_progress(attempts, reached or {}) if policy.resets else attempts
+    total, (row, counted) = count_retries(attempts)[0], count_retries(since)
+    same = sum(1 for a in since[:-1] if (a.cause or {}).get("cause") == finding.cause)
+    refusal = _refusal(finding, policy, retry, total, counted, same)
+    if refusal:
+        return Decision(NO, text=refusal)
+    do = policy.do
+    if do == OTHER_NODE and other_nodes is not None and not other_nodes:
+        if finding.cause not in _ALSO_HERE:
+            return Decision(NO, text="it needs another node, and there is none")
+        do = AGAIN
+    allowed = retry.max if policy.counted else retry.total_max
+    number = counted + 1 if policy.counted else total + 1
+    what = "retry" if policy.counted else "uncounted retry"
+    anew = "" if len(since) == len(attempts) else ", counted anew since it came further"
+    return Decision(
+        do, policy.counted, f"{what} {number} of {allowed}{anew}", backoff_s(retry, row, chance)
+    )
+
+
+def refusal_words(decision: Decision, attempts: Sequence[Attempt], retry: Retry) -> str:
+    """One line for a person who had asked for retries and gets none now: why. Empty for all others."""
+    if decision.do != NO or not decision.text or retry.max == 0:
+        return ""
+    if count_retries(attempts)[0]:
+        return f"no further retry: {decision.text}"
+    asked = "the retry" if retry.max == 1 else f"none of the {retry.max} retries"
+    return f"{asked} asked for was {'not ' if retry.max == 1 else ''}made: {decision.text}"
+
+
+def _since_progress(attempts: Sequence[Attempt], reached: Mapping[int, int]) -> Sequence[Attempt]:
+    """From the last attempt that came further than all before it; what it failed of is another
+    hurdle.
+    """
+    first, furthest = 0, None
+    for index, attempt in enumerate(attempts):
+        step = reached.get(attempt.number)
+        if step is not None and (furthest is None or step > furthest):
+            first, furthest = index if furthest is not None else 0, step
+    return attempts[first:]
+
+
+def _refusal(
+    finding: Finding, policy: Policy, retry: Retry, total: int, counted: int, same: int
+) -> str:
+    if policy.tries == 0:
+        return f"{finding.cause} would come again"
+    if policy.counted and retry.max == 0:
+        return "no retry was asked for"
+    if policy.counted and counted >= retry.max:
+        return f"tried again {counted} of {retry.max} times"
+    if policy.tries is not None and same >= policy.tries:
+        return f"{finding.cause} came {same + 1} times"
+    if total >= retry.total_max:
+        return f"tried again {total} times in all"
+    return ""
+
+
+def backoff_s(retry: Retry, total: int, chance: float) -> float:
+    """Twice as long each time, up to a limit; half of it by chance, so that many jobs do not come
+    back at once.
+    """
+    full_s = min(retry.backoff_max_s, retry.backoff_s * 2.0 ** min(total, 30))
+    return full_s * (0.5 + 0.5 * chance)
