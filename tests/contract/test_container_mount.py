@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from headway.carrier import mount
-from headway.engines import carry
+from headway.engines.docker import folder_carrier
 from headway.model.errors import RefusedError
 from headway.model.job import Folder
 from tests import container, container_image, needs, processes
@@ -129,12 +129,12 @@ def test_what_a_container_could_not_see_is_refused_in_words(
         RefusedError,
         match="folder data cannot be mounted into a container: /base is not on a shared",
     ):
-        carry.check_mounts(folders, "/base", "submitter")
+        folder_carrier.check_mounts(folders, "/base", "submitter")
     monkeypatch.setattr(mount, "is_shared", lambda path: True)
     with pytest.raises(RefusedError, match="the container has the user image"):
-        carry.check_mounts(folders, "/base", "image")
-    carry.check_mounts(folders[:1], "/base", "image")
-    carry.check_mounts(folders, "/base", "submitter")
+        folder_carrier.check_mounts(folders, "/base", "image")
+    folder_carrier.check_mounts(folders[:1], "/base", "image")
+    folder_carrier.check_mounts(folders, "/base", "submitter")
 
 
 def test_a_mount_is_shared_where_the_kernels_list_says_so(tmp_path: Path) -> None:

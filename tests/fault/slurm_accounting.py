@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from headway.engines.slurm import answer, waiting
-from headway.engines.slurm.command import Commands
+from headway.engines.slurm import parse
+from headway.engines.slurm.commands import Commands
+from headway.engines.slurm.why import explain
 from headway.testing.slurm import SlurmCluster, missing
 from tests import needs
 from tests.driver import Hw
@@ -79,8 +80,8 @@ def why(site: SlurmCluster, number: str, word: str) -> str:
     """What is said of it once Slurm gives this word for it: the reason and the limits."""
     commands = Commands(site.env)
 
-    def line() -> answer.JobLine | None:
-        return answer.read_job(site.command("scontrol", "show", "job", "-o", number).stdout)
+    def line() -> parse.JobLine | None:
+        return parse.read_job(site.command("scontrol", "show", "job", "-o", number).stdout)
 
     wait_until(
         lambda: (found := line()) is not None and found.reason == word,
@@ -89,8 +90,8 @@ def why(site: SlurmCluster, number: str, word: str) -> str:
     )
     found = line()
     assert found is not None
-    nodes = answer.read_nodes(site.command("scontrol", "show", "node", "-d", "-o").stdout)
-    told = waiting.explain(found, nodes, commands)
+    nodes = parse.read_nodes(site.command("scontrol", "show", "node", "-d", "-o").stdout)
+    told = explain.explain(found, nodes, commands)
     return "; ".join([told.reason, *told.limits])
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.engines import container as programs
+from headway.engines.docker import program as programs
 from headway.model.errors import UnreachableError
 from tests import container, container_image
 from tests.driver import Hw

@@ -1,4 +1,4 @@
-"""Carriers beside containers (engines/carry.py): one for each task, however many ask, and none
+"""Carriers beside containers (engines/docker/folder_carrier.py): one for each task, however many ask, and none
 stays a zombie.
 """
 
@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from headway.engines import carry
-from headway.engines.carry import Carriers
+from headway.engines.docker import folder_carrier
+from headway.engines.docker.folder_carrier import Carriers
 
 pytestmark = pytest.mark.cap(48)
 
@@ -32,7 +32,7 @@ class Child:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Child.made, Child.code = 0, None
-    monkeypatch.setattr(carry.subprocess, "Popen", Child)
+    monkeypatch.setattr(folder_carrier.subprocess, "Popen", Child)
     made = tmp_path / "01234567-89ab-cdef-0123-456789abcdef-1-worker-0"
     made.mkdir()
     (made / "task.json").write_text(json.dumps({"folders": [{"name": "data"}]}))
@@ -57,7 +57,7 @@ def test_one_that_has_ended_is_forgotten_and_started_again_but_not_at_once(
     Child.code = 1
     carriers.keep(folder)
     assert Child.made == 1
-    monkeypatch.setattr(carry, "START_S", 0.0)
+    monkeypatch.setattr(folder_carrier, "START_S", 0.0)
     carriers.keep(folder)
     assert Child.made == 2
     (folder / "task.json").unlink()

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from headway.engines import strays
-from headway.engines.docker import ContainerEngine
-from headway.engines.local import LocalEngine
+from headway.engines.docker import strays
+from headway.engines.docker.engine import ContainerEngine
+from headway.engines.local.engine import LocalEngine
+from headway.engines.local.slots import GpuCount
 from headway.engines.protocol import EngineId, Given
-from headway.engines.slots import GpuCount
 from headway.home.paths import Paths
 from headway.model.errors import RefusedError, UnreachableError
 from headway.model.ids import new_uuid

@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from headway.engines import folder as folders
-from headway.engines import local, registry, slots
+from headway.engines import registry
+from headway.engines.local import engine, slots
 from headway.engines.protocol import EngineId, Given, Salvager
+from headway.engines.spool import task_folder as folders
 from headway.home.paths import Paths
 from headway.model.errors import RefusedError, UnreachableError, UsageError
 from headway.wire import identity, lock
@@ -234,7 +235,7 @@ def test_after_a_restart_an_agent_that_never_spoke_is_gone_only_after_a_while(
     wait_until(lambda: harness.state(engine_id) == "gone", what="its death")
     harness.restart()
     assert harness.state(engine_id) == "starting"
-    monkeypatch.setattr(local, "START_TIMEOUT_S", 0.0)
+    monkeypatch.setattr(engine, "START_TIMEOUT_S", 0.0)
     assert harness.engine.observe([engine_id])[engine_id].detail["started"] is False
 
 

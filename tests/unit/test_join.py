@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from headway.engines.joined import join as join_observations
 from headway.engines.protocol import Observation
+from headway.engines.spool.task_group import join as join_observations
 from headway.model.job import Attempt, Job, JobSpec, Process, Role, State, Task
 from headway.server.control import multi_task
 from headway.server.control.reconcile import LAUNCHES_MAX, Launch, Seen, SetState, decide

@@ -15,10 +15,10 @@ import pytest
 
 from headway.code.depot import Depot, content_digest
 from headway.code.manifest import FILE, Entry, encode
-from headway.engines import relay
-from headway.engines.relay import Relay
-from headway.engines.slurm import fetch
-from headway.engines.slurm.far import Far
+from headway.engines.slurm import fetch_outputs
+from headway.engines.slurm.place_ssh import Far
+from headway.engines.ssh import relay_client
+from headway.engines.ssh.relay_client import Relay
 from headway.home.paths import Paths
 from headway.model.errors import DamagedError, HeadwayError, RefusedError, UnreachableError
 from headway.model.limits import OUTPUT_ROOM_BYTES
@@ -145,7 +145,7 @@ def test_a_relay_that_answers_nothing_is_given_up_and_replaced(
 ) -> None:
     pid = rig.pid()
     os.kill(pid, signal.SIGSTOP)
-    monkeypatch.setattr(relay, "RELAY_SILENT_S", 0.0)
+    monkeypatch.setattr(relay_client, "RELAY_SILENT_S", 0.0)
     with pytest.raises(UnreachableError, match=r"did not answer within 0\.2 s"):
         rig.relay.call("run", argv=["true"], limit_s=5, timeout_s=0.2)
     wait_until(lambda: not alive(pid), what="the end of the old one")
@@ -412,7 +412,7 @@ def test_a_job_whose_outputs_fail_keeps_no_other_from_its_own(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, bad: str
 ) -> None:
     """Whichever of them is the first."""
-    monkeypatch.setattr(fetch, "AGAIN_S", 0.0)
+    monkeypatch.setattr(fetch_outputs, "AGAIN_S", 0.0)
     good = OTHER if bad == UUID else UUID
     for uuid in (bad, good):
         finished(rig, f"job-{uuid[:5]}", {"model": b"m"}, uuid)

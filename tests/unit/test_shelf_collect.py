@@ -13,7 +13,7 @@ import pytest
 from headway.carrier import place
 from headway.code import snapshot
 from headway.code.depot import Depot
-from headway.engines.shelf import Shelf
+from headway.engines.spool.cluster_folder import Shelf
 from headway.model.limits import CODE_KEEP_S, FOLDER_CACHE_S
 from tests.driver import Hw
 

@@ -1,4 +1,4 @@
-"""What Slurm prints (engines/slurm/answer.py): recorded answers of 22.05, and lines as other
+"""What Slurm prints (engines/slurm/parse.py): recorded answers of 22.05, and lines as other
 versions write them.
 """
 
@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from headway.engines.slurm import answer
+from headway.engines.slurm import parse
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "slurm"
 
 
 def test_a_job_that_ended_is_read_whole() -> None:
-    job = answer.read_job((GOLDEN / "22.05-exit-7.txt").read_text())
+    job = parse.read_job((GOLDEN / "22.05-exit-7.txt").read_text())
     assert job is not None
     assert (job.id, job.word, job.state, job.exit_code, job.signal) == (
         "8",
@@ -25,15 +25,15 @@ def test_a_job_that_ended_is_read_whole() -> None:
 
 
 def test_values_with_blanks_bars_and_equal_signs_stay_whole() -> None:
-    job = answer.read_job((GOLDEN / "22.05-completed.txt").read_text())
+    job = parse.read_job((GOLDEN / "22.05-completed.txt").read_text())
     assert job is not None
     assert job.comment == "hw key|x"
     assert job.fields["TRES"] == "cpu=2,mem=200M,node=2,billing=2"
-    assert answer.count_gpus(job.fields["TresPerNode"]) == 4
+    assert parse.count_gpus(job.fields["TresPerNode"]) == 4
 
 
 def test_nodes_are_read_with_what_is_used() -> None:
-    nodes = answer.read_nodes((GOLDEN / "22.05-nodes.txt").read_text())
+    nodes = parse.read_nodes((GOLDEN / "22.05-nodes.txt").read_text())
     assert [node.name for node in nodes] == ["node1", "node2", "node3", "node4"]
     assert (nodes[0].cpus, nodes[0].memory_mib, nodes[0].gpus) == (4, 4000, 4)
     assert nodes[0].partitions == ("main", "short") and nodes[0].is_usable
@@ -52,7 +52,7 @@ def test_nodes_are_read_with_what_is_used() -> None:
 )
 def test_a_node_that_takes_no_jobs_is_known_as_that(state: str) -> None:
     line = f"NodeName=n1 CPUAlloc=0 CPUTot=8 Gres=gpu:a100:8(S:0-1) RealMemory=1000 AllocMem=0 State={state} Weight=1"
-    assert not answer.read_nodes(line)[0].is_usable
+    assert not parse.read_nodes(line)[0].is_usable
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_a_node_that_takes_no_jobs_is_known_as_that(state: str) -> None:
     ],
 )
 def test_gpus_are_counted_in_every_form(gres: str, count: int) -> None:
-    assert answer.count_gpus(gres) == count
+    assert parse.count_gpus(gres) == count
 
 
 def test_a_queue_is_read_by_job_and_what_was_not_asked_for_is_left_out() -> None:
@@ -86,7 +86,7 @@ def test_a_queue_is_read_by_job_and_what_was_not_asked_for_is_left_out() -> None
         "14|FANCY_NEW_STATE|n/a||N/A|N/A|14|(null)|None\n"
         "half a line|RUNN"
     )
-    jobs = answer.read_squeue(text)
+    jobs = parse.read_squeue(text)
     assert [(j.id, j.state, j.reason) for j in jobs.values()] == [
         ("12", "starting", "Resources"),
         ("13", "running", ""),
@@ -105,7 +105,7 @@ def test_accounting_tells_who_cancelled_and_that_memory_ran_out() -> None:
         "8|OUT_OF_MEMORY|0:125|n2|Unknown|None|train|headway:k-1\n"
         "9.batch|FAILED|1:0|||||\n"
     )
-    jobs = answer.read_sacct(text)
+    jobs = parse.read_sacct(text)
     assert (jobs["7"].word, jobs["7"].by_uid, jobs["7"].signal) == ("CANCELLED", 1000, 15)
     assert (jobs["8"].word, jobs["8"].state, jobs["8"].start) == ("OUT_OF_MEMORY", "ended", None)
     assert set(jobs) == {"7", "8"}
@@ -122,7 +122,7 @@ def test_accounting_tells_who_cancelled_and_that_memory_ran_out() -> None:
     ],
 )
 def test_exit_codes_and_signals(text: str, found: tuple[int | None, int | None]) -> None:
-    assert answer.read_exit(text) == found
+    assert parse.read_exit(text) == found
 
 
 @pytest.mark.parametrize(
@@ -136,4 +136,4 @@ def test_exit_codes_and_signals(text: str, found: tuple[int | None, int | None])
     ],
 )
 def test_lists_of_nodes_are_expanded(compact: str, names: list[str]) -> None:
-    assert answer.expand_hosts(compact) == names
+    assert parse.expand_hosts(compact) == names

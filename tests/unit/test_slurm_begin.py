@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from headway.engines.protocol import EngineId, Given
-from headway.engines.shelf import TaskView
-from headway.engines.slurm import begin
-from headway.engines.slurm.answer import JobLine
+from headway.engines.slurm import requeue
+from headway.engines.slurm.parse import JobLine
+from headway.engines.spool.cluster_folder import TaskView
 from headway.model.errors import UnreachableError
 from tests.unit.test_slurm_engine import KEY, NODES, UUID, Rig, job, line
 from tests.unit.test_slurm_engine import rig as rig  # a fixture
@@ -46,7 +46,7 @@ def at(after_s: float) -> str:
 def test_an_agent_that_began_before_the_start_that_slurm_tells_of_belongs_to_one_that_was_lost(
     started_s: float, sign_s: float, lost: bool
 ) -> None:
-    assert begin.is_lost(SUBMIT, at(started_s), MADE_S, MADE_S + sign_s) is lost
+    assert requeue.is_lost(SUBMIT, at(started_s), MADE_S, MADE_S + sign_s) is lost
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_an_agent_that_began_before_the_start_that_slurm_tells_of_belongs_to_one
 def test_without_all_four_times_nothing_is_concluded(
     submit: str | None, start: str | None, made_s: float, sign_s: float
 ) -> None:
-    assert begin.is_lost(submit, start, made_s, sign_s) is False
+    assert requeue.is_lost(submit, start, made_s, sign_s) is False
 
 
 def view(begun: bool, sign_s: float = 0.0) -> TaskView:
@@ -105,7 +105,7 @@ def test_a_start_that_was_taken_back_is_told_whatever_slurm_calls_it(
 ) -> None:
     told = {"SubmitTime": SUBMIT, "StartTime": at(1), "Restarts": "0", **fields}
     start = None if told["StartTime"] == "N/A" else told["StartTime"]
-    end = begin.end_of(JobLine("17", word, start=start, fields=told), begun, views).get("end", {})
+    end = requeue.end_of(JobLine("17", word, start=start, fields=told), begun, views).get("end", {})
     assert end.get("cause") == cause and (cause is None or f"(now {word})" in end["text"])
 
 

@@ -1,4 +1,4 @@
-"""Slurm's commands run one after the other by a shell (engines/slurm/command.py): each gets its
+"""Slurm's commands run one after the other by a shell (engines/slurm/commands.py): each gets its
 text and its answer.
 """
 
@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from headway.engines.slurm import command
-from headway.engines.slurm.command import ShellCommands
+from headway.engines.slurm import commands
+from headway.engines.slurm.commands import ShellCommands
 from headway.model.errors import HeadwayError, RefusedError, UnreachableError
 from headway.wire.identity import parent_of
 from tests.waiting import wait_until
@@ -31,7 +31,7 @@ echo "$$;cluster"
 
 SUBMITTER = """
 import sys
-from headway.engines.slurm.command import ShellCommands
+from headway.engines.slurm.commands import ShellCommands
 ShellCommands({"PATH": sys.argv[1]}).run_each(["sbatch", "--parsable"], ["hang\\n", "two\\n", "three\\n"])
 """
 
@@ -90,7 +90,7 @@ def test_once_slurm_is_away_the_rest_is_not_tried(desk: Desk) -> None:
 def test_one_that_hangs_is_ended_and_what_was_answered_before_counts(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(command, "TIMEOUT_S", 4.0)
+    monkeypatch.setattr(commands, "TIMEOUT_S", 4.0)
     first, second, third = desk.run("one\n", "hang\n", "three\n")
     assert desk.text_of(first) == "one\n"
     assert isinstance(second, UnreachableError) and "did not answer within 4 s" in str(second)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headway.engines.protocol import EngineId, Given
-from headway.engines.slurm.command import Commands
+from headway.engines.slurm.commands import Commands
 from headway.engines.slurm.engine import POLL_MAX_S, SlurmEngine
 from headway.home.paths import Paths
 from headway.model.errors import RefusedError, UnreachableError

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from headway.engines.slurm import answer, fit, sooner
-from headway.engines.slurm.answer import HOLDER_WIDTHS, JobLine
-from headway.engines.slurm.fit import Need
+from headway.engines.slurm import parse
+from headway.engines.slurm.parse import HOLDER_WIDTHS, JobLine
+from headway.engines.slurm.why import fit, suggest
+from headway.engines.slurm.why.fit import Need
 from headway.model.errors import RefusedError
 from tests.unit.test_slurm_engine import Rig, job
 
@@ -27,14 +28,14 @@ def waiting(**fields: str) -> JobLine:
 
 
 def test_nodes_tell_how_many_of_each_kind_they_have_and_use() -> None:
-    first, second = answer.read_nodes(MIXED)
+    first, second = parse.read_nodes(MIXED)
     assert first.kinds == {"3090": (4, 1), "a100": (2, 0)} and (first.gpus, first.gpus_used) == (
         6,
         1,
     )
     assert second.kinds == {"1g.10gb": (7, 3)}
-    assert sooner.free_of(first, "a100").gpus == 2 and sooner.free_of(first).gpus == 5
-    assert sooner.free_of(second, "a100").gpus == 0
+    assert suggest.free_of(first, "a100").gpus == 2 and suggest.free_of(first).gpus == 5
+    assert suggest.free_of(second, "a100").gpus == 0
 
 
 @pytest.mark.parametrize(
@@ -48,7 +49,7 @@ def test_a_waiting_job_needs_the_kind_it_asked_for_and_slurm_is_asked_for_no_oth
     need = Need.of(waiting(**fields))
     assert (need.gpus, need.kind) == (4, "a100")
     assert need.words().startswith("4 GPUs of kind a100 = 1 node")
-    assert "--gres=gpu:a100:4" in sooner._options(waiting(**fields), need)
+    assert "--gres=gpu:a100:4" in suggest._options(waiting(**fields), need)
 
 
 def test_a_job_gives_back_the_kind_that_it_has() -> None:
@@ -62,7 +63,7 @@ def test_a_job_gives_back_the_kind_that_it_has() -> None:
         "n1",
     )
     text = "".join(value.ljust(width) for value, width in zip(values, HOLDER_WIDTHS, strict=True))
-    assert [answer.read_holders(text, kind)[0].gpus for kind in ("", "3090", "a100")] == [4, 4, 0]
+    assert [parse.read_holders(text, kind)[0].gpus for kind in ("", "3090", "a100")] == [4, 4, 0]
 
 
 @pytest.mark.parametrize(
@@ -105,8 +106,8 @@ def test_a_job_that_shares_its_nodes_with_nobody_is_known_in_every_version(
 
 def test_a_job_that_shares_its_nodes_with_nobody_waits_for_empty_ones() -> None:
     need = Need.of(waiting(NumNodes="2", NumCPUs="2", OverSubscribe="NO"))
-    free = [sooner.free_of(node, whole=True) for node in answer.read_nodes(MIXED)]
+    free = [suggest.free_of(node, whole=True) for node in parse.read_nodes(MIXED)]
     assert [node.state_word for node in free] == ["others run there"] * 2
     assert fit.explain(need, free) == ("it shares its nodes with nobody, and no node is empty")
     assert "each to itself" in need.words()
-    assert "--exclusive" in sooner._options(waiting(OverSubscribe="NO"), need)
+    assert "--exclusive" in suggest._options(waiting(OverSubscribe="NO"), need)

@@ -1,8 +1,8 @@
-"""Why a job waits on Slurm (engines/slurm/reason.py)."""
+"""Why a job waits on Slurm (engines/slurm/why/reason.py)."""
 
 import pytest
 
-from headway.engines.slurm.reason import explain
+from headway.engines.slurm.why.reason import explain
 
 # Every word that Slurm 20.02 to 26.05 can print, and those of its page "Job Reason Codes".
 DOCUMENTED = """

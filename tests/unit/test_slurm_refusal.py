@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from headway.engines.protocol import EngineId, Node
-from headway.engines.slurm import answer, command, trial
-from headway.engines.slurm.submission import FULL_S
+from headway.engines.slurm import commands, parse, test_only
+from headway.engines.slurm.sbatch import FULL_S
 from headway.model.errors import HeadwayError, LaterError, RefusedError, UnreachableError
 from headway.model.job import Job, State
 from tests.unit.control_bench import Bench, HandEngine, in_loop
@@ -35,14 +35,14 @@ def recorded() -> dict[str, HeadwayError]:
         1:
     ]
     return {
-        name: command.failure("sbatch", int(code), text)
+        name: commands.failure("sbatch", int(code), text)
         for name, code, text in zip(parts[::3], parts[1::3], parts[2::3], strict=True)
         if int(code)
     }
 
 
-def nodes(*states: str) -> list[answer.NodeLine]:
-    return answer.read_nodes(
+def nodes(*states: str) -> list[parse.NodeLine]:
+    return parse.read_nodes(
         "".join(f"NodeName=n{k} State={word}\n" for k, word in enumerate(states))
     )
 
@@ -57,14 +57,14 @@ def test_a_full_queue_and_a_closed_partition_are_waited_for(name: str) -> None:
 def test_what_time_cannot_mend_is_final(name: str) -> None:
     error = recorded()[name]
     assert isinstance(error, RefusedError) and not error.temporary
-    assert trial.is_final(error, nodes("IDLE", "MIXED"))
+    assert test_only.is_final(error, nodes("IDLE", "MIXED"))
 
 
 @pytest.mark.parametrize("name", ["nodes-away", "future-reservation"])
 def test_what_is_only_not_now_is_not_final(name: str) -> None:
     """sbatch itself has taken both."""
     error = recorded()[name]
-    assert isinstance(error, RefusedError) and not trial.is_final(
+    assert isinstance(error, RefusedError) and not test_only.is_final(
         error, nodes("IDLE", "IDLE+DRAIN")
     )
 
@@ -81,12 +81,12 @@ def test_the_words_of_a_refusal_are_slurms_and_those_of_its_plugins() -> None:
 
 def test_a_queue_that_is_full_is_told_although_sbatch_goes_on_trying() -> None:
     said = "sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying"
-    assert "MaxJobCount" in str(command.too_late("sbatch", 30.0, said.encode()))
-    assert str(command.too_late("sbatch", 30.0, b"")) == "sbatch did not answer within 30 s"
+    assert "MaxJobCount" in str(commands.too_late("sbatch", 30.0, said.encode()))
+    assert str(commands.too_late("sbatch", 30.0, b"")) == "sbatch did not answer within 30 s"
     gave_up = (
         f"{said}\nsbatch: error: Batch job submission failed: Resource temporarily unavailable"
     )
-    done = command.failure("sbatch", 1, gave_up)
+    done = commands.failure("sbatch", 1, gave_up)
     assert isinstance(done, LaterError)
 
 
@@ -152,7 +152,7 @@ def test_a_refusal_is_asked_about_again_soon(tmp_path: Path) -> None:
         with pytest.raises(RefusedError, match="QoS 'big'"):
             site.plan()
     assert site.asked == 1
-    site.rig.now_s += trial.NO_KEPT_S
+    site.rig.now_s += test_only.NO_KEPT_S
     site.trial_says = ""
     site.plan()
 
@@ -182,7 +182,7 @@ def test_while_the_controller_is_away_nobody_waits_for_its_answer(tmp_path: Path
     for processes in (1, 2, 4):
         site.plan(processes=processes)
     assert site.asked == 1
-    site.rig.now_s += trial.AWAY_S
+    site.rig.now_s += test_only.AWAY_S
     site.trial_says = recorded()["qos"]
     with pytest.raises(RefusedError):
         site.plan()

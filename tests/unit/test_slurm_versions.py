@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from headway.engines.slurm import answer, command, limit, reason, sooner
-from headway.engines.slurm.fit import Need
+from headway.engines.slurm import commands, parse
+from headway.engines.slurm.why import limit, reason, suggest
+from headway.engines.slurm.why.fit import Need
 from headway.model.errors import RefusedError, UnreachableError
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "slurm"
@@ -40,7 +41,7 @@ def said(version: str) -> dict[str, tuple[int, str]]:
 
 @pytest.mark.parametrize("version", ALIVE)
 def test_the_queue_is_read_with_its_states_reasons_and_elements(version: str) -> None:
-    jobs = answer.read_squeue(recorded(version, "squeue"))
+    jobs = parse.read_squeue(recorded(version, "squeue"))
     words = {job.word for job in jobs.values()}
     assert words == {"CANCELLED", "COMPLETED", "FAILED", "PENDING", "RUNNING"}
     assert all(job.state != "unknown" for job in jobs.values())
@@ -60,7 +61,7 @@ def test_the_queue_is_read_with_its_states_reasons_and_elements(version: str) ->
 
 
 def test_a_queue_whose_nodes_are_all_away_says_so_in_words() -> None:
-    jobs = answer.read_squeue(recorded("23.11", "squeue"))
+    jobs = parse.read_squeue(recorded("23.11", "squeue"))
     told = {reason.explain(job.reason).text for job in jobs.values() if job.word == "PENDING"}
     assert any(
         "a node that it needs is not available (UnavailableNodes:node[1-4])" in text
@@ -68,20 +69,20 @@ def test_a_queue_whose_nodes_are_all_away_says_so_in_words() -> None:
     )
     assert any(text.startswith("the nodes that it could have are down") for text in told)
     assert not any(text.startswith("Slurm says") for text in told)
-    records = answer.read_jobs(recorded("23.11", "jobs"))
+    records = parse.read_jobs(recorded("23.11", "jobs"))
     told = {reason.explain(job.reason).text for job in records.values() if job.word == "PENDING"}
     assert not any(text.startswith("Slurm says") or "_" in text for text in told)
 
 
 @pytest.mark.parametrize("version", ALIVE)
 def test_jobs_are_read_with_what_they_need_and_how_they_ended(version: str) -> None:
-    jobs = answer.read_jobs(recorded(version, "jobs"))
+    jobs = parse.read_jobs(recorded(version, "jobs"))
     [failed] = [job for job in jobs.values() if job.word == "FAILED"]
     assert (failed.exit_code, failed.comment) == (7, f"{KEY}2-1")
     [train] = [job for job in jobs.values() if job.fields["JobName"] == "train-7f3c2"]
-    assert Need.of(train) == Need(2, 4, 2, 200 * sooner.MIB, 1800.0)
+    assert Need.of(train) == Need(2, 4, 2, 200 * suggest.MIB, 1800.0)
     [wide] = [job for job in jobs.values() if job.fields.get("Comment") == "hw key|x"]
-    assert Need.of(wide).gpus == 3 and Need.of(wide).memory_bytes == 500 * sooner.MIB
+    assert Need.of(wide).gpus == 3 and Need.of(wide).memory_bytes == 500 * suggest.MIB
     assert any(
         job.number and job.id.endswith("_0") and job.id != job.number for job in jobs.values()
     )
@@ -89,7 +90,7 @@ def test_jobs_are_read_with_what_they_need_and_how_they_ended(version: str) -> N
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_nodes_are_read_with_what_is_used_and_why_one_is_out(version: str) -> None:
-    nodes = answer.read_nodes(recorded(version, "nodes"))
+    nodes = parse.read_nodes(recorded(version, "nodes"))
     assert [(node.name, node.cpus, node.memory_mib, node.gpus) for node in nodes] == [
         (f"node{k}", 4, 4000, 4) for k in range(1, 5)
     ]
@@ -102,23 +103,23 @@ def test_nodes_are_read_with_what_is_used_and_why_one_is_out(version: str) -> No
 
 @pytest.mark.parametrize("version", ALIVE)
 def test_those_that_hold_resources_are_read_with_what_they_have_on_each_node(version: str) -> None:
-    holders = answer.read_holders(recorded(version, "holders"))
+    holders = parse.read_holders(recorded(version, "holders"))
     assert all(holder.nodes and holder.cpus == 1 for holder in holders if holder.name == "wrap")
     if version != "20.11":  # there the wide one still waited
         [wide] = [holder for holder in holders if holder.nodes == ("node1", "node2")]
-        assert (wide.gpus, wide.memory_bytes) == (3, 500 * sooner.MIB)
+        assert (wide.gpus, wide.memory_bytes) == (3, 500 * suggest.MIB)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_partitions_limit_and_a_maintenance_are_told_with_their_values(version: str) -> None:
-    jobs = answer.read_jobs(recorded(version, "jobs"))
+    jobs = parse.read_jobs(recorded(version, "jobs"))
     [long] = [job for job in jobs.values() if job.reason == "PartitionTimeLimit"]
     [told] = limit.explain("PartitionTimeLimit", long, lambda _: recorded(version, "partition"))
     assert (
         told
         == "partition short allows 5 min (MaxTime), and it asks for 50 min (scontrol show partition)"
     )
-    fields = answer.read_fields(recorded(version, "reservation"))
+    fields = parse.read_fields(recorded(version, "reservation"))
     assert (fields["ReservationName"], fields["Nodes"]) == (
         "service",
         "node[1-4]",
@@ -127,7 +128,7 @@ def test_a_partitions_limit_and_a_maintenance_are_told_with_their_values(version
 
 @pytest.mark.parametrize("version", ALIVE)
 def test_a_trial_start_tells_when_and_where(version: str) -> None:
-    told = sooner.NOW.search(said(version)["testonly"][1])
+    told = suggest.NOW.search(said(version)["testonly"][1])
     assert told is not None and told[1].startswith("2026-11-16T0") and told[2].startswith("node")
 
 
@@ -136,7 +137,7 @@ def test_a_refusal_and_a_controller_that_is_away_are_told_apart(version: str) ->
     for name, (code, text) in said(version).items():
         if code == 0:
             continue
-        error = command.failure("sbatch", code, text)
+        error = commands.failure("sbatch", code, text)
         assert isinstance(error, UnreachableError if name.startswith("away") else RefusedError), (
             name,
             text,

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from headway.engines.protocol import Node
-from headway.engines.slurm import answer, fit, limit, sooner, waiting
-from headway.engines.slurm.answer import JobLine
-from headway.engines.slurm.command import Commands
-from headway.engines.slurm.fit import Need
+from headway.engines.slurm import parse
+from headway.engines.slurm.commands import Commands
+from headway.engines.slurm.parse import JobLine
+from headway.engines.slurm.why import explain, fit, limit, suggest
+from headway.engines.slurm.why.fit import Need
 from headway.model.errors import RefusedError, UnreachableError
 from headway.views.cli import why
 from headway.views.cli.commands import COMMANDS
@@ -83,7 +84,7 @@ def test_a_job_that_would_fit_waits_for_something_else() -> None:
 
 def test_what_is_needed_is_read_from_slurms_own_record() -> None:
     text = (GOLDEN / "22.05-completed.txt").read_text()
-    line = answer.read_job(text)
+    line = parse.read_job(text)
     assert line is not None
     assert Need.of(line).words() == "8 GPUs = 2 nodes × 4, 1 CPU and 100 MiB each, 1 h"
     assert Need.of(job()).words() == "8 GPUs = 2 nodes × 4, 1 CPU and 4.0 GiB each, 4 h"
@@ -236,10 +237,10 @@ class Scripted(Commands):
 
 def test_smaller_requests_are_those_that_what_is_free_could_do() -> None:
     thin = [node(f"n{k}", 2) for k in range(1, 5)]
-    words = [words for words, _ in sooner.smaller(Need(2, 4, 1, GIB, 1380.0), thin)]
+    words = [words for words, _ in suggest.smaller(Need(2, 4, 1, GIB, 1380.0), thin)]
     assert words == ["-n 8 --nodes 4", "-n 2", "--max-duration 10m"]
     short = [node("n1", 4, 12), node("n2", 4, 64)]
-    found = dict(sooner.smaller(Need(2, 4, 1, 64 * GIB, 300.0), short))
+    found = dict(suggest.smaller(Need(2, 4, 1, 64 * GIB, 300.0), short))
     assert list(found) == ["--memory 24576MiB", "-n 4"]
     assert found["--memory 24576MiB"].memory_bytes == 12 * GIB
 
@@ -253,7 +254,7 @@ def test_what_is_suggested_can_be_typed(need: Need) -> None:
         [node("n1", 4, 12), node("n2", 4, 64)],
         [node("n1", 4)],
     ):
-        for words, asked in sooner.smaller(need, free):
+        for words, asked in suggest.smaller(need, free):
             values = Parser(COMMANDS).parse(["submit", *words.split(), "true"]).values
             assert values.get("nodes", asked.nodes) == asked.nodes
 
@@ -266,14 +267,14 @@ def test_only_what_slurm_would_start_sooner_is_suggested_and_this_job_itself_is_
     commands = Scripted(gres=said)
     now, own_s = (
         datetime(2026, 11, 16, 4, 10, 9),
-        sooner.own_delay_s(need, {"TotalCPUs": "16", "TotalNodes": "4"}),
+        suggest.own_delay_s(need, {"TotalCPUs": "16", "TotalNodes": "4"}),
     )
     assert own_s == 660.0
-    found = sooner.suggest(job(), need, free, commands, now, own_s)
+    found = suggest.suggest(job(), need, free, commands, now, own_s)
     assert found[0] == "-n 8 --nodes 4      would start now on node[1-4] (sbatch --test-only)"
     assert "--account=ml" in commands.asked[0] and "--gres=gpu:2" in commands.asked[0]
     late = replace(job(), start="2026-11-16T04:10:00")
-    assert sooner.suggest(late, need, free, commands, datetime(2026, 11, 16, 4, 0, 0), own_s) == ()
+    assert suggest.suggest(late, need, free, commands, datetime(2026, 11, 16, 4, 0, 0), own_s) == ()
 
 
 def test_the_whole_answer_names_its_sources_and_survives_questions_without_an_answer() -> None:
@@ -282,13 +283,13 @@ def test_the_whole_answer_names_its_sources_and_survives_questions_without_an_an
         for k in range(1, 5)
     )
     widths = dict(zip(("12", "2026-11-16T04:25:03", "4", "cpu=4,mem=400M,node=4", "gres:gpu:2", "wrap", "node[1-4]"),
-                      answer.HOLDER_WIDTHS, strict=True))  # fmt: skip
+                      parse.HOLDER_WIDTHS, strict=True))  # fmt: skip
     holders = "".join(value.ljust(width) for value, width in widths.items())
     queue = "9|100|2|gres:gpu:4|2|other-7f3c2\n17|90|2|gres:gpu:4|2|me\n"
     commands = Scripted(date="2026-11-16T04:10:03\n", JobID=holders, PD=queue)
-    told = waiting.explain(
+    told = explain.explain(
         replace(job(MinMemoryNode="100M"), start="2026-11-16T04:25:03"),
-        answer.read_nodes(text),
+        parse.read_nodes(text),
         commands,
     )
     assert told.reason.startswith("Resources: ")
@@ -301,7 +302,7 @@ def test_the_whole_answer_names_its_sources_and_survives_questions_without_an_an
         "other-7f3c2 (Slurm 9, 8 GPUs, priority 100)",
     )
     assert told.sooner == () and told.limits == ()
-    silent = waiting.explain(job(), [], Scripted())
+    silent = explain.explain(job(), [], Scripted())
     assert silent.reason.startswith("Resources: ") and silent.ahead == () and silent.fit == ""
     assert silent.start == "neither Slurm nor the time limits of running jobs tell when"
 
@@ -329,7 +330,7 @@ def test_room_on_a_node_that_it_does_not_let_itself_be_given_is_none(
         for k, word in enumerate(("IDLE", "IDLE+DRAIN", "IDLE", "DOWN"), 1)
     )
     one = job(NumNodes="1", NumCPUs="1", TresPerNode="gres:gpu:1", MinMemoryNode="100M", **fields)
-    told = waiting.explain(one, answer.read_nodes(text), Scripted(date="2026-11-16T04:10:03\n"))
+    told = explain.explain(one, parse.read_nodes(text), Scripted(date="2026-11-16T04:10:03\n"))
     assert told.fit == said and len(told.free) == 4
 
 
@@ -339,11 +340,11 @@ def test_room_on_a_node_that_it_does_not_let_itself_be_given_is_none(
      ("UNLIMITED", None), ("NONE", None), ("", None), ("Partition_Limit", None)],
 )  # fmt: skip
 def test_durations_of_slurm(text: str, value: float | None) -> None:
-    assert answer.seconds(text) == value
+    assert parse.seconds(text) == value
 
 
 def test_a_job_that_slurm_has_just_started_waits_for_its_agents() -> None:
-    told = waiting.explain(replace(job("None"), word="RUNNING", nodes="node1"), [], Scripted())
+    told = explain.explain(replace(job("None"), word="RUNNING", nodes="node1"), [], Scripted())
     assert (
         told.reason == "RUNNING: Slurm has started it on node1, and its agents have not spoken yet"
     )
@@ -368,13 +369,13 @@ def test_a_job_that_stands_aside_is_told_what_it_waits_for_and_not_who_is_ahead(
     word: str, fields: Any, said: str
 ) -> None:
     told = JobLine("7", "PENDING", word, start="2026-11-16T09:00:00", fields=fields, number="7")
-    found = waiting.explain(told, [], Unasked())
+    found = explain.explain(told, [], Unasked())
     assert found.reason == f"{word}: {said}" and not found.ahead
     assert ("not before 2026-11-16T09:00:00" in found.start) == (word == "BeginTime")
 
 
 def test_of_a_maintenance_no_node_can_be_taken_out() -> None:
-    found = waiting.explain(
+    found = explain.explain(
         JobLine("7", "PENDING", "ReqNodeNotAvail,_Reserved_for_maintenance"), [], Unasked()
     )
     assert (

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from headway.engines.plan import check_machine, tasks_of, world_size
 from headway.engines.protocol import Node
-from headway.engines.tasks import check_machine, tasks_of, world_size
 from headway.model.errors import RefusedError, UsageError
 from headway.model.job import JobSpec, Role
 

@@ -10,7 +10,7 @@ import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from headway.engines.folder import has_end
+from headway.engines.spool.task_folder import has_end
 from headway.home import zipapp
 from headway.model.ids import new_uuid
 from tests import processes

@@ -1,5 +1,5 @@
 """`relay FOLDER --home=ID`: the server's hands on a login node. Started over ssh by
-`engines/relay.py`, from one file.
+`engines/ssh/relay_client.py`, from one file.
 
 It answers questions on its standard input: run a command, look at the cluster's folder, take code,
 hand over what agents have put into trays. It keeps nothing in memory that matters and ends when its
@@ -19,7 +19,7 @@ from pathlib import Path
 
 from headway import __version__
 from headway.agent.process import name_process
-from headway.engines.shelf import Shelf
+from headway.engines.spool.cluster_folder import Shelf
 from headway.model.errors import DamagedError, HeadwayError
 from headway.model.limits import (
     RELAY_CALLS_MAX,

@@ -7,8 +7,8 @@ Called by `server/control/loop.py`, with the definition that came with the job.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from headway.engines.docker import ContainerEngine
-from headway.engines.local import LocalEngine
+from headway.engines.docker.engine import ContainerEngine
+from headway.engines.local.engine import LocalEngine
 from headway.engines.protocol import Engine
 from headway.engines.slurm.engine import SlurmEngine
 from headway.home.paths import Paths

@@ -28,7 +28,11 @@ PARTS: Final = (
     "wire",
 )
 # that the relay needs besides
-FILES: Final = ("engines/__init__.py", "engines/folder.py", "engines/shelf.py")
+FILES: Final = (
+    "engines/__init__.py",
+    "engines/spool/task_folder.py",
+    "engines/spool/cluster_folder.py",
+)
 PYTHON_MIN: Final = (3, 11)
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)  # the first moment that a zip file can tell
 _MAIN: Final = f"""import sys

@@ -5,9 +5,9 @@ be blind or deaf.
 from collections.abc import Callable, Sequence
 
 from headway.agent.shim.machine import StopAsked
-from headway.engines import joined
+from headway.engines.plan import on_node, plan_of, tasks_of
 from headway.engines.protocol import EngineId, Given, Node, Observation, Plan, Waiting
-from headway.engines.tasks import on_node, plan_of, tasks_of
+from headway.engines.spool import task_group
 from headway.model.errors import UnreachableError
 from headway.model.job import Job
 from headway.testing import sim_agent
@@ -67,7 +67,7 @@ class SimEngine:
         return tasks
 
     def _id_of(self, tasks: Sequence[Task]) -> EngineId:
-        """As the engines with spool folders have it (`engines/group.py`)."""
+        """As the engines with spool folders have it (`engines/spool/task_group.py`)."""
         key = tasks[0].key
         return EngineId(str(key) if len(tasks) == 1 else f"{key.uuid}-{key.attempt}")
 
@@ -100,7 +100,7 @@ class SimEngine:
     def observe(self, ids: Sequence[EngineId]) -> dict[EngineId, Observation]:
         self._look()
         return {
-            engine_id: joined.join(
+            engine_id: task_group.join(
                 {task.key.task: self._observe(task) for task in self._named(engine_id)}
             )
             for engine_id in ids

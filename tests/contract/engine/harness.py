@@ -10,11 +10,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from headway.engines import slots
-from headway.engines.docker import ContainerEngine
-from headway.engines.local import LocalEngine
+from headway.engines.docker.engine import ContainerEngine
+from headway.engines.local import slots
+from headway.engines.local.engine import LocalEngine
 from headway.engines.protocol import Engine, EngineId, Given
-from headway.engines.slurm.command import Commands
+from headway.engines.slurm.commands import Commands
 from headway.engines.slurm.engine import SlurmEngine
 from headway.home import launch
 from headway.home.paths import Paths

@@ -105,7 +105,7 @@ def test_a_task_that_never_began_is_told_by_name(
     lost = harness.paths.spool / names(job)[2]
     harness.kill_agent(EngineId(names(job)[2]))
     os.unlink(lost / "shim.json")  # as if it had never spoken
-    monkeypatch.setattr("headway.engines.local.START_TIMEOUT_S", 0.0)
+    monkeypatch.setattr("headway.engines.local.engine.START_TIMEOUT_S", 0.0)
     engine = harness.restart()
     assert engine.observe([engine_id])[engine_id].detail["unstarted"] == ["b-1"]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from headway.engines import container as programs
-from headway.engines import strays
+from headway.engines.docker import program as programs
+from headway.engines.docker import strays
 from headway.model.errors import RefusedError, UnreachableError
 from headway.model.job import Role
 from tests import container, container_image
@@ -83,7 +83,7 @@ def test_a_container_whose_making_was_not_answered_is_used_or_removed(
     engine_id = harness.start(used)
     harness.wait_running(engine_id)
     assert harness.starts(engine_id) == 1
-    monkeypatch.setattr("headway.engines.docker.START_TIMEOUT_S", 0.0)
+    monkeypatch.setattr("headway.engines.docker.engine.START_TIMEOUT_S", 0.0)
     other = harness.engine.find(f"{dropped.uuid}-1")
     assert other is not None
     harness.engine.discard(other)

@@ -1,7 +1,7 @@
 """The warm launcher: a process that has everything of the agent loaded and forks a shim for each
 task it is told of.
 
-Started by the local engine (`engines/warm.py`) as `warm HOME`, with a socket as its standard input.
+Started by the local engine (`engines/local/zygote.py`) as `warm HOME`, with a socket as its standard input.
 A line of JSON `{"folder"}` is answered by `{"pid", "start"}`; the end of a shim by `{"ended": pid,
 "code"}`. A forked shim is as one that was executed: a session of its own, the environment that the
 engine gives to every agent, no descriptor of ours, nothing of another task, for this process never

@@ -18,8 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from headway.engines import folder as folders
-from headway.engines import joined
+from headway.engines.plan import plan_of, tasks_of
 from headway.engines.protocol import (
     AnyBox,
     EngineId,
@@ -31,19 +30,21 @@ from headway.engines.protocol import (
     Start,
     Waiting,
 )
-from headway.engines.shelf import TaskView
-from headway.engines.slurm import answer, begin, ending, partition, script, sooner, waiting
-from headway.engines.slurm.answer import JobLine
-from headway.engines.slurm.command import TIMEOUT_S, Commands
-from headway.engines.slurm.ledger import Ledger
-from headway.engines.slurm.library import Library
-from headway.engines.slurm.owner import Owner, has_other_name
+from headway.engines.slurm import end_cause, parse, partition, requeue, script
+from headway.engines.slurm.commands import TIMEOUT_S, Commands
+from headway.engines.slurm.id_reuse import Owner, has_other_name
+from headway.engines.slurm.job_details import Records
+from headway.engines.slurm.job_ids import Ledger
+from headway.engines.slurm.parse import JobLine
 from headway.engines.slurm.place import Place, place_for
-from headway.engines.slurm.record import Records
-from headway.engines.slurm.submission import Submission
-from headway.engines.slurm.trial import Trial
-from headway.engines.slurm.wording import Wording
-from headway.engines.tasks import plan_of, tasks_of
+from headway.engines.slurm.python_check import Library
+from headway.engines.slurm.refusal import Wording
+from headway.engines.slurm.sbatch import Submission
+from headway.engines.slurm.test_only import Trial
+from headway.engines.slurm.why import explain, suggest
+from headway.engines.spool import task_folder as folders
+from headway.engines.spool import task_group
+from headway.engines.spool.cluster_folder import TaskView
 from headway.home.launch import agent_argv
 from headway.home.paths import Paths
 from headway.model.errors import HeadwayError, LaterError, RefusedError, UnreachableError
@@ -103,10 +104,10 @@ class SlurmEngine:
         self._lost: set[str] = set()  # keys of jobs that Slurm took and then lost
         self._min_age_s: float | None = None  # how long Slurm remembers an ended job
         self._down: dict[str, list[str]] = {}  # Slurm's id -> those of its nodes that failed it
-        self._silence = ending.Silence()
+        self._silence = end_cause.Silence()
         # Slurm's id -> whether the daemons of its nodes have told its end
         self._proven: dict[str, bool] = {}
-        self._nodes: tuple[float, list[answer.NodeLine]] = (-NODES_KEPT_S, [])
+        self._nodes: tuple[float, list[parse.NodeLine]] = (-NODES_KEPT_S, [])
         self._known_partitions: tuple[float, list[partition.Partition]] = (-NODES_KEPT_S, [])
 
     @property
@@ -132,7 +133,7 @@ class SlurmEngine:
         self._place.check()
         nodes = self._nodes_of(self._options.get("partition"))
         partition.check_names(self._all_partitions(), self._options.get("partition"))
-        return [sooner.capacity_of(node) for node in nodes]
+        return [suggest.capacity_of(node) for node in nodes]
 
     def capacity_now(self) -> list[Node]:
         # what was told stays known: a plan needs it while Slurm does not answer
@@ -173,18 +174,18 @@ class SlurmEngine:
             self._known_partitions = (self._clock_s(), known)
         return known
 
-    def _nodes_of(self, asked: str | None, timeout_s: float = TIMEOUT_S) -> list[answer.NodeLine]:
+    def _nodes_of(self, asked: str | None, timeout_s: float = TIMEOUT_S) -> list[parse.NodeLine]:
         """The nodes of a partition, of several, or of the default; asked for now and then."""
         asked_s, nodes = self._nodes
         if self._clock_s() - asked_s >= NODES_KEPT_S:
-            nodes = answer.read_nodes(
+            nodes = parse.read_nodes(
                 self._commands.run(["scontrol", "show", "node", "-d", "-o"], timeout_s=timeout_s)
             )
             self._nodes = (self._clock_s(), nodes)
         names = asked.split(",") if asked else [one.name for one in self._partitions(None)]
         return [node for node in nodes if not names or set(names) & set(node.partitions)]
 
-    def _nodes_or_old(self, asked: str | None) -> list[answer.NodeLine]:
+    def _nodes_or_old(self, asked: str | None) -> list[parse.NodeLine]:
         """For a plan: while Slurm does not answer, what it said last will do, so that new jobs are
         taken and wait.
         """
@@ -215,7 +216,7 @@ class SlurmEngine:
         )
         tasks = tasks_of(spec, gpu_per_node=per_node, has_gpus=has_gpus)
         plan = plan_of(self.name, self.cluster, job, attempt, tasks, rlimits={}, options=options)
-        sooner.check_ever(plan, nodes)
+        suggest.check_ever(plan, nodes)
         self._library.check(
             plan.folders, self._place.agent()[0], self._options.get("host") or "this machine"
         )
@@ -241,10 +242,10 @@ class SlurmEngine:
         return True
 
     def in_words(
-        self, plan: Plan, error: RefusedError, nodes: Sequence[answer.NodeLine] = ()
+        self, plan: Plan, error: RefusedError, nodes: Sequence[parse.NodeLine] = ()
     ) -> RefusedError:
         """A refusal with what was asked for and what there is."""
-        return Wording(partial(waiting.ask, self._commands), self._place.uid).of(plan, error, nodes)
+        return Wording(partial(explain.ask, self._commands), self._place.uid).of(plan, error, nodes)
 
     def _asked(self, job: Job) -> dict[str, Any]:
         """The cluster's options under the job's own; nodes that have failed it are left out from
@@ -331,7 +332,7 @@ class SlurmEngine:
             if self._clock_s() - self._polled_s < self._poll_s:
                 return self._lines
             said = self._list_jobs()
-            lines = answer.read_squeue(said)
+            lines = parse.read_squeue(said)
             self._garbled = len(lines) < sum(1 for text in said.splitlines() if text.strip())
             same = {i: line.word for i, line in lines.items()} == {
                 i: line.word for i, line in self._lines.items()
@@ -343,7 +344,7 @@ class SlurmEngine:
             return lines
 
     def _list_jobs(self) -> str:
-        argv = ["squeue", "-h", "-r", "-t", "all", "--me", "-o", answer.SQUEUE_FORMAT]
+        argv = ["squeue", "-h", "-r", "-t", "all", "--me", "-o", parse.SQUEUE_FORMAT]
         try:
             try:
                 return self._commands.run(argv)
@@ -411,7 +412,7 @@ class SlurmEngine:
         return found
 
     def _is_over(self, job_id: str, line: JobLine) -> bool:
-        return line.state == "ended" or begin.is_back(line, job_id in self._begun)
+        return line.state == "ended" or requeue.is_back(line, job_id in self._begun)
 
     def _is_newer(self, job_id: str) -> bool:
         """Slurm has taken it since it was last asked."""
@@ -444,7 +445,7 @@ class SlurmEngine:
         if known_s is None:
             return False
         if self._min_age_s is None:
-            self._min_age_s = answer.read_min_age_s(
+            self._min_age_s = parse.read_min_age_s(
                 self._commands.run(["scontrol", "show", "config"])
             )
         return self._clock_s() - known_s < self._min_age_s
@@ -486,7 +487,7 @@ class SlurmEngine:
         seen = self._after(job_id, "no longer known to Slurm", None, views)
         key = self._ledger.key_of(job_id)
         if key is None or seen.detail.get("started") is not False:
-            return replace(seen, detail={**seen.detail, "end": ending.FORGOTTEN})
+            return replace(seen, detail={**seen.detail, "end": end_cause.FORGOTTEN})
         try:
             lost = key in self._lost or self._is_lost(job_id)
         except HeadwayError as error:
@@ -505,11 +506,11 @@ class SlurmEngine:
         """Slurm is done with it. What its agents wrote tells the rest."""
         taken = {} if line is None else self._taken_back(job_id, line, views)
         end = taken or (
-            {} if line is None else ending.told(line, self._failed_nodes(line), self._place.user)
+            {} if line is None else end_cause.told(line, self._failed_nodes(line), self._place.user)
         )
         one = Observation("gone", word, {"started": None})
         if views:
-            one = joined.join(self._tasks_after(word, line, views))
+            one = task_group.join(self._tasks_after(word, line, views))
         key = self._ledger.key_of(job_id)
         if one.detail.get("drained"):
             self._tidy(views)
@@ -524,9 +525,9 @@ class SlurmEngine:
         ):
             self._withdraw(job_id)
         if key and one.detail.get("started") is False:  # no agent could tell why
-            end = ending.with_words(end, self._shelf.said(self._ledger.output_of(job_id)))
-        elif key and line is not None and not taken and ending.was_killed(line):
-            end = ending.of_memory(end, self._shelf.said(self._ledger.output_of(job_id)), line)
+            end = end_cause.with_words(end, self._shelf.said(self._ledger.output_of(job_id)))
+        elif key and line is not None and not taken and end_cause.was_killed(line):
+            end = end_cause.of_memory(end, self._shelf.said(self._ledger.output_of(job_id)), line)
         return replace(
             one,
             state_word=one.state_word if one.state == "unknown" else word,
@@ -538,7 +539,7 @@ class SlurmEngine:
     ) -> dict[str, Any]:
         """Told from its folders, which go when all of them is sent: so it is kept."""
         if job_id not in self._taken and (
-            end := begin.end_of(line, job_id in self._begun, views.values())
+            end := requeue.end_of(line, job_id in self._begun, views.values())
         ):
             self._taken[job_id] = end
         return self._taken.get(job_id, {})
@@ -561,7 +562,7 @@ class SlurmEngine:
         ):
             limit_s = SALVAGE_ENDED_S
         return {
-            name: ending.of_task(view, word, self._silence.quiet_s(name, view, now_s), limit_s)
+            name: end_cause.of_task(view, word, self._silence.quiet_s(name, view, now_s), limit_s)
             for name, view in views.items()
         }
 
@@ -575,8 +576,8 @@ class SlurmEngine:
 
     def _saw_end(self, line: JobLine) -> bool:
         """Whether the daemons of all its nodes have told Slurm that nothing of it runs; asked once."""
-        names = answer.expand_hosts(line.nodes)
-        if line.word in ending.NODE_LOST or not names:
+        names = parse.expand_hosts(line.nodes)
+        if line.word in end_cause.NODE_LOST or not names:
             return False
         if line.id not in self._proven:
             try:
@@ -593,8 +594,8 @@ class SlurmEngine:
         """Of a job that lost a node: those that are down, asked for once; all of its nodes where
         none is any more.
         """
-        names = answer.expand_hosts(line.nodes)
-        if line.word not in ending.NODE_LOST or len(names) < 2:
+        names = parse.expand_hosts(line.nodes)
+        if line.word not in end_cause.NODE_LOST or len(names) < 2:
             return names
         if line.id not in self._down:
             try:
@@ -612,9 +613,9 @@ class SlurmEngine:
         line = self._records.ask([engine_id]).get(engine_id) or self.lines().get(engine_id)
         if line is None or self._owner.is_another(engine_id, line):
             return Waiting("Slurm does not know it")
-        return waiting.explain(line, self._fresh_nodes(), self._commands)
+        return explain.explain(line, self._fresh_nodes(), self._commands)
 
-    def _fresh_nodes(self, asked: str | None = None) -> list[answer.NodeLine]:
+    def _fresh_nodes(self, asked: str | None = None) -> list[parse.NodeLine]:
         """Of these partitions, or of the cluster's own."""
         self._nodes = (-NODES_KEPT_S, self._nodes[1])
         return self._nodes_of(asked or self._options.get("partition"))

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from headway.engines.protocol import Plan
-from headway.engines.slurm import answer, script
-from headway.engines.slurm.fit import duration_text, plural
+from headway.engines.slurm import parse, script
+from headway.engines.slurm.why.fit import duration_text, plural
 from headway.model.errors import RefusedError
 from headway.model.limits import RESERVE_MARGIN_S
 from headway.settings.nearest import did_you_mean
@@ -34,14 +34,14 @@ def read(text: str) -> list[Partition]:
     """`scontrol show partition -o`."""
     found = []
     for line in text.splitlines():
-        told = answer.read_fields(line)
+        told = parse.read_fields(line)
         if "PartitionName" not in told:
             continue
         most = told.get("MaxNodes", "")
         found.append(
             Partition(
                 told["PartitionName"], told.get("Default") == "YES", told.get("State", "UP"),
-                answer.seconds(told.get("MaxTime", "")), int(most) if most.isdigit() else None,
+                parse.seconds(told.get("MaxTime", "")), int(most) if most.isdigit() else None,
             )
         )  # fmt: skip
     return found

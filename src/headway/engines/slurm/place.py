@@ -2,7 +2,7 @@
 alone.
 
 A place has `commands` (run one, with a time limit) and a `shelf` (the cluster's folder,
-`engines/shelf.py`), and knows how a task there reaches its home, its code and the server.
+`engines/spool/cluster_folder.py`), and knows how a task there reaches its home, its code and the server.
 """
 
 import hashlib
@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from headway.code.depot import Depot
-from headway.engines import folder as folders
 from headway.engines.protocol import AnyBox, Plan
-from headway.engines.shelf import Shelf, TaskView
-from headway.engines.slurm import record
-from headway.engines.slurm.command import Commands, ShellCommands
-from headway.engines.slurm.far import Far
+from headway.engines.slurm import job_details
+from headway.engines.slurm.commands import Commands, ShellCommands
+from headway.engines.slurm.place_ssh import Far
+from headway.engines.spool import task_folder as folders
+from headway.engines.spool.cluster_folder import Shelf, TaskView
 from headway.home.paths import Paths, socket_path
 from headway.model.errors import RefusedError
 from headway.wire import tray
@@ -29,7 +29,7 @@ _LOOK_S: Final = 1.0
 
 
 class AnyShelf(Protocol):
-    """`engines/shelf.py`, here or far away. Raises OSError; UnreachableError where nothing is
+    """`engines/spool/cluster_folder.py`, here or far away. Raises OSError; UnreachableError where nothing is
     known.
     """
 
@@ -206,7 +206,7 @@ class Here:
         return os.getuid()
 
     def user(self, uid: int) -> str:
-        return record.user(uid)
+        return job_details.user(uid)
 
     def check(self) -> None:
         return

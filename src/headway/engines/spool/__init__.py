@@ -1,0 +1,1 @@
+"""Tasks as spool folders, for engines whose tasks' folders can be seen from here."""
