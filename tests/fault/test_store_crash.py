@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from headway.home.paths import Paths
-from headway.store import catalog, lines, logs, migrate, series, snapshot
+from headway.store import catalog, db_snapshot, log_files, log_lines, migrate, series
 from headway.store.database import Store
 from tests.store_worker import UUID, line_bytes
 
@@ -52,7 +52,7 @@ def check(home: Path, acks: int, large: bool) -> int:
     try:
         assert store.restored is None, "nothing is damaged"
         with store.read() as c:
-            assert snapshot.check(c) is None
+            assert db_snapshot.check(c) is None
             if catalog.find_uuid(c, UUID) is None:
                 assert acks == 0
                 return 0
@@ -60,7 +60,9 @@ def check(home: Path, acks: int, large: bool) -> int:
             values = [
                 v for one in series.read_series(c, pk, "x") for v in one.points.values.tolist()
             ]
-            text = b"".join(logs.read(c, store.paths, one.pk, 0) for one in lines.outputs(c, pk))
+            text = b"".join(
+                log_files.read(c, store.paths, one.pk, 0) for one in log_lines.outputs(c, pk)
+            )
         assert values == [float(i) for i in range(len(values))]
         assert text == b"".join(line_bytes(i, large) for i in range(len(values)))
         assert acks <= len(values) <= acks + 1, "at most the round that was under way"

@@ -13,7 +13,7 @@ import pytest
 
 from headway.model.errors import UnreachableError
 from headway.model.limits import LOG_DIRECT_BYTES
-from headway.store import lines, logs, series
+from headway.store import log_files, log_lines, series
 from headway.wire.batch import Part
 from tests.storing import Bench, bench, fact, gap, record, schema
 
@@ -77,8 +77,8 @@ def run(b: Bench) -> int:
     return failures
 
 
-def _pieces(c: sqlite3.Connection, b: Bench, pk: int) -> list[logs.Piece]:
-    return list(logs.pieces(c, b.paths, pk, 0, 1 << 30))
+def _pieces(c: sqlite3.Connection, b: Bench, pk: int) -> list[log_files.Piece]:
+    return list(log_files.pieces(c, b.paths, pk, 0, 1 << 30))
 
 
 @pytest.mark.parametrize(
@@ -96,10 +96,10 @@ def test_the_nth_failure_of_a_call_loses_nothing(
         b = bench(tmp_path / f"home-{n}")
         fault = Nth(name, n, code)
         with monkeypatch.context() as patch:
-            patch.setattr(logs.os, name, fault)
+            patch.setattr(log_files.os, name, fault)
             failures = run(b)
         assert failures == (1 if code and fault.calls >= n else 0)
-        (output,) = b.read(lines.outputs, b.job.pk, stream="stdout")
+        (output,) = b.read(log_lines.outputs, b.job.pk, stream="stdout")
         found = b.read(_pieces, b, output.pk)
         assert [piece.data for piece in found] == [b"one\ntwo\n", b"", LARGE + b"three\n"]
         path = b.paths.logs / b.key.uuid / "1" / "worker-0" / "stdout-0"

@@ -20,7 +20,7 @@ from headway.server.notify.channels import command_channel, desktop, webhook
 from headway.server.notify.notice import Wanted
 from headway.server.notify.notifier import Plan, backoff_s
 from headway.settings import layers, notify_settings
-from headway.store.outbox import Change
+from headway.store.notice_queue import Change
 from tests.driver import PYTHON
 from tests.hooks import Hook
 

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.model.record import FACT
-from headway.store import few
+from headway.store import decode_small
 from headway.store.decode import decode
-from headway.store.fact import TIME_NS_MAX, TIME_NS_MIN
+from headway.store.fact_rows import TIME_NS_MAX, TIME_NS_MIN
 from headway.wire import block, frame
 from tests.storing import NOW_NS, record, schema
 
@@ -28,7 +28,7 @@ STEP = st.one_of(st.integers(0, 1000), st.integers(-(2**63), 2**63 - 1))
 ROW = st.tuples(STEP, TIME, st.tuples(VALUE, VALUE, VALUE))
 
 
-@given(st.sampled_from(list(KNOWN)), st.lists(ROW, min_size=1, max_size=few.ROWS_MAX))
+@given(st.sampled_from(list(KNOWN)), st.lists(ROW, min_size=1, max_size=decode_small.ROWS_MAX))
 def test_what_is_read_by_hand_is_what_numpy_makes_of_it(
     number: int, rows: list[tuple[int, int, tuple[float, float, float]]]
 ) -> None:
@@ -36,7 +36,7 @@ def test_what_is_read_by_hand_is_what_numpy_makes_of_it(
     data = memoryview(
         b"".join(record(number, step, values[:count], time_ns) for step, time_ns, values in rows)
     )
-    found = few.read(data, KNOWN)
+    found = decode_small.read(data, KNOWN)
     (points,) = decode(data, KNOWN).points
     times = points.times_ns // 1000
     assert found is not None
@@ -59,15 +59,15 @@ ONE = record(0, 1, [1.0])
         record(1, 1, [1.0]), ONE + record(3, 1, [1.0, 2.0, 3.0]), record(0, 1, [1.0, 2.0]), record(3, 1, [1.0]),
         schema(0, "a") + ONE, ONE + frame.encode(FACT, b"x" * 28), frame.encode(FACT, ONE[12:]),
         record(0, 1, [1.0], 0), ONE + record(0, 1, [1.0], -5), record(0, 1, [1.0], TIME_NS_MAX),
-        ONE * (few.ROWS_MAX + 1), frame.MAGIC + b"\0" * 40, b"\xff" * 64,
+        ONE * (decode_small.ROWS_MAX + 1), frame.MAGIC + b"\0" * 40, b"\xff" * 64,
     ],
 )  # fmt: skip
 def test_whatever_is_out_of_the_ordinary_is_left_to_others(data: bytes) -> None:
-    assert few.read(memoryview(data), KNOWN) is None
+    assert decode_small.read(memoryview(data), KNOWN) is None
 
 
 def test_many_values_are_left_to_others() -> None:
-    wide = {0: tuple(f"m{i}" for i in range(few.VALUES_MAX // 2 + 1))}
+    wide = {0: tuple(f"m{i}" for i in range(decode_small.VALUES_MAX // 2 + 1))}
     one = record(0, 1, [0.5] * len(wide[0]), NOW_NS)
-    assert few.read(memoryview(one), wide) is not None
-    assert few.read(memoryview(one * 2), wide) is None
+    assert decode_small.read(memoryview(one), wide) is not None
+    assert decode_small.read(memoryview(one * 2), wide) is None

@@ -562,7 +562,7 @@ def test_events_of_one_job_are_bounded_and_the_rest_is_counted(
     b: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """P7"""
-    monkeypatch.setattr("headway.store.fact.EVENTS_MAX", 5)
+    monkeypatch.setattr("headway.store.fact_rows.EVENTS_MAX", 5)
     b.tell(*({"type": "note", "text": str(i)} for i in range(20)), stream="facts-0-1-aaaaaa")
     known = len(b.read(query.events, b.job.pk)) - 1
     assert b.events("events_dropped")[0]["data"]["count"] == 21 - known

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from headway.model.errors import DamagedError, UsageError
 from headway.model.limits import LINE_BYTES_MAX, LOG_DIRECT_BYTES
-from headway.store import grep, lines, logs
-from headway.store.logs import LogFiles, LogKey
+from headway.store import grep, log_files, log_lines
+from headway.store.log_files import LogFiles, LogKey
 from headway.wire.batch import Part
 from tests.storing import NOW_NS, Bench, bench, gap
 
@@ -35,13 +35,13 @@ def path(b: Bench, stream: str = "stdout-0") -> Path:
     return b.paths.logs / b.key.uuid / "1" / "worker-0" / stream
 
 
-def output(b: Bench, stream: str = "stdout", rank: int | None = 0) -> lines.Output:
-    (found,) = b.read(lines.outputs, b.job.pk, stream=stream, rank=rank)
+def output(b: Bench, stream: str = "stdout", rank: int | None = 0) -> log_lines.Output:
+    (found,) = b.read(log_lines.outputs, b.job.pk, stream=stream, rank=rank)
     return found
 
 
 def stored(b: Bench, offset: int = 0, length: int = 1 << 26) -> bytes:
-    return b.read(logs.read, b.paths, output(b).pk, offset, length)
+    return b.read(log_files.read, b.paths, output(b).pk, offset, length)
 
 
 def chunks(b: Bench) -> int:
@@ -128,7 +128,7 @@ def test_a_gap_is_a_hole_in_the_file_and_a_line_in_a_view(b: Bench) -> None:
     b.store.tidy()
     assert path(b).read_bytes() == b"first\nsec" + bytes(1234) + b"d\nlast\n"
     assert stored(b) == b"first\nsec\n[headway: 1,234 bytes missing: spool full]\nd\nlast\n"
-    found = b.read(lines.read_lines, b.paths, output(b), 0, 1 << 20, final=True)
+    found = b.read(log_lines.read_lines, b.paths, output(b), 0, 1 << 20, final=True)
     assert [(line.text, line.offset) for line in found.lines] == [
         ("first", 0), ("sec", 6), ("[headway: 1,234 bytes missing: spool full]", 9), ("d", 1243), ("last", 1245),
     ]  # fmt: skip
@@ -149,7 +149,7 @@ def test_head_and_tail_of_an_overlong_stream_are_kept(tmp_path: Path) -> None:
             b.send("stdout-0", "raw", text[start : start + 100_000])
         b.store.tidy()
         assert path(b).stat().st_blocks * 512 <= limit * 1.2
-        pieces = b.read(lambda c: list(logs.pieces(c, b.paths, output(b).pk, 0, len(text))))
+        pieces = b.read(lambda c: list(log_files.pieces(c, b.paths, output(b).pk, 0, len(text))))
         head, hole, tail = pieces
         assert hole.missing == "log_bytes_max"
         assert (head.data, tail.data) == (text[: limit // 2], text[tail.offset :])
@@ -199,14 +199,14 @@ def test_the_last_lines_start_where_they_should(
     found = output(shared, rank=rank)
     whole = [line + b"\n" for line in text.removesuffix(b"\n").split(b"\n")]
     last = sum(map(len, whole[-n:])) - (0 if text.endswith(b"\n") else 1) if n else 0
-    assert shared.read(lines.tail_offset, shared.paths, found, n) == len(text) - last
+    assert shared.read(log_lines.tail_offset, shared.paths, found, n) == len(text) - last
 
 
 def test_a_line_that_is_not_finished_waits_unless_nobody_will_finish_it(b: Bench) -> None:
     b.send("stdout-0", "raw", b"one\ntwo")
-    early = b.read(lines.read_lines, b.paths, output(b), 0, 1 << 20, final=False)
+    early = b.read(log_lines.read_lines, b.paths, output(b), 0, 1 << 20, final=False)
     assert ([line.text for line in early.lines], early.cursor) == (["one"], {output(b).pk: 4})
-    late = b.read(lines.read_lines, b.paths, output(b), 4, 1 << 20, final=True)
+    late = b.read(log_lines.read_lines, b.paths, output(b), 4, 1 << 20, final=True)
     assert [line.text for line in late.lines] == ["two"]
 
 
@@ -223,21 +223,21 @@ def test_of_an_overlong_line_the_beginning_is_shown_once_with_a_mark(
         b.send("stdout-0", "raw", part)
         sent += len(part)
         for _ in range(100):
-            found = b.read(lines.read_lines, b.paths, output(b), at, limit, final=final)
+            found = b.read(log_lines.read_lines, b.paths, output(b), at, limit, final=final)
             texts += [line.text for line in found.lines]
             if found.cursor[output(b).pk] == at:
                 break
             at = found.cursor[output(b).pk]
-    assert texts == ["one", "x" * LINE_BYTES_MAX + lines.CUT, "two"]
+    assert texts == ["one", "x" * LINE_BYTES_MAX + log_lines.CUT, "two"]
     assert at == sent
 
 
 @pytest.mark.parametrize("more", [0, 1])
 def test_a_line_of_just_the_limit_is_whole(b: Bench, more: int) -> None:
     b.send("stdout-0", "raw", b"x" * (LINE_BYTES_MAX + more) + b"\nnext\n")
-    found = b.read(lines.read_lines, b.paths, output(b), 0, 1 << 30, final=True)
+    found = b.read(log_lines.read_lines, b.paths, output(b), 0, 1 << 30, final=True)
     assert [line.text for line in found.lines] == [
-        "x" * LINE_BYTES_MAX + (lines.CUT if more else ""),
+        "x" * LINE_BYTES_MAX + (log_lines.CUT if more else ""),
         "next",
     ]
 
@@ -246,7 +246,7 @@ def test_a_search_shows_an_overlong_line_once(b: Bench) -> None:
     b.send("stdout-0", "raw", b"needle" + b" needle" * LINE_BYTES_MAX + b"\nneedle two\n")
     first = _search(b, "needle", 1)
     rest = _search(b, "needle", begun=first.cursor)
-    assert first.lines[0].text.endswith(lines.CUT) and [line.text for line in rest.lines] == [
+    assert first.lines[0].text.endswith(log_lines.CUT) and [line.text for line in rest.lines] == [
         "needle two"
     ]
 
@@ -255,14 +255,14 @@ def test_a_bar_that_was_redrawn_very_often_is_cut_between_two_drawings(b: Bench)
     count = 3 * LINE_BYTES_MAX // 12
     drawn = b"".join(b"\r%06d/done" % n for n in range(count))
     b.send("stdout-0", "raw", drawn[:-4])
-    part = b.read(lines.read_lines, b.paths, output(b), 0, 2**30, final=False)
+    part = b.read(log_lines.read_lines, b.paths, output(b), 0, 2**30, final=False)
     assert len(part.lines) > 1 and all(line.text.endswith("/done") for line in part.lines)
     b.send("stdout-0", "raw", drawn[-4:] + b"\n")
     rest = b.read(
-        lines.read_lines, b.paths, output(b), part.cursor[output(b).pk], 2**30, final=False
+        log_lines.read_lines, b.paths, output(b), part.cursor[output(b).pk], 2**30, final=False
     )
     assert [line.text.rpartition("\r")[2] for line in rest.lines] == [f"{count - 1:06d}/done"]
-    whole = b.read(lines.read_lines, b.paths, output(b), 0, 2**30, final=True).lines
+    whole = b.read(log_lines.read_lines, b.paths, output(b), 0, 2**30, final=True).lines
     assert all(line.text.endswith("/done") and len(line.text) <= LINE_BYTES_MAX for line in whole)
     assert whole[-1].end == len(drawn) + 1
 
@@ -270,7 +270,7 @@ def test_a_bar_that_was_redrawn_very_often_is_cut_between_two_drawings(b: Bench)
 def test_a_progress_bar_is_one_line_and_bad_bytes_are_replaced(b: Bench) -> None:
     """B8, B15"""
     b.send("stdout-0", "raw", b"1%\r2%\r3%\r\nbad \xff\xfe\x85 byte\n")
-    found = b.read(lines.read_lines, b.paths, output(b), 0, 1 << 20, final=True)
+    found = b.read(log_lines.read_lines, b.paths, output(b), 0, 1 << 20, final=True)
     assert [line.text for line in found.lines] == ["1%\r2%\r3%", "bad \ufffd\ufffd\ufffd byte"]
 
 
@@ -290,14 +290,14 @@ def test_ranks_are_merged_by_time(b: Bench, spilled: bool) -> None:
     _three_ranks(b)
     if spilled:
         b.store.tidy()
-    chosen = b.read(lines.outputs, b.job.pk)
-    merged = b.read(lines.read_merged, b.paths, chosen, {}, 1 << 20, final=True)
+    chosen = b.read(log_lines.outputs, b.job.pk)
+    merged = b.read(log_lines.read_merged, b.paths, chosen, {}, 1 << 20, final=True)
     assert [line.text for line in merged.lines] == ["a0", "b0", "a1", "e0", "b1", "a2"]
     assert merged.lines[3].time_us == NOW_US + 25_000
     assert (merged.lines[3].output.stream, merged.lines[3].output.rank) == ("stderr", 1)
-    again = b.read(lines.read_merged, b.paths, chosen, merged.cursor, 1 << 20, final=True)
+    again = b.read(log_lines.read_merged, b.paths, chosen, merged.cursor, 1 << 20, final=True)
     assert (again.lines, again.more) == ([], False)
-    tail = b.read(lines.tail_merged, b.paths, chosen, 3, final=True)
+    tail = b.read(log_lines.tail_merged, b.paths, chosen, 3, final=True)
     assert [line.text for line in tail.lines] == ["e0", "b1", "a2"]
     assert tail.cursor == merged.cursor
 
@@ -305,7 +305,7 @@ def test_ranks_are_merged_by_time(b: Bench, spilled: bool) -> None:
 def test_merging_in_small_bites_gives_the_same_order(
     b: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lines, "LINE_BYTES_MAX", 64)
+    monkeypatch.setattr(log_lines, "LINE_BYTES_MAX", 64)
     entries: dict[int, list[tuple[int, int]]] = {0: [], 1: []}
     text = {0: b"", 1: b""}
     for i in range(200):
@@ -319,9 +319,14 @@ def test_merging_in_small_bites_gives_the_same_order(
 
 
 def _all_merged(b: Bench, limit: int) -> list[str]:
-    chosen, cursor, got, more = b.read(lines.outputs, b.job.pk), dict[int, int](), list[str](), True
+    chosen, cursor, got, more = (
+        b.read(log_lines.outputs, b.job.pk),
+        dict[int, int](),
+        list[str](),
+        True,
+    )
     while more:
-        found = b.read(lines.read_merged, b.paths, chosen, cursor, limit, final=True)
+        found = b.read(log_lines.read_merged, b.paths, chosen, cursor, limit, final=True)
         assert found.lines
         got += [line.text for line in found.lines]
         cursor, more = found.cursor, found.more
@@ -334,7 +339,7 @@ def test_lines_that_are_told_later_are_not_made_now(
     """Ranks that write much, one after the other: what is read of the later ones would be thrown
     away each time.
     """
-    monkeypatch.setattr(lines, "LINE_BYTES_MAX", 64)
+    monkeypatch.setattr(log_lines, "LINE_BYTES_MAX", 64)
     for rank in range(8):
         text = [b"rank %d line %04d\n" % (rank, i) for i in range(1000)]
         b.send(f"stdout-{rank}", "raw", b"".join(text))
@@ -343,7 +348,7 @@ def test_lines_that_are_told_later_are_not_made_now(
             "index",
             index(*((i * len(text[0]), 1000 * rank + i) for i in range(1000))),
         )
-    made, split = [], lines._split
+    made, split = [], log_lines._split
     monkeypatch.setattr(
         lines, "_split", lambda *given: made.append(found := split(*given)) or found
     )
@@ -356,7 +361,7 @@ def test_lines_that_are_told_later_are_not_made_now(
 def test_no_line_is_left_out_where_a_clock_was_set_back(
     b: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lines, "LINE_BYTES_MAX", 64)
+    monkeypatch.setattr(log_lines, "LINE_BYTES_MAX", 64)
     for rank in (0, 1):
         text = [b"rank %d line %03d\n" % (rank, i) for i in range(300)]
         b.send(f"stdout-{rank}", "raw", b"".join(text))
@@ -372,7 +377,7 @@ def test_streams_are_chosen_by_attempt_task_rank_and_name(b: Bench) -> None:
     _three_ranks(b)
 
     def names(**options: object) -> list[str]:
-        return [f"{o.stream}-{o.rank}" for o in b.read(lines.outputs, b.job.pk, **options)]
+        return [f"{o.stream}-{o.rank}" for o in b.read(log_lines.outputs, b.job.pk, **options)]
 
     assert names() == ["stdout-0", "stdout-1", "stderr-1"]
     assert names(rank=1) == ["stdout-1", "stderr-1"]
@@ -387,7 +392,7 @@ def test_streams_are_chosen_by_attempt_task_rank_and_name(b: Bench) -> None:
 
 def _search(b: Bench, pattern: str, n: int = 100, **options: Any) -> grep.Found:
     return b.read(
-        lambda c: grep.search(c, b.paths, lines.outputs(c, b.job.pk), pattern, n, **options)
+        lambda c: grep.search(c, b.paths, log_lines.outputs(c, b.job.pk), pattern, n, **options)
     )
 
 
@@ -418,7 +423,9 @@ def test_a_search_crosses_pieces_and_gaps(b: Bench, monkeypatch: pytest.MonkeyPa
 
 
 def _last(b: Bench, pattern: str, n: int) -> list[str]:
-    found = b.read(lambda c: grep.search_last(c, b.paths, lines.outputs(c, b.job.pk), pattern, n))
+    found = b.read(
+        lambda c: grep.search_last(c, b.paths, log_lines.outputs(c, b.job.pk), pattern, n)
+    )
     assert not found.timed_out
     return [line.text for line in found.lines]
 
@@ -508,7 +515,7 @@ def test_after_a_rollback_output_goes_to_its_own_file(tmp_path: Path) -> None:
 def test_one_transaction_may_write_more_files_than_are_kept_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(logs, "_OPEN_FILES_MAX", 4)
+    monkeypatch.setattr(log_files, "_OPEN_FILES_MAX", 4)
     files = LogFiles(tmp_path / "logs")
     c = open_writer_with_streams(tmp_path)
     before = len(os.listdir("/proc/self/fd"))

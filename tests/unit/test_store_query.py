@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headway.model.job import State
-from headway.store import catalog, form, query
+from headway.store import catalog, jsonform, query
 from tests.storing import NOW_NS, Bench, bench, new_job, record, schema
 
 KEYS = (
@@ -98,12 +98,12 @@ def test_the_elapsed_time_grows_stops_and_is_never_negative(b: Bench) -> None:
     ],
 )  # fmt: skip
 def test_times_are_iso_8601_in_utc_with_microseconds(ns: int | None, text: str | None) -> None:
-    assert form.iso(ns) == text
+    assert jsonform.iso(ns) == text
 
 
 def test_numbers_that_json_cannot_hold_are_strings() -> None:
     nan = struct.unpack("<d", struct.pack("<Q", 0xFFF8000000000001))[0]
-    found = [form.number(x) for x in (1.5, float("inf"), float("-inf"), nan)]
+    found = [jsonform.number(x) for x in (1.5, float("inf"), float("-inf"), nan)]
     assert found == [1.5, "Infinity", "-Infinity", "NaN"]
 
 

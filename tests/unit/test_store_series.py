@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from headway.model.errors import DamagedError
 from headway.model.limits import COMPACT_ROWS, ZOOM_FACTOR
-from headway.store import compact, keeper, query, series
+from headway.store import compact, housekeeping, query, series
 from tests.storing import NOW_NS, Bench, bench, bits, record, records, schema
 from tests.waiting import wait_until
 
@@ -162,7 +162,7 @@ def test_a_reader_sees_every_point_once_while_housekeeping_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small_pieces(monkeypatch)
-    monkeypatch.setattr(keeper, "PERIOD_S", 0.02)
+    monkeypatch.setattr(housekeeping, "PERIOD_S", 0.02)
     b = bench(tmp_path / "home", background=True)
     try:
         b.send(f"{STREAM}0", "records", schema(0, "x", "y"))
@@ -171,7 +171,7 @@ def test_a_reader_sees_every_point_once_while_housekeeping_goes_on(
             if i % 50 == 0:
                 assert points(b, "y").steps.tolist() == list(range(i + 5))
         b.end()
-        b.clock.now_ns += keeper.CALM_NS
+        b.clock.now_ns += housekeeping.CALM_NS
         wait_until(lambda: count(b, "blocks") == 0, 30, "everything is compacted")
         assert points(b, "x").values.tolist() == [float(i) for i in range(2000)]
     finally:

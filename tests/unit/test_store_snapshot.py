@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headway.model.errors import DamagedError, HeadwayError
-from headway.store import snapshot
+from headway.store import db_snapshot
 from headway.store.connection import PAGE_BYTES
 from tests.storing import Bench, bench, new_job, record, schema
 from tests.waiting import wait_until
@@ -40,7 +40,7 @@ def aside(b: Bench) -> list[str]:
 def test_damage_found_at_the_start_is_set_aside_and_the_snapshot_restored(tmp_path: Path) -> None:
     b = bench(tmp_path / "home")
     fill(b)
-    assert snapshot.take(b.paths.db) is None
+    assert db_snapshot.take(b.paths.db) is None
     late, _ = new_job(b.store, "late")
     b.store.close()
     spoil(b.paths.db)
@@ -76,7 +76,7 @@ def test_damage_met_while_running_is_never_served_and_repaired_without_a_restart
     fill(b)
     b.store.close()
     b.store.open()
-    assert snapshot.take(b.paths.db) is None
+    assert db_snapshot.take(b.paths.db) is None
     b.store.close()
     b.store.open()
     spoil(b.paths.db)
@@ -112,19 +112,19 @@ def test_a_false_alarm_changes_nothing(tmp_path: Path) -> None:
 def test_a_damaged_database_never_replaces_a_good_snapshot(tmp_path: Path) -> None:
     b = bench(tmp_path / "home")
     fill(b)
-    assert snapshot.take(b.paths.db) is None
-    good = snapshot.snapshot_path(b.paths.db).read_bytes()
+    assert db_snapshot.take(b.paths.db) is None
+    good = db_snapshot.snapshot_path(b.paths.db).read_bytes()
     b.store.close()
     spoil(b.paths.db)
-    assert snapshot.take(b.paths.db) is not None
-    assert snapshot.snapshot_path(b.paths.db).read_bytes() == good
+    assert db_snapshot.take(b.paths.db) is not None
+    assert db_snapshot.snapshot_path(b.paths.db).read_bytes() == good
 
 
 def test_a_snapshot_is_a_whole_database_with_nothing_beside_it(tmp_path: Path) -> None:
     b = bench(tmp_path / "home")
     fill(b)
-    assert snapshot.take(b.paths.db) is None
-    path = snapshot.snapshot_path(b.paths.db)
+    assert db_snapshot.take(b.paths.db) is None
+    path = db_snapshot.snapshot_path(b.paths.db)
     with sqlite3.connect(path) as c:
         assert c.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
         assert c.execute("SELECT count(*) FROM jobs").fetchone()[0] == 1
@@ -138,28 +138,28 @@ def test_snapshots_are_due_by_age_and_size_and_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     db = tmp_path / "headway.db"
-    assert not snapshot.is_due(db, 0, 10**9)
+    assert not db_snapshot.is_due(db, 0, 10**9)
     db.write_bytes(b"x" * 1000)
-    assert not snapshot.is_due(db, 1000.0, 1000.0 + snapshot.FIRST_S - 1)
-    assert snapshot.is_due(db, 1000.0, 1000.0 + snapshot.FIRST_S)
-    path = snapshot.snapshot_path(db)
+    assert not db_snapshot.is_due(db, 1000.0, 1000.0 + db_snapshot.FIRST_S - 1)
+    assert db_snapshot.is_due(db, 1000.0, 1000.0 + db_snapshot.FIRST_S)
+    path = db_snapshot.snapshot_path(db)
     path.write_bytes(b"x")
     made_s = path.stat().st_mtime
-    assert not snapshot.is_due(db, 0, made_s + snapshot.SNAPSHOT_SMALL_INTERVAL_S - 1)
-    assert snapshot.is_due(db, 0, made_s + snapshot.SNAPSHOT_SMALL_INTERVAL_S)
-    monkeypatch.setattr(snapshot, "SNAPSHOT_SMALL_BYTES", 10)
-    assert not snapshot.is_due(db, 0, made_s + snapshot.SNAPSHOT_SMALL_INTERVAL_S)
-    assert snapshot.is_due(db, 0, made_s + snapshot.SNAPSHOT_INTERVAL_S)
-    monkeypatch.setattr(snapshot, "GIB", 2**60)
-    assert not snapshot.is_due(db, 0, made_s + snapshot.SNAPSHOT_INTERVAL_S)
+    assert not db_snapshot.is_due(db, 0, made_s + db_snapshot.SNAPSHOT_SMALL_INTERVAL_S - 1)
+    assert db_snapshot.is_due(db, 0, made_s + db_snapshot.SNAPSHOT_SMALL_INTERVAL_S)
+    monkeypatch.setattr(db_snapshot, "SNAPSHOT_SMALL_BYTES", 10)
+    assert not db_snapshot.is_due(db, 0, made_s + db_snapshot.SNAPSHOT_SMALL_INTERVAL_S)
+    assert db_snapshot.is_due(db, 0, made_s + db_snapshot.SNAPSHOT_INTERVAL_S)
+    monkeypatch.setattr(db_snapshot, "GIB", 2**60)
+    assert not db_snapshot.is_due(db, 0, made_s + db_snapshot.SNAPSHOT_INTERVAL_S)
 
 
 def test_housekeeping_takes_the_first_snapshot_by_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(snapshot, "FIRST_S", 0.0)
-    monkeypatch.setattr("headway.store.keeper.PERIOD_S", 0.05)
+    monkeypatch.setattr(db_snapshot, "FIRST_S", 0.0)
+    monkeypatch.setattr("headway.store.housekeeping.PERIOD_S", 0.05)
     b = bench(tmp_path / "home", background=True)
     fill(b)
-    wait_until(snapshot.snapshot_path(b.paths.db).exists, 20, "a snapshot")
+    wait_until(db_snapshot.snapshot_path(b.paths.db).exists, 20, "a snapshot")
     b.store.close()

@@ -12,9 +12,18 @@ import pytest
 
 from headway.model.job import State
 from headway.model.limits import TRACKERS_ENDED_MAX
-from headway.store import catalog, curves, migrate, query, records, retention, watch, watched
+from headway.store import (
+    catalog,
+    live_read,
+    live_write,
+    log_records,
+    migrate,
+    query,
+    retention,
+    usage_curves,
+)
 from headway.store.connection import Connection
-from headway.store.form import iso
+from headway.store.jsonform import iso
 from headway.wire.batch import Part
 from tests.storing import NOW_NS, Bench, bench, fact, new_job, record, schema
 
@@ -141,14 +150,14 @@ def test_a_shared_tracker_keeps_a_rate_after_its_end_and_one_share_has_a_time_le
     b: Bench,
 ) -> None:
     b.tell(tracker(1, 0, 40, distributed=True, eta_s=None), stream="shipper-1-aaaaaa")
-    (alone,) = b.read(lambda c: watched.progress(c, [b.job.pk]))[b.job.pk]
+    (alone,) = b.read(lambda c: live_read.progress(c, [b.job.pk]))[b.job.pk]
     assert (alone["rate"], alone["eta_s"]) == (2.0, 30.0)
     for pid, done in ((1, 40), (2, 60)):
         ended = tracker(
             pid, 0, done, distributed=True, state="completed", rate=None, time_ns=NOW_NS + 20 * S
         )
         b.tell(ended, stream=f"shipper-{pid}-bbbbbb")
-    (ended,) = b.read(lambda c: watched.progress(c, [b.job.pk]))[b.job.pk]
+    (ended,) = b.read(lambda c: live_read.progress(c, [b.job.pk]))[b.job.pk]
     assert (ended["state"], ended["rate"], ended["eta_s"]) == ("completed", 5.0, 0.0)
 
 
@@ -157,7 +166,7 @@ def test_a_shared_tracker_of_which_one_process_failed_still_has_the_rate_of_the_
 ) -> None:
     for pid, state in ((1, "failed"), (2, "running"), (3, "running")):
         b.tell(tracker(pid, 0, 10, distributed=True, state=state), stream="shipper-1-aaaaaa")
-    (one,) = b.read(lambda c: watched.progress(c, [b.job.pk]))[b.job.pk]
+    (one,) = b.read(lambda c: live_read.progress(c, [b.job.pk]))[b.job.pk]
     assert (one["state"], one["rate"], one["eta_s"]) == ("failed", 4.0, 17.5)
 
 
@@ -172,7 +181,7 @@ def test_a_tracker_that_has_ended_stays_when_another_takes_its_place(b: Bench) -
             "time_ns": NOW_NS + (number * 9 + 5) * S,
         }
         b.tell(first, ended, first, stream=f"shipper-1-aaaaa{number}")  # a late one changes nothing
-    found = b.read(lambda c: watched.progress(c, [b.job.pk]))[b.job.pk]
+    found = b.read(lambda c: live_read.progress(c, [b.job.pk]))[b.job.pk]
     assert [(one["msg"], one["completed"]) for one in found] == [(["test"], 101), (["train"], 102)]
     assert found[1]["started_at"] == iso(NOW_NS + 18 * S)
 
@@ -184,7 +193,7 @@ def test_a_share_counts_after_its_process_has_begun_another_tracker(b: Bench) ->
         )
     after = tracker(1, 0, 5, msg=["next"], started_ns=NOW_NS + 9 * S, time_ns=NOW_NS + 10 * S)
     b.tell(after, stream="shipper-1-bbbbbb")
-    found = b.read(lambda c: watched.progress(c, [b.job.pk]))[b.job.pk]
+    found = b.read(lambda c: live_read.progress(c, [b.job.pk]))[b.job.pk]
     assert [(one["msg"], one["completed"]) for one in found] == [(["epoch"], 100), (["next"], 5)]
 
 
@@ -203,7 +212,7 @@ def test_of_the_trackers_that_have_ended_the_last_ones_are_kept(b: Bench) -> Non
             ),
             stream=f"shipper-1-{number:06}",
         )
-    found = b.read(lambda c: watched.progress(c, [b.job.pk]))[b.job.pk]
+    found = b.read(lambda c: live_read.progress(c, [b.job.pk]))[b.job.pk]
     first = 2 * TRACKERS_ENDED_MAX - 1
     assert [int(one["msg"][1]) for one in found] == list(range(first, 3 * TRACKERS_ENDED_MAX))
 
@@ -225,7 +234,7 @@ def test_only_the_last_attempt_counts_and_an_old_agent_changes_nothing_of_it(b: 
 def test_trackers_are_bounded_and_finished_ones_go_first(
     b: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "TRACKERS_MAX", 20)
+    monkeypatch.setattr(live_write, "TRACKERS_MAX", 20)
     b.tell(tracker(7, 0, 1), stream="shipper-1-aaaaaa")
     for number in range(1, 60):
         b.tell(
@@ -233,7 +242,7 @@ def test_trackers_are_bounded_and_finished_ones_go_first(
             stream="shipper-1-aaaaaa",
         )
     assert rows(b, "progress") <= 20
-    found = b.read(watched.progress, [b.job.pk])[b.job.pk]
+    found = b.read(live_read.progress, [b.job.pk])[b.job.pk]
     assert found[0]["state"] == "running" and len(found) > 10
 
 
@@ -258,14 +267,14 @@ def test_records_come_back_whole_in_order_and_go_on_from_a_number(b: Bench) -> N
     b.tell(
         log("one"), log("two", levelno=30, level="WARNING", table=table), stream="logs-3-7-aaaaaa.0"
     )
-    first, second = b.read(records.read, b.job.pk)
+    first, second = b.read(log_records.read, b.job.pk)
     assert (first["text"], first["rank"], first["attempt"], first["thread"], first["line"]) == (
         "one", 0, 1, "MainThread", 3,
     )  # fmt: skip
     assert second["table"] == table and second["printed"] is False and second["level"] == "WARNING"
-    assert b.read(records.read, b.job.pk, after=first["seq"]) == [second]
-    assert b.read(records.read, b.job.pk, levelno=30) == [second]
-    assert b.read(records.read, b.job.pk, rank=1) == []
+    assert b.read(log_records.read, b.job.pk, after=first["seq"]) == [second]
+    assert b.read(log_records.read, b.job.pk, levelno=30) == [second]
+    assert b.read(log_records.read, b.job.pk, rank=1) == []
     assert not b.events("log")
 
 
@@ -273,17 +282,17 @@ def test_a_record_without_a_rank_has_that_of_its_stream(b: Bench) -> None:
     told = log("x")
     del told["rank"]
     b.tell(told, stream="logs-3-7-aaaaaa.0")
-    assert b.read(records.read, b.job.pk)[0]["rank"] == 3
+    assert b.read(log_records.read, b.job.pk)[0]["rank"] == 3
 
 
 def test_too_many_records_lose_the_oldest_and_a_gap_tells_how_many(
     b: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """P5."""
-    monkeypatch.setattr(watch, "RECORDS_JOB_MAX", 100)
+    monkeypatch.setattr(live_write, "RECORDS_JOB_MAX", 100)
     for start in range(0, 250, 50):
         b.tell(*(log(f"line {n}") for n in range(start, start + 50)), stream="logs-0-7-aaaaaa.0")
-    found = b.read(records.read, b.job.pk)
+    found = b.read(log_records.read, b.job.pk)
     assert found[-1]["text"] == "line 249" and 95 <= len(found) <= 100
     assert [one["seq"] for one in found] == list(range(found[0]["seq"], 251))
     (gap,) = b.events("gap")
@@ -291,15 +300,15 @@ def test_too_many_records_lose_the_oldest_and_a_gap_tells_how_many(
 
 
 def test_large_records_are_bounded_by_bytes_too(b: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "RECORDS_JOB_BYTES_MAX", 200_000)
+    monkeypatch.setattr(live_write, "RECORDS_JOB_BYTES_MAX", 200_000)
     b.tell(*(log("x" * 1000) for _ in range(300)), stream="logs-0-7-aaaaaa.0")
-    found = b.read(records.read, b.job.pk)
+    found = b.read(log_records.read, b.job.pk)
     assert 100 < len(found) < 200 and found[-1]["seq"] == 300
     b.tell(
         log("y" * 200_000, table={"columns": ["z" * 100_000], "rows": []}),
         stream="logs-0-7-aaaaaa.0",
     )
-    last = b.read(records.read, b.job.pk)[-1]
+    last = b.read(log_records.read, b.job.pk)[-1]
     assert (
         len(last["text"]) == 65_536
         and last["cut"] is True
@@ -316,12 +325,15 @@ def test_records_are_searched_line_by_line(b: Bench) -> None:
         log("loss=5"),
         stream="logs-0-7-aaaaaa.0",
     )
-    found, more, late = b.read(records.search, b.job.pk, "^loss=", levelno=20)
+    found, more, late = b.read(log_records.search, b.job.pk, "^loss=", levelno=20)
     assert [one["text"] for one in found] == ["alpha\nloss=3", "loss=5"] and (more, late) == (
         False,
         False,
     )
-    assert [one["seq"] for one in b.read(records.search, b.job.pk, "loss", after=1)[0]] == [3, 4]
+    assert [one["seq"] for one in b.read(log_records.search, b.job.pk, "loss", after=1)[0]] == [
+        3,
+        4,
+    ]
 
 
 # -- usage
@@ -394,7 +406,7 @@ def test_cards_that_others_hold_are_not_in_the_short_form(b: Bench) -> None:
         for n in range(3)
     ]
     b.tell(sample(gpus=cards))
-    found = b.read(lambda c: watched.usage_last(c, [b.job.pk]))[b.job.pk]
+    found = b.read(lambda c: live_read.usage_last(c, [b.job.pk]))[b.job.pk]
     assert (found["gpus"], found["gpu_percent"]) == (1, 10.0)
 
 
@@ -408,7 +420,7 @@ def test_windows_of_usage_are_told_in_order(b: Bench) -> None:
             "time_ns": NOW_NS + second * S,
         }
         b.tell(turn, stream=f"facts-0-7-aaaaa{second}")
-    found = b.read(lambda c: watched.usage_windows(c, b.job.pk))
+    found = b.read(lambda c: live_read.usage_windows(c, b.job.pk))
     assert [(one["time"], one["rank"], one["pid"], one["open"]) for one in found] == [
         (iso(NOW_NS + S), 0, 7, False), (iso(NOW_NS + 4 * S), 0, 7, True),
     ]  # fmt: skip
@@ -434,15 +446,15 @@ def test_a_sample_without_processes_does_not_hide_the_last_one_with_them(b: Benc
 
 def test_samples_come_back_by_level_and_time_and_go_on_where_they_ended(b: Bench) -> None:
     b.tell(*(sample(at_s=n) for n in range(10)), sample(level=1, at_s=9.5), stream="usage-1-aaaaaa")
-    assert len(b.read(watched.usage, b.job.pk, 1, 0, 2**62)[0]) == 1
-    found, after = b.read(watched.usage, b.job.pk, 0, NOW_NS + 2 * S, NOW_NS + 8 * S, limit=4)
+    assert len(b.read(live_read.usage, b.job.pk, 1, 0, 2**62)[0]) == 1
+    found, after = b.read(live_read.usage, b.job.pk, 0, NOW_NS + 2 * S, NOW_NS + 8 * S, limit=4)
     assert [one["time"][17:19] for one in found] == [
         "22",
         "23",
         "24",
         "25",
     ] and after == NOW_NS + 6 * S
-    rest, end = b.read(watched.usage, b.job.pk, 0, after, NOW_NS + 8 * S)
+    rest, end = b.read(live_read.usage, b.job.pk, 0, after, NOW_NS + 8 * S)
     assert len(rest) == 2 and end is None
     assert (found[0]["task"], found[0]["host"], found[0]["attempt"], found[0]["span_s"]) == (
         "worker-0",
@@ -472,24 +484,24 @@ def test_usage_is_thinned_by_housekeeping_and_the_longest_spans_stay(b: Bench) -
 def test_thinning_takes_bounded_steps(b: Bench) -> None:
     b.tell(*(sample(at_s=n) for n in range(20)), stream="usage-1-aaaaaa")
     late = NOW_NS + 10_000 * S
-    assert b.write(lambda c: watch.thin_usage(c, late, rows_max=15)) == 15
-    assert b.read(watch.is_thick, late)
-    assert b.write(lambda c: watch.thin_usage(c, late, rows_max=15)) == 5
-    assert not b.read(watch.is_thick, late)
+    assert b.write(lambda c: live_write.thin_usage(c, late, rows_max=15)) == 15
+    assert b.read(live_write.is_thick, late)
+    assert b.write(lambda c: live_write.thin_usage(c, late, rows_max=15)) == 5
+    assert not b.read(live_write.is_thick, late)
 
 
 def test_the_finest_level_that_has_the_beginning_is_chosen(b: Bench) -> None:
-    assert b.read(watched.finest_level, b.job.pk) == 0
+    assert b.read(live_read.finest_level, b.job.pk) == 0
     b.tell(*(sample(at_s=n) for n in range(61)), stream="usage-1-aaaaaa")
     b.tell(sample(level=1, at_s=10), sample(level=2, at_s=60), stream="usage-1-aaaaaa")
-    assert b.read(watched.finest_level, b.job.pk) == 0
+    assert b.read(live_read.finest_level, b.job.pk) == 0
     b.write(
         lambda c: (
             c.execute("DELETE FROM usage WHERE level = 0 AND time_ns < ?", (NOW_NS + 30 * S,))
             and None
         )
     )
-    assert b.read(watched.finest_level, b.job.pk) == 1
+    assert b.read(live_read.finest_level, b.job.pk) == 1
 
 
 # -- checkpoints, timings, what cannot be read
@@ -512,9 +524,9 @@ def test_checkpoints_and_timings_are_kept_and_a_timing_replaces_the_last(b: Benc
         timing | {"count": 5, "mean_s": 1.0}, timing | {"count": 9, "mean_s": 2.0}, stream=stream
     )
     b.tell(timing | {"count": 5, "mean_s": 1.0}, stream=stream)
-    (mark,) = b.read(watched.checkpoints, b.job.pk)
+    (mark,) = b.read(live_read.checkpoints, b.job.pk)
     assert (mark["tags"], mark["rank"], mark["attempt"]) == (["loaded", "gpu"], 1, 1)
-    (found,) = b.read(watched.timings, b.job.pk)
+    (found,) = b.read(live_read.timings, b.job.pk)
     assert (found["name"], found["count"], found["mean_s"], found["rank"], found["pid"]) == (
         "data",
         9,
@@ -692,7 +704,7 @@ def test_a_row_prefers_trackers_that_know_where_they_end(b: Bench) -> None:
         *(tracker(7, n, 10, total=None) for n in range(1, 6)),
         stream="shipper-1-aaaaaa",
     )
-    found = b.read(lambda c: watched.progress(c, [b.job.pk], 2))[b.job.pk]
+    found = b.read(lambda c: live_read.progress(c, [b.job.pk], 2))[b.job.pk]
     assert [one["total"] for one in found] == [100, None]
 
 
@@ -707,7 +719,7 @@ def test_a_curve_of_few_samples_has_each_of_them(b: Bench) -> None:
         sample(at_s=n, processes=one, gpus=[gpu] if n > 4 else []) for n, one in enumerate(lines)
     ]
     b.tell(*told, sample(at_s=8, processes=[]), stream="usage-1-aaaaaa")
-    found = b.read(curves.usage, b.job.pk, 64)
+    found = b.read(usage_curves.usage, b.job.pk, 64)
     assert found["cpu_percent"]["value"] == [15.0 * n for n in range(1, 9)]
     assert found["cpu_percent"]["time"] == [iso(NOW_NS + n * S) for n in range(8)]
     assert found["memory_bytes"]["value"] == [200.0] * 8
@@ -724,7 +736,7 @@ def test_a_curve_has_the_whole_life_also_where_fine_samples_are_gone(b: Bench) -
         for n in range(1, 641)
     ]
     b.tell(*minutes, sample(at_s=640 * 60 + 1), stream="usage-1-aaaaaa")
-    found = b.read(curves.usage, b.job.pk, 64)["cpu_percent"]
+    found = b.read(usage_curves.usage, b.job.pk, 64)["cpu_percent"]
     assert found["value"] == sorted(found["value"]) and len(found["value"]) == 64
     assert found["value"][0] < 11 and found["value"][-1] > 630
 
@@ -732,15 +744,15 @@ def test_a_curve_has_the_whole_life_also_where_fine_samples_are_gone(b: Bench) -
 def test_a_curve_of_very_many_samples_reads_few_of_them(
     b: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(curves, "CURVE_SAMPLES_MAX", 20)
+    monkeypatch.setattr(usage_curves, "CURVE_SAMPLES_MAX", 20)
     b.tell(*(sample(at_s=n) for n in range(200)), stream="usage-1-aaaaaa")
     read: list[Any] = []
     monkeypatch.setattr(
         watch, "short", lambda fact: read.append(fact) or {"ranks": [[0, 1.0, 2.0]], "gpus": []}
     )
-    assert len(b.read(curves.usage, b.job.pk, 10)["cpu_percent"]["value"]) == 10
+    assert len(b.read(usage_curves.usage, b.job.pk, 10)["cpu_percent"]["value"]) == 10
     assert len(read) == 20
 
 
 def test_a_job_without_samples_has_no_curve(b: Bench) -> None:
-    assert b.read(curves.usage, b.job.pk, 64) == {}
+    assert b.read(usage_curves.usage, b.job.pk, 64) == {}

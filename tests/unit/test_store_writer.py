@@ -15,7 +15,7 @@ from headway.model.limits import LINGER_MAX_S
 from headway.store import catalog, series, writer
 from headway.store.connection import Connection, open_writer
 from headway.store.ingest import Ingester
-from headway.store.pool import Pool
+from headway.store.reader_pool import Pool
 from headway.wire.batch import Part
 from tests.storing import NOW_NS, Bench, bench, record, records, schema
 from tests.waiting import wait_until

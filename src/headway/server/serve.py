@@ -49,7 +49,7 @@ from headway.server.notify.notifier import Notifier
 from headway.server.routes import ROUTES
 from headway.server.tray_server import Trays
 from headway.settings import layers, monitor_settings
-from headway.store import catalog, outbox
+from headway.store import catalog, notice_queue
 from headway.store.database import Store
 from headway.wire.identity import start_of
 
@@ -485,7 +485,7 @@ def remove_agent_socket(home_folder: Path) -> None:
 
 def has_open_jobs(connection: Any) -> bool:
     """Or something to tell about one that has ended."""
-    return catalog.has_open_jobs(connection) or outbox.next_due_ns(connection) is not None
+    return catalog.has_open_jobs(connection) or notice_queue.next_due_ns(connection) is not None
 
 
 async def _within(work: Any, timeout_s: float) -> None:

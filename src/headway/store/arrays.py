@@ -13,10 +13,10 @@ from uuid import UUID, uuid5
 from headway.model.errors import NotFoundError
 from headway.model.ids import new_suffix
 from headway.model.job import State
-from headway.store import reference
+from headway.store import job_reference
 from headway.store.catalog import JobFilter, matcher_of, where_of
 from headway.store.connection import touch
-from headway.store.form import iso
+from headway.store.jsonform import iso
 
 _OPEN = "('waiting', 'running', 'stopping', 'held', 'unknown')"
 _FAILED_SHOWN = 10
@@ -113,11 +113,11 @@ def request_stop(c: sqlite3.Connection, uuid: str, now_ns: int) -> int:
 
 def find(c: sqlite3.Connection, ref: str) -> str:
     """The uuid of the one array that `ref` means, where it means no job as well."""
-    jobs, arrays = reference.find(c, ref)
+    jobs, arrays = job_reference.find(c, ref)
     if len(arrays) == 1 and not jobs:
         return str(arrays[0]["uuid"])
     if len(jobs) + len(arrays) > 1:
-        raise reference.ambiguous(ref, jobs, arrays)
+        raise job_reference.ambiguous(ref, jobs, arrays)
     raise NotFoundError(f'no job or array ends in "{ref[:80]}"', "`hw ls` lists them")
 
 

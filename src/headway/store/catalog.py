@@ -9,16 +9,18 @@ import json
 import re
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
+
+import msgspec
 
 from headway.model.errors import NotFoundError, RefusedError, UsageError
 from headway.model.ids import check_name, new_suffix
 from headway.model.job import Attempt, Job, JobSpec, Process, State, Task, may_follow
 from headway.model.limits import JOBS_LISTED_MAX, TAG_CHARS_MAX, TAGS_MAX
-from headway.store import outbox, reference
-from headway.store import spec as spec_text
+from headway.store import job_reference, notice_queue
 from headway.store.connection import touch
 from headway.wire.batch import TaskKey
 
@@ -77,7 +79,7 @@ def insert_job(
     _check_uuid(uuid)
     check_name(spec.name)
     tags = _union([], spec.tags)
-    text = spec_text.write(spec)
+    text = write(spec)
     while True:
         suffix = suffix or new_suffix()
         cursor = c.execute(
@@ -122,12 +124,16 @@ def resolve(c: sqlite3.Connection, ref: str) -> int:
     """The one job that `ref` means; an error that lists the candidates where there is not exactly
     one.
     """
-    jobs, arrays = reference.find(c, ref)
+    jobs, arrays = job_reference.find(c, ref)
     if len(jobs) == 1 and not arrays:
         return int(jobs[0]["pk"])
     if len(arrays) == 1 and not jobs:
-        raise reference.no_job(c, arrays[0])
-    raise reference.ambiguous(ref, jobs, arrays) if jobs or arrays else reference.not_found(c, ref)
+        raise job_reference.no_job(c, arrays[0])
+    raise (
+        job_reference.ambiguous(ref, jobs, arrays)
+        if jobs or arrays
+        else job_reference.not_found(c, ref)
+    )
 
 
 def load_job(c: sqlite3.Connection, pk: int) -> Job:
@@ -268,7 +274,7 @@ def _jobs(c: sqlite3.Connection, keys: list[int]) -> Iterator[Job]:
         some = keys[start : start + 1000]
         marks = ", ".join("?" * len(some))
         for row in c.execute(f"SELECT * FROM jobs WHERE pk IN ({marks})", some):  # noqa: S608  (our own words)
-            yield _job(row, spec_text.read_kept)
+            yield _job(row, read_kept)
 
 
 def has_open_jobs(c: sqlite3.Connection) -> bool:
@@ -329,7 +335,7 @@ def set_job_state(
     )  # fmt: skip
     data = {"from": str(old), "to": str(state), "exit_code": exit_code, "signal": signal}
     add_event(c, pk, "state", {k: v for k, v in data.items() if v is not None}, now_ns)
-    outbox.note_change(c, pk, str(old), str(state), row["state_since_ns"], now_ns)
+    notice_queue.note_change(c, pk, str(old), str(state), row["state_since_ns"], now_ns)
 
 
 def wait_again(c: sqlite3.Connection, pk: int, since_ns: int, started_ns: int | None) -> None:
@@ -631,7 +637,7 @@ def _json(text: str | None) -> Any:
     return None if text is None else json.loads(text)
 
 
-def _job(row: sqlite3.Row, read: Callable[[str], JobSpec] = spec_text.read) -> Job:
+def _job(row: sqlite3.Row, read: Callable[[str], JobSpec] = read) -> Job:
     return Job(
         pk=row["pk"], id=row["id"], uuid=row["uuid"], spec=read(row["spec"]), state=State(row["state"]),
         state_since_ns=row["state_since_ns"], submitted_ns=row["submitted_ns"], started_ns=row["started_ns"],
@@ -691,3 +697,26 @@ def _process(row: sqlite3.Row) -> Process:
         signal=row["signal"], started_ns=row["started_ns"], ended_ns=row["ended_ns"], reason=row["reason"],
         exception=_json(row["exception"]),
     )  # fmt: skip
+
+
+_decoder = msgspec.json.Decoder(JobSpec)  # several times as fast as json and from_values
+_FIELDS = {f.name for f in fields(JobSpec)}
+
+
+def write(spec: JobSpec) -> str:
+    """By `json`: msgspec would make null of NaN, and takes neither bytes that are not UTF-8 nor
+    large numbers.
+    """
+    return json.dumps(msgspec.to_builtins(spec), separators=(",", ":"))
+
+
+def read(text: str) -> JobSpec:
+    try:
+        return _decoder.decode(text)
+    # bytes that are not UTF-8, NaN, or a type that an earlier release stored
+    except msgspec.MsgspecError:
+        return JobSpec.from_values({k: v for k, v in json.loads(text).items() if k in _FIELDS})
+
+
+# for the loop, which reads the same jobs again and again and changes none
+read_kept = lru_cache(maxsize=1024)(read)

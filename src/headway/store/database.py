@@ -18,7 +18,7 @@ from headway.home.paths import Paths
 from headway.model.errors import DamagedError, RefusedError, UnreachableError
 from headway.model.limits import CHECK_BYTES_MAX, LINGER_S, LOG_BYTES_MAX
 from headway.model.record import INDEX, RAW
-from headway.store import catalog, migrate, retention, snapshot
+from headway.store import catalog, db_snapshot, migrate, retention
 from headway.store.connection import (
     Connection,
     as_headway_error,
@@ -26,10 +26,10 @@ from headway.store.connection import (
     open_writer,
     primary_code,
 )
+from headway.store.housekeeping import Keeper
 from headway.store.ingest import Ingester, IngestResult
-from headway.store.keeper import Keeper
-from headway.store.logs import LogFiles
-from headway.store.pool import Pool
+from headway.store.log_files import LogFiles
+from headway.store.reader_pool import Pool
 from headway.store.writer import Hooks, Writer
 from headway.wire.batch import Part, TaskKey
 
@@ -52,7 +52,7 @@ class Store(Hooks):
         self.paths = paths
         self._clock_ns = clock_ns
         self._background, self._linger_s = background, linger_s
-        self.restored: snapshot.Restored | None = None  # told to those who ask how the server is
+        self.restored: db_snapshot.Restored | None = None  # told to those who ask how the server is
         self._opened_s = 0.0
         self._listeners: list[Listener] = []
         self._pool = Pool(paths.db)
@@ -89,12 +89,12 @@ class Store(Hooks):
         """Bring the database up to date; what is wrong with it where it is damaged."""
         db = self.paths.db
         if not db.exists():  # an open and a close of our own would drop SQLite's locks on it
-            snapshot.touch_private(db)
+            db_snapshot.touch_private(db)
         c: Connection | None = None
         try:
             c = open_writer(db)
             fault = (
-                snapshot.check(c) if suspicious or db.stat().st_size <= CHECK_BYTES_MAX else None
+                db_snapshot.check(c) if suspicious or db.stat().st_size <= CHECK_BYTES_MAX else None
             )
             if fault is None:
                 migrate.migrate(c, db, self._copy_before)
@@ -112,7 +112,7 @@ class Store(Hooks):
                 c.close()
 
     def _copy_before(self, c: Connection, target: Path) -> None:
-        fault = snapshot.copy(c, target)
+        fault = db_snapshot.copy(c, target)
         if fault is not None:
             raise DamagedError(
                 f"the database is damaged ({fault}), so it was not changed", "see server.log"
@@ -122,7 +122,7 @@ class Store(Hooks):
         """Put the last snapshot in the place of a damaged database. No connection of ours is open,
         or soon none.
         """
-        self.restored = snapshot.restore(self.paths.db, reason, self._clock_ns() / 1e9)
+        self.restored = db_snapshot.restore(self.paths.db, reason, self._clock_ns() / 1e9)
         fault = self._prepare()
         if fault is not None:
             raise DamagedError(
@@ -199,9 +199,11 @@ class Store(Hooks):
         return self._writer is not None and self._writer.busy
 
     def _snapshot_if_due(self) -> None:
-        if self.busy or not snapshot.is_due(self.paths.db, self._opened_s, self._clock_ns() / 1e9):
+        if self.busy or not db_snapshot.is_due(
+            self.paths.db, self._opened_s, self._clock_ns() / 1e9
+        ):
             return
-        fault = snapshot.take(self.paths.db)
+        fault = db_snapshot.take(self.paths.db)
         if fault is not None:
             self.damaged(DamagedError(fault))
 

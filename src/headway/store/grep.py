@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from headway.home.paths import Paths
 from headway.model.errors import UsageError
 from headway.model.limits import GREP_PATTERN_CHARS_MAX, GREP_TIMEOUT_S, LINE_BYTES_MAX
-from headway.store import logs
-from headway.store.lines import Line, Output, lines_at
+from headway.store import log_files
+from headway.store.log_lines import Line, Output, lines_at
 
 PIECE_BYTES = 4 * 1024 * 1024
 _HEAD = struct.Struct("<IQI")  # which stream, offset, length
@@ -179,7 +179,9 @@ def _back(c: sqlite3.Connection, paths: Paths, output: Output) -> Iterator[tuple
     while end > 0:
         start = max(0, end - PIECE_BYTES)
         found = [
-            piece for piece in logs.pieces(c, paths, output.pk, start, end - start) if piece.data
+            piece
+            for piece in log_files.pieces(c, paths, output.pk, start, end - start)
+            if piece.data
         ]
         end = start
         for piece in reversed(found):
@@ -285,7 +287,7 @@ def _whole_lines(
     megabytes.
     """
     while offset < output.position:
-        for piece in logs.pieces(c, paths, output.pk, offset, PIECE_BYTES):
+        for piece in log_files.pieces(c, paths, output.pk, offset, PIECE_BYTES):
             data = piece.data
             last = piece.offset + piece.length >= output.position
             if data and not last and piece.offset + piece.length == offset + PIECE_BYTES:
@@ -341,7 +343,7 @@ def _last_end(c: sqlite3.Connection, paths: Paths, output: Output, start: int) -
     """Where the last whole line ends; the end of the stream if that is too far back."""
     end = start if output.position - start < LINE_BYTES_MAX else output.position
     start = max(start, output.position - LINE_BYTES_MAX)
-    for piece in logs.pieces(c, paths, output.pk, start, output.position - start):
+    for piece in log_files.pieces(c, paths, output.pk, start, output.position - start):
         newline = piece.length if piece.missing is not None else piece.data.rfind(b"\n") + 1
         end = piece.offset + newline if newline else end
     return end

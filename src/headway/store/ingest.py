@@ -19,13 +19,13 @@ import numpy as np
 from headway.model.errors import DamagedError, HeadwayError, NotFoundError
 from headway.model.limits import HEARD_INTERVAL_S, METRIC_NAMES_MAX, STREAMS_MAX
 from headway.model.record import GAP, INDEX, OPEN, RAW, RECORDS
-from headway.store import catalog, fact
+from headway.store import catalog, fact_rows
 from headway.store.connection import count_written, touch
 from headway.store.decode import Decoded, Names, Points, decode
-from headway.store.few import Few
-from headway.store.few import read as read_few
-from headway.store.form import whole
-from headway.store.logs import LogFiles, LogKey
+from headway.store.decode_small import Few
+from headway.store.decode_small import read as read_few
+from headway.store.jsonform import whole
+from headway.store.log_files import LogFiles, LogKey
 from headway.wire import block
 from headway.wire.batch import Part, TaskKey
 
@@ -244,7 +244,7 @@ class Ingester:
 
     def _gap(self, c: sqlite3.Connection, task: _Task, stream: _Stream, part: Part) -> bool:
         try:
-            told = fact.read_fact(memoryview(part.data))
+            told = fact_rows.read_fact(memoryview(part.data))
         except ValueError as error:
             raise DamagedError(f"a gap cannot be read: {error}") from None
         length = whole(told.get("bytes"))
@@ -256,7 +256,7 @@ class Ingester:
         missing, now_ns = end - stream.position, self._clock_ns()
         row = {
             "offset": stream.position, "bytes": missing, "records": whole(told.get("records")),
-            "points": whole(told.get("points")), "reason": fact.text(told.get("reason")) or "unknown",
+            "points": whole(told.get("points")), "reason": fact_rows.text(told.get("reason")) or "unknown",
         }  # fmt: skip
         c.execute(
             """INSERT INTO gaps (stream, offset, bytes, records, points, reason, time_ns)
@@ -290,7 +290,7 @@ class Ingester:
         found = decode(data, stream.schemas)
         for _, kind, payload in found.others:
             if kind == OPEN:
-                fact.check_open(payload)
+                fact_rows.check_open(payload)
         process, segment = self._process(c, task, stream)
         if found.points:
             self._check_names(process, found)
@@ -322,7 +322,7 @@ class Ingester:
         x = self._context(task, stream)
         for place, kind, payload in found.others:
             x.offset = stream.position + place
-            fact.apply(c, x, kind, payload)
+            fact_rows.apply(c, x, kind, payload)
         task.events = x.events
         for rank in x.started_ranks or ():
             self._make_output(c, task, rank)
@@ -333,14 +333,14 @@ class Ingester:
                     self._files.spill(c, self._log_key(task, other))
 
     def _tell(
-        self, c: sqlite3.Connection, task: _Task, stream: _Stream, type_: str, data: fact.Fact
+        self, c: sqlite3.Connection, task: _Task, stream: _Stream, type_: str, data: fact_rows.Fact
     ) -> None:
         x = self._context(task, stream)
-        fact.event(c, x, type_, data, x.now_ns)
+        fact_rows.event(c, x, type_, data, x.now_ns)
         task.events = x.events
 
-    def _context(self, task: _Task, stream: _Stream) -> fact.Context:
-        return fact.Context(
+    def _context(self, task: _Task, stream: _Stream) -> fact_rows.Context:
+        return fact_rows.Context(
             task.job,
             task.number,
             task.pk,
@@ -427,7 +427,7 @@ class Ingester:
         (B13): once for each stream, and again only where that was forgotten here, as by a restart.
         """
         times = points.times_ns // 1000
-        low, high = fact.TIME_NS_MIN // 1000, fact.TIME_NS_MAX // 1000
+        low, high = fact_rows.TIME_NS_MIN // 1000, fact_rows.TIME_NS_MAX // 1000
         if times.min() >= low and times.max() < high:
             return times
         wrong = (times < low) | (times >= high)

@@ -16,9 +16,9 @@ from typing import Any
 import msgspec
 
 from headway.model.limits import JOBS_KEPT_MAX, JOBS_LISTED_MAX
-from headway.store import arrays, query, standing, watched
+from headway.store import arrays, list_extras, live_read, query
 from headway.store.catalog import JobFilter, matcher_of, states_of, where_of
-from headway.store.form import iso
+from headway.store.jsonform import iso
 
 _ROWS = """SELECT pk, id, name, state, state_since_ns, submitted_ns, started_ns, ended_ns, exit_code, signal,
              experiment, cluster, engine, array_index, cause, tags FROM jobs WHERE """
@@ -129,10 +129,10 @@ def _with_more(
     told = {row[0]: row for row, _ in known if row[3] not in ("succeeded", "waiting")}
     waiting = {row[0] for row, _ in known if row[3] == "waiting"}
     last = _last_attempts(c, [*told, *waiting])
-    trackers = watched.progress(c, list(told), query.ROW_TRACKERS_MAX) if told else {}
-    places = standing.nodes(c, [row[0] for row, _ in known if row[12] != "local"])
-    spoken = standing.heard(c, [pk for pk, row in told.items() if row[3] == "unknown"])
-    before = standing.ahead(c) if waiting else {}
+    trackers = live_read.progress(c, list(told), query.ROW_TRACKERS_MAX) if told else {}
+    places = list_extras.nodes(c, [row[0] for row, _ in known if row[12] != "local"])
+    spoken = list_extras.heard(c, [pk for pk, row in told.items() if row[3] == "unknown"])
+    before = list_extras.ahead(c) if waiting else {}
     found = []
     for row, one in known:
         pk = row[0]
@@ -145,8 +145,8 @@ def _with_more(
             more["cause"] = json.loads(last[pk]["cause"])
         if pk in waiting:
             needed = states_of(c, asked[pk].after).values() if pk in asked else ()
-            more["waiting"] = standing.waits_for(last.get(pk), needed, before.get(pk))
-        more |= standing.beside(row[3], pk, places, spoken) if places or spoken else {}
+            more["waiting"] = list_extras.waits_for(last.get(pk), needed, before.get(pk))
+        more |= list_extras.beside(row[3], pk, places, spoken) if places or spoken else {}
         found.append({**one, **more} if more else one)
     return found
 

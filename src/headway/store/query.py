@@ -19,8 +19,8 @@ from headway.model.errors import RefusedError
 from headway.model.job import Attempt, Job, Process, State, Task, count_retries
 from headway.model.limits import METRIC_POINTS_MAX
 from headway.model.record import RAW
-from headway.store import arrays, catalog, series, standing, watched
-from headway.store.form import iso, number
+from headway.store import arrays, catalog, list_extras, live_read, series
+from headway.store.jsonform import iso, number
 
 ROW_METRICS_MAX = 32  # names shown per job in a list
 ROW_TRACKERS_MAX = 4  # likewise
@@ -71,8 +71,8 @@ def job_object(c: sqlite3.Connection, pk: int, paths: Paths, now_ns: int) -> dic
 
 def _told(c: sqlite3.Connection, pk: int) -> dict[str, Any]:
     return {
-        "progress": watched.progress(c, [pk]).get(pk, []),
-        "usage": watched.usage_last(c, [pk]).get(pk),
+        "progress": live_read.progress(c, [pk]).get(pk, []),
+        "usage": live_read.usage_last(c, [pk]).get(pk),
         "metrics": latest_metrics(c, pk),
     }
 
@@ -195,7 +195,7 @@ def job_rows(
 def _rows_of(c: sqlite3.Connection, jobs: list[Job], now_ns: int) -> list[dict[str, Any]]:
     """With a few queries per thousand jobs, however many there are."""
     found: list[dict[str, Any]] = []
-    before = standing.ahead(c) if any(job.state is State.WAITING for job in jobs) else {}
+    before = list_extras.ahead(c) if any(job.state is State.WAITING for job in jobs) else {}
     for start in range(0, len(jobs), 1000):
         some = jobs[start : start + 1000]
         keys = [job.pk for job in some]
@@ -208,9 +208,9 @@ def _rows_of(c: sqlite3.Connection, jobs: list[Job], now_ns: int) -> list[dict[s
         )
         last = {row["job"]: row for row in sorted(tried, key=lambda row: int(row["number"]))}
         logged = {row["job"] for row in _about(c, "SELECT DISTINCT job FROM series", "job", keys)}
-        trackers = watched.progress(c, keys, ROW_TRACKERS_MAX)
-        places = standing.nodes(c, [pk for pk in keys if engines[pk] != "local"])
-        spoken = standing.heard(c, [job.pk for job in some if job.state is State.UNKNOWN])
+        trackers = live_read.progress(c, keys, ROW_TRACKERS_MAX)
+        places = list_extras.nodes(c, [pk for pk in keys if engines[pk] != "local"])
+        spoken = list_extras.heard(c, [job.pk for job in some if job.state is State.UNKNOWN])
         for job in some:
             metrics = latest_metrics(c, job.pk, ROW_METRICS_MAX) if job.pk in logged else {}
             row = _row(
@@ -219,7 +219,7 @@ def _rows_of(c: sqlite3.Connection, jobs: list[Job], now_ns: int) -> list[dict[s
             row["waiting"] = (
                 _waiting(c, job, last.get(job.pk), before) if job.state is State.WAITING else None
             )
-            found.append(row | standing.beside(job.state, job.pk, places, spoken))
+            found.append(row | list_extras.beside(job.state, job.pk, places, spoken))
     return found
 
 
@@ -256,7 +256,7 @@ def _waiting(
     c: sqlite3.Connection, job: Job, last: sqlite3.Row | None, before: Mapping[int, int]
 ) -> dict[str, Any] | None:
     known = catalog.states_of(c, job.spec.after).values() if job.spec.after else ()
-    return standing.waits_for(last, known, before.get(job.pk))
+    return list_extras.waits_for(last, known, before.get(job.pk))
 
 
 def open_rows(c: sqlite3.Connection, jobs_max: int, now_ns: int) -> list[dict[str, Any]]:
@@ -266,7 +266,7 @@ def open_rows(c: sqlite3.Connection, jobs_max: int, now_ns: int) -> list[dict[st
     jobs: list[Job] = []
     for states in (["running", "stopping", "unknown", "held"], ["waiting"]):
         jobs += catalog.list_jobs(c, catalog.JobFilter(states=states, limit=jobs_max - len(jobs)))
-    used = watched.usage_last(c, [job.pk for job in jobs])
+    used = live_read.usage_last(c, [job.pk for job in jobs])
     rows = _rows_of(c, jobs, now_ns)
     return [row | {"usage": used.get(job.pk)} for job, row in zip(jobs, rows, strict=True)]
 

@@ -14,7 +14,7 @@ from typing import Any
 from headway.home.paths import Paths
 from headway.model.job import ENDED, Job, State, count_retries
 from headway.server.control.reconcile import LAUNCHES_MAX
-from headway.store import catalog, logs, series
+from headway.store import catalog, log_files, series
 from headway.testing.sim_engine import SimEngine
 from headway.testing.sim_server import SETTINGS, SimServer
 from headway.testing.sim_task import Ended, Stream, Task
@@ -252,7 +252,7 @@ def _check_stream(
     for (_, end), (start, _) in itertools.pairwise(holes):
         require(end <= start, f"{stream.name}: gaps overlap: {holes}")
     if stream.kind == "raw":
-        for piece in logs.pieces(c, paths, pk, 0, len(stream.data)):
+        for piece in log_files.pieces(c, paths, pk, 0, len(stream.data)):
             if piece.missing is None:
                 written = bytes(stream.data[piece.offset : piece.offset + piece.length])
                 require(

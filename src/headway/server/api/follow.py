@@ -32,8 +32,8 @@ from headway.server.app import Route
 from headway.server.control.drain import is_over
 from headway.server.http.auth import Role
 from headway.server.http.request import Call, Count, Reply, encode
-from headway.store import catalog, lines, query, records, watched
-from headway.store.lines import Line, Output
+from headway.store import catalog, live_read, log_lines, log_records, query
+from headway.store.log_lines import Line, Output
 
 _HELD_S = SHAPE_WAIT_S + 0.5
 _METRICS_TOLD_MAX = 1_000  # names in one answer
@@ -120,13 +120,13 @@ def look_at(
     elif known is None and tail is not None:
         found, after, more = _tail(c, paths, pk, cursor, tail, over)
         cursor.event = _last_event(c, pk)
-        cursor.record = max(0, records.last(c, pk) - min(tail, FOLLOW_RECORDS_MAX))
+        cursor.record = max(0, log_records.last(c, pk) - min(tail, FOLLOW_RECORDS_MAX))
     else:
         found, after, more = _read_on(c, paths, pk, cursor, now_ms, over)
     events = query.events(c, pk, cursor.event, FOLLOW_EVENTS_MAX)
     metrics, checksum = _metrics(c, pk, cursor, now_ms, over)
     logged = (
-        records.read(c, pk, after=cursor.record or 0, limit=FOLLOW_RECORDS_MAX)
+        log_records.read(c, pk, after=cursor.record or 0, limit=FOLLOW_RECORDS_MAX)
         if with_records
         else []
     )
@@ -160,7 +160,7 @@ def _outputs(c: sqlite3.Connection, pk: int, first: int) -> list[Output]:
     last = c.execute("SELECT max(number) FROM attempts WHERE job = ?", (pk,)).fetchone()[0] or first
     # also while the last one has no stream yet: a place in those before it must not be forgotten
     numbers = range(max(min(first, last), 1), last + 1)
-    return [one for number in numbers for one in lines.outputs(c, pk, attempt=number)]
+    return [one for number in numbers for one in log_lines.outputs(c, pk, attempt=number)]
 
 
 def _grown(c: sqlite3.Connection, pk: int, cursor: Cursor) -> tuple[Cursor, bool]:
@@ -174,8 +174,8 @@ def _grown(c: sqlite3.Connection, pk: int, cursor: Cursor) -> tuple[Cursor, bool
 def _tail(
     c: sqlite3.Connection, paths: Paths, pk: int, cursor: Cursor, tail: int, over: bool
 ) -> tuple[list[Line], Cursor, bool]:
-    chosen = lines.outputs(c, pk)
-    found = lines.tail_merged(c, paths, chosen, min(tail, FOLLOW_TAIL_LINES_MAX), final=over)
+    chosen = log_lines.outputs(c, pk)
+    found = log_lines.tail_merged(c, paths, chosen, min(tail, FOLLOW_TAIL_LINES_MAX), final=over)
     return found.lines, msgspec.structs.replace(cursor, at=found.cursor), False
 
 
@@ -186,7 +186,7 @@ def _read_on(
     chosen = _outputs(c, pk, cursor.attempt)
     at = {one.pk: min(cursor.at.get(one.pk, 0), one.position) for one in chosen}
     grown = [one for one in chosen if at[one.pk] < one.position]
-    found = lines.read_merged(c, paths, grown, at, FOLLOW_BYTES_MAX, final=over)
+    found = log_lines.read_merged(c, paths, grown, at, FOLLOW_BYTES_MAX, final=over)
     after = msgspec.structs.replace(cursor, at=found.cursor, held={})
     if grown:
         after.attempt = _attempt_to_read(cursor, chosen, found.cursor)
@@ -201,7 +201,7 @@ def _read_on(
             cursor.held[one.pk][1] if cursor.held.get(one.pk, (-1, 0))[0] == start else now_ms
         )
         if now_ms - since_ms >= FOLLOW_HOLD_S * 1000:
-            part = lines.read_lines(c, paths, one, start, LINE_BYTES_MAX, final=True)
+            part = log_lines.read_lines(c, paths, one, start, LINE_BYTES_MAX, final=True)
             late += part.lines
             after.at |= part.cursor
         else:
@@ -245,7 +245,7 @@ def _watched(
     """
     if not over and now_ms - cursor.watch_ms < FOLLOW_METRICS_S * 1000:
         return None, None
-    trackers, used = watched.progress(c, [pk]).get(pk, []), watched.usage_last(c, [pk]).get(pk)
+    trackers, used = live_read.progress(c, [pk]).get(pk, []), live_read.usage_last(c, [pk]).get(pk)
     checksums = crc32(encode(trackers)) if trackers else 0, crc32(encode(used)) if used else 0
     if checksums != (cursor.progress, cursor.usage):
         after.watch_ms = now_ms

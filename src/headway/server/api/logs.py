@@ -24,8 +24,8 @@ from headway.model.limits import (
 from headway.server.app import Route
 from headway.server.http.auth import Role
 from headway.server.http.request import Call, Count, Reply, encode, reply_json
-from headway.store import form, grep, lines, logs, query
-from headway.store.lines import Line, Lines, Output
+from headway.store import grep, jsonform, log_files, log_lines, query
+from headway.store.log_lines import Line, Lines, Output
 
 NEXT = b"x-headway-next"
 
@@ -43,7 +43,7 @@ class Asked(msgspec.Struct, forbid_unknown_fields=True):
     format: Literal["raw", "lines"] = "lines"
 
     def outputs(self, c: sqlite3.Connection, pk: int) -> list[Output]:
-        return lines.outputs(
+        return log_lines.outputs(
             c, pk, attempt=self.attempt, task=self.task, rank=self.rank, stream=self.stream
         )
 
@@ -84,8 +84,10 @@ def read_raw(c: sqlite3.Connection, paths: Paths, pk: int, asked: Asked) -> Repl
         )
     start = 0 if not chosen else _start(c, paths, chosen[0], asked)
     parts: list[bytes] = []
-    for piece in logs.pieces(c, paths, chosen[0].pk, start, LOG_RAW_BYTES_MAX) if chosen else ():
-        parts.append(piece.data if piece.missing is None else b"\n" + logs.mark(piece) + b"\n")
+    for piece in (
+        log_files.pieces(c, paths, chosen[0].pk, start, LOG_RAW_BYTES_MAX) if chosen else ()
+    ):
+        parts.append(piece.data if piece.missing is None else b"\n" + log_files.mark(piece) + b"\n")
         start = piece.offset + piece.length
     headers = [(NEXT, str(start).encode()), (b"content-disposition", b"attachment")]
     return Reply(b"".join(parts), content_type=b"application/octet-stream", headers=headers)
@@ -95,7 +97,7 @@ def _start(c: sqlite3.Connection, paths: Paths, output: Output, asked: Asked) ->
     if asked.offset is not None:
         return min(asked.offset, output.position)
     if asked.tail is not None:
-        return lines.tail_offset(c, paths, output, asked.tail)
+        return log_lines.tail_offset(c, paths, output, asked.tail)
     return max(0, output.position - asked.bytes) if asked.bytes is not None else 0
 
 
@@ -126,7 +128,7 @@ def _search(
 def _merged(c: sqlite3.Connection, paths: Paths, chosen: list[Output], asked: Asked) -> Lines:
     """A last line without its end is shown too: whoever asks once wants to see what is there."""
     if asked.tail is not None and asked.cursor is None:
-        return lines.tail_merged(
+        return log_lines.tail_merged(
             c, paths, chosen, min(asked.tail, FOLLOW_TAIL_LINES_MAX), final=True
         )
     at = (
@@ -135,7 +137,7 @@ def _merged(c: sqlite3.Connection, paths: Paths, chosen: list[Output], asked: As
         else {one.pk: _start(c, paths, one, asked) for one in chosen}
     )
     begun = {one.pk: min(at.get(one.pk, 0), one.position) for one in chosen}
-    return lines.read_merged(c, paths, chosen, begun, LOG_LINES_BYTES_MAX, final=True)
+    return log_lines.read_merged(c, paths, chosen, begun, LOG_LINES_BYTES_MAX, final=True)
 
 
 def _as_text(cursor: dict[int, int]) -> str:
@@ -182,4 +184,4 @@ class LineForm(msgspec.Struct):
 @lru_cache(4096)
 def _iso(time_us: int | None) -> str | None:
     """Lines that came together share their time, so this is seldom worked out."""
-    return None if time_us is None else form.iso(time_us * 1000)
+    return None if time_us is None else jsonform.iso(time_us * 1000)

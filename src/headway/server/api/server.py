@@ -7,7 +7,7 @@ from headway.model.limits import LOGIN_CODE_S, REQUEST_BYTES_ANONYMOUS_MAX, SESS
 from headway.server.app import Route
 from headway.server.http.auth import COOKIE, Role
 from headway.server.http.request import Call, Refusal, Reply, reply_json
-from headway.store import form, query
+from headway.store import jsonform, query
 
 _PAGE = b"Headway serves this address. There is no page yet: `hw ls` lists the jobs.\n"
 
@@ -27,7 +27,7 @@ async def page(call: Call) -> Reply:
 
 async def show(call: Call) -> Reply:
     about = dict(call.services.about)
-    about["started_at"] = form.iso(about.pop("started_ns"))
+    about["started_at"] = jsonform.iso(about.pop("started_ns"))
     jobs = await call.services.query(query.count_jobs)
     restored = call.services.store.restored
     told = {

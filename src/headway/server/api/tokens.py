@@ -12,7 +12,7 @@ from headway.model.ids import check_name
 from headway.server.app import Route
 from headway.server.http.auth import Role, mint
 from headway.server.http.request import Call, Reply, reply_json
-from headway.store import catalog, form
+from headway.store import catalog, jsonform
 
 
 class Create(msgspec.Struct, forbid_unknown_fields=True):
@@ -24,8 +24,8 @@ async def list_tokens(call: Call) -> Reply:
     rows = await call.services.query(catalog.named_tokens)
     found = [
         {
-            "id": row["id"], "name": row["name"], "role": row["role"], "created_at": form.iso(row["created_ns"]),
-            "revoked_at": form.iso(row["ended_ns"]),
+            "id": row["id"], "name": row["name"], "role": row["role"], "created_at": jsonform.iso(row["created_ns"]),
+            "revoked_at": jsonform.iso(row["ended_ns"]),
         }
         for row in rows
     ]  # fmt: skip

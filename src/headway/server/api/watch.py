@@ -25,7 +25,7 @@ from headway.model.limits import (
 from headway.server.app import Route
 from headway.server.http.auth import Role
 from headway.server.http.request import Call, Count, Reply, encode, reply_json
-from headway.store import curves, query, records, watched
+from headway.store import live_read, log_records, query, usage_curves
 
 _END_NS = 2**62
 _CHANGES_BY_ITSELF = "elapsed_s"  # of a row: no news
@@ -89,7 +89,7 @@ class AskedUsage(msgspec.Struct, forbid_unknown_fields=True):
 
 async def usage(call: Call) -> Reply:
     asked = call.query(AskedUsage)
-    if asked.level is not None and asked.level not in watched.LEVELS:
+    if asked.level is not None and asked.level not in live_read.LEVELS:
         raise UsageError(
             f"level is {asked.level}", "valid: 0 (each sample), 1 (10 s), 2 (60 s), or leave it out"
         )
@@ -103,7 +103,7 @@ async def usage(call: Call) -> Reply:
     pk = await call.services.find(call)
     if asked.points is not None:
         return reply_json(
-            {"curves": await call.services.slow_query(curves.usage, pk, asked.points)}
+            {"curves": await call.services.slow_query(usage_curves.usage, pk, asked.points)}
         )
     return Reply(await call.services.slow_query(read_usage, pk, asked.level, since_ns, until_ns))
 
@@ -111,15 +111,15 @@ async def usage(call: Call) -> Reply:
 def read_usage(
     c: sqlite3.Connection, pk: int, level: int | None, since_ns: int, until_ns: int
 ) -> bytes:
-    chosen = watched.finest_level(c, pk) if level is None else level
-    samples, after = watched.usage(c, pk, chosen, since_ns, until_ns)
+    chosen = live_read.finest_level(c, pk) if level is None else level
+    samples, after = live_read.usage(c, pk, chosen, since_ns, until_ns)
     found: dict[str, Any] = {
         "level": chosen,
         "samples": samples,
-        "checkpoints": watched.checkpoints(c, pk),
+        "checkpoints": live_read.checkpoints(c, pk),
     }
-    found["windows"] = watched.usage_windows(c, pk)
-    return encode(found | {"last": watched.usage_last(c, [pk]).get(pk), "next": after})
+    found["windows"] = live_read.usage_windows(c, pk)
+    return encode(found | {"last": live_read.usage_last(c, [pk]).get(pk), "next": after})
 
 
 def _time_ns(text: str | None, name: str, default: int) -> int:
@@ -139,7 +139,7 @@ def _time_ns(text: str | None, name: str, default: int) -> int:
 
 
 async def timings(call: Call) -> Reply:
-    return reply_json(await call.services.query(watched.timings, await call.services.find(call)))
+    return reply_json(await call.services.query(live_read.timings, await call.services.find(call)))
 
 
 # -- log records of one job
@@ -179,15 +179,17 @@ def level_number(level: str | None) -> int:
 
 def look_at_records(c: sqlite3.Connection, pk: int, asked: AskedRecords, levelno: int) -> bytes:
     after = (
-        asked.after if asked.tail is None else max(asked.after, records.last(c, pk) - asked.tail)
+        asked.after
+        if asked.tail is None
+        else max(asked.after, log_records.last(c, pk) - asked.tail)
     )
     if asked.grep is not None:
-        found, more, late = records.search(
+        found, more, late = log_records.search(
             c, pk, asked.grep, after=after, levelno=levelno, rank=asked.rank
         )
     else:
         limit = max(1, min(asked.limit, RECORDS_MAX))
-        found = records.read(c, pk, after=after, levelno=levelno, rank=asked.rank, limit=limit)
+        found = log_records.read(c, pk, after=after, levelno=levelno, rank=asked.rank, limit=limit)
         more, late = len(found) == limit, False
     last = found[-1]["seq"] if found else after
     return encode({"records": found, "after": last, "more": more, "timed_out": late})

@@ -25,7 +25,7 @@ from headway.model.job import ENDED, Attempt, Job, State
 from headway.model.limits import BACKOFF_FIRST_S, BACKOFF_MAX_S, OUTBOX_LOOK_S, SEND_TIMEOUT_S
 from headway.model.record import GAP
 from headway.server.control.drain import is_over
-from headway.store import catalog, form
+from headway.store import catalog, jsonform
 from headway.wire import batch
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Forwarder:
 
     def condition(self) -> dict[str, Any]:
         return {"state": "waiting" if self._error else "sending", "error": self._error or None,
-                "since": form.iso(self._since_ns or None)}  # fmt: skip
+                "since": jsonform.iso(self._since_ns or None)}  # fmt: skip
 
     # -- sending
     # -------------------------------------------------------------------------------------------------------

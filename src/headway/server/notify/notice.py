@@ -10,8 +10,8 @@ from typing import Any
 
 from headway.model.job import Attempt, Job, State
 from headway.model.limits import NOTICE_TEXT_CHARS_MAX
-from headway.store.form import iso
-from headway.store.outbox import Change, Notice
+from headway.store.jsonform import iso
+from headway.store.notice_queue import Change, Notice
 from headway.wire.redact import mask_text
 
 _FAILED = frozenset({State.FAILED, State.HELD})

@@ -1,5 +1,5 @@
 """Tells people what became of their jobs: decides (`notice.py`), keeps an outbox
-(`store/outbox.py`), sends (`sinks/`).
+(`store/notice_queue.py`), sends (`sinks/`).
 
 Started by `serve.py`, beside the loop that runs jobs and never in its way. Each change of state
 waits in the database until it was looked at, each notice until it was sent or given up, so a killed
@@ -29,10 +29,10 @@ from headway.server.notify import notice
 from headway.server.notify.channels import command_channel, desktop, webhook
 from headway.server.notify.notice import Wanted
 from headway.server.notify.outcome import Outcome
-from headway.store import catalog, outbox
+from headway.store import catalog, notice_queue
 from headway.store.database import Store
-from headway.store.form import iso
-from headway.store.outbox import Change, Due, Notice
+from headway.store.jsonform import iso
+from headway.store.notice_queue import Change, Due, Notice
 
 log = logging.getLogger("headway.notify")
 T = TypeVar("T")
@@ -150,7 +150,7 @@ class Notifier:
 
     async def _look(self) -> float:
         """One round; how long the next one may wait."""
-        if await self._read(outbox.has_changes):
+        if await self._read(notice_queue.has_changes):
             await self._take_changes()
         if not self.plan.channels:
             return OFF_S
@@ -164,7 +164,9 @@ class Notifier:
         if stall_s:
             waits.append(max(stall_s / SILENCE_CHECKS, PAUSE_S))
         next_ns = (
-            await self._read(outbox.next_due_ns) if len(self._sending) < NOTICE_THREADS else None
+            await self._read(notice_queue.next_due_ns)
+            if len(self._sending) < NOTICE_THREADS
+            else None
         )
         if next_ns is not None and not self._sending:
             waits.append(max(0.0, (next_ns - self._clock_ns()) / 1e9))
@@ -188,15 +190,15 @@ class Notifier:
     async def _take_changes(self) -> None:
         plan = self.plan
         if not plan.channels:
-            await self._write(outbox.forget_changes)
+            await self._write(notice_queue.forget_changes)
             return
 
         def work(c: Connection) -> int:
-            return outbox.take_changes(
+            return notice_queue.take_changes(
                 c, partial(_decide, c, plan.wanted), plan.channels, self._clock_ns()
             )
 
-        while await self._write(work) == outbox.CHANGES_STEP:
+        while await self._write(work) == notice_queue.CHANGES_STEP:
             continue
 
     async def _check_silence(self) -> None:
@@ -207,7 +209,7 @@ class Notifier:
         if not wanted.stall_s or "stalled" not in wanted.on:
             return
         now_s = self._clock_s()
-        found = await self._read(outbox.signs)
+        found = await self._read(notice_queue.signs)
         self._signs = {
             job: known if (known := self._signs.get(job)) and known[0] == sign else (sign, now_s)
             for job, sign in found.items()
@@ -223,7 +225,7 @@ class Notifier:
             now_ns = self._clock_ns()
             found = notice.of_silence(job, silent_s, sign, now_ns, wanted)
             if found is not None:
-                await self._write(lambda c: outbox.put(c, found, self.plan.channels, now_ns))
+                await self._write(lambda c: notice_queue.put(c, found, self.plan.channels, now_ns))
         self._silences.add((pk, sign))
 
     # -- sending
@@ -231,7 +233,7 @@ class Notifier:
 
     async def _send_due(self) -> None:
         """Start what is due. One that hangs keeps its own place only, and until its time limit."""
-        found = await self._read(outbox.due, self._clock_ns(), 2 * NOTICE_THREADS)
+        found = await self._read(notice_queue.due, self._clock_ns(), 2 * NOTICE_THREADS)
         for one in found:
             if one.pk not in self._sending and len(self._sending) < NOTICE_THREADS:
                 self._sending[one.pk] = asyncio.create_task(self._send(one))
@@ -268,14 +270,14 @@ class Notifier:
         told = f"{one.facts.get('kind')} of {one.facts.get('id')} by {one.channel}"
         if outcome.ok:
             log.info("told %s: %s", told, text)
-            await self._write(lambda c: outbox.mark(c, one.pk, result=text, sent_ns=now_ns))
+            await self._write(lambda c: notice_queue.mark(c, one.pk, result=text, sent_ns=now_ns))
         elif outcome.again and tries < NOTICE_TRIES_MAX:
             due_ns = now_ns + int(backoff_s(tries) * 1e9)
             log.warning("could not tell %s now: %s", told, text)
-            await self._write(lambda c: outbox.mark(c, one.pk, result=text, due_ns=due_ns))
+            await self._write(lambda c: notice_queue.mark(c, one.pk, result=text, due_ns=due_ns))
         else:
             log.error("could not tell %s, and gave up: %s", told, text)
-            await self._write(lambda c: outbox.mark(c, one.pk, result=text))
+            await self._write(lambda c: notice_queue.mark(c, one.pk, result=text))
 
     # -- the API's side
     # -----------------------------------------------------------------------------------
@@ -289,7 +291,7 @@ class Notifier:
             "on": sorted(wanted.on),
             "stall_s": wanted.stall_s,
             "waited_s": wanted.waited_s,
-            "notices": await self._read(outbox.last, SHOWN),
+            "notices": await self._read(notice_queue.last, SHOWN),
         }
 
     async def test(self) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headway.model.limits import NOTICES_KEPT_MAX, NOTICES_WAITING_MAX
-from headway.store.form import iso
+from headway.store.jsonform import iso
 
 CHANGES_STEP = 100  # looked at in one transaction
 # streams that a program itself fills

@@ -16,9 +16,9 @@ from typing import Any
 from headway.model.errors import DamagedError, VersionError
 from headway.model.limits import EVENTS_MAX, JSON_DEPTH_MAX
 from headway.model.record import FACT, FORMAT_VERSION, OPEN
-from headway.store import catalog, watch
+from headway.store import catalog, live_write
 from headway.store.connection import touch
-from headway.store.form import whole
+from headway.store.jsonform import whole
 
 TIME_NS_MIN = 946_684_800 * 10**9  # 2000-01-01: earlier clocks are wrong, or count in seconds (B13)
 TIME_NS_MAX = 7_258_118_400 * 10**9  # 2200-01-01
@@ -382,20 +382,20 @@ def _watch(c: sqlite3.Connection, x: Context, fact: Fact, put: "Put", what: str)
     """What is watched live says nothing of a job's state: it wakes viewers, not those who decide.
     False: unreadable.
     """
-    origin = watch.Origin(x.job, x.attempt, x.task, _rank(x, fact), time_ns(x, fact))
+    origin = live_write.Origin(x.job, x.attempt, x.task, _rank(x, fact), time_ns(x, fact))
     if not put(c, origin, fact):
         return False
     touch(c, x.job, what)
     return True
 
 
-Put = Callable[[sqlite3.Connection, watch.Origin, Fact], bool]
+Put = Callable[[sqlite3.Connection, live_write.Origin, Fact], bool]
 _WATCHED: dict[str, tuple[Put, str]] = {
-    "progress": (watch.put_progress, "progress"),
-    "log": (watch.put_record, "records"),
-    "usage": (watch.put_usage, "usage"),
-    "checkpoint": (watch.put_checkpoint, "usage"),
-    "timing": (watch.put_timing, "usage"),
+    "progress": (live_write.put_progress, "progress"),
+    "log": (live_write.put_record, "records"),
+    "usage": (live_write.put_usage, "usage"),
+    "checkpoint": (live_write.put_checkpoint, "usage"),
+    "timing": (live_write.put_timing, "usage"),
 }
 _HANDLERS: dict[str, Callable[[sqlite3.Connection, Context, Fact], None]] = {
     "task_started": _task_started,

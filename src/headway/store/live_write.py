@@ -24,7 +24,7 @@ from headway.model.limits import (
     USAGE_MEDIUM_S,
 )
 from headway.store.connection import count_written
-from headway.store.form import finite, whole
+from headway.store.jsonform import finite, whole
 
 Fact = dict[str, Any]
 STATES = ("running", "completed", "failed", "closed")

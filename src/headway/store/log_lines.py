@@ -18,7 +18,7 @@ import numpy.typing as npt
 from headway.home.paths import Paths
 from headway.model.limits import LINE_BYTES_MAX, LOG_READ_BYTES_MAX
 from headway.model.record import RAW
-from headway.store import logs
+from headway.store import log_files
 
 CUT = f" … (cut here: a line is shown up to {LINE_BYTES_MAX:,} bytes; whole: hw logs ID --rank N --stream NAME > FILE)"
 _TAIL_BLOCK = 256 * 1024
@@ -121,7 +121,7 @@ def tail_offset(
 def _plain(c: sqlite3.Connection, paths: Paths, pk: int, start: int, end: int) -> bytes:
     """Bytes of exactly this length; what is missing counts as one line of its own."""
     found = b""
-    for piece in logs.pieces(c, paths, pk, start, end - start):
+    for piece in log_files.pieces(c, paths, pk, start, end - start):
         found += (
             piece.data
             if piece.missing is None
@@ -139,13 +139,13 @@ def read_lines(
     lines: list[Line] = []
     rest, at = b"", offset
     skip = _is_cut_off(c, paths, output, offset)
-    for piece in logs.pieces(c, paths, output.pk, offset, max(limit, LINE_BYTES_MAX + 1)):
+    for piece in log_files.pieces(c, paths, output.pk, offset, max(limit, LINE_BYTES_MAX + 1)):
         if piece.missing is not None:
             skip = False
             if rest:
                 lines += _split(output, rest, at)
             at, rest = piece.offset + piece.length, b""
-            lines.append(Line(output, piece.offset, at, logs.mark(piece).decode()))
+            lines.append(Line(output, piece.offset, at, log_files.mark(piece).decode()))
             continue
         data = rest + piece.data
         if skip:
@@ -199,7 +199,7 @@ def _first_line(
     data = b""
     for size in (enough, LINE_BYTES_MAX + 1):
         data = b""
-        for piece in logs.pieces(c, paths, output.pk, offset, size):
+        for piece in log_files.pieces(c, paths, output.pk, offset, size):
             if piece.missing is not None:
                 break
             data += piece.data
@@ -412,7 +412,7 @@ def _entries(c: sqlite3.Connection, paths: Paths, pk: int, first: int, last: int
         "SELECT 1 FROM gaps WHERE stream = :pk AND bytes > 0 LIMIT 1", {"pk": pk}
     ).fetchone()
     if holes:
-        found = logs.pieces(c, paths, pk, 0, min(16 * total, _INDEX_BYTES_MAX))
+        found = log_files.pieces(c, paths, pk, 0, min(16 * total, _INDEX_BYTES_MAX))
         return np.frombuffer(b"".join(piece.data for piece in found), _ENTRY)
     low, high = 0, total
     while high - low > _INDEX_BLOCK:
@@ -431,5 +431,5 @@ def _entries(c: sqlite3.Connection, paths: Paths, pk: int, first: int, last: int
 
 
 def _load(c: sqlite3.Connection, paths: Paths, pk: int, start: int, end: int) -> Entries:
-    found = logs.pieces(c, paths, pk, 16 * start, 16 * (end - start))
+    found = log_files.pieces(c, paths, pk, 16 * start, 16 * (end - start))
     return np.frombuffer(b"".join(piece.data for piece in found), _ENTRY)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from headway.model.record import METRICS
-from headway.store.fact import TIME_NS_MAX, TIME_NS_MIN
+from headway.store.fact_rows import TIME_NS_MAX, TIME_NS_MIN
 from headway.wire import block, frame
 
 ROWS_MAX = 16

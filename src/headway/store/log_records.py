@@ -7,7 +7,7 @@ from typing import Any
 
 from headway.model.limits import RECORDS_MAX
 from headway.store import grep
-from headway.store.form import iso
+from headway.store.jsonform import iso
 
 # a record's text is shorter than 2**20 bytes: its number and a place in it are one number
 _TEXT_BITS = 20

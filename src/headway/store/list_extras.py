@@ -11,7 +11,7 @@ from typing import Any
 from headway.model.job import State
 from headway.model.limits import NODES_LISTED_MAX
 from headway.model.word import queue_word
-from headway.store.form import iso
+from headway.store.jsonform import iso
 
 _SOME = 1_000
 # in the order in which they start; those that wait for other jobs are not in the queue yet

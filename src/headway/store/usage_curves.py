@@ -12,8 +12,8 @@ import zlib
 from typing import Any
 
 from headway.model.limits import CURVE_SAMPLES_MAX, CURVE_TASKS_MAX
-from headway.store import watch
-from headway.store.form import iso
+from headway.store import live_write
+from headway.store.jsonform import iso
 
 # the coarsest level first, and the time that one of its samples stands for
 _LEVEL_S = ((2, 60.0), (1, 10.0), (0, 0.0))
@@ -97,7 +97,7 @@ def _place(
             (task, level, *between_ns, most),
         )
         for row in rows:
-            short = watch.short(json.loads(zlib.decompress(row["data"])))
+            short = live_write.short(json.loads(zlib.decompress(row["data"])))
             for names, lines in zip(_NAMES, (short["ranks"], short["gpus"]), strict=True):
                 for name, known in zip(
                     names, zip(*(line[1:] for line in lines), strict=True), strict=False

@@ -16,7 +16,7 @@ from headway.model.limits import (
     USAGE_BYTES_MAX,
     USAGE_SAMPLES_MAX,
 )
-from headway.store.form import iso
+from headway.store.jsonform import iso
 
 LEVELS = (0, 1, 2)
 _KEYS_AT_ONCE = 1_000

@@ -16,9 +16,9 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from headway.model.errors import HeadwayError
-from headway.store import compact, watch
+from headway.store import compact, live_write
 from headway.store.connection import PAGE_BYTES, Connection
-from headway.store.logs import LogFiles, stream_key
+from headway.store.log_files import LogFiles, stream_key
 
 log = logging.getLogger("headway.store")
 PERIOD_S = 2.0
@@ -189,9 +189,9 @@ class Keeper(threading.Thread):
         """Old samples of usage go, as those of longer spans are there."""
         while self._go_on():
             with self._store.read() as c:
-                if not watch.is_thick(c, self._clock_ns()):
+                if not live_write.is_thick(c, self._clock_ns()):
                     return
-            self._store.submit(lambda c: watch.thin_usage(c, self._clock_ns())).result()
+            self._store.submit(lambda c: live_write.thin_usage(c, self._clock_ns())).result()
 
     def _vacuum_all(self) -> None:
         while self._wasteful() and self._go_on():
