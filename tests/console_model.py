@@ -5,8 +5,8 @@ frame.
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from headway.views.console.log import Log
-from headway.views.console.model import Model
+from headway.views.console.job_model import Model
+from headway.views.console.log_buffer import Log
 
 START = datetime(2026, 11, 15, 12, 4, 0, tzinfo=UTC)
 NOW = START + timedelta(seconds=41)

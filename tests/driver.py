@@ -77,7 +77,7 @@ class Hw:
     def events(self, job: str) -> list[dict[str, Any]]:
         """What the agents and processes of a job told, oldest first."""
         from headway.home.paths import socket_path
-        from headway.views.http import Client
+        from headway.views.api.http_client import Client
 
         client = Client(socket_path(self.home))
         assert client.try_connect()

@@ -8,7 +8,7 @@ import uuid
 from typing import Any
 
 from headway.home.paths import socket_path
-from headway.views.http import Client
+from headway.views.api.http_client import Client
 from tests.driver import Hw
 
 

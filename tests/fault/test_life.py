@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import pytest
 
-from headway.views.source import Source
+from headway.views.api.source import Source
 from tests.driver import HW, PYTHON, Hw, agents, alive
 from tests.waiting import wait_until
 

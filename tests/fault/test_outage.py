@@ -20,12 +20,12 @@ from typing import Any
 
 import pytest
 
-from headway.views.console.curve import Curve
+from headway.views.api.source import Source, job_route
 from headway.views.console.feed import JobFeed
-from headway.views.console.log import Log
-from headway.views.console.model import Metric, Model
-from headway.views.console.view import JobView
-from headway.views.source import Source, job_route
+from headway.views.console.job_model import Metric, Model
+from headway.views.console.job_view import JobView
+from headway.views.console.log_buffer import Log
+from headway.views.console.widgets.curve import Curve
 from tests.desk import Desk
 from tests.driver import PYTHON, Hw
 from tests.waiting import wait_until

@@ -23,7 +23,7 @@ from headway.model.job import JobSpec, State
 from headway.model.limits import SERVER_LOG_BYTES_MAX
 from headway.store import catalog
 from headway.store.database import Store
-from headway.views.source import Source
+from headway.views.api.source import Source
 from headway.wire import batch
 from headway.wire.batch import Part, TaskKey
 from tests import needs

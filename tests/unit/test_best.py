@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from headway.model.errors import UnreachableError
-from headway.views import best, summary
-from headway.views.best import Best
-from headway.views.terminal import Output
+from headway.views.text import best, job_text
+from headway.views.text.best import Best
+from headway.views.text.terminal import Output
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_a_server_that_is_away_costs_the_best_value_only() -> None:
 def lines(found: dict[str, Any], columns: int | None, known: dict[str, Best]) -> list[str]:
     out = Output(1, color="never", ascii_only=False)
     out.columns = columns
-    return summary.end_lines(found, [], out, known)
+    return job_text.end_lines(found, [], out, known)
 
 
 def test_the_end_of_a_run_tells_the_best_value_and_the_peak() -> None:

@@ -12,10 +12,10 @@ import pytest
 from headway import __version__
 from headway.home.database_path import NETWORK_FILE_SYSTEMS, file_system_of
 from headway.home.paths import socket_path
+from headway.views.api.source import last_words
 from headway.views.cli import doctor
 from headway.views.cli.doctor import OK, PROBLEM, WARNING, Finding, examine
 from headway.views.cli.main import main
-from headway.views.source import last_words
 from tests.fake_api import FakeApi, serving
 
 

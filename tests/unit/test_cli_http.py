@@ -17,8 +17,8 @@ from headway.model.errors import (
     RefusedError,
     UnreachableError,
 )
-from headway.views.http import Client, LostError, parse_head
-from headway.views.source import Source
+from headway.views.api.http_client import Client, LostError, parse_head
+from headway.views.api.source import Source
 from tests.waiting import wait_until
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Thing: a\r\n\r\nhi"
@@ -157,7 +157,7 @@ def test_any_head_is_read_or_refused(data: bytes) -> None:
 def test_an_answer_that_is_long_in_coming_is_told_once_and_one_that_never_comes_says_what_to_type(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headway.views.http.VIEW_SLOW_S", 0.01)
+    monkeypatch.setattr("headway.views.api.http_client.VIEW_SLOW_S", 0.01)
     told: list[str] = []
 
     def late(wire: socket.socket) -> None:

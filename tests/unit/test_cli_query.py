@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from headway.model.limits import QUERY_TAIL_LINES, QUERY_TAIL_LINES_MIN
-from headway.views import summary
 from headway.views.cli import query
 from headway.views.cli.output import Merged
-from headway.views.terminal import Output
+from headway.views.text import job_text
+from headway.views.text.terminal import Output
 from tests import fake_api
 
 NOW = datetime(2026, 11, 16, 12, 0, 0, tzinfo=UTC)
@@ -76,7 +76,7 @@ def test_elapsed_is_since_the_first_start_and_says_how_much_of_it_was_running(
     found: dict[str, Any], elapsed: str, state: str
 ) -> None:
     assert query._elapsed_words(found, NOW) == elapsed
-    assert summary._state_words(found, NOW) == state
+    assert job_text._state_words(found, NOW) == state
 
 
 def test_every_role_has_a_line_with_its_command() -> None:
@@ -155,7 +155,7 @@ def test_a_line_without_a_time_came_just_now_where_one_watches() -> None:
     ("by", "words"), [("signal 15", "rank 1: told to end soon"), ("signal 10", "wanted for some")]
 )
 def test_a_notice_by_sigterm_does_not_say_who_wants_the_machine(by: str, words: str) -> None:
-    assert words in summary.event_words({"type": "preempt_notice", "rank": 1, "data": {"by": by}})
+    assert words in job_text.event_words({"type": "preempt_notice", "rank": 1, "data": {"by": by}})
 
 
 def test_a_long_config_takes_a_few_rows_and_says_where_all_of_it_is() -> None:
@@ -188,7 +188,7 @@ def test_an_exception_is_the_headline_where_it_is_what_ended_the_process(
         state="failed",
         cause=told,
     )
-    assert summary.verdict(found, summary.first_failure(found, []))[0] == words
+    assert job_text.verdict(found, job_text.first_failure(found, []))[0] == words
 
 
 @pytest.mark.parametrize(
@@ -212,18 +212,18 @@ def test_how_a_process_ended_is_told_once(ended: dict[str, int], text: str, tail
     how = {"exit_code": None, "signal": None, **ended}
     told = {"cause": "x", "class": "system", "text": text, "rank": 0}
     found = fake_api.job("a-7f3c2", {**fake_api.process(), **how}, state="failed", cause=told) | how
-    assert summary.verdict(found, summary.first_failure(found, [])) == (text, tail)
+    assert job_text.verdict(found, job_text.first_failure(found, [])) == (text, tail)
 
 
 def test_a_list_tells_how_far_the_tracker_is_that_runs() -> None:
     ended = {"completed": 10, "total": 10, "state": "completed", "eta_s": 0.0}
     runs = {"completed": 4, "total": 10, "state": "running", "eta_s": 6.0}
     assert (
-        summary.progress_words({"state": "running", "progress": [ended, runs]})
+        job_text.progress_words({"state": "running", "progress": [ended, runs]})
         == " 40 %  left 0:06"
     )
     assert (
-        summary.progress_words(
+        job_text.progress_words(
             {"state": "succeeded", "progress": [ended, {**runs, "state": "closed"}]}
         )
         == "100 %"
@@ -243,7 +243,7 @@ def test_of_the_counts_of_each_process_the_last_is_told_where_points_were_refuse
         counters(0, 9, 1, 2),
         counters(0, 7, 500, 1000),
     ]
-    assert summary.told_words([*told, counters(2, 1, "odd", 1)]) == [
+    assert job_text.told_words([*told, counters(2, 1, "odd", 1)]) == [
         "rank 0: 1 of 2 points was refused, and not kept",
         "rank 0: 500 of 1,000 points were refused, and not kept",
     ]

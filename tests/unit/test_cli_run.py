@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from headway.model.limits import DISPLAY_LINE_CHARS_MAX
 from headway.views.cli.output import Sink
 from headway.views.cli.run import exit_code
-from headway.views.terminal import Output
+from headway.views.text.terminal import Output
 from tests.fake_api import CUT, FakeApi, Reply, Request, error, job, process, serving
 from tests.waiting import wait_until
 

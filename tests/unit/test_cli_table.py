@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.views import format as fmt
-from headway.views import table
-from headway.views.table import Column, fit, layout, width
+from headway.views.text import format as fmt
+from headway.views.text import table
+from headway.views.text.table import Column, fit, layout, width
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.views.table import width
+from headway.views.text.table import width
 from tests.fake_api import FakeApi, job, process, serving
 
 HW = [sys.executable, "-m", "headway.views.cli.main"]

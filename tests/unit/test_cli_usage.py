@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 
-from headway.views import sheet, usage, usage_page
 from headway.views.cli.main import main
 from headway.views.cli.usage import page
-from headway.views.terminal import Output
+from headway.views.text import csv_text
+from headway.views.text.terminal import Output
+from headway.views.usage import report, tracks
 from tests import needs
 from tests.fake_api import FakeApi, Reply, Request, job, serving
 
@@ -158,7 +159,7 @@ def test_what_a_program_left_out_is_left_out_and_named(
 def test_a_stretch_that_never_ends_lasts_to_the_end_and_other_ranks_and_attempts_do_not_care() -> (
     None
 ):
-    windows = usage.Windows([{"time": at(2), "attempt": 1, "rank": 0, "open": False}])
+    windows = tracks.Windows([{"time": at(2), "attempt": 1, "rank": 0, "open": False}])
     first_s = windows.closed()[0][2]
     assert windows.closed() == [(1, 0, first_s, None)]
     assert not windows.is_open(1, 0, first_s + 99) and windows.is_open(1, 0, first_s - 1)
@@ -167,8 +168,8 @@ def test_a_stretch_that_never_ends_lasts_to_the_end_and_other_ranks_and_attempts
 
 def test_cards_that_others_hold_are_left_out() -> None:
     cards = [gpu(0, 5) | {"own": True}, gpu(1, 99) | {"own": False}]
-    found = usage.tracks([sample(n, gpus=cards) for n in range(3)])
-    assert [track.number for track in found if track.kind == usage.GPU] == [0]
+    found = tracks.tracks([sample(n, gpus=cards) for n in range(3)])
+    assert [track.number for track in found if track.kind == tracks.GPU] == [0]
 
 
 def test_two_forms_at_once_are_refused(api: FakeApi, capfd: pytest.CaptureFixture[str]) -> None:
@@ -270,7 +271,7 @@ def test_q_of_an_ended_job_tells_its_means_and_peak_not_the_last_sample(
 
 def test_longer_spans_give_their_mean_and_their_highest() -> None:
     wide = sample(0, processes=[line(0, None, [1, 20, 90], [10, 20, 30])], gpus=[])
-    (rank,) = [t for t in usage.tracks([wide]) if t.kind == usage.RANK]
+    (rank,) = [t for t in tracks.tracks([wide]) if t.kind == tracks.RANK]
     assert (rank.mean("cpu"), rank.high("cpu"), rank.high("memory"), rank.mean("write")) == (
         20.0,
         90.0,
@@ -281,10 +282,13 @@ def test_longer_spans_give_their_mean_and_their_highest() -> None:
 
 def test_hosts_are_told_apart_and_one_rank_can_be_chosen() -> None:
     other = sample(1, "node2", processes=[line(1, None, 5.0, 1), line(1, 9, 5.0, 1)], gpus=[])
-    found = usage.tracks([sample(0), other])
-    assert [t.label(2) for t in found if t.kind == usage.RANK] == ["node1  rank 0", "node2  rank 1"]
+    found = tracks.tracks([sample(0), other])
+    assert [t.label(2) for t in found if t.kind == tracks.RANK] == [
+        "node1  rank 0",
+        "node2  rank 1",
+    ]
     assert {
-        t.number for t in usage.tracks([sample(0), other], rank=1) if t.kind == usage.PROCESS
+        t.number for t in tracks.tracks([sample(0), other], rank=1) if t.kind == tracks.PROCESS
     } == {1}
 
 
@@ -292,12 +296,12 @@ def test_odd_samples_cost_only_themselves() -> None:
     odd = sample(
         0, node=5, processes=[3, {"rank": 0, "pid": None, "cpu_percent": "x"}], gpus="none"
     )
-    assert [t.kind for t in usage.tracks([odd, {"time": "never"}, {}])] == [usage.RANK]
+    assert [t.kind for t in tracks.tracks([odd, {"time": "never"}, {}])] == [tracks.RANK]
 
 
 def test_a_name_cannot_steer_the_terminal() -> None:
     """Sec7, B16."""
-    found = usage.tracks([sample(0, "\x1b[2Jevil"), sample(1, "b")])
+    found = tracks.tracks([sample(0, "\x1b[2Jevil"), sample(1, "b")])
     lines = page(job(), found, answer(), Output(1, color="never", ascii_only=False))
     assert "\x1b" not in "\n".join(lines) and "evil" in "\n".join(lines)
 
@@ -309,7 +313,9 @@ def test_a_name_cannot_steer_the_terminal() -> None:
 def test_the_csv_has_means_and_maxima() -> None:
     rows = list(
         csv.reader(
-            io.StringIO(sheet.to_csv(usage.csv_rows(usage.tracks([sample(n) for n in range(5)]))))
+            io.StringIO(
+                csv_text.to_csv(tracks.csv_rows(tracks.tracks([sample(n) for n in range(5)])))
+            )
         )
     )
     assert rows[0] == ["gpu", "metric", "value"]
@@ -322,15 +328,15 @@ def test_the_csv_has_means_and_maxima() -> None:
 def test_a_cell_is_never_a_formula() -> None:
     """B19."""
     for text in ("=1+1", "+x", "-x", "@SUM(A1)", "\t=1", "\r=1"):
-        assert sheet.cell(text) == "'" + text
-    assert [sheet.cell(text) for text in ("-1.5", "node-1", "a=b", "")] == [
+        assert csv_text.cell(text) == "'" + text
+    assert [csv_text.cell(text) for text in ("-1.5", "node-1", "a=b", "")] == [
         "-1.5",
         "node-1",
         "a=b",
         "",
     ]
-    hosts = usage.csv_rows(usage.tracks([sample(0, "=cmd|' /C calc'!A0"), sample(0, "b")]))
-    assert "\n'=cmd" in sheet.to_csv(hosts) and "\n=cmd" not in sheet.to_csv(hosts)
+    hosts = tracks.csv_rows(tracks.tracks([sample(0, "=cmd|' /C calc'!A0"), sample(0, "b")]))
+    assert "\n'=cmd" in csv_text.to_csv(hosts) and "\n=cmd" not in csv_text.to_csv(hosts)
 
 
 # -- timings
@@ -394,7 +400,7 @@ def hostile_page() -> str:
         for n in range(3)
     ]
     marks = [{"time": at(1), "rank": None, "tags": [HOSTILE]}]
-    return usage_page.render(job(id=HOSTILE, command=[HOSTILE]), usage.tracks(samples), marks)
+    return report.render(job(id=HOSTILE, command=[HOSTILE]), tracks.tracks(samples), marks)
 
 
 def test_no_name_of_a_job_becomes_an_element_and_nothing_is_loaded() -> None:
@@ -415,7 +421,7 @@ def test_no_name_of_a_job_becomes_an_element_and_nothing_is_loaded() -> None:
 
 
 def test_the_script_only_writes_text() -> None:
-    script = usage_page._asset("usage_page.js")
+    script = report._asset("usage_page.js")
     for word in (
         "innerHTML",
         "outerHTML",
@@ -431,12 +437,12 @@ def test_the_script_only_writes_text() -> None:
 
 def test_the_page_stacks_processes_and_joins_the_small_ones() -> None:
     lines = [line(0, 100 + n, float(n), n) for n in range(40)]
-    found = usage.tracks([sample(n, processes=lines) for n in range(5)])
-    charts = {chart["key"]: chart for chart in usage_page.contents(job(), found, [])["charts"]}
+    found = tracks.tracks([sample(n, processes=lines) for n in range(5)])
+    charts = {chart["key"]: chart for chart in report.contents(job(), found, [])["charts"]}
     series = charts["cpu"]["series"]
-    assert len(series) == usage_page.STACKED_MAX + 1 and series[0]["label"] == "python 139 (rank 0)"
+    assert len(series) == report.STACKED_MAX + 1 and series[0]["label"] == "python 139 (rank 0)"
     assert series[-1]["label"] == "10 more" and series[-1]["values"][0] == sum(range(10))
-    assert {len(one["values"]) for one in series} == {usage_page.PLACES}
+    assert {len(one["values"]) for one in series} == {report.PLACES}
     assert {"cpu", "memory", "load", "gpu_memory", "read", "threads"} <= set(
         charts
     ) and "write" not in charts
@@ -449,14 +455,14 @@ def test_the_same_checkpoint_of_several_ranks_is_one_with_its_first_moment() -> 
             [(0, 1), (0, 0), (1, 0), (0, 2), (1, 1), (0, 0), (1, None)]
         )
     ]
-    found = [(one["time"], one["tags"][1], one["ranks"]) for one in usage.folded(marks)]
+    found = [(one["time"], one["tags"][1], one["ranks"]) for one in tracks.folded(marks)]
     assert found == [
         (at(0), "0", [1, 0, 2]),
         (at(2), "1", [0, 1]),
         (at(5), "0", [0]),
         (at(6), "1", []),
     ]
-    words = [usage.ranks_words(ranks, 3) for ranks in ([0, 1, 2], [0, 1], [2], [])]
+    words = [tracks.ranks_words(ranks, 3) for ranks in ([0, 1, 2], [0, 1], [2], [])]
     assert words == ["", "2 of 3 ranks", "rank 2", ""]
 
 
@@ -467,13 +473,13 @@ def test_a_process_of_one_look_stands_for_the_time_since_the_look_before_and_the
         sample(n, processes=[line(0, 7, 10.0, 1)] + [line(0, 8, 30.0, 1)] * (n == 5), gpus=[])
         for n in (2, 5, 8)
     ]
-    found = usage_page.contents(
-        job(started_at=at(0)), usage.tracks(looks), [{"time": at(1), "rank": 0, "tags": ["go"]}]
+    found = report.contents(
+        job(started_at=at(0)), tracks.tracks(looks), [{"time": at(1), "rank": 0, "tags": ["go"]}]
     )
     assert found["length"] == 8.0 and found["checkpoints"][0]["at"] == 1.0
     series = {one["label"]: one["values"] for one in found["charts"][0]["series"]}
     short = [
-        i / usage_page.PLACES * 8
+        i / report.PLACES * 8
         for i, value in enumerate(series["python 8 (rank 0)"])
         if value == 30.0
     ]
@@ -482,7 +488,7 @@ def test_a_process_of_one_look_stands_for_the_time_since_the_look_before_and_the
 
 
 def test_a_long_silence_is_not_filled_with_the_look_after_it() -> None:
-    found = usage_page.contents(job(), usage.tracks([sample(n) for n in (0, 1, 2, 3, 59)]), [])
+    found = report.contents(job(), tracks.tracks([sample(n) for n in (0, 1, 2, 3, 59)]), [])
     values = found["charts"][0]["series"][0]["values"]
     assert values[100:400] == [0.0] * 300 and values[-1] > 0
 
@@ -491,8 +497,8 @@ def test_with_many_processes_the_ranks_are_stacked_and_have_the_colours() -> Non
     lines = [line(rank, None, 20.0, 1) for rank in range(4)] + [
         line(n % 4, 100 + n, 1.0, 1) for n in range(40)
     ]
-    found = usage_page.contents(
-        job(), usage.tracks([sample(n, processes=lines, gpus=[]) for n in range(5)]), []
+    found = report.contents(
+        job(), tracks.tracks([sample(n, processes=lines, gpus=[]) for n in range(5)]), []
     )
     assert sorted(one["label"] for one in found["charts"][0]["series"]) == [
         f"rank {n}" for n in range(4)
@@ -508,7 +514,7 @@ def test_the_process_tree_hangs_children_below_their_parents() -> None:
         line(0, 9, 1.0, 1, 8),
         line(0, 8, 1.0, 1, 7, "worker"),
     ]
-    rows, _ = usage_page.tree(usage.tracks([sample(0, processes=lines)]))
+    rows, _ = report.tree(tracks.tracks([sample(0, processes=lines)]))
     assert [(row["depth"], row["label"]) for row in rows] == [
         (0, "node1"), (1, "rank 0"), (2, "python 7"), (3, "worker 8"), (4, "python 9"), (1, "gpu 0"), (1, "gpu 1"),
     ]  # fmt: skip
@@ -516,7 +522,7 @@ def test_the_process_tree_hangs_children_below_their_parents() -> None:
 
 def test_processes_that_name_each_other_as_parents_do_not_hang_the_page() -> None:
     lines = [line(0, 7, 1.0, 1, 8), line(0, 8, 1.0, 1, 7), line(0, 9, 1.0, 1, 9)]
-    rows, _ = usage_page.tree(usage.tracks([sample(0, processes=lines, gpus=[])]))
+    rows, _ = report.tree(tracks.tracks([sample(0, processes=lines, gpus=[])]))
     assert "python 9" in [row["label"] for row in rows]
 
 
@@ -569,8 +575,8 @@ console.log(JSON.stringify({
 @pytest.mark.parametrize("what", ["plain", "hostile"])
 def test_the_script_draws_the_page(tmp_path: Path, what: str) -> None:
     node = needs.tool("node", "nodejs")
-    plain = usage_page.render(
-        job(), usage.tracks([sample(n) for n in range(10)]), answer()["checkpoints"]
+    plain = report.render(
+        job(), tracks.tracks([sample(n) for n in range(10)]), answer()["checkpoints"]
     )
     (tmp_path / "page.html").write_text(plain if what == "plain" else hostile_page())
     (tmp_path / "run.js").write_text(_DOCUMENT)

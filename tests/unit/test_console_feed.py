@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from headway.model.limits import CONSOLE_LINES_MAX, CONSOLE_PART_LINES
+from headway.views.api.source import Source
 from headway.views.console import feed
-from headway.views.source import Source
 from tests.fake_api import CUT, Request, error, job, process, serving
 from tests.waiting import wait_until
 

@@ -16,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.views.console.cells import cells, coloured, cut, flow, plain, text_of
-from headway.views.console.control import press
 from headway.views.console.frame import frame
-from headway.views.console.log import Log
-from headway.views.console.model import Model
+from headway.views.console.job_model import Model
+from headway.views.console.key_actions import press
+from headway.views.console.log_buffer import Log
 from headway.views.console.painter import Painter
 from headway.views.console.theme import Theme
 from tests.console_model import NOW, at, job, line, model
@@ -31,15 +31,15 @@ WRITE = os.environ.get("HEADWAY_GOLDEN") == "write"
 
 @pytest.fixture(autouse=True)
 def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    from headway.views.console import tail
+    from headway.views.console.widgets import log_tail
 
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
-    tail.clock.cache_clear()
+    log_tail.clock.cache_clear()
     yield
     monkeypatch.undo()
     time.tzset()
-    tail.clock.cache_clear()
+    log_tail.clock.cache_clear()
 
 
 def picture(*arguments: object) -> str:

@@ -3,13 +3,13 @@
 from pathlib import Path
 from typing import Any
 
-from headway.views import format as fmt
+from headway.views.api.http_client import Client
+from headway.views.api.source import Source
 from headway.views.console.cells import cells, text_of
 from headway.views.console.feed import JobsFeed
-from headway.views.console.jobs import JobsView, _note
+from headway.views.console.jobs_view import JobsView, _note
 from headway.views.console.theme import Theme
-from headway.views.http import Client
-from headway.views.source import Source
+from headway.views.text import format as fmt
 from tests.console_model import NOW, at, progress
 
 

@@ -3,10 +3,10 @@
 import pytest
 
 from headway.views.console.cells import text_of
-from headway.views.console.control import INTERRUPT, LEAVE, TERMINATE, press
 from headway.views.console.frame import frame
+from headway.views.console.job_model import Model
+from headway.views.console.key_actions import INTERRUPT, LEAVE, TERMINATE, press
 from headway.views.console.keys import Keys
-from headway.views.console.model import Model
 from headway.views.console.theme import Theme
 from tests.console_model import model
 

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from headway.model.limits import CONSOLE_BURST_LINES_MAX, CONSOLE_LINES_MAX
 from headway.views.console.feed import thinned
-from headway.views.console.log import NOBODY, Choice, Log
-from headway.views.console.tail import who
+from headway.views.console.log_buffer import NOBODY, Choice, Log
+from headway.views.console.widgets.log_tail import who
 from tests.console_model import line, model
 
 

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.views.console.cells import Line, plain
-from headway.views.console.curve import PLACES, Curve, blocks
 from headway.views.console.frame import frame
 from headway.views.console.painter import ENTER, LEAVE, Painter
 from headway.views.console.theme import Theme
+from headway.views.console.widgets.curve import PLACES, Curve, blocks
 from tests.console_model import line, model
 from tools.screen import Screen
 

@@ -81,7 +81,7 @@ def test_a_short_command_does_not_wait_for_slow_modules() -> None:
     """
     code = (
         "import sys; sys.path.insert(0, sys.argv[1]); import headway.views.cli.dispatch, headway.views.cli.ls; "
-        "import headway.views.source; print(sorted({'dataclasses', 'inspect', 'http.client'} & set(sys.modules)))"
+        "import headway.views.api.source; print(sorted({'dataclasses', 'inspect', 'http.client'} & set(sys.modules)))"
     )
     done = isolated(code, str(SOURCE))
     assert (done.stdout, done.stderr) == ("[]\n", "")

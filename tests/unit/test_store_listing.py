@@ -12,9 +12,9 @@ from headway.model.errors import UsageError
 from headway.model.job import State
 from headway.store import catalog, listing, query
 from headway.store.catalog import JobFilter
-from headway.views import format as fmt
 from headway.views.cli import ls
-from headway.views.terminal import Output
+from headway.views.text import format as fmt
+from headway.views.text.terminal import Output
 from tests.storing import NOW_NS, Bench, bench, new_job, record, schema
 
 CAUSE = {"cause": "oom", "class": "user", "text": "out of memory on rank 3", "rank": 3}

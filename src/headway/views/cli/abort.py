@@ -3,9 +3,9 @@
 from typing import Any
 
 from headway.model.errors import NotFoundError
-from headway.views import format as fmt
 from headway.views.cli import arrays, selection
 from headway.views.cli.dispatch import Call
+from headway.views.text import format as fmt
 
 _OPEN = ["waiting", "running", "stopping", "held", "unknown"]
 

@@ -12,12 +12,12 @@ from typing import Any, Final
 
 from headway.model.errors import UsageError
 from headway.model.limits import JOBS_LISTED_MAX
-from headway.views import format as fmt
-from headway.views.cli import arrays, record
+from headway.views.api.follow import Follow
+from headway.views.api.source import Source, job_route
+from headway.views.cli import arrays, log_records
 from headway.views.cli.dispatch import Call
 from headway.views.cli.output import JsonLines, Merged
-from headway.views.follow import Follow
-from headway.views.source import Source, job_route
+from headway.views.text import format as fmt
 
 Job = dict[str, Any]
 # between two looks: while something comes, and while nothing does
@@ -129,7 +129,7 @@ class _Logs:
 
     def _shown(self, lines: list[Job]) -> list[Job]:
         split: Callable[[Job], list[Job]] = (
-            record.lines if self.kind == "records" else lambda line: [line]
+            log_records.lines if self.kind == "records" else lambda line: [line]
         )
         return [
             {

@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from headway.model.errors import NotFoundError, RefusedError
-from headway.views import format as fmt
-from headway.views import summary
+from headway.views.api.source import Source, array_route, job_route, until_reached
 from headway.views.cli.dispatch import Call
-from headway.views.source import Source, array_route, job_route, until_reached
-from headway.views.terminal import BOLD, DIM
+from headway.views.text import format as fmt
+from headway.views.text import job_text
+from headway.views.text.terminal import BOLD, DIM
 
 _WAIT_S: Final = 1.0  # between two questions of --wait
 _LABEL_CELLS: Final = 12
@@ -84,17 +84,17 @@ def show(call: Call, array: Array, *, first: bool) -> None:
     lines = [] if first else [""]
     lines.append(out.style(out.safe(f"{array['id']}  an array, {array['state']}"), BOLD))
     lines += [
-        summary.fact(label, out.safe(text), _LABEL_CELLS) for label, text in facts.items() if text
+        job_text.fact(label, out.safe(text), _LABEL_CELLS) for label, text in facts.items() if text
     ]
     for number, job in enumerate(array["failed"]):
         text = f"{job['index']}  {job['id']}  {(job['cause'] or {}).get('text') or ''}"
         lines.append(
-            summary.fact("" if number else "failed", out.safe(text.rstrip()), _LABEL_CELLS)
+            job_text.fact("" if number else "failed", out.safe(text.rstrip()), _LABEL_CELLS)
         )
     short = fmt.suffix(array["id"])
     again = f" · hw resubmit {short} --failed" if array["failed"] else ""
     lines.append(
-        summary.fact(
+        job_text.fact(
             "next", out.safe(f"hw ls --array {short} · hw abort {short}{again}"), _LABEL_CELLS
         )
     )

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from headway.model.errors import DamagedError, RefusedError
+from headway.views.api.source import Source, job_route
 from headway.views.cli.output import read_raw
-from headway.views.source import Source, job_route
 
 # how the server shows a gap
 _GAP: Final = re.compile(rb"\n\[headway: ([\d,]{1,30}) bytes missing: [^\]\n]*\]\n")

@@ -22,10 +22,10 @@ from headway.home import paths as homes
 from headway.model.errors import HeadwayError, UsageError
 from headway.model.limits import BUNDLE_BYTES_MAX, BUNDLE_LOG_BYTES_MAX, BUNDLE_SERVER_LOG_BYTES_MAX
 from headway.settings.layers import Settings, load
-from headway.views import format as fmt
+from headway.views.api.source import Source, job_route
 from headway.views.cli.dispatch import Call, one_word
 from headway.views.cli.output import read_raw
-from headway.views.source import Source, job_route
+from headway.views.text import format as fmt
 from headway.wire.redact import mask_text, secret_values
 
 _README = """What hw bundle wrote about one job. Secrets are masked where Headway knows them; look through it before you

@@ -12,12 +12,12 @@ from typing import Any
 
 from headway.model.errors import RefusedError, UsageError
 from headway.settings.layers import Settings, load
-from headway.views import format as fmt
-from headway.views import table
-from headway.views.cli import place
+from headway.views.api.source import Source
+from headway.views.cli import choose_cluster
 from headway.views.cli.dispatch import Call
-from headway.views.source import Source
-from headway.views.terminal import DIM, RED
+from headway.views.text import format as fmt
+from headway.views.text import table
+from headway.views.text.terminal import DIM, RED
 
 _CHECK = ["sh", "-c", "echo headway-check $RANK of $WORLD_SIZE"]
 _CHECK_S = 120.0
@@ -44,7 +44,7 @@ def command(call: Call) -> int:
 
 def _list(call: Call, settings: Settings) -> int:
     source = call.source()
-    found = place.survey(source, settings.get("clusters"))
+    found = choose_cluster.survey(source, settings.get("clusters"))
     default = settings.get("default_cluster")
     for row in found:
         row["default"] = row["name"] == default
@@ -72,7 +72,9 @@ def _list(call: Call, settings: Settings) -> int:
 
 def _cells(row: dict[str, Any]) -> list[str]:
     free = (
-        "not reached" if row["error"] is not None else place.free_words(row).removesuffix(" free")
+        "not reached"
+        if row["error"] is not None
+        else choose_cluster.free_words(row).removesuffix(" free")
     )
     name = f"{row['name']} *" if row["default"] else row["name"]
     return [name, str(row["engine"] or ""), str(row["running"]), str(row["waiting"]), free]
@@ -146,7 +148,11 @@ def _check(call: Call, settings: Settings, name: str) -> int:
 
     resolve(name, settings.get("clusters"))
     source = call.source()
-    row = next(row for row in place.survey(source, settings.get("clusters")) if row["name"] == name)
+    row = next(
+        row
+        for row in choose_cluster.survey(source, settings.get("clusters"))
+        if row["name"] == name
+    )
     if row["error"] is not None:
         raise RefusedError(f"{name} is not reached: {row['error']}")
     call.terminal.say(f"hw: {name} is reached: {place.free_words(row)}")

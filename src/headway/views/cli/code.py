@@ -3,9 +3,9 @@
 import os
 
 from headway.model.errors import HeadwayError, RefusedError, UsageError
-from headway.views import format as fmt
+from headway.views.api.source import job_route
 from headway.views.cli.dispatch import Call
-from headway.views.source import job_route
+from headway.views.text import format as fmt
 
 
 def command(call: Call) -> int:

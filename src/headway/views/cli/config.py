@@ -11,8 +11,8 @@ from headway.settings.layers import load
 from headway.settings.nearest import did_you_mean
 from headway.settings.quantity import duration_text
 from headway.settings.schema import SETTINGS
-from headway.views import table
 from headway.views.cli.dispatch import Call
+from headway.views.text import table
 
 IDLE: Final = "the server of a home does not read a project's file; hw config set NAME VALUE writes the user's"
 

@@ -5,9 +5,9 @@ their space.
 from typing import Any
 
 from headway.model.errors import NotFoundError
+from headway.views.api.source import job_route
 from headway.views.cli import arrays, selection
 from headway.views.cli.dispatch import Call
-from headway.views.source import job_route
 
 _ENDED = ["succeeded", "failed", "stopped"]
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 from headway.model.errors import HeadwayError, UsageError
 from headway.views.cli.commands import COMMANDS
 from headway.views.cli.options import Command, Parsed, Parser
-from headway.views.terminal import BOLD, RED, Terminal
+from headway.views.text.terminal import BOLD, RED, Terminal
 
 if TYPE_CHECKING:
-    from headway.views.source import Source
+    from headway.views.api.source import Source
 
 EXIT_OWN_FAILURE: Final = 125  # of `run` and `--wait`, whose other exit codes are the job's
 EXIT_INTERRUPTED: Final = 130
@@ -44,7 +44,7 @@ class Call:
         """The server; started when none is there, unless `start` is false. With --monitor: that of
         another machine, but for verbs that start jobs, which run here and are shown there.
         """
-        from headway.views.source import Source
+        from headway.views.api.source import Source
 
         monitor = None if "processes" in self.command.options else self.values.get("monitor")
         found = Source.to_monitor(monitor) if monitor else Source.connect(start=start)

@@ -20,9 +20,9 @@ from headway.home import paths as homes
 from headway.home.database_path import NETWORK_FILE_SYSTEMS, file_system_of
 from headway.model.errors import HeadwayError, UsageError
 from headway.model.limits import DOCTOR_CHECK_S, GIB, MIB
-from headway.views import format as fmt
 from headway.views.cli.dispatch import Call
-from headway.views.terminal import GREEN, RED, YELLOW, Output
+from headway.views.text import format as fmt
+from headway.views.text.terminal import GREEN, RED, YELLOW, Output
 
 OK, WARNING, PROBLEM = "ok", "warning", "problem"
 _COLOURS: Final = {OK: GREEN, WARNING: YELLOW, PROBLEM: RED}
@@ -243,7 +243,7 @@ def _database() -> Iterator[Finding]:
 
 def _server() -> Iterator[Finding]:
     """Started if need be: whether it can start is what a person wants to know."""
-    from headway.views.source import Source
+    from headway.views.api.source import Source
 
     source = Source.connect()
     started = time.monotonic()
@@ -269,8 +269,8 @@ def _server() -> Iterator[Finding]:
 
 def _agents() -> Iterator[Finding]:
     """How agents reach the server: only worth a word where some are on other machines."""
+    from headway.views.api.source import Source
     from headway.views.cli.server import agent_words
-    from headway.views.source import Source
 
     source = Source.connect()
     try:

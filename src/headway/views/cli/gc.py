@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from headway.model.errors import HeadwayError, UsageError
-from headway.views import format as fmt
 from headway.views.cli.dispatch import Call
+from headway.views.text import format as fmt
 
 
 def command(call: Call) -> int:

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from headway.model.errors import UsageError
-from headway.views import format as fmt
 from headway.views.cli.dispatch import Call
-from headway.views.terminal import BOLD, DIM, YELLOW, Terminal
+from headway.views.text import format as fmt
+from headway.views.text.terminal import BOLD, DIM, YELLOW, Terminal
 
 if TYPE_CHECKING:
     from headway.code.snapshot import Snapshot

@@ -11,12 +11,12 @@ from functools import partial
 from typing import Any
 
 from headway.model.errors import NotFoundError, UsageError
-from headway.views import format as fmt
-from headway.views import summary
+from headway.views.api.follow import Follow
+from headway.views.api.source import Source, job_route
 from headway.views.cli.dispatch import Call, one_word
 from headway.views.cli.output import JsonLines, Merged, Sink, read_raw
-from headway.views.follow import Follow
-from headway.views.source import Source, job_route
+from headway.views.text import format as fmt
+from headway.views.text import job_text
 
 Job = dict[str, Any]
 
@@ -30,9 +30,9 @@ def command(call: Call) -> int:
     except NotFoundError as error:
         return _array(call, source, ref, error)
     if call.get("stream") == "log":
-        from headway.views.cli import record
+        from headway.views.cli import log_records
 
-        record.show(call, source, job)
+        log_records.show(call, source, job)
         return 0
     _check_attempt(call, job)
     _check_rank(call, job)
@@ -40,7 +40,7 @@ def command(call: Call) -> int:
     _tell_attempt(call, job)
     if not job.get("started_at"):
         _tell_not_started(call, job)
-    elif not summary.has_output(job, call.get("attempt")) and call.get("stream") != "agent":
+    elif not job_text.has_output(job, call.get("attempt")) and call.get("stream") != "agent":
         call.terminal.say(
             f"hw: {job['id']} was started without hw: its output went where it was started"
         )
@@ -96,7 +96,7 @@ def _check_attempt(call: Call, job: Job) -> None:
 
 def _check_rank(call: Call, job: Job) -> None:
     """Of an ended job only: while it runs, a process may still come."""
-    ranks = sorted({process["rank"] for process in summary.processes(job, call.get("attempt"))})
+    ranks = sorted({process["rank"] for process in job_text.processes(job, call.get("attempt"))})
     if (
         job["state"] in fmt.ENDED
         and ranks
@@ -110,7 +110,7 @@ def _check_rank(call: Call, job: Job) -> None:
 def _check_task(call: Call, job: Job) -> None:
     """Of an ended job only, likewise."""
     tasks = sorted(
-        {str(process["task"]) for process in summary.processes(job, call.get("attempt"))}
+        {str(process["task"]) for process in job_text.processes(job, call.get("attempt"))}
     )
     if (
         job["state"] in fmt.ENDED
@@ -142,7 +142,7 @@ def selects_one(call: Call, job: Job) -> bool:
     """Whether the options leave one stream, whatever has been written so far."""
     if call.get("stream") is None:
         return False
-    found = summary.processes(job, call.get("attempt"))
+    found = job_text.processes(job, call.get("attempt"))
     if call.get("task") is not None:
         found = [process for process in found if process["task"] == call.get("task")]
     if call.get("stream") == "agent":
@@ -187,7 +187,7 @@ def _lines(call: Call, source: Source, job: Job) -> None:
     again.
     """
     out = call.terminal.out
-    live, ranks = bool(call.get("follow")), summary.count_processes(job)
+    live, ranks = bool(call.get("follow")), job_text.count_processes(job)
     merged = JsonLines(out) if call.as_json else Merged(out, out, ranks=ranks, live=live)
     follow = Follow(source, job["id"], tail=0, records=False)
     cursor = _show(call, follow, merged, None)

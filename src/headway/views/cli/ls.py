@@ -6,12 +6,12 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from headway.model.limits import DISPLAY_LINE_CHARS_MAX
-from headway.views import format as fmt
-from headway.views import summary, table
+from headway.views.api.source import Source, parse
 from headway.views.cli import arrays, selection
 from headway.views.cli.dispatch import Call
-from headway.views.source import Source, parse
-from headway.views.terminal import BOLD, DIM, INDENTED_MAX, Output
+from headway.views.text import format as fmt
+from headway.views.text import job_text, table
+from headway.views.text.terminal import BOLD, DIM, INDENTED_MAX, Output
 
 _LIMIT: Final = 50  # in a terminal; a pipe gets all
 _METRICS_MAX: Final = 4
@@ -147,7 +147,7 @@ def _kinds(metrics: list[str], out: Output, now: datetime) -> list[_Kind]:
 
 def _progress(job: Job) -> str:
     """Of a job that has done all of it nothing need be said."""
-    return "" if job["state"] == "succeeded" else summary.progress_words(job)
+    return "" if job["state"] == "succeeded" else job_text.progress_words(job)
 
 
 def _elapsed(job: Job, now: datetime) -> str:
@@ -155,7 +155,7 @@ def _elapsed(job: Job, now: datetime) -> str:
     this time.
     """
     if job["state"] == "waiting" and not job.get("is_array"):
-        return fmt.clock(summary.waited_s(job, now))
+        return fmt.clock(job_text.waited_s(job, now))
     return fmt.clock(job.get("elapsed_s"))
 
 
@@ -192,11 +192,11 @@ def note(job: Job, now: datetime) -> str:
 
 def _reason(job: Job, now: datetime) -> str:
     if job["state"] == "unknown" and not fmt.is_over(job):
-        return summary.heard_words(job, now)
+        return job_text.heard_words(job, now)
     if job["state"] in ("failed", "stopped", "held", "unknown"):
         cause = job.get("cause") or {}
         return str(cause.get("text") or "") or _end(job)
-    return summary.waiting_words(job.get("waiting") or {}, now)
+    return job_text.waiting_words(job.get("waiting") or {}, now)
 
 
 def _end(job: Job) -> str:

@@ -9,11 +9,11 @@ from typing import Any
 
 from headway.model.errors import NotFoundError
 from headway.model.limits import JOBS_LISTED_MAX
-from headway.views import format as fmt
-from headway.views import table
+from headway.views.api.source import Source, job_route
 from headway.views.cli import arrays
 from headway.views.cli.dispatch import Call, several_words
-from headway.views.source import Source, job_route
+from headway.views.text import format as fmt
+from headway.views.text import table
 
 Series = dict[str, list[dict[str, Any]]]
 Job = dict[str, Any]

@@ -15,9 +15,9 @@ from headway.home import paths as homes
 from headway.home import remote_server
 from headway.model.errors import RefusedError, UnreachableError, UsageError
 from headway.settings import monitor_settings
-from headway.views import format as fmt
 from headway.views.cli.dispatch import Call
-from headway.views.terminal import BOLD
+from headway.views.text import format as fmt
+from headway.views.text.terminal import BOLD
 from headway.wire.pin import pin_of
 
 _JOIN_S: Final = 15.0
@@ -303,8 +303,8 @@ def _read_token(call: Call, address: remote_server.Address) -> str:
 
 def _try_token(address: remote_server.Address, pin: str, token: str) -> str:
     """What the token is good for, as the monitor calls it."""
-    from headway.views.remote import RemoteClient
-    from headway.views.source import error_of
+    from headway.views.api.http_client import RemoteClient
+    from headway.views.api.source import error_of
 
     client = RemoteClient(remote_server.Way(address, pin, token))
     try:

@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from headway.model.errors import HeadwayError, UsageError
-from headway.views import format as fmt
-from headway.views import table
 from headway.views.cli.dispatch import Call
-from headway.views.terminal import GREEN, RED
+from headway.views.text import format as fmt
+from headway.views.text import table
+from headway.views.text.terminal import GREEN, RED
 
 _LINES = (
     "one of these lines in one of them, then once more: hw notify test",

@@ -440,7 +440,7 @@ class Parser:
         meant = did_you_mean(word, self.commands)
         hint = "`hw --help` lists the commands"
         if not meant and (rest or "/" in word or "." in word):
-            from headway.views.format import shell_words
+            from headway.views.text.format import shell_words
 
             hint = f"to run a command: hw run {shell_words([word, *rest])[:200]}"
         raise UsageError(f'there is no command "{word[:60]}"{meant}', hint)

@@ -13,10 +13,10 @@ from functools import lru_cache
 from typing import Any, Final
 
 from headway.model.limits import DISPLAY_LINE_CHARS_MAX
-from headway.views import format as fmt
-from headway.views.follow import Follow
-from headway.views.source import Source, job_route
-from headway.views.terminal import DIM, Output
+from headway.views.api.follow import Follow
+from headway.views.api.source import Source, job_route
+from headway.views.text import format as fmt
+from headway.views.text.terminal import DIM, Output
 from headway.wire import display
 
 STREAMS: Final = ("stdout", "stderr")

@@ -9,13 +9,13 @@ from typing import Any
 
 from headway.model.errors import HeadwayError, NotFoundError, UsageError
 from headway.model.limits import QUERY_TAIL_LINES, QUERY_TAIL_LINES_MIN
-from headway.views import format as fmt
-from headway.views import summary, table
+from headway.views.api.source import Source, job_route
 from headway.views.cli import arrays
 from headway.views.cli.dispatch import Call, complain, several_words
 from headway.views.cli.output import Merged
-from headway.views.source import Source, job_route
-from headway.views.terminal import DIM, RED, Output
+from headway.views.text import format as fmt
+from headway.views.text import job_text, table
+from headway.views.text.terminal import DIM, RED, Output
 from headway.wire import display
 
 _LABEL_CELLS = 12
@@ -96,12 +96,12 @@ def page(
     job: dict[str, Any], events: list[dict[str, Any]], out: Output, now: datetime
 ) -> list[str]:
     """The part of the page that needs no log."""
-    lines = [summary.state_line(job, out, now)]
+    lines = [job_text.state_line(job, out, now)]
     if job["state"] in ("failed", "stopped", "unknown", "held"):
         lines += _failure_lines(job, events, out)
     lines += _fact_lines(job, out, now)
     lines += _process_lines(job, out, now)
-    told = summary.told_words(events)
+    told = job_text.told_words(events)
     lines += [
         _fact("" if number else "notes", out.safe(words))
         for number, words in enumerate(told[-_NOTES_MAX:])
@@ -110,7 +110,7 @@ def page(
 
 
 def _fact(label: str, text: str) -> str:
-    return summary.fact(label, text, _LABEL_CELLS)
+    return job_text.fact(label, text, _LABEL_CELLS)
 
 
 def _fact_lines(job: dict[str, Any], out: Output, now: datetime) -> list[str]:
@@ -134,7 +134,7 @@ def _fact_lines(job: dict[str, Any], out: Output, now: datetime) -> list[str]:
             ("" if number else "attempts", words)
             for number, words in enumerate(_attempt_lines(job, now))
         ),
-        ("held", summary.hold_words(job)),
+        ("held", job_text.hold_words(job)),
         (
             "after",
             " · ".join(f"{one['id']} ({one['state'] or 'gone'})" for one in job.get("after") or []),
@@ -151,7 +151,7 @@ def _fact_lines(job: dict[str, Any], out: Output, now: datetime) -> list[str]:
         ("usage", _usage_words(job.get("usage") or {})),
     ]
     lines = [_fact(label, out.safe(str(text))) for label, text in facts if text]
-    metrics = summary.metrics_words(job, out)
+    metrics = job_text.metrics_words(job, out)
     return [*lines, _fact("metrics", metrics)] if metrics else lines
 
 
@@ -175,9 +175,9 @@ def _elapsed_words(job: dict[str, Any], now: datetime) -> str:
     """
     if not job.get("started_at"):
         return ""
-    total_s, ran_s = job.get("elapsed_s") or 0.0, summary.ran_s(job, now)
+    total_s, ran_s = job.get("elapsed_s") or 0.0, job_text.ran_s(job, now)
     retried = len(job.get("attempts") or []) > 1
-    if not retried and (not ran_s or total_s - ran_s < summary.APART_S):
+    if not retried and (not ran_s or total_s - ran_s < job_text.APART_S):
         return fmt.duration(total_s)
     return f"{fmt.duration(total_s)} since the {'first ' * retried}start · {fmt.duration(ran_s)} of it running"
 
@@ -189,7 +189,7 @@ def _way_words(job: dict[str, Any]) -> str:
     if not ways or ways == ["socket"]:
         return ""
     troubles = sorted({str(task["way_trouble"]) for task in tasks if task.get("way_trouble")})
-    return " and ".join(summary.WAYS.get(way, way) for way in ways) + (
+    return " and ".join(job_text.WAYS.get(way, way) for way in ways) + (
         f"; {troubles[0]}" if troubles else ""
     )
 
@@ -427,11 +427,11 @@ def _brief(value: Any) -> str:
 
 def _failure_lines(job: dict[str, Any], events: list[dict[str, Any]], out: Output) -> list[str]:
     """The verdict of the end, then the traceback of the rank that failed first (capability 40)."""
-    first = summary.first_failure(job, events)
-    text, tail = summary.verdict(job, first)
+    first = job_text.first_failure(job, events)
+    text, tail = job_text.verdict(job, first)
     lines = [_fact("reason", out.style(out.safe(text), RED))]
     lines += [_fact("", out.safe(tail))] if tail else []
-    lines += summary.evidence_lines(job, first, out, _LABEL_CELLS)
+    lines += job_text.evidence_lines(job, first, out, _LABEL_CELLS)
     trace = str(((first or {}).get("exception") or {}).get("traceback") or "").rstrip()
     return (
         [*lines, *(f"    {line}" for line in out.safe_block(trace).split("\n"))] if trace else lines
@@ -439,7 +439,7 @@ def _failure_lines(job: dict[str, Any], events: list[dict[str, Any]], out: Outpu
 
 
 def _process_lines(job: dict[str, Any], out: Output, now: datetime) -> list[str]:
-    found = summary.processes(job)
+    found = job_text.processes(job)
     if not found:
         return [_fact("processes", "none" if job["state"] in fmt.ENDED else "none yet")]
     columns = [
@@ -496,7 +496,7 @@ def _log_lines(source: Source, job: dict[str, Any], out: Output, tail: int) -> l
         ]
     if not job.get("started_at"):
         return [_fact("log", "the job has not started, so there is none yet")]
-    if not summary.has_output(job):
+    if not job_text.has_output(job):
         return [
             _fact(
                 "log",
@@ -518,7 +518,7 @@ def _log_lines(source: Source, job: dict[str, Any], out: Output, tail: int) -> l
             if tail
             else []
         )
-    merged = Merged(out, out, ranks=summary.count_processes(job) if every else 1)
+    merged = Merged(out, out, ranks=job_text.count_processes(job) if every else 1)
     last = "the last line" if len(lines) == 1 else f"the last {len(lines)} lines"
     ruler = out.style(
         f"─ log · {whose} · {last} · all: hw logs {fmt.suffix(job['id'])} ".ljust(60, "─"), DIM
@@ -542,7 +542,7 @@ def _path_lines(job: dict[str, Any], out: Output) -> list[str]:
     """Where every rank's log lies; on a terminal, of many ranks the folders only."""
     found = [
         (process["rank"], name, str(path))
-        for process in summary.processes(job)
+        for process in job_text.processes(job)
         for name, path in (process.get("logs") or {}).items()
         if path
     ]

@@ -5,11 +5,11 @@ only then is the old one stopped, so that a refused submission costs nothing (ca
 from typing import Any
 
 from headway.model.errors import NotFoundError, UsageError
-from headway.views import format as fmt
+from headway.views.api.source import Source, job_route
 from headway.views.cli import arrays, selection, submission
 from headway.views.cli.dispatch import Call
 from headway.views.cli.submit import tell_way_back
-from headway.views.source import Source, job_route
+from headway.views.text import format as fmt
 
 _ENDED = ["succeeded", "failed", "stopped"]
 

@@ -13,14 +13,14 @@ from functools import partial
 from typing import Any, Final
 
 from headway.model.limits import FOLLOW_WAIT_S
-from headway.views import best, summary
+from headway.views.api.follow import Follow
+from headway.views.api.source import Source, job_route
 from headway.views.cli import submission
 from headway.views.cli.dispatch import EXIT_INTERRUPTED, EXIT_OWN_FAILURE, Call
 from headway.views.cli.output import Exact, Merged
 from headway.views.cli.signals import Leave, Signals
-from headway.views.follow import Follow
-from headway.views.source import Source, job_route
-from headway.views.terminal import Terminal
+from headway.views.text import best, job_text
+from headway.views.text.terminal import Terminal
 
 _PATIENCE_S: Final = 1.0  # a job that has not started by then is said to wait
 _TOLD_STATES: Final = ("waiting", "running", "stopping", "held", "unknown")
@@ -33,7 +33,7 @@ def command(call: Call) -> int:
     if submission.job_file(call.words) is None:
         submission.checked_command(call.words)
     if call.get("dry_run"):
-        from headway.views.cli.plan import show
+        from headway.views.cli.dry_run import show
 
         return show(call, call.source())
     return submit_and_attend(call, call.source())
@@ -71,10 +71,10 @@ def _attend(call: Call, source: Source, job: dict[str, Any], signals: Signals) -
     """
     if call.as_json or not (call.terminal.out.is_tty and call.terminal.err.is_tty):
         return Plain(call, source, job).to_the_end()
-    from headway.views.console import stage
-    from headway.views.console.attend import Attendance
+    from headway.views.console import screen
+    from headway.views.console.live_job import Attendance
 
-    if not stage.is_possible(call.terminal):
+    if not screen.is_possible(call.terminal):
         return Plain(call, source, job).to_the_end()
     ranks = int(job.get("processes") or 1)
     attendance = Attendance(source, call.terminal, job, lambda deed: _stop(deed, signals), ranks)
@@ -106,7 +106,7 @@ class Plain:
         self.told_closed = False
         self.patient_until = time.monotonic() + _PATIENCE_S
         self.events: list[dict[str, Any]] = []
-        self.ranks = max(summary.count_processes(job), int(job.get("processes") or 1))
+        self.ranks = max(job_text.count_processes(job), int(job.get("processes") or 1))
         several = self.ranks > 1
         self.follow = Follow(
             source, self.job_id, records=False, lines=several, lost=self._lost, found=self._found
@@ -132,7 +132,7 @@ class Plain:
             if answer.get("done"):
                 self.job = answer["done"]
         found = best.ask(self.job, self.follow.ask)
-        for line in summary.end_lines(self.job, self.events, self.terminal.err, found):
+        for line in job_text.end_lines(self.job, self.events, self.terminal.err, found):
             self.terminal.say(line)
         return self.job
 
@@ -153,13 +153,13 @@ class Plain:
         if state in ("waiting", "held", "unknown"):
             job = self.follow.ask(lambda source: source.get(job_route(self.job_id)))
         job = {**job, "state": state, "processes": self.ranks}
-        self.terminal.say(summary.state_line(job, self.terminal.err, datetime.now(UTC)))
+        self.terminal.say(job_text.state_line(job, self.terminal.err, datetime.now(UTC)))
 
     def _tell_events(self, events: list[dict[str, Any]]) -> None:
         for event in events:
             if event.get("type") in _KEPT_EVENTS and len(self.events) < _EVENTS_MAX:
                 self.events.append(event)
-            words = summary.event_words(event, output_seen=summary.has_output(self.job))
+            words = job_text.event_words(event, output_seen=job_text.has_output(self.job))
             if words:
                 self.terminal.say(f"hw: {self.terminal.err.safe(words)}")
 

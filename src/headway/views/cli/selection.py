@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from headway.model.errors import HeadwayError, NotFoundError, UsageError
-from headway.views import format as fmt
+from headway.views.api.source import Source, job_route
 from headway.views.cli.dispatch import Call, complain
-from headway.views.source import Source, job_route
+from headway.views.text import format as fmt
 
 KEYS: Final = ("state", "cluster", "experiment", "since_s", "older_than_s", "match")
 _SHOWN_MAX: Final = 20

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from headway.home import paths as homes
 from headway.model.errors import HeadwayError, UnreachableError, UsageError
+from headway.views.api.source import Source
 from headway.views.cli.dispatch import Call
-from headway.views.source import Source
-from headway.views.summary import WAYS
+from headway.views.text.job_text import WAYS
 from headway.wire import display
 
 _STOP_TIMEOUT_S: Final = 30.0

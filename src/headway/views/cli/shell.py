@@ -7,9 +7,9 @@ import sys
 from typing import Any
 
 from headway.model.errors import RefusedError
-from headway.views import format as fmt
+from headway.views.api.source import Source, job_route
 from headway.views.cli.dispatch import Call, one_word
-from headway.views.source import Source, job_route
+from headway.views.text import format as fmt
 
 
 def command(call: Call) -> int:

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from headway.model.errors import HeadwayError, RefusedError
-from headway.views.source import Source, job_route, until_reached
+from headway.views.api.source import Source, job_route, until_reached
 
 
 class Leave(BaseException):

@@ -15,10 +15,10 @@ from typing import Any, Final
 from headway.model.errors import UsageError
 from headway.model.spread import count_of, spread
 from headway.settings.nearest import did_you_mean
-from headway.views import format as fmt
-from headway.views.cli import place, run, submission
+from headway.views.api.source import Source
+from headway.views.cli import choose_cluster, run, submission
 from headway.views.cli.dispatch import Call
-from headway.views.source import Source
+from headway.views.text import format as fmt
 
 NAME: Final = "simulation"
 _KEPT: Final = (
@@ -115,7 +115,7 @@ def _engine(call: Call, source: Source) -> tuple[dict[str, Any] | None, str]:
     else:
         asked = {name: found for name, found in configured.items() if found["engine"] in kinds}
         asked |= {kind: definition({"engine": kind}, kind) for kind in kinds if kind not in asked}
-    rows = {row["name"]: row for row in place.survey(source, asked)}
+    rows = {row["name"]: row for row in choose_cluster.survey(source, asked)}
     for name, found in asked.items():
         if rows[name]["error"] is None:
             return found, ""

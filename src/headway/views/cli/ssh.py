@@ -7,9 +7,9 @@ job's folder.
 
 import os
 
-from headway.views import format as fmt
 from headway.views.cli import shell
 from headway.views.cli.dispatch import Call, one_word
+from headway.views.text import format as fmt
 
 
 def command(call: Call) -> int:

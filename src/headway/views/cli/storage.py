@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headway.model.errors import HeadwayError, NotFoundError, UsageError
 from headway.model.limits import STORAGE_URL_S
-from headway.views import format as fmt
 from headway.views.cli.dispatch import Call
-from headway.views.terminal import Output
+from headway.views.text import format as fmt
+from headway.views.text.terminal import Output
 
 if TYPE_CHECKING:
     from headway.storage.transfer import Outcome, Storage, Thing

@@ -20,10 +20,10 @@ from headway.model.limits import (
     TAGS_MAX,
 )
 from headway.settings.layers import BUILT_IN
-from headway.views import format as fmt
-from headway.views.cli import place
+from headway.views.api.source import Source, array_route, job_route
+from headway.views.cli import choose_cluster
 from headway.views.cli.dispatch import Call
-from headway.views.source import Source, array_route, job_route
+from headway.views.text import format as fmt
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -95,7 +95,9 @@ def resubmit(
     spec |= {"umask": around["umask"], "rlimits": around["rlimits"]}
     settings = _settings()
     if call.get("cluster") and moved:
-        spec |= place.choose(source, call, settings, call.get("cluster"), {**_needs(old), **spec})
+        spec |= choose_cluster.choose(
+            source, call, settings, call.get("cluster"), {**_needs(old), **spec}
+        )
     definition = spec.get("definition", old.get("definition") or {})
     _pin_again(call, settings, spec, old)
     env = {**environment(call, settings, definition), **_keys_again(settings, old)}
@@ -176,7 +178,9 @@ def resubmit_array(source: Source, call: Call, ref: str, states: list[str]) -> d
         )
     old = source.get(job_route(some[0]["id"]))
     if call.get("cluster"):
-        spec |= place.choose(source, call, settings, call.get("cluster"), {**_needs(old), **spec})
+        spec |= choose_cluster.choose(
+            source, call, settings, call.get("cluster"), {**_needs(old), **spec}
+        )
     _pin_again(call, settings, spec, old)
     env = environment(call, settings, spec.get("definition", old.get("definition") or {}))
     env |= _keys_again(settings, old)
@@ -207,7 +211,7 @@ def wanted(source: Source, call: Call) -> Wanted:
     command = [RESERVE] if reserved else checked_command(call.words)
     spec = {"command": command, "cwd": _folder(), **_common(call, settings, {}), **changes(call)}
     spec.setdefault("name", check_name(name_from_command(command)))
-    spec |= place.choose(source, call, settings, spec["cluster"], spec)
+    spec |= choose_cluster.choose(source, call, settings, spec["cluster"], spec)
     env = environment(call, settings, spec["definition"])
     warnings: list[str] = []
     if reserved:
@@ -215,7 +219,9 @@ def wanted(source: Source, call: Call) -> Wanted:
     else:
         warnings = _carry(call, settings, _folder(), spec, env, [])
         _pin(call, settings, spec, None)
-    return Wanted(spec, env, _numbered(call, command), [*place.unused_image(call, spec), *warnings])
+    return Wanted(
+        spec, env, _numbered(call, command), [*choose_cluster.unused_image(call, spec), *warnings]
+    )
 
 
 def _carry(
@@ -278,7 +284,7 @@ def _from_file(source: Source, call: Call, path: "Path") -> Wanted:
         found.secrets, {**os.environ, **dict(call.get("env", []))}, settings.secrets()
     )
     spec["secret_names"] = list(dict.fromkeys([*spec["secret_names"], *secrets]))
-    spec |= place.choose(source, call, settings, spec["cluster"], spec)
+    spec |= choose_cluster.choose(source, call, settings, spec["cluster"], spec)
     env = environment(call, settings, spec["definition"], {**found.env, **secrets})
     typed = dict(call.get("env", []))
     jobs = [
@@ -292,7 +298,10 @@ def _from_file(source: Source, call: Call, path: "Path") -> Wanted:
     warnings = _carry(call, settings, str(path.parent.absolute()), spec, env, jobs)
     _pin(call, settings, spec, found.code)
     return Wanted(
-        spec, env, jobs, [*place.unused_image(call, spec), *_short_secrets(secrets), *warnings]
+        spec,
+        env,
+        jobs,
+        [*choose_cluster.unused_image(call, spec), *_short_secrets(secrets), *warnings],
     )
 
 

@@ -3,10 +3,10 @@
 from typing import Any
 
 from headway.model.limits import RESERVE_S
-from headway.views import format as fmt
 from headway.views.cli import submission
 from headway.views.cli.dispatch import Call
-from headway.views.terminal import BOLD, DIM
+from headway.views.text import format as fmt
+from headway.views.text.terminal import BOLD, DIM
 
 
 def command(call: Call) -> int:
@@ -14,7 +14,7 @@ def command(call: Call) -> int:
         submission.checked_command(call.words)
     source = call.source()
     if call.get("dry_run"):
-        from headway.views.cli.plan import show
+        from headway.views.cli.dry_run import show
 
         return show(call, source)
     if call.get("wait") and not submission.makes_array(call):

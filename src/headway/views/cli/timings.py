@@ -5,11 +5,11 @@ JSON.
 from typing import Any
 
 from headway.model.errors import UsageError
-from headway.views import format as fmt
-from headway.views import sheet, table
+from headway.views.api.source import job_route
 from headway.views.cli.dispatch import Call, one_word
-from headway.views.source import job_route
-from headway.views.terminal import Output
+from headway.views.text import csv_text, table
+from headway.views.text import format as fmt
+from headway.views.text.terminal import Output
 
 _KEYS = ("name", "attempt", "rank", "pid", "count", "mean_s", "std_s", "min_s", "max_s")
 Timing = dict[str, Any]
@@ -26,7 +26,7 @@ def command(call: Call) -> int:
         call.terminal.put_json(found)
     elif call.get("csv"):
         rows = [["" if one.get(key) is None else str(one[key]) for key in _KEYS] for one in found]
-        call.terminal.out.write(sheet.to_csv([list(_KEYS), *rows]))
+        call.terminal.out.write(csv_text.to_csv([list(_KEYS), *rows]))
     elif found:
         call.terminal.out.write("\n".join(listing(found, call.terminal.out)) + "\n")
     else:

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from headway.model.errors import UsageError
-from headway.views import format as fmt
-from headway.views import table
 from headway.views.cli.dispatch import Call
+from headway.views.text import format as fmt
+from headway.views.text import table
 
 
 def command(call: Call) -> int:

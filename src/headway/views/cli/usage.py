@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from headway.model.errors import HeadwayError, NotFoundError, UsageError
-from headway.views import format as fmt
-from headway.views import sheet, summary, table, usage
+from headway.views.api.source import Source, job_route
 from headway.views.cli.dispatch import Call, one_word
-from headway.views.console.curve import blocks
-from headway.views.source import Source, job_route
-from headway.views.terminal import DIM, Output
+from headway.views.console.widgets.curve import blocks
+from headway.views.text import csv_text, job_text, table
+from headway.views.text import format as fmt
+from headway.views.text.terminal import DIM, Output
+from headway.views.usage import tracks
 
 CURVE_CELLS = 24
 _CHECKPOINTS_SHOWN = 20
@@ -30,11 +31,11 @@ def command(call: Call) -> int:
         call.terminal.put_json({"id": job["id"], **answer})
         return 0
     _check_rank(call, job, answer)
-    found = usage.tracks(
-        answer["samples"], call.get("rank"), usage.Windows(answer.get("windows") or [])
+    found = tracks.tracks(
+        answer["samples"], call.get("rank"), tracks.Windows(answer.get("windows") or [])
     )
     if call.get("csv"):
-        call.terminal.out.write(sheet.to_csv(usage.csv_rows(found)))
+        call.terminal.out.write(csv_text.to_csv(tracks.csv_rows(found)))
     elif call.get("html"):
         _write_page(call, job, found, answer)
     elif found:
@@ -49,7 +50,7 @@ def command(call: Call) -> int:
 def _check_rank(call: Call, job: dict[str, Any], answer: Answer) -> None:
     asked = call.get("rank")
     known = (
-        {t.number for t in usage.tracks(answer["samples"]) if t.kind == usage.RANK}
+        {t.number for t in tracks.tracks(answer["samples"]) if t.kind == tracks.RANK}
         if asked is not None
         else set()
     )
@@ -77,8 +78,8 @@ def fetch(source: Source, job_id: str) -> Answer:
     return answer
 
 
-def _write_page(call: Call, job: dict[str, Any], found: list[usage.Track], answer: Answer) -> None:
-    from headway.views.usage_page import render
+def _write_page(call: Call, job: dict[str, Any], found: list[tracks.Track], answer: Answer) -> None:
+    from headway.views.usage.report import render
 
     path, text = Path(call.get("html")), render(job, found, answer.get("checkpoints") or [])
     if str(path) == "-":
@@ -99,24 +100,24 @@ def _write_page(call: Call, job: dict[str, Any], found: list[usage.Track], answe
 # ---------------------------------------------------------------------------------------------------
 
 
-def page(job: dict[str, Any], found: list[usage.Track], answer: Answer, out: Output) -> list[str]:
-    begin_s, end_s = usage.span_s(found)
+def page(job: dict[str, Any], found: list[tracks.Track], answer: Answer, out: Output) -> list[str]:
+    begin_s, end_s = tracks.span_s(found)
     lines = [
-        summary.state_line(job, out, datetime.now(UTC)),
+        job_text.state_line(job, out, datetime.now(UTC)),
         out.style(_about(answer, end_s - begin_s), DIM),
     ]
     lines += _processor_lines(
-        [t for t in found if t.kind in (usage.NODE, usage.RANK)], begin_s, end_s, out
+        [t for t in found if t.kind in (tracks.NODE, tracks.RANK)], begin_s, end_s, out
     )
-    lines += _gpu_lines([t for t in found if t.kind == usage.GPU], begin_s, end_s, out)
-    began_s = usage.begin_s(found, job)
-    lines += _window_lines(usage.Windows(answer.get("windows") or []), began_s)
-    ranks = len({t.number for t in found if t.kind in (usage.RANK, usage.PROCESS)})
-    marks = usage.folded(answer.get("checkpoints") or [])
+    lines += _gpu_lines([t for t in found if t.kind == tracks.GPU], begin_s, end_s, out)
+    began_s = tracks.begin_s(found, job)
+    lines += _window_lines(tracks.Windows(answer.get("windows") or []), began_s)
+    ranks = len({t.number for t in found if t.kind in (tracks.RANK, tracks.PROCESS)})
+    marks = tracks.folded(answer.get("checkpoints") or [])
     return [*lines, *_checkpoint_lines(marks, began_s, ranks, out)]
 
 
-def _window_lines(windows: usage.Windows, begin_s: float) -> list[str]:
+def _window_lines(windows: tracks.Windows, begin_s: float) -> list[str]:
     closed = windows.closed()
     if not closed:
         return []
@@ -144,7 +145,7 @@ def _about(answer: Answer, length_s: float) -> str:
 
 
 def _processor_lines(
-    found: list[usage.Track], begin_s: float, end_s: float, out: Output
+    found: list[tracks.Track], begin_s: float, end_s: float, out: Output
 ) -> list[str]:
     if not found:
         return []
@@ -166,7 +167,7 @@ def _processor_lines(
     return table.layout(columns, rows, out.columns)[1]
 
 
-def _gpu_lines(found: list[usage.Track], begin_s: float, end_s: float, out: Output) -> list[str]:
+def _gpu_lines(found: list[tracks.Track], begin_s: float, end_s: float, out: Output) -> list[str]:
     if not found:
         return []
     columns = [
@@ -200,7 +201,7 @@ def _checkpoint_lines(
         moment = fmt.moment(one.get("time"))
         at = fmt.clock(max(0.0, moment.timestamp() - begin_s)) if moment else ""
         tags = " · ".join(str(tag) for tag in one.get("tags") or [])
-        whose = usage.ranks_words(one["ranks"], ranks)
+        whose = tracks.ranks_words(one["ranks"], ranks)
         lines.append(f"  {at:>10}  {out.safe(tags)}" + (f"  ({whose})" if whose else ""))
     return lines
 
@@ -213,8 +214,8 @@ def _unit(value: float | None, unit: str) -> str:
     return "—" if value is None else f"{value:.0f} {unit}"
 
 
-def _curve(track: usage.Track, what: str, begin_s: float, end_s: float, out: Output) -> str:
+def _curve(track: tracks.Track, what: str, begin_s: float, end_s: float, out: Output) -> str:
     if out.ascii_only:
         return ""
-    values = usage.filled(usage.places(track.points.get(what, []), begin_s, end_s, CURVE_CELLS))
+    values = tracks.filled(tracks.places(track.points.get(what, []), begin_s, end_s, CURVE_CELLS))
     return blocks(values, CURVE_CELLS, low=0.0)

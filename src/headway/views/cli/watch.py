@@ -10,18 +10,18 @@ from functools import partial
 from typing import Any, Final
 
 from headway.model.errors import HeadwayError, NotFoundError, UsageError
-from headway.views import format as fmt
-from headway.views import summary
+from headway.views.api.source import Source, job_route, until_reached
 from headway.views.cli import arrays
 from headway.views.cli.dispatch import Call
 from headway.views.cli.signals import Leave
-from headway.views.console.attend import Attendance
+from headway.views.console.event_loop import show
 from headway.views.console.feed import OPEN, JobsFeed, of_array
-from headway.views.console.jobs import JobsView
-from headway.views.console.loop import show
-from headway.views.console.stage import Stage, is_possible
+from headway.views.console.jobs_view import JobsView
+from headway.views.console.live_job import Attendance
+from headway.views.console.screen import Stage, is_possible
 from headway.views.console.theme import Theme
-from headway.views.source import Source, job_route, until_reached
+from headway.views.text import format as fmt
+from headway.views.text import job_text
 
 _TAIL_LINES: Final = 1_000
 Job = dict[str, Any]
@@ -69,7 +69,7 @@ def _job(call: Call, source: Source, job: Job) -> None:
     """Until the job ends, which is told as `hw run` tells it, or the person leaves."""
     stop = partial(_stop, source, str(job["id"]))
     Attendance(
-        source, call.terminal, job, stop, summary.count_processes(job), _TAIL_LINES
+        source, call.terminal, job, stop, job_text.count_processes(job), _TAIL_LINES
     ).to_the_end()
 
 

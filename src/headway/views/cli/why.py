@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from headway.views import format as fmt
+from headway.views.api.source import job_route
 from headway.views.cli.dispatch import Call, one_word
-from headway.views.source import job_route
-from headway.views.terminal import BOLD, DIM, Output
+from headway.views.text import format as fmt
+from headway.views.text.terminal import BOLD, DIM, Output
 
 AHEAD_MAX, NODES_MAX = 5, 16
 _HERE = ("up", "idle", "mixed", "allocated", "idle+planned", "mixed+planned")

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
-from headway.views.table import width
+from headway.views.text.table import width
 
 Span = tuple[str, str]
 Line = tuple[Span, ...]

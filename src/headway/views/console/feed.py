@@ -27,12 +27,12 @@ from headway.model.limits import (
     CONSOLE_WAIT_S,
     JOBS_LISTED_MAX,
 )
-from headway.views import format as fmt
-from headway.views import summary
-from headway.views.console.curve import PLACES
-from headway.views.follow import Follow
-from headway.views.http import Client
-from headway.views.source import Source, job_route, until_reached
+from headway.views.api.follow import Follow
+from headway.views.api.http_client import Client
+from headway.views.api.source import Source, job_route, until_reached
+from headway.views.console.widgets.curve import PLACES
+from headway.views.text import format as fmt
+from headway.views.text import job_text
 
 Answer = dict[str, Any]
 _WAITING_MAX: Final = 4
@@ -219,8 +219,8 @@ class JobFeed(Feed):
 
 def _starts(job: Answer) -> bool:
     """Whether it runs, and some of its processes are not known yet."""
-    known = [process for process in summary.processes(job) if process.get("pid")]
-    return job.get("state") == "running" and len(known) < summary.count_processes(job)
+    known = [process for process in job_text.processes(job) if process.get("pid")]
+    return job.get("state") == "running" and len(known) < job_text.count_processes(job)
 
 
 def _waits(job: Answer) -> bool:

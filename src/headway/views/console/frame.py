@@ -5,16 +5,16 @@ The log gets what the others leave, and at least a third of the rows; what is no
 room.
 """
 
-from headway.views.console import ranks
-from headway.views.console.bars import bars
 from headway.views.console.cells import EMPTY, Line, Size
-from headway.views.console.footer import footer
-from headway.views.console.head import head
-from headway.views.console.metrics import metrics
-from headway.views.console.model import Model
-from headway.views.console.tail import rule, tail
+from headway.views.console.job_model import Model
 from headway.views.console.theme import Theme
-from headway.views.console.usage import usage
+from headway.views.console.widgets import ranks
+from headway.views.console.widgets.bars import bars
+from headway.views.console.widgets.footer import footer
+from headway.views.console.widgets.header import head
+from headway.views.console.widgets.last_values import metrics
+from headway.views.console.widgets.log_tail import rule, tail
+from headway.views.console.widgets.usage_lines import usage
 
 
 def frame(model: Model, size: Size, theme: Theme) -> list[Line]:

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from headway.views import summary
+from headway.views.api.follow import Follow
+from headway.views.api.source import Source, job_route
 from headway.views.cli.dispatch import Call
 from headway.views.cli.output import JsonLines, Merged
-from headway.views.follow import Follow
-from headway.views.source import Source, job_route
+from headway.views.text import job_text
 
 Record = dict[str, Any]
 
@@ -29,7 +29,7 @@ def show(call: Call, source: Source, job: dict[str, Any]) -> None:
         call.terminal.put_json({"records": found})
         return
     out = call.terminal.out
-    sink = JsonLines(out) if call.as_json else Merged(out, out, ranks=summary.count_processes(job))
+    sink = JsonLines(out) if call.as_json else Merged(out, out, ranks=job_text.count_processes(job))
     after = _put(follow, sink, [*query, ("tail", call.get("tail"))], 0)
     for _ in follow.answers() if call.get("follow") else ():
         after = _put(follow, sink, query, after)

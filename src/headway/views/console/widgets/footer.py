@@ -1,9 +1,9 @@
 """The last line: the keys that do something here, or what is being typed or asked."""
 
-from headway.views import format as fmt
 from headway.views.console.cells import BOLD, DIM, REVERSE, YELLOW, Line, Span, cells, cut, plain
-from headway.views.console.model import Model
+from headway.views.console.job_model import Model
 from headway.views.console.theme import Theme
+from headway.views.text import format as fmt
 
 Key = tuple[str, str]
 

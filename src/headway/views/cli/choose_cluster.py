@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from headway.model.errors import RefusedError, UsageError
-from headway.views import format as fmt
+from headway.views.api.source import Source
 from headway.views.cli.dispatch import Call
-from headway.views.source import Source
+from headway.views.text import format as fmt
 
 if TYPE_CHECKING:
     from headway.settings.layers import Settings

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from headway.views import format as fmt
-from headway.views import summary
 from headway.views.console.cells import BOLD, DIM, RED, YELLOW, Line, cut, plain
-from headway.views.console.model import Model
+from headway.views.console.job_model import Model
 from headway.views.console.theme import Theme
+from headway.views.text import format as fmt
+from headway.views.text import job_text
 
 _QUIET_S: Final = 30.0  # silence that is worth a word
 # quiet for at least this long, together
@@ -61,7 +61,7 @@ def _some(group: list[Standing]) -> str:
 
 def standings(model: Model) -> list[Standing]:
     known = {
-        int(p["rank"]): p for p in summary.processes(model.job) if isinstance(p.get("rank"), int)
+        int(p["rank"]): p for p in job_text.processes(model.job) if isinstance(p.get("rank"), int)
     }
     started = fmt.moment(model.job.get("started_at")) or model.judged_at
     return [_standing(rank, known.get(rank, {}), model, started) for rank in range(model.ranks)]
@@ -94,7 +94,7 @@ def table(model: Model, columns: int, rows: int, theme: Theme) -> list[Line]:
     """The list of ranks, with the chosen one in sight."""
     place = model.place
     known = {
-        int(p["rank"]): p for p in summary.processes(model.job) if isinstance(p.get("rank"), int)
+        int(p["rank"]): p for p in job_text.processes(model.job) if isinstance(p.get("rank"), int)
     }
     found = standings(model)
     place.choices = len(found)

@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 from headway.model.limits import CONSOLE_FRAME_S
 from headway.views.console.cells import Line, Size
-from headway.views.console.stage import LEFT, Stage
+from headway.views.console.screen import LEFT, Stage
 from headway.views.console.theme import Theme
 
 _TICK_S: Final = 1.0  # clocks on the screen go on

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from headway.views import format as fmt
-from headway.views import summary
-from headway.views.console.curve import Curve, real
-from headway.views.console.log import Log
+from headway.views.console.log_buffer import Log
+from headway.views.console.widgets.curve import Curve, real
+from headway.views.text import format as fmt
+from headway.views.text import job_text
 
 Job = dict[str, Any]
 T = TypeVar("T")
@@ -104,7 +104,7 @@ class Model:
         """One answer of `follow`; `job` is there when the feed has asked for it again."""
         if answer.get("job") or answer.get("done"):
             self.job = answer.get("done") or answer["job"]
-            self.ranks = max(self.ranks, summary.count_processes(self.job))
+            self.ranks = max(self.ranks, job_text.count_processes(self.job))
             self.progress = self.job.get("progress") or self.progress
             self.memo.clear()
         self.answered = True
@@ -213,7 +213,7 @@ class Model:
             self.events.append(event)
             if event["type"] == "process_exited" and isinstance(event.get("rank"), int):
                 self.exits[event["rank"]] = event.get("data") or {}
-        words = summary.event_words(event, output_seen=summary.has_output(self.job))
+        words = job_text.event_words(event, output_seen=job_text.has_output(self.job))
         if words:
             self.log.add(f"hw: {words}", time=event.get("time"))
 

@@ -4,11 +4,11 @@ view, if anything.
 
 from collections.abc import Iterator
 
-from headway.views import format as fmt
-from headway.views import summary
 from headway.views.console.cells import BOLD, DIM, RED, YELLOW, Line, cells, cut, join, plain
-from headway.views.console.model import Model
+from headway.views.console.job_model import Model
 from headway.views.console.theme import Theme
+from headway.views.text import format as fmt
+from headway.views.text import job_text
 
 
 def head(model: Model, columns: int, theme: Theme) -> Line:
@@ -28,8 +28,8 @@ def head(model: Model, columns: int, theme: Theme) -> Line:
 
 def _state(model: Model, state: str, theme: Theme) -> Line:
     if state == "waiting":
-        age_s = summary.waited_s(model.job, model.now)
-        why = summary.waiting_words(summary.waiting_of(model.job), model.now)
+        age_s = job_text.waited_s(model.job, model.now)
+        why = job_text.waiting_words(job_text.waiting_of(model.job), model.now)
         return plain(theme.safe(f" waiting for {fmt.clock(age_s)}{', ' if why else ''}{why}"))
     if state == "unknown":
         return plain(

@@ -13,18 +13,18 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from headway.model.limits import CONSOLE_END_LINES
-from headway.views import best, summary
-from headway.views import format as fmt
+from headway.views.api.source import Source
+from headway.views.console.event_loop import show
 from headway.views.console.feed import JobFeed
-from headway.views.console.log import Log, Said
-from headway.views.console.loop import show
-from headway.views.console.model import Model
-from headway.views.console.stage import Stage
-from headway.views.console.tail import clock
+from headway.views.console.job_model import Model
+from headway.views.console.job_view import JobView
+from headway.views.console.log_buffer import Log, Said
+from headway.views.console.screen import Stage
 from headway.views.console.theme import Theme
-from headway.views.console.view import JobView
-from headway.views.source import Source
-from headway.views.terminal import DIM, Terminal
+from headway.views.console.widgets.log_tail import clock
+from headway.views.text import best, job_text
+from headway.views.text import format as fmt
+from headway.views.text.terminal import DIM, Terminal
 
 _BLINK_S: Final = 0.6  # a shorter job is not worth a view
 Job = dict[str, Any]
@@ -45,7 +45,7 @@ class Attendance:
 
     def model(self) -> Model:
         log = Log(theme_color=self.terminal.out.color, ascii_only=self.terminal.out.ascii_only)
-        ranks = max(self.ranks, summary.count_processes(self.job))
+        ranks = max(self.ranks, job_text.count_processes(self.job))
         return Model(self.job, log, ranks, str(self.job["state"]), watched=self.tail is not None)
 
     def to_the_end(
@@ -97,7 +97,7 @@ class Attendance:
         for one in shown:
             self._print(one, view.model.ranks)
         found = best.ask(view.done, self._ask)
-        for line in summary.end_lines(view.done, view.model.events, self.terminal.err, found):
+        for line in job_text.end_lines(view.done, view.model.events, self.terminal.err, found):
             self.terminal.say(line)
 
     def _ask(self, question: Callable[[Source], Any]) -> Any:

@@ -25,7 +25,7 @@ from headway.model.errors import (
     VersionError,
 )
 from headway.model.limits import BACKOFF_FIRST_S, VIEW_RETRY_MAX_S, VIEW_SLOW_S, VIEW_TIMEOUT_S
-from headway.views.http import Client, LostError, Response
+from headway.views.api.http_client import Client, LostError, Response
 
 # a header: the server's store takes nothing at the moment, and why
 _TROUBLE: Final = "x-headway-trouble"
@@ -85,7 +85,7 @@ class Source:
 
     @classmethod
     def to_monitor(cls, address: str) -> Self:
-        from headway.views.remote import client_to
+        from headway.views.api.http_client import client_to
 
         home = homes.home()
         return cls(home, client_to(home, address), address)

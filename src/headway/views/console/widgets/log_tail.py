@@ -5,7 +5,6 @@ said it.
 from functools import lru_cache
 from typing import Final
 
-from headway.views import format as fmt
 from headway.views.console.cells import (
     BOLD,
     CYAN,
@@ -18,9 +17,10 @@ from headway.views.console.cells import (
     cut,
     plain,
 )
-from headway.views.console.log import NOBODY, Entry
-from headway.views.console.model import Model
+from headway.views.console.job_model import Model
+from headway.views.console.log_buffer import NOBODY, Entry
 from headway.views.console.theme import Theme
+from headway.views.text import format as fmt
 
 LEVELS: Final = {0: "", 20: "info and above", 30: "warnings and errors", 40: "errors"}
 

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from headway.model.errors import HeadwayError
 from headway.model.limits import DISPLAY_METRICS_MAX
-from headway.views.source import Source, job_route
+from headway.views.api.source import Source, job_route
 
 _LOW: Final = frozenset("loss error err perplexity ppl nll mse rmse mae mape wer cer fid".split())
 _HIGH: Final = frozenset(

@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable
 from typing import Any, Final
 
-from headway.views import format as fmt
 from headway.views.console.cells import BOLD, CYAN, DIM, GREEN, RED, Line, cells, cut, pad, plain
-from headway.views.console.curve import real
 from headway.views.console.theme import Theme
+from headway.views.console.widgets.curve import real
+from headway.views.text import format as fmt
 
 Tracker = dict[str, Any]
 _LABEL_COLUMNS_MAX: Final = 24

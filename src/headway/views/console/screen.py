@@ -19,7 +19,7 @@ from headway.views.console.cells import Line, Size
 from headway.views.console.keys import Keys
 from headway.views.console.painter import ENTER, LEAVE, Painter
 from headway.views.console.theme import Theme
-from headway.views.terminal import Terminal
+from headway.views.text.terminal import Terminal
 
 LEFT: Final = "left"  # the key that stands for a terminal that has gone
 COLUMNS_MIN: Final = 40

@@ -4,10 +4,10 @@ both.
 
 from typing import Any, Final
 
-from headway.views import format as fmt
+from headway.views.api.source import Source
 from headway.views.cli import submission
 from headway.views.cli.dispatch import Call
-from headway.views.source import Source
+from headway.views.text import format as fmt
 from headway.wire.redact import MASK, is_secret_name
 
 _SHOWN_MAX: Final = 20  # jobs of an array; --json has all

@@ -5,11 +5,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from headway.model.limits import CONSOLE_LATE_S, CONSOLE_WAIT_S
-from headway.views.console import control
+from headway.views.console import key_actions
 from headway.views.console.cells import Line, Size
 from headway.views.console.feed import JobFeed
 from headway.views.console.frame import frame
-from headway.views.console.model import Model
+from headway.views.console.job_model import Model
 from headway.views.console.theme import Theme
 
 
@@ -46,12 +46,12 @@ class JobView:
 
     def press(self, key: str) -> str | None:
         """`leave` when the person wants to go."""
-        deed = control.press(self.model, key)
-        if deed in (control.INTERRUPT, control.TERMINATE):
+        deed = key_actions.press(self.model, key)
+        if deed in (key_actions.INTERRUPT, key_actions.TERMINATE):
             if self.done is None:
                 self.stop(deed)
             return None
-        return "over" if deed == control.LEAVE and self.done is not None else deed
+        return "over" if deed == key_actions.LEAVE and self.done is not None else deed
 
     def frame(self, size: Size, theme: Theme) -> list[Line]:
         return frame(self.model, size, theme)

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from headway.views import format as fmt
-from headway.views.console.curve import real
+from headway.views.console.widgets.curve import real
+from headway.views.text import format as fmt
 
 Sample = dict[str, Any]
 NODE, RANK, PROCESS, GPU = "node", "rank", "process", "gpu"

@@ -5,8 +5,8 @@ do, if anything.
 from dataclasses import replace
 from typing import Final
 
-from headway.views.console.log import Choice
-from headway.views.console.model import Model
+from headway.views.console.job_model import Model
+from headway.views.console.log_buffer import Choice
 
 LEAVE, INTERRUPT, TERMINATE = "leave", "interrupt", "terminate"
 _PAN_COLUMNS: Final = 16

@@ -15,8 +15,8 @@ from importlib import resources
 from itertools import pairwise
 from typing import Any, Final
 
-from headway.views import format as fmt
-from headway.views.usage import (
+from headway.views.text import format as fmt
+from headway.views.usage.tracks import (
     GPU,
     NODE,
     PROCESS,
@@ -46,7 +46,7 @@ Object = dict[str, Any]
 
 
 def render(job: Object, found: list[Track], checkpoints: list[Object]) -> str:
-    style, script = _asset("usage_page.css"), _asset("usage_page.js")
+    style, script = _asset("report.css"), _asset("report.js")
     policy = f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'"
     data = json.dumps(contents(job, found, checkpoints), separators=(",", ":"), allow_nan=False)
     for char in "<>&":  # so that no name of a job or process can end the element that holds them
@@ -63,7 +63,7 @@ def render(job: Object, found: list[Track], checkpoints: list[Object]) -> str:
 
 
 def _asset(name: str) -> str:
-    return (resources.files("headway.views") / name).read_text(encoding="utf-8")
+    return (resources.files("headway.views.usage") / name).read_text(encoding="utf-8")
 
 
 def _digest(text: str) -> str:

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator
 from typing import Any, Final
 
-from headway.views import format as fmt
 from headway.views.console.cells import BOLD, CYAN, DIM, Line, flow, plain
-from headway.views.console.curve import Curve, blocks, real
+from headway.views.console.widgets.curve import Curve, blocks, real
+from headway.views.text import format as fmt
 
 _CURVE_COLUMNS: Final = 10
 _IDLE_SHARE: Final = 0.4  # of the mean; below it a rank is named

@@ -11,7 +11,7 @@ from typing import Any
 
 from headway.model.errors import UnreachableError
 from headway.model.limits import FOLLOW_WAIT_S
-from headway.views.source import Source, job_route, until_reached
+from headway.views.api.source import Source, job_route, until_reached
 
 Answer = dict[str, Any]
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headway.model.limits import DISPLAY_METRICS_MAX
 from headway.model.word import queue_word
-from headway.views import format as fmt
-from headway.views.table import fit, width
-from headway.views.terminal import BOLD, DIM, Output
+from headway.views.text import format as fmt
+from headway.views.text.table import fit, width
+from headway.views.text.terminal import BOLD, DIM, Output
 
 if TYPE_CHECKING:
-    from headway.views.best import Best
+    from headway.views.text.best import Best
 
 Job = dict[str, Any]
 Event = dict[str, Any]

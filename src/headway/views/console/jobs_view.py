@@ -8,12 +8,12 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from headway.views import format as fmt
-from headway.views import summary, table
 from headway.views.console.cells import BOLD, DIM, EMPTY, RED, Line, Size, cut, plain
 from headway.views.console.feed import JobsFeed
 from headway.views.console.theme import Theme
-from headway.views.console.usage import total
+from headway.views.console.widgets.usage_lines import total
+from headway.views.text import format as fmt
+from headway.views.text import job_text, table
 
 Job = dict[str, Any]
 _METRICS_MAX: Final = 3
@@ -164,7 +164,7 @@ def _cells(job: Job, names: list[str], now: datetime) -> list[str]:
         if job.get("guest_of")
         else str(job.get("name") or ""),
         f"{fmt.STATE_MARKS.get(str(job['state']), '?')} {job['state']}",
-        summary.progress_words(job),
+        job_text.progress_words(job),
         fmt.clock(open_s),
         *_used(job),
         *(fmt.number(found[name]) if name in found else "" for name in names),
@@ -181,12 +181,12 @@ def _used(job: Job) -> tuple[str, str]:
 def _note(job: Job, now: datetime) -> str:
     state = str(job["state"])
     if state == "waiting":
-        why = summary.waiting_words(job.get("waiting") or {}, now)
+        why = job_text.waiting_words(job.get("waiting") or {}, now)
         return f"waits for {fmt.clock(summary.waited_s(job, now))}" + (f", {why}" if why else "")
     if state == "unknown" and not fmt.is_over(job):
-        return summary.heard_words(job, now)
+        return job_text.heard_words(job, now)
     if state in ("failed", "held", "unknown"):
-        cause = job.get("cause") or summary.last_attempt(job).get("cause") or {}
+        cause = job.get("cause") or job_text.last_attempt(job).get("cause") or {}
         return str(cause.get("text") or fmt.exit_words(job.get("exit_code"), job.get("signal")))
     return fmt.carried(job.get("progress"))
 

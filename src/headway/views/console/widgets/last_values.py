@@ -2,12 +2,12 @@
 
 from typing import Final
 
-from headway.views import format as fmt
 from headway.views.console.cells import BOLD, CYAN, RED, Line, flow, plain
-from headway.views.console.curve import blocks, real
-from headway.views.console.model import Metric
+from headway.views.console.job_model import Metric
 from headway.views.console.theme import Theme
-from headway.views.table import fit
+from headway.views.console.widgets.curve import blocks, real
+from headway.views.text import format as fmt
+from headway.views.text.table import fit
 
 _NAME_COLUMNS_MAX: Final = 24
 _CURVE_COLUMNS: Final = 10

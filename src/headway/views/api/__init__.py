@@ -1,0 +1,1 @@
+"""The HTTP client that every view uses: requests, answers, following a job."""

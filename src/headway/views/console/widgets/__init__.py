@@ -1,0 +1,1 @@
+"""The parts of the live console's screen, one file each. Pure: model in, lines out."""
