@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.storage.place import parse
+from headway.storage.location import parse
 from headway.storage.transfer import Storage
 from headway.testing.port import reserve
 from tests.driver import Hw

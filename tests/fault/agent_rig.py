@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from headway.home.launch import agent_argv
 from headway.model.record import FACT
-from headway.testing.server import FakeServer
+from headway.testing.ingest_server import FakeServer
 from headway.wire import frame
 from tests import processes
 from tests.waiting import wait_until

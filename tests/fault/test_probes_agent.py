@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headway.testing import nvml
+from headway.testing import nvml_driver
 from tests.fault.agent_rig import Rig, children, script
 from tests.needs import missing
 from tests.waiting import wait_until
@@ -94,9 +94,9 @@ def test_a_killed_shipper_costs_a_moment_of_usage(rig: Rig) -> None:
 
 def test_a_driver_that_hangs_holds_up_neither_samples_nor_the_end(rig: Rig, tmp_path: Path) -> None:
     """F44: `gpus` becomes null, the rest goes on, the task ends, and the child that asked is gone."""
-    if nvml.compiler() is None:
+    if nvml_driver.compiler() is None:
         missing("no C compiler here; type: sudo apt-get install gcc")
-    hang, library = tmp_path / "hang", nvml.build(tmp_path)
+    hang, library = tmp_path / "hang", nvml_driver.build(tmp_path)
     env = {"HEADWAY_NVML": str(library), "STUB_NVML_HANG": str(hang), "CUDA_VISIBLE_DEVICES": "1"}
     os.environ.update(env)  # the agent's own environment is what the driver's library sees
     try:

@@ -23,7 +23,7 @@ from headway.model.limits import (
     GPU_TIMEOUT_FIRST_S,
     GPU_TIMEOUT_S,
 )
-from headway.testing import nvml
+from headway.testing import nvml_driver
 from tests.needs import missing
 from tests.waiting import wait_until
 
@@ -36,9 +36,9 @@ FIELDS = (
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if nvml.compiler() is None:
+    if nvml_driver.compiler() is None:
         missing("no C compiler here; type: sudo apt-get install gcc")
-    return nvml.build(tmp_path_factory.mktemp("nvml"))
+    return nvml_driver.build(tmp_path_factory.mktemp("nvml"))
 
 
 class Rig:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.wire.lock import TAKEN
+from headway.wire.file_lock import TAKEN
 from tests.driver import alive
 from tests.fault.agent_rig import PYTHON, Rig, Task, script
 from tests.waiting import wait_until

@@ -27,7 +27,7 @@ from headway.agent.transport.commands import Commands
 from headway.agent.transport.http import Answer, Channel
 from headway.model.record import FACT, METRICS, OPEN
 from headway.spool.layout import TaskFile
-from headway.testing.files import FailingFiles
+from headway.testing.filesystems import FailingFiles
 from headway.wire import frame
 from headway.wire.identity import boot_id, process_start
 from tests.waiting import wait_until

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from headway.agent.transport.http import Answer, Channel
-from headway.testing.server import short_socket
+from headway.testing.ingest_server import short_socket
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
 

@@ -18,8 +18,8 @@ from headway.agent.ship.tail import Tail
 from headway.client.progress import Progress, Slots
 from headway.model.limits import PROGRESS_SLOT_BYTES
 from headway.model.record import FACT
-from headway.spool.slot import FAILED, decode
-from headway.testing.files import FailingFiles
+from headway.spool.progress_slots import FAILED, decode
+from headway.testing.filesystems import FailingFiles
 from headway.wire import frame
 from tests import streams
 from tests.client_bench import Bench

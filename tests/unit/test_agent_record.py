@@ -11,7 +11,7 @@ import pytest
 from headway.agent.shim.exit_record import ExitRecord
 from headway.model.limits import EXIT_RESERVE_BYTES
 from headway.model.record import FACT
-from headway.testing.files import FailingFiles
+from headway.testing.filesystems import FailingFiles
 from headway.wire import frame
 
 FACTS = [{"type": "a", "n": n} for n in range(4)]

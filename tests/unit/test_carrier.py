@@ -15,17 +15,17 @@ from typing import Any
 
 import pytest
 
-from headway.carrier import mount, place
-from headway.carrier.collect import Freed, collect
+from headway.carrier import folder_paths, mount
+from headway.carrier.carrier_state import State, Stopped, cause_of
+from headway.carrier.cleanup import Freed, collect
 from headway.carrier.main import Carrier
 from headway.carrier.send import Sender, open_for_writing
-from headway.carrier.shared import Link
-from headway.carrier.state import State, Stopped, cause_of
-from headway.model import folder as names
+from headway.carrier.shared_links import Link
+from headway.model import folder_names as names
 from headway.model.errors import NotFoundError, UnreachableError, UsageError
 from headway.model.limits import FOLDER_CACHE_S, FOLDER_TRIES
-from headway.storage.account import CredentialsError
-from headway.storage.place import parse
+from headway.storage.location import parse
+from headway.storage.open_store import CredentialsError
 from tests import needs
 from tests.driver import alive
 from tests.waiting import wait_until
@@ -194,7 +194,7 @@ def test_a_link_to_a_mount_stays_until_the_last_task_is_gone(tmp_path: Path) -> 
     for link in (first, second, first):  # a carrier that is started again comes again
         with link.held():
             link.join(str(point), str(point))
-            place.link(link.path, str(point))
+            folder_paths.link(link.path, str(point))
     with second.held():
         assert not second.leave(str(point)) and os.path.islink(first.path)
     with first.held():
@@ -395,15 +395,15 @@ def test_a_folder_of_a_person_is_never_written_over(tmp_path: Path) -> None:
     mine = tmp_path / "data"
     mine.mkdir()
     folder = {"name": "data", "source": "s3://b/x", "mount": None}
-    place.check_free(str(tmp_path), folder, str(mine))  # it is empty
+    folder_paths.check_free(str(tmp_path), folder, str(mine))  # it is empty
     (mine / "work").touch()
     with pytest.raises(UsageError, match="is there already"):
-        place.check_free(str(tmp_path), folder, str(mine))
+        folder_paths.check_free(str(tmp_path), folder, str(mine))
     with pytest.raises(OSError, match="not empty"):
-        place.link(str(mine), "/somewhere")
+        folder_paths.link(str(mine), "/somewhere")
     # an earlier job brought it
-    place.write_json(place.placed_file(str(tmp_path), str(mine)), {"path": str(mine)})
-    place.check_free(str(tmp_path), folder, str(mine))
+    folder_paths.write_json(folder_paths.placed_file(str(tmp_path), str(mine)), {"path": str(mine)})
+    folder_paths.check_free(str(tmp_path), folder, str(mine))
 
 
 def over(uuid: str) -> bool:
@@ -418,7 +418,7 @@ def test_gc_removes_what_was_fetched_in_part_and_given_up_but_not_under_a_carrie
     (version / "f").write_text("data")
     assert collect(tmp_path, over, set()) == Freed(0, 0)  # somebody may be at it
     os.utime(version, (0, time.time() - FOLDER_CACHE_S - 1))
-    with place.locked(str(version.parent / ".lock"), lambda: None):
+    with folder_paths.locked(str(version.parent / ".lock"), lambda: None):
         assert collect(tmp_path, over, set()) == Freed(0, 0)
     assert collect(tmp_path, over, set()) == Freed(1, 4) and not version.exists()
 
@@ -429,15 +429,15 @@ def test_data_that_a_job_asks_for_while_gc_looks_stays(
     version = tmp_path / "cache" / "p" / "v"
     version.mkdir(parents=True)
     note = tmp_path / "cache" / "p" / "v.json"
-    place.write_json(str(note), {})
+    folder_paths.write_json(str(note), {})
     os.utime(note, (0, time.time() - FOLDER_CACHE_S - 1))
-    really = place.locked
+    really = folder_paths.locked
 
     def after_another(path: str, waiting: Any) -> Any:
         os.utime(note)  # as a carrier does, which had the lock before
         return really(path, waiting)
 
-    monkeypatch.setattr(place, "locked", after_another)
+    monkeypatch.setattr(folder_paths, "locked", after_another)
     assert collect(tmp_path, over, set()) == Freed(0, 0) and version.is_dir() and note.exists()
 
 
@@ -449,15 +449,17 @@ def test_gc_removes_old_data_that_no_open_job_has(tmp_path: Path) -> None:
         (version / "f").write_text("data")
         (version / "f").chmod(0o400)
         version.chmod(0o500)
-        place.write_json(f"{version}.json", {})
+        folder_paths.write_json(f"{version}.json", {})
         if name != "fresh":
             os.utime(f"{version}.json", (0, time.time() - FOLDER_CACHE_S - 1))
         versions.append(version)
-    place.write_json(
-        place.job_file(str(tmp_path), "open", "data", "cached"), {"version": str(versions[0])}
+    folder_paths.write_json(
+        folder_paths.job_file(str(tmp_path), "open", "data", "cached"),
+        {"version": str(versions[0])},
     )
-    place.write_json(
-        place.job_file(str(tmp_path), "gone", "data", "cached"), {"version": str(versions[1])}
+    folder_paths.write_json(
+        folder_paths.job_file(str(tmp_path), "gone", "data", "cached"),
+        {"version": str(versions[1])},
     )
     assert collect(tmp_path, over, {"open"}, dry_run=True) == Freed(1, 4) and versions[1].is_dir()
     assert collect(tmp_path, over, {"open"}) == Freed(1, 4)

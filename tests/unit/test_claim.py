@@ -15,7 +15,7 @@ from headway.model.limits import (
     SALVAGE_SILENT_S,
     SHIPPER_RESTART_MAX_S,
 )
-from headway.wire.lock import CLAIM, SHOWN, TAKEN
+from headway.wire.file_lock import CLAIM, SHOWN, TAKEN
 from tests.waiting import wait_until
 
 

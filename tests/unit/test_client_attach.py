@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from headway.client import attach, rank
+from headway.client import attach, own_rank
 from headway.client.attach import Attachment, home_folder
-from headway.client.place import from_environment
 from headway.client.run import Run
+from headway.client.spool_path import from_environment
 from headway.home import launch
 from headway.home import paths as settings_home
 from headway.spool.layout import TaskFile
@@ -230,7 +230,7 @@ def test_the_home_is_the_one_that_everybody_else_uses(
 def test_a_process_knows_its_rank_by_its_own_environment(
     variables: dict[str, str], expected: tuple[int, int, int]
 ) -> None:
-    assert rank.ranks(variables) == expected
+    assert own_rank.ranks(variables) == expected
 
 
 TORCHRUN = {
@@ -261,16 +261,16 @@ MPI = {
 def test_ranks_of_one_launch_share_a_key_and_two_launches_do_not(
     launch: dict[str, str], other_rank: dict[str, str], other_launch: dict[str, str]
 ) -> None:
-    key = rank.launch_key(launch)
-    assert key is not None and rank.launch_key(launch | other_rank) == key
-    assert rank.launch_key(launch | other_launch) != key
+    key = own_rank.launch_key(launch)
+    assert key is not None and own_rank.launch_key(launch | other_rank) == key
+    assert own_rank.launch_key(launch | other_launch) != key
 
 
 def test_a_process_launched_alone_has_no_key() -> None:
-    assert rank.launch_key({}) is None
-    assert rank.launch_key(TORCHRUN | {"WORLD_SIZE": "1"}) is None
+    assert own_rank.launch_key({}) is None
+    assert own_rank.launch_key(TORCHRUN | {"WORLD_SIZE": "1"}) is None
     assert (
-        rank.launch_key({"RANK": "0", "WORLD_SIZE": "2", "MASTER_PORT": "1"}) is None
+        own_rank.launch_key({"RANK": "0", "WORLD_SIZE": "2", "MASTER_PORT": "1"}) is None
     )  # by hand: nothing to tell launches by
 
 

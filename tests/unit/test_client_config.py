@@ -21,7 +21,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.client.plain import plain
+from headway.client.config_plain import plain
 from headway.model.limits import (
     CONFIG_BYTES_MAX,
     CONFIG_DEPTH_MAX,

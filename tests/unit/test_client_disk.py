@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from headway.client import backoff, metric
-from headway.testing.files import FailingFiles
+from headway.testing.filesystems import FailingFiles
 from tests import streams
 from tests.client_bench import Bench
 from tests.waiting import wait_until

@@ -12,7 +12,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from headway.client import draw
+from headway.client import log_text
 from headway.model.limits import LOG_TABLE_ROWS_MAX, LOG_TEXT_CHARS_MAX
 
 
@@ -29,15 +29,15 @@ def table(*rows: tuple[Any, ...], title: str | None = None) -> Table:
 
 def shown(msg: object, *args: object) -> tuple[str, dict[str, Any] | None]:
     one = record(msg, *args)
-    text, _ = draw.bounded(draw.text_of(one), str)
-    return text, draw.cells_of(one, str)
+    text, _ = log_text.bounded(log_text.text_of(one), str)
+    return text, log_text.cells_of(one, str)
 
 
 def test_markup_that_is_none_is_shown_as_it_stands(monkeypatch: pytest.MonkeyPatch) -> None:
     """B17: in a message, beside other values, in a table, its head and its title, in a panel and in
     a format.
     """
-    monkeypatch.setattr(draw, "LOG_DRAW_S_MAX", 60.0)  # however slow the machine is
+    monkeypatch.setattr(log_text, "LOG_DRAW_S_MAX", 60.0)  # however slow the machine is
     assert shown("50 % [/red] done")[0] == "50 % [/red] done"
     text, cells = shown(
         "so:", "[/b]", table(("[/red]", "2"), ("[bold]3[/bold]", Text("4")), title="[/t]")
@@ -51,8 +51,8 @@ def test_markup_that_is_none_is_shown_as_it_stands(monkeypatch: pytest.MonkeyPat
         record("%s", table(("[/red]", "2"))),
         record("%(t)s", {"t": table(("[/red]", "2"))}),
     ):
-        assert "[/red] │ 2" in draw.text_of(one)
-        assert draw.cells_of(one, str) == {"columns": ["a", "[/h]"], "rows": [["[/red]", "2"]]}
+        assert "[/red] │ 2" in log_text.text_of(one)
+        assert log_text.cells_of(one, str) == {"columns": ["a", "[/h]"], "rows": [["[/red]", "2"]]}
 
 
 def test_a_frame_that_cannot_be_drawn_is_left_out_and_what_it_stands_around_is_shown() -> None:
@@ -94,7 +94,7 @@ def test_an_object_that_raises_never_ends_or_is_huge_costs_only_itself(
     kind: type, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Alone, and in a table, whose other cells are shown."""
-    monkeypatch.setattr(draw, "LOG_DRAW_S_MAX", 0.2)
+    monkeypatch.setattr(log_text, "LOG_DRAW_S_MAX", 0.2)
     text, cells = shown("before %s after", kind())
     assert text.startswith("before ") and len(text) < 2 * LOG_TEXT_CHARS_MAX
     text, cells = shown(table(("one", "two"), (kind(), "four")))

@@ -260,7 +260,7 @@ def test_logging_while_logging_has_an_end(job: Job) -> None:
 
 def test_a_full_segment_is_followed_by_the_next(job: Job) -> None:
     job(
-        "import headway.client.logs as logs, logging\nlogs.SEGMENT_BYTES_MAX = 2000\n"
+        "import headway.client.logging_capture as logs, logging\nlogs.SEGMENT_BYTES_MAX = 2000\n"
         "for i in range(50): logging.info('n %d', i)"
     )
     assert len(streams.streams(job.folder, "logs")) > 3
@@ -270,7 +270,7 @@ def test_a_full_segment_is_followed_by_the_next(job: Job) -> None:
 def test_a_full_disk_is_counted_and_told(job: Job) -> None:
     """F7, P5: the program goes on, and what is missing is known."""
     code = f"""
-import logging, headway.client.logs as logs
+import logging, headway.client.logging_capture as logs
 from headway.client import api, backoff
 from headway.spool.writer import StreamWriter
 backoff.BACKOFF_FIRST_S = 0.0

@@ -19,8 +19,8 @@ from headway.client import backoff
 from headway.client import progress as module
 from headway.client.progress import REVIVED_MAX, Progress, Slots, track
 from headway.model.limits import PROGRESS_SLOT_BYTES, PROGRESS_SLOTS_MAX
-from headway.spool.slot import Slot, decode, encode_words
-from headway.testing.files import FailingFiles
+from headway.spool.progress_slots import Slot, decode, encode_words
+from headway.testing.filesystems import FailingFiles
 from tests.client_bench import Bench
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from headway.client import usage as module
-from headway.client.usage import Marks, Usage
+from headway.client import usage_marks as module
+from headway.client.usage_marks import Marks, Usage
 from tests import streams
 from tests.client_bench import Bench
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from headway.code.excluded_names import is_secret
 from headway.code.ignore import Ignored, Rules
-from headway.code.name import is_secret
 from headway.code.tree import CodeRules, Tree
 from tests import needs
 

@@ -20,7 +20,7 @@ from headway.engines.protocol import EngineId, Given, Salvager
 from headway.engines.spool import task_folder as folders
 from headway.home.paths import Paths
 from headway.model.errors import RefusedError, UnreachableError, UsageError
-from headway.wire import identity, lock
+from headway.wire import file_lock, identity
 from tests.contract.engine.harness import SETTINGS, LocalHarness
 from tests.waiting import wait_until
 
@@ -379,15 +379,15 @@ def test_a_task_whose_agent_lives_is_not_salvaged(harness: LocalHarness) -> None
 
 def test_a_lock_that_is_held_is_seen_and_a_missing_one_is_not(tmp_path: Path) -> None:
     path = tmp_path / "lock"
-    assert not lock.is_held(path)
+    assert not file_lock.is_held(path)
     code = "import fcntl,sys,time; f=open(sys.argv[1],'w'); fcntl.flock(f,2); print(1,flush=True); time.sleep(60)"
     with subprocess.Popen(
         [sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE
     ) as holder:
         assert holder.stdout is not None and holder.stdout.readline()
-        assert lock.is_held(path)
+        assert file_lock.is_held(path)
         holder.kill()
-    assert not lock.is_held(path)
+    assert not file_lock.is_held(path)
 
 
 def test_discard_removes_what_is_over_and_nothing_that_runs(harness: LocalHarness) -> None:

@@ -17,7 +17,7 @@ from headway.agent.ship.events import Closed, Grown
 from headway.agent.ship.shipper import Shipper
 from headway.agent.ship.tail import Tail
 from headway.spool.layout import TaskFile, parse_stream
-from headway.spool.name import facts_name, usage_name
+from headway.spool.stream_names import facts_name, usage_name
 from headway.spool.writer import StreamWriter
 from headway.wire.identity import process_start
 

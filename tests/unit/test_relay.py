@@ -22,7 +22,7 @@ from headway.engines.ssh.relay_client import Relay
 from headway.home.paths import Paths
 from headway.model.errors import DamagedError, HeadwayError, RefusedError, UnreachableError
 from headway.model.limits import OUTPUT_ROOM_BYTES
-from headway.wire import relay as wire
+from headway.wire import relay_messages as wire
 from tests.driver import alive
 from tests.waiting import wait_until
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headway.engines.protocol import EngineId, Given, Observation, Start
-from headway.model import folder
+from headway.model import folder_names
 from headway.model.errors import HeadwayError, UnreachableError
 from headway.model.job import State
 from headway.server.control import batch_start, drain, env_file
@@ -183,7 +183,7 @@ async def test_jobs_that_start_together_are_told_where_the_server_is_if_it_can_b
 async def test_keys_that_are_none_fail_their_own_job_only(bench: Bench) -> None:
     with_scheduler(bench)
     bad, good = [await bench.submit(cluster="lab", env={"A": "1"}) for _ in range(2)]
-    private = env_file.Private({folder.KEYS: "no mapping"}, ["true"])
+    private = env_file.Private({folder_names.KEYS: "no mapping"}, ["true"])
     env_file.save(bench.paths.env, bad.uuid, private)
     await until(bench, lambda: is_known(bench, good) and bench.job(bad.pk).state is State.FAILED)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.carrier import place
+from headway.carrier import folder_paths
 from headway.code import snapshot
 from headway.code.depot import Depot
 from headway.engines.spool.cluster_folder import Shelf
@@ -45,8 +45,10 @@ def old_data(folder: Path, name: str, uuid: str) -> Path:
     version = base / "cache" / "p" / name
     version.mkdir(parents=True)
     (version / "f").write_text("data")
-    place.write_json(f"{version}.json", {})
-    place.write_json(place.job_file(str(base), uuid, "data", "cached"), {"version": str(version)})
+    folder_paths.write_json(f"{version}.json", {})
+    folder_paths.write_json(
+        folder_paths.job_file(str(base), uuid, "data", "cached"), {"version": str(version)}
+    )
     for path in (f"{version}.json", base / "jobs" / uuid):
         os.utime(path, (0, OLD_S))
     return version

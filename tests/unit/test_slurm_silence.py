@@ -14,7 +14,7 @@ from headway.engines.slurm.engine import NODES_FRESH_S
 from headway.model.limits import SALVAGE_ENDED_S, SALVAGE_SILENT_S, TAKEN_KEEP_S
 from headway.model.record import FACT, OPEN
 from headway.wire import frame
-from headway.wire.lock import CLAIM, SHOWN, TAKEN
+from headway.wire.file_lock import CLAIM, SHOWN, TAKEN
 from tests.unit.test_slurm_engine import KEY, NODES, Rig, job, line
 
 ID = EngineId("17")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from headway.model.errors import DamagedError, VersionError
 from headway.model.record import INDEX, RAW, RECORDS
 from headway.spool import layout
-from headway.spool import name as names
+from headway.spool import stream_names as names
 from headway.spool.layout import Stream, TaskFile, list_streams, parse_stream
 
 RAND = st.text("0123456789abcdef", min_size=6, max_size=6)

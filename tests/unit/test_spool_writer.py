@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from headway.model.record import FACT, METRICS, OPEN
 from headway.spool.files import OS_FILES, replace_file, write_all
 from headway.spool.writer import MetricSegment, NoSegment, Schema, StreamWriter
-from headway.testing.files import CrashFiles, FailingFiles
+from headway.testing.filesystems import CrashFiles, FailingFiles
 from headway.wire import frame
 from tests import streams
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from headway.model.errors import DamagedError
 from headway.spool.files import Files
-from headway.testing.files import FailingFiles
+from headway.testing.filesystems import FailingFiles
 from headway.wire import tray
 
 TASK = tray.Task("01234567-89ab-cdef-0123-456789abcdef", 1, "worker-0")

@@ -1,4 +1,4 @@
-"""Plain data as JSON (wire/plain.py), beside the `json` module."""
+"""Plain data as JSON (wire/plain_json.py), beside the `json` module."""
 
 import json
 import math
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.wire import plain, redact
+from headway.wire import plain_json, redact
 
 LEAVES = (
     st.none()
@@ -24,24 +24,24 @@ DATA = st.recursive(
 
 @given(DATA)
 def test_it_gives_what_json_gives(value: object) -> None:
-    assert plain.dumps(value) == json.dumps(value, allow_nan=False, separators=(",", ":"))
+    assert plain_json.dumps(value) == json.dumps(value, allow_nan=False, separators=(",", ":"))
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, [1, math.nan]])
 def test_numbers_that_json_cannot_hold_are_refused(value: object) -> None:
     with pytest.raises(ValueError):
-        plain.dumps(value)
+        plain_json.dumps(value)
 
 
 @pytest.mark.parametrize("value", [b"bytes", {1, 2}, object(), {b"key": 1}])
 def test_what_is_not_plain_data_is_refused(value: object) -> None:
     with pytest.raises(TypeError):
-        plain.dumps(value)
+        plain_json.dumps(value)
 
 
 def test_names_of_fields_may_be_numbers_as_with_json() -> None:
     value = {7: "a", 2.5: "b", None: "c", True: "d"}
-    assert json.loads(plain.dumps(value)) == json.loads(json.dumps(value))
+    assert json.loads(plain_json.dumps(value)) == json.loads(json.dumps(value))
 
 
 @given(st.text(alphabet="aZbK_-.09é٣", max_size=30))

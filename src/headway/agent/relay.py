@@ -27,7 +27,7 @@ from headway.model.limits import (
     RELAY_IDLE_S,
     RELAY_OUTPUT_BYTES_MAX,
 )
-from headway.wire import relay, tray
+from headway.wire import relay_messages, tray
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Relay:
         self._say({"id": 0, "value": self._hello()})
         while True:
             try:
-                message = relay.receive(self._read)
+                message = relay_messages.receive(self._read)
             except DamagedError:
                 return 1
             if message is None:
@@ -115,7 +115,7 @@ class Relay:
             self._room.release()
 
     def _say(self, head: "dict[str, Any]", body: bytes = b"") -> None:
-        data = memoryview(relay.encode(head, body))
+        data = memoryview(relay_messages.encode(head, body))
         with self._writing:
             while data:
                 try:

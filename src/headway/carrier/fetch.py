@@ -9,10 +9,10 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from headway.carrier import place
-from headway.carrier.state import Meter, State
+from headway.carrier import folder_paths
+from headway.carrier.carrier_state import Meter, State
 from headway.model.errors import NotFoundError
-from headway.storage.place import Place, safe_name
+from headway.storage.location import Place, safe_name
 from headway.storage.transfer import Storage, Thing
 
 
@@ -22,20 +22,20 @@ def fetch(
     """The folder at `path`; its true path."""
     if folder["mode"] == "ro":
         found = _cached(folder, storage, base, state)
-        place.write_json(
-            place.job_file(base, uuid, str(folder["name"]), "cached"), {"version": found}
+        folder_paths.write_json(
+            folder_paths.job_file(base, uuid, str(folder["name"]), "cached"), {"version": found}
         )
-        place.link(path, found)
+        folder_paths.link(path, found)
         return found
-    note = place.job_file(base, uuid, str(folder["name"]), "fetched")
-    with place.locked(f"{note}.lock", state.check_stop):
-        if not os.path.isdir(path) or not place.read_json(note):
+    note = folder_paths.job_file(base, uuid, str(folder["name"]), "fetched")
+    with folder_paths.locked(f"{note}.lock", state.check_stop):
+        if not os.path.isdir(path) or not folder_paths.read_json(note):
             os.makedirs(path, exist_ok=True)
-            place.write_json(
-                place.placed_file(base, path), {"path": path, "source": str(storage.place)}
+            folder_paths.write_json(
+                folder_paths.placed_file(base, path), {"path": path, "source": str(storage.place)}
             )
             _download(folder, storage, path, _listed(storage), state)
-            place.write_json(note, {"path": path})
+            folder_paths.write_json(note, {"path": path})
     return path
 
 
@@ -45,7 +45,7 @@ def link_local(source: Place, path: str) -> str:
         raise NotFoundError(
             f"there is no folder {source} on {os.uname().nodename}", "correct `from`"
         )
-    place.link(path, str(source))
+    folder_paths.link(path, str(source))
     return str(source)
 
 
@@ -75,19 +75,21 @@ def _cached(folder: Mapping[str, Any], storage: Storage, base: str, state: State
     """The version of the place that is there now. What the last version had already is not fetched
     again.
     """
-    cache = place.cache_folder(base, storage.place, storage.account)
-    with place.locked(os.path.join(cache, ".lock"), state.check_stop):
+    cache = folder_paths.cache_folder(base, storage.place, storage.account)
+    with folder_paths.locked(os.path.join(cache, ".lock"), state.check_stop):
         found = _listed(storage)
         rows = sorted(
             f"{name} {thing.size} {thing.modified} {thing.tag}" for name, thing in found.items()
         )
-        version = os.path.join(cache, place.digest(*rows))
+        version = os.path.join(cache, folder_paths.digest(*rows))
         if not os.path.exists(f"{version}.json"):
             os.makedirs(version, exist_ok=True)
             _reuse(cache, version, found)
             _download(folder, storage, version, found, state)
             _protect(version)
-            place.write_json(f"{version}.json", {"place": str(storage.place), "files": len(found)})
+            folder_paths.write_json(
+                f"{version}.json", {"place": str(storage.place), "files": len(found)}
+            )
         os.utime(f"{version}.json")
     return version
 

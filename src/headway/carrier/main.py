@@ -18,16 +18,16 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any, Final
 
-from headway.carrier import fetch, mount, place
+from headway.carrier import fetch, folder_paths, mount
+from headway.carrier.carrier_state import Meter, State, Stopped, cause_of
 from headway.carrier.send import Busy, Left, Sender
-from headway.carrier.shared import Link
-from headway.carrier.state import Meter, State, Stopped, cause_of
+from headway.carrier.shared_links import Link
 from headway.code import checkout
-from headway.model import folder as names
+from headway.model import folder_names as names
 from headway.model.errors import HeadwayError, UsageError
 from headway.model.limits import FOLDER_MISSING_SHOWN
-from headway.storage import account
-from headway.storage.place import Place, parse
+from headway.storage import open_store
+from headway.storage.location import Place, parse
 from headway.storage.transfer import Storage
 
 EXIT_OK, EXIT_FAILED, EXIT_LOCKED = 0, 1, 3
@@ -88,7 +88,7 @@ class Carrier:
         try:
             path = os.path.join(self._root(), *PurePath(name).parts)
             if not self.state.is_ready:
-                place.check_free(self._base, folder, path)
+                folder_paths.check_free(self._base, folder, path)
             self.state.values["paths"][name] = self._placed(folder, path)
             self.state.save()
         except (HeadwayError, OSError) as error:
@@ -120,7 +120,7 @@ class Carrier:
         return path
 
     def _fetched(self, folder: Mapping[str, Any], source: Place, path: str) -> str:
-        if place.is_link_only(folder, source):
+        if folder_paths.is_link_only(folder, source):
             return fetch.link_local(source, path)
         return fetch.fetch(
             folder, self._open(source, folder), self._base, self._uuid, path, self.state
@@ -128,7 +128,7 @@ class Carrier:
 
     def _open(self, where: Place, folder: Mapping[str, Any]) -> Storage:
         try:
-            account.library()
+            open_store.library()
         except HeadwayError as error:
             told = f"{error.message}: {sys.executable} on {os.uname().nodename}"
             raise UsageError(told, f"{sys.executable} -m pip install obstore") from None
@@ -145,9 +145,11 @@ class Carrier:
                 for key in ("source", "target", "mount", "mode", "options", "account")
             ]
             above = os.path.join(
-                self._base, "mounts", place.digest(os.path.realpath(os.path.dirname(path)), *wanted)
+                self._base,
+                "mounts",
+                folder_paths.digest(os.path.realpath(os.path.dirname(path)), *wanted),
             )
-        name = place.digest(folder["name"])
+        name = folder_paths.digest(folder["name"])
         point, target = os.path.join(above, name), os.path.join(self._seen_mounts or above, name)
         link = Link(self._base, path, self._task_dir, str(self._task.get("id") or ""))
         mount.check(folder, source, None)
@@ -162,7 +164,7 @@ class Carrier:
             meter = Meter(self.state, str(folder["name"]), "mounting", 0)
             mount.mount(found, point, 2, self.state)
             meter.close()
-            place.link(path, target)
+            folder_paths.link(path, target)
         return target
 
     # -- sending

@@ -16,11 +16,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from headway.carrier.place import read_json, write_json
-from headway.carrier.state import State
+from headway.carrier.carrier_state import State
+from headway.carrier.folder_paths import read_json, write_json
 from headway.model.errors import RefusedError, UnreachableError, UsageError
 from headway.model.limits import FOLDER_END_S, FOLDER_MOUNT_S
-from headway.storage.place import AZURE, LOCAL, S3, Place
+from headway.storage.location import AZURE, LOCAL, S3, Place
 from headway.wire import identity
 
 TOOLS: Final[Mapping[str, tuple[str, ...]]] = {

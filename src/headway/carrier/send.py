@@ -13,8 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
 
-from headway.carrier import place
-from headway.carrier.state import Meter, State
+from headway.carrier import folder_paths
+from headway.carrier.carrier_state import Meter, State
 from headway.model.errors import HeadwayError
 from headway.model.limits import FOLDER_PAUSE_MAX_S, FOLDER_QUIET_S, FOLDER_TRIES, STORAGE_THREADS
 from headway.storage.transfer import Storage, local_files
@@ -47,16 +47,16 @@ class Sender:
     ) -> None:
         self.name, self.path, self.storage = str(folder["name"]), path, storage
         self._state = state
-        self._lock = place.job_file(base, uuid, self.name, "lock")
-        self._before = place.job_file(base, uuid, self.name, "before")
-        self._sent = place.job_file(base, uuid, self.name, "sent")
+        self._lock = folder_paths.job_file(base, uuid, self.name, "lock")
+        self._before = folder_paths.job_file(base, uuid, self.name, "before")
+        self._sent = folder_paths.job_file(base, uuid, self.name, "sent")
 
     def begin(self) -> None:
         """Remember what is there before the command of the first attempt starts."""
         os.makedirs(self.path, exist_ok=True)
-        with place.locked(self._lock, self._state.check_stop):
+        with folder_paths.locked(self._lock, self._state.check_stop):
             if not os.path.exists(self._before):
-                place.write_json(self._before, {"files": self._stamps()})
+                folder_paths.write_json(self._before, {"files": self._stamps()})
 
     def _stamps(self) -> dict[str, Stamp]:
         found: dict[str, Stamp] = {}
@@ -67,8 +67,8 @@ class Sender:
 
     def _unsent(self) -> dict[str, Stamp]:
         known = {
-            **place.read_json(self._before).get("files", {}),
-            **place.read_json(self._sent).get("files", {}),
+            **folder_paths.read_json(self._before).get("files", {}),
+            **folder_paths.read_json(self._sent).get("files", {}),
         }
         return {name: stamp for name, stamp in self._stamps().items() if known.get(name) != stamp}
 
@@ -77,7 +77,7 @@ class Sender:
         next time.
         """
         now_ns = time.time_ns()
-        with place.locked(self._lock, _give_way):
+        with folder_paths.locked(self._lock, _give_way):
             files = {
                 n: s for n, s in self._unsent().items() if now_ns - s[1] >= FOLDER_QUIET_S * 1e9
             }
@@ -90,7 +90,7 @@ class Sender:
         """Everything that is left, with a limited number of tries that got nothing through."""
         tries, before = 0, -1
         while True:
-            with place.locked(self._lock, lambda: None):
+            with folder_paths.locked(self._lock, lambda: None):
                 files = self._unsent()
                 errors = self._send(files)
             if not files:
@@ -131,8 +131,8 @@ class Sender:
 
     def _note(self, sent: Mapping[str, Stamp]) -> None:
         """Now and then: who is killed in the middle of many files has not sent them for nothing."""
-        known = place.read_json(self._sent).get("files", {})
-        place.write_json(self._sent, {"files": {**known, **sent}})
+        known = folder_paths.read_json(self._sent).get("files", {})
+        folder_paths.write_json(self._sent, {"files": {**known, **sent}})
 
     def _send_one(self, name: str, stamp: Stamp, meter: Meter) -> Stamp | None:
         """None: it is gone, or has changed meanwhile, and is looked at again."""

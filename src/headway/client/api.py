@@ -9,19 +9,19 @@ import sys
 
 from headway.client import hooks
 from headway.client.interrupt import raise_if_signal
-from headway.client.place import from_environment
 from headway.client.run import Run
+from headway.client.spool_path import from_environment
 
 TYPE_CHECKING = False  # `typing` itself costs the client's cold start some milliseconds
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-    from headway.client.logs import correlation
+    from headway.client.logging_capture import correlation
     from headway.client.preempt import on_preempt
     from headway.client.progress import Progress, track
     from headway.client.timing import timed
-    from headway.client.usage import Usage
+    from headway.client.usage_marks import Usage
 
     __all__ = [
         "Progress", "Usage", "config", "correlation", "finish", "flush", "init", "log", "on_preempt", "timed", "track",
@@ -102,9 +102,9 @@ def __getattr__(name: str) -> object:
 
 def watch_logging() -> None:
     """For the bootstrap, in a process of a job that makes its first record with `logging`."""
-    from headway.client import logs
+    from headway.client import logging_capture
 
-    logs.install(_run)
+    logging_capture.install(_run)
 
 
 def report_exception(where: str, error: BaseException, thread: str | None = None) -> None:

@@ -10,10 +10,10 @@ import os
 import sys
 import time
 
-from headway.client.place import Place
-from headway.client.rank import launch_key, node_rank
+from headway.client.own_rank import launch_key, node_rank
+from headway.client.spool_path import Place
 from headway.spool.files import OS_FILES, Files, write_all
-from headway.wire import plain
+from headway.wire import plain_json
 from headway.wire.identity import boot_id, process_start, umask
 
 TYPE_CHECKING = False  # `typing` itself costs the client's cold start some milliseconds
@@ -72,7 +72,7 @@ class Attachment:
         """
         final = os.path.join(place.task_dir, "task.json")
         draft = f"{final}.{os.getpid()}.tmp"
-        text = plain.dumps(self._task(place, task, home))
+        text = plain_json.dumps(self._task(place, task, home))
         fd = self.files.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
         try:
             write_all(self.files, fd, text.encode())

@@ -9,7 +9,7 @@ from _collections_abc import Iterator, MutableMapping
 from itertools import islice
 
 from headway.client.interrupt import raise_if_signal
-from headway.client.value import type_name
+from headway.client.metric_values import type_name
 from headway.model.limits import CONFIG_ITEMS_MAX
 
 TYPE_CHECKING = False  # `typing` itself costs the client's cold start some milliseconds
@@ -80,7 +80,7 @@ def _as_dict(config: "Any") -> dict[str, "Any"]:
     """What a person passes as a config, one level deep; deeper ones are converted when they are
     written down.
     """
-    from headway.client.plain import pairs_of
+    from headway.client.config_plain import pairs_of
 
     if config is None:
         return {}

@@ -2,7 +2,7 @@
 started.
 
 Works under torchrun, mpirun (OpenMPI), srun, Headway's own `-n`, nodes and roles, and alone. Who we
-are is read from the environment (`client/rank.py`); where rank 0 listens is MASTER_ADDR and
+are is read from the environment (`client/own_rank.py`); where rank 0 listens is MASTER_ADDR and
 MASTER_PORT, or, where nobody set them: a file between the processes of one machine, the first node
 of a Slurm step. PyTorch is imported when it is needed first.
 """
@@ -10,7 +10,7 @@ of a Slurm step. PyTorch is imported when it is needed first.
 import os
 import sys
 
-from headway.client.rank import launch_key, ranks
+from headway.client.own_rank import launch_key, ranks
 from headway.model.errors import UnreachableError, UsageError
 
 TYPE_CHECKING = False  # `typing` itself costs the client's cold start some milliseconds

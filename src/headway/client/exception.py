@@ -10,7 +10,7 @@ import os
 import sys
 import traceback
 
-from headway.client.value import clean_text, type_name
+from headway.client.metric_values import clean_text, type_name
 from headway.model.limits import MESSAGE_CHARS_MAX, SOURCE_CHARS_MAX, TRACEBACK_CHARS_MAX
 
 TYPE_CHECKING = False

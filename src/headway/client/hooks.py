@@ -143,9 +143,9 @@ def _watch_logging(run: "Run") -> None:
     """
 
     def install() -> None:
-        from headway.client import logs
+        from headway.client import logging_capture
 
-        logs.install(run)
+        logging_capture.install(run)
 
     if "logging" in sys.modules:
         install()

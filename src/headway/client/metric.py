@@ -16,9 +16,9 @@ import time
 from _thread import get_ident
 from zlib import crc32
 
-from headway.client import value as values_of
+from headway.client import metric_values as values_of
 from headway.client.interrupt import raise_if_signal
-from headway.client.value import Refused
+from headway.client.metric_values import Refused
 from headway.model.limits import (
     FRAME_BYTES_MAX,
     METRIC_NAMES_MAX,

@@ -1,7 +1,7 @@
 """How far training is: `Progress` and `track`. Called by training, often in its innermost loop.
 
 Every position is absolute and overwrites the last one in a slot of a file, by one pwrite
-(spool/slot.py has the bytes): it survives SIGKILL, nothing grows, and the shipper reads it when it
+(spool/progress_slots.py has the bytes): it survives SIGKILL, nothing grows, and the shipper reads it when it
 likes. There is no lock. Whoever has written looks once more whether what it wrote is still the
 position, so that of several threads the last one writes the last word.
 """
@@ -13,11 +13,10 @@ from zlib import crc32
 
 from headway.client.backoff import Backoff
 from headway.client.interrupt import raise_if_signal
-from headway.client.value import clean_text
+from headway.client.metric_values import clean_text
 from headway.model.limits import PROGRESS_SLOT_BYTES, PROGRESS_SLOTS_MAX
 from headway.spool.files import OS_FILES
-from headway.spool.name import new_rand, progress_name
-from headway.spool.slot import (
+from headway.spool.progress_slots import (
     CLOSED,
     COMPLETED,
     DISTRIBUTED,
@@ -30,6 +29,7 @@ from headway.spool.slot import (
     pack_body,
     pack_head,
 )
+from headway.spool.stream_names import new_rand, progress_name
 
 TYPE_CHECKING = False  # `typing` itself costs the client's cold start some milliseconds
 if TYPE_CHECKING:

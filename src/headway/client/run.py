@@ -14,8 +14,8 @@ from headway.client.backoff import Backoff
 from headway.client.config import Config
 from headway.client.interrupt import raise_if_signal
 from headway.client.metric import Metrics, make_log
-from headway.client.place import Place, from_environment
-from headway.client.value import clean_text
+from headway.client.metric_values import clean_text
+from headway.client.spool_path import Place, from_environment
 from headway.model.limits import (
     ARGV_TOLD_CHARS_MAX,
     CONFIG_WRITES_MAX,
@@ -29,7 +29,7 @@ from headway.model.limits import (
 )
 from headway.model.record import FACT
 from headway.spool.files import OS_FILES, Files
-from headway.spool.name import facts_name, logs_name, metrics_name, new_rand
+from headway.spool.stream_names import facts_name, logs_name, metrics_name, new_rand
 from headway.spool.writer import MetricSegment, StreamWriter
 from headway.wire.frame import encode_json
 from headway.wire.identity import process_start
@@ -375,7 +375,7 @@ class Run:
         if self.is_off or (not self.config and self._config_data is None):
             return
         try:
-            from headway.client.plain import plain
+            from headway.client.config_plain import plain
             from headway.wire.redact import mask_data
 
             values = self.secrets()

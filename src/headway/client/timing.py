@@ -12,7 +12,7 @@ from math import sqrt
 from time import perf_counter
 
 from headway.client.interrupt import raise_if_signal
-from headway.client.value import clean_text
+from headway.client.metric_values import clean_text
 from headway.model.limits import METRIC_NAME_BYTES_MAX, TIMING_INTERVAL_S, TIMING_NAMES_MAX
 
 TYPE_CHECKING = False  # `typing` itself costs the client's cold start some milliseconds

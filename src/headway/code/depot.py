@@ -25,7 +25,7 @@ from typing import BinaryIO, Final
 
 from headway.code import manifest
 from headway.code.manifest import Entry
-from headway.code.pack import Pack, PackWriter
+from headway.code.pack_file import Pack, PackWriter
 from headway.home.paths import sync_folder
 from headway.model.errors import DamagedError, NotFoundError, UnreachableError
 from headway.model.limits import CODE_KEEP_S, CODE_LOCK_S, CODE_PACKS_MAX

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from heapq import nlargest
 from operator import itemgetter
 
-from headway.code import index, manifest, tree
+from headway.code import file_index, manifest, tree
 from headway.code.depot import Depot, content_digest
+from headway.code.excluded_names import is_secret
 from headway.code.manifest import EXECUTABLE, FILE, LINK, Entry
-from headway.code.name import is_secret
-from headway.code.pack import PackWriter
+from headway.code.pack_file import PackWriter
 from headway.model.errors import RefusedError
 from headway.model.limits import CODE_BYTES_MAX, CODE_FILE_BYTES_MAX, CODE_FILES_MAX, MIB
 
@@ -44,8 +44,8 @@ class _Work:
     tree: tree.Tree
     allowed: frozenset[str]
     depot: Depot
-    old: index.Index
-    fresh: index.Index = field(default_factory=index.Index)
+    old: file_index.Index
+    fresh: file_index.Index = field(default_factory=file_index.Index)
     entries: list[Entry] = field(default_factory=list)  # of files that were read now
     left_out: list[tuple[str, str]] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
@@ -78,7 +78,10 @@ def make(
     with depot.locked():
         look.ask()
         work = _Work(
-            look, frozenset(path.strip("/") for path in rules.allow), depot, index.Index.load(place)
+            look,
+            frozenset(path.strip("/") for path in rules.allow),
+            depot,
+            file_index.Index.load(place),
         )
         todo = _look(work)
         new_bytes = _read_all(work, todo)
@@ -118,7 +121,7 @@ def _look(work: _Work) -> list[Found]:
     return todo
 
 
-def _unchanged(work: _Work) -> dict[str, index.Known]:
+def _unchanged(work: _Work) -> dict[str, file_index.Known]:
     """Files that are as last time; where all are, the very same dictionary."""
     known = work.old.files
     folder = os.open(work.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -129,7 +132,7 @@ def _unchanged(work: _Work) -> dict[str, index.Known]:
     return known if len(same) == len(known) else same
 
 
-def _take_over(work: _Work, paths: list[str], same: dict[str, index.Known]) -> int:
+def _take_over(work: _Work, paths: list[str], same: dict[str, file_index.Known]) -> int:
     """What is as last time, and is not left out now; its bytes."""
     if same is work.old.files and paths == list(same):
         work.fresh.files = same  # all of it, so nothing has to be compared any more
@@ -138,7 +141,7 @@ def _take_over(work: _Work, paths: list[str], same: dict[str, index.Known]) -> i
     return sum(map(itemgetter(0), work.fresh.files.values()))
 
 
-def _is_as(path: str, folder: int, known: index.Known) -> bool:
+def _is_as(path: str, folder: int, known: file_index.Known) -> bool:
     try:
         s = os.lstat(path, dir_fd=folder)  # a short way to it: a long one takes twice as long
     except OSError:
@@ -235,12 +238,12 @@ def _read_link(work: _Work, path: str, full: str, writer: PackWriter, known: set
     digest = content_digest(data)
     if digest not in known:
         writer.add(digest, data)
-    if not leaves and index.is_settled(status, now_ns):
+    if not leaves and file_index.is_settled(status, now_ns):
         work.fresh.files[path] = _remembered(status, digest)
     work.entries.append(Entry(path, LINK, digest.hex(), len(data)))
 
 
-def _remembered(s: os.stat_result, digest: bytes) -> index.Known:
+def _remembered(s: os.stat_result, digest: bytes) -> file_index.Known:
     return (s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino, s.st_mode, digest)
 
 
@@ -269,7 +272,7 @@ def _read_file(work: _Work, path: str, full: str, writer: PackWriter, known: set
             break
     if not steady:
         work.changed.append(path)
-    elif index.is_settled(after, now_ns):
+    elif file_index.is_settled(after, now_ns):
         work.fresh.files[path] = _remembered(after, digest)
     work.entries.append(Entry(path, _kind(after.st_mode), digest.hex(), size))
 

@@ -16,8 +16,8 @@ import subprocess
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass
 
+from headway.code.excluded_names import LEFT_BEHIND, SECRETS
 from headway.code.ignore import Ignored, Rules
-from headway.code.name import LEFT_BEHIND, SECRETS
 from headway.model.errors import RefusedError
 from headway.model.limits import (
     CODE_FILE_BYTES_MAX,

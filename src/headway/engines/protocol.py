@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, Literal, NewType, Protocol, runtime_checkable
 
 from headway.model.errors import HeadwayError
-from headway.model.folder import variable
+from headway.model.folder_names import variable
 from headway.model.job import Folder, Job
-from headway.storage.place import LOCAL, parse
+from headway.storage.location import LOCAL, parse
 from headway.wire import tray
 from headway.wire.batch import TaskKey
 

@@ -13,7 +13,7 @@ from headway.model.limits import GRACE_S, MIB, SPOOL_BYTES_MAX, STREAM_NAME_CHAR
 from headway.model.record import FORMAT_VERSION, INDEX, RAW, RECORDS
 from headway.model.value import Value
 from headway.spool.files import OS_FILES, Files, replace_file
-from headway.spool.name import (
+from headway.spool.stream_names import (
     RAND_CHARS,
     facts_name,
     index_name,

@@ -23,8 +23,8 @@ from headway.model.limits import (
     STORAGE_RETRY_S,
     STORAGE_THREADS,
 )
-from headway.storage import account as accounts
-from headway.storage.place import LOCAL, Place, safe_name
+from headway.storage import open_store as accounts
+from headway.storage.location import LOCAL, Place, safe_name
 
 Report = Callable[[int, int], None]  # (files, bytes) more
 

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from headway.carrier.collect import Freed, collect
+from headway.carrier.cleanup import Freed, collect
 from headway.code.depot import Collected, Depot
 from headway.home.paths import Paths
 from headway.model.errors import DamagedError, RefusedError, UnreachableError

@@ -8,9 +8,9 @@ import sqlite3
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from headway.model.engine_words import queue_word
 from headway.model.job import State
 from headway.model.limits import NODES_LISTED_MAX
-from headway.model.word import queue_word
 from headway.store.jsonform import iso
 
 _SOME = 1_000

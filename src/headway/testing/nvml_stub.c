@@ -1,4 +1,4 @@
-/* A stand-in for libnvidia-ml.so.1 with two cards, for tests. Built by testing/nvml.py; told what to do by environment:
+/* A stand-in for libnvidia-ml.so.1 with two cards, for tests. Built by testing/nvml_driver.py; told what to do by environment:
  *   STUB_NVML_CARDS  how many cards there are (2)
  *   STUB_NVML_FAIL   functions that answer with an error: "nvmlInit_v2=9,nvmlDeviceGetPowerUsage=3"
  *   STUB_NVML_HANG   a file; as long as it exists, a question for the load of a card hangs

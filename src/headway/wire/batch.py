@@ -18,7 +18,7 @@ from zlib import crc32
 from headway.model.errors import DamagedError
 from headway.model.limits import PARTS_MAX, STREAM_NAME_CHARS_MAX
 from headway.model.record import STREAM_KINDS
-from headway.wire.head import MAGIC, encode_head
+from headway.wire.batch_head import MAGIC, encode_head
 
 _STREAM = re.compile(rf"[a-z][a-z0-9.-]{{0,{STREAM_NAME_CHARS_MAX - 1}}}\Z")
 HEADER_BYTES_MAX = 512 * 1024

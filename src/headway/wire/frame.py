@@ -19,7 +19,7 @@ from zlib import crc32
 from headway.model.limits import FRAME_BYTES_MAX
 from headway.model.record import FACT, METRICS, OPEN, SCHEMA
 from headway.model.value import Value
-from headway.wire import plain
+from headway.wire import plain_json
 
 TYPE_CHECKING = False  # `typing` itself costs the client's cold start some milliseconds
 if TYPE_CHECKING:
@@ -43,11 +43,11 @@ def encode_json(kind: int, value: "dict[str, Any]") -> bytes:
     """A FACT or OPEN frame. `value` must already be plain data; NaN is kept as a string by the
     caller.
     """
-    return encode(kind, plain.dumps(value).encode())
+    return encode(kind, plain_json.dumps(value).encode())
 
 
 def encode_schema(schema_id: int, names: tuple[str, ...]) -> bytes:
-    return encode(SCHEMA, _SCHEMA_ID.pack(schema_id) + plain.dumps(names).encode())
+    return encode(SCHEMA, _SCHEMA_ID.pack(schema_id) + plain_json.dumps(names).encode())
 
 
 def decode_schema(payload: bytes | memoryview) -> tuple[int, tuple[str, ...]]:

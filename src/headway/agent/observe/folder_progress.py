@@ -6,7 +6,7 @@ import os
 
 from headway.agent.observe.rate import Pace, eta_s, rate_of
 from headway.agent.shim.folders import read_state
-from headway.model import folder as names
+from headway.model import folder_names as names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

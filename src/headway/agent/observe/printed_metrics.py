@@ -11,7 +11,7 @@ import os
 
 from headway.model.limits import SEGMENT_BYTES_MAX
 from headway.spool.files import OS_FILES, Files
-from headway.spool.name import metrics_name, new_rand
+from headway.spool.stream_names import metrics_name, new_rand
 from headway.spool.writer import MetricSegment
 from headway.wire.identity import process_start
 

@@ -24,8 +24,8 @@ from headway.model.limits import (
 from headway.model.record import RAW
 from headway.spool.files import OS_FILES, Files
 from headway.spool.layout import parse_slots
-from headway.spool.name import new_rand, tracks_name
-from headway.spool.slot import Slot, decode
+from headway.spool.progress_slots import Slot, decode
+from headway.spool.stream_names import new_rand, tracks_name
 from headway.spool.writer import StreamWriter
 from headway.wire.identity import process_start
 

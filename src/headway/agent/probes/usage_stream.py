@@ -11,7 +11,7 @@ from json import JSONEncoder
 from headway.model.limits import FRAME_BYTES_MAX, SEGMENT_BYTES_MAX
 from headway.model.record import FACT
 from headway.spool.files import OS_FILES, Files
-from headway.spool.name import new_rand, usage_name
+from headway.spool.stream_names import new_rand, usage_name
 from headway.spool.writer import StreamWriter
 from headway.wire.frame import encode
 from headway.wire.identity import process_start

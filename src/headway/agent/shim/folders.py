@@ -11,9 +11,9 @@ import os
 
 from headway.agent.shim.machine import FoldersSeen
 from headway.home.launch import carrier_argv
-from headway.model import folder as names
+from headway.model import folder_names as names
 from headway.model.limits import FOLDER_STARTS_MAX
-from headway.wire import lock
+from headway.wire import file_lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class Carrier:
         )
 
     def _lives(self) -> bool:
-        return lock.is_held(os.path.join(self._task_dir, names.LOCK))
+        return file_lock.is_held(os.path.join(self._task_dir, names.LOCK))
 
     def _start(self, now_s: float) -> None:
         self._start_s = now_s

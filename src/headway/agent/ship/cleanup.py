@@ -7,9 +7,9 @@ half-removed one is swept by the engine), so nobody ever takes a half-empty fold
 
 import os
 
-from headway.model.folder import PRIVATE
+from headway.model.folder_names import PRIVATE
 from headway.spool.files import OS_FILES, Files
-from headway.spool.name import new_rand
+from headway.spool.stream_names import new_rand
 
 REFUSED_FOLDER = ".refused"
 

@@ -57,7 +57,7 @@ from headway.model.limits import (
 from headway.spool import cursor
 from headway.spool.files import OS_FILES, Files
 from headway.spool.layout import TaskFile
-from headway.wire.head import encode_head
+from headway.wire.batch_head import encode_head
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

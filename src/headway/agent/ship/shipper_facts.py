@@ -8,7 +8,7 @@ new one (F6).
 import os
 
 from headway.spool.files import OS_FILES, Files, sync_dir
-from headway.spool.name import new_rand, shipper_name
+from headway.spool.stream_names import new_rand, shipper_name
 from headway.spool.writer import StreamWriter
 from headway.wire.identity import process_start
 

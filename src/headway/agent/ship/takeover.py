@@ -13,8 +13,8 @@ import time
 
 from headway.model.limits import CLAIM_LOOK_S, CLAIM_S
 from headway.spool.files import OS_FILES, replace_file
+from headway.wire.file_lock import CLAIM, SHOWN, TAKEN
 from headway.wire.identity import boot_id, process_start
-from headway.wire.lock import CLAIM, SHOWN, TAKEN
 
 _STEP_S = 0.2
 

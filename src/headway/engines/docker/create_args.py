@@ -15,7 +15,7 @@ from headway.engines.docker.program import mount
 from headway.engines.docker.strays import TASK_LABEL
 from headway.engines.protocol import Given, Plan, PlannedTask
 from headway.home.paths import Paths, agent_socket_path
-from headway.model.folder import variable
+from headway.model.folder_names import variable
 
 # What an agent outside puts into the environment of a rank, beside the task's own: it goes by name.
 _RANK = (

@@ -46,9 +46,9 @@ from headway.home import zipapp
 from headway.home.launch import agent_argv
 from headway.home.paths import Paths, agent_socket_path, socket_path
 from headway.model.errors import RefusedError, UnreachableError, UsageError
-from headway.model.folder import PRIVATE
+from headway.model.folder_names import PRIVATE
 from headway.model.job import Job, JobSpec
-from headway.wire import identity, lock
+from headway.wire import file_lock, identity
 from headway.wire.batch import TaskKey
 
 START_TIMEOUT_S = 20.0  # a container whose agent has not said that it runs by then is started again
@@ -597,7 +597,7 @@ class ContainerEngine:
     def _after(self, folder: Path, word: str) -> Observation:
         """It runs no more: what is left of it is in the spool."""
         ended = folders.has_end(folder)
-        if lock.is_held(folder / "shipper.lock"):
+        if file_lock.is_held(folder / "shipper.lock"):
             return Observation(
                 "ended" if ended else "running", f"{word}, still sending", {"started": True}
             )

@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from headway.carrier import mount, place
+from headway.carrier import folder_paths, mount
 from headway.engines.spool import task_folder as folders
 from headway.home.launch import carrier_argv
-from headway.model import folder as names
+from headway.model import folder_names as names
 from headway.model.errors import RefusedError
 from headway.model.job import Folder
-from headway.storage.place import parse
-from headway.wire import lock
+from headway.storage.location import parse
+from headway.wire import file_lock
 
 START_S = 5.0  # it has its lock by then, or never will
 READ: Final = "ro"
@@ -77,7 +77,7 @@ def needs_carrier(folder: Path) -> bool:
     over = state in (names.DONE, names.FAILED) or (
         state == names.READY and not task.get("folders_sent")
     )
-    return not over and not lock.is_held(folder / names.LOCK)
+    return not over and not file_lock.is_held(folder / names.LOCK)
 
 
 def links(carried: dict[str, Any], name: str, root: str) -> list[tuple[str, str, str]]:
@@ -93,9 +93,9 @@ def links(carried: dict[str, Any], name: str, root: str) -> list[tuple[str, str,
         if source is None or folder["mode"] != "ro" or folder["mount"]:
             continue
         path = str(source)
-        if not place.is_link_only(folder, source):
+        if not folder_paths.is_link_only(folder, source):
             account = carried["accounts"].get(folder["account"] or "", {})
-            path = place.cache_folder(carried["base"], source, account)
+            path = folder_paths.cache_folder(carried["base"], source, account)
             os.makedirs(path, mode=0o700, exist_ok=True)
         found.append((path, path, READ))
     return found
@@ -126,7 +126,7 @@ def _mounts(base: str, name: str) -> str:
 
 
 def _seen_mounts(base: str, root: str) -> str:
-    return os.path.join(base, "mounts", place.digest(os.path.realpath(root)))
+    return os.path.join(base, "mounts", folder_paths.digest(os.path.realpath(root)))
 
 
 def check_mounts(plan: Sequence[Folder], base: str, user: str) -> None:
@@ -166,6 +166,6 @@ def release(base: str, name: str) -> None:
         return
     with contextlib.suppress(OSError):  # what a mount tool could not send is still there, and stays
         for point in sorted(os.listdir(folder)):
-            if not point.endswith((place.CACHE, mount.TOOL)):
+            if not point.endswith((folder_paths.CACHE, mount.TOOL)):
                 mount.unmount(os.path.join(folder, point))
         mount.unmount(folder)

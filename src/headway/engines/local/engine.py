@@ -27,7 +27,7 @@ from headway.home.launch import agent_argv
 from headway.home.paths import Paths, socket_path
 from headway.model.errors import RefusedError, UnreachableError, UsageError
 from headway.model.job import Job
-from headway.wire import identity, lock
+from headway.wire import file_lock, identity
 from headway.wire.batch import TaskKey
 
 ADDRESS = "127.0.0.1"  # all tasks are on this machine
@@ -252,7 +252,7 @@ class LocalEngine:
 
     def _without_shim(self, folder: Path, attached: bool) -> Observation:
         ended = folders.has_end(folder)
-        if lock.is_held(folder / "shipper.lock"):
+        if file_lock.is_held(folder / "shipper.lock"):
             word = "ended, still sending" if ended else "shipper alive"
             return Observation("ended" if ended else "running", word, {"started": True})
         left = folders.unsent(folder)

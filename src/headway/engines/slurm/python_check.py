@@ -8,7 +8,7 @@ be asked, the carrier tells it on the node.
 from collections.abc import Sequence
 from typing import Final
 
-from headway.carrier.place import needs_library
+from headway.carrier.folder_paths import needs_library
 from headway.engines.slurm.commands import Commands
 from headway.model.errors import RefusedError, UnreachableError
 from headway.model.job import Folder

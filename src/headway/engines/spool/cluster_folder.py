@@ -18,13 +18,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from headway.carrier.collect import collect, is_old
+from headway.carrier.cleanup import collect, is_old
 from headway.code import checkout
 from headway.code.depot import Depot
 from headway.engines.spool import task_folder as folders
-from headway.model.folder import END
+from headway.model.folder_names import END
 from headway.model.limits import OUTPUT_FILES_MAX
-from headway.wire import lock
+from headway.wire import file_lock
 from headway.wire.identity import boot_id
 
 _SAID_BYTES: Final = 2000
@@ -375,11 +375,11 @@ def _view(folder: Path, output: Path, whole: bool) -> TaskView:
     task = folders.load_json(folder / "task.json") or {}
     grace_s = task.get("grace_s")
     return TaskView(
-        begun, folders.has_end(folder), lock.is_held(folder / lock.SHOWN), bool(folders.unsent(folder)),
+        begun, folders.has_end(folder), file_lock.is_held(folder / file_lock.SHOWN), bool(folders.unsent(folder)),
         pid if isinstance(pid, int) else None, float(grace_s) if isinstance(grace_s, int | float) else 0.0,
         start if isinstance(start, int) else None, (folder / END).exists(),
-        shim.get("boot_id") not in (None, boot_id()), _mark(folder), (folder / lock.CLAIM).exists(),
-        (folder / lock.TAKEN).exists(), str(task.get("id") or ""), _time_s(folder / "task.json"),
+        shim.get("boot_id") not in (None, boot_id()), _mark(folder), (folder / file_lock.CLAIM).exists(),
+        (folder / file_lock.TAKEN).exists(), str(task.get("id") or ""), _time_s(folder / "task.json"),
         _time_s(folder / "shim.json") or _time_s(output),
     )  # fmt: skip
 
@@ -397,7 +397,7 @@ def _mark(folder: Path) -> str:
     network file system then asks for its time anew, and does not tell what it remembers.
     """
     try:
-        with (folder / lock.SHOWN).open("rb") as file:
+        with (folder / file_lock.SHOWN).open("rb") as file:
             shown_ns = os.fstat(file.fileno()).st_mtime_ns
     except OSError:
         shown_ns = 0

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from headway.model.folder import PRIVATE
+from headway.model.folder_names import PRIVATE
 from headway.model.record import FACT
 from headway.wire import frame
 

@@ -3,7 +3,7 @@ the relay.
 
 Called by `engines/ssh/relay_client.py`. Any Python 3 must understand it, and any login shell must leave its
 words alone: the program is one word of letters, and it shows itself by a line with a mark
-(`wire/relay.py`), so banners do not matter.
+(`wire/relay_messages.py`), so banners do not matter.
 """
 
 import base64

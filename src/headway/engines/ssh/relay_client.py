@@ -38,7 +38,7 @@ from headway.model.limits import (
     RELAY_SILENT_S,
     RELAY_WAIT_S,
 )
-from headway.wire import relay, tray
+from headway.wire import relay_messages, tray
 
 Answer = tuple[Any, bytes]
 TIMEOUT_S: Final = 30.0
@@ -118,20 +118,20 @@ class Link:
         watchdog.daemon = True
         watchdog.start()
         try:
-            word = relay.find_mark(self._read, mark)
-            if word == relay.SEND:
+            word = relay_messages.find_mark(self._read, mark)
+            if word == relay_messages.SEND:
                 # it has ended meanwhile, and its last words say why
                 with contextlib.suppress(OSError):
                     self._write(program)
-                word = relay.find_mark(self._read, mark)
-            if word == relay.NO_PYTHON:
+                word = relay_messages.find_mark(self._read, mark)
+            if word == relay_messages.NO_PYTHON:
                 least = ".".join(map(str, zipapp.PYTHON_MIN))
                 told = f"{python} on {self.host} is not a Python {least} or newer"
                 raise RefusedError(
                     told if python else f"{self.host} has no Python {least} or newer",
                     f"name {'another one' if python else 'one'}: `python:` of the cluster in headway.yaml",
                 )
-            message = relay.receive(self._read) if word == relay.READY else None
+            message = relay_messages.receive(self._read) if word == relay_messages.READY else None
         finally:
             watchdog.cancel()
         if message is None:
@@ -143,7 +143,7 @@ class Link:
         reason = ""
         with self._out:
             try:
-                while (message := relay.receive(self._read)) is not None:
+                while (message := relay_messages.receive(self._read)) is not None:
                     self._heard_s = time.monotonic()
                     head, body = message
                     future = self._waiting.pop(head.get("id", -1), None)
@@ -164,7 +164,7 @@ class Link:
         future: Future[Answer] = Future()
         self._waiting[number] = future
         try:
-            self._send(relay.encode({**head, "id": number}, body), timeout_s)
+            self._send(relay_messages.encode({**head, "id": number}, body), timeout_s)
             if self.lost:
                 raise UnreachableError(self.lost)
             return future.result(timeout_s)
@@ -355,7 +355,7 @@ class Relay:
     def _open(self) -> Link:
         program, digest = _program()
         nonce = secrets.token_hex(16)
-        mark = relay.mark_of(nonce)
+        mark = relay_messages.mark_of(nonce)
         words = boot.command(
             self._python, self.folder, self._home, len(program), digest, nonce, mark
         )

@@ -12,13 +12,13 @@ from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from typing import Any, Final
 
-from headway.carrier import mount, place
-from headway.model import folder as names
+from headway.carrier import folder_paths, mount
+from headway.model import folder_names as names
 from headway.model.errors import UsageError
 from headway.model.job import Folder, JobSpec
 from headway.model.limits import FOLDERS_MAX
 from headway.settings.jobschema import check_folder
-from headway.storage.place import LOCAL, Place, parse
+from headway.storage.location import LOCAL, Place, parse
 
 # engines whose carrier runs on this machine
 _HERE: Final = frozenset(("local", "docker", "podman"))
@@ -55,14 +55,16 @@ def check(spec: JobSpec, env: Mapping[str, str], engine: str, home: Path) -> Non
             _check_mount(folder, env, engine)
         elif (
             engine in _HERE
-            and place.needs_library(folder)
+            and folder_paths.needs_library(folder)
             and importlib.util.find_spec("obstore") is None
         ):
             raise UsageError(f"the folder {folder.name} needs the package obstore, which is not installed here",
                              "pip install 'headway[storage]'")  # fmt: skip
         if engine in _HERE and spec.code is None:
             values = {"name": folder.name, "source": folder.source, "mount": folder.mount}
-            place.check_free(str(home / "folders"), values, os.path.join(spec.cwd, folder.name))
+            folder_paths.check_free(
+                str(home / "folders"), values, os.path.join(spec.cwd, folder.name)
+            )
     _check_apart(spec.folders)
 
 

@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from headway.model import folder as names
+from headway.model import folder_names as names
 from headway.model.errors import HeadwayError, NotFoundError, UnreachableError, UsageError
 
 if TYPE_CHECKING:
     from headway.settings.layers import Settings
-    from headway.storage.place import Place
+    from headway.storage.location import Place
 
 Folder = dict[str, Any]
 _LOOKED_AT_MAX: Final = 8  # places of one submission; an array may have thousands
@@ -37,7 +37,7 @@ def settled(
 
 
 def _with_account(folder: Folder, accounts: Mapping[str, Mapping[str, str]]) -> Folder:
-    from headway.storage import account
+    from headway.storage import open_store
 
     kinds = {place.kind for place in _remote(folder)}
     if len(kinds) > 1:
@@ -47,7 +47,7 @@ def _with_account(folder: Folder, accounts: Mapping[str, Mapping[str, str]]) -> 
         )
     for place in _remote(folder):
         try:
-            folder["account"] = account.choose_name(place, accounts, folder.get("account"))
+            folder["account"] = open_store.choose_name(place, accounts, folder.get("account"))
         except UsageError as error:
             hint = error.hint.replace("say which with --account", "say which with `account:`")
             raise UsageError(f"the folder {folder['name']}: {error.message}", hint) from None
@@ -57,7 +57,7 @@ def _with_account(folder: Folder, accounts: Mapping[str, Mapping[str, str]]) -> 
 
 
 def _remote(folder: Mapping[str, Any]) -> "list[Place]":
-    from headway.storage.place import LOCAL, parse
+    from headway.storage.location import LOCAL, parse
 
     places = [parse(folder[key]) for key in ("source", "target") if folder.get(key)]
     return [place for place in places if place.kind != LOCAL]
@@ -69,7 +69,7 @@ def keys(
     """The variable that carries the accounts of these folders with their keys; empty where none is
     needed.
     """
-    from headway.storage import account
+    from headway.storage import open_store
 
     accounts, found = settings.get("accounts"), {}
     for folder in folders:
@@ -80,7 +80,7 @@ def keys(
             raise UsageError(f'the folder {folder["name"]}: there is no account "{name[:60]}"',
                              f"known: {', '.join(accounts) or 'none'}; is this the folder of the project?")  # fmt: skip
         try:
-            found[name] = account.with_keys(accounts[name], {**settings.secrets(), **environ})
+            found[name] = open_store.with_keys(accounts[name], {**settings.secrets(), **environ})
         except UsageError as error:
             raise UsageError(f"the account {name}: {error.message}", error.hint) from None
     return {names.KEYS: json.dumps(found)} if found else {}

@@ -34,13 +34,13 @@ def _open(call: Call, text: str) -> "Storage":
     from pathlib import Path
 
     from headway.settings.layers import load
-    from headway.storage import account, place
+    from headway.storage import location, open_store
     from headway.storage.transfer import Storage
 
     settings = load(Path(os.getcwd()))
-    where = place.parse(text)
-    chosen = account.choose(where, settings.get("accounts"), call.get("account"))
-    return Storage(where, account.with_keys(chosen, {**settings.secrets(), **os.environ}))
+    where = location.parse(text)
+    chosen = open_store.choose(where, settings.get("accounts"), call.get("account"))
+    return Storage(where, open_store.with_keys(chosen, {**settings.secrets(), **os.environ}))
 
 
 def _one_place(words: list[str], verb: str) -> str:

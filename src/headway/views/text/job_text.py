@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from headway.model.engine_words import queue_word
 from headway.model.limits import DISPLAY_METRICS_MAX
-from headway.model.word import queue_word
 from headway.views.text import format as fmt
 from headway.views.text.table import fit, width
 from headway.views.text.terminal import BOLD, DIM, Output

@@ -1,5 +1,5 @@
 """Which rank this process is, and which launch it belongs to, by its own environment. Called by
-client/place.py.
+client/spool_path.py.
 
 torchrun's children, Slurm's tasks and MPI's ranks know themselves by variables that their launcher
 sets; ours too.

@@ -8,7 +8,7 @@ their time axis.
 import os
 
 from headway.client.interrupt import raise_if_signal
-from headway.client.value import clean_text
+from headway.client.metric_values import clean_text
 from headway.model.limits import CHECKPOINTS_PROCESS_MAX, TAG_CHARS_MAX
 
 TYPE_CHECKING = False  # `typing` itself costs the client's cold start some milliseconds

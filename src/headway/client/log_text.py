@@ -1,5 +1,5 @@
 """What a record of `logging` says, as text: %-format, several values in one call, rich's drawings.
-For client/logs.py.
+For client/logging_capture.py.
 
 Objects of rich are drawn here, without colour and at a fixed width, so that no object ever leaves
 the process. rich is never imported for their sake: where such an object is, rich is. Everything is
@@ -12,7 +12,7 @@ import time
 from itertools import islice
 
 from headway.client.interrupt import raise_if_signal
-from headway.client.value import type_name
+from headway.client.metric_values import type_name
 from headway.model.limits import (
     LOG_CELL_CHARS_MAX,
     LOG_DRAW_S_MAX,

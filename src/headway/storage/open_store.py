@@ -15,7 +15,7 @@ from headway.model.errors import (
 from headway.model.limits import STORAGE_RETRY_S
 from headway.settings.nearest import did_you_mean
 from headway.settings.storage_accounts import NAMES_OF_SECRETS
-from headway.storage.place import AZURE, LOCAL, S3, Place
+from headway.storage.location import AZURE, LOCAL, S3, Place
 
 if TYPE_CHECKING:
     from obstore.store import AzureStore, LocalStore, S3Store

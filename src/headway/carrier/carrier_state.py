@@ -9,10 +9,10 @@ import threading
 import time
 from typing import Any, Final
 
-from headway.carrier.place import read_json
-from headway.model import folder as names
+from headway.carrier.folder_paths import read_json
+from headway.model import folder_names as names
 from headway.model.errors import HeadwayError
-from headway.storage.account import CredentialsError
+from headway.storage.open_store import CredentialsError
 
 _STEP_S: Final = 0.2  # between two told positions
 _TASK_JSON: Final = "task.json"

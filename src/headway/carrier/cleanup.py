@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from headway.carrier import place
+from headway.carrier import folder_paths
 from headway.model.limits import FOLDER_CACHE_S
 
 
@@ -56,7 +56,7 @@ def is_old(path: Path) -> bool:
 
 def _notes(folder: Path) -> Iterator[dict[str, object]]:
     for path in folder.glob("*.cached"):
-        yield place.read_json(str(path))
+        yield folder_paths.read_json(str(path))
 
 
 def _versions(cache: Path) -> list[Path]:
@@ -84,7 +84,7 @@ def _remove(version: Path) -> int | None:
         raise _Busy
 
     try:
-        with place.locked(str(version.parent / ".lock"), give_way):
+        with folder_paths.locked(str(version.parent / ".lock"), give_way):
             note = _note_of(version)
             if not is_old(note):
                 return None

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
-from headway.carrier import place
+from headway.carrier import folder_paths
 from headway.model.errors import UsageError
 
 _LOCK: Final = ".lock"
@@ -27,7 +27,7 @@ class Link:
     def __init__(self, base: str, path: str, task_dir: str, job: str) -> None:
         self.path, self._task_dir, self._job = path, task_dir, job
         real = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
-        self._users = os.path.join(base, "mounts", "links", place.digest(real))
+        self._users = os.path.join(base, "mounts", "links", folder_paths.digest(real))
         self._node = os.uname().nodename
         self._own = f"{os.path.basename(task_dir)}@{self._node}"
 
@@ -44,7 +44,7 @@ class Link:
             except FileNotFoundError:
                 continue  # removed just now
             try:
-                if place.try_lock(fd) and _is_at(fd, path):
+                if folder_paths.try_lock(fd) and _is_at(fd, path):
                     yield
                     return
             finally:
@@ -67,7 +67,7 @@ class Link:
             "point": point,
             "target": target,
         }
-        place.write_json(os.path.join(self._users, self._own), values)
+        folder_paths.write_json(os.path.join(self._users, self._own), values)
 
     def leave(self, point: str) -> bool:
         """Whether nobody on this node needs what is mounted at `point` any more."""
@@ -106,7 +106,7 @@ class Link:
         for name in names:
             if name in (_LOCK, self._own) or name.endswith(".tmp"):
                 continue
-            user = place.read_json(os.path.join(self._users, name))
+            user = folder_paths.read_json(os.path.join(self._users, name))
             # of any node: whoever sees `base` sees its spool
             if user and not _is_there(str(user.get("task_dir"))):
                 with suppress(OSError):

@@ -7,7 +7,7 @@ Below `base` (HOME/folders, or `folders` in a cluster's own folder):
     jobs/<uuid>/               what is known of one job: what was fetched once, what was there before, what was sent
     mounts/<folder>/<name>/    where mount tools mount, for all that want the same in one working folder; for containers
                                mounts/<task>/<name>/, which each of them sees as mounts/<working folder>/<name>/
-    mounts/links/<path>/       the tasks that use what is mounted under one path (`shared.py`)
+    mounts/links/<path>/       the tasks that use what is mounted under one path (`shared_links.py`)
     placed/<path>.json         folders that were fetched into a person's own working folder
 """
 
@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from headway.model.errors import UsageError
 from headway.model.job import Folder
-from headway.storage.place import LOCAL, Place, parse
+from headway.storage.location import LOCAL, Place, parse
 
 CACHE: Final = ".cache"  # what a mount tool keeps, beside the point where it mounts
 

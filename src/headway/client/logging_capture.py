@@ -16,11 +16,11 @@ import traceback
 from _thread import get_ident
 from contextvars import ContextVar
 
-from headway.client import draw
+from headway.client import log_text
 from headway.client.backoff import Backoff
 from headway.client.interrupt import raise_if_signal
-from headway.client.place import from_environment
-from headway.client.value import clean_text
+from headway.client.metric_values import clean_text
+from headway.client.spool_path import from_environment
 from headway.model.limits import FRAME_BYTES_MAX, SEGMENT_BYTES_MAX, TAG_CHARS_MAX
 from headway.model.record import FACT
 from headway.spool.writer import StreamWriter
@@ -85,7 +85,7 @@ def install(run: "Run") -> None:
         except (TypeError, ValueError):
             if isinstance(self.msg, str) and "%" in self.msg:
                 raise  # a format that does not fit is the program's mistake, and Python says so
-            return draw.joined(self.msg, self.args)
+            return log_text.joined(self.msg, self.args)
 
     for kind, name, function in (
         (logging.Logger, "isEnabledFor", is_enabled_for),
@@ -263,8 +263,8 @@ class Logs:
 
     def _fact(self, record: logging.LogRecord, rank: int, printed: bool) -> "dict[str, Any]":
         mask = self._masker()
-        text = draw.text_of(record) + _trouble_of(record)
-        text, was_cut = draw.bounded(text, mask)
+        text = log_text.text_of(record) + _trouble_of(record)
+        text, was_cut = log_text.bounded(text, mask)
         fact: dict[str, Any] = {
             "type": "log", "time_ns": int(record.created * 1e9), "rank": rank, "pid": os.getpid(),
             "process": _word(record.processName), "thread": _word(record.threadName), "level": _word(record.levelname),
@@ -272,7 +272,7 @@ class Logs:
             "file": self._path(record.pathname, mask), "line": int(record.lineno or 0), "func": _word(record.funcName),
             "printed": printed, "cut": was_cut,
         }  # fmt: skip
-        table, id = draw.cells_of(record, mask), current_correlation()
+        table, id = log_text.cells_of(record, mask), current_correlation()
         if table is not None:
             fact["table"] = table
         if id is not None:

@@ -12,7 +12,7 @@ import time
 from itertools import islice
 
 from headway.client.interrupt import raise_if_signal
-from headway.client.value import clean_text, type_name
+from headway.client.metric_values import clean_text, type_name
 from headway.model.limits import (
     CONFIG_BYTES_MAX,
     CONFIG_DEPTH_MAX,

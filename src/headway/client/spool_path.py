@@ -6,7 +6,7 @@ Under `hw run` the environment says it. Otherwise client/attach.py makes a job o
 
 import os
 
-from headway.client.rank import ranks
+from headway.client.own_rank import ranks
 
 TYPE_CHECKING = False  # `typing` itself costs the client's cold start some milliseconds
 if TYPE_CHECKING:
