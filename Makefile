@@ -56,7 +56,7 @@ bench: $(STAMP)  ## figures beside the peers', into bench/results (BENCH='--only
 	$(BIN)/python tools/figures.py
 
 soak: $(STAMP)  ## the seeded simulation for an hour (SOAK_S=seconds, SOAK='--seed 42')
-	$(BIN)/python -m headway.testing.simulation --seconds $(SOAK_S) $(SOAK)
+	$(BIN)/python -m tests.simulation.simulation --seconds $(SOAK_S) $(SOAK)
 
 test-cluster: $(STAMP)  ## a real Slurm: limits with accounting; the server killed at random during JOBS=20 jobs (SEED=…)
 	@tools/need.sh sbatch slurmdbd mariadbd

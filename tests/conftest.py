@@ -36,7 +36,6 @@ hypothesis.settings.load_profile("headway")
 
 
 # -- pytest -m "cap(16)"
-# --------------------------------------------------------------------------------------------
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -67,7 +66,6 @@ def pytest_make_parametrize_id(val: object) -> str | None:
 
 
 # -- the environment
-# ------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(autouse=True)
@@ -141,7 +139,6 @@ def strace() -> str:
 
 
 # -- leaks
-# ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.hookimpl(wrapper=True)
@@ -188,7 +185,6 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 # -- container engines
-# ----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="session")

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from headway.testing.slurm import SlurmCluster
-from headway.testing.sshd import HOST, Sshd, missing
 from tests import needs
 from tests.driver import HW, Hw, alive
+from tests.rigs.slurm_rig import SlurmCluster
+from tests.rigs.sshd_rig import HOST, Sshd, missing
 from tests.waiting import wait_until
 
 _TOOLS = ("sh", "env", "git", "cat", "uname", "sleep", "ps", "true")

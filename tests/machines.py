@@ -40,7 +40,6 @@ class Machine(Hw):
         )  # fmt: skip
 
     # -- the monitor
-    # ---------------------------------------------------------------------------------------------------
 
     def listen(self, address: str) -> dict[str, Any]:
         found: dict[str, Any] = self.json("monitor", "--address", address)

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from headway.testing.slurm import SlurmCluster, missing
 from headway.wire.identity import parent_of
 from tests import needs
 from tests.driver import Hw
+from tests.rigs.slurm_rig import SlurmCluster, missing
 from tests.waiting import wait_until
 
 # Logs and prints until there is a file.

@@ -119,7 +119,6 @@ def bench(folder: Path, **options: Any) -> Bench:
 
 
 # -- bytes
-# -----------------------------------------------------------------------------------------------------------
 
 
 def fact(value: dict[str, Any]) -> bytes:

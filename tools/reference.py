@@ -66,7 +66,6 @@ def page(lines: list[str]) -> str:
 
 
 # -- commands
-# -------------------------------------------------------------------------------------------------------
 
 
 def commands_page() -> str:
@@ -119,7 +118,6 @@ def option_row(command: options.Command, key: str) -> tuple[str, str]:
 
 
 # -- Python
-# ---------------------------------------------------------------------------------------------------------
 
 
 def python_page() -> str:
@@ -184,7 +182,6 @@ def signature(function: Any) -> str:
 
 
 # -- settings
-# -------------------------------------------------------------------------------------------------------
 
 
 def settings_page() -> str:
@@ -231,7 +228,6 @@ def size_text(size_bytes: int) -> str:
 
 
 # -- job files
-# ------------------------------------------------------------------------------------------------------
 
 
 def job_file_page() -> str:
@@ -265,7 +261,6 @@ def key_words(key: jobschema.Key) -> str:
 
 
 # -- limits
-# ---------------------------------------------------------------------------------------------------------
 
 
 def limits_page() -> str:
@@ -294,14 +289,26 @@ def limit_lines(source: str) -> Iterator[tuple[str, str, str]]:
         if token.type == tokenize.COMMENT
     }
     started = False
-    for number, line in enumerate(source.splitlines(), 1):
-        section = re.match(r"# -- (.+?) -+$", line)
+    lines = source.splitlines()
+    for number, line in enumerate(lines, 1):
+        section = re.match(r"# -- (.+?)$", line)
         if section:
             started = True
             yield "section", section[1], ""
         limit = re.match(r"([A-Z][A-Z0-9_]*)(?:: Final)? = ", line)
         if limit and started:
-            yield "limit", limit[1], comments.get(number, "")
+            yield "limit", limit[1], comments.get(number) or comment_above(lines, number - 1)
+
+
+def comment_above(lines: list[str], index: int) -> str:
+    """The comment lines that end right above line `index`; a section's title is none."""
+    found: list[str] = []
+    while (
+        index > 0 and lines[index - 1].startswith("# ") and not lines[index - 1].startswith("# --")
+    ):
+        index -= 1
+        found.insert(0, lines[index].removeprefix("# "))
+    return " ".join(found)
 
 
 def limit_text(name: str) -> str:
@@ -316,7 +323,6 @@ def limit_text(name: str) -> str:
 
 
 # -- routes
-# ---------------------------------------------------------------------------------------------------------
 
 
 def routes() -> list[Any]:
@@ -354,7 +360,6 @@ def route_text(route: Any) -> str:
 
 
 # -- exit codes
-# -----------------------------------------------------------------------------------------------------
 
 
 def exit_codes_page() -> str:

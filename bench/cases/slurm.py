@@ -20,7 +20,7 @@ from bench.measure import cpu_s_of, interleave, wait_until
 from bench.measure import run as run_command
 from bench.result import HEADWAY, Measure, Result
 from headway.model.ids import new_uuid
-from headway.testing.slurm import PROGRAMS, SlurmCluster, missing
+from tests.rigs.slurm_rig import PROGRAMS, SlurmCluster, missing
 
 JOBS, CONNECTIONS, WATCHED, WATCH_S, ENDS = 500, 4, 1_000, 60.0, 10
 BARE = "bare sbatch"

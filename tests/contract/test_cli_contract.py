@@ -47,7 +47,6 @@ def iso_utc(text: str) -> bool:
 
 
 # -- query, ls, metrics
-# -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.cap(4, 9, 15, 27)
@@ -153,7 +152,6 @@ def test_ls_selects_by_state_experiment_age_and_pattern(hw: Hw) -> None:
 
 
 # -- run and submit
-# ---------------------------------------------------------------------------------------------------
 
 AWKWARD = [
     ["-n", "8", "--", "--json", "-h", "--help"],
@@ -291,7 +289,6 @@ def test_a_metric_that_is_refused_is_told_once(hw: Hw) -> None:
 
 
 # -- signals
-# ----------------------------------------------------------------------------------------------------------
 
 PATIENT = """
 import signal, sys, time
@@ -381,7 +378,6 @@ def test_run_survives_the_servers_death_and_misses_nothing(hw: Hw) -> None:
 
 
 # -- logs
-# -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.cap(16, 17)
@@ -434,7 +430,6 @@ def test_logs_of_a_job_that_waits_say_so(hw: Hw) -> None:
 
 
 # -- abort, resubmit, delete, gc, server, doctor
-# ----------------------------------------------------------------------
 
 
 @pytest.mark.cap(5, 8)

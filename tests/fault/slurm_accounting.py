@@ -16,9 +16,9 @@ import pytest
 from headway.engines.slurm import parse
 from headway.engines.slurm.commands import Commands
 from headway.engines.slurm.why import explain
-from headway.testing.slurm import SlurmCluster, missing
 from tests import needs
 from tests.driver import Hw
+from tests.rigs.slurm_rig import SlurmCluster, missing
 from tests.waiting import wait_until
 
 TRAIN = """
@@ -153,7 +153,6 @@ def test_who_holds_a_job_is_told(site: SlurmCluster) -> None:
 
 
 # -- through hw
-# -------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -64,7 +64,6 @@ def check_talk(rig: Rig) -> None:
 
 
 # -- killing (F3, P10)
-# ------------------------------------------------------------------------------------------------
 
 
 def test_a_shipper_killed_again_and_again_loses_nothing_and_sends_nothing_twice(rig: Rig) -> None:
@@ -263,7 +262,6 @@ def test_an_attached_job_is_watched_by_its_streams_and_ends_with_their_word(rig:
 
 
 # -- the server (F17–F19, F21, F40)
-# -----------------------------------------------------------------------------------
 
 
 def test_a_lost_reply_is_sent_again_and_applied_once(rig: Rig) -> None:
@@ -401,7 +399,6 @@ def test_a_refused_stream_is_set_aside_and_kept(rig: Rig) -> None:
 
 
 # -- the spool (F7, F10, F13, F16, F28, F34, F37, B30)
-# ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("cursor", ["lost", "garbage", "old", "ahead"])

@@ -256,7 +256,6 @@ def test_ctrl_c_in_a_loop_of_log_is_not_swallowed(task: Task) -> None:
 
 
 # -- children
-# ---------------------------------------------------------------------------------------------------------
 
 
 def test_forked_children_have_streams_of_their_own(task: Task) -> None:
@@ -367,7 +366,6 @@ def test_logging_in_destructors_at_the_very_end_does_no_harm(task: Task) -> None
 
 
 # -- disk
-# -------------------------------------------------------------------------------------------------------------
 
 
 def test_a_full_disk_costs_the_points_that_found_no_room_and_nothing_else(task: Task) -> None:

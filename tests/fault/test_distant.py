@@ -19,9 +19,9 @@ import pytest
 
 from headway.server.http.auth import mint
 from headway.testing.port import reserve
-from headway.testing.slurm import SlurmCluster
 from tests import needs
 from tests.driver import Hw
+from tests.rigs.slurm_rig import SlurmCluster
 from tests.waiting import wait_until
 
 TRAIN = """

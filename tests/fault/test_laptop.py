@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from headway.testing.sshd import HOST
 from tests import slurmed
 from tests.contract.conftest import s3 as s3  # a fixture
 from tests.driver import HW
 from tests.laptop import Laptop
+from tests.rigs.sshd_rig import HOST
 from tests.waiting import wait_until
 
 TRAIN = """

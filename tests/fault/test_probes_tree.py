@@ -239,7 +239,6 @@ def test_facts_have_the_agreed_fields(
 
 
 # -- the stream
-# -------------------------------------------------------------------------------------------------------
 
 
 def test_a_stream_that_has_grown_goes_on_in_another(tmp_path: Path) -> None:

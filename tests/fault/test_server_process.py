@@ -103,7 +103,6 @@ def test_a_server_is_found_from_where_another_runtime_folder_is_set(
 
 
 # -- starting
-# ----------------------------------------------------------------------------------------------------------
 
 
 def test_many_starts_at_once_leave_one_server_and_the_others_end_quietly(home: Path) -> None:
@@ -180,7 +179,6 @@ def test_a_database_that_cannot_be_used_ends_the_start_with_the_reason_in_the_lo
 
 
 # -- ending
-# ------------------------------------------------------------------------------------------------------------
 
 
 def test_sigterm_ends_the_server_in_time_though_callers_wait_and_readers_stand_still(
@@ -243,7 +241,6 @@ def test_an_idle_server_stays_while_a_viewer_waits(home: Path) -> None:
 
 
 # -- data
-# --------------------------------------------------------------------------------------------------------------
 
 
 def post(client: Client, offset: int, data: bytes) -> Any:

@@ -3,7 +3,7 @@ seeded.
 
 HEADWAY_SIM_SECONDS says for how long seeds are tried (`make test`: 60), from HEADWAY_SIM_SEED on,
 so that a change is judged by the same stories as the one before it; `make soak` tries new ones. A
-failing seed is in the message; it fails again the same way: `python -m headway.testing.simulation
+failing seed is in the message; it fails again the same way: `python -m tests.simulation.simulation
 --seed N`.
 """
 
@@ -14,9 +14,9 @@ from collections.abc import Iterator
 import pytest
 
 from headway.agent.shim.machine import ShimPlan
-from headway.testing import sim_agent, sim_server, simulation
-from headway.testing.sim_world import FAULTS, Violation, World
 from headway.wire import batch
+from tests.simulation import sim_agent, sim_server, simulation
+from tests.simulation.sim_world import FAULTS, Violation, World
 
 SECONDS = float(os.environ.get("HEADWAY_SIM_SECONDS", "20"))
 SEEDS_MAX = 330  # a faster machine does not judge by other stories

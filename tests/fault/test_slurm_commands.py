@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from headway.testing.slurm import SlurmCluster
 from tests.driver import Hw
+from tests.rigs.slurm_rig import SlurmCluster
 from tests.waiting import wait_until
 
 READ = ("sbatch", "squeue", "scontrol", "sacct")  # what they print is read

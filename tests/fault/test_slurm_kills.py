@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from headway.testing.slurm import SlurmCluster
 from tests.driver import Hw
+from tests.rigs.slurm_rig import SlurmCluster
 from tests.slurmed import TRAIN, on_slurm, processes_of
 from tests.waiting import wait_until
 

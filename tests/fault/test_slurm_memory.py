@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from headway.testing.slurm import SlurmCluster, missing
 from tests import needs
 from tests.driver import Hw
+from tests.rigs.slurm_rig import SlurmCluster, missing
 from tests.slurmed import on_slurm
 
 EAT = """

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from headway.testing.slurm import SlurmCluster
 from tests.driver import Hw
+from tests.rigs.slurm_rig import SlurmCluster
 from tests.slurmed import on_slurm
 from tests.waiting import wait_until
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from headway.testing.slurm import NODES, SlurmCluster
 from tests.driver import Hw
+from tests.rigs.slurm_rig import NODES, SlurmCluster
 from tests.slurmed import TRAIN, daemons, on_slurm
 from tests.waiting import wait_until
 

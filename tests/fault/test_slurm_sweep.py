@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from headway.testing.slurm import SlurmCluster
 from tests.driver import Hw
+from tests.rigs.slurm_rig import SlurmCluster
 from tests.waiting import wait_until
 
 COUNTING = """#!/bin/sh

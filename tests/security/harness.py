@@ -184,7 +184,6 @@ class Served:
         assert not self._thread.is_alive(), "the server did not end"
 
     # -- what is in it
-    # -----------------------------------------------------------------------------------------------
 
     def write(self, work: Any) -> Any:
         return self.store.write(work).result(10)
@@ -238,7 +237,6 @@ class Served:
         return self.process.slots.used[unix]
 
     # -- asking it
-    # ---------------------------------------------------------------------------------------------------
 
     def unix(self, method: str, path: str, *, token: str | None = None, **more: Any) -> Response:
         with Client(self.socket, token, 20) as client:

@@ -36,7 +36,6 @@ def post(more: bytes, body: bytes = b"", path: bytes = b"/api/jobs") -> bytes:
 
 
 # -- Host
-# --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -86,7 +85,6 @@ def test_hosts_are_parsed_whole() -> None:
 
 
 # -- form
-# --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -153,7 +151,6 @@ def test_requests_one_after_the_other_share_a_connection(served: Served) -> None
 
 
 # -- size
-# --------------------------------------------------------------------------------------------------------------
 
 
 def test_many_headers_and_long_heads_are_refused(served: Served) -> None:
@@ -232,7 +229,6 @@ def test_a_refused_caller_that_still_sends_can_read_why(served: Served) -> None:
 
 
 # -- time
-# --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -312,7 +308,6 @@ def test_a_reader_that_stands_still_is_dropped(
 
 
 # -- many (F42)
-# --------------------------------------------------------------------------------------------------------
 
 
 def test_agents_are_served_while_loopback_is_flooded(served: Served) -> None:

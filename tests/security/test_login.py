@@ -22,7 +22,6 @@ def ask(served: Served, token: str, path: str = "/api/server") -> Response:
 
 
 # -- peers
-# -------------------------------------------------------------------------------------------------------------
 
 
 def test_a_peer_of_our_uid_on_the_unix_socket_is_admin(served: Served) -> None:
@@ -63,7 +62,6 @@ def test_a_peer_whose_uid_cannot_be_told_is_refused(
 
 
 # -- tokens
-# ------------------------------------------------------------------------------------------------------------
 
 
 def wrong_tokens(right: str) -> list[str]:
@@ -167,7 +165,6 @@ def test_wrong_tokens_are_rate_limited_on_loopback_and_right_ones_still_pass(
 
 
 # -- browsers
-# ----------------------------------------------------------------------------------------------------------
 
 
 def log_in(served: Served, code: Any, headers: dict[str, str] | None = None) -> Response:

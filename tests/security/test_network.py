@@ -230,7 +230,6 @@ def test_without_openssl_there_is_a_clear_word_and_no_listening(
 
 
 # -- tokens and whose job it is
-# ----------------------------------------------------------------------------------------
 
 
 def test_a_token_is_told_once_kept_as_a_hash_and_ends_when_revoked(served: Served) -> None:

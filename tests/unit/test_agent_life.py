@@ -246,7 +246,6 @@ def test_running_out_of_memory_is_told() -> None:
 
 
 # -- leftovers (F30)
-# --------------------------------------------------------------------------------------------------
 
 
 def test_children_that_go_by_themselves_are_not_called_leftovers() -> None:
@@ -283,7 +282,6 @@ def test_a_leftover_that_cannot_be_killed_does_not_hold_the_task() -> None:
 
 
 # -- the shipper
-# ------------------------------------------------------------------------------------------------------
 
 
 def test_a_shipper_that_dies_is_started_again_later_and_later() -> None:
@@ -326,7 +324,6 @@ def test_the_shim_leaves_when_the_shipper_takes_too_long() -> None:
 
 
 # -- adopting
-# ---------------------------------------------------------------------------------------------------------
 
 
 def adopted(story: Story, *args: Any, **fields: Any) -> list[ShimInstruction]:
@@ -366,7 +363,6 @@ def test_a_stop_and_a_time_limit_go_on_where_the_old_shim_was() -> None:
 
 
 # -- any order
-# --------------------------------------------------------------------------------------------------------
 
 EVENTS = st.one_of(
     st.builds(

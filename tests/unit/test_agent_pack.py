@@ -1,5 +1,5 @@
-"""Batches of output (agent/ship/batcher.py): a tail that may be the start of a secret waits only where
-nothing follows it.
+"""Batches of output (agent/ship/batcher.py): a tail that may be the start of a secret waits only
+where nothing follows it.
 """
 
 import os

@@ -33,7 +33,6 @@ from headway.wire.identity import boot_id, process_start
 from tests.waiting import wait_until
 
 # -- commands
-# ----------------------------------------------------------------------------------------------------------
 
 
 def told(*commands: dict[str, Any]) -> Answer:
@@ -80,7 +79,6 @@ def test_rows_that_are_no_commands_are_passed_over() -> None:
 
 
 # -- the link
-# ----------------------------------------------------------------------------------------------------------
 
 
 def test_messages_pass_both_ways_and_the_end_is_seen() -> None:
@@ -112,7 +110,6 @@ def test_a_full_pipe_does_not_block_the_shim() -> None:
 
 
 # -- drops and secrets
-# -------------------------------------------------------------------------------------------------
 
 
 def test_drops_are_read_back_as_they_were_written(tmp_path: Path) -> None:
@@ -162,7 +159,6 @@ def test_the_environment_of_a_living_process_is_read() -> None:
 
 
 # -- clock, log, notebook, facts
-# ---------------------------------------------------------------------------------------
 
 
 def test_wall_times_never_go_back_when_the_wall_clock_is_set(
@@ -226,7 +222,6 @@ def test_facts_are_read_as_they_come_over_damage_and_reserve(tmp_path: Path) -> 
 
 
 # -- attached jobs
-# -----------------------------------------------------------------------------------------------------
 
 
 def attached(**attach: Any) -> tuple[AttachedTask, list[dict[str, Any]]]:
@@ -302,7 +297,6 @@ def test_an_attached_task_is_stopped_by_signals_to_its_own_processes() -> None:
 
 
 # -- a task whose shim is gone
-# -----------------------------------------------------------------------------------------
 
 OTHER = "rank 1 on worker-1 failed"
 
@@ -345,7 +339,6 @@ def test_a_task_without_its_shim_says_that_another_one_has_ended_it(tmp_path: Pa
 
 
 # -- provenance
-# --------------------------------------------------------------------------------------------------------
 
 
 def test_packages_are_read_from_the_names_of_their_folders(tmp_path: Path) -> None:
@@ -405,7 +398,6 @@ def test_a_huge_diff_is_cut_and_still_fits_into_a_frame(tmp_path: Path) -> None:
 
 
 # -- clearing up
-# -------------------------------------------------------------------------------------------------------
 
 
 def test_a_folder_disappears_in_one_step_with_all_that_is_in_it(tmp_path: Path) -> None:

@@ -224,7 +224,6 @@ def test_a_full_segment_is_followed_by_the_next(
 
 
 # -- rates
-# -------------------------------------------------------------------------------------------------------------
 
 
 def test_a_pause_does_not_spoil_the_rate() -> None:
@@ -263,7 +262,6 @@ def test_the_time_to_go() -> None:
 
 
 # -- with the real agent
-# -----------------------------------------------------------------------------------------------
 
 TRAIN = """
 import headway as hw, logging, os, signal, sys

@@ -323,7 +323,6 @@ def test_held_bytes_wait_for_growth_or_their_time() -> None:
 
 
 # -- room
-# -------------------------------------------------------------------------------------------------------------
 
 
 def test_a_closed_segment_is_removed_when_the_server_has_it() -> None:
@@ -444,7 +443,6 @@ def test_room_is_counted_right_when_a_stream_is_first_seen_empty_and_then_whole(
 
 
 # -- the end
-# ----------------------------------------------------------------------------------------------------------
 
 
 def end(rig: Rig, *others: ShipperEvent) -> None:

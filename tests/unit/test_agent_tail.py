@@ -180,7 +180,6 @@ def test_a_newer_version_that_shows_only_later_is_refused_then(tail: Tail, tmp_p
 
 
 # -- packing
-# ----------------------------------------------------------------------------------------------------------
 
 
 def packer(tail: Tail, said: list[str] | None = None, values: tuple[bytes, ...] = ()) -> Packer:

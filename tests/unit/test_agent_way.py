@@ -1,5 +1,5 @@
-"""`agent/transport/failover.py`, `agent/transport/tray_client.py`: a request gets through on the best way that works; none is lost
-between two.
+"""`agent/transport/failover.py`, `agent/transport/tray_client.py`: a request gets through on the
+best way that works; none is lost between two.
 """
 
 import itertools
@@ -186,7 +186,6 @@ def test_an_answer_that_is_no_yes_but_the_servers_own_does_not_change_the_way(ri
 
 
 # -- the tray
-# ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -296,7 +295,7 @@ def test_no_token_is_in_a_request_as_a_file(tmp_path: Path) -> None:
 def test_an_agent_with_one_way_loads_nothing_of_the_others() -> None:
     others = "{'ssl', 'headway.agent.transport.failover', 'headway.wire.tray'}"
     code = f"import sys, headway.agent.ship.shipper; print(*sorted({others} & set(sys.modules)))"
-    src = str(Path(failover.__file__).parent.parent.parent)
+    src = str(Path(failover.__file__).parents[3])
     done = subprocess.run(
         [sys.executable, "-S", "-c", code],
         capture_output=True,

@@ -1,4 +1,6 @@
-"""Calls that may hang (server/control/blocking_calls.py): who is in a hurry gets the late answer the next time."""
+"""Calls that may hang (server/control/blocking_calls.py): who is in a hurry gets the late answer
+the next time.
+"""
 
 import asyncio
 import threading

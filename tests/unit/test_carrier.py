@@ -245,7 +245,7 @@ def test_what_was_written_after_the_last_look_does_not_go_with_the_cache(
 ) -> None:
     """Of two tasks that share a mount, one lost its carrier and wrote on; the other is the last."""
     link, point = user(tmp_path, "a"), tmp_path / "base" / "mounts" / "m" / "data"
-    cache = Path(f"{point}-{os.uname().nodename}{place.CACHE}")
+    cache = Path(f"{point}-{os.uname().nodename}{folder_paths.CACHE}")
     (cache / "vfsMeta").mkdir(parents=True)
     (cache / "vfsMeta" / "model.pt").write_text(f'{{"Dirty": {dirty}}}')
     point.mkdir()

@@ -177,7 +177,6 @@ def test_an_answer_that_is_long_in_coming_is_told_once_and_one_that_never_comes_
 
 
 # -- repeating
-# ---------------------------------------------------------------------------------------------------------
 
 
 def hangs_up(wire: socket.socket) -> None:

@@ -207,7 +207,6 @@ def test_selections_that_make_no_sense_are_refused(api: FakeApi, words: list[str
 
 
 # -- records of logging
-# -----------------------------------------------------------------------------------------
 
 
 def entry(seq: int, text: str, level: str = "INFO", logger: str = "root") -> dict[str, Any]:
@@ -274,7 +273,6 @@ def test_options_that_do_not_fit_the_stream_are_refused(api: FakeApi, capfd: Any
 
 
 # -- arrays
-# ------------------------------------------------------------------------------------------------------------
 
 
 ARRAY = {

@@ -274,7 +274,6 @@ def test_run_exits_as_the_job_does(end: dict[str, Any], code: int) -> None:
 
 
 # -- a stream on its way to a terminal
-# ------------------------------------------------------------------------------
 
 
 class Screen(Output):

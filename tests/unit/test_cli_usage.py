@@ -79,7 +79,6 @@ def hw(capfd: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]:
 
 
 # -- the verb
-# ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_page_may_go_to_stdout_and_a_rank_that_is_not_there_is_an_error(
@@ -266,7 +265,6 @@ def test_q_of_an_ended_job_tells_its_means_and_peak_not_the_last_sample(
 
 
 # -- tracks
-# ------------------------------------------------------------------------------------------------------------
 
 
 def test_longer_spans_give_their_mean_and_their_highest() -> None:
@@ -307,7 +305,6 @@ def test_a_name_cannot_steer_the_terminal() -> None:
 
 
 # -- CSV
-# ---------------------------------------------------------------------------------------------------------------
 
 
 def test_the_csv_has_means_and_maxima() -> None:
@@ -340,7 +337,6 @@ def test_a_cell_is_never_a_formula() -> None:
 
 
 # -- timings
-# -----------------------------------------------------------------------------------------------------------
 
 
 def test_timings_are_a_table_csv_or_json(api: FakeApi, capfd: pytest.CaptureFixture[str]) -> None:
@@ -382,7 +378,6 @@ def test_a_job_without_timings_says_how_they_are_made(
 
 
 # -- the page
-# ----------------------------------------------------------------------------------------------------------
 
 
 class Elements(HTMLParser):
@@ -421,7 +416,7 @@ def test_no_name_of_a_job_becomes_an_element_and_nothing_is_loaded() -> None:
 
 
 def test_the_script_only_writes_text() -> None:
-    script = report._asset("usage_page.js")
+    script = report._asset("report.js")
     for word in (
         "innerHTML",
         "outerHTML",

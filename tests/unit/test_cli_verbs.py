@@ -44,7 +44,6 @@ def hw(capfd: pytest.CaptureFixture[str]) -> Hw:
 
 
 # -- errors and exit codes
-# ------------------------------------------------------------------------------------------
 
 
 def test_an_ambiguous_id_lists_the_candidates_and_exits_3(api: FakeApi, hw: Hw) -> None:
@@ -134,7 +133,6 @@ def test_help_and_version_need_no_server(hw: Hw, argv: list[str]) -> None:
 
 
 # -- submit
-# -----------------------------------------------------------------------------------------------------------
 
 
 def test_submit_sends_the_command_and_its_surroundings(
@@ -239,7 +237,6 @@ def test_a_folder_that_is_gone_is_told(
 
 
 # -- query
-# ------------------------------------------------------------------------------------------------------------
 
 FAILED = job(
     "digits-7f3c2",
@@ -424,7 +421,6 @@ def test_assets_writes_nowhere_but_below_its_folder(
 
 
 # -- ls
-# ---------------------------------------------------------------------------------------------------------------
 
 
 def test_ls_says_what_is_equal_once_and_shows_what_differs(api: FakeApi, hw: Hw) -> None:
@@ -472,7 +468,6 @@ def test_ls_passes_its_selection_to_the_server(api: FakeApi, hw: Hw) -> None:
 
 
 # -- abort, delete, resubmit
-# ------------------------------------------------------------------------------------------
 
 
 def test_abort_of_ids_does_not_ask_and_goes_on_after_a_failure(api: FakeApi, hw: Hw) -> None:
@@ -601,7 +596,6 @@ def test_a_selection_of_jobs_is_run_again_after_a_yes(api: FakeApi, hw: Hw) -> N
 
 
 # -- metrics, gc, server, completion
-# ----------------------------------------------------------------------------------
 
 SERIES = {
     "loss": [

@@ -43,9 +43,11 @@ def test_the_first_log_loads_nothing_slow(tmp_path: Path) -> None:
         "headway.client", "headway.client.api", "headway.client.backoff", "headway.client.bootstrap",
         "headway.client.bootstrap.sitecustomize", "headway.client.config",
         "headway.client.hooks", "headway.client.interrupt", "headway.client.metric", "headway.client.spool_path",
-        "headway.client.own_rank", "headway.client.run", "headway.client.metric_values", "headway.model", "headway.model.limits",
+        "headway.client.own_rank", "headway.client.run", "headway.client.metric_values", "headway.model",
+        "headway.model.limits",
         "headway.model.record", "headway.model.value", "headway.spool", "headway.spool.files", "headway.wire.identity",
-        "headway.spool.stream_names", "headway.spool.writer", "headway.wire", "headway.wire.frame", "headway.wire.plain_json",
+        "headway.spool.stream_names", "headway.spool.writer", "headway.wire", "headway.wire.frame",
+        "headway.wire.plain_json",
         "headway.wire.redact",
     }  # fmt: skip
 

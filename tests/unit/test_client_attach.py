@@ -204,7 +204,6 @@ def test_the_home_is_the_one_that_everybody_else_uses(
 
 
 # -- ranks and launches
-# -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,6 @@ def test_secrets_are_masked_before_the_spool(bench: Bench) -> None:
 
 
 # -- conversion
-# -------------------------------------------------------------------------------------------------------
 
 
 class Colour(enum.Enum):
@@ -346,7 +345,6 @@ def test_anything_becomes_json_that_is_read_back_equal(value: Any) -> None:
 
 
 # -- tags
-# -------------------------------------------------------------------------------------------------------------
 
 
 def test_tags_are_cleaned_bounded_and_joined(bench: Bench) -> None:

@@ -168,7 +168,6 @@ def test_a_disk_that_is_full_from_the_start_costs_nothing_that_comes_after(tmp_p
 
 
 # -- the folder
-# -------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

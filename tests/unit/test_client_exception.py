@@ -141,7 +141,6 @@ def test_exceptions_of_threads_do_not_fill_the_disk(bench: Bench) -> None:
 
 
 # -- in programs of their own
-# -----------------------------------------------------------------------------------------
 
 
 class Program:

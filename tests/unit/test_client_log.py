@@ -241,7 +241,6 @@ def test_objects_that_raise_when_looked_at_do_not_raise_into_training(bench: Ben
 
 
 # -- steps
-# ------------------------------------------------------------------------------------------------------------
 
 
 def test_without_a_step_it_counts_on_from_the_largest(bench: Bench) -> None:
@@ -305,7 +304,6 @@ def test_repeated_and_backward_steps_are_kept_as_written(bench: Bench) -> None:
 
 
 # -- many names, many values
-# ------------------------------------------------------------------------------------------
 
 
 def test_too_many_names_are_refused_and_the_known_ones_go_on(bench: Bench) -> None:
@@ -370,7 +368,6 @@ def test_descriptors_of_rolled_segments_are_closed(
 
 
 # -- everything at once
-# -----------------------------------------------------------------------------------------------
 
 NAMES = st.one_of(
     st.text(max_size=20),
@@ -435,7 +432,6 @@ def _leaves(values: Any, depth: int = 1) -> int:
 
 
 # -- threads
-# ----------------------------------------------------------------------------------------------------------
 
 
 def test_threads_that_log_at_once_lose_nothing_and_mix_no_bytes(

@@ -330,7 +330,6 @@ def test_a_module_of_the_program_called_logging_is_left_alone(job: Job) -> None:
 
 
 # -- last words
-# --------------------------------------------------------------------------------------------------------
 
 SEGFAULT = "import ctypes\nctypes.string_at(0)"
 

@@ -199,7 +199,6 @@ def test_what_cannot_be_a_step_changes_nothing(made: Trackers) -> None:
 
 
 # -- track
-# -------------------------------------------------------------------------------------------------------------
 
 
 def test_track_counts_what_is_done(made: Trackers) -> None:
@@ -240,7 +239,6 @@ def test_an_iterable_that_raises_fails(made: Trackers) -> None:
 
 
 # -- processes
-# ---------------------------------------------------------------------------------------------------------
 
 FORK = """
 import os, headway as hw
@@ -324,7 +322,6 @@ def test_of_the_trackers_that_came_by_pickle_a_few_are_kept(made: Trackers) -> N
 
 
 # -- disks
-# -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

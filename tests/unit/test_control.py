@@ -1,5 +1,5 @@
-"""Executing decisions (server/control/control.py) with the real store and an engine that a test moves by
-hand.
+"""Executing decisions (server/control/control.py) with the real store and an engine that a test
+moves by hand.
 """
 
 import asyncio
@@ -20,7 +20,6 @@ from tests.unit.control_bench import Bench, ended, in_loop, refused, started
 from tests.waiting import wait_until
 
 # -- submit
-# -------------------------------------------------------------------------------------------------
 
 
 @in_loop
@@ -95,7 +94,6 @@ async def test_no_more_than_max_running_are_launched(bench: Bench) -> None:
 
 
 # -- ends
-# ---------------------------------------------------------------------------------------------------
 
 
 @in_loop
@@ -193,7 +191,6 @@ async def test_a_place_that_a_scheduler_keeps_after_the_end_was_told_is_given_ba
 
 
 # -- stopping
-# -----------------------------------------------------------------------------------------------
 
 
 @in_loop
@@ -247,7 +244,6 @@ async def test_where_the_engine_has_nobody_to_ask_the_agent_gets_a_command(bench
 
 
 # -- commands
-# -----------------------------------------------------------------------------------------------
 
 
 @in_loop
@@ -310,7 +306,6 @@ async def test_stopping_the_server_answers_whoever_waits(bench: Bench) -> None:
 
 
 # -- starts that go wrong
-# -----------------------------------------------------------------------------------
 
 
 @in_loop
@@ -445,7 +440,6 @@ async def test_heard_times_and_the_engines_words_are_stored_in_batches(bench: Be
 
 
 # -- resubmit, delete, register
-# -----------------------------------------------------------------------------
 
 
 @in_loop

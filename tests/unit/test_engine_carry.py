@@ -1,5 +1,5 @@
-"""Carriers beside containers (engines/docker/folder_carrier.py): one for each task, however many ask, and none
-stays a zombie.
+"""Carriers beside containers (engines/docker/folder_carrier.py): one for each task, however many
+ask, and none stays a zombie.
 """
 
 import json

@@ -37,7 +37,6 @@ def gpus_of(harness: LocalHarness, engine_id: EngineId) -> list[int]:
 
 
 # -- GPUs
-# -------------------------------------------------------------------------------------------------
 
 
 def test_n_processes_take_n_gpus_and_see_only_theirs(harness: LocalHarness) -> None:
@@ -179,7 +178,6 @@ def test_a_machine_without_a_driver_or_without_nvml_has_no_gpus(
 
 
 # -- starting
-# ---------------------------------------------------------------------------------------------
 
 
 def test_files_of_a_task_are_for_their_owner_alone(harness: LocalHarness) -> None:
@@ -290,7 +288,6 @@ def test_an_id_that_is_not_ours_reaches_no_path(harness: LocalHarness, name: str
 
 
 # -- knowing a process
-# --------------------------------------------------------------------------------------
 
 
 def test_a_reused_pid_is_not_our_process_and_is_never_signalled(harness: LocalHarness) -> None:
@@ -337,7 +334,6 @@ def test_a_damaged_shim_json_is_a_task_that_cannot_be_seen(
 
 
 # -- salvage
-# ------------------------------------------------------------------------------------------------
 
 
 def adopted(harness: LocalHarness, engine_id: EngineId) -> int:
@@ -412,7 +408,6 @@ def test_discard_removes_what_is_over_and_nothing_that_runs(harness: LocalHarnes
 
 
 # -- registry
-# -----------------------------------------------------------------------------------------------
 
 
 def test_the_cluster_here_is_the_local_engine(tmp_path: Path) -> None:

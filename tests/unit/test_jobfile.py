@@ -190,7 +190,6 @@ def test_a_command_is_split_as_a_shell_does_without_one(given: str, words: list[
 
 
 # -- parameters
-# -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -328,7 +327,6 @@ def test_too_large_a_matrix_is_refused_before_it_is_made(tmp_path: Path) -> None
 
 
 # -- the schema and secrets
-# -------------------------------------------------------------------------------------------
 
 
 def test_the_schema_for_editors_knows_every_key_and_no_other() -> None:

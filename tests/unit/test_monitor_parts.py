@@ -33,7 +33,6 @@ def b(tmp_path: Path) -> Iterator[Bench]:
 
 
 # -- addresses
-# ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -88,7 +87,6 @@ def test_a_pin_is_read_however_it_was_copied() -> None:
 
 
 # -- the outbox
-# --------------------------------------------------------------------------------------------------------
 
 
 class Idle:
@@ -151,7 +149,6 @@ def test_jobs_without_a_monitor_leave_no_trace(b: Bench) -> None:
 
 
 # -- forwarding
-# --------------------------------------------------------------------------------------------------------
 
 
 class Sender(sender.Forwarder):
@@ -232,7 +229,6 @@ def test_an_end_that_was_held_back_for_the_last_batches_is_told_in_the_round_aft
 
 
 # -- guests
-# ------------------------------------------------------------------------------------------------------------
 
 
 def told(state: str, since_ns: int) -> guests.Told:
@@ -274,20 +270,20 @@ def test_a_guest_keeps_its_id_and_takes_every_state_that_its_machine_tells(b: Be
 
 def test_a_guest_that_is_not_heard_of_is_unknown_until_it_is_told_again(b: Bench) -> None:
     now_s = [0.0]
-    guests = guests.Guests(b.store, lambda: now_s[0])
+    listed = guests.Guests(b.store, lambda: now_s[0])
     job = tell(b, "running")
-    guests.told(job.uuid, "node")
+    listed.told(job.uuid, "node")
     now_s[0] = SILENT_AFTER_S - 1
-    b.write(guests._silence)
+    b.write(listed._silence)
     assert tell(b, "running").state is State.RUNNING
-    assert guests.heard([job.uuid], "node") == [] and guests.heard([job.uuid], "other") == [
+    assert listed.heard([job.uuid], "node") == [] and listed.heard([job.uuid], "other") == [
         job.uuid
     ]
     now_s[0] += SILENT_AFTER_S + 1
-    b.write(guests._silence)
+    b.write(listed._silence)
     assert _state(b, job.pk) is State.UNKNOWN
-    assert guests.heard([job.uuid], "node") == [job.uuid], "its machine is asked to tell it again"
-    guests.told(job.uuid, "node")
+    assert listed.heard([job.uuid], "node") == [job.uuid], "its machine is asked to tell it again"
+    listed.told(job.uuid, "node")
     assert tell(b, "running").state is State.RUNNING
 
 

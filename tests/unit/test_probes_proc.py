@@ -107,7 +107,6 @@ def clocked(proc: FakeProc) -> Iterator[Clocked]:
 
 
 # -- processes
-# --------------------------------------------------------------------------------------------------------
 
 
 def test_a_process_is_told_with_all_its_values(proc: FakeProc, clocked: Clocked) -> None:
@@ -419,7 +418,6 @@ def test_a_counter_that_goes_back_has_no_rate() -> None:
 
 
 # -- the node
-# ---------------------------------------------------------------------------------------------------------
 
 NET = "Inter-| Receive | Transmit\n face |bytes |bytes\n"
 

@@ -30,7 +30,6 @@ SAMPLE: dict[str, Any] = {
 
 
 # -- a reader of its own
-# -------------------------------------------------------------------------------------------
 
 
 def crc32c(data: bytes) -> int:
@@ -104,7 +103,6 @@ def test_the_checksum_is_crc_32c() -> None:
 
 
 # -- the file
-# ------------------------------------------------------------------------------------------------------
 
 
 def test_a_sample_becomes_scalars_under_diagnostics(tmp_path: Path) -> None:
@@ -154,7 +152,6 @@ def test_a_file_that_would_grow_too_large_is_ended(tmp_path: Path) -> None:
 
 
 # -- a real job
-# ----------------------------------------------------------------------------------------------------
 
 
 def test_a_job_writes_its_usage_there_also_after_its_shipper_was_killed(

@@ -1,5 +1,5 @@
-"""Decisions about one job and about the queue (server/control/reconcile.py): pure, so every case is a table
-row.
+"""Decisions about one job and about the queue (server/control/reconcile.py): pure, so every case is
+a table row.
 """
 
 from typing import Any
@@ -99,7 +99,6 @@ def only(actions: list[Any]) -> Any:
 
 
 # -- ends
-# ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -285,7 +284,6 @@ def test_no_duration_is_negative_when_the_clock_was_set_back() -> None:
 
 
 # -- life
-# ---------------------------------------------------------------------------------------------
 
 
 def test_a_running_process_makes_the_job_running() -> None:
@@ -341,7 +339,6 @@ def test_a_clock_step_is_no_silence() -> None:
 
 
 # -- stopping
-# -----------------------------------------------------------------------------------------
 
 
 def test_a_waiting_job_is_stopped_at_once() -> None:
@@ -373,7 +370,6 @@ def test_a_job_that_left_no_trace_can_be_stopped() -> None:
 
 
 # -- starting
-# -----------------------------------------------------------------------------------------
 
 
 def test_the_intent_is_stored_before_the_engine_is_called() -> None:

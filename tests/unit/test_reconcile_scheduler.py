@@ -1,5 +1,5 @@
-"""What a scheduler's own word decides (server/control/reconcile.py): where agents could not tell how an
-attempt ended.
+"""What a scheduler's own word decides (server/control/reconcile.py): where agents could not tell
+how an attempt ended.
 """
 
 from typing import Any

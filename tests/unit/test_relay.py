@@ -204,7 +204,6 @@ def test_nothing_but_the_named_operations_is_reached(rig: Rig, tmp_path: Path) -
 
 
 # -- files
-# ------------------------------------------------------------------------------------------------------------
 
 
 def test_a_task_folder_is_made_there_and_seen_from_here(rig: Rig) -> None:
@@ -434,7 +433,6 @@ def test_a_job_whose_outputs_fail_keeps_no_other_from_its_own(
 
 
 # -- the wire
-# ----------------------------------------------------------------------------------------------------------
 
 
 def reader(data: bytes) -> Any:

@@ -1,5 +1,5 @@
-"""Whether a failed attempt is followed by another one (server/control/retry.py, server/control/reconcile.py). Pure,
-so every case is a row.
+"""Whether a failed attempt is followed by another one (server/control/retry.py,
+server/control/reconcile.py). Pure, so every case is a row.
 """
 
 import re
@@ -147,7 +147,6 @@ def words(policy: retry.Policy) -> str:
 
 
 # -- in the life of a job
-# -------------------------------------------------------------------------------
 
 
 def running(

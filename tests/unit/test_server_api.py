@@ -88,7 +88,6 @@ def texts(answer: Any) -> list[str]:
 
 
 # -- jobs
-# --------------------------------------------------------------------------------------------------------------
 
 
 def test_a_job_is_submitted_shown_listed_and_found_by_its_suffix(served: Served) -> None:
@@ -211,7 +210,6 @@ def test_names_that_would_act_in_a_browser_come_back_as_json_text(served: Served
 
 
 # -- agents
-# ------------------------------------------------------------------------------------------------------------
 
 
 def test_a_batch_is_acknowledged_with_the_position_after_the_commit(served: Served) -> None:
@@ -264,7 +262,6 @@ def test_a_script_that_runs_by_itself_registers_without_a_token(served: Served) 
 
 
 # -- follow
-# ------------------------------------------------------------------------------------------------------------
 
 
 def test_lines_of_all_ranks_come_merged_by_time(served: Served) -> None:
@@ -499,7 +496,6 @@ def test_a_cursor_of_the_viewers_own_making_does_no_harm(served: Served) -> None
 
 
 # -- logs
-# --------------------------------------------------------------------------------------------------------------
 
 
 def test_raw_bytes_of_one_stream_come_back_exactly(served: Served) -> None:
@@ -611,7 +607,6 @@ def test_streams_are_listed_with_their_plain_files(served: Served) -> None:
 
 
 # -- metrics
-# -----------------------------------------------------------------------------------------------------------
 
 
 def test_every_point_comes_back_and_what_json_cannot_hold_is_text(served: Served) -> None:
@@ -671,7 +666,6 @@ def test_many_requests_share_a_connection(served: Served) -> None:
 
 
 # -- gc
-# ----------------------------------------------------------------------------------------------------------------
 
 
 def test_gc_counts_first_and_removes_what_was_deleted_or_is_old(served: Served) -> None:

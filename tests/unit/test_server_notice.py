@@ -41,7 +41,6 @@ def change(old: str, new: str, waited_s: int = 0) -> Change:
 
 
 # -- deciding
-# ----------------------------------------------------------------------------------------------------
 
 
 def test_a_failure_is_told_with_its_cause() -> None:
@@ -119,7 +118,6 @@ def test_waits_between_tries_grow_and_are_bounded() -> None:
 
 
 # -- a command
-# ---------------------------------------------------------------------------------------------------
 
 
 def test_a_command_gets_facts_in_its_environment_and_on_stdin_and_no_shell_reads_them(
@@ -173,7 +171,6 @@ def test_a_command_that_has_closed_its_output_is_waited_for_without_a_hurry(
 
 
 # -- a web address
-# -----------------------------------------------------------------------------------------------
 
 
 def test_a_webhook_gets_the_facts_as_json() -> None:
@@ -240,7 +237,6 @@ def test_nobody_there_is_tried_again() -> None:
 
 
 # -- the desktop
-# -------------------------------------------------------------------------------------------------
 
 
 def test_the_desktop_tool_gets_title_and_escaped_text(
@@ -264,7 +260,6 @@ def test_a_machine_without_the_tool_says_what_to_install(
 
 
 # -- settings
-# ----------------------------------------------------------------------------------------------------
 
 
 def test_settings_make_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:

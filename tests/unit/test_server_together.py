@@ -1,5 +1,5 @@
-"""Starts that are handed over to an engine (server/control/batch_start.py): the loop goes on while a scheduler
-takes its time.
+"""Starts that are handed over to an engine (server/control/batch_start.py): the loop goes on while
+a scheduler takes its time.
 """
 
 import asyncio

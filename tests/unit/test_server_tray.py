@@ -1,5 +1,5 @@
-"""`server/tray_server.py`: every request is answered, each by its own task's rights, however the folder
-looks.
+"""`server/tray_server.py`: every request is answered, each by its own task's rights, however the
+folder looks.
 """
 
 import asyncio

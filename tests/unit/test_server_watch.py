@@ -56,7 +56,6 @@ def follow(served: Served, job: str, cursor: Any = None, **more: Any) -> Any:
 
 
 # -- one job
-# -----------------------------------------------------------------------------------------------------------
 
 
 def test_usage_comes_with_checkpoints_by_level_and_time(served: Served) -> None:
@@ -137,7 +136,6 @@ def test_timings_are_read_by_name(served: Served) -> None:
 
 
 # -- follow
-# ------------------------------------------------------------------------------------------------------------
 
 
 def test_follow_tells_progress_usage_and_records_once(served: Served) -> None:
@@ -205,7 +203,6 @@ def test_many_records_come_in_several_answers_and_the_end_after_the_last(served:
 
 
 # -- all jobs
-# ----------------------------------------------------------------------------------------------------------
 
 
 def test_watch_tells_all_open_jobs_and_waits_for_news_of_any(served: Served) -> None:

@@ -21,7 +21,7 @@ def paths(tmp_path: Path) -> Paths:
 def on_nfs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The home is on NFS, and nothing else is."""
     monkeypatch.setattr(
-        database, "file_system_of", lambda path: "nfs4" if path.name == "home" else "ext4"
+        database_path, "file_system_of", lambda path: "nfs4" if path.name == "home" else "ext4"
     )
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 

@@ -1,7 +1,7 @@
 """What Slurm does not take: for now, so that it waits here, or never, so that it is refused when it
 is submitted.
 
-Source of the answers: sbatch 22.05.8 on a cluster with accounting (`headway.testing.slurm`), each
+Source of the answers: sbatch 22.05.8 on a cluster with accounting (`tests.rigs.slurm_rig`), each
 asked for real.
 """
 
@@ -91,7 +91,6 @@ def test_a_queue_that_is_full_is_told_although_sbatch_goes_on_trying() -> None:
 
 
 # -- asked before a job is stored
-# -------------------------------------------------------------------------------------
 
 
 class Site:
@@ -189,7 +188,6 @@ def test_while_the_controller_is_away_nobody_waits_for_its_answer(tmp_path: Path
 
 
 # -- not taken for now
-# ------------------------------------------------------------------------------------------------
 
 
 class Queue:

@@ -39,7 +39,6 @@ def job(reason: str = "Resources", **fields: str) -> JobLine:
 
 
 # -- what does not fit together
-# ---------------------------------------------------------------------------------------
 
 
 def test_gpus_that_are_spread_too_thin_are_told_with_how_they_lie() -> None:
@@ -93,7 +92,6 @@ def test_what_is_needed_is_read_from_slurms_own_record() -> None:
 
 
 # -- limits
-# -----------------------------------------------------------------------------------------------------------
 
 
 class Recorded:
@@ -217,7 +215,6 @@ def test_a_licence_is_told_with_how_many_there_are() -> None:
 
 
 # -- smaller requests and the forecast
-# --------------------------------------------------------------------------------
 
 
 class Scripted(Commands):
@@ -418,7 +415,6 @@ def test_nodes_that_are_away_for_one_reason_are_told_together() -> None:
 
 
 # -- which limit it is, where several could be meant
-# ------------------------------------------------------------------
 
 
 def of_user(argv: Sequence[str]) -> str:

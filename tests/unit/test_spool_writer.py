@@ -144,7 +144,6 @@ def test_a_place_without_a_segment_has_no_schema_and_no_points() -> None:
 
 
 # -- power cuts
-# -------------------------------------------------------------------------------------------------------
 
 
 def test_what_was_synced_before_a_power_cut_is_there_after_it() -> None:
@@ -218,7 +217,6 @@ def test_a_replacement_that_fails_leaves_the_old_file_and_no_draft(tmp_path: Pat
 
 
 # -- the seam itself
-# --------------------------------------------------------------------------------------------------
 
 
 def test_allocated_blocks_are_there_and_punched_ones_read_as_zeros(tmp_path: Path) -> None:

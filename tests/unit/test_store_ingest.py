@@ -48,7 +48,6 @@ def values(b: Bench, name: str, **where: Any) -> list[float]:
 
 
 # -- positions
-# -------------------------------------------------------------------------------------------------------
 
 
 def test_a_resend_changes_nothing(b: Bench) -> None:
@@ -167,7 +166,6 @@ def test_an_unknown_task_is_told(b: Bench) -> None:
 
 
 # -- refusals
-# --------------------------------------------------------------------------------------------------------
 
 
 def test_a_refused_stream_leaves_no_trace_and_harms_no_other(b: Bench) -> None:
@@ -229,7 +227,6 @@ def test_more_names_than_allowed_are_refused_and_the_rest_stays(b: Bench) -> Non
 
 
 # -- points
-# ----------------------------------------------------------------------------------------------------------
 
 
 def test_the_last_value_is_of_the_lowest_rank_and_json_can_hold_it(b: Bench) -> None:
@@ -332,7 +329,6 @@ def test_binary_columns_hold_what_their_header_says(b: Bench) -> None:
 
 
 # -- facts
-# -----------------------------------------------------------------------------------------------------------
 
 
 def shim_story(b: Bench, key: TaskKey | None = None) -> None:

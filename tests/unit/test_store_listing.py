@@ -92,7 +92,6 @@ def test_brief_lists_take_the_same_filters(b: Bench) -> None:
 
 
 # -- beside the state
-# --------------------------------------------------------------------------------------------------
 
 
 def notes(b: Bench, now_ns: int = LATER_NS) -> dict[str, str]:

@@ -54,7 +54,6 @@ def index(*entries: tuple[int, int]) -> bytes:
 
 
 # -- bytes
-# -----------------------------------------------------------------------------------------------------------
 
 
 def test_small_pieces_wait_in_the_database_and_end_in_a_private_file(b: Bench) -> None:
@@ -177,7 +176,6 @@ def test_a_symlink_in_the_place_of_a_file_is_not_followed(b: Bench, tmp_path: Pa
 
 
 # -- lines
-# -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -350,7 +348,7 @@ def test_lines_that_are_told_later_are_not_made_now(
         )
     made, split = [], log_lines._split
     monkeypatch.setattr(
-        lines, "_split", lambda *given: made.append(found := split(*given)) or found
+        log_lines, "_split", lambda *given: made.append(found := split(*given)) or found
     )
     assert _all_merged(b, 4096) == [
         f"rank {rank} line {i:04}" for rank in range(8) for i in range(1000)
@@ -387,7 +385,6 @@ def test_streams_are_chosen_by_attempt_task_rank_and_name(b: Bench) -> None:
 
 
 # -- searching
-# -------------------------------------------------------------------------------------------------------
 
 
 def _search(b: Bench, pattern: str, n: int = 100, **options: Any) -> grep.Found:

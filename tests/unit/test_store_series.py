@@ -62,7 +62,6 @@ def points(b: Bench, name: str, n: int | None = None) -> series.Points:
 
 
 # -- compaction
-# ------------------------------------------------------------------------------------------------------
 
 
 @settings(max_examples=15)
@@ -236,7 +235,6 @@ def test_a_damaged_column_is_never_shown(b: Bench) -> None:
 
 
 # -- charts
-# ----------------------------------------------------------------------------------------------------------
 
 
 @given(

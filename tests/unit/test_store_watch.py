@@ -73,7 +73,6 @@ def rows(b: Bench, table: str) -> int:
 
 
 # -- progress
-# ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_tracker_shows_its_last_position_and_a_late_one_does_not_take_it_back(b: Bench) -> None:
@@ -259,7 +258,6 @@ def test_a_list_of_jobs_has_a_few_trackers_of_each_and_those_that_run_come_first
 
 
 # -- records
-# -----------------------------------------------------------------------------------------------------------
 
 
 def test_records_come_back_whole_in_order_and_go_on_from_a_number(b: Bench) -> None:
@@ -337,7 +335,6 @@ def test_records_are_searched_line_by_line(b: Bench) -> None:
 
 
 # -- usage
-# -------------------------------------------------------------------------------------------------------------
 
 
 def test_the_last_sample_in_short_counts_each_tree_once(b: Bench) -> None:
@@ -505,7 +502,6 @@ def test_the_finest_level_that_has_the_beginning_is_chosen(b: Bench) -> None:
 
 
 # -- checkpoints, timings, what cannot be read
-# -------------------------------------------------------------------------
 
 
 def test_checkpoints_and_timings_are_kept_and_a_timing_replaces_the_last(b: Bench) -> None:
@@ -583,7 +579,6 @@ def test_what_is_watched_wakes_viewers_and_not_those_who_decide(b: Bench) -> Non
 
 
 # -- the whole
-# ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_deleted_job_leaves_nothing_of_what_was_watched(b: Bench) -> None:
@@ -709,7 +704,6 @@ def test_a_row_prefers_trackers_that_know_where_they_end(b: Bench) -> None:
 
 
 # -- curves of usage
-# ---------------------------------------------------------------------------------------------------
 
 
 def test_a_curve_of_few_samples_has_each_of_them(b: Bench) -> None:
@@ -748,7 +742,9 @@ def test_a_curve_of_very_many_samples_reads_few_of_them(
     b.tell(*(sample(at_s=n) for n in range(200)), stream="usage-1-aaaaaa")
     read: list[Any] = []
     monkeypatch.setattr(
-        watch, "short", lambda fact: read.append(fact) or {"ranks": [[0, 1.0, 2.0]], "gpus": []}
+        live_write,
+        "short",
+        lambda fact: read.append(fact) or {"ranks": [[0, 1.0, 2.0]], "gpus": []},
     )
     assert len(b.read(usage_curves.usage, b.job.pk, 10)["cpu_percent"]["value"]) == 10
     assert len(read) == 20

@@ -196,7 +196,6 @@ def test_closing_finishes_what_waits(tmp_path: Path) -> None:
 
 
 # -- reading
-# ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_reader_sees_one_moment_and_cannot_write(b: Bench) -> None:

@@ -124,7 +124,6 @@ class Relay:
                     os._exit(1)  # nobody is there any more
 
     # -- commands
-    # ------------------------------------------------------------------------------------------------------
 
     def _run(self, head: "dict[str, Any]", body: bytes) -> "Answer":
         """A command without a shell. What it prints goes to files, so that a flood fills no memory."""
@@ -155,7 +154,6 @@ class Relay:
         return {"code": done.returncode, "err": told}, said
 
     # -- files
-    # ---------------------------------------------------------------------------------------------------------
 
     def _ask_shelf(self, head: "dict[str, Any]", _: bytes) -> "Answer":
         method = head["method"]
@@ -200,7 +198,6 @@ class Relay:
         return len(data), data
 
     # -- trays
-    # ---------------------------------------------------------------------------------------------------------
 
     def _ask_tray(self, head: "dict[str, Any]", body: bytes) -> "Answer":
         """`wire/tray.py` for the one tray of this home."""

@@ -1,6 +1,6 @@
 """Removing what the carriers of jobs that are gone have left in a folder. Called by the store for
-`hw gc`, and for the folder of a cluster by `engines/spool/cluster_folder.py`, perhaps on a login node: standard
-library only.
+`hw gc`, and for the folder of a cluster by `engines/spool/cluster_folder.py`, perhaps on a login
+node: standard library only.
 """
 
 import os

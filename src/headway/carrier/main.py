@@ -72,7 +72,6 @@ class Carrier:
         return self._finish()
 
     # -- bringing
-    # -----------------------------------------------------------------------------------------------------
 
     def _root(self) -> str:
         """The working folder of the processes."""
@@ -168,7 +167,6 @@ class Carrier:
         return target
 
     # -- sending
-    # ------------------------------------------------------------------------------------------------------
 
     def _serve(self) -> None:
         """Until the processes are over."""
@@ -255,7 +253,7 @@ def _cache_of(point: str) -> str:
     """What the mount tool of this node keeps: the point itself may be on a file system that nodes
     share.
     """
-    return f"{point}-{os.uname().nodename}{place.CACHE}"
+    return f"{point}-{os.uname().nodename}{folder_paths.CACHE}"
 
 
 def _unsent(left: list[str], cache: str) -> list[str]:

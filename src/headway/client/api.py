@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 # Loaded when they are used first: most programs need none or one of them.
 _LATER = {
     "Progress": "progress",
-    "Usage": "usage",
-    "correlation": "logs",
+    "Usage": "usage_marks",
+    "correlation": "logging_capture",
     "on_preempt": "preempt",
     "timed": "timing",
     "track": "progress",

@@ -142,7 +142,6 @@ def narrow(text: str) -> tuple[str, int]:
 
 
 # -- rich
-# ----------------------------------------------------------------------------------------------
 
 
 def is_drawing(value: object) -> bool:

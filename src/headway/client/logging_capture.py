@@ -46,7 +46,6 @@ _inherited = os.environ.get(CORRELATION) or None  # from the process that starte
 
 
 # -- what is put around logging
-# ------------------------------------------------------------------------
 
 
 def install(run: "Run") -> None:
@@ -146,7 +145,6 @@ def _is_terminal(handler: "Any") -> bool:
 
 
 # -- correlation
-# ---------------------------------------------------------------------------------------
 
 
 class correlation:
@@ -204,7 +202,6 @@ def _follow_threads() -> None:
 
 
 # -- writing
-# -------------------------------------------------------------------------------------------
 
 
 class Logs:

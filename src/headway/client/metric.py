@@ -126,7 +126,6 @@ class Metrics:
         self._gap_next_ns = 0
 
     # -- counting
-    # --------------------------------------------------------------------------------------
 
     def counters(self) -> dict[str, int]:
         """Points, each of them once: produced = written + rejected + dropped (P5)."""
@@ -186,7 +185,6 @@ class Metrics:
             )  # fmt: skip
 
     # -- the slow path
-    # ---------------------------------------------------------------------------------
 
     def log_slow(self, values: object, step: object) -> None:
         """A call of `log` that is not a repetition. Never raises."""
@@ -286,7 +284,6 @@ class Metrics:
         return True
 
     # -- segments
-    # --------------------------------------------------------------------------------------
 
     def failed(self, segment: MetricSegment, error: OSError) -> None:
         """A write to a segment failed: no fast path until one succeeds, and another file if this

@@ -1,9 +1,9 @@
 """How far training is: `Progress` and `track`. Called by training, often in its innermost loop.
 
 Every position is absolute and overwrites the last one in a slot of a file, by one pwrite
-(spool/progress_slots.py has the bytes): it survives SIGKILL, nothing grows, and the shipper reads it when it
-likes. There is no lock. Whoever has written looks once more whether what it wrote is still the
-position, so that of several threads the last one writes the last word.
+(spool/progress_slots.py has the bytes): it survives SIGKILL, nothing grows, and the shipper reads
+it when it likes. There is no lock. Whoever has written looks once more whether what it wrote is
+still the position, so that of several threads the last one writes the last word.
 """
 
 import os
@@ -305,7 +305,6 @@ class Progress:
         return _revive, (self._total, self.text, self._flags, self._origin)
 
     # -- writing
-    # ---------------------------------------------------------------------------------------
 
     def _put(self, state: int) -> None:
         """Write the slot. Never raises."""

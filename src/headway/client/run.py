@@ -102,7 +102,6 @@ class Run:
         self._config_next_s = 0.0
 
     # -- starting
-    # --------------------------------------------------------------------------------------
 
     @property
     def has_started(self) -> bool:
@@ -206,7 +205,6 @@ class Run:
         }  # fmt: skip
 
     # -- secrets
-    # ---------------------------------------------------------------------------------------
 
     def secret_names(self) -> list[str]:
         """Names that the submitter called secret, from task.json."""
@@ -237,7 +235,6 @@ class Run:
         return lambda text: mask_text(text, values)
 
     # -- facts
-    # -----------------------------------------------------------------------------------------
 
     def fact(self, kind: str, **fields: "Any") -> bool:
         """Write a fact, now or when it becomes possible. True when nothing is left waiting. Never
@@ -313,7 +310,6 @@ class Run:
             return
 
     # -- what a person says
-    # ----------------------------------------------------------------------------
 
     def init(self, config: "Any", tags: "Any", name: str | None, experiment: str | None) -> None:
         if self.is_off:
@@ -428,7 +424,6 @@ class Run:
             )
 
     # -- from time to time, and at the end
-    # -------------------------------------------------------------
 
     def look(self) -> None:
         """Called about once a second while training logs."""

@@ -99,7 +99,6 @@ def _write(path: str, data: bytes, mode: int) -> None:
 
 
 # -- of a job
-# ----------------------------------------------------------------------------------------------------------
 
 
 def prepare(home: str, digest: str, uuid: str) -> str:

@@ -67,7 +67,6 @@ class Depot:
             os.close(fd)
 
     # -- reading
-    # -------------------------------------------------------------------------------------------------------
 
     def _open_packs(self) -> list[Pack]:
         """Every pack, newest first. One that is damaged is passed over: what only it has is then
@@ -146,7 +145,6 @@ class Depot:
             return found
 
     # -- writing
-    # -------------------------------------------------------------------------------------------------------
 
     @contextmanager
     def adding(self) -> Iterator[PackWriter]:
@@ -182,7 +180,6 @@ class Depot:
         return digest
 
     # -- to another machine
-    # --------------------------------------------------------------------------------------------
 
     def write_pack(self, digests: Iterable[str], target: Path) -> int:
         """These contents as one pack that can travel; its bytes."""
@@ -216,7 +213,6 @@ class Depot:
             self.put_manifest(data)
 
     # -- removing
-    # ------------------------------------------------------------------------------------------------------
 
     def collect(
         self, live: Iterable[str], *, dry_run: bool = False, keep_s: float = CODE_KEEP_S

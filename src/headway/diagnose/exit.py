@@ -1,8 +1,8 @@
 """What the end of a task says by itself: exit code, signal, the uncaught exception, who ended it.
 
-One pure function, `explain_exit`, called by `server/control/reconcile.py` for the cause that is kept with
-an attempt. Only what is certain from these facts gets a name of the failure taxonomy; reading logs
-is not done here.
+One pure function, `explain_exit`, called by `server/control/reconcile.py` for the cause that is
+kept with an attempt. Only what is certain from these facts gets a name of the failure taxonomy;
+reading logs is not done here.
 """
 
 import errno

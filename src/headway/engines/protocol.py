@@ -1,4 +1,5 @@
-"""The narrow protocol between the server and whatever runs tasks. Called by `server/control/loop.py` alone.
+"""The narrow protocol between the server and whatever runs tasks. Called by
+`server/control/loop.py` alone.
 
 Every call may block and may hang: the server calls it from a thread and gives up after a time.
 Every call may be repeated. An engine never guesses: what it cannot see is `unknown`, and its own

@@ -83,7 +83,6 @@ def parse_pin(text: str) -> str:
 
 
 # -- what is known
-# -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +192,6 @@ def way_to(home: Path, address: Address, role: str) -> Way:
 
 
 # -- TLS
-# ---------------------------------------------------------------------------------------------------------------
 
 
 class PinError(UnreachableError):

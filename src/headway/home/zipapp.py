@@ -21,6 +21,7 @@ PARTS: Final = (
     "carrier",
     "client",
     "code",
+    "home",
     "model",
     "settings",
     "spool",
@@ -30,6 +31,7 @@ PARTS: Final = (
 # that the relay needs besides
 FILES: Final = (
     "engines/__init__.py",
+    "engines/spool/__init__.py",
     "engines/spool/task_folder.py",
     "engines/spool/cluster_folder.py",
 )

@@ -9,7 +9,6 @@ MIB = 1024 * KIB
 GIB = 1024 * MIB
 
 # -- names
-# ------------------------------------------------------------------------------------------
 JOB_NAME_CHARS_MAX = 64
 METRIC_NAME_BYTES_MAX = 256
 TAG_CHARS_MAX = 128
@@ -17,7 +16,6 @@ TAGS_MAX = 64
 STREAM_NAME_CHARS_MAX = 96
 
 # -- records (client and spool)
-# ---------------------------------------------------------------------
 FRAME_BYTES_MAX = 1 * MIB  # payload of one frame
 RECORD_VALUES_MAX = 4096  # values of one log() call
 METRIC_NAMES_MAX = 10_000  # different metric names of one process; further ones are refused
@@ -60,7 +58,6 @@ CHECKPOINTS_PROCESS_MAX = 10_000  # of one process; further ones are counted
 SYNC_INTERVAL_S = 1.0  # the shipper syncs record streams this often
 
 # -- agent
-# ------------------------------------------------------------------------------------------
 EXIT_RESERVE_BYTES = 256 * KIB  # allocated before the command starts, so that its exit always fits
 PTY_COLUMNS = 80  # of a terminal that a program is given (`--pty`)
 PTY_ROWS = 24
@@ -114,7 +111,6 @@ TRAY_ANSWER_LOOK_MAX_S = 2.0
 SECRET_BYTES_MIN = 8  # shorter values are not masked: they would mask ordinary text
 
 # -- usage (in the agent)
-# ---------------------------------------------------------------------------
 MONITORING_INTERVAL_S = 1.0  # between two samples of usage; setting monitoring_interval_s
 USAGE_INTERVAL_S_MIN = 0.1  # a smaller monitoring interval is taken as this
 USAGE_PROCESSES_MAX = 4096  # processes of one task that are watched
@@ -132,7 +128,6 @@ TENSORBOARD_BYTES_MAX = 256 * MIB  # of one event file with usage
 GPU_HOLDERS_MAX = 256  # processes on one card
 
 # -- wire and server
-# --------------------------------------------------------------------------------
 REQUEST_BYTES_MAX = 8 * MIB  # a JSON request of a logged-in caller (an environment may be large)
 REQUEST_BYTES_ANONYMOUS_MAX = 64 * KIB
 INGEST_BYTES_MAX = 16 * MIB
@@ -186,7 +181,6 @@ READ_TIMEOUT_S = 30.0  # one query
 SERVER_START_TIMEOUT_S = 20.0
 
 # -- store
-# ------------------------------------------------------------------------------------------
 LOG_BYTES_MAX = 10 * GIB  # per stream; setting log_bytes_max
 LOG_DIRECT_BYTES = 256 * KIB  # a chunk this large goes straight to its file
 COMMIT_PARTS_MAX = 512  # parts in one group commit
@@ -243,7 +237,6 @@ GIT_FILES_MAX = 4_000  # tracked files that are looked at in place of asking git
 PACKAGES_MAX = 5_000
 
 # -- monitor
-# ----------------------------------------------------------------------------------------
 # of one home, waiting for a monitor; beyond it agents wait, and keep theirs in the spool
 OUTBOX_BYTES_MAX = 20 * GIB
 OUTBOX_LOOK_S = 0.1  # at least this long between two looks at what is to be sent to a monitor
@@ -252,7 +245,6 @@ CONNECTIONS_ENTERING_MAX = 256
 GUEST_JOBS_MAX = 10_000  # jobs of one other machine in one question for commands
 
 # -- trays
-# ------------------------------------------------------------------------------------------
 TRAY_LOOK_FIRST_S = 0.25  # between two looks of the server at a tray in which something has changed
 TRAY_LOOK_MAX_S = 3.0  # and at one in which nothing does
 # requests of one task that are answered at the same time; further ones wait
@@ -263,7 +255,6 @@ TRAY_SWEEP_S = 600.0  # what nobody has taken away in this time is removed
 TRAY_KNOWN_MAX = 10_000  # names that were answered, should a stale cache show them again
 
 # -- relay on a login node
-# --------------------------------------------------------------------------
 RELAY_HEAD_BYTES_MAX = 16 * MIB  # of one message, without its body
 RELAY_BODY_BYTES_MAX = 64 * MIB
 RELAY_BANNER_BYTES_MAX = 1 * MIB  # that a login shell may print before the relay speaks
@@ -286,7 +277,6 @@ OUTPUT_ROOM_BYTES = (
 )  # that stay free here; outputs for which there is no more stay on the cluster, and are named
 
 # -- jobs
-# -------------------------------------------------------------------------------------------
 ROLES_MAX = 32  # of one job
 ROLE_NAME_CHARS_MAX = 24  # part of a task's name, and so of a folder's
 SILENT_AFTER_S = 30.0  # an agent not heard of for this long is unknown
@@ -325,7 +315,6 @@ SBATCH_RUN_MAX = 8  # batch jobs that follow each other without an answer in bet
 QUEUE_WINDOW = 16
 
 # -- code
-# -------------------------------------------------------------------------------------------
 # one file of a snapshot; a larger one is left out and named, unless code.allow has it
 CODE_FILE_BYTES_MAX = 100 * MIB
 CODE_FILES_MAX = 500_000  # of one snapshot
@@ -339,7 +328,6 @@ CODE_PACKS_MAX = 48  # files of the code store; more are made one
 CODE_KEEP_S = 86_400.0  # a snapshot that no job needs stays this long after its last use
 
 # -- notifications
-# ----------------------------------------------------------------------------------
 NOTICE_BYTES_MAX = 64 * KIB  # of what is sent about one job
 NOTICE_TEXT_CHARS_MAX = 500  # of one text in it
 NOTICE_TIMEOUT_S = 15.0  # one try of a command or a webhook
@@ -354,7 +342,6 @@ NOTIFY_STALL_S = 1_800.0  # setting notify.stall_s
 NOTIFY_WAITED_S = 60.0  # setting notify.waited_s
 
 # -- storage
-# ----------------------------------------------------------------------------------------
 STORAGE_THREADS = 8  # files of one transfer at the same time
 STORAGE_CHUNK_BYTES = 8 * MIB  # a larger file is sent in parts
 STORAGE_LISTED_MAX = 1_000_000  # objects of one transfer
@@ -373,7 +360,6 @@ STORAGE_LOOK_S = 5.0  # a submission looks for this long whether a folder's sour
 STORAGE_URL_S = 3_600.0  # an address made by `hw storage url` works this long
 
 # -- settings files
-# ---------------------------------------------------------------------------------
 SETTINGS_BYTES_MAX = 256 * KIB  # one file
 SETTINGS_DEPTH_MAX = 16
 SETTINGS_ALIASES_MAX = 100
@@ -382,7 +368,6 @@ CLUSTERS_MAX = 100  # named in the settings, or asked about at once
 CLUSTER_WORDS_MAX = 64  # in one list of a cluster's options
 
 # -- views
-# ------------------------------------------------------------------------------------------
 DISPLAY_LINE_CHARS_MAX = 4096  # a longer line is cut when shown; its bytes are all stored
 DISPLAY_CELL_CHARS_MAX = 60  # one cell of a table
 DISPLAY_METRICS_MAX = 8  # metrics in a summary or a list; `hw metrics` shows all

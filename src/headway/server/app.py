@@ -238,9 +238,9 @@ class App:
             self.active -= 1
 
     async def post(self, task: str, path: str, body: bytes) -> Reply:
-        """A request that a task's agent left as a file (`tray_server.py`). Who could put it there is the
-        login; it may do no more than a token of that task, and nothing once nothing is expected of
-        the task any more.
+        """A request that a task's agent left as a file (`tray_server.py`). Who could put it there
+        is the login; it may do no more than a token of that task, and nothing once nothing is
+        expected of the task any more.
         """
         try:
             if not await self.services.query(catalog.may_send, task):

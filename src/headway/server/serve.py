@@ -104,7 +104,6 @@ def take_lock(path: Path) -> int | None:
 
 
 # -- the log
-# -----------------------------------------------------------------------------------------------------------
 
 
 class LogFile(logging.handlers.RotatingFileHandler):
@@ -152,7 +151,6 @@ def start_log(path: Path) -> None:
 
 
 # -- the process
-# -------------------------------------------------------------------------------------------------------
 
 
 class Listener(uvicorn.Server):
@@ -262,7 +260,6 @@ class Process:
             remove_agent_socket(self.paths.home)
 
     # -- parts
-    # ---------------------------------------------------------------------------------------------------------
 
     def _bind_agents(self) -> socket.socket | None:
         try:
@@ -403,7 +400,6 @@ class Process:
         write_private(path, token)
 
     # -- the end
-    # -------------------------------------------------------------------------------------------------------
 
     async def _wait(self, app: App, serving: "asyncio.Task[None]") -> None:
         """Until somebody stops us, or nobody has needed us for `idle_exit_s`."""

@@ -182,7 +182,7 @@ def _take_clusters(node: Any, file: str, values: dict[str, Value]) -> None:
 def _take_secrets(node: Any, where: str, secrets: dict[str, str] | None) -> None:
     if secrets is None:
         raise UsageError(
-            f"{where}: secrets may stand only in {home.config_folder() / PRIVATE_FILE}",
+            f"{where}: secrets may stand only in {paths.config_folder() / PRIVATE_FILE}",
             "this file may be shared or committed; move them there",
         )
     found = node.plain()

@@ -70,7 +70,6 @@ def _put(path: Path, data: bytes) -> None:
 
 
 # -- addresses
-# ---------------------------------------------------------------------------------------------------------
 
 
 def interfaces(bridges: bool = True) -> list[str]:
@@ -150,7 +149,6 @@ def hosts(listen: Listen) -> frozenset[str]:
 
 
 # -- the certificate
-# ---------------------------------------------------------------------------------------------------
 
 
 def pin(paths: Paths) -> str:

@@ -1,7 +1,7 @@
 """The file operations that spool and store stand on, as one small object.
 
-Called by everything that writes to the spool. Tests pass another one: `testing/filesystems.py` has one
-that fails the Nth operation and one that loses what was not synced. `OS_FILES` is the real one.
+Called by everything that writes to the spool. Tests pass another one: `testing/filesystems.py` has
+one that fails the Nth operation and one that loses what was not synced. `OS_FILES` is the real one.
 """
 
 import errno

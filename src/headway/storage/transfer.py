@@ -66,7 +66,6 @@ class Storage:
             raise accounts.explain(error, self.place, self.account) from None
 
     # -- looking
-    # -------------------------------------------------------------------------------------------------------
 
     def one(self, path: str) -> Thing | None:
         """The object of exactly this name."""
@@ -130,7 +129,6 @@ class Storage:
         return found
 
     # -- sending and fetching
-    # ------------------------------------------------------------------------------------------
 
     def upload(self, files: Mapping[str, str], report: Report) -> Outcome:
         """`files`: name below the place ("" for the place itself) → local path."""
@@ -233,7 +231,6 @@ class Storage:
             return list(pool.map(work, items))
 
     # -- the rest
-    # ------------------------------------------------------------------------------------------------------
 
     def remove(self, names: Iterable[str]) -> int:
         paths = [self.place.below(name).path if name else self.place.path for name in names]

@@ -1,6 +1,6 @@
 """Arrays: many jobs that were submitted as one, and are shown, stopped and repeated as one. Plain
-functions on a connection; writers run inside `Store.write`. Called by `server/control/array_verbs.py` and the
-API.
+functions on a connection; writers run inside `Store.write`. Called by
+`server/control/array_verbs.py` and the API.
 """
 
 import json
@@ -147,7 +147,6 @@ def selected(
 
 
 # -- objects for views
-# -------------------------------------------------------------------------------------------------
 
 
 def array_object(c: sqlite3.Connection, uuid: str) -> dict[str, Any]:

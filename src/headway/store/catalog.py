@@ -36,6 +36,29 @@ _MATCHED_CHARS_MAX = 10_000  # of a command; a pattern may take long on a text w
 _NESTED_REPEAT = re.compile(r"[+*}][^()]*\)[+*{]")
 
 
+_decoder = msgspec.json.Decoder(JobSpec)  # several times as fast as json and from_values
+_FIELDS = {f.name for f in fields(JobSpec)}
+
+
+def spec_text(spec: JobSpec) -> str:
+    """By `json`: msgspec would make null of NaN, and takes neither bytes that are not UTF-8 nor
+    large numbers.
+    """
+    return json.dumps(msgspec.to_builtins(spec), separators=(",", ":"))
+
+
+def read_spec(text: str) -> JobSpec:
+    try:
+        return _decoder.decode(text)
+    # bytes that are not UTF-8, NaN, or a type that an earlier release stored
+    except msgspec.MsgspecError:
+        return JobSpec.from_values({k: v for k, v in json.loads(text).items() if k in _FIELDS})
+
+
+# for the loop, which reads the same jobs again and again and changes none
+read_spec_cached = lru_cache(maxsize=1024)(read_spec)
+
+
 @dataclass(slots=True)
 class Token:
     id: str
@@ -59,7 +82,6 @@ class JobFilter:
 
 
 # -- jobs
-# ------------------------------------------------------------------------------------------------------------
 
 
 def insert_job(
@@ -79,7 +101,7 @@ def insert_job(
     _check_uuid(uuid)
     check_name(spec.name)
     tags = _union([], spec.tags)
-    text = write(spec)
+    text = spec_text(spec)
     while True:
         suffix = suffix or new_suffix()
         cursor = c.execute(
@@ -274,7 +296,7 @@ def _jobs(c: sqlite3.Connection, keys: list[int]) -> Iterator[Job]:
         some = keys[start : start + 1000]
         marks = ", ".join("?" * len(some))
         for row in c.execute(f"SELECT * FROM jobs WHERE pk IN ({marks})", some):  # noqa: S608  (our own words)
-            yield _job(row, read_kept)
+            yield _job(row, read_spec_cached)
 
 
 def has_open_jobs(c: sqlite3.Connection) -> bool:
@@ -401,7 +423,6 @@ def mark_deleted(c: sqlite3.Connection, pk: int, now_ns: int) -> None:
 
 
 # -- attempts and tasks
-# ----------------------------------------------------------------------------------------------
 
 
 def insert_attempt(c: sqlite3.Connection, job_pk: int, number: int, key: str, now_ns: int) -> int:
@@ -502,7 +523,6 @@ def heard(c: sqlite3.Connection, times: Mapping[TaskKey, int]) -> None:
 
 
 # -- events
-# ----------------------------------------------------------------------------------------------------------
 
 
 def add_event(
@@ -525,7 +545,6 @@ def add_event(
 
 
 # -- tokens
-# ----------------------------------------------------------------------------------------------------------
 
 
 def insert_token(
@@ -619,7 +638,6 @@ def token_range(uuid: str) -> dict[str, str]:
 
 
 # -- rows to nouns
-# ---------------------------------------------------------------------------------------------------
 
 
 def _union(known: list[str], more: Iterable[str]) -> list[str]:
@@ -637,7 +655,7 @@ def _json(text: str | None) -> Any:
     return None if text is None else json.loads(text)
 
 
-def _job(row: sqlite3.Row, read: Callable[[str], JobSpec] = read) -> Job:
+def _job(row: sqlite3.Row, read: Callable[[str], JobSpec] = read_spec) -> Job:
     return Job(
         pk=row["pk"], id=row["id"], uuid=row["uuid"], spec=read(row["spec"]), state=State(row["state"]),
         state_since_ns=row["state_since_ns"], submitted_ns=row["submitted_ns"], started_ns=row["started_ns"],
@@ -697,26 +715,3 @@ def _process(row: sqlite3.Row) -> Process:
         signal=row["signal"], started_ns=row["started_ns"], ended_ns=row["ended_ns"], reason=row["reason"],
         exception=_json(row["exception"]),
     )  # fmt: skip
-
-
-_decoder = msgspec.json.Decoder(JobSpec)  # several times as fast as json and from_values
-_FIELDS = {f.name for f in fields(JobSpec)}
-
-
-def write(spec: JobSpec) -> str:
-    """By `json`: msgspec would make null of NaN, and takes neither bytes that are not UTF-8 nor
-    large numbers.
-    """
-    return json.dumps(msgspec.to_builtins(spec), separators=(",", ":"))
-
-
-def read(text: str) -> JobSpec:
-    try:
-        return _decoder.decode(text)
-    # bytes that are not UTF-8, NaN, or a type that an earlier release stored
-    except msgspec.MsgspecError:
-        return JobSpec.from_values({k: v for k, v in json.loads(text).items() if k in _FIELDS})
-
-
-# for the loop, which reads the same jobs again and again and changes none
-read_kept = lru_cache(maxsize=1024)(read)

@@ -77,7 +77,6 @@ class DamagedBlock(DamagedError):
 
 
 # -- what is due
-# -----------------------------------------------------------------------------------------------------
 
 
 def due(c: sqlite3.Connection, now_ns: int, calm_ns: int) -> list[tuple[int, int]]:
@@ -132,7 +131,6 @@ def mergeable(c: sqlite3.Connection) -> list[tuple[int, int]]:
 
 
 # -- planning, on a read connection
-# ----------------------------------------------------------------------------------
 
 
 def plan_next(c: sqlite3.Connection, bundle: int, segment: int) -> Plan | None:
@@ -274,7 +272,6 @@ def plan_merge(c: sqlite3.Connection, bundle: int, segment: int) -> Merge | None
 
 
 # -- swapping, in the writer's transaction
-# ---------------------------------------------------------------------------
 
 
 def install(c: sqlite3.Connection, plan: Plan) -> None:

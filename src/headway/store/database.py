@@ -62,7 +62,6 @@ class Store(Hooks):
         self._keeper = Keeper(self, self._files, clock_ns, self._snapshot_if_due)
 
     # -- opening and closing
-    # ---------------------------------------------------------------------------------------
 
     def open(self) -> None:
         """Check, migrate and start. Raises a HeadwayError with the reason where the database cannot
@@ -142,7 +141,6 @@ class Store(Hooks):
         migrate.mark_closed(self.paths.db)
 
     # -- writing
-    # ---------------------------------------------------------------------------------------------------
 
     def write(self, work: Callable[[sqlite3.Connection], T]) -> "Future[T]":
         """Run `work` in the writer thread, in a transaction shared with others; resolves once it is
@@ -262,7 +260,6 @@ class Store(Hooks):
         return done
 
     # -- reading
-    # ---------------------------------------------------------------------------------------------------
 
     @contextmanager
     def read(self) -> Iterator[sqlite3.Connection]:
@@ -276,7 +273,6 @@ class Store(Hooks):
             raise as_headway_error(error, "a query") from error
 
     # -- hooks of the writer
-    # ---------------------------------------------------------------------------------------
 
     def before_commit(self) -> None:
         self._files.sync()

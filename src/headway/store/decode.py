@@ -126,7 +126,6 @@ def _declare(payload: memoryview, known: Mapping[int, Names], schemas: dict[int,
 
 
 # -- finding records
-# -------------------------------------------------------------------------------------------------
 
 
 def _take_points(data: memoryview, pos: int, end: int, rows: dict[int, _Rows]) -> tuple[int, int]:
@@ -205,7 +204,6 @@ def _note(
 
 
 # -- records to columns
-# ----------------------------------------------------------------------------------------------
 
 
 def _points(data: memoryview, rows: dict[int, _Rows], schemas: Mapping[int, Names]) -> list[Points]:

@@ -122,7 +122,6 @@ def apply(c: sqlite3.Connection, x: Context, kind: int, payload: memoryview) -> 
 
 
 # -- values
-# ----------------------------------------------------------------------------------------------------------
 
 
 def text(value: Any) -> str | None:
@@ -185,7 +184,6 @@ def tell(c: sqlite3.Connection, x: Context, fact: Fact) -> None:
 
 
 # -- one function per type
-# -------------------------------------------------------------------------------------------
 
 
 def _task_started(c: sqlite3.Connection, x: Context, fact: Fact) -> None:

@@ -114,7 +114,6 @@ class Keeper(threading.Thread):
         return not self._stopped.is_set()
 
     # -- steps
-    # -----------------------------------------------------------------------------------------------------
 
     def _spill_all(self) -> None:
         with self._store.read() as c:

@@ -163,7 +163,6 @@ class Ingester:
             )
 
     # -- rows that parts belong to
-    # ---------------------------------------------------------------------------------
 
     def _task(self, c: sqlite3.Connection, key: TaskKey) -> _Task:
         if key in self._tasks:
@@ -215,7 +214,6 @@ class Ingester:
         return stream
 
     # -- parts
-    # -----------------------------------------------------------------------------------------------------
 
     def _part(self, c: sqlite3.Connection, task: _Task, stream: _Stream, part: Part) -> bool:
         """Apply what is new of a part; whether there was anything."""
@@ -360,7 +358,6 @@ class Ingester:
                 self._files.touch(self._log_key(task, task.streams[name]))
 
     # -- points
-    # ----------------------------------------------------------------------------------------------------
 
     def _process(self, c: sqlite3.Connection, task: _Task, stream: _Stream) -> tuple[_Process, int]:
         """The process that writes this stream, and the stream's place among its segments."""
@@ -518,8 +515,8 @@ class Ingester:
         return False
 
     def _is_printed(self, c: sqlite3.Connection, task: _Task, rank: int, process: str) -> bool:
-        """Whether its values were read from the output (`agent/observe/printed_metrics.py`), as the opening of its
-        stream says.
+        """Whether its values were read from the output (`agent/observe/printed_metrics.py`), as the
+        opening of its stream says.
         """
         front = f"metrics-{rank}-{process}"
         row = c.execute(

@@ -37,7 +37,6 @@ def _of_last_attempts(c: sqlite3.Connection, table: str, jobs: list[int]) -> Ite
 
 
 # -- progress
-# ----------------------------------------------------------------------------------------------------------
 
 
 def progress(
@@ -127,7 +126,6 @@ def _joined(shares: list[sqlite3.Row]) -> Object:
 
 
 # -- usage
-# -------------------------------------------------------------------------------------------------------------
 
 
 def usage_last(c: sqlite3.Connection, jobs: list[int]) -> dict[int, Object]:

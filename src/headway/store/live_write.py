@@ -52,7 +52,6 @@ def _words(value: Any, most: int) -> list[str]:
 
 
 # -- progress
-# ----------------------------------------------------------------------------------------------------------
 
 
 def put_progress(c: sqlite3.Connection, o: Origin, fact: Fact) -> bool:
@@ -131,7 +130,6 @@ def _make_room(c: sqlite3.Connection, task: int) -> None:
 
 
 # -- records
-# -----------------------------------------------------------------------------------------------------------
 
 
 def put_record(c: sqlite3.Connection, o: Origin, fact: Fact) -> bool:
@@ -213,7 +211,6 @@ def _tell_dropped(c: sqlite3.Connection, o: Origin, gone: int) -> None:
 
 
 # -- usage
-# -------------------------------------------------------------------------------------------------------------
 
 
 def put_usage(c: sqlite3.Connection, o: Origin, fact: Fact) -> bool:
@@ -339,7 +336,6 @@ def thin_usage(c: sqlite3.Connection, now_ns: int, rows_max: int = THIN_ROWS) ->
 
 
 # -- checkpoints and timings
-# -------------------------------------------------------------------------------------------
 
 
 def put_checkpoint(c: sqlite3.Connection, o: Origin, fact: Fact) -> bool:

@@ -185,7 +185,6 @@ class LogFiles:
         self._dirty_folders.clear()
 
     # -- files
-    # -----------------------------------------------------------------------------------------------------
 
     def _write(self, key: LogKey, offset: int, data: bytes | memoryview) -> None:
         fd, view = self._fd(key), memoryview(data)
@@ -245,7 +244,6 @@ class LogFiles:
             self._dirty_folders.add(folder)
 
     # -- rows
-    # ------------------------------------------------------------------------------------------------------
 
     def _moved(self, c: sqlite3.Connection, key: LogKey, end: int) -> None:
         c.execute("UPDATE streams SET spilled = :end WHERE pk = :pk", {"end": end, "pk": key.pk})
@@ -276,7 +274,6 @@ class LogFiles:
 
 
 # -- reading
-# ---------------------------------------------------------------------------------------------------------
 
 
 def stream_key(c: sqlite3.Connection, pk: int) -> LogKey:

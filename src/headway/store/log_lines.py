@@ -87,7 +87,6 @@ def outputs(
 
 
 # -- one stream
-# ------------------------------------------------------------------------------------------------------
 
 
 def tail_offset(
@@ -279,7 +278,6 @@ def _split_at_newlines(data: bytes) -> Iterator[bytes]:
 
 
 # -- several streams
-# -------------------------------------------------------------------------------------------------
 
 
 def read_merged(
@@ -380,7 +378,6 @@ def tail_merged(
 
 
 # -- times
-# -----------------------------------------------------------------------------------------------------------
 
 
 def _set_times(c: sqlite3.Connection, paths: Paths, output: Output, lines: list[Line]) -> None:

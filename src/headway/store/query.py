@@ -33,7 +33,6 @@ def log_path(logs: str, uuid: str, attempt: int, task: str, stream: str) -> str:
 
 
 # -- jobs
-# ------------------------------------------------------------------------------------------------------------
 
 
 def job_object(c: sqlite3.Connection, pk: int, paths: Paths, now_ns: int) -> dict[str, Any]:
@@ -308,7 +307,6 @@ def latest_metrics(
 
 
 # -- metrics
-# ---------------------------------------------------------------------------------------------------------
 
 
 def metrics_object(
@@ -386,7 +384,6 @@ def metrics_columns(jobs: list[tuple[str, list[series.Series]]]) -> bytes:
 
 
 # -- parts of a job
-# --------------------------------------------------------------------------------------------------
 
 
 def provenance(c: sqlite3.Connection, pk: int) -> dict[str, Any] | None:

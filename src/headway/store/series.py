@@ -68,7 +68,6 @@ def join(parts: Iterable[Points]) -> Points:
 
 
 # -- thinning
-# --------------------------------------------------------------------------------------------------------
 
 
 def zoom_index(values: Floats, factor: int = ZOOM_FACTOR) -> Index:
@@ -141,7 +140,6 @@ def _extremes_of(group: Index, values: Floats) -> Index:
 
 
 # -- reading
-# ---------------------------------------------------------------------------------------------------------
 
 
 def read_series(

@@ -98,7 +98,6 @@ class Writer(threading.Thread):
         self.trouble = ""  # why the last commit failed; "" once one has succeeded again
 
     # -- callers' side
-    # ---------------------------------------------------------------------------------------------
 
     def submit(
         self,
@@ -144,7 +143,6 @@ class Writer(threading.Thread):
         self.join()
 
     # -- the thread
-    # ------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
         while True:

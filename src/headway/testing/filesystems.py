@@ -171,7 +171,6 @@ class CrashFiles(Files):
         self._next = 1000
 
     # -- files
-    # ----------------------------------------------------------------------------------------------------
 
     def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
         name = os.fspath(path)
@@ -267,7 +266,6 @@ class CrashFiles(Files):
             raise OSError(errno.EBADF, "Bad file descriptor")
 
     # -- names
-    # ----------------------------------------------------------------------------------------------------
 
     def _sync_names(self, folder: str) -> None:
         def inside(name: str) -> bool:
@@ -332,7 +330,6 @@ class CrashFiles(Files):
         )
 
     # -- the power cut
-    # --------------------------------------------------------------------------------------------
 
     def crash(self, random: Random) -> None:
         names = dict(self._safe_names)

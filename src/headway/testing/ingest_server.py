@@ -56,7 +56,6 @@ class FakeServer:
         self._connections: set[socket.socket] = set()
 
     # -- life
-    # ---------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         self.path.unlink(missing_ok=True)
@@ -135,7 +134,6 @@ class FakeServer:
         return True
 
     # -- routes
-    # -------------------------------------------------------------------------------------------------------
 
     def _answer(self, path: str, body: bytes) -> tuple[int, dict[str, Any]]:
         if path == "/agent/ingest":
@@ -201,7 +199,6 @@ class FakeServer:
             self._news.notify_all()
 
     # -- what it has
-    # --------------------------------------------------------------------------------------------------
 
     def text(self, stream: str) -> bytes:
         with self.lock:

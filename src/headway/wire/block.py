@@ -107,7 +107,6 @@ class Block:
 
 
 # -- integers
-# --------------------------------------------------------------------------------------------------------
 
 
 def encode_ints(values: Ints, *, dense: bool) -> bytes:
@@ -167,7 +166,6 @@ def _add_up(first: int, low: int, above: npt.NDArray[np.uint64]) -> Ints:
 
 
 # -- floats
-# ----------------------------------------------------------------------------------------------------------
 
 
 def fits_float32(values: Floats) -> npt.NDArray[np.bool_]:
@@ -234,7 +232,6 @@ def decode_floats(column: Buffer, rows: int) -> Floats:
 
 
 # -- bytes
-# -----------------------------------------------------------------------------------------------------------
 
 
 def _width(top: int) -> int:

@@ -4,8 +4,8 @@
 
 Questions `{"id", "do", …}` come from the server; each gets one answer `{"id", "value"}` or `{"id",
 "error", "errno"}`, in any order. Before the first message, whatever a login shell prints is passed
-over until a line says `mark`. Called by `engines/ssh/relay_client.py` and `agent/relay.py`. Standard library
-only.
+over until a line says `mark`. Called by `engines/ssh/relay_client.py` and `agent/relay.py`.
+Standard library only.
 """
 
 import hashlib

@@ -22,9 +22,9 @@ from headway.model.ids import new_uuid
 from headway.model.job import Job, JobSpec, State
 from headway.model.record import FACT
 from headway.settings import clusters
-from headway.testing.slurm import SlurmCluster
 from headway.wire import frame, identity
 from tests import container, container_image
+from tests.rigs.slurm_rig import SlurmCluster
 from tests.waiting import wait_until
 
 FAKE_SHIM = Path(__file__).with_name("fake_shim.py")

@@ -34,7 +34,6 @@ SLEEP = ("sleep", "60")
 
 
 # -- plan
-# -----------------------------------------------------------------------------------------------
 
 
 def test_a_plan_says_exactly_what_would_run(harness: LocalHarness) -> None:
@@ -79,7 +78,6 @@ def test_a_plan_never_shows_the_environment_or_a_token(harness: LocalHarness) ->
 
 
 # -- submit and observe
-# -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -138,7 +136,6 @@ def test_many_jobs_run_and_end_each_with_its_own_code(harness: LocalHarness) -> 
 
 
 # -- the same key
-# ---------------------------------------------------------------------------------------
 
 
 def test_the_same_key_is_the_same_job(harness: LocalHarness) -> None:
@@ -173,7 +170,6 @@ def test_ten_submits_of_one_key_at_once_start_one_job(harness: LocalHarness) -> 
 
 
 # -- cancel
-# -----------------------------------------------------------------------------------------------
 
 
 def test_a_running_job_can_be_cancelled_and_says_so(harness: LocalHarness) -> None:
@@ -200,7 +196,6 @@ def test_cancel_of_what_is_not_there_says_no(harness: LocalHarness) -> None:
 
 
 # -- restart and adoption
-# -----------------------------------------------------------------------------------
 
 
 def test_a_restarted_server_finds_what_runs_by_its_key(harness: LocalHarness) -> None:

@@ -1,5 +1,5 @@
-"""How far a task's folders are, as `progress` facts of the source `folder`. Asked by `progress_facts.py`
-at each look.
+"""How far a task's folders are, as `progress` facts of the source `folder`. Asked by
+`progress_facts.py` at each look.
 """
 
 import os

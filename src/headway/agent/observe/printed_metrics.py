@@ -1,5 +1,5 @@
-"""Losses that a program only prints become metrics (capability 24). Called by `progress_facts.py`, which
-reads the lines.
+"""Losses that a program only prints become metrics (capability 24). Called by `progress_facts.py`,
+which reads the lines.
 
 A program that logs metrics of its own is left alone: it says what counts. What is printed is looked
 at five times a second, so of a faster program some of the values are kept, each with the step that

@@ -156,7 +156,6 @@ class ProgressWatch:
             self._stream = None
 
     # -- slots
-    # ------------------------------------------------------------------------------------------
 
     def _find(self) -> None:
         try:
@@ -256,7 +255,6 @@ class ProgressWatch:
                     continue
 
     # -- output
-    # -----------------------------------------------------------------------------------------
 
     def _read_output(
         self, name: str, fd: int, size: int, rank: int, now_s: float, last: bool
@@ -325,7 +323,6 @@ class ProgressWatch:
         return mask_text(label, [value.decode("utf-8", "replace") for value in self._secrets()])
 
     # -- writing
-    # ----------------------------------------------------------------------------------------
 
     def _write(self, fact: "Fact") -> bool:
         try:

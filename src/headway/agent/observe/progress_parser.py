@@ -1,7 +1,7 @@
 """Reads progress out of what a program prints: tqdm, rich, Keras, and lines with iterations, speed and time to go.
 
-Pure text to values, for agent/observe/progress_facts.py. Bars that redraw themselves come as floods of `\\r`; only the last state of
-each counts. What is not surely progress is nothing: a wrong bar is worse than none.
+Pure text to values, for `progress_facts.py`. Bars that redraw themselves come as floods of `\\r`;
+only the last state of each counts. What is not surely progress is nothing: a wrong bar is worse than none.
 """
 
 import re

@@ -268,7 +268,6 @@ def _pinned(about: About) -> "dict[str, Any]":
 
 
 # -- python
-# -----------------------------------------------------------------------------------------------------------
 
 
 def python_state(about: About) -> "dict[str, Any]":

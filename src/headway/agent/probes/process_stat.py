@@ -49,7 +49,6 @@ class Member:
         self._children = Kept(f"{self.folder}/task/{pid}/children", budget)
 
     # -- each sample
-    # --------------------------------------------------------------------------------------------------
 
     def look(self, born_ticks: float | None) -> bool:
         """Read who and how it is. False when it is gone, or not the process that it was.
@@ -128,7 +127,6 @@ class Member:
         self.rank, self._line = rank, None
 
     # -- now and then
-    # -------------------------------------------------------------------------------------------------
 
     def count_fds(self) -> None:
         try:
@@ -155,7 +153,6 @@ class Member:
             (self.pss_bytes, self.uss_bytes), self._line = weights, None
 
     # -- telling
-    # ------------------------------------------------------------------------------------------------------
 
     def line(self) -> "dict[str, Any]":
         if self._line is None:

@@ -82,7 +82,6 @@ class Forest:
             member.belong(rank)
 
     # -- a sample
-    # -----------------------------------------------------------------------------------------------------
 
     def sample(self, now_s: float) -> None:
         span_s = None if self._at_s is None else now_s - self._at_s
@@ -134,7 +133,6 @@ class Forest:
         member.close()
 
     # -- finding
-    # ------------------------------------------------------------------------------------------------------
 
     def _find(self, now_s: float) -> None:
         if not self.members:
@@ -199,7 +197,6 @@ class Forest:
         return int(fields[1]) if len(fields) > 2 and fields[1].isdigit() else None
 
     # -- sums
-    # ---------------------------------------------------------------------------------------------------------
 
     def _sum_cpu(self, span_s: float | None) -> None:
         """CPU of each tree. Children that lived between two samples show in the time that their

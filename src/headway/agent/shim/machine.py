@@ -477,7 +477,6 @@ class ShimMachine:
         return out
 
     # -- the end
-    # ------------------------------------------------------------------------------------------------------
 
     def _check_end(self, now_s: float) -> list[ShimInstruction]:
         if self.phase != "running" or any(rank.state != "ended" for rank in self.ranks):
@@ -566,7 +565,6 @@ class ShimMachine:
         return [Leave()]
 
     # -- the shipper
-    # --------------------------------------------------------------------------------------------------
 
     def _start_shipper(self, now_s: float) -> list[ShimInstruction]:
         self._restart_s, self._shipper_alive, self._shipper_since_s = None, True, now_s

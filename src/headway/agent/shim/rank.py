@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 NOT_FOUND, CANNOT_RUN = 127, 126
 _ENV_FILE_BYTES_MAX = 8 * ENV_BYTES_MAX  # as JSON a byte may take six
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # …/headway
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # …/headway
 BOOTSTRAP = os.path.join(_PACKAGE, "client", "bootstrap")
 # the zip application: `import headway` finds it there
 if os.path.isfile(os.path.dirname(_PACKAGE)):

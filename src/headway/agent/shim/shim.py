@@ -108,7 +108,6 @@ class Shim:
         self._peers: list[dict[str, Any]] = []
 
     # -- starting
-    # -----------------------------------------------------------------------------------------------------
 
     def run(self) -> int:
         os.umask(0o077)
@@ -212,7 +211,6 @@ class Shim:
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
 
     # -- the loop
-    # -----------------------------------------------------------------------------------------------------
 
     def _turn(self) -> None:
         ready = self._wait()
@@ -336,7 +334,6 @@ class Shim:
             self._link.say()
 
     # -- ranks
-    # --------------------------------------------------------------------------------------------------------
 
     def _start_rank(self, index: int, now_s: float) -> "list[ShimEvent]":
         try:
@@ -439,7 +436,6 @@ class Shim:
             self.log.say(f"env.json could not be removed: {error.strerror}")
 
     # -- signals and orders
-    # -------------------------------------------------------------------------------------------
 
     def _take_signals(self) -> "list[ShimEvent]":
         try:
@@ -489,7 +485,6 @@ class Shim:
         return []
 
     # -- the shipper
-    # --------------------------------------------------------------------------------------------------
 
     def _start_shipper(self) -> None:
         if self._taken:

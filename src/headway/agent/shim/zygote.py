@@ -1,12 +1,12 @@
 """The warm launcher: a process that has everything of the agent loaded and forks a shim for each
 task it is told of.
 
-Started by the local engine (`engines/local/zygote.py`) as `warm HOME`, with a socket as its standard input.
-A line of JSON `{"folder"}` is answered by `{"pid", "start"}`; the end of a shim by `{"ended": pid,
-"code"}`. A forked shim is as one that was executed: a session of its own, the environment that the
-engine gives to every agent, no descriptor of ours, nothing of another task, for this process never
-reads one's files. It ends with the engine, or after an idle time; the shims go on, and the engine
-starts them cold until there is another one.
+Started by the local engine (`engines/local/zygote.py`) as `warm HOME`, with a socket as its
+standard input. A line of JSON `{"folder"}` is answered by `{"pid", "start"}`; the end of a shim by
+`{"ended": pid, "code"}`. A forked shim is as one that was executed: a session of its own, the
+environment that the engine gives to every agent, no descriptor of ours, nothing of another task,
+for this process never reads one's files. It ends with the engine, or after an idle time; the shims
+go on, and the engine starts them cold until there is another one.
 """
 
 import gc
@@ -125,6 +125,7 @@ def _load() -> None:
     import resource
     import subprocess
 
+    from headway.agent.probes import task_usage
     from headway.agent.ship import mask, shipper
     from headway.wire import redact
 
@@ -139,7 +140,7 @@ def _load() -> None:
         subprocess,
         mask,
         shipper,
-        usage,
+        task_usage,
         redact,
     )
     gc.collect()

@@ -124,7 +124,6 @@ class Packer:
             return False
 
     # -- records
-    # ------------------------------------------------------------------------------------------------------
 
     def _records(self, batch: Batch, span: "Span", fd: int, at_end: bool, *, final: bool) -> bool:
         data, scan = read_frames(fd, span.offset, span.length, final, self._files)
@@ -160,7 +159,6 @@ class Packer:
         return False
 
     # -- output
-    # -------------------------------------------------------------------------------------------------------
 
     def _output(
         self, batch: Batch, span: "Span", fd: int, now_s: float, at_end: bool, *, final: bool
@@ -220,7 +218,6 @@ class Packer:
         return False
 
     # -- gaps
-    # ---------------------------------------------------------------------------------------------------------
 
     def _gap(self, batch: Batch, span: "Span") -> bool:
         assert span.gap is not None

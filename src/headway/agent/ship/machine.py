@@ -167,7 +167,6 @@ class ShipperMachine:
         return sum(e.lag for e in self.entries.values())
 
     # -- what lies in the spool
-    # ---------------------------------------------------------------------------------------
 
     def _grown(self, event: Grown) -> None:
         entry = self.entries.get(event.stream)
@@ -217,7 +216,6 @@ class ShipperMachine:
         self.used += entry.kept
 
     # -- the limit of the spool
-    # ---------------------------------------------------------------------------------------
 
     def _relieve(self) -> list[ShipperInstruction]:
         if self._counting:
@@ -303,7 +301,6 @@ class ShipperMachine:
                 entry.add_gap(Gap(gap.start, gap.end, gap.reason, event.records, event.points))
 
     # -- sending
-    # ------------------------------------------------------------------------------------------------------
 
     def _next(self, now_s: float) -> list[ShipperInstruction]:
         if self._is_over():
@@ -528,7 +525,6 @@ class ShipperMachine:
         return [Log(f"stream {stream} is set aside: {reason}")]
 
     # -- the end
-    # ------------------------------------------------------------------------------------------------------
 
     def _is_over(self) -> bool:
         if self.ending is None or self._busy or self._out or self._counting:

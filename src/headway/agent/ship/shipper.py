@@ -135,7 +135,6 @@ class Shipper:
         self._commands.next_s = self._begun_s + POLL_FIRST_S
 
     # -- the loop
-    # -----------------------------------------------------------------------------------------------------
 
     def run(self, limit_s: float | None = None) -> int:
         """Until everything is sent, or given up; with a limit, EXIT_ERROR after so long: another
@@ -244,7 +243,6 @@ class Shipper:
                 self._finish(instruction)
 
     # -- looking
-    # ------------------------------------------------------------------------------------------------------
 
     def _look(self, now_s: float, *, names: bool = False) -> None:
         # armed before the look: a write between would be missed
@@ -328,7 +326,6 @@ class Shipper:
             attached.hear(facts, rank)
 
     # -- the shim
-    # -----------------------------------------------------------------------------------------------------
 
     def _hear_shim(self, now_s: float) -> None:
         assert self.link is not None
@@ -409,7 +406,6 @@ class Shipper:
             self._look(now_s, names=True)
 
     # -- commands
-    # -----------------------------------------------------------------------------------------------------
 
     def _ask(self, now_s: float) -> None:
         if self._key is None or self._commands.channel.busy or now_s < self._commands.next_s:
@@ -448,7 +444,6 @@ class Shipper:
             self._watch.signal(command["signal"], now_s)
 
     # -- sending
-    # ------------------------------------------------------------------------------------------------------
 
     def _post(self, now_s: float) -> None:
         if self._posted is not None or not self._packed:
@@ -523,7 +518,6 @@ class Shipper:
             self._feed(Retry(), now_s)
 
     # -- the spool
-    # ----------------------------------------------------------------------------------------------------
 
     def _get_mask(self) -> "Mask":
         if self._mask is None:
@@ -578,7 +572,6 @@ class Shipper:
         return positions
 
     # -- provenance and the end
-    # ---------------------------------------------------------------------------------------
 
     def _inquire(self, now_s: float) -> None:
         if self._inquiry.step(now_s, self._first_ack_s, self._hello, ended=self._ended):

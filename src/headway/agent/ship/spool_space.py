@@ -2,24 +2,21 @@
 shipper.
 """
 
+import json
 import os
 
 from headway.agent.ship.events import Drop, Dropped
 from headway.agent.ship.stream_state import Gap
 from headway.agent.ship.takeover import was_taken
 from headway.model.record import RECORDS
-from headway.spool.files import OS_FILES, Files
+from headway.spool.files import OS_FILES, Files, replace_file
+from headway.spool.reader import WINDOW_BYTES_MIN, count_metrics, read_frames
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headway.agent.ship.tail import Tail
-
-import json
-
-from headway.spool.files import replace_file
-from headway.spool.reader import WINDOW_BYTES_MIN, count_metrics, read_frames
 
 
 class Room:

@@ -144,7 +144,6 @@ class Tail:
         self._boot = boot_id()
 
     # -- looking
-    # ------------------------------------------------------------------------------------------------------
 
     def look(self, now_s: float, *, names: bool = False) -> "list[Event]":
         """Everything that changed. `names`: read the folder in any case."""
@@ -265,7 +264,6 @@ class Tail:
         return [event]
 
     # -- closing
-    # ------------------------------------------------------------------------------------------------------
 
     def _remember(self, tailed: Tailed) -> None:
         """Keep the newest segment of each process."""

@@ -1,1 +1,3 @@
-"""How the agent reaches the server: unix socket, TLS or a shared folder, with failover between them; and the commands that come back."""
+"""How the agent reaches the server: unix socket, TLS or a shared folder, with failover between
+them; and the commands that come back.
+"""

@@ -120,7 +120,6 @@ class Post(Channel):
         self._reloaded = False
 
     # -- as the shipper sees it
-    # ---------------------------------------------------------------------------------------
 
     def renew(self, task: TaskFile) -> None:
         self._ways.renew(task)
@@ -168,7 +167,6 @@ class Post(Channel):
         self._end()
 
     # -- inside
-    # -------------------------------------------------------------------------------------------------------
 
     def _try_next(self, now_s: float, last: Answer) -> Answer | None:
         while self._left:

@@ -78,7 +78,6 @@ class TlsChannel(Channel):
         return super().step(now_s)
 
     # -- opening
-    # ------------------------------------------------------------------------------------------------------
 
     def _open(self, now_s: float) -> None:
         if not self._addresses:
@@ -157,7 +156,6 @@ class TlsChannel(Channel):
             raise ConnectionAbortedError(errno.ECONNABORTED, told)
 
     # -- bytes
-    # --------------------------------------------------------------------------------------------------------
 
     def _send(self) -> None:
         self._establish()

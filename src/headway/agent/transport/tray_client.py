@@ -1,9 +1,9 @@
 """Requests to the server as files in a folder that both see (`wire/tray.py`): the way for a node
 without a network.
 
-Driven by `failover.py` as a connection is. There is at most one request in the folder at a time; one
-that is not answered in time is taken back, and what is sent then has another name, so that no late
-answer can be taken for the new one's.
+Driven by `failover.py` as a connection is. There is at most one request in the folder at a time;
+one that is not answered in time is taken back, and what is sent then has another name, so that no
+late answer can be taken for the new one's.
 """
 
 import os

@@ -1,12 +1,13 @@
 """Docker and Podman on this machine: a task is a container, and its spool a folder that both sides
 see.
 
-The agent runs inside the container, from one file (`home/zipapp.py`), so output goes straight
-to the spool and nobody here needs to live. An image without Python 3.11 has the agent outside: an
+The agent runs inside the container, from one file (`home/zipapp.py`), so output goes straight to
+the spool and nobody here needs to live. An image without Python 3.11 has the agent outside: an
 ordinary shim on this machine, whose processes are `docker run`. A container has the name of its
 task, so a key is started once, whatever was killed in between (F23). Of a job with several tasks
-all folders are made before the first container, and a network for them (`engines/docker/network.py`). Made
-by `registry.py`, called by `server/control/loop.py`, from threads.
+all folders are made before the first container, and a network for them
+(`engines/docker/network.py`). Made by `registry.py`, called by `server/control/loop.py`, from
+threads.
 """
 
 import contextlib
@@ -112,7 +113,6 @@ class ContainerEngine:
         self._beside: dict[str, bool] = {}
 
     # -- planning
-    # -------------------------------------------------------------------------------------
 
     def capacity(self) -> list[Node]:
         """What this machine has; asked through the engine, so that one that does not answer has
@@ -219,7 +219,6 @@ class ContainerEngine:
         return self._pythons[image_id]
 
     # -- starting
-    # -------------------------------------------------------------------------------------
 
     def submit(self, plan: Plan, key: str, given: Given) -> EngineId:
         if key != f"{plan.uuid}-{plan.attempt}":
@@ -457,7 +456,6 @@ class ContainerEngine:
         return self._groups.find(key)
 
     # -- looking
-    # --------------------------------------------------------------------------------------
 
     def observe(self, ids: Sequence[EngineId]) -> dict[EngineId, Observation]:
         names = {engine_id: self._groups.names(engine_id) for engine_id in ids}
@@ -647,7 +645,6 @@ class ContainerEngine:
         return [*self.program.words, "exec", "-it", str(task), *shell]
 
     # -- ending
-    # ---------------------------------------------------------------------------------------
 
     def cancel(self, engine_id: EngineId) -> bool:
         # all of them, not up to the first

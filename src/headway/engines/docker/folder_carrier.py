@@ -114,7 +114,6 @@ def given(
 
 
 # -- mounts
-# --------------------------------------------------------------------------------------------------------
 # A mount tool mounts outside, below a folder of the task, while its container runs already: the
 # container has that folder as a slave, so the mount appears there, and goes when it goes here. In
 # each container this folder has a name by the working folder, so that a link there, which all tasks

@@ -1,11 +1,11 @@
 """The program of a container engine (docker, podman) as functions: run it, and read what it says of
 containers.
 
-Called by `engines/docker/engine.py`. The program and not the HTTP API: it is the same for both engines, it
-knows contexts, rootless sockets and `--gpus`, and Podman has no daemon that could be asked
-(`docs/decisions/008-containers.md`). Every call has a time limit, and its failures are told in
-words. An engine that once did not answer in time is asked in the background from then on, and every
-call fails at once until it answers: whoever asks shall not wait for it again.
+Called by `engines/docker/engine.py`. The program and not the HTTP API: it is the same for both
+engines, it knows contexts, rootless sockets and `--gpus`, and Podman has no daemon that could be
+asked (`docs/decisions/008-containers.md`). Every call has a time limit, and its failures are told
+in words. An engine that once did not answer in time is asked in the background from then on, and
+every call fails at once until it answers: whoever asks shall not wait for it again.
 """
 
 import contextlib

@@ -4,8 +4,8 @@ A task is its spool folder. `submit` makes the folder in one step and starts the
 writes `shim.json` once and refuses to start where one lies, so whatever is killed and repeated in
 between, a key is started once (F23). Of a job with several tasks all folders are made before the
 first shim is started. The id of an attempt with one task is that task's folder; of one with several
-it is the attempt's key, and `engines/spool/task_group.py` makes one answer of theirs. Made by `registry.py`,
-called by `server/control/loop.py`, from threads.
+it is the attempt's key, and `engines/spool/task_group.py` makes one answer of theirs. Made by
+`registry.py`, called by `server/control/loop.py`, from threads.
 """
 
 import os
@@ -66,7 +66,6 @@ class LocalEngine:
         folders.sweep(paths.spool)
 
     # -- planning
-    # -------------------------------------------------------------------------------------
 
     def capacity(self) -> list[Node]:
         count, source = self._gpus.get()
@@ -83,7 +82,6 @@ class LocalEngine:
         )
 
     # -- starting
-    # -------------------------------------------------------------------------------------
 
     def submit(self, plan: Plan, key: str, given: Given) -> EngineId:
         if key != f"{plan.uuid}-{plan.attempt}":
@@ -185,7 +183,6 @@ class LocalEngine:
         return self._groups.find(key)
 
     # -- looking
-    # --------------------------------------------------------------------------------------
 
     def observe(self, ids: Sequence[EngineId]) -> dict[EngineId, Observation]:
         self._reap()
@@ -308,7 +305,6 @@ class LocalEngine:
         )
 
     # -- ending
-    # ---------------------------------------------------------------------------------------
 
     def cancel(self, engine_id: EngineId) -> bool:
         # all of them, not up to the first

@@ -1,5 +1,5 @@
-"""The engine's side of the warm launcher (`agent/shim/zygote.py`): starts it, asks it for shims, hears of
-their ends.
+"""The engine's side of the warm launcher (`agent/shim/zygote.py`): starts it, asks it for shims,
+hears of their ends.
 
 Called by the local engine, from several threads. Whatever goes wrong here costs warmth only: the
 engine then starts the shim cold. Should both start one, the shim's own lock lets one of them run.

@@ -1,5 +1,5 @@
-"""Runs Slurm's commands with a time limit, here; `place_ssh.py` has the same for a login node. Called by
-the engine alone.
+"""Runs Slurm's commands with a time limit, here; `place_ssh.py` has the same for a login node.
+Called by the engine alone.
 
 What a command prints is data; why it failed is told with Slurm's own last line. A controller that
 does not answer is `UnreachableError`, so nothing follows from it; a request that Slurm refuses is

@@ -1,5 +1,5 @@
-"""The Slurm engine: an attempt is one batch job with one shim per node. Called by `server/control/loop.py`,
-from threads.
+"""The Slurm engine: an attempt is one batch job with one shim per node. Called by
+`server/control/loop.py`, from threads.
 
 Where Slurm's commands run and where files lie is one `Place`: here, or on a login node over ssh
 (`place.py`). Slurm is asked once for all jobs, and less often while nothing changes; what a job
@@ -127,7 +127,6 @@ class SlurmEngine:
         return Freed(*self._shelf.collect(open_jobs, dry_run))
 
     # -- planning
-    # -----------------------------------------------------------------------------------------------------
 
     def capacity(self) -> list[Node]:
         self._place.check()
@@ -256,7 +255,6 @@ class SlurmEngine:
         return {**options, "exclude": ",".join(exclude) or None}
 
     # -- starting
-    # -----------------------------------------------------------------------------------------------------
 
     def submit(self, plan: Plan, key: str, given: Given) -> EngineId:
         found = self.submit_many([Start(plan, key, given)])[key]
@@ -310,7 +308,6 @@ class SlurmEngine:
         return found
 
     # -- looking
-    # ------------------------------------------------------------------------------------------------------
 
     def ask_again(self) -> None:
         """Something was changed: the next look asks Slurm."""
@@ -606,7 +603,6 @@ class SlurmEngine:
         return self._down[line.id]
 
     # -- why it waits
-    # -------------------------------------------------------------------------------------------------
 
     def explain(self, engine_id: EngineId) -> Waiting:
         self.ask_again()
@@ -640,7 +636,6 @@ class SlurmEngine:
         return line.number if line is not None and line.number else job_id
 
     # -- ending
-    # -------------------------------------------------------------------------------------------------------
 
     def cancel_many(self, ids: Sequence[EngineId]) -> list[EngineId]:
         """Those that wait: one scancel for many."""

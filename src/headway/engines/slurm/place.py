@@ -2,7 +2,8 @@
 alone.
 
 A place has `commands` (run one, with a time limit) and a `shelf` (the cluster's folder,
-`engines/spool/cluster_folder.py`), and knows how a task there reaches its home, its code and the server.
+`engines/spool/cluster_folder.py`), and knows how a task there reaches its home, its code and the
+server.
 """
 
 import hashlib
@@ -29,8 +30,8 @@ _LOOK_S: Final = 1.0
 
 
 class AnyShelf(Protocol):
-    """`engines/spool/cluster_folder.py`, here or far away. Raises OSError; UnreachableError where nothing is
-    known.
+    """`engines/spool/cluster_folder.py`, here or far away. Raises OSError; UnreachableError where
+    nothing is known.
     """
 
     @property

@@ -269,7 +269,6 @@ class Far:
         self._relay.close()
 
     # -- code goes there
-    # -----------------------------------------------------------------------------------------------
 
     def carry(self, plan: Plan) -> None:
         digest, until_s = self._carried
@@ -302,7 +301,6 @@ class Far:
         return draft
 
     # -- outputs come back
-    # ---------------------------------------------------------------------------------------------
 
     def finish(self, key: str) -> bool:
         return self._fetch.is_done(key)

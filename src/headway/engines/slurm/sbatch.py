@@ -218,7 +218,6 @@ class Submission:
         return {key: EngineId(f"{number}_{index}") for index, key in group.keys.items()}
 
     # -- folders
-    # -------------------------------------------------------------------------------------------------------
 
     def _make_folders(self, starts: Collection[Start]) -> None:
         try:
@@ -248,7 +247,6 @@ class Submission:
         )  # fmt: skip
 
     # -- sbatch
-    # --------------------------------------------------------------------------------------------------------
 
     def _sbatch(self, texts: Mapping[str, str]) -> dict[str, Outcome]:
         """By key, the number that Slurm has given to a script, or why it has not."""

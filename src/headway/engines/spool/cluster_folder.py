@@ -77,7 +77,6 @@ class Shelf:
         return str(self._spool)
 
     # -- tasks
-    # ---------------------------------------------------------------------------------------------------------
 
     def make(self, name: str, task: Mapping[str, Any], env: Mapping[str, str]) -> None:
         """A task's folder, made once; when it was last wanted is the time of its task file. Raises
@@ -159,7 +158,6 @@ class Shelf:
         return self._spool / name
 
     # -- numbers of batch jobs
-    # -----------------------------------------------------------------------------------------
 
     def remember(self, key: str, job_id: str) -> None:
         self._write(self._note(key, ".id"), job_id)
@@ -241,7 +239,6 @@ class Shelf:
         return self._spool / f"{key}{suffix}"
 
     # -- code and outputs
-    # ----------------------------------------------------------------------------------------------
 
     def missing(self, digests: Iterable[str]) -> list[str]:
         """Contents that have to come."""
@@ -294,7 +291,6 @@ class Shelf:
         return Depot(self._home / "code")
 
     # -- the end of a job
-    # ----------------------------------------------------------------------------------------------
 
     def make_output(self, job: str, uuid: str | None = None) -> str:
         """Its output folder; with `uuid` also a note that it has to come back."""

@@ -1,8 +1,8 @@
 """The first program on a login node: it takes the zip application once per version, then becomes
 the relay.
 
-Called by `engines/ssh/relay_client.py`. Any Python 3 must understand it, and any login shell must leave its
-words alone: the program is one word of letters, and it shows itself by a line with a mark
+Called by `engines/ssh/relay_client.py`. Any Python 3 must understand it, and any login shell must
+leave its words alone: the program is one word of letters, and it shows itself by a line with a mark
 (`wire/relay_messages.py`), so banners do not matter.
 """
 

@@ -276,7 +276,6 @@ class Relay:
         self._closed = False
 
     # -- asking
-    # --------------------------------------------------------------------------------------------------------
 
     @property
     def is_used(self) -> bool:
@@ -310,7 +309,6 @@ class Relay:
         raise kind(f"{self.host}: {answer['error']}")
 
     # -- connecting
-    # ----------------------------------------------------------------------------------------------------
 
     def _connected(self) -> Link:
         """The connection. A first one is waited for; one that is known to be missing only by whom

@@ -152,7 +152,6 @@ def look_at(
 
 
 # -- lines
-# -------------------------------------------------------------------------------------------------------------
 
 
 def _outputs(c: sqlite3.Connection, pk: int, first: int) -> list[Output]:
@@ -217,7 +216,6 @@ def _attempt_to_read(cursor: Cursor, chosen: list[Output], at: dict[int, int]) -
 
 
 # -- the rest
-# ----------------------------------------------------------------------------------------------------------
 
 
 def _last_event(c: sqlite3.Connection, pk: int) -> int:

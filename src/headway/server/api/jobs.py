@@ -79,7 +79,6 @@ async def show(services: Services, pk: int, status: int = 200) -> Reply:
 
 
 # -- handlers
-# ----------------------------------------------------------------------------------------------------------
 
 
 async def list_jobs(call: Call) -> Reply:

@@ -48,6 +48,35 @@ class Asked(msgspec.Struct, forbid_unknown_fields=True):
         )
 
 
+class LineForm(msgspec.Struct):
+    time: str | None
+    rank: int | None
+    task: str
+    attempt: int
+    stream: str
+    text: str
+
+    @classmethod
+    def of(cls, found: Iterable[Line]) -> "list[LineForm]":
+        return [
+            cls(
+                _iso(line.time_us),
+                line.output.rank,
+                line.output.task,
+                line.output.attempt,
+                line.output.stream,
+                line.text,
+            )
+            for line in found
+        ]
+
+
+@lru_cache(4096)
+def _iso(time_us: int | None) -> str | None:
+    """Lines that came together share their time, so this is seldom worked out."""
+    return None if time_us is None else jsonform.iso(time_us * 1000)
+
+
 class Answer(msgspec.Struct):
     lines: list[LineForm]
     more: bool  # there is more than fitted in, or the search was cut short
@@ -69,7 +98,6 @@ async def streams(call: Call) -> Reply:
 
 
 # -- raw
-# ---------------------------------------------------------------------------------------------------------------
 
 
 def read_raw(c: sqlite3.Connection, paths: Paths, pk: int, asked: Asked) -> Reply:
@@ -102,7 +130,6 @@ def _start(c: sqlite3.Connection, paths: Paths, output: Output, asked: Asked) ->
 
 
 # -- lines
-# -------------------------------------------------------------------------------------------------------------
 
 
 def read_lines(c: sqlite3.Connection, paths: Paths, pk: int, asked: Asked) -> bytes:
@@ -156,32 +183,3 @@ ROUTES = [
     Route("GET", "/api/jobs/{ref}/logs", Role.READ, read_logs),
     Route("GET", "/api/jobs/{ref}/streams", Role.READ, streams),
 ]
-
-
-class LineForm(msgspec.Struct):
-    time: str | None
-    rank: int | None
-    task: str
-    attempt: int
-    stream: str
-    text: str
-
-    @classmethod
-    def of(cls, found: Iterable[Line]) -> "list[LineForm]":
-        return [
-            cls(
-                _iso(line.time_us),
-                line.output.rank,
-                line.output.task,
-                line.output.attempt,
-                line.output.stream,
-                line.text,
-            )
-            for line in found
-        ]
-
-
-@lru_cache(4096)
-def _iso(time_us: int | None) -> str | None:
-    """Lines that came together share their time, so this is seldom worked out."""
-    return None if time_us is None else jsonform.iso(time_us * 1000)

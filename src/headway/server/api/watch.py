@@ -32,7 +32,6 @@ _CHANGES_BY_ITSELF = "elapsed_s"  # of a row: no news
 
 
 # -- all open jobs
-# -----------------------------------------------------------------------------------------------------
 
 
 class AskedAll(msgspec.Struct, forbid_unknown_fields=True):
@@ -76,7 +75,6 @@ def look_at_all(c: sqlite3.Connection, jobs_max: int) -> tuple[int, bytes]:
 
 
 # -- usage and timings of one job
-# --------------------------------------------------------------------------------------
 
 
 class AskedUsage(msgspec.Struct, forbid_unknown_fields=True):
@@ -143,7 +141,6 @@ async def timings(call: Call) -> Reply:
 
 
 # -- log records of one job
-# --------------------------------------------------------------------------------------------
 
 
 class AskedRecords(msgspec.Struct, forbid_unknown_fields=True):

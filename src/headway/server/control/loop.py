@@ -122,7 +122,6 @@ class Loop:
         self.reach: Callable[[], Awaitable[dict[str, Any] | None]] = engine_calls.nowhere
 
     # -- life of the loop
-    # -----------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Look at every open job once, then go on looking."""
@@ -265,7 +264,6 @@ class Loop:
         return [engine for engine in self._engines.values() if isinstance(engine, Distant)]
 
     # -- seeing
-    # ---------------------------------------------------------------------------------------
 
     async def _observe(self, jobs: Sequence[Job]) -> dict[str, Observation]:
         """What each engine says of its attempts. An engine that does not answer says nothing (F22)."""
@@ -388,7 +386,6 @@ class Loop:
             await self._write(partial(transactions.flush, times, words))
 
     # -- doing
-    # ----------------------------------------------------------------------------------------
 
     async def _act(self, actions: Sequence[Action], jobs: Mapping[int, Job]) -> None:
         """What is written down goes first, all of it to the writer at once: many jobs' changes are

@@ -71,7 +71,6 @@ def role_name(task: Task) -> str:
 
 
 # -- the policy
-# ---------------------------------------------------------------------------------------
 
 
 def ending(job: Job, attempt: Attempt) -> str | None:
@@ -121,7 +120,6 @@ def _is_done(role: Role, tasks: Sequence[Task]) -> bool:
 
 
 # -- one task
-# -----------------------------------------------------------------------------------------
 
 
 def is_failing(task: Task) -> bool:

@@ -1,9 +1,10 @@
 """Decides what to do next, from stored state and observations. Pure: no clock, no I/O, no
 randomness.
 
-`decide(jobs, seen)` gives actions; `server/control/loop.py` executes them and asks again. Every action may
-be lost with a killed server: the next `decide` finds the same state and says the same again. Absent
-knowledge never becomes an action: what cannot be seen is `unknown`, with the time since when (P8).
+`decide(jobs, seen)` gives actions; `server/control/loop.py` executes them and asks again. Every
+action may be lost with a killed server: the next `decide` finds the same state and says the same
+again. Absent knowledge never becomes an action: what cannot be seen is `unknown`, with the time
+since when (P8).
 """
 
 import math
@@ -136,7 +137,6 @@ def _start(jobs: Sequence[Job], seen: Seen) -> list[Action]:
 
 
 # -- one job
-# ------------------------------------------------------------------------------------------
 
 
 def _advance(job: Job, seen: Seen) -> list[Action]:
@@ -355,7 +355,6 @@ def _cancel_is_due(job: Job, attempt: Attempt, seen: Seen) -> bool:
 
 
 # -- ends
-# ---------------------------------------------------------------------------------------------
 
 
 def _finish(job: Job, attempt: Attempt, seen: Seen) -> list[Action]:

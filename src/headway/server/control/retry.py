@@ -1,8 +1,8 @@
 """Whether a failed attempt is followed by another one. Pure: no clock, no I/O; chance is an
 argument.
 
-`decide_retry` is called by `server/control/reconcile.py`. The table is the policy column of the failure
-taxonomy; the table of `docs/concepts/retries.md` is tested against it.
+`decide_retry` is called by `server/control/reconcile.py`. The table is the policy column of the
+failure taxonomy; the table of `docs/concepts/retries.md` is tested against it.
 `docs/decisions/011-retries.md` says why nothing that a program did itself is run again unless a
 person, or the program, asked for it.
 """

@@ -60,7 +60,6 @@ class Outbox:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     # -- life
-    # ----------------------------------------------------------------------------------------------------------
 
     async def start(self, control: "Control") -> None:
         """Go on with what an earlier server left."""
@@ -108,7 +107,6 @@ class Outbox:
             forwarder.start()
 
     # -- in
-    # ------------------------------------------------------------------------------------------------------------
 
     async def admit(self, uuid: str, address: str) -> None:
         """From now on the monitor shall have everything of this job. Comes before the job is
@@ -159,7 +157,6 @@ class Outbox:
         self.wake(entry.address)
 
     # -- out: called in the forwarders' threads
-    # ------------------------------------------------------------------------
 
     def entries(self, address: str) -> list[Entry]:
         with self._lock:
@@ -198,7 +195,6 @@ class Outbox:
             shutil.rmtree(entry.folder, ignore_errors=True)
 
     # -- news
-    # ----------------------------------------------------------------------------------------------------------
 
     def on_change(self, job_pk: int, what: str) -> None:
         """After a commit, in the writer's thread: a job's state may be another one."""

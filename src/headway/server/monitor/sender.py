@@ -78,7 +78,6 @@ class Forwarder:
                 "since": jsonform.iso(self._since_ns or None)}  # fmt: skip
 
     # -- sending
-    # -------------------------------------------------------------------------------------------------------
 
     def _send_all(self) -> None:
         failures = 0
@@ -224,7 +223,6 @@ class Forwarder:
         self._post("/agent/ingest", body=body)
 
     # -- commands
-    # ------------------------------------------------------------------------------------------------------
 
     def _ask_all(self) -> None:
         pause_s = BACKOFF_FIRST_S
@@ -281,7 +279,6 @@ class Forwarder:
             )
 
     # -- the wire
-    # ------------------------------------------------------------------------------------------------------
 
     def _post(
         self, route: str, client: remote_server.RemoteClient | None = None, **more: Any

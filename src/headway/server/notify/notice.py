@@ -115,7 +115,6 @@ def _rounded(seconds: float | None) -> float | None:
 
 
 # -- words
-# ----------------------------------------------------------------------------------------------
 
 
 def _text(job: Job, kind: str, elapsed_s: float | None, waited_s: float, silent_s: float) -> str:

@@ -108,7 +108,6 @@ class Notifier:
         self._silences: set[tuple[int, int]] = set()  # told already: (job, sign)
 
     # -- life
-    # ---------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -185,7 +184,6 @@ class Notifier:
         return await asyncio.wrap_future(self._store.write(work))
 
     # -- deciding
-    # -----------------------------------------------------------------------------------------
 
     async def _take_changes(self) -> None:
         plan = self.plan
@@ -229,7 +227,6 @@ class Notifier:
         self._silences.add((pk, sign))
 
     # -- sending
-    # ------------------------------------------------------------------------------------------
 
     async def _send_due(self) -> None:
         """Start what is due. One that hangs keeps its own place only, and until its time limit."""
@@ -280,7 +277,6 @@ class Notifier:
             await self._write(lambda c: notice_queue.mark(c, one.pk, result=text))
 
     # -- the API's side
-    # -----------------------------------------------------------------------------------
 
     async def about(self) -> dict[str, Any]:
         wanted = self.plan.wanted

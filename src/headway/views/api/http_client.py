@@ -1,5 +1,5 @@
-"""HTTP/1.1 over a unix socket, as much of it as our own server speaks. Called by `source`; `remote`
-adds TLS.
+"""HTTP/1.1 over a unix socket, as much of it as our own server speaks. Called by `source`;
+`monitor_client` adds TLS.
 
 Not `http.client`: importing that costs 40 ms, a third of what a short command takes in all, and its
 timeout begins anew with every byte. Here one deadline covers the whole answer. A connection is kept
@@ -13,7 +13,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from headway.home import remote_server
 from headway.model.errors import DamagedError, HeadwayError, UnreachableError
 from headway.model.limits import HEAD_BYTES_MAX, VIEW_ANSWER_BYTES_MAX, VIEW_SLOW_S, VIEW_TIMEOUT_S
 
@@ -197,24 +196,3 @@ def _left(deadline: float) -> float:
     if left <= 0:
         raise TimeoutError("it took too long")
     return left
-
-
-class RemoteClient(Client):
-    hint = "is it running there, and its port open? hw monitor status tells on that machine"
-
-    def __init__(self, way: remote_server.Way) -> None:
-        super().__init__(Path(str(way.address)))
-        self.way = way
-        self.head = f"Host: {way.address}\r\nAuthorization: Bearer {way.token}\r\n"
-
-    def _connect(self, deadline: float) -> socket.socket:
-        self._socket = remote_server.open_tls(
-            self.way.address, self.way.pin, max(deadline - time.monotonic(), 0.01)
-        )
-        return self._socket
-
-
-def client_to(home: Path, address: str) -> Client:
-    """A client for `--monitor ADDRESS`."""
-    way = remote_server.way_to(home, remote_server.parse(address, "--monitor"), "view")
-    return Client(Path(way.address.path)) if way.address.path else RemoteClient(way)

@@ -85,7 +85,7 @@ class Source:
 
     @classmethod
     def to_monitor(cls, address: str) -> Self:
-        from headway.views.api.http_client import client_to
+        from headway.views.api.monitor_client import client_to
 
         home = homes.home()
         return cls(home, client_to(home, address), address)

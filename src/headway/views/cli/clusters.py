@@ -155,7 +155,7 @@ def _check(call: Call, settings: Settings, name: str) -> int:
     )
     if row["error"] is not None:
         raise RefusedError(f"{name} is not reached: {row['error']}")
-    call.terminal.say(f"hw: {name} is reached: {place.free_words(row)}")
+    call.terminal.say(f"hw: {name} is reached: {choose_cluster.free_words(row)}")
     call.values |= {
         "cluster": name,
         "name": "check",

@@ -42,7 +42,6 @@ def command(call: Call) -> int:
 
 
 # -- serving
-# -----------------------------------------------------------------------------------------------------------
 
 
 def _serve(call: Call) -> int:
@@ -110,7 +109,7 @@ def _in_foreground(call: Call, paths: homes.Paths, listen: monitor_settings.List
     if is_listening(server_path(paths.home)):
         raise RefusedError(f"a server already runs for {paths.home}", "type: hw server stop")
     _tell(call, {"monitor": {
-        "addresses": monitor_settings.addresses(listen), "pin": f"sha256:{monitor.pin(paths)}",
+        "addresses": monitor_settings.addresses(listen), "pin": f"sha256:{monitor_settings.pin(paths)}",
         "container": monitor_settings.in_container(), "listen": str(listen.address),
     }})  # fmt: skip
     argv = server_argv()
@@ -208,7 +207,6 @@ def _stop(call: Call) -> int:
 
 
 # -- joining
-# -----------------------------------------------------------------------------------------------------------
 
 
 def _join(call: Call) -> int:
@@ -303,7 +301,7 @@ def _read_token(call: Call, address: remote_server.Address) -> str:
 
 def _try_token(address: remote_server.Address, pin: str, token: str) -> str:
     """What the token is good for, as the monitor calls it."""
-    from headway.views.api.http_client import RemoteClient
+    from headway.views.api.monitor_client import RemoteClient
     from headway.views.api.source import error_of
 
     client = RemoteClient(remote_server.Way(address, pin, token))

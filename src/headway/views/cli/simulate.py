@@ -131,7 +131,6 @@ def _clean(asked: submission.Wanted) -> dict[str, str]:
 
 
 # -- its size
-# ----------------------------------------------------------------------------------------------------------
 
 
 def _chosen(call: Call, roles: list[dict[str, Any]]) -> list[dict[str, Any]]:

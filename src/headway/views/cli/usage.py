@@ -97,7 +97,6 @@ def _write_page(call: Call, job: dict[str, Any], found: list[tracks.Track], answ
 
 
 # -- in the terminal
-# ---------------------------------------------------------------------------------------------------
 
 
 def page(job: dict[str, Any], found: list[tracks.Track], answer: Answer, out: Output) -> list[str]:

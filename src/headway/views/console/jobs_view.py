@@ -182,7 +182,7 @@ def _note(job: Job, now: datetime) -> str:
     state = str(job["state"])
     if state == "waiting":
         why = job_text.waiting_words(job.get("waiting") or {}, now)
-        return f"waits for {fmt.clock(summary.waited_s(job, now))}" + (f", {why}" if why else "")
+        return f"waits for {fmt.clock(job_text.waited_s(job, now))}" + (f", {why}" if why else "")
     if state == "unknown" and not fmt.is_over(job):
         return job_text.heard_words(job, now)
     if state in ("failed", "held", "unknown"):

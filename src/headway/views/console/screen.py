@@ -73,7 +73,6 @@ class Stage:
         os.set_blocking(self._wake_write, False)
 
     # -- in and out
-    # -----------------------------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
         for number, handler in (
@@ -133,7 +132,6 @@ class Stage:
                 pass
 
     # -- signals
-    # --------------------------------------------------------------------------------------------------
 
     def _on_resize(self, _: int, __: FrameType | None) -> None:
         self._resized = True
@@ -161,7 +159,6 @@ class Stage:
                 pass
 
     # -- one turn
-    # -------------------------------------------------------------------------------------------------
 
     @property
     def is_ready(self) -> bool:

@@ -76,7 +76,6 @@ def _text(value: Any) -> str:
 
 
 # -- what is drawn
-# -----------------------------------------------------------------------------------------------------
 
 
 def contents(job: Object, found: list[Track], checkpoints: list[Object]) -> Object:

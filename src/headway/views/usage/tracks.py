@@ -236,7 +236,6 @@ def filled(values: list[float | None]) -> list[float]:
 
 
 # -- CSV
-# ---------------------------------------------------------------------------------------------------------------
 
 _GB: Final = 1e9
 # name in the file, of which kinds, from which values, scale

@@ -70,7 +70,6 @@ def explain(
 
 
 # -- QoS and associations
-# ---------------------------------------------------------------------------------------------
 
 
 def _of_policy(found: re.Match[str], job: JobLine, ask: Ask, with_use: bool) -> list[str]:
@@ -294,7 +293,6 @@ def _amount(count: float, name: str, field: str) -> str:
 
 
 # -- partitions
-# -------------------------------------------------------------------------------------------------------
 
 
 def partition(job: JobLine, ask: Ask) -> dict[str, str]:
@@ -345,7 +343,6 @@ def _of_lists(who: str, told: Mapping[str, str], job: JobLine, source: str) -> I
 
 
 # -- licences
-# ---------------------------------------------------------------------------------------------------------
 
 
 def _of_licences(job: JobLine, ask: Ask) -> Iterator[str]:
@@ -365,7 +362,6 @@ def _of_licences(job: JobLine, ask: Ask) -> Iterator[str]:
 
 
 # -- reservations and maintenance
-# -------------------------------------------------------------------------------------
 
 
 def _of_reservations(job: JobLine, ask: Ask, now: datetime | None) -> Iterator[str]:

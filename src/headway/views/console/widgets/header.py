@@ -33,7 +33,7 @@ def _state(model: Model, state: str, theme: Theme) -> Line:
         return plain(theme.safe(f" waiting for {fmt.clock(age_s)}{', ' if why else ''}{why}"))
     if state == "unknown":
         return plain(
-            f" unknown, last heard {fmt.duration(fmt.age_s(summary.heard_at(model.job), model.now))} ago"
+            f" unknown, last heard {fmt.duration(fmt.age_s(job_text.heard_at(model.job), model.now))} ago"
         )
     if state == "held" and (until := (model.job.get("hold") or {}).get("until")):
         return plain(f" held until {fmt.local_time(until, model.now)}")

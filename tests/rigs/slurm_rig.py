@@ -1,6 +1,6 @@
 """A real Slurm of some nodes on this machine, for tests, `make bench` and trying things by hand.
 
-    python -m headway.testing.slurm FOLDER [accounting]       # until Ctrl-C; prints the SLURM_CONF to export
+    python -m tests.rigs.slurm_rig FOLDER [accounting]       # until Ctrl-C; prints the SLURM_CONF to export
 
 Debian's packages slurm-wlm and munge are enough, with accounting slurmdbd and mariadb-server too;
 no service of the system is touched. The daemons are children, and end with this process. Nodes have
@@ -18,8 +18,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from headway.testing import slurm_accounting
 from headway.testing.port import reserve
+from tests.rigs import slurm_accounting_rig
 
 NODES, CPUS, MEMORY_MIB, GPUS = 4, 4, 4000, 4
 START_TIMEOUT_S = 30.0
@@ -74,7 +74,7 @@ PartitionName=short Nodes=node1 MaxTime=5 DefMemPerCPU=100
 
 def missing(*, accounting: bool = False) -> list[str]:
     """Programs that are not here."""
-    wanted = (*PROGRAMS, *slurm_accounting.PROGRAMS) if accounting else PROGRAMS
+    wanted = (*PROGRAMS, *slurm_accounting_rig.PROGRAMS) if accounting else PROGRAMS
     return [name for name in wanted if _which(name) is None]
 
 
@@ -117,7 +117,6 @@ class SlurmCluster:
         self.stop()
 
     # -- files
-    # --------------------------------------------------------------------------------------------------------
 
     def _write_files(self, slurmd_timeout_s: int, min_job_age_s: int, lines: Sequence[str]) -> None:
         self.folder.chmod(0o755)  # munged wants a socket that everybody can reach
@@ -126,8 +125,8 @@ class SlurmCluster:
         port = reserve(2 + NODES)
         user = _user()
         if self._accounting:
-            slurm_accounting.prepare(self.folder, port + NODES + 1, user)
-            lines = [*slurm_accounting.lines(self.folder, port + NODES + 1), *lines]
+            slurm_accounting_rig.prepare(self.folder, port + NODES + 1, user)
+            lines = [*slurm_accounting_rig.lines(self.folder, port + NODES + 1), *lines]
         self.conf.write_text(
             _CONF.format(
                 d=self.folder, port=port, first=port + 1, last=port + NODES, user=user, nodes=NODES, cpus=CPUS,
@@ -156,7 +155,6 @@ class SlurmCluster:
         return f"{self.folder}/dev/gpu[0-{GPUS - 1}]"
 
     # -- daemons
-    # ------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         d = self.folder
@@ -173,7 +171,7 @@ class SlurmCluster:
         _wait(self._is_up, "the nodes")
 
     def _start_accounting(self) -> None:
-        program, *options = slurm_accounting.database(self.folder, _user())
+        program, *options = slurm_accounting_rig.database(self.folder, _user())
         self._run("database", program, *options)
         _wait((self.folder / "db.sock").exists, "the database")
         self._run("slurmdbd", "slurmdbd", "-D")
@@ -213,7 +211,7 @@ class SlurmCluster:
     def _environment(self) -> dict[str, str]:
         """Daemons serve many tests, so they belong to no home."""
         own = {k: v for k, v in os.environ.items() if not k.startswith("HEADWAY_")} | self.env
-        return own | (slurm_accounting.env(self.folder) if self._accounting else {})
+        return own | (slurm_accounting_rig.env(self.folder) if self._accounting else {})
 
     def _is_up(self) -> bool:
         done = self.command("sinfo", "-h", "-N", "-p", "main", "-o", "%T")

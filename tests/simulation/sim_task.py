@@ -10,9 +10,9 @@ from typing import Any
 
 from headway.agent.ship.stream_state import Gap
 from headway.model.record import FACT, OPEN, RAW, RECORDS
-from headway.testing.sim_world import Violation, World
 from headway.wire import frame
 from headway.wire.batch import TaskKey
+from tests.simulation.sim_world import Violation, World
 
 SIGKILL, SIGTERM = 9, 15
 SEGMENT_RECORDS = 40
@@ -223,7 +223,6 @@ class Rank:
         )
 
     # -- writing
-    # --------------------------------------------------------------------------------------
 
     def _facts_name(self) -> str:
         return f"facts-{self.number}-{self.pid}-{self._rand}"
@@ -292,7 +291,6 @@ class Rank:
         self.world.agenda.after(2.0, close)
 
     # -- ending
-    # ---------------------------------------------------------------------------------------
 
     def signal(self, number: int) -> None:
         """The agent signals it."""

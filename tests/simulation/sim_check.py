@@ -15,10 +15,10 @@ from headway.home.paths import Paths
 from headway.model.job import ENDED, Job, State, count_retries
 from headway.server.control.reconcile import LAUNCHES_MAX
 from headway.store import catalog, log_files, series
-from headway.testing.sim_engine import SimEngine
-from headway.testing.sim_server import SETTINGS, SimServer
-from headway.testing.sim_task import Ended, Stream, Task
-from headway.testing.sim_world import Violation
+from tests.simulation.sim_engine import SimEngine
+from tests.simulation.sim_server import SETTINGS, SimServer
+from tests.simulation.sim_task import Ended, Stream, Task
+from tests.simulation.sim_world import Violation
 
 
 def require(holds: bool, what: str) -> None:
@@ -109,7 +109,6 @@ class History:
             )
 
     # -- the end
-    # --------------------------------------------------------------------------------------
 
     def settled(self, server: SimServer) -> bool:
         """Whether nothing is left to happen."""
@@ -212,7 +211,6 @@ def check_files(env: Path) -> None:
 
 
 # -- data
-# -----------------------------------------------------------------------------------------------
 
 
 def check_data(c: sqlite3.Connection, paths: Paths, job: Job, task: Task) -> None:
@@ -310,7 +308,6 @@ def _points_told(c: sqlite3.Connection, job: Job, task: Task, rank: int) -> int:
 
 
 # -- states
-# ---------------------------------------------------------------------------------------------
 
 
 def check_truth(job: Job, task: Task | None, aborted: bool) -> None:

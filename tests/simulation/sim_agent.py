@@ -1,22 +1,24 @@
 """Simulated drivers of the agent's machines: what `shim.py` and `shipper.py` do with files and
 sockets, done in memory.
 
-They talk to `agent/shim/machine.py` and `agent/ship/machine.py` only through events and instructions. Dying is
-forgetting: a dead agent's machine is gone, and its successor knows what lies in the spool.
+They talk to `agent/shim/machine.py` and `agent/ship/machine.py` only through events and
+instructions. Dying is forgetting: a dead agent's machine is gone, and its successor knows what lies
+in the spool.
 """
 
 import json
 from collections.abc import Callable
 from typing import Any
 
-from headway.agent.shim import machine
-from headway.agent.ship import events, machine, stream_state
+from headway.agent.shim import machine as shim_machine
+from headway.agent.ship import events, stream_state
+from headway.agent.ship import machine as ship_machine
 from headway.agent.ship.orphan import reason_of
 from headway.model.limits import GRACE_S, MIB
 from headway.model.record import GAP, RAW, RECORDS
-from headway.testing.sim_task import Ended, Stream, Task
-from headway.testing.sim_world import Reply, Violation
 from headway.wire import batch, frame
+from tests.simulation.sim_task import Ended, Stream, Task
+from tests.simulation.sim_world import Reply, Violation
 
 POLL_S = 5.0
 SMALL_SPOOL_BYTES = 16 * 1024
@@ -68,7 +70,7 @@ class Shim(Driver):
         super().__init__(task)
         task.births += 1
         task.shim = self
-        self.machine = machine.ShimMachine(_plan_of(task))
+        self.machine = shim_machine.ShimMachine(_plan_of(task))
         self.world.agenda.after(self.world.between(0.01, 0.3), self._begin)
 
     def _begin(self) -> None:
@@ -79,12 +81,12 @@ class Shim(Driver):
             return
         self.task.begun = True
         self._write({"type": "task_started", "node": "node", "pid": self.pid, "start": 1})
-        self.feed(machine.Begun())
+        self.feed(shim_machine.Begun())
 
     def _write(self, fact: dict[str, Any]) -> None:
         self.task.spool.fact("shim", self._now_fact(fact))
 
-    def feed(self, event: machine.ShimEvent) -> None:
+    def feed(self, event: shim_machine.ShimEvent) -> None:
         if not self._awake(lambda: self.feed(event)):
             return
         for instruction in self.machine.handle(event, self.world.clock.now_s):
@@ -92,27 +94,27 @@ class Shim(Driver):
                 return
             self._do(instruction)
         self._wake_at(
-            self.machine.wake_s(self.world.clock.now_s), lambda: self.feed(machine.Tick())
+            self.machine.wake_s(self.world.clock.now_s), lambda: self.feed(shim_machine.Tick())
         )
 
-    def _do(self, instruction: machine.ShimInstruction) -> None:
+    def _do(self, instruction: shim_machine.ShimInstruction) -> None:
         match instruction:
-            case machine.Write():
+            case shim_machine.Write():
                 self._note(instruction.fact)
                 self._write(instruction.fact)
                 if self.world.strikes("shim dies"):
                     self.die()
-            case machine.StartRank():
+            case shim_machine.StartRank():
                 self._start_rank(instruction.index)
-            case machine.StartShipper():
+            case shim_machine.StartShipper():
                 Shipper(self.task)
-            case machine.SignalRank():
+            case shim_machine.SignalRank():
                 rank = self.task.ranks[instruction.index]
                 if rank is not None:
                     rank.signal(instruction.signum)
-            case machine.LookForLeftovers():
-                self.world.agenda.after(0, lambda: self.feed(machine.LeftoversSeen(())))
-            case machine.Leave():
+            case shim_machine.LookForLeftovers():
+                self.world.agenda.after(0, lambda: self.feed(shim_machine.LeftoversSeen(())))
+            case shim_machine.Leave():
                 self.leave()
 
     def _note(self, fact: dict[str, Any]) -> None:
@@ -122,17 +124,17 @@ class Shim(Driver):
     def _start_rank(self, index: int) -> None:
         if self.world.strikes("rank refused"):
             self.task.story.append("refused")
-            self.feed(machine.RankRefused(index, 127, "no such program"))
+            self.feed(shim_machine.RankRefused(index, 127, "no such program"))
             return
         rank = self.task.start_rank(index)
-        self.feed(machine.RankStarted(index, rank.pid, 1))
+        self.feed(shim_machine.RankStarted(index, rank.pid, 1))
 
     def rank_ended(self, end: Ended) -> None:
-        event = machine.RankExited(end.rank, end.exit_code, end.signal)
+        event = shim_machine.RankExited(end.rank, end.exit_code, end.signal)
         self.world.agenda.after(0, lambda: self.feed(event))
 
     def shipper_ended(self, final: bool) -> None:
-        self.world.agenda.after(0.01, lambda: self.feed(machine.ShipperExited(final)))
+        self.world.agenda.after(0.01, lambda: self.feed(shim_machine.ShipperExited(final)))
 
     def leave(self) -> None:
         self.alive = False
@@ -154,8 +156,8 @@ class Shipper(Driver):
         task.shipper = self
         self._child = task.shim is not None
         limit = SMALL_SPOOL_BYTES if self.world.is_on("small spool") else 64 * MIB
-        self.machine = machine.ShipperMachine(machine.ShipperPlan(limit))
-        self.life: machine.ShimMachine | None = None  # of the ranks, once there is no shim
+        self.machine = ship_machine.ShipperMachine(ship_machine.ShipperPlan(limit))
+        self.life: shim_machine.ShimMachine | None = None  # of the ranks, once there is no shim
         self._life_ticker = self.world.agenda.ticker()
         self._name = f"shipper-{self.pid}-{self.world.random.getrandbits(24):06x}"
         self._packed: dict[int, bytes] = {}
@@ -185,7 +187,6 @@ class Shipper(Driver):
             }
 
     # -- what lies in the spool
-    # -----------------------------------------------------------------------
 
     def _scan(self) -> None:
         if not self._awake(self._scan):
@@ -196,21 +197,19 @@ class Shipper(Driver):
         end = self.task.spool.end_fact()
         first = end is not None and not self._told_end
         self._told_end = end is not None
-        events = [
-            event for stream in self.task.spool.streams.values() for event in self._see(stream)
-        ]
+        news = [event for stream in self.task.spool.streams.values() for event in self._see(stream)]
         if end is not None and first:
-            events.append(events.TaskEnded(*end))
-        if events:
-            self.feed(events.Seen(tuple(events)))
+            news.append(events.TaskEnded(*end))
+        if news:
+            self.feed(events.Seen(tuple(news)))
         if self.alive:
             self.world.agenda.after(self.world.between(0.1, 0.6), self._scan)
 
     def _see(self, stream: Stream) -> list[events.ShipperEvent]:
         """What is new about a stream."""
-        events: list[events.ShipperEvent] = []
+        news: list[events.ShipperEvent] = []
         if stream.removed:
-            return events
+            return news
         spool = self.task.spool
         gaps = tuple(spool.drops.get(stream.name, ()))
         acked = self._cursor.get(stream.name, 0)
@@ -218,7 +217,7 @@ class Shipper(Driver):
         if self._sizes.get(stream.name) != size:
             self._sizes[stream.name] = size
             first = stream.freed_prefix()
-            events.append(
+            news.append(
                 events.Grown(
                     stream.name, stream.kind, size, stream.bulk, stream.whole, acked, first, gaps
                 )
@@ -226,11 +225,10 @@ class Shipper(Driver):
         agents = stream.name == "shim" or stream.name.startswith("shipper-")
         if stream.name not in self._closed and (stream.closed or (agents and self._told_end)):
             self._closed.add(stream.name)
-            events.append(events.Closed(stream.name))
-        return events
+            news.append(events.Closed(stream.name))
+        return news
 
     # -- the machine
-    # ----------------------------------------------------------------------------------
 
     def feed(self, event: events.ShipperEvent) -> None:
         if not self.alive:
@@ -245,7 +243,7 @@ class Shipper(Driver):
 
     def _tick(self) -> None:
         if self._awake(self._tick):
-            self.feed(machine.Tick())
+            self.feed(shim_machine.Tick())
 
     def _do(self, instruction: events.ShipperInstruction) -> None:
         spool = self.task.spool
@@ -306,7 +304,6 @@ class Shipper(Driver):
         self.leave(final=False)
 
     # -- batches
-    # --------------------------------------------------------------------------------------
 
     def _pack(self, order: events.Pack) -> None:
         parts: list[batch.Part] = []
@@ -394,7 +391,6 @@ class Shipper(Driver):
         self._pump()
 
     # -- commands
-    # -------------------------------------------------------------------------------------
 
     def _poll(self) -> None:
         if not self._awake(self._poll):
@@ -412,9 +408,9 @@ class Shipper(Driver):
         self.world.agenda.after(POLL_S, self._poll)
 
     def _obey(self, command: dict[str, Any]) -> None:
-        event: machine.ShimEvent = machine.GoAhead()
+        event: shim_machine.ShimEvent = shim_machine.GoAhead()
         if command["do"] == "stop":
-            event = machine.StopAsked(
+            event = shim_machine.StopAsked(
                 "command", grace_s=command["grace_s"], reason=command.get("reason", "stop")
             )
         if self.task.shim is not None:
@@ -423,7 +419,6 @@ class Shipper(Driver):
             self._live(event)
 
     # -- in place of a shim
-    # ---------------------------------------------------------------------------
 
     def _adopt(self) -> None:
         """The shim is gone. What it wrote down is known; how the rest ends will not be."""
@@ -436,38 +431,38 @@ class Shipper(Driver):
                 case "process_started":
                     started.add(index)
                 case "process_exited":
-                    exited.append(machine.RankExited(index, fact["exit_code"], fact["signal"]))
+                    exited.append(shim_machine.RankExited(index, fact["exit_code"], fact["signal"]))
                 case "start_failed":
-                    exited.append(machine.RankExited(index, fact["exit_code"], None))
+                    exited.append(shim_machine.RankExited(index, fact["exit_code"], None))
                 case "stop_requested":
                     reason = reason_of(fact)
         told = {event.index for event in exited}
         alive = {
             rank.index: rank.pid for rank in self.task.living() if rank.index in started - told
         }
-        plan = machine.ShimPlan(
+        plan = shim_machine.ShimPlan(
             len(self.task.programs), self.task.first_rank, GRACE_S, self.task.limit_s
         )
-        self.life = machine.ShimMachine(plan, ships=False)
-        self._live(machine.Adopted(alive, tuple(exited), reason, 0.0))
+        self.life = shim_machine.ShimMachine(plan, ships=False)
+        self._live(shim_machine.Adopted(alive, tuple(exited), reason, 0.0))
 
-    def _live(self, event: machine.ShimEvent) -> None:
+    def _live(self, event: shim_machine.ShimEvent) -> None:
         if not self._awake(lambda: self._live(event)):
             return
         assert self.life is not None
         for instruction in self.life.handle(event, self.world.clock.now_s):
             match instruction:
-                case machine.Write():
+                case shim_machine.Write():
                     self._note(instruction.fact)
                     self.task.spool.fact(self._name, self._now_fact(instruction.fact))
-                case machine.SignalRank():
+                case shim_machine.SignalRank():
                     rank = self.task.ranks[instruction.index]
                     if rank is not None:
                         rank.signal(instruction.signum)
-                case machine.LookForLeftovers():
-                    self.world.agenda.after(0, lambda: self._live(machine.LeftoversSeen(())))
+                case shim_machine.LookForLeftovers():
+                    self.world.agenda.after(0, lambda: self._live(shim_machine.LeftoversSeen(())))
         self._life_ticker.at(
-            self.life.wake_s(self.world.clock.now_s), lambda: self._live(machine.Tick())
+            self.life.wake_s(self.world.clock.now_s), lambda: self._live(shim_machine.Tick())
         )
 
     def _note(self, fact: dict[str, Any]) -> None:
@@ -479,12 +474,12 @@ class Shipper(Driver):
         for index, rank in enumerate(self.life.ranks):
             real = self.task.ranks[index]
             if rank.state == "running" and (real is None or not real.alive):
-                self._live(machine.RankExited(index, None, None))
+                self._live(shim_machine.RankExited(index, None, None))
 
 
-def _plan_of(task: Task) -> machine.ShimPlan:
+def _plan_of(task: Task) -> shim_machine.ShimPlan:
     barrier = len(task.peers) > 1
-    return machine.ShimPlan(
+    return shim_machine.ShimPlan(
         len(task.programs), task.first_rank, GRACE_S, task.limit_s, barrier, hold_s=task.hold_s
     )
 

@@ -1,7 +1,7 @@
 """A real sshd on loopback with keys of its own, for tests and for trying by hand. It changes
 nothing of the system.
 
-    python -m headway.testing.sshd FOLDER     # until Ctrl-C; prints a PATH whose `ssh` knows the host `login`
+    python -m tests.rigs.sshd_rig FOLDER     # until Ctrl-C; prints a PATH whose `ssh` knows the host `login`
 
 Debian's package openssh-server is enough. `bin/ssh` in the folder is the system's ssh with a config
 of ours, in place of what a person would have in ~/.ssh/config.

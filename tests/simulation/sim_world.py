@@ -92,7 +92,6 @@ class World:
         return self.random.uniform(low, high)
 
     # -- the network
-    # ----------------------------------------------------------------------------------
 
     def request(self, call: Callable[[], Reply], on_reply: Callable[[Reply], None]) -> None:
         """One request, lost, late, repeated or answered; the caller hears of it once, by its

@@ -1,4 +1,4 @@
-"""Accounting for the Slurm of `testing/slurm.py`: slurmdbd over a MariaDB of its own. Called by
+"""Accounting for the Slurm of `tests/rigs/slurm_rig.py`: slurmdbd over a MariaDB of its own. Called by
 that module alone.
 
 Debian's packages slurmdbd and mariadb-server. The database listens on a socket in the cluster's

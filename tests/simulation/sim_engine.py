@@ -10,10 +10,10 @@ from headway.engines.protocol import EngineId, Given, Node, Observation, Plan, W
 from headway.engines.spool import task_group
 from headway.model.errors import UnreachableError
 from headway.model.job import Job
-from headway.testing import sim_agent
-from headway.testing.sim_task import Program, Task
-from headway.testing.sim_world import World
 from headway.wire.batch import TaskKey
+from tests.simulation import sim_agent
+from tests.simulation.sim_task import Program, Task
+from tests.simulation.sim_world import World
 
 
 class SimEngine:

@@ -208,7 +208,6 @@ class SimServer:
             raise ServerDied
 
     # -- what the loop and the routes do
-    # --------------------------------------------------------------
 
     def look(self) -> None:
         def call() -> None:

@@ -1,13 +1,13 @@
 """The whole system in one thread, by a seed: agents, server, store, network, clock and faults (ring
 3 of the tests).
 
-    python -m headway.testing.simulation --seeds 1000            # or --seconds 600, or --seed 42 for one
+    python -m tests.simulation.simulation --seeds 1000            # or --seconds 600, or --seed 42 for one
 
-Real: `agent/shim/machine.py` and `agent/ship/machine.py`, `server/control/control.py` with `server/control/loop.py` and
-`server/control/reconcile.py`, the store on a real file. Simulated: time, processes, files of the spool, the
-network. Each seed is one story of a few jobs, some with several tasks, with some faults for two
-minutes, then calm until everything has settled; then the checkers look. A failing seed is printed
-and fails again the same way.
+Real: `agent/shim/machine.py` and `agent/ship/machine.py`, `server/control/control.py` with
+`server/control/loop.py` and `server/control/reconcile.py`, the store on a real file. Simulated:
+time, processes, files of the spool, the network. Each seed is one story of a few jobs, some with
+several tasks, with some faults for two minutes, then calm until everything has settled; then the
+checkers look. A failing seed is printed and fails again the same way.
 """
 
 import argparse
@@ -26,12 +26,12 @@ from uuid import UUID
 from headway.agent.shim.machine import StopAsked
 from headway.home.paths import Paths
 from headway.model.errors import RefusedError
-from headway.testing.sim_agent import Driver, Shim
-from headway.testing.sim_check import History
-from headway.testing.sim_engine import SimEngine
-from headway.testing.sim_server import SimServer
-from headway.testing.sim_task import Program
-from headway.testing.sim_world import NO_REPLY, Reply, Violation, World
+from tests.simulation.sim_agent import Driver, Shim
+from tests.simulation.sim_check import History
+from tests.simulation.sim_engine import SimEngine
+from tests.simulation.sim_server import SimServer
+from tests.simulation.sim_task import Program
+from tests.simulation.sim_world import NO_REPLY, Reply, Violation, World
 
 CHAOS_S = 120.0
 CALM_S = 3600.0
@@ -82,7 +82,6 @@ class Simulation:
         return self.world.chaos and bool(self.world.rates) and self.many.random() < 0.15
 
     # -- the server
-    # -----------------------------------------------------------------------------------
 
     def _start_server(self) -> None:
         if not self.server.is_up:
@@ -104,7 +103,6 @@ class Simulation:
         world.agenda.after(world.between(0.2, LOOK_S), self._look)
 
     # -- people
-    # ---------------------------------------------------------------------------------------
 
     def _plan_job(self) -> None:
         world = self.world
@@ -208,7 +206,6 @@ class Simulation:
         self.world.request(call, answered)
 
     # -- faults
-    # ---------------------------------------------------------------------------------------
 
     def _strike(self) -> None:
         """One of the large faults, now and then."""
@@ -294,7 +291,7 @@ def run_many(first: int, seeds: int | None, seconds: float | None) -> tuple[int,
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m headway.testing.simulation", description=__doc__
+        prog="python -m tests.simulation.simulation", description=__doc__
     )
     parser.add_argument("--seeds", type=int, help="how many")
     parser.add_argument("--seconds", type=float, help="for how long")
@@ -314,7 +311,7 @@ def main(argv: list[str] | None = None) -> int:
     except Violation as error:
         traceback.print_exception(error)
         sys.stdout.write(
-            f"\nto see it again: python -m headway.testing.simulation --seed {_seed_of(error)}\n"
+            f"\nto see it again: python -m tests.simulation.simulation --seed {_seed_of(error)}\n"
         )
         return 1
     took_s = time.monotonic() - begin_s
