@@ -180,8 +180,7 @@ def test_a_list_can_be_narrowed(b: Bench) -> None:
     for fields in (
         {"states": ["no'such"]},
         {"match": "("},
-        {"match": "(a+)+$"},
-        {"match": "x" * 300},
+        {"match": "x" * 1001},
     ):
         with pytest.raises(UsageError):
             ids(**fields)

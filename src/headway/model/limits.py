@@ -208,6 +208,11 @@ SNAPSHOT_SMALL_INTERVAL_S = 3_600.0
 SNAPSHOT_SMALL_BYTES = 64 * MIB
 GREP_TIMEOUT_S = 10.0
 GREP_PATTERN_CHARS_MAX = 1_000
+MATCH_TIMEOUT_S = 5.0  # of a person's regular expression over all rows of a list
+MATCH_TEXT_CHARS_MAX = 10_000  # of one row; a pattern may take long on a text without end
+LOOP_LAG_TOLD_S = 1.0  # the event loop stood still for so long: logged, and told by hw doctor
+LOOP_LAG_WINDOW_S = 60.0  # what hw server status calls recent
+MATCH_BATCH = 4_096  # texts per question to the process that runs the pattern
 LINE_BYTES_MAX = 64 * KIB  # of one line in a view; the stored bytes are whole
 # of one process, whose place another tracker has taken since: the last ones are kept
 TRACKERS_ENDED_MAX = 8

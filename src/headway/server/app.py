@@ -44,6 +44,7 @@ from headway.server.http.request import (
     reply_failure,
 )
 from headway.server.live import Live
+from headway.server.loop_lag import LoopLag
 from headway.server.monitor.guests import Guests
 from headway.server.monitor.monitor_queue import Outbox
 from headway.server.notify.notifier import Notifier
@@ -135,6 +136,7 @@ class Services:
     readers: Readers = field(default_factory=Readers)
     slow_readers: Readers = field(default_factory=lambda: Readers(SLOW_READ_THREADS))
     room: Room = field(default_factory=Room)
+    loop_lag: LoopLag = field(default_factory=LoopLag)
     outbox: Outbox = field(init=False)
     guests: Guests = field(init=False)
     ways: Ways = field(default_factory=Ways)
@@ -272,7 +274,14 @@ class App:
         try:
             route, params = self.table.find(scope)
             caller: Caller = scope[CALLER]
-            if not caller.may(route.role) or (route.unix_only and not caller.unix):
+            if route.unix_only and not caller.unix:
+                raise Refusal(
+                    403,
+                    "forbidden",
+                    "this is only for the owner of the home, on its own machine",
+                    "type the command there; a token is not enough, whatever its role",
+                )
+            if not caller.may(route.role):
                 role = route.role.name.lower()
                 hint = f"a token of that role is made on the server's machine: hw token create --name NAME --role {role}"
                 raise Refusal(403, "forbidden", f"this needs the role {role}", hint)

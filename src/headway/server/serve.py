@@ -245,7 +245,12 @@ class Process:
             if self.network is not None:
                 log.info("a monitor for other machines at %s", self.network.listen.address)
             trays = Trays(control.distant, app.post, reach.open)
-            works = (give_back_memory(app), app.services.guests.watch(), trays.run())
+            works = (
+                give_back_memory(app),
+                app.services.guests.watch(),
+                trays.run(),
+                app.services.loop_lag.watch(lambda: app.requests),
+            )
             beside = [asyncio.create_task(work) for work in works]
             await self._wait(app, serving)
             for task in beside:

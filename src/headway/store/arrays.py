@@ -14,7 +14,7 @@ from headway.model.errors import NotFoundError
 from headway.model.ids import new_suffix
 from headway.model.job import State
 from headway.store import job_reference
-from headway.store.catalog import JobFilter, matcher_of, where_of
+from headway.store.catalog import JobFilter, matched_texts, matcher_of, where_of
 from headway.store.connection import touch
 from headway.store.jsonform import iso
 
@@ -180,16 +180,19 @@ def folded(c: sqlite3.Connection, filters: JobFilter, limit: int) -> list[dict[s
     those jobs.
     """
     where, values = where_of(filters)
-    matches = matcher_of(filters)
-    if matches is not None:
-        c.create_function("hw_match", 2, matches, deterministic=True)
-    term = " AND hw_match(id, spec)" if matches is not None else ""
-    rows = c.execute(
-        f"""SELECT array, state, count(*) AS jobs, min(started_ns) AS started_ns, max(ended_ns) AS ended_ns,
+    counted = f"""SELECT array, state, count(*) AS jobs, min(started_ns) AS started_ns, max(ended_ns) AS ended_ns,
               count(ended_ns) AS ended, min(pk) AS first FROM jobs
-            WHERE {where} AND array IS NOT NULL{term} GROUP BY array, state""",  # noqa: S608  (our own words, values are parameters)
-        values,
-    ).fetchall()
+            WHERE {where} AND array IS NOT NULL"""  # noqa: S608  (our own words, values are parameters)
+    with matcher_of(filters) as matcher:
+        if matcher is not None:
+            members = c.execute(
+                f"SELECT pk, id, spec FROM jobs WHERE {where} AND array IS NOT NULL",  # noqa: S608  (our own words, values are parameters)
+                values,
+            )
+            matched = matcher.select(members, lambda row: matched_texts(row["id"], row["spec"]))
+            values["matched"] = json.dumps([row["pk"] for row in matched])
+            counted += " AND pk IN (SELECT value FROM json_each(:matched))"
+    rows = c.execute(f"{counted} GROUP BY array, state", values).fetchall()
     groups: dict[str, list[sqlite3.Row]] = {}
     for row in rows:
         groups.setdefault(row["array"], []).append(row)

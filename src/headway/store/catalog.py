@@ -9,8 +9,10 @@ import json
 import re
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 from uuid import UUID
 
@@ -22,6 +24,7 @@ from headway.model.job import Attempt, Job, JobSpec, Process, State, Task, may_f
 from headway.model.limits import JOBS_LISTED_MAX, TAG_CHARS_MAX, TAGS_MAX
 from headway.store import job_reference, notice_queue
 from headway.store.connection import touch
+from headway.store.pattern import Matcher
 from headway.wire.batch import TaskKey
 
 _OPEN_STATES = tuple(
@@ -30,12 +33,6 @@ _OPEN_STATES = tuple(
 _TASK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z")  # also a folder's name
 _LIGHT = """pk, id, uuid, spec, state, state_since_ns, submitted_ns, started_ns, ended_ns, exit_code, signal,
             stop_requested_ns, stop_signal, tags, NULL AS config, cause"""
-_MATCH_CHARS_MAX = 200
-_MATCHED_CHARS_MAX = 10_000  # of a command; a pattern may take long on a text without end
-# (a+)+ and its kin take forever on a line that does not match
-_NESTED_REPEAT = re.compile(r"[+*}][^()]*\)[+*{]")
-
-
 _decoder = msgspec.json.Decoder(JobSpec)  # several times as fast as json and from_values
 _FIELDS = {f.name for f in fields(JobSpec)}
 
@@ -173,46 +170,25 @@ def list_jobs(c: sqlite3.Connection, filters: JobFilter | None = None) -> list[J
     f = filters or JobFilter()
     where, values = where_of(f)
     limit = max(0, min(f.limit, JOBS_LISTED_MAX))
-    matches = matcher_of(f)
-    rows = c.execute(
+    rows: Iterable[sqlite3.Row] = c.execute(
         f"SELECT {_LIGHT} FROM jobs WHERE {where} ORDER BY submitted_ns DESC, pk DESC",  # noqa: S608  (our own words)
         values,
     )
-    jobs: list[Job] = []
-    for row in rows:
-        if len(jobs) == limit:
-            break
-        if matches is None or matches(row["id"], row["spec"]):
-            jobs.append(_job(row))
-    return jobs
+    with matcher_of(f) as matcher:
+        if matcher is not None:
+            rows = matcher.select(rows, lambda row: matched_texts(row["id"], row["spec"]))
+        return [_job(row) for row in islice(rows, limit)]
 
 
-def matcher_of(filters: JobFilter) -> Callable[[str, str], bool] | None:
-    """Of a job's id and spec: whether `match` is found in its id, which begins with its name, or in
-    its command.
-    """
-    if not filters.match:
-        return None
-    pattern = _compiled(filters.match)
-
-    def matches(job_id: str, spec: str) -> bool:
-        if pattern.search(job_id):
-            return True
-        words = json.loads(spec).get("command") or []
-        return pattern.search(" ".join(map(str, words))[:_MATCHED_CHARS_MAX]) is not None
-
-    return matches
+def matcher_of(filters: JobFilter) -> "AbstractContextManager[Matcher | None]":
+    """Of what `matched_texts` gives of a job; None where there is no `match`."""
+    return Matcher(filters.match) if filters.match else nullcontext()
 
 
-def _compiled(pattern: str) -> "re.Pattern[str]":
-    if len(pattern) > _MATCH_CHARS_MAX or _NESTED_REPEAT.search(pattern):
-        raise UsageError(
-            f"the pattern {pattern[:80]!r} is too long or repeats a repeat", "use a simpler one"
-        )
-    try:
-        return re.compile(pattern)
-    except (re.error, RecursionError, OverflowError) as error:
-        raise UsageError(f"the pattern {pattern!r} is not a regular expression: {error}") from None
+def matched_texts(job_id: str, spec: str) -> tuple[str, ...]:
+    """Where `match` is looked for: the id, which begins with the name, and the command."""
+    words = json.loads(spec).get("command") or []
+    return job_id, " ".join(map(str, words))
 
 
 def where_of(f: JobFilter) -> tuple[str, dict[str, Any]]:

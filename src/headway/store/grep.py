@@ -6,20 +6,18 @@ answers with the places of lines that match; it has limits on time and memory an
 those bytes.
 """
 
-import re
 import signal
 import sqlite3
 import struct
 import subprocess
-import sys
 import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from headway.home.paths import Paths
-from headway.model.errors import UsageError
-from headway.model.limits import GREP_PATTERN_CHARS_MAX, GREP_TIMEOUT_S, LINE_BYTES_MAX
+from headway.model.limits import GREP_TIMEOUT_S, LINE_BYTES_MAX
 from headway.store import log_files
+from headway.store import pattern as pattern_child
 from headway.store.log_lines import Line, Output, lines_at
 
 PIECE_BYTES = 4 * 1024 * 1024
@@ -31,13 +29,10 @@ _END = 0xFFFF_FFFF  # in place of a stream: the places of one piece are complete
 # Runs with the standard library only. Lines are looked for in a whole piece first, which is fast,
 # then one by one. With `last` it tells the last places of each piece and then that the piece is
 # done; without, every place at once.
-_CHILD = r"""
-import re, resource, struct, sys
-seconds, line_max, last = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
-resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
-read, write = sys.stdin.buffer.read, sys.stdout.buffer.write
-pattern = re.compile(read(struct.unpack("<I", read(4))[0]).decode())
+_CHILD = (
+    pattern_child.LIMITS
+    + r"""
+line_max, last = int(sys.argv[2]), int(sys.argv[3])
 quick = re.compile(pattern.pattern, pattern.flags | re.M)
 anchored = re.search(r"\\[AZ]", pattern.pattern)
 while True:
@@ -68,6 +63,7 @@ while True:
         write(struct.pack("<IQ", 0xFFFFFFFF, 0))
         sys.stdout.buffer.flush()
 """
+)
 
 
 @dataclass(slots=True)
@@ -78,21 +74,12 @@ class Found:
     cursor: dict[int, int]  # stream → where to go on
 
 
-def check_pattern(pattern: str) -> None:
-    if len(pattern) > GREP_PATTERN_CHARS_MAX:
-        raise UsageError(f"the pattern has more than {GREP_PATTERN_CHARS_MAX} characters")
-    try:
-        re.compile(pattern)
-    except (re.error, RecursionError, OverflowError) as error:
-        raise UsageError(f"{pattern[:80]!r} is not a regular expression: {error}") from None
-
-
 def search(
     c: sqlite3.Connection, paths: Paths, chosen: list[Output], pattern: str, lines_max: int,
-    timeout_s: float = GREP_TIMEOUT_S, begun: dict[int, int] | None = None,
+    timeout_s: float | None = None, begun: dict[int, int] | None = None,
 ) -> Found:  # fmt: skip
     """Lines of these streams that match, from `begun` on, by time; at most `lines_max`, and what
-    `timeout_s` allows.
+    `timeout_s` (default: GREP_TIMEOUT_S) allows.
     """
     starts = {one.pk: (begun or {}).get(one.pk, 0) for one in chosen}
     pieces = (
@@ -114,18 +101,19 @@ def search(
 
 def search_last(
     c: sqlite3.Connection, paths: Paths, chosen: list[Output], pattern: str, count: int,
-    timeout_s: float = GREP_TIMEOUT_S,
+    timeout_s: float | None = None,
 ) -> Found:  # fmt: skip
     """The last `count` lines of all that match. Each stream is searched from its end back until it
     has given so many, so this costs as little for a million lines as for a hundred.
     """
+    timeout_s = GREP_TIMEOUT_S if timeout_s is None else timeout_s
     child = _start(pattern, timeout_s, max(1, count))
     late = threading.Event()
     watch = threading.Timer(timeout_s, _stop, (child, late))
     watch.start()
     found: list[Line] = []
     try:
-        _tell_pattern(child, pattern)
+        pattern_child.tell_pattern(child, pattern)
         for number, output in enumerate(chosen if count else ()):
             found += lines_at(
                 c, paths, output, _last_places(c, paths, output, number, child, count)
@@ -133,10 +121,8 @@ def search_last(
     except BrokenPipeError:
         pass  # out of time, as the code below says
     finally:
-        child.kill()
         watch.cancel()
-        code = child.wait()
-        _close(child)
+        code = pattern_child.stop_child(child)
     timed_out = late.is_set() or code == -signal.SIGXCPU
     starts = {one.pk: 0 for one in chosen}
     cursor = _ends(c, paths, starts, chosen, found)
@@ -196,7 +182,7 @@ def places(
     pattern: str,
     texts: Iterable[tuple[int, bytes]],
     found_max: int,
-    timeout_s: float = GREP_TIMEOUT_S,
+    timeout_s: float | None = None,
 ) -> tuple[list[int], bool, bool]:
     """Where lines match, of texts that each begin at a place; whether there may be more; whether
     time ran out.
@@ -208,9 +194,10 @@ def places(
 
 
 def _search(
-    pattern: str, pieces: Iterable[tuple[int, int, bytes]], lines_max: int, timeout_s: float
+    pattern: str, pieces: Iterable[tuple[int, int, bytes]], lines_max: int, timeout_s: float | None
 ) -> tuple[list[tuple[int, int]], bool, bool]:
     """(stream, offset) of lines that match; whether it stopped early; whether time ran out."""
+    timeout_s = GREP_TIMEOUT_S if timeout_s is None else timeout_s
     child = _start(pattern, timeout_s)
     late = threading.Event()
     watch = threading.Timer(timeout_s, _stop, (child, late))
@@ -225,29 +212,16 @@ def _search(
         if not fed:
             child.kill()
         reader.join()
+        child.wait()
         watch.cancel()
-        code = child.wait()
-        _close(child)
+        code = pattern_child.stop_child(child)
     timed_out = late.is_set() or code == -signal.SIGXCPU
     return found[:lines_max], len(found) >= lines_max or code != 0, timed_out
 
 
 def _start(pattern: str, timeout_s: float, last: int = 0) -> "subprocess.Popen[bytes]":
-    check_pattern(pattern)
-    seconds = max(1, int(timeout_s))
-    return subprocess.Popen(
-        [sys.executable, "-I", "-S", "-c", _CHILD, str(seconds), str(LINE_BYTES_MAX), str(last)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, close_fds=True,
-    )  # fmt: skip
-
-
-def _close(child: "subprocess.Popen[bytes]") -> None:
-    for pipe in (child.stdin, child.stdout):
-        try:
-            if pipe is not None:
-                pipe.close()
-        except BrokenPipeError:
-            continue  # what was still in the buffer is of no use any more
+    pattern_child.check_pattern(pattern)
+    return pattern_child.start_child(_CHILD, pattern, timeout_s, str(LINE_BYTES_MAX), str(last))
 
 
 def _stop(child: "subprocess.Popen[bytes]", late: threading.Event) -> None:
@@ -262,7 +236,7 @@ def _feed(
     """Send everything; False when it was cut short because enough was found or the child is gone."""
     assert child.stdin is not None
     try:
-        _tell_pattern(child, pattern)
+        pattern_child.tell_pattern(child, pattern)
         for number, offset, data in pieces:
             if len(found) >= lines_max:
                 return False
@@ -272,12 +246,6 @@ def _feed(
     except BrokenPipeError:
         return False
     return True
-
-
-def _tell_pattern(child: "subprocess.Popen[bytes]", pattern: str) -> None:
-    assert child.stdin is not None
-    text = pattern.encode("utf-8", "surrogatepass")
-    child.stdin.write(struct.pack("<I", len(text)) + text)
 
 
 def _whole_lines(

@@ -17,7 +17,7 @@ import msgspec
 
 from headway.model.limits import JOBS_KEPT_MAX, JOBS_LISTED_MAX
 from headway.store import arrays, list_extras, live_read, query
-from headway.store.catalog import JobFilter, matcher_of, states_of, where_of
+from headway.store.catalog import JobFilter, matched_texts, matcher_of, states_of, where_of
 from headway.store.jsonform import iso
 
 _ROWS = """SELECT pk, id, name, state, state_since_ns, submitted_ns, started_ns, ended_ns, exit_code, signal,
@@ -59,16 +59,18 @@ def rows(c: sqlite3.Connection, filters: JobFilter, now_ns: int) -> list[dict[st
 
 def _chosen(c: sqlite3.Connection, filters: JobFilter) -> list[_Row]:
     where, values = where_of(filters)
-    matches, most = matcher_of(filters), min(filters.limit, JOBS_LISTED_MAX)
+    most = min(filters.limit, JOBS_LISTED_MAX)
     cursor = c.cursor()
     cursor.row_factory = None  # plain tuples
-    if matches is None:
-        return cursor.execute(
-            f"{_ROWS} {where} ORDER BY submitted_ns DESC, pk DESC LIMIT {most:d}", values
-        ).fetchall()
-    select = _ROWS.replace(" FROM", ", spec FROM")
-    found = cursor.execute(f"{select} {where} ORDER BY submitted_ns DESC, pk DESC", values)
-    return list(islice((row[:-1] for row in found if matches(row[1], row[-1])), most))
+    with matcher_of(filters) as matcher:
+        if matcher is None:
+            return cursor.execute(
+                f"{_ROWS} {where} ORDER BY submitted_ns DESC, pk DESC LIMIT {most:d}", values
+            ).fetchall()
+        select = _ROWS.replace(" FROM", ", spec FROM")
+        found = cursor.execute(f"{select} {where} ORDER BY submitted_ns DESC, pk DESC", values)
+        matched = matcher.select(found, lambda row: matched_texts(row[1], row[-1]))
+        return [row[:-1] for row in islice(matched, most)]
 
 
 def folded(c: sqlite3.Connection, filters: JobFilter, now_ns: int) -> list[dict[str, Any]]:

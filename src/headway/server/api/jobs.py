@@ -95,7 +95,9 @@ async def list_jobs(call: Call) -> Reply:
         rows = listing.folded if folds else listing.rows
     else:
         rows = query.folded_rows if folds else query.job_rows
-    return Reply(await call.services.query(_encoded, rows, chosen, now_ns))
+    # a pattern may take seconds (store/pattern.py), and short reads are not to wait for it
+    ask = call.services.slow_query if asked.match else call.services.query
+    return Reply(await ask(_encoded, rows, chosen, now_ns))
 
 
 def _encoded(c: Connection, rows: Rows, chosen: catalog.JobFilter, now_ns: int) -> bytes:

@@ -32,7 +32,8 @@ async def show(call: Call) -> Reply:
     restored = call.services.store.restored
     told = {
         "ways": call.services.ways.count(), "way_troubles": call.services.ways.troubles(),
-        "role": call.caller.role.name.lower(), "restored": None if restored is None else str(restored),
+        "role": call.caller.role.name.lower(), "loop_lag": call.services.loop_lag.about(),
+        "restored": None if restored is None else str(restored),
     }  # fmt: skip
     return reply_json(about | told | {"jobs": jobs, "monitors": call.services.outbox.status()})
 

@@ -244,6 +244,7 @@ def _database() -> Iterator[Finding]:
 def _server() -> Iterator[Finding]:
     """Started if need be: whether it can start is what a person wants to know."""
     from headway.views.api.source import Source
+    from headway.views.cli.server import lag_words
 
     source = Source.connect()
     started = time.monotonic()
@@ -258,6 +259,9 @@ def _server() -> Iterator[Finding]:
         yield Finding("server", WARNING, f"{text}; this is version {__version__}", advice)
         return
     yield Finding("server", OK, text)
+    if lag := lag_words(found):
+        advice = "a disk that hangs, or a machine without room? hw server logs; if it comes again, report it"
+        yield Finding("server", WARNING, lag, advice)
     if found.get("restored"):
         yield Finding(
             "database",

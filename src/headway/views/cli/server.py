@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from headway.home import paths as homes
 from headway.model.errors import HeadwayError, UnreachableError, UsageError
+from headway.model.limits import LOOP_LAG_TOLD_S
 from headway.views.api.source import Source
 from headway.views.cli.dispatch import Call
 from headway.views.text.job_text import WAYS
@@ -76,8 +77,19 @@ def _tell(call: Call, found: dict[str, Any]) -> None:
         facts.append(("agents", words))
     if found.get("restored"):
         facts.append(("restored", str(found["restored"])))
+    if lag := lag_words(found):
+        facts.append(("late", lag))
     for label, text in facts:
         call.terminal.put(f"{label:<10}{out.safe(text)}")
+
+
+def lag_words(found: dict[str, Any]) -> str:
+    """Whether something has held the server's event loop so long that a person would notice."""
+    lag = found.get("loop_lag") or {}
+    if lag.get("worst_s", 0.0) < LOOP_LAG_TOLD_S:
+        return ""
+    recent = f"; in the last minute {lag['recent_s']:.1f} s" if lag["recent_s"] > 0.1 else ""
+    return f"every answer was late by {lag['worst_s']:.1f} s at {lag['worst_at']}{recent}"
 
 
 def agent_words(found: dict[str, Any]) -> str:
