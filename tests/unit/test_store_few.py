@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.model.record import FACT
-from headway.store import decode_small
+from headway.store import decode_small, summaries
 from headway.store.decode import decode
 from headway.store.fact_rows import TIME_NS_MAX, TIME_NS_MIN
 from headway.wire import block, frame
@@ -47,6 +47,7 @@ def test_what_is_read_by_hand_is_what_numpy_makes_of_it(
     ]  # fmt: skip
     assert (found.step, found.time_us) == (points.steps[-1], times[-1])
     assert b"".join(found.last) == np.ascontiguousarray(points.values[:, -1]).tobytes()
+    assert found.ranges == summaries.ranges(points.steps, points.values)
 
 
 ONE = record(0, 1, [1.0])

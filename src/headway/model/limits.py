@@ -364,6 +364,14 @@ FOLDER_CACHE_S = 7 * 86_400.0
 STORAGE_LOOK_S = 5.0  # a submission looks for this long whether a folder's source is there
 STORAGE_URL_S = 3_600.0  # an address made by `hw storage url` works this long
 
+# -- choosing and comparing jobs
+FILTER_CHARS_MAX = 2_000  # of a condition of --where
+FILTER_TERMS_MAX = 64  # comparisons in it
+FILTER_DEPTH_MAX = 32  # brackets and `not` in each other
+CONFIG_KEYS_MAX = 2_000  # of one job's config, flattened, in tables; further ones are counted
+COMPARE_JOBS_MAX = 10_000  # in one table
+COMPARE_METRICS_MAX = 50  # in one table, unless they are named; the others are counted
+
 # -- settings files
 SETTINGS_BYTES_MAX = 256 * KIB  # one file
 SETTINGS_DEPTH_MAX = 16

@@ -22,10 +22,11 @@ from headway.model.errors import NotFoundError, RefusedError, UsageError
 from headway.model.ids import check_name, new_suffix
 from headway.model.job import Attempt, Job, JobSpec, Process, State, Task, may_follow
 from headway.model.limits import JOBS_LISTED_MAX, TAG_CHARS_MAX, TAGS_MAX
-from headway.store import job_reference, notice_queue
+from headway.store import job_conditions, job_reference, notice_queue
 from headway.store.connection import touch
 from headway.store.pattern import Matcher
 from headway.wire.batch import TaskKey
+from headway.wire.filter_language import Condition
 
 _OPEN_STATES = tuple(
     str(s) for s in State if s not in (State.SUCCEEDED, State.FAILED, State.STOPPED)
@@ -76,6 +77,8 @@ class JobFilter:
     limit: int = JOBS_LISTED_MAX
     array: str | None = None  # uuid: jobs of that array
     single: bool = False  # only jobs that belong to no array
+    where: Condition | None = None  # over config, metrics and fields; ages are counted from now_ns
+    now_ns: int = 0
 
 
 # -- jobs
@@ -174,10 +177,23 @@ def list_jobs(c: sqlite3.Connection, filters: JobFilter | None = None) -> list[J
         f"SELECT {_LIGHT} FROM jobs WHERE {where} ORDER BY submitted_ns DESC, pk DESC",  # noqa: S608  (our own words)
         values,
     )
+    passing = passing_of(c, f)
+    if passing is not None:
+        rows = (row for row in rows if row["pk"] in passing)
     with matcher_of(f) as matcher:
         if matcher is not None:
             rows = matcher.select(rows, lambda row: matched_texts(row["id"], row["spec"]))
         return [_job(row) for row in islice(rows, limit)]
+
+
+def passing_of(c: sqlite3.Connection, filters: JobFilter) -> set[int] | None:
+    """Keys of the jobs that the condition `where` holds for; None: there is none."""
+    if filters.where is None:
+        return None
+    where, values = where_of(filters)
+    rows = c.execute(f"SELECT pk FROM jobs WHERE {where}", values)  # noqa: S608  (our own words)
+    keys = [int(row["pk"]) for row in rows]
+    return set(job_conditions.chosen(c, keys, filters.where, filters.now_ns))
 
 
 def matcher_of(filters: JobFilter) -> "AbstractContextManager[Matcher | None]":
@@ -192,7 +208,7 @@ def matched_texts(job_id: str, spec: str) -> tuple[str, ...]:
 
 
 def where_of(f: JobFilter) -> tuple[str, dict[str, Any]]:
-    """The condition in SQL and its values; `match` is not in it."""
+    """The condition in SQL and its values; `match` and `where` are not in it."""
     terms, values = ["deleted_ns IS NULL"], dict[str, Any]()
     if f.states:
         unknown = [s for s in f.states if s not in set(State)]

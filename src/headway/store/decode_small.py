@@ -10,6 +10,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
+from math import isfinite
 from typing import NamedTuple
 
 import numpy as np
@@ -26,6 +27,11 @@ _MAGIC = int.from_bytes(frame.MAGIC, "little")
 _WIDTHS = ((1, "B"), (2, "H"), (4, "I"), (8, "Q"))
 
 
+# Lowest finite value and its step, highest and its step; four times None where none is finite.
+Range = tuple[float | None, int | None, float | None, int | None]
+NO_RANGE: Range = (None, None, None, None)
+
+
 class Few(NamedTuple):
     """The columns of a block, and of the last record what lists show."""
 
@@ -35,6 +41,7 @@ class Few(NamedTuple):
     step: int
     time_us: int
     last: list[bytes]
+    ranges: list[Range]
 
 
 def read(data: memoryview, known: Mapping[int, tuple[str, ...]]) -> Few | None:
@@ -59,7 +66,18 @@ def read(data: memoryview, known: Mapping[int, tuple[str, ...]]) -> Few | None:
     steps, times_us = found[3::width], [time_ns // 1000 for time_ns in times]
     floats = [_floats(found[place::width], rows) for place in range(5, width)]
     columns = [_ints(steps), _ints(times_us), *(column for column, _ in floats)]
-    return Few(names, rows, columns, steps[-1], times_us[-1], [last for _, last in floats])
+    last = [whole for _, whole in floats]
+    ranges = [_range(steps, found[place::width]) for place in range(5, width)]
+    return Few(names, rows, columns, steps[-1], times_us[-1], last, ranges)
+
+
+def _range(steps: Sequence[int], values: Sequence[float]) -> Range:
+    """The first of equals, as `summaries.ranges` has it."""
+    finite = [value for value in values if isfinite(value)]
+    if not finite:
+        return NO_RANGE
+    low, high = min(finite), max(finite)
+    return low, steps[values.index(low)], high, steps[values.index(high)]
 
 
 @lru_cache(256)

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from headway.model.errors import HeadwayError
-from headway.store import compact, live_write
+from headway.store import compact, live_write, summaries
 from headway.store.connection import PAGE_BYTES, Connection
 from headway.store.log_files import LogFiles, stream_key
 
@@ -96,6 +96,7 @@ class Keeper(threading.Thread):
                 self._merge_all,
                 compact_all,
                 self._thin_all,
+                self._fill_ranges,
                 self._vacuum_all,
             ):
                 work()
@@ -191,6 +192,17 @@ class Keeper(threading.Thread):
                 if not live_write.is_thick(c, self._clock_ns()):
                     return
             self._store.submit(lambda c: live_write.thin_usage(c, self._clock_ns())).result()
+
+    def _fill_ranges(self) -> None:
+        """Of series that an earlier release stored."""
+        before: list[int] = []
+        while self._go_on():
+            with self._store.read() as c:
+                series = summaries.unranged(c)
+            if not series or series == before:
+                return
+            self._store.submit(partial(summaries.fill_some, series=series)).result()
+            before = series
 
     def _vacuum_all(self) -> None:
         while self._wasteful() and self._go_on():

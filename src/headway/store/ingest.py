@@ -19,7 +19,7 @@ import numpy as np
 from headway.model.errors import DamagedError, HeadwayError, NotFoundError
 from headway.model.limits import HEARD_INTERVAL_S, METRIC_NAMES_MAX, STREAMS_MAX
 from headway.model.record import GAP, INDEX, OPEN, RAW, RECORDS
-from headway.store import catalog, fact_rows
+from headway.store import catalog, fact_rows, summaries
 from headway.store.connection import count_written, touch
 from headway.store.decode import Decoded, Names, Points, decode
 from headway.store.decode_small import Few
@@ -75,7 +75,7 @@ class _Rows:
     # bundle, segment, rows, data
     blocks: list[tuple[int, int, int, bytes]] = field(default_factory=list)
     # series, step, time, value, points
-    latest: list[tuple[int, int, int, bytes, int]] = field(default_factory=list)
+    latest: list[summaries.Row] = field(default_factory=list)
     positions: dict[int, int] = field(default_factory=dict)  # of record streams
 
 
@@ -135,12 +135,7 @@ class Ingester:
                 "INSERT INTO blocks (bundle, segment, rows, data) VALUES (?, ?, ?, ?)", rows.blocks
             )
             count_written(c, sum(len(row[3]) for row in rows.blocks))
-            c.executemany(
-                """INSERT INTO latest (series, step, time_ns, value, points) VALUES (?, ?, ?, ?, ?)
-                   ON CONFLICT (series) DO UPDATE SET step = excluded.step, time_ns = excluded.time_ns,
-                     value = excluded.value, points = points + excluded.points""",
-                rows.latest,
-            )
+            c.executemany(summaries.UPSERT, rows.latest)
         if rows.positions:
             moved = [(position, pk) for pk, position in rows.positions.items()]
             c.executemany("UPDATE streams SET position = ? WHERE pk = ?", moved)
@@ -407,14 +402,23 @@ class Ingester:
             bundle,
             series,
             segment,
-            Few(points.names, rows, columns, int(points.steps[-1]), int(times[-1]), values),
+            Few(
+                points.names,
+                rows,
+                columns,
+                int(points.steps[-1]),
+                int(times[-1]),
+                values,
+                summaries.ranges(points.steps, points.values),
+            ),
         )
 
     def _add(self, bundle: int, series: list[int], segment: int, few: Few) -> None:
         self._rows.blocks.append((bundle, segment, few.rows, block.encode(few.rows, few.columns)))
         step, time_ns, rows = few.step, few.time_us * 1000, few.rows
         self._rows.latest += [
-            (pk, step, time_ns, last, rows) for pk, last in zip(series, few.last, strict=True)
+            (pk, step, time_ns, last, rows, *extremes, rows)
+            for pk, last, extremes in zip(series, few.last, few.ranges, strict=True)
         ]
 
     def _times(

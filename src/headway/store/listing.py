@@ -9,6 +9,7 @@ empty, null or zero.
 
 import json
 import sqlite3
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -17,7 +18,14 @@ import msgspec
 
 from headway.model.limits import JOBS_KEPT_MAX, JOBS_LISTED_MAX
 from headway.store import arrays, list_extras, live_read, query
-from headway.store.catalog import JobFilter, matched_texts, matcher_of, states_of, where_of
+from headway.store.catalog import (
+    JobFilter,
+    matched_texts,
+    matcher_of,
+    passing_of,
+    states_of,
+    where_of,
+)
 from headway.store.jsonform import iso
 
 _ROWS = """SELECT pk, id, name, state, state_since_ns, submitted_ns, started_ns, ended_ns, exit_code, signal,
@@ -62,15 +70,20 @@ def _chosen(c: sqlite3.Connection, filters: JobFilter) -> list[_Row]:
     most = min(filters.limit, JOBS_LISTED_MAX)
     cursor = c.cursor()
     cursor.row_factory = None  # plain tuples
+    passing = passing_of(c, filters)
     with matcher_of(filters) as matcher:
-        if matcher is None:
+        if matcher is None and passing is None:
             return cursor.execute(
                 f"{_ROWS} {where} ORDER BY submitted_ns DESC, pk DESC LIMIT {most:d}", values
             ).fetchall()
         select = _ROWS.replace(" FROM", ", spec FROM")
         found = cursor.execute(f"{select} {where} ORDER BY submitted_ns DESC, pk DESC", values)
-        matched = matcher.select(found, lambda row: matched_texts(row[1], row[-1]))
-        return [row[:-1] for row in islice(matched, most)]
+        rows: Iterator[tuple[Any, ...]] = iter(found)
+        if passing is not None:
+            rows = (row for row in rows if row[0] in passing)
+        if matcher is not None:
+            rows = matcher.select(rows, lambda row: matched_texts(row[1], row[-1]))
+        return [row[:-1] for row in islice(rows, most)]
 
 
 def folded(c: sqlite3.Connection, filters: JobFilter, now_ns: int) -> list[dict[str, Any]]:

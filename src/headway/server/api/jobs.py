@@ -18,6 +18,7 @@ from headway.server.app import Route, Services
 from headway.server.http.auth import Role
 from headway.server.http.request import Call, Count, Reply, encode_rows, reply_json
 from headway.store import arrays, catalog, listing, query
+from headway.wire import filter_language
 from headway.wire.batch import TaskKey
 
 _SIGNAL_MAX = 64
@@ -57,6 +58,7 @@ class Filter(msgspec.Struct, forbid_unknown_fields=True):
     experiment: str | None = None
     since: Annotated[float, msgspec.Meta(ge=0, le=DURATION_S_MAX * 100)] | None = None
     match: str | None = None
+    where: str | None = None
     limit: Count = JOBS_LISTED_MAX
     array: str | None = None
     fold: bool = False
@@ -90,7 +92,11 @@ async def list_jobs(call: Call) -> Reply:
     )
     if asked.array is not None:
         chosen.array = await call.services.query(arrays.find, asked.array[:128])
-    folds = asked.fold and asked.array is None
+    if asked.where is not None:
+        chosen.where = filter_language.parse(asked.where)
+        chosen.now_ns = now_ns
+    # a condition is about jobs, so that the jobs of an array are shown one by one
+    folds = asked.fold and asked.array is None and asked.where is None
     if asked.brief:
         rows = listing.folded if folds else listing.rows
     else:

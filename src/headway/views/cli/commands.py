@@ -15,7 +15,16 @@ _JOB: Final = (
     "memory_bytes", "monitoring_interval_s", "tensorboard", "monitor", "image", "retry", "hold_s", "after", "pty",
 )  # fmt: skip
 _FILE: Final = ("sets", "smoke", "array", "dry_run")
-_SELECT: Final = ("monitor", "state", "cluster", "experiment", "since_s", "older_than_s", "match")
+_SELECT: Final = (
+    "monitor",
+    "state",
+    "cluster",
+    "experiment",
+    "since_s",
+    "older_than_s",
+    "match",
+    "where",
+)
 _CHOSEN: Final = {"cluster": "jobs of this cluster", "experiment": "jobs of this experiment"}
 
 _TABLE: Final = (
@@ -91,7 +100,9 @@ _TABLE: Final = (
         says={**_CHOSEN, "array": "the jobs of the array with this id"},
         details=(
             "What is equal for all jobs is said once, above the table. An array of jobs is one line; --array ID lists\n"
-            "its jobs. With --json: every job."
+            "its jobs. With --json: every job.\n"
+            "--where compares config keys, metrics (their last values), state, tag, name, age and others; see\n"
+            "docs/guides/compare.md."
         ),
         examples=(("hw ls --state running,waiting", ""), ("hw ls -e digits --since 7d --match 'lr=0.1'", "")),
     ),

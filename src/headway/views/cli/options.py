@@ -160,6 +160,16 @@ def _pattern(text: str, name: str) -> str:
     return text
 
 
+def _condition(text: str, name: str) -> str:
+    from headway.wire.filter_language import parse
+
+    try:
+        parse(text)
+    except UsageError as error:
+        raise UsageError(f"{name}: {error.message}", error.hint) from None
+    return text
+
+
 def _one_of(*choices: str) -> Read:
     def read(text: str, name: str) -> str:
         if text in choices:
@@ -331,6 +341,13 @@ OPTIONS: Final = (
         _duration,
     ),
     Option(("--match",), "match", "REGEX", "jobs whose id, name or command matches", _pattern),
+    Option(
+        ("--where",),
+        "where",
+        "CONDITION",
+        "jobs that it holds for, such as 'lr<0.1 and val/acc>0.9'",
+        _condition,
+    ),
     Option(("--limit",), "limit", "N", "at most N jobs; default 50 in a terminal", _count),
     Option(("-v", "--verbose"), "verbose", "", "say more"),
     Option(("-y", "--yes"), "yes", "", "do it without asking"),

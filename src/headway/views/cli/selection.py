@@ -14,7 +14,7 @@ from headway.views.api.source import Source, job_route
 from headway.views.cli.dispatch import Call, complain
 from headway.views.text import format as fmt
 
-KEYS: Final = ("state", "cluster", "experiment", "since_s", "older_than_s", "match")
+KEYS: Final = ("state", "cluster", "experiment", "since_s", "older_than_s", "match", "where")
 _SHOWN_MAX: Final = 20
 Job = dict[str, Any]
 
@@ -30,7 +30,7 @@ def query(
     return [
         ("state", states_of(call) or states or []), ("cluster", call.get("cluster")),
         ("experiment", call.get("experiment")), ("since", call.get("since_s")), ("match", call.get("match")),
-        ("limit", limit), ("array", call.get("array")),
+        ("where", call.get("where")), ("limit", limit), ("array", call.get("array")),
     ]  # fmt: skip
 
 

@@ -6,20 +6,14 @@ stay, so a few points are enough to know them. Called by `run` and `console.atte
 """
 
 import math
-import re
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from headway.model.errors import HeadwayError
 from headway.model.limits import DISPLAY_METRICS_MAX
+from headway.model.metric_direction import direction
 from headway.views.api.source import Source, job_route
 
-_LOW: Final = frozenset("loss error err perplexity ppl nll mse rmse mae mape wer cer fid".split())
-_HIGH: Final = frozenset(
-    "accuracy acc precision recall f1 auc auroc map miou iou dice bleu rouge psnr ssim reward".split()
-)
-_NEITHER: Final = frozenset("scale weight lr count time seconds".split())  # `loss_scale` is no loss
-_WORD: Final = re.compile(r"[a-z]+[0-9]*")
 _POINTS: Final = 16
 Job = dict[str, Any]
 
@@ -31,12 +25,10 @@ class Best(NamedTuple):
 
 def better(name: str) -> Callable[..., float] | None:
     """`min` or `max`, by the words of a metric's name; None where they do not say."""
-    parted = re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", name)  # `valLoss`
-    words = set(_WORD.findall(f"{name} {parted}".lower()))
-    low, high = bool(words & _LOW), bool(words & _HIGH)
-    if low == high or words & _NEITHER:
+    wanted = direction(name)
+    if wanted is None:
         return None
-    return min if low else max
+    return min if wanted == "min" else max
 
 
 def ask(job: Job, get: Callable[[Callable[[Source], Any]], Any]) -> dict[str, Best]:
