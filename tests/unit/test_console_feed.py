@@ -116,7 +116,7 @@ def test_whole_curves_are_asked_for_at_the_opening_and_again_after_an_outage(
             "metrics": {"loss": []}, "usage": {"cpu_percent": {"time": [], "value": []}},
         }  # fmt: skip
         asked = api.sent("GET", "/api/jobs/x-a1/metrics")
-        assert asked[0].query == {"points": ["64"], "rank": ["0"], "name": ["loss"]}
+        assert asked[0].query == {"points": ["128"], "rank": ["0"], "name": ["loss"]}
 
 
 def test_an_older_server_without_curves_of_usage_does_not_end_the_view(home: Path) -> None:

@@ -57,7 +57,7 @@ def test_a_frame_looks_as_it_did(ranks: int, size: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize("ranks", [1, 4, 512])
-@pytest.mark.parametrize("mode", ["log", "filter", "rank", "ranks", "ask"])
+@pytest.mark.parametrize("mode", ["log", "filter", "rank", "ranks", "curves", "help", "ask"])
 def test_no_line_is_wider_than_the_terminal_and_no_row_is_missing(ranks: int, mode: str) -> None:
     made = model(ranks)
     made.place.mode, made.place.typed = mode, "typed text"
@@ -141,7 +141,14 @@ def test_a_job_that_waits_says_why_and_how_long_it_waits_this_time(
         job(1) | {"state": "waiting", "state_since": at(32)} | known, Log(), 1, "waiting", NOW
     )
     assert wanted in picture(made, (80, 24), Theme()).split("\n")[0]
-    assert "it waits to start; why: hw why 7f3c2" in picture(made, (80, 24), Theme())
+    assert "it waits: hw why 7f3c2 says for what" in picture(made, (80, 24), Theme())
+
+
+def test_what_a_waiting_job_lacks_stands_in_its_view() -> None:
+    reason = "2 jobs run, and at most 2 may (max_running)"
+    waiting = {"state": "waiting", "state_since": at(32), "waiting": {"ahead": 0, "reason": reason}}
+    shown = picture(Model(job(1) | waiting, Log(), 1, "waiting", NOW), (100, 24), Theme())
+    assert shown.split("\n")[0].count(reason) == 1 and f"it waits: {reason}" in shown
 
 
 def test_a_job_that_is_held_says_until_when() -> None:
@@ -333,7 +340,9 @@ def test_trackers_of_earlier_epochs_make_room_for_those_that_run() -> None:
     made.take({"progress": [*done, *old, *now]})
     shown = picture(made, (120, 24), Theme())
     assert "25 %  2/8" in shown and "rank 0 is last of 2; first 37 %" in shown
-    assert "warm-up 8" in shown and "warm-up 0" not in shown and "trackers more" not in shown
+    assert "done: warm-up 0 … warm-up 8 (9)" in shown and "trackers more" not in shown
+    made.take({"progress": old})
+    assert "warm-up 8  ━" in picture(made, (120, 24), Theme())
 
 
 def test_a_server_that_lags_makes_nobody_quiet() -> None:

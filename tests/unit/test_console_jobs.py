@@ -8,6 +8,7 @@ from headway.views.api.source import Source
 from headway.views.console.cells import cells, text_of
 from headway.views.console.feed import JobsFeed
 from headway.views.console.jobs_view import JobsView, _note
+from headway.views.console.machine_load import MachineLoad
 from headway.views.console.theme import Theme
 from headway.views.text import format as fmt
 from tests.console_model import NOW, at, progress
@@ -54,7 +55,7 @@ def test_the_chosen_job_stays_chosen_and_enter_opens_it() -> None:
     made.take([job(n) for n in (5, 3, 2, 1)])
     assert "› 7f3c2" in picture(made)
     assert (made.press("enter"), made.opened) == ("open", "digits-7f3c2")
-    assert made.press("end") is None and made.chosen == "digits-7f3c1"
+    assert made.press("end") is None and made.place.chosen == "digits-7f3c1"
 
 
 def test_a_job_that_ended_meanwhile_stays_with_how_it_ended() -> None:
@@ -109,3 +110,51 @@ def test_a_job_whose_end_nobody_saw_is_over_although_it_stays_unknown() -> None:
         "last heard 1 min 31 s ago",
         "waits for 1:31, after b2c3d",
     ]
+
+
+def test_the_list_is_filtered_as_one_types_and_esc_shows_all_again() -> None:
+    made = view(job(1, name="digits"), job(2, name="mnist"))
+    for key in ("/", *"mni", "enter"):
+        made.press(key)
+    assert "mnist" in picture(made) and "7f3c1" not in picture(made)
+    assert made.press("esc") is None and "7f3c1" in picture(made)
+
+
+def test_the_list_is_sorted_by_a_column_and_jobs_without_a_value_come_last() -> None:
+    jobs = [
+        job(n, metrics={"loss": value} if value else {}) for n, value in enumerate((2, None, 3))
+    ]
+    made = view(*jobs)
+    while made.place.order != "loss":
+        made.press("s")
+    assert [one["id"][-1] for one in made.shown] == ["2", "0", "1"]
+    made.press("S")
+    assert [one["id"][-1] for one in made.shown] == ["0", "2", "1"]
+
+
+def test_a_job_is_stopped_from_the_list_only_after_a_question() -> None:
+    stopped: list[tuple[str, str]] = []
+    made = view(job(1), job(2))
+    made._stop = lambda job_id, deed: stopped.append((job_id, deed))
+    made.press("down")
+    made.press("x")
+    assert "Stop 7f3c2?" in picture(made) and not stopped
+    made.press("esc")
+    made.press("t")
+    assert not stopped
+    for key in ("x", "i"):
+        made.press(key)
+    assert stopped == [("digits-7f3c2", "interrupt")]
+
+
+def test_rows_of_a_sweep_show_their_parameters() -> None:
+    made = view(job(1, parameters={"lr": 0.1}), job(2, parameters={"lr": 0.2}))
+    assert "lr=0.1" in picture(made, 80) and "lr=0.2" in picture(made, 80)
+
+
+def test_the_head_says_how_busy_the_machine_is(tmp_path: Path) -> None:
+    (tmp_path / "stat").write_text("cpu 10 0 10 80 0 0 0 0 0 0\n")
+    (tmp_path / "loadavg").write_text("1.50 1.0 1.0 1/1 1\n")
+    (tmp_path / "meminfo").write_text("MemTotal: 8388608 kB\nMemAvailable: 4194304 kB\n")
+    assert MachineLoad(tmp_path).words()[1:] == ["load 1.5", "memory 4.0 GiB of 8.0 GiB"]
+    assert MachineLoad(tmp_path / "absent").words() == []

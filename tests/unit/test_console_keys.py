@@ -2,11 +2,13 @@
 
 import pytest
 
-from headway.views.console.cells import text_of
+from headway.views.console.cells import REVERSE, cells, text_of
 from headway.views.console.frame import frame
 from headway.views.console.job_model import Model
 from headway.views.console.key_actions import INTERRUPT, LEAVE, TERMINATE, press
 from headway.views.console.keys import Keys
+from headway.views.console.screen import GONE
+from headway.views.console.text_filter import found_in
 from headway.views.console.theme import Theme
 from tests.console_model import model
 
@@ -51,7 +53,7 @@ def test_the_next_ctrl_c_after_an_interrupt_terminates_unless_the_job_is_only_wa
     watched.watched = True
     assert typed(made, "ctrl-c", "i", "ctrl-c") == TERMINATE
     assert text_of(frame(made, (80, 24), Theme())[-1]).endswith("ctrl-c terminate")
-    assert typed(watched, "ctrl-c", "i", "ctrl-c") is None and watched.place.mode == "ask"
+    assert typed(watched, "x", "i") == INTERRUPT and watched.place.mode == "log"
 
 
 def test_what_headway_says_itself_is_called_so_once() -> None:
@@ -80,7 +82,7 @@ def test_q_leaves_but_not_while_typing() -> None:
 def test_a_filter_is_typed_shown_and_cleared() -> None:
     made = model(4)
     typed(made, "/", *"Lossy", "backspace", "enter")
-    assert made.log.choice.text == "loss" and all("loss" in entry.text for entry in made.log.shown)
+    assert made.log.choice.text == "Loss" and all("loss" in entry.text for entry in made.log.shown)
     typed(made, "esc")
     assert made.log.choice.text == "" and len(made.log.shown) > 20
 
@@ -157,3 +159,70 @@ def test_lines_that_come_while_it_is_scrolled_sideways_are_not_hidden() -> None:
     for number in range(50):
         made.log.add(f"line {number}", 0)
     assert text_of(frame(made, (80, 24), Theme())[-2]).endswith("│ line 49")
+
+
+def test_left_scrolls_back_and_is_not_the_word_for_a_terminal_that_has_gone() -> None:
+    assert GONE not in Keys().feed(b"\x1b[D\x1bOD\x1b[C")
+    made = model(1)
+    made.log.add("x" * 500)
+    assert typed(made, "right", "right", "left", "left") is None and made.place.pan == 0
+
+
+def test_two_ctrl_c_leave_a_viewer_and_never_touch_the_job() -> None:
+    made = model(2)
+    made.watched = True
+    assert typed(made, "ctrl-c") is None and "ctrl-c again leaves" in made.notice
+    assert typed(made, "ctrl-c") == LEAVE
+    again = model(2)
+    again.watched = True
+    assert typed(again, "ctrl-c", "down") is None and not again.notice
+    assert typed(again, "ctrl-c") is None and typed(again, "x", "ctrl-c") == LEAVE
+
+
+def test_a_filter_acts_with_each_key_and_marks_what_it_found() -> None:
+    made = model(4)
+    typed(made, "/", *"los")
+    assert made.place.mode == "filter" and all("los" in entry.text for entry in made.log.shown)
+    lines = frame(made, (80, 24), Theme())
+    assert any(span == ("los", REVERSE) for line in lines for span in line)
+    typed(made, "backspace", "backspace", "backspace")
+    assert len(made.log.shown) > 20
+
+
+def test_a_filter_knows_or_anything_and_the_ends_of_a_line() -> None:
+    assert found_in("warn|error", "an ERROR") and not found_in("warn|error", "fine")
+    assert found_in("^step.*loss", "step 3 loss 0.1") and not found_in("^loss", "step 3 loss")
+    assert found_in("0.1$", "loss 0.1") and not found_in("0.1$", "loss 0.12")
+    assert found_in("(a|a)*", "x(a") and found_in("", "all") and found_in("|", "all")
+
+
+def test_a_filter_cannot_be_made_to_backtrack() -> None:
+    """A-1: a pattern that takes exponential time would freeze the view."""
+    assert not found_in("(a|aa)*!" + ".*a" * 40 + "!", "a" * 4000)
+
+
+def test_esc_goes_back_step_by_step_and_from_a_listed_job_to_the_list() -> None:
+    made = model(2)
+    typed(made, "/", *"loss", "enter")
+    assert typed(made, "esc") is None and made.log.choice.text == ""
+    assert typed(made, "esc") is None
+    made.listed = True
+    assert typed(made, "esc") == LEAVE
+
+
+def test_help_shows_all_keys_and_any_key_closes_it() -> None:
+    made = model(2)
+    typed(made, "?")
+    shown = "\n".join(text_of(line) for line in frame(made, (100, 30), Theme()))
+    assert "the rest of long lines" in shown and "one step back" in shown
+    assert typed(made, "z") is None and made.place.mode == "log"
+
+
+@pytest.mark.parametrize("size", [(40, 8), (80, 24), (200, 60)])
+def test_curves_fill_the_room_of_the_log(size: tuple[int, int]) -> None:
+    made = model(2)
+    typed(made, "c")
+    for theme in (Theme(), Theme(ascii_only=True)):
+        lines = frame(made, size, theme)
+        assert len(lines) == size[1] and max(cells(line) for line in lines) <= size[0]
+    assert typed(made, "esc") is None and made.place.mode == "log"

@@ -229,6 +229,8 @@ def test_watch_lists_the_open_jobs_and_opens_one(api: FakeApi, desks: list[Desk]
     desk.press(b"\r")
     desk.sees("hello 3")
     scripted.over.set()
+    desk.sees("q goes back")
+    desk.press(b"\x1b")
     desk.sees("enter open")
     desk.press(b"q")
     assert desk.ends() == 0

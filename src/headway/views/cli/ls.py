@@ -134,7 +134,7 @@ def _kinds(metrics: list[str], out: Output, now: datetime) -> list[_Kind]:
             each(out.safe(name), partial(_metric, name), "metrics", right=True, limit=16)
             for name in metrics
         ),
-        each("parameters", _parameters, factor=True),
+        each("parameters", fmt.parameters, factor=True),
         each("experiment", text("experiment"), factor=True),
         each("cluster", text("cluster"), factor=True),
         each("node", lambda job: fmt.nodes(job.get("nodes") or []), "nodes", factor=True),
@@ -161,10 +161,6 @@ def _elapsed(job: Job, now: datetime) -> str:
 
 def _index(job: Job) -> str:
     return "" if job.get("array_index") is None else str(job["array_index"])
-
-
-def _parameters(job: Job) -> str:
-    return " ".join(f"{name}={value}" for name, value in (job.get("parameters") or {}).items())
 
 
 def _host(job: Job) -> str:

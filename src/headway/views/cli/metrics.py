@@ -132,7 +132,7 @@ def array_listing(jobs: list[Job], call: Call) -> list[str]:
     rows = [
         [
             str(job.get("array_index")), fmt.suffix(job["id"]) if out.is_tty else str(job["id"]), str(job["state"]),
-            " ".join(f"{name}={value}" for name, value in (job.get("parameters") or {}).items()),
+            fmt.parameters(job),
             *(fmt.number(job["metrics"][name]) if name in job["metrics"] else "" for name in names),
         ]
         for job in logged

@@ -152,8 +152,15 @@ class Plain:
         # since when and for what matters then: only the server knows it
         if state in ("waiting", "held", "unknown"):
             job = self.follow.ask(lambda source: source.get(job_route(self.job_id)))
+        if state == "waiting":
+            job["waiting"] = {**job_text.waiting_of(job), "reason": self.follow.ask(self._why)}
         job = {**job, "state": state, "processes": self.ranks}
         self.terminal.say(job_text.state_line(job, self.terminal.err, datetime.now(UTC)))
+
+    def _why(self, source: Source) -> str | None:
+        """What it waits for, in words."""
+        told = source.get(job_route(self.job_id, "why"))
+        return told.get("verdict") if told.get("state") == "waiting" else None
 
     def _tell_events(self, events: list[dict[str, Any]]) -> None:
         for event in events:

@@ -10,14 +10,16 @@ from functools import partial
 from typing import Any, Final
 
 from headway.model.errors import HeadwayError, NotFoundError, UsageError
+from headway.model.limits import CONSOLE_LINES_MAX
 from headway.views.api.source import Source, job_route, until_reached
 from headway.views.cli import arrays
 from headway.views.cli.dispatch import Call
 from headway.views.cli.signals import Leave
 from headway.views.console.event_loop import show
 from headway.views.console.feed import OPEN, JobsFeed, of_array
-from headway.views.console.jobs_view import JobsView
+from headway.views.console.jobs_view import JobsView, ListPlace
 from headway.views.console.live_job import Attendance
+from headway.views.console.machine_load import MachineLoad
 from headway.views.console.screen import Stage, is_possible
 from headway.views.console.theme import Theme
 from headway.views.text import format as fmt
@@ -65,23 +67,28 @@ def _named(source: Source, refs: list[str]) -> tuple[list[Job], list[str]]:
     return jobs, found
 
 
-def _job(call: Call, source: Source, job: Job) -> None:
-    """Until the job ends, which is told as `hw run` tells it, or the person leaves."""
+def _job(call: Call, source: Source, job: Job, *, listed: bool = False) -> None:
+    """Until the job ends, which is told as `hw run` tells it, or the person leaves. One that has
+    ended before, or is opened from the list, stays until the person leaves.
+    """
     stop = partial(_stop, source, str(job["id"]))
-    Attendance(
-        source, call.terminal, job, stop, job_text.count_processes(job), _TAIL_LINES
-    ).to_the_end()
+    tail = CONSOLE_LINES_MAX if fmt.is_over(job) else _TAIL_LINES
+    ranks = job_text.count_processes(job)
+    Attendance(source, call.terminal, job, stop, ranks, tail, listed).to_the_end()
 
 
 def _jobs(call: Call, source: Source, refs: list[str], whole: list[str]) -> None:
     """The list, and from it into one job and back."""
     theme = Theme(call.terminal.out.color, call.terminal.out.ascii_only)
-    chosen = notice = ""
+    place, notice = ListPlace(), ""
+    load = None if source.monitor else MachineLoad()
+    with_ended = False
     while True:
         with Stage(call.terminal.out.fd, theme) as stage:
             feed = JobsFeed(source, stage.wake, refs, whole)
-            view = JobsView(feed)
-            view.chosen, view.notice = chosen, notice
+            feed.with_ended = with_ended
+            view = JobsView(feed, stop=partial(_stop, source), load=load)
+            view.place, view.notice = place, notice
             feed.start()
             try:
                 word = show(stage, view)
@@ -89,11 +96,12 @@ def _jobs(call: Call, source: Source, refs: list[str], whole: list[str]) -> None
                 feed.close()
         if word == "leave":
             return
-        chosen, notice = view.opened, ""
+        with_ended, notice = feed.with_ended, ""
         try:
-            _job(call, source, until_reached(partial(_again, source, chosen), lambda _: None))
+            job = until_reached(partial(_again, source, view.opened), lambda _: None)
+            _job(call, source, job, listed=True)
         except NotFoundError:
-            notice = f"{chosen} was deleted"
+            notice = f"{view.opened} was deleted"
 
 
 def _again(source: Source, job_id: str) -> Job:

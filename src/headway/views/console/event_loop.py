@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 from headway.model.limits import CONSOLE_FRAME_S
 from headway.views.console.cells import Line, Size
-from headway.views.console.screen import LEFT, Stage
+from headway.views.console.screen import GONE, Stage
 from headway.views.console.theme import Theme
 
 _TICK_S: Final = 1.0  # clocks on the screen go on
@@ -39,7 +39,7 @@ def show(stage: Stage, view: View) -> str:
             cost_s = time.monotonic() - now_s
             due_s = _TICK_S
         for key in stage.wait(max(due_s, 0.0) if stage.is_ready else _TICK_S):
-            word = view.press(key) if key != LEFT else "leave"
+            word = view.press(key) if key != GONE else "leave"
             if word is not None:
                 return word
             stale, drawn_s = True, 0.0  # a key is answered at once

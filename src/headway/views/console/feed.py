@@ -20,6 +20,7 @@ from headway.model.limits import (
     CONSOLE_BURST_LINES_MAX,
     CONSOLE_CURVES_FIRST_S,
     CONSOLE_CURVES_S,
+    CONSOLE_ENDED_MAX,
     CONSOLE_JOBS_S,
     CONSOLE_LATE_S,
     CONSOLE_LINES_MAX,
@@ -167,7 +168,16 @@ class JobFeed(Feed):
             query = [("state", "waiting"), ("match", f"^{re.escape(self.job_id)}$")]
             rows = [row for row in source.get("/api/jobs", query) if row.get("id") == self.job_id]
             job["waiting"] = rows[0].get("waiting") if rows else None
+            if (job["waiting"] or {}).get("ahead") is not None:  # in our queue: cheap to explain
+                job["waiting"]["reason"] = self._reason(source)
         return job
+
+    def _reason(self, source: Source) -> str | None:
+        try:
+            why = source.get(job_route(self.job_id, "why"))
+        except NotFoundError:  # deleted meanwhile, or an older server
+            return None
+        return str(why["verdict"]) if why.get("verdict") else None
 
     def _tell(self, answer: Answer, follow: Follow) -> None:
         """The answer in parts that are soon taken, and before the last of them whole curves, when
@@ -272,6 +282,8 @@ class JobsFeed(Feed):
     ) -> None:
         super().__init__(source, wake)
         self.refs, self.arrays = refs, arrays
+        self.with_ended = False  # changed by the view
+        self._hurried = threading.Event()
         self._away = self._older = False
         self._cursor: Any = None
 
@@ -284,7 +296,17 @@ class JobsFeed(Feed):
                 self._found()
             known = {str(job["id"]) for job in jobs if not fmt.is_over(job)}
             self._put({"jobs": jobs})
-            self._closed.wait(CONSOLE_JOBS_S)
+            self._hurried.wait(CONSOLE_JOBS_S)
+            self._hurried.clear()
+
+    def hurry(self) -> None:
+        """Ask again at once."""
+        self._cursor = None
+        self._hurried.set()
+
+    def close(self) -> None:
+        super().close()
+        self._hurried.set()
 
     def _jobs(self, known: set[str]) -> list[dict[str, Any]]:
         if self._away:
@@ -294,6 +316,9 @@ class JobsFeed(Feed):
                 job for array in self.arrays for job in of_array(self.source, array)
             ]
         jobs = [job for job in self._open_jobs() if not fmt.is_over(job)]
+        if self.with_ended:
+            listed = self.source.get("/api/jobs", [("limit", CONSOLE_ENDED_MAX)])
+            return jobs + [job for job in listed if fmt.is_over(job)]
         return jobs + self._those(sorted(known - {str(job["id"]) for job in jobs}))
 
     def _those(self, job_ids: Sequence[str]) -> list[dict[str, Any]]:

@@ -8,8 +8,9 @@ room.
 from headway.views.console.cells import EMPTY, Line, Size
 from headway.views.console.job_model import Model
 from headway.views.console.theme import Theme
-from headway.views.console.widgets import ranks
+from headway.views.console.widgets import help_page, ranks
 from headway.views.console.widgets.bars import bars
+from headway.views.console.widgets.charts import charts
 from headway.views.console.widgets.footer import footer
 from headway.views.console.widgets.header import head
 from headway.views.console.widgets.last_values import metrics
@@ -38,8 +39,14 @@ def frame(model: Model, size: Size, theme: Theme) -> list[Line]:
     above += model.remember("strip", known, lambda: ranks.strip(model, columns))
     top += above[:room]
     left = max(rows - len(top) - 2, 0)
-    if model.place.mode == "ranks":
+    mode = model.place.mode
+    if mode == "ranks":
         body = ranks.table(model, columns, left, theme)
+    elif mode == "curves":
+        body = charts(model, columns, left, theme)
+    elif mode == "help":
+        ctrl_c = help_page.CTRL_C_WATCH if model.watched else help_page.CTRL_C_RUN
+        body = help_page.page((*help_page.JOB, ctrl_c), columns, left)
     else:
         body = tail(model, columns, left)
     lines = [*top, rule(model, columns, theme), *body]

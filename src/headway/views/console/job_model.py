@@ -32,7 +32,7 @@ class Metric:
 class Place:
     """Where the person is: what is typed, asked, chosen and scrolled to."""
 
-    mode: str = "log"  # log, filter, rank, ranks, ask
+    mode: str = "log"  # log, filter, rank, ranks, curves, help, ask
     before: str = "log"  # the mode to go back to after a question
     typed: str = ""
     bottom: int | None = None  # number behind the last entry that is shown; None: the newest
@@ -65,6 +65,9 @@ class Model:
     # by the person at the view, who was told that the next Ctrl-C terminates
     interrupted: bool = False
     watched: bool = False  # by `hw watch`: leaving it needs no words about the job
+    listed: bool = False  # opened from the list of jobs: leaving goes back there
+    stays: bool = False  # the end of the job does not close the view
+    leaving: bool = False  # a viewer has pressed Ctrl-C once
     place: Place = field(default_factory=Place)
     # parts of the last frame that still hold
     memo: dict[str, tuple[Any, Any]] = field(default_factory=dict)

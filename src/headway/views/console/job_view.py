@@ -42,7 +42,8 @@ class JobView:
             self.model.take(answer)
             self.done = answer.get("done") or self.done
             if self.done is not None:
-                self.model.notice = f"it has {self.model.state}; q leaves"
+                back = "q goes back" if self.model.listed else "q leaves"
+                self.model.notice = f"it has {self.model.state}; {back}"
 
     def press(self, key: str) -> str | None:
         """`leave` when the person wants to go."""
@@ -51,7 +52,9 @@ class JobView:
             if self.done is None:
                 self.stop(deed)
             return None
-        return "over" if deed == key_actions.LEAVE and self.done is not None else deed
+        if deed == key_actions.LEAVE and self.done is not None and not self.model.stays:
+            return "over"
+        return deed
 
     def frame(self, size: Size, theme: Theme) -> list[Line]:
         return frame(self.model, size, theme)
@@ -62,4 +65,6 @@ class JobView:
         goes on.
         """
         place = self.model.place
-        return self.done is not None and place.bottom is None and place.mode == "log"
+        if self.done is None or self.model.stays:
+            return False
+        return place.bottom is None and place.mode == "log"

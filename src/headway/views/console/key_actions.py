@@ -7,39 +7,79 @@ from typing import Final
 
 from headway.views.console.job_model import Model
 from headway.views.console.log_buffer import Choice
+from headway.views.text import format as fmt
 
 LEAVE, INTERRUPT, TERMINATE = "leave", "interrupt", "terminate"
 _PAN_COLUMNS: Final = 16
 _TYPED_CHARS_MAX: Final = 200
 _NEXT_LEVEL: Final = {0: 20, 20: 30, 30: 40, 40: 0}
+_TYPING: Final = ("filter", "rank")
 
 
 def press(model: Model, key: str) -> str | None:
     mode = model.place.mode
     if mode == "ask":
         return _answer(model, key)
-    if key == "ctrl-c" and model.interrupted:
-        return TERMINATE
     if key == "ctrl-c":
-        model.place.before, model.place.mode = mode, "ask"
-        return None
-    if mode in ("filter", "rank"):
+        return _on_ctrl_c(model)
+    if model.leaving:
+        model.leaving, model.notice = False, ""
+    if mode in _TYPING:
         _type(model, key)
+        return None
+    if mode == "help":  # any key closes it
+        model.place.mode = model.place.before
+        return LEAVE if key == "q" else None
+    if key in ("?", "h"):
+        model.place.before, model.place.mode = mode, "help"
+        return None
+    if key == "x":
+        _ask_to_stop(model)
         return None
     if mode == "ranks":
         return _choose(model, key)
+    if mode == "curves":
+        if key in ("esc", "c", "enter"):
+            model.place.mode = "log"
+        return LEAVE if key == "q" else None
     return _in_log(model, key)
 
 
-def _answer(model: Model, key: str) -> str | None:
-    """A second Ctrl-C interrupts, as the first does without a live view. `hw run` says then that
-    the next one terminates; `hw watch`, which says nothing, asks again.
+def _on_ctrl_c(model: Model) -> str | None:
+    """In a viewer two of them leave, as with `tail -f`, and the job never hears of it. In `hw run`
+    the job is ours: the first asks, and after an interrupt the next one terminates.
     """
-    deeds = {"i": INTERRUPT, "ctrl-c": INTERRUPT, "t": TERMINATE, "q": LEAVE}
+    if model.watched:
+        if model.leaving or model.state in fmt.ENDED:
+            return LEAVE
+        model.leaving = True
+        model.notice = "ctrl-c again leaves; the job goes on (x stops it)"
+        return None
+    if model.interrupted:
+        return TERMINATE
+    _ask_to_stop(model)
+    return None
+
+
+def _ask_to_stop(model: Model) -> None:
+    if model.state in fmt.ENDED:
+        model.notice = f"it has {model.state} already"
+        return
+    model.place.before, model.place.mode = model.place.mode, "ask"
+
+
+def _answer(model: Model, key: str) -> str | None:
+    """In `hw run` a second Ctrl-C interrupts, as the first does without a live view; there it is
+    said that the next one terminates. In a viewer it leaves.
+    """
+    on_ctrl_c = LEAVE if model.watched else INTERRUPT
+    deeds = {"i": INTERRUPT, "t": TERMINATE, "q": LEAVE, "ctrl-c": on_ctrl_c}
     if key in deeds or key in ("esc", "n", "enter"):
         model.place.mode = model.place.before
-    model.interrupted |= deeds.get(key) == INTERRUPT and not model.watched
-    return deeds.get(key)
+    deed = deeds.get(key)
+    if deed == INTERRUPT and not model.watched:
+        model.interrupted = True
+    return deed
 
 
 def _type(model: Model, key: str) -> None:
@@ -48,14 +88,17 @@ def _type(model: Model, key: str) -> None:
     if key == "enter" and place.mode == "rank" and place.typed and int(place.typed) >= model.ranks:
         # said where he looks, who may type another
         model.notice, place.typed = f"there is no rank {place.typed}", ""
-    elif key in ("esc", "enter"):
-        mode, typed = place.mode, place.typed if key == "enter" else ""
+        return
+    if key in ("esc", "enter"):
+        mode = place.mode
+        typed = place.typed if key == "enter" else ""
         place.mode, place.typed = "log", ""
         if mode == "filter":
-            _show(model, replace(model.log.choice, text=typed.strip().lower()))
+            _show(model, replace(model.log.choice, text=typed.strip()))
         else:
             _show(model, replace(model.log.choice, rank=int(typed) if typed else None))
-    elif key == "backspace":
+        return
+    if key == "backspace":
         place.typed = place.typed[:-1]
     elif key == "ctrl-u":
         place.typed = ""
@@ -63,6 +106,8 @@ def _type(model: Model, key: str) -> None:
         text = " " if key == "space" else key
         if len(text) == 1 and text.isprintable() and len(place.typed) < _TYPED_CHARS_MAX:
             place.typed += text if place.mode == "filter" or text in "0123456789" else ""
+    if place.mode == "filter":  # each key shows what it finds
+        _show(model, replace(model.log.choice, text=place.typed.strip()))
 
 
 def _choose(model: Model, key: str) -> str | None:
@@ -90,16 +135,29 @@ def _in_log(model: Model, key: str) -> str | None:
         place.mode, place.typed = "rank", ""
     elif key == "enter" and model.ranks > 1:
         place.mode, place.chosen = "ranks", log.choice.rank or 0
+    elif key == "c" and (model.metrics or model.usage_curves):
+        place.mode = "curves"
     elif key == "l":
         _show(model, replace(log.choice, level=_NEXT_LEVEL.get(log.choice.level, 0)))
     elif key == "esc":
-        place.pan = 0
-        _show(model, Choice())
+        return _back(model)
     elif key == "space":
         place.bottom = log.end if place.bottom is None else None
     else:
         _scroll(model, key)
     return None
+
+
+def _back(model: Model) -> str | None:
+    """One step back: from a filter to all lines, from old lines to the newest, from a job to the
+    list that it was opened from.
+    """
+    place = model.place
+    if model.log.choice != Choice() or place.pan or place.bottom is not None:
+        place.pan, place.bottom = 0, None
+        _show(model, Choice())
+        return None
+    return LEAVE if model.listed else None
 
 
 def _scroll(model: Model, key: str) -> None:

@@ -42,11 +42,15 @@ class Attendance:
     stop: Callable[[str], None]
     ranks: int = 1
     tail: int | None = None  # of a job that has been going on: show its last lines only
+    listed: bool = False  # opened from the list of jobs
 
     def model(self) -> Model:
         log = Log(theme_color=self.terminal.out.color, ascii_only=self.terminal.out.ascii_only)
         ranks = max(self.ranks, job_text.count_processes(self.job))
-        return Model(self.job, log, ranks, str(self.job["state"]), watched=self.tail is not None)
+        state = str(self.job["state"])
+        watched = self.tail is not None
+        stays = self.listed or (watched and state in fmt.ENDED)
+        return Model(self.job, log, ranks, state, watched=watched, listed=self.listed, stays=stays)
 
     def to_the_end(
         self, on_notice: Callable[[Callable[[str], None]], None] = lambda _: None
@@ -71,7 +75,7 @@ class Attendance:
                 on_notice(lambda text: _notice(model, text))
                 with Stage(self.terminal.out.fd, theme) as stage:
                     if show(stage, view) == "leave":
-                        return None
+                        return view.done if model.stays else None
         finally:
             feed.close()
         self._tell_end(view, opened)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from headway.model.limits import CONSOLE_FOLD_ENTRIES_MAX, CONSOLE_LINES_MAX, DISPLAY_LINE_CHARS_MAX
+from headway.views.console.text_filter import found_in
 from headway.wire import display
 
 NOBODY: Final = -1  # the rank of lines that Headway itself or an agent wrote
@@ -69,7 +70,7 @@ class Choice:
             return False
         if said.level < self.level:
             return False
-        return not self.text or self.text in _SGR.sub("", said.text).lower()
+        return not self.text or found_in(self.text, _SGR.sub("", said.text))
 
 
 @dataclass(slots=True)

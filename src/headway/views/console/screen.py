@@ -21,7 +21,8 @@ from headway.views.console.painter import ENTER, LEAVE, Painter
 from headway.views.console.theme import Theme
 from headway.views.text.terminal import Terminal
 
-LEFT: Final = "left"  # the key that stands for a terminal that has gone
+# The "key" of a terminal that has gone. No key of `keys` may have this name: one test compares.
+GONE: Final = "terminal gone"
 COLUMNS_MIN: Final = 40
 ROWS_MIN: Final = 8
 # of one write: a terminal that says it is ready takes this without waiting
@@ -207,7 +208,7 @@ class Stage:
         except OSError:
             data = b""
         if not data:  # the terminal has gone: so has the person
-            return [LEFT]
+            return [GONE]
         found = self.keys.feed(data)
         if "ctrl-l" in found:
             self.painter.forget()

@@ -230,3 +230,8 @@ def shell_words(words: list[str]) -> str:
     import shlex
 
     return shlex.join(words)
+
+
+def parameters(job: dict[str, Any]) -> str:
+    """`lr=0.1 wd=0.0`: what tells the jobs of a sweep apart."""
+    return " ".join(f"{name}={value}" for name, value in (job.get("parameters") or {}).items())

@@ -79,6 +79,8 @@ def waiting_words(waiting: dict[str, Any], now: datetime) -> str:
     more = f" and {len(names) - _AFTER_SHOWN} more" if len(names) > _AFTER_SHOWN else ""
     if names:
         return f"after {', '.join(names[:_AFTER_SHOWN])}{more}"
+    if waiting.get("reason"):
+        return str(waiting["reason"])
     before = waiting.get("ahead")
     if isinstance(before, int):
         return f"{before:,} ahead" if before else "next"

@@ -16,16 +16,23 @@ _LABEL_COLUMNS_MAX: Final = 24
 _BAR_COLUMNS_MAX: Final = 48
 _BAR_COLUMNS_MIN: Final = 6
 _BAR_COLUMNS_GOOD: Final = 20  # numbers are shortened for the sake of a bar of this length
+_FOLDED_NAMED: Final = 3  # of trackers that are done; of more, the first and the last
 _COLOURS: Final = {"failed": RED, "completed": GREEN, "closed": GREEN}
 
 
 def bars(trackers: list[Tracker], columns: int, rows: int, theme: Theme) -> list[Line]:
-    """At most `rows` lines: those that run first; of those that have ended, the last ones."""
+    """At most `rows` lines: a bar for each tracker that runs or failed; those that are done take
+    one line together. Where nothing runs any more, the last one of them is drawn.
+    """
     groups = _groups(_telling(trackers))
     open_ones = [group for group in groups if _state(group[0]) in ("running", "failed")]
     ended = [group for group in groups if _state(group[0]) not in ("running", "failed")]
-    order = open_ones + ended[::-1][: max(rows - len(open_ones), 0)]
-    shown = order[:rows] if len(order) <= rows else order[: rows - 1]
+    order = open_ones or ended[-1:]
+    folded = ended if open_ones else ended[:-1]
+    if folded and len(order) + 1 > rows and rows > 1:
+        shown = order[: rows - 1]
+    else:
+        shown = order[:rows] if len(order) <= rows else order[: rows - 1]
     labels = [theme.safe(_label(group[0])) for group in shown]
     label_columns = min(
         max((cells(plain(label)) for label in labels), default=0), _LABEL_COLUMNS_MAX
@@ -38,9 +45,20 @@ def bars(trackers: list[Tracker], columns: int, rows: int, theme: Theme) -> list
     drawn = zip(shown, fronts, rights, strict=True)
     lines = [cut((*front, *_bar(group[0], room), *right), columns) for group, front, right in drawn]
     left = len(order) - len(shown)
-    return lines + (
-        [plain(f"  and {fmt.plural(left, 'tracker')} more", DIM)] if left and lines else []
-    )
+    rest = [f"and {fmt.plural(left, 'tracker')} more"] if left and lines else []
+    if folded:
+        rest.append(_folded(folded, theme))
+    if rest and len(lines) < rows:
+        lines.append(cut(plain(f"  {' · '.join(rest)}", DIM), columns))
+    return lines
+
+
+def _folded(groups: list[list[Tracker]], theme: Theme) -> str:
+    """`done: epoch 0 … epoch 5 (6)`"""
+    labels = [theme.safe(_label(group[0])) for group in groups]
+    if len(labels) <= _FOLDED_NAMED:
+        return f"done: {', '.join(labels)}"
+    return f"done: {labels[0]} … {labels[-1]} ({len(labels)})"
 
 
 def _telling(trackers: list[Tracker]) -> list[Tracker]:
@@ -105,7 +123,7 @@ def _bar(tracker: Tracker, room: int) -> Line:
     if room < _BAR_COLUMNS_MIN:
         return ()
     if share is None:
-        return (("─" * room, DIM), ("  ", ""))
+        return ()  # how far it is, nobody knows: an empty bar would say that nothing is done
     full = int(share * room)
     tip = "╸" if full < room and share * room - full >= 0.5 else ""
     rest = "─" * (room - full - len(tip))

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Final
 
-PLACES: Final = 64
+PLACES: Final = 128
 _FIRST_PLACE_S: Final = 0.25
 _BLOCKS: Final = "▁▂▃▄▅▆▇█"
 _SPECIAL: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}

@@ -6,6 +6,7 @@ from headway.views.console.theme import Theme
 from headway.views.text import format as fmt
 
 Key = tuple[str, str]
+_KEPT = 3  # keys at the end that stay in the narrowest window: help and the ways out
 
 
 def footer(model: Model, columns: int, theme: Theme) -> Line:
@@ -15,7 +16,7 @@ def footer(model: Model, columns: int, theme: Theme) -> Line:
             "show lines with: " if mode == "filter" else f"show one rank, 0 to {model.ranks - 1}: "
         )
         typed = plain(theme.safe(model.place.typed))
-        hint = "   enter shows, esc shows all"
+        hint = "   enter keeps it, esc shows all" if mode == "filter" else "   enter shows it"
         wrong = (
             (f"   {theme.safe(model.notice)}", YELLOW)
             if model.notice and mode == "rank"
@@ -26,13 +27,16 @@ def footer(model: Model, columns: int, theme: Theme) -> Line:
         asked_of = theme.safe(fmt.suffix(model.job_id))
         keys = [("i", "interrupt"), ("t", "terminate"), ("q", "leave running"), ("esc", "go on")]
         return cut(
-            ((f" Stop {asked_of}? ", f"{BOLD};{YELLOW}"), *_keys(keys, columns - 14)), columns
+            ((f" Stop {asked_of}? ", f"{BOLD};{YELLOW}"), *key_line(keys, columns - 14)), columns
         )
+    leave = "back" if model.listed else "leave"
     if mode == "ranks":
-        return _keys(
-            [("↑↓", "choose"), ("enter", "open the rank"), ("esc", "back"), ("q", "leave")], columns
+        return key_line(
+            [("↑↓", "choose"), ("enter", "open the rank"), ("esc", "back"), ("q", leave)], columns
         )
-    return _keys(_of_log(model, "enter" if theme.ascii_only else "↵"), columns)
+    if mode in ("curves", "help"):
+        return key_line([("esc", "back to the log"), ("q", leave)], columns)
+    return key_line(_of_log(model, "enter" if theme.ascii_only else "↵"), columns)
 
 
 def _of_log(model: Model, enter: str) -> list[Key]:
@@ -41,18 +45,19 @@ def _of_log(model: Model, enter: str) -> list[Key]:
     keys = [("/", "filter"), ("l", "level"), ("space", "go on" if paused else "pause")]
     if model.ranks > 1:
         keys[1:1] = [("r", "rank"), (enter, "ranks")]
-    keys.append(("↑↓←→", "scroll"))
-    return [
-        *keys,
-        ("q", "leave" if model.watched else "leave running"),
-        ("ctrl-c", "terminate" if model.interrupted else "stop"),
-    ]
+    keys += [("c", "curves"), ("↑↓←→", "scroll")]
+    if model.watched:
+        stop = [] if model.state in fmt.ENDED else [("x", "stop")]
+        return [*keys, *stop, ("?", "keys"), ("q", "back" if model.listed else "leave")]
+    stop_word = "terminate" if model.interrupted else "stop"
+    return [*keys, ("?", "keys"), ("q", "leave running"), ("ctrl-c", stop_word)]
 
 
-def _keys(keys: list[Key], columns: int) -> Line:
+def key_line(keys: list[Key], columns: int) -> Line:
+    """As many keys as have room; those in the middle fall off first."""
     keys = list(keys)
-    while len(keys) > 2 and cells(_line(keys, "  ")) > columns:
-        del keys[-3]
+    while len(keys) > _KEPT and cells(_line(keys, "  ")) > columns:
+        del keys[-_KEPT - 1]
     wide = _line(keys, "   ")
     return wide if cells(wide) <= columns else cut(_line(keys, "  "), columns)
 

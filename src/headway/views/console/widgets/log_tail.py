@@ -19,8 +19,10 @@ from headway.views.console.cells import (
 )
 from headway.views.console.job_model import Model
 from headway.views.console.log_buffer import NOBODY, Entry
+from headway.views.console.text_filter import marked
 from headway.views.console.theme import Theme
 from headway.views.text import format as fmt
+from headway.wire import display
 
 LEVELS: Final = {0: "", 20: "info and above", 30: "warnings and errors", 40: "errors"}
 
@@ -35,6 +37,9 @@ def clock(time: str | None) -> str:
 def rule(model: Model, columns: int, theme: Theme) -> Line:
     """`─ log · rank 3 · "loss" ──────── paused · 14 new ─`"""
     choice, place = model.log.choice, model.place
+    if place.mode in ("curves", "help"):
+        left = f"─ {'curves over the whole job' if place.mode == 'curves' else 'keys'} "
+        return cut(plain(left + "─" * (columns - len(left)), DIM), columns)
     words = [
         "log",
         f"rank {choice.rank}"
@@ -77,15 +82,19 @@ def tail(model: Model, columns: int, rows: int) -> list[Line]:
     longest = max(cells(coloured(entry.text)) + len(_count(entry)) for entry in entries)
     place.pan_max = max(longest - room, 0)
     pan = min(place.pan, place.pan_max)  # there is always something to be seen, whatever lines come
-    return [_line(entry, model.ranks, wide, columns, pan) for entry in entries]
+    sought = log.choice.text
+    return [_line(entry, model.ranks, wide, columns, pan, sought) for entry in entries]
 
 
 def _nothing(model: Model) -> str:
     choice = model.log.choice
     if model.log.total and (choice.text or choice.rank is not None or choice.level):
         return f"  none of the last {fmt.plural(len(model.log.kept), 'line')} is like that; esc shows all"
-    waits = f"  it waits to start; why: hw why {fmt.suffix(model.job_id)}"
-    return waits if model.state == "waiting" else "  nothing was written yet"
+    if model.state == "waiting":
+        why = str((model.job.get("waiting") or {}).get("reason") or "")
+        reason = display.line(why) if why else f"hw why {fmt.suffix(model.job_id)} says for what"
+        return f"  it waits: {reason}"
+    return "  nothing was written" + ("" if model.state in fmt.ENDED else " yet")
 
 
 def who_columns(ranks: int) -> int:
@@ -115,7 +124,7 @@ def _count(entry: Entry) -> str:
     return f" ×{entry.count}" if entry.count > entry.mask.bit_count() else ""
 
 
-def _line(entry: Entry, ranks: int, wide: int, columns: int, pan: int) -> Line:
+def _line(entry: Entry, ranks: int, wide: int, columns: int, pan: int, sought: str = "") -> Line:
     front, count = _front(entry, ranks, wide), _count(entry)
     colour = RED if entry.level >= 40 else YELLOW if entry.level >= 30 else ""
     room = max(columns - len(front) - len(count), 1)
@@ -124,4 +133,6 @@ def _line(entry: Entry, ranks: int, wide: int, columns: int, pan: int) -> Line:
         text = plain(text[0][0], colour)
     if entry.mask == 1:
         text = plain(entry.text.removeprefix("hw: ") if wide else entry.text, CYAN)
+    if sought:
+        text = marked(text, sought)
     return ((front, DIM), *cut(text, room, pan), (count, BOLD))

@@ -14,6 +14,7 @@ from headway.views.console.theme import Theme
 from headway.views.text import format as fmt
 from headway.views.text import job_text
 
+_SINGULAR: Final = {"write": "writes", "have not written yet": "has not written yet"}
 _QUIET_S: Final = 30.0  # silence that is worth a word
 # quiet for at least this long, together
 _AGES_S: Final = (30, 60, 120, 300, 600, 1200, 3600, 7200, 14400, 86400)
@@ -47,9 +48,15 @@ def strip(model: Model, columns: int) -> list[Line]:
         spans += [
             (" · " if number else "", DIM),
             (who, group[0].code),
-            (f" {group[0].words}", group[0].code or DIM),
+            (f" {_verb(group)}", group[0].code or DIM),
         ]
     return [cut(tuple(spans), columns)]
+
+
+def _verb(group: list[Standing]) -> str:
+    """`rank 0 writes`, `ranks 1–3 write`."""
+    words = group[0].words
+    return _SINGULAR.get(words, words) if len(group) == 1 else words
 
 
 def _some(group: list[Standing]) -> str:

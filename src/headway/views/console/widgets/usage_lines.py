@@ -10,13 +10,19 @@ from headway.views.console.cells import BOLD, CYAN, DIM, Line, flow, plain
 from headway.views.console.widgets.curve import Curve, blocks, real
 from headway.views.text import format as fmt
 
-_CURVE_COLUMNS: Final = 10
+_CURVE_COLUMNS_MIN: Final = 10
+_CURVE_COLUMNS_MAX: Final = 40
+_ITEM_COLUMNS: Final = 40  # of one figure with its words, without the curve
+_SHOWN: Final = ("cpu_percent", "memory_bytes", "gpu_percent", "gpu_memory_bytes")
 _IDLE_SHARE: Final = 0.4  # of the mean; below it a rank is named
 _PEAK_SHARE: Final = 1.5  # likewise, above it
 
 
 def usage(found: dict[str, Any], curves: dict[str, Curve], columns: int) -> list[Line]:
-    items = list(_items(found, curves))
+    shown = sum(1 for name in _SHOWN if real(found.get(name)) is not None)
+    spare = columns // max(shown, 1) - _ITEM_COLUMNS
+    room = min(max(spare, _CURVE_COLUMNS_MIN), _CURVE_COLUMNS_MAX)
+    items = list(_items(found, curves, room))
     return flow(items, columns, 1, gap="   ") if items else []
 
 
@@ -28,24 +34,24 @@ def total(found: dict[str, Any], name: str, counted: str = "ranks") -> float | N
     return mean * max(count or 1.0, 1.0)
 
 
-def _items(found: dict[str, Any], curves: dict[str, Curve]) -> Iterator[Line]:
+def _items(found: dict[str, Any], curves: dict[str, Curve], room: int) -> Iterator[Line]:
     if (cpu := total(found, "cpu_percent")) is not None:
         yield (
-            *_item("cpu", f"{cpu:.0f} %", curves.get("cpu_percent"), 6),
+            *_item("cpu", f"{cpu:.0f} %", curves.get("cpu_percent"), 6, room),
             *plain(_idle(found, "cpu_percent"), DIM),
         )
     if (memory := total(found, "memory_bytes")) is not None:
         yield (
-            *_item("memory", fmt.size(memory), curves.get("memory_bytes"), 9),
+            *_item("memory", fmt.size(memory), curves.get("memory_bytes"), 9, room),
             *plain(_peak(found), DIM),
         )
     if (gpu := real(found.get("gpu_percent"))) is not None and math.isfinite(gpu):
         yield (
-            *_item("gpu", f"{gpu:.0f} %", curves.get("gpu_percent"), 5, 100.0),
+            *_item("gpu", f"{gpu:.0f} %", curves.get("gpu_percent"), 5, room, 100.0),
             *plain(_idle(found, "gpu_percent"), DIM),
         )
     if (gpu_memory := total(found, "gpu_memory_bytes", "gpus")) is not None:
-        yield _item("gpu memory", fmt.size(gpu_memory), curves.get("gpu_memory_bytes"), 9)
+        yield _item("gpu memory", fmt.size(gpu_memory), curves.get("gpu_memory_bytes"), 9, room)
 
 
 def _idle(found: dict[str, Any], name: str) -> str:
@@ -76,9 +82,9 @@ def _peak(found: dict[str, Any]) -> str:
 
 
 def _item(
-    name: str, value: str, curve: Curve | None, columns: int, high: float | None = None
+    name: str, value: str, curve: Curve | None, columns: int, room: int, high: float | None = None
 ) -> Line:
-    drawn = blocks(curve.values(), _CURVE_COLUMNS, 0.0, high) if curve is not None else ""
+    drawn = blocks(curve.values(), room, 0.0, high) if curve is not None else ""
     return (
         *plain(f"{name} "),
         *plain(f"{value:<{columns}}", BOLD),
