@@ -202,7 +202,7 @@ def test_a_job_runs_in_the_submitters_folder_environment_umask_and_limits(hw: Hw
     script = hw.script(
         "import json, os, resource as r\ne = os.environ\n"
         "found = [os.getcwd(), e['A'], e.get('B'), os.umask(0), r.getrlimit(r.RLIMIT_CORE)]\n"
-        "print(json.dumps(found + [e['RANK'], e['WORLD_SIZE'], os.path.isdir(e['HEADWAY_OUTPUT_DIR'])]))"
+        "print(json.dumps(found + [e.get('RANK'), e.get('WORLD_SIZE'), os.path.isdir(e['HEADWAY_OUTPUT_DIR'])]))"
     )
     words = " ".join([*HW, "run", "--env", "A=from-option", PYTHON, script])
     done = subprocess.run(
@@ -216,8 +216,8 @@ def test_a_job_runs_in_the_submitters_folder_environment_umask_and_limits(hw: Hw
         "b",
         0o027,
         [0, 0],
-        "0",
-        "1",
+        None,
+        None,
         True,
     ]
 

@@ -53,9 +53,9 @@ def test_a_job_runs_inside_with_its_folder_metrics_and_environment(hw: Hw) -> No
 
 
 def test_an_image_without_python_has_its_agent_outside(hw: Hw) -> None:
-    done = hw("-c", "bare", "run", "sh", "-c", "echo in $PWD as $RANK; echo bad >&2; exit 3")
+    done = hw("-c", "bare", "run", "sh", "-c", "echo in $PWD as ${RANK-none}; echo bad >&2; exit 3")
     assert done.returncode == 3
-    assert done.stdout.decode() == f"in {hw.cwd} as 0\n" and b"bad" in done.stderr
+    assert done.stdout.decode() == f"in {hw.cwd} as none\n" and b"bad" in done.stderr
 
 
 @pytest.mark.parametrize("killed", ["its program, which ignores the stop", "the engine's program"])
@@ -113,7 +113,7 @@ def test_a_running_job_tells_its_container_and_how_to_enter_it(hw: Hw, docker: l
         [*HW, "shell", job],
         cwd=hw.cwd,
         env=hw.env,
-        input="pwd; echo $RANK\n",
+        input="pwd; echo $HEADWAY_LOCAL_RANK\n",
         capture_output=True,
         text=True,
         check=True,

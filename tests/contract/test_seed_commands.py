@@ -18,7 +18,7 @@ pytestmark = pytest.mark.cap(2, 3, 5, 6, 44, 47)
 
 TRAIN = """
 import os, sys
-print("rank", os.environ["RANK"], "of", os.environ["WORLD_SIZE"], *sys.argv[1:], os.environ["NCCL_IB_DISABLE"])
+print("rank", os.environ.get("RANK", 0), "of", os.environ.get("WORLD_SIZE", 1), *sys.argv[1:], os.environ["NCCL_IB_DISABLE"])
 """
 
 
@@ -148,7 +148,7 @@ def test_a_held_job_is_entered_in_its_container(box: Hw) -> None:
         [*HW, "shell", job], cwd=box.cwd, env=box.env, stdin=far, stdout=far, stderr=far
     )
     os.close(far)
-    os.write(near, b'echo "<$WORD $RANK $(cat state)>"; exit\n')
+    os.write(near, b'echo "<$WORD $HEADWAY_LOCAL_RANK $(cat state)>"; exit\n')
     said = b""
     while True:
         try:

@@ -28,7 +28,7 @@ TRAIN = """
 import os, time, headway as hw
 for i in range(int(os.environ.get("STEPS", "10"))):
     hw.log({"loss": 1 / (i + 1)}, step=i)
-    print("rank", os.environ["RANK"], "step", i, flush=True)
+    print("rank", os.environ.get("RANK", "0"), "step", i, flush=True)
     time.sleep(float(os.environ.get("PAUSE", "0.1")))
 """
 NODE = """#!/bin/sh

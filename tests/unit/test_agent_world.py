@@ -1,5 +1,6 @@
 """Ports that are kept, the environment of ranks, and the barrier of the shim's machine."""
 
+import re
 import socket
 
 from headway.agent.shim.machine import (
@@ -13,7 +14,7 @@ from headway.agent.shim.machine import (
     Write,
 )
 from headway.agent.shim.ports import Ports
-from headway.agent.shim.rank_env import merge, replaced, world_variables
+from headway.agent.shim.rank_env import kept, merge, replaced, world_variables
 from headway.settings.layers import is_of_a_job
 from headway.settings.schema import SETTINGS
 from headway.spool.layout import TaskFile
@@ -105,6 +106,32 @@ def test_a_stop_at_the_barrier_ends_the_task_without_a_start() -> None:
         (None, None, "worker-1 is gone", False)
     ]
     assert machine.handle(GoAhead(), 2.0) == []
+
+
+LAUNCHER = re.compile("RANK|LOCAL_|WORLD_SIZE|NODE_RANK|GROUP_RANK|ROLE_|MASTER_|OMPI_|SLURM_|PMI")
+
+
+def test_a_task_without_ranks_gets_no_variable_of_a_launcher() -> None:
+    given = world_variables(task(processes=1, world_size=1, ranked=False), 0, PEERS)
+    assert [name for name in given if LAUNCHER.match(name)] == []
+    assert given["HEADWAY_LOCAL_RANK"] == "0" and given["HEADWAY_TASK_PORT"] == "1"
+
+
+def test_without_ranks_a_variable_of_the_persons_own_stays_and_one_of_an_outer_job_does_not() -> (
+    None
+):
+    own = {"RANK": "3", "MASTER_PORT": "29500", "TORCHELASTIC_RUN_ID": "x"}
+    assert merge(own, {"A": "1"}, (), ranked=False) == {**own, "A": "1"}
+    inside = {**own, "HEADWAY_UUID": "u"}
+    assert merge(inside, {}, (), ranked=False) == {"HEADWAY_UUID": "u"}
+    assert merge(inside, {}, ["RANK"], ranked=False) == {"HEADWAY_UUID": "u", "RANK": "3"}
+
+
+def test_of_slurm_a_task_without_ranks_keeps_the_job_and_not_the_step() -> None:
+    environ = {"SLURM_JOB_ID": "7", "SLURM_PROCID": "0", "SLURM_NTASKS": "1", "HOME": "/"}
+    alone = task(ranked=False, keep_env=["SLURM_"])
+    assert kept(alone, environ) == {"SLURM_JOB_ID": "7"}
+    assert "SLURM_PROCID" in kept(task(keep_env=["SLURM_"]), environ)
 
 
 def test_what_a_job_is_given_is_never_taken_for_a_setting_by_hw_inside_it() -> None:

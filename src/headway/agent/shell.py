@@ -55,7 +55,7 @@ def _of_rank(task_dir: str, index: int) -> dict[str, str]:
     """The environment that a living rank of this task was started with; empty where there is none,
     or none to read.
     """
-    marks = {f"HEADWAY_SPOOL={task_dir}".encode(), b"LOCAL_RANK=%d" % index}
+    marks = {f"HEADWAY_SPOOL={task_dir}".encode(), b"HEADWAY_LOCAL_RANK=%d" % index}
     try:
         pids = sorted(int(name) for name in os.listdir("/proc") if name.isdigit())
     except OSError:

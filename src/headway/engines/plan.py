@@ -105,11 +105,21 @@ def _worker(spec: JobSpec, gpu_per_node: int | None, has_gpus: bool) -> Role:
     gpus = spec.gpus or (shape.share * shape.nodes if has_gpus else 0)
     each = -(-gpus // shape.nodes)
     alone = shape.nodes == 1
+    command = list(spec.command)
+    processes = shape.processes
+    if spec.launcher == "mpirun":
+        if not alone:
+            raise UsageError(
+                f"launcher mpirun starts its ranks on one node, and these are {shape.nodes} nodes",
+                "use the launcher ranks, or a command that starts mpirun over the nodes by itself",
+            )
+        command = ["mpirun", "-n", str(processes), *command]
+        processes = 1
     return Role(
         WORKER,
-        list(spec.command),
+        command,
         shape.nodes,
-        shape.processes,
+        processes,
         each,
         spec.cpus if alone else None,
         spec.memory_bytes if alone else None,
@@ -124,7 +134,7 @@ def plan_of(
     values: dict[str, Any] = {
         "cpus": spec.cpus, "memory_bytes": spec.memory_bytes, "max_duration_s": spec.max_duration_s,
         "monitoring_interval_s": spec.monitoring_interval_s, "grace_s": spec.grace_s, "hold_s": spec.hold_s,
-        "pty": spec.pty, "umask": spec.umask, "rlimits": spec.rlimits, "env_set": spec.env_set, "code": spec.code,
+        "pty": spec.pty, "ranked": spec.ranked, "umask": spec.umask, "rlimits": spec.rlimits, "env_set": spec.env_set, "code": spec.code,
         "code_cwd": spec.code_cwd, "code_commit": spec.code_commit, "folders": tuple(spec.folders), **own,
     }  # fmt: skip
     size = world_size(spec, list(tasks))
@@ -141,6 +151,7 @@ def task_file(plan: Plan, task: PlannedTask, given: Given, **own: Any) -> dict[s
         "rlimits": {name: list(pair) for name, pair in plan.rlimits.items()}, "processes": task.processes,
         "first_rank": task.first_rank, "world_size": plan.world_size, "gpus": None, "grace_s": plan.grace_s,
         "max_duration_s": plan.max_duration_s, "hold_s": plan.hold_s, "pty": plan.pty,
+        "ranked": plan.ranked,
         "monitoring_interval_s": plan.monitoring_interval_s, "secret_names": list(given.secret_names),
         "role": task.role, "role_first_rank": task.role_first_rank, "role_processes": task.role_processes,
         "node_rank": task.node_rank, "tasks": len(plan.tasks), "barrier": len(plan.tasks) > 1,

@@ -1,6 +1,9 @@
-"""Words of engines as lists tell them. Apart from `job`, whose dataclasses a short command has no
-time to load.
+"""Words of engines as lists tell them, and of launchers. Apart from `job`, whose dataclasses a short
+command has no time to load.
 """
+
+# who starts the processes of a job: the agent, with RANK and the like; or the real mpirun
+LAUNCHERS = ("ranks", "mpirun")
 
 
 def queue_word(told: str | None) -> str:

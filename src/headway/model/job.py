@@ -184,6 +184,9 @@ class JobSpec(_Placed):
     gpu_per_node: int | None = None  # None: the cluster's own
     # one process per GPU; False: one process per node that sees all its GPUs
     multi_process: bool = True
+    # who starts the processes: None: nobody, the command runs as it would without Headway;
+    # "ranks": the agent, with RANK, LOCAL_RANK, WORLD_SIZE, MASTER_*; "mpirun": the real mpirun
+    launcher: str | None = None
     # empty: one role `worker` made of the fields above
     roles: list[Role] = field(default_factory=list)
     image: str | None = None  # for engines with containers
@@ -208,6 +211,15 @@ class JobSpec(_Placed):
     monitor: str | None = None  # address of the server on another machine that shows this job too
     # on that server: the name of the token of the machine that the job belongs to
     guest_of: str | None = None
+
+    @property
+    def ranked(self) -> bool:
+        """Whether its processes get the variables of a launcher. Specs stored before `launcher`
+        existed have None and several processes.
+        """
+        if self.launcher is not None:
+            return self.launcher == "ranks"
+        return self.processes > 1 or self.nodes > 1 or bool(self.roles)
 
     @property
     def place(self) -> str:

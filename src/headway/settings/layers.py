@@ -36,7 +36,7 @@ RESERVED_VARIABLES: Final = frozenset(
     "HEADWAY_" + name
     for name in (
         "HOME CONFIG TOKEN JOB UUID ATTEMPT TASK ROLE SPOOL OUTPUT_DIR ARRAY_INDEX NODES TASKS TASK_PORT HOSTS "
-        "ADDRESSES"
+        "ADDRESSES LOCAL_RANK"
     ).split()
 )
 # by how they begin and end; `hw` may run in a job

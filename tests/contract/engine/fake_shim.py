@@ -75,6 +75,7 @@ def shim() -> None:
 
 def start(rank: int, env: dict[str, str]) -> "subprocess.Popen[bytes]":
     world = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": TASK["world_size"]}
+    world = world if TASK["ranked"] else {}
     env = {**env, **{name: str(value) for name, value in world.items()}}
     if TASK["gpus"] is not None:
         env["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, TASK["gpus"]))

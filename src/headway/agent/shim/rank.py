@@ -11,7 +11,13 @@ import os
 import signal
 import sys
 
-from headway.agent.shim.rank_env import kept, merge, slurm_variables, world_variables
+from headway.agent.shim.rank_env import (
+    kept,
+    merge,
+    mpirun_variables,
+    slurm_variables,
+    world_variables,
+)
 from headway.model.errors import DamagedError, HeadwayError
 from headway.model.limits import ENV_BYTES_MAX
 from headway.model.value import Value
@@ -87,7 +93,7 @@ def environment(
     if gpus is not None:
         mine = [gpus[index]] if len(gpus) == task.processes else gpus
         out["CUDA_VISIBLE_DEVICES"] = ",".join(str(gpu) for gpu in mine)
-    if "SLURM_JOB_ID" in given:
+    if "SLURM_JOB_ID" in given and task.ranked:
         given |= slurm_variables(task, index)
     if task.keep_env:
         env = {
@@ -95,7 +101,9 @@ def environment(
         }
     if task.pty and not env.get("TERM"):
         out["TERM"] = "xterm-256color"
-    return merge(env, given | out, task.env_set)
+    if task.argv and task.argv[0] == "mpirun" and not task.ranked:
+        out |= mpirun_variables(env)
+    return merge(env, given | out, task.env_set, task.ranked)
 
 
 def start_rank(

@@ -140,7 +140,7 @@ class Shim:
             self.env = read_environment(self.task_dir, self.files)
             if self.task.inherit_env:
                 self.env = {**os.environ, **self.env}
-            for name in replaced(self.env, self.task.env_set):
+            for name in replaced(self.env, self.task.env_set) if self.task.ranked else ():
                 self.log.say(
                     f"{name} of the submitter's shell is not used; to set it for a job: --env {name}=…"
                 )

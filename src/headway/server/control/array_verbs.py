@@ -148,6 +148,7 @@ class Arrays(Control):
         first = JobSpec.from_values(found[0][2])
         again = {
             **submit_check.joined_env(first, changes),
+            **submit_check.launcher_again(first, changes),
             **submit_check.options_again(first, changes),
         }
         fixed = {"gpus": 0, "masked": False, "array": None, "env_kept": {}, **again}

@@ -327,6 +327,7 @@ class Control(Loop):
             after = {"after": await self._calls.run("the store", self._still_open, old.spec.after)}
             again = {
                 **submit_check.joined_env(old.spec, changes),
+                **submit_check.launcher_again(old.spec, changes),
                 **submit_check.options_again(old.spec, changes),
             }
             spec = submit_check.job_spec({**asdict(given), **after, **changes, **fixed, **again})

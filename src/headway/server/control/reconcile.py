@@ -528,8 +528,10 @@ def _processes_each(job: Job, attempt: Attempt) -> dict[str, int]:
     if job.spec.roles:
         each = {role.name: role.processes for role in job.spec.roles}
         return {task.name: each.get(multi_task.role_name(task), 1) for task in attempt.tasks}
+    if not job.spec.multi_process or job.spec.launcher == "mpirun":
+        return {task.name: 1 for task in attempt.tasks}
     spread = job.spec.processes // max(1, len(attempt.tasks))
-    return {task.name: max(1, spread) if job.spec.multi_process else 1 for task in attempt.tasks}
+    return {task.name: max(1, spread) for task in attempt.tasks}
 
 
 def _task_exit(task: Task, ranks: int, attached: bool) -> Exit:

@@ -18,6 +18,7 @@ from typing import Any
 from headway.code.depot import Depot
 from headway.code.manifest import is_digest
 from headway.home import remote_server
+from headway.model.engine_words import LAUNCHERS
 from headway.model.errors import UsageError
 from headway.model.ids import check_name
 from headway.model.job import JobSpec, Retry, Role
@@ -65,6 +66,8 @@ def job_spec(given: JobSpec | Mapping[str, Any]) -> JobSpec:
     for name in values:
         if name not in _FIELDS:
             raise UsageError(f"unknown field {str(name)[:80]!r}{did_you_mean(str(name), _FIELDS)}")
+    if "launcher" not in values and _asks_for_ranks(values):
+        values["launcher"] = "ranks"
     missing = [name for name in ("command", "cwd", "name") if name not in values]
     if missing:
         raise UsageError(f"a job needs {' and '.join(missing)}")
@@ -80,6 +83,19 @@ def job_spec(given: JobSpec | Mapping[str, Any]) -> JobSpec:
     _check_size(spec)
     _check_life(spec)
     return spec
+
+
+def _asks_for_ranks(given: Mapping[str, Any]) -> bool:
+    """Whether somebody named processes, nodes or roles: `-n 1` is asking, the default 1 is not."""
+    return bool(given.get("roles")) or any(given.get(name) for name in ("processes", "nodes"))
+
+
+def launcher_again(old: JobSpec, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a job that is submitted again: a number of processes or nodes asks for ranks."""
+    launcher = changes.get("launcher") or old.launcher
+    if launcher is None and (old.ranked or _asks_for_ranks(changes)):
+        launcher = "ranks"
+    return {"launcher": launcher}
 
 
 def joined_env(old: JobSpec, changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -117,6 +133,15 @@ def _check_size(spec: JobSpec) -> None:
         _whole("gpu_per_node", spec.gpu_per_node, 1, PROCESSES_MAX)
     if not isinstance(spec.multi_process, bool):
         raise UsageError("multi_process is true or false")
+    if spec.launcher not in (None, *LAUNCHERS):
+        raise UsageError(
+            f"unknown launcher {str(spec.launcher)[:80]!r}", f"one of {', '.join(LAUNCHERS)}"
+        )
+    if spec.launcher == "mpirun" and spec.roles:
+        raise UsageError(
+            "launcher mpirun and roles do not go together",
+            "leave out one of them; a role's command may call mpirun itself",
+        )
     count = count_of(spec.processes, spec.nodes)
     spread(
         count, per_node=spec.gpu_per_node, nodes=spec.nodes, multi_process=spec.multi_process,
@@ -168,10 +193,10 @@ def _check_words(spec: JobSpec) -> None:
     for name in _texts("env_set", spec.env_set) + _texts("secret_names", spec.secret_names):
         variable(name)
     for name in spec.env_set:
-        if name in _OURS:
+        if name in _OURS and spec.ranked:
             raise UsageError(
-                f"{name} cannot be set: every process of a job gets its own",
-                "-n, nodes and roles say how many",
+                f"{name} cannot be set: with -n, nodes or roles every process gets its own",
+                "leave out -n, nodes and roles to set it yourself",
             )
 
 

@@ -11,7 +11,7 @@ from headway.views.cli.options import Command
 RUN, LOOK, CHANGE, HOUSE = "Run", "Look", "Change", "House"
 GROUPS: Final = (RUN, LOOK, CHANGE, HOUSE)
 _JOB: Final = (
-    "processes", "nodes", "cluster", "experiment", "name", "tags", "env", "max_duration_s", "priority", "cpus",
+    "processes", "nodes", "launcher", "cluster", "experiment", "name", "tags", "env", "max_duration_s", "priority", "cpus",
     "memory_bytes", "monitoring_interval_s", "tensorboard", "monitor", "image", "retry", "hold_s", "after", "pty",
 )  # fmt: skip
 _FILE: Final = ("sets", "smoke", "array", "dry_run")

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
+from headway.model.engine_words import LAUNCHERS
 from headway.model.errors import UsageError
 from headway.model.value import Value
 
@@ -217,6 +218,13 @@ OPTIONS: Final = (
         "N",
         "nodes that they are spread over; default: as few as will do",
         _nodes,
+    ),
+    Option(
+        ("--launcher",),
+        "launcher",
+        "NAME",
+        "who starts the N processes: ranks (Headway, default) or mpirun",
+        _one_of(*LAUNCHERS),
     ),
     Option(
         ("-c", "--cluster"),

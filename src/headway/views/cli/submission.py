@@ -34,7 +34,7 @@ RESERVE: Final = "ssh"
 _JOB_FILES: Final = (".yaml", ".yml")
 _ASKED: Final = (
     "processes", "nodes", "cpus", "memory_bytes", "max_duration_s", "monitoring_interval_s", "priority", "image",
-    "hold_s", "pty",
+    "hold_s", "pty", "launcher",
 )  # fmt: skip
 
 
@@ -220,8 +220,19 @@ def wanted(source: Source, call: Call) -> Wanted:
         warnings = _carry(call, settings, _folder(), spec, env, [])
         _pin(call, settings, spec, None)
     return Wanted(
-        spec, env, _numbered(call, command), [*choose_cluster.unused_image(call, spec), *warnings]
+        spec,
+        env,
+        _numbered(call, command),
+        [*choose_cluster.unused_image(call, spec), *warnings, *_mpi(spec, env)],
     )
+
+
+def _mpi(spec: Mapping[str, Any], env: Mapping[str, str]) -> list[str]:
+    if (spec.get("processes") or 1) == 1:
+        return []
+    from headway.views.cli import mpi_program
+
+    return mpi_program.warn(spec, env)
 
 
 def _carry(
@@ -301,7 +312,7 @@ def _from_file(source: Source, call: Call, path: "Path") -> Wanted:
         spec,
         env,
         jobs,
-        [*choose_cluster.unused_image(call, spec), *_short_secrets(secrets), *warnings],
+        [*choose_cluster.unused_image(call, spec), *_short_secrets(secrets), *warnings, *_mpi(spec, env)],
     )
 
 
