@@ -18,7 +18,8 @@ pytestmark = pytest.mark.cap(2, 3, 5, 6, 44, 47)
 
 TRAIN = """
 import os, sys
-print("rank", os.environ.get("RANK", 0), "of", os.environ.get("WORLD_SIZE", 1), *sys.argv[1:], os.environ["NCCL_IB_DISABLE"])
+e = os.environ
+print("rank", e.get("RANK", 0), "of", e.get("WORLD_SIZE", 1), *sys.argv[1:], e["NCCL_IB_DISABLE"])
 """
 
 

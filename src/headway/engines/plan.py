@@ -134,7 +134,8 @@ def plan_of(
     values: dict[str, Any] = {
         "cpus": spec.cpus, "memory_bytes": spec.memory_bytes, "max_duration_s": spec.max_duration_s,
         "monitoring_interval_s": spec.monitoring_interval_s, "grace_s": spec.grace_s, "hold_s": spec.hold_s,
-        "pty": spec.pty, "ranked": spec.ranked, "umask": spec.umask, "rlimits": spec.rlimits, "env_set": spec.env_set, "code": spec.code,
+        "pty": spec.pty, "ranked": spec.ranked,
+        "umask": spec.umask, "rlimits": spec.rlimits, "env_set": spec.env_set, "code": spec.code,
         "code_cwd": spec.code_cwd, "code_commit": spec.code_commit, "folders": tuple(spec.folders), **own,
     }  # fmt: skip
     size = world_size(spec, list(tasks))

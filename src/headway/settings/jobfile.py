@@ -22,7 +22,8 @@ SECTION: Final = "job"
 _FILLED: Final = ("name", "command", "roles", "env", "image", "folders", "experiment", "tags")
 _SAME: Final = {
     "name": "name", "experiment": "experiment", "tags": "tags", "cluster": "cluster", "priority": "priority",
-    "nodes": "nodes", "gpu_per_node": "gpu_per_node", "multi_process": "multi_process", "launcher": "launcher", "cpus": "cpus",
+    "nodes": "nodes", "gpu_per_node": "gpu_per_node", "multi_process": "multi_process", "launcher": "launcher",
+    "cpus": "cpus",
     "image": "image", "options": "options", "command": "command", "after": "after", "memory": "memory_bytes",
     "time": "max_duration_s", "grace": "grace_s", "hold": "hold_s", "pty": "pty",
 }  # fmt: skip

@@ -252,7 +252,7 @@ JOB: Final = Section(
         Key("gpu_per_node", count(1, 1_024), "GPUs of one node. Default: the cluster's own."),
         Key("nodes", count(1, NODES_MAX), "Nodes that the processes are spread over. Default: as few as will do."),
         Key("multi_process", Flag(), "true: one process per GPU; false: one per node. Default true."),
-        Key("launcher", Choice(LAUNCHERS), "Who starts the processes. `ranks` (default with `gpus`, `processes`, `nodes` or `roles`): Headway, with RANK, WORLD_SIZE, MASTER_ADDR, …; `mpirun`: the real one, on one node. Without all of these the program gets no such variable."),
+        Key("launcher", Choice(LAUNCHERS), "Who starts the processes: `ranks` (Headway; default) or `mpirun`."),
         Key("roles", MapOf(ROLE, "role names", ROLES_MAX, _check_role), "Several kinds of tasks in one job."),
         Key("cpus", count(1, 1 << 20), "Cores that the job needs."),
         Key("memory", SIZE, "Memory that the job needs."),

@@ -100,7 +100,12 @@ def test_a_job_runs_in_its_folder_environment_and_umask(harness: LocalHarness) -
     script = "pwd; echo $WORD; umask; echo ${RANK-none}/${WORLD_SIZE-none}"
     engine_id = harness.start(harness.job("sh", "-c", script, umask=0o027), {"WORD": "a;b $(c)"})
     harness.wait_over(engine_id)
-    assert harness.output(engine_id).splitlines() == [str(harness.cwd), "a;b $(c)", "0027", "none/none"]
+    assert harness.output(engine_id).splitlines() == [
+        str(harness.cwd),
+        "a;b $(c)",
+        "0027",
+        "none/none",
+    ]
 
 
 def test_every_process_has_its_rank(harness: LocalHarness) -> None:

@@ -2,10 +2,11 @@
 `rank.py`, before exec.
 
 A job without `-n`, nodes or roles gets none of the variables of a launcher: nanoGPT, Lightning and
-HF Trainer take them as a proof that they were started as one of many. Otherwise names are those of torchrun (RANK … MASTER_PORT, ROLE_…), of OpenMPI (OMPI_COMM_WORLD_…, only where
-there are several processes, and none of the variables by which an MPI library finds its launcher),
-and ours. No SLURM_ variable is set: too many programs take one as a proof that `srun` started them;
-on Slurm, `srun` sets them itself.
+HF Trainer take them as a proof that they were started as one of many. Otherwise names are those of
+torchrun (RANK … MASTER_PORT, ROLE_…), of OpenMPI (OMPI_COMM_WORLD_…, only where there are several
+processes, and none of the variables by which an MPI library finds its launcher), and ours. No
+SLURM_ variable is set: too many programs take one as a proof that `srun` started them; on Slurm,
+`srun` sets them itself.
 """
 
 import os

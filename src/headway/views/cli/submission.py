@@ -312,7 +312,12 @@ def _from_file(source: Source, call: Call, path: "Path") -> Wanted:
         spec,
         env,
         jobs,
-        [*choose_cluster.unused_image(call, spec), *_short_secrets(secrets), *warnings, *_mpi(spec, env)],
+        [
+            *choose_cluster.unused_image(call, spec),
+            *_short_secrets(secrets),
+            *warnings,
+            *_mpi(spec, env),
+        ],
     )
 
 
