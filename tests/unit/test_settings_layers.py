@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.model.errors import UsageError
+from headway.model.errors import RefusedError, UsageError
 from headway.settings.layers import MASK, load
 from headway.settings.project import project_file
 from headway.settings.schema import SCOPES, SETTINGS, cores
@@ -204,16 +204,16 @@ def test_the_file_of_another_user_above_us_is_not_read(
     (tmp_path / "headway.yaml").write_text("color: never\n")
     mine = tmp_path / "mine"
     mine.mkdir()
-    real_stat = Path.stat
+    real_stat = os.stat
 
     def stat(path: Path, **kwargs: bool) -> os.stat_result:
         found = real_stat(path, **kwargs)
-        if path.name != "headway.yaml":
+        if Path(path).name != "headway.yaml":
             return found
         return os.stat_result((*found[:4], found.st_uid + 4242, *found[5:]))
 
-    monkeypatch.setattr(Path, "stat", stat)
-    with pytest.raises(UsageError, match="belongs to another user"):
+    monkeypatch.setattr(os, "stat", stat)
+    with pytest.raises(RefusedError, match="belongs to uid"):
         project_file(mine)
 
 

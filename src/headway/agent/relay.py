@@ -20,6 +20,7 @@ from pathlib import Path
 from headway import __version__
 from headway.agent.process import name_process
 from headway.engines.spool.cluster_folder import Shelf
+from headway.home.ownership import make_private
 from headway.model.errors import DamagedError, HeadwayError
 from headway.model.limits import (
     RELAY_CALLS_MAX,
@@ -164,7 +165,7 @@ class Relay:
     def _draft(self, name: object) -> Path:
         """Where a file that comes in pieces grows."""
         folder = Path(self._folder) / "drafts"
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(folder)
         return folder / _checked(name)
 
     def _put(self, head: "dict[str, Any]", body: bytes) -> "Answer":

@@ -155,19 +155,39 @@ def home_folder(environ: "MutableMapping[str, str]") -> str:
         home = os.path.join(user, ".local/share/headway")
     else:
         return _home_by_settings()
-    if not os.path.isdir(home):
-        os.makedirs(os.path.dirname(home), exist_ok=True)
-        _make_private(OS_FILES, home)
+    try:
+        found = os.stat(home)
+    except FileNotFoundError:
+        return _checked_home(home)
+    if found.st_uid != os.getuid() or found.st_mode & 0o022:
+        return _checked_home(home)
+    return home
+
+
+def _checked_home(home: str) -> str:
+    """Made where it is missing, with those above it, for their owner alone; OSError where it is
+    somebody else's.
+    """
+    from pathlib import Path
+
+    from headway.home.ownership import check_home, make_private
+    from headway.model.errors import HeadwayError
+
+    make_private(Path(home))
+    try:
+        check_home(Path(home))
+    except HeadwayError as error:
+        raise OSError(error.message) from error
     return home
 
 
 def _home_by_settings() -> str:
     from headway.home.paths import home
-    from headway.model.errors import UsageError
+    from headway.model.errors import HeadwayError
 
     try:
         return str(home())
-    except UsageError as error:
+    except HeadwayError as error:
         raise OSError(str(error)) from error
 
 

@@ -26,6 +26,7 @@ from typing import BinaryIO, Final
 from headway.code import manifest
 from headway.code.manifest import Entry
 from headway.code.pack_file import Pack, PackWriter
+from headway.home.ownership import make_private
 from headway.home.paths import sync_folder
 from headway.model.errors import DamagedError, NotFoundError, UnreachableError
 from headway.model.limits import CODE_KEEP_S, CODE_LOCK_S, CODE_PACKS_MAX
@@ -54,7 +55,7 @@ class Depot:
 
     def make(self) -> None:
         for name in ("packs", "manifests", "trees"):
-            (self.folder / name).mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(self.folder / name)
 
     @contextmanager
     def locked(self, *, exclusive: bool = False, wait_s: float = CODE_LOCK_S) -> Iterator[None]:

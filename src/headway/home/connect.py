@@ -251,7 +251,7 @@ def start_server(home_folder: Path) -> subprocess.Popen[bytes]:
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            cwd=home_folder,
+            cwd="/",
             env=server_env(home_folder),
             start_new_session=True,
             close_fds=True,

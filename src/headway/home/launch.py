@@ -12,7 +12,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))  # …/headway
-_CARRIER = "import os, sys; os.chdir('/'); sys.path[0] = sys.argv.pop(1); from headway.carrier.main import main; main()"
+_CARRIER = (
+    "import os, sys; os.chdir('/'); sys.path.insert(0, sys.argv.pop(1)); "
+    "from headway.carrier.main import main; main()"
+)
 # the agent as one file, for containers and other machines
 IS_ZIP = os.path.isfile(os.path.dirname(PACKAGE))
 _AGENT = (
@@ -37,11 +40,12 @@ def agent_argv(verb: str, task_dir: "Path | str", *options: str) -> list[str]:
 
 def carrier_argv(task_dir: "Path | str") -> list[str]:
     """argv of the carrier of a task's folders, with the packages of this Python."""
-    return [python(), "-c", _CARRIER, os.path.dirname(PACKAGE), str(task_dir)]
+    return [python(), "-P", "-c", _CARRIER, os.path.dirname(PACKAGE), str(task_dir)]
 
 
 def server_argv() -> list[str]:
-    return [python(), "-m", "headway.server"]
+    """`-P`: the folder that it is started in, or the home, is no place to import modules from."""
+    return [python(), "-P", "-m", "headway.server"]
 
 
 # What the environment of a job's process says about that job; `docs/concepts/protocol.md`.

@@ -10,7 +10,8 @@ import os
 import stat
 from pathlib import Path
 
-from headway.model.errors import UsageError
+from headway.home.ownership import check_home, make_private
+from headway.model.errors import RefusedError, UsageError
 from headway.model.value import Value
 
 TYPE_CHECKING = False  # `typing` costs a short command some milliseconds
@@ -35,7 +36,14 @@ class Paths(Value):
             return self.home / "headway.db"
         import json
 
-        return Path(json.loads(text)["folder"]) / "headway.db"
+        try:
+            return Path(json.loads(text)["folder"]) / "headway.db"
+        except (ValueError, KeyError, TypeError):
+            raise RefusedError(
+                f"{self.database_pointer} does not say where the database is",
+                'write {"folder": "FOLDER", "host": "HOST"} into it: the folder of headway.db, this '
+                "machine's name",
+            ) from None
 
     @property
     def database_pointer(self) -> Path:
@@ -123,9 +131,16 @@ def _temporary() -> Path:
 
 
 def home(*, make: bool = True) -> Path:
-    """HEADWAY_HOME, else the XDG data folder. Made with mode 0700 when it is not there, unless one
-    only looks.
+    """HEADWAY_HOME, else the XDG data folder, checked: it must be its owner's alone. Made with mode
+    0700 when it is not there, unless one only looks.
     """
+    path = unchecked_home(make=make)
+    check_home(path)
+    return path
+
+
+def unchecked_home(*, make: bool = True) -> Path:
+    """As `home`, for those who tell what is wrong with it."""
     value = os.environ.get("HEADWAY_HOME", "")
     path = (
         Path(value).expanduser().absolute()
@@ -134,7 +149,7 @@ def home(*, make: bool = True) -> Path:
     )
     try:
         if make:
-            path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_private(path)
     except OSError as error:
         raise UsageError(
             f"the folder for Headway's data, {path}, cannot be made: {error.strerror}",
@@ -163,7 +178,7 @@ def private_folder(path: Path) -> Path:
     else.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_private(path.parent)
         os.mkdir(path, 0o700)
     except FileExistsError:
         pass

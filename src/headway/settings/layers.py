@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from headway.home import paths
+from headway.home.ownership import check_file
 from headway.model.errors import UsageError
 from headway.settings import clusters
 from headway.settings.nearest import did_you_mean, nearest
@@ -100,6 +101,8 @@ def load(cwd: Path | None, overrides: Mapping[str, Any] | None = None) -> Settin
     values = {name: Value(setting.default_value(), BUILT_IN) for name, setting in SETTINGS.items()}
     secrets: dict[str, str] = {}
     folder = paths.config_folder()
+    if _exists(folder / USER_FILE):
+        check_file(folder / USER_FILE)
     _read_file(folder / USER_FILE, values)
     project = project_file(cwd)
     if project is not None:

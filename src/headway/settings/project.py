@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from headway.model.errors import UsageError
+from headway.settings.trust import check_project
 
 PROJECT_FILE: Final = "headway.yaml"
 
@@ -29,18 +30,6 @@ def project_file(cwd: Path | None) -> Path | None:
     for folder in (cwd, *cwd.parents):
         path = folder / PROJECT_FILE
         if path.is_file():
-            _check_owner(path, cwd)
+            check_project(path)
             return path
     return None
-
-
-def _check_owner(path: Path, cwd: Path) -> None:
-    """A `headway.yaml` that another user left in a shared folder above ours must not steer our
-    jobs.
-    """
-    owner = path.stat().st_uid
-    if owner not in (0, os.getuid(), cwd.stat().st_uid):
-        raise UsageError(
-            f"{path} belongs to another user (uid {owner}) and was not read",
-            f"if you trust it: HEADWAY_CONFIG={path}; if not: HEADWAY_CONFIG=/dev/null",
-        )

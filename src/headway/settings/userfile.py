@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.home import paths
+from headway.home.ownership import make_private
 from headway.model.errors import UsageError
 from headway.settings import yamlfile
 from headway.settings.layers import USER_FILE
@@ -43,9 +44,12 @@ def set_value(name: str, value: Any) -> Path:
         else f"{_ended(old)}{line}\n"
     )
     _check(new, path, name, parsed)
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(path.parent)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.write_text(new, "utf-8")
+    # nobody else may write it, whatever the umask: it is obeyed
+    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(fd, "w", encoding="utf-8") as file:
+        file.write(new)
     os.replace(draft, path)
     return path
 

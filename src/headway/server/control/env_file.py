@@ -14,6 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from headway.home.ownership import is_mine
 from headway.home.paths import sync_folder
 from headway.model.job import JobSpec
 from headway.model.limits import ENV_KEPT_BYTES_MAX
@@ -74,10 +75,20 @@ def save(folder: Path, uuid: str, private: Private) -> None:
 
 
 def load(folder: Path, uuid: str) -> Private | None:
+    """None where it is not there, or is no such file, or is not the owner's alone: what it holds
+    becomes the command and environment of a process.
+    """
     try:
-        return Private(**json.loads(_path(folder, uuid).read_bytes()))
+        with open(_path(folder, uuid), "rb", opener=_no_link) as file:
+            if not is_mine(os.fstat(file.fileno())):
+                return None
+            return Private(**json.loads(file.read()))
     except (OSError, ValueError, TypeError):
         return None
+
+
+def _no_link(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 def of_job(folder: Path, uuid: str, spec: JobSpec) -> Private | None:

@@ -276,6 +276,15 @@ _TABLE: Final = (
         ),
     ),
     Command(
+        "trust", HOUSE, "project files of other owners that are obeyed", "hw trust [PATH | remove PATH]", (),
+        details=(
+            "A headway.yaml says where jobs run and what they are given. One that belongs to somebody else, or that\n"
+            "others can write, is not read, unless you say here that you trust it; as git's safe.directory.\n"
+            "Your own files and root's need no trust. A folder stands for the headway.yaml in it."
+        ),
+        examples=(("hw trust", "what is trusted"), ("hw trust /data/team/headway.yaml", "")),
+    ),
+    Command(
         "token", HOUSE, "tokens for other machines and people",
         "hw token create --name NAME [--role ROLE] | ls | revoke ID",
         ("name", "role"), words=("create", "ls", "revoke"),

@@ -18,6 +18,7 @@ from typing import Final
 from headway import __version__
 from headway.home import paths as homes
 from headway.home.database_path import NETWORK_FILE_SYSTEMS, file_system_of
+from headway.home.ownership import home_problem
 from headway.model.errors import HeadwayError, UsageError
 from headway.model.limits import DOCTOR_CHECK_S, GIB, MIB
 from headway.views.cli.dispatch import Call
@@ -72,8 +73,10 @@ def report(findings: list[Finding], out: Output) -> list[str]:
 def examine() -> Iterator[Finding]:
     """All findings, in an order in which the first problem is the one to mend first."""
     checks: list[Callable[[], Iterator[Finding]]] = [
-        _python, _path, _clock, _home, _socket, _settings, _database, _server, _agents, _git, _gpu,
+        _python, _path, _home, _clock, _socket, _settings, _database, _server, _agents, _git, _gpu,
     ]  # fmt: skip
+    if home_problem(homes.unchecked_home()):  # told by `_home`; nothing in it is looked at
+        checks = [_python, _path, _home, _git, _gpu]
     for check in checks:
         name = check.__name__.removeprefix("_")
         try:
@@ -138,16 +141,11 @@ def _clock() -> Iterator[Finding]:
 
 
 def _home() -> Iterator[Finding]:
-    home = homes.home()
-    found = home.stat()
-    if found.st_uid != os.getuid():
-        yield Finding(
-            "home",
-            PROBLEM,
-            f"{home} belongs to uid {found.st_uid}",
-            "set HEADWAY_HOME to a folder of yours",
-        )
+    home = homes.unchecked_home()
+    if problem := home_problem(home):
+        yield Finding("home", PROBLEM, *problem)
         return
+    found = home.stat()
     if stat.S_IMODE(found.st_mode) & 0o077:
         mode = f"{stat.S_IMODE(found.st_mode):04o}"
         yield Finding(

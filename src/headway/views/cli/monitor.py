@@ -113,6 +113,7 @@ def _in_foreground(call: Call, paths: homes.Paths, listen: monitor_settings.List
         "container": monitor_settings.in_container(), "listen": str(listen.address),
     }})  # fmt: skip
     argv = server_argv()
+    os.chdir("/")
     os.execve(argv[0], argv, server_env(paths.home))  # noqa: S606  (our own server, in our place)
 
 
