@@ -40,6 +40,7 @@ def install(run: "Run") -> None:
     _watch_unraisable(run)
     _watch_fatal(run)
     _watch_logging(run)
+    _watch_stacks()
     if run.place is not None and run.place.attached:
         _watch_exit()
 
@@ -125,6 +126,13 @@ def _watch_fatal(run: "Run") -> None:
     """
     if run.environ.get("HEADWAY_FORWARD_EXCEPTIONS", "1") != "0":
         enable_faulthandler()
+
+
+def _watch_stacks() -> None:
+    """Where the bootstrap was not loaded: a script that was started without us."""
+    from headway.client.bootstrap.sitecustomize import watch_stacks
+
+    watch_stacks()
 
 
 def enable_faulthandler() -> None:

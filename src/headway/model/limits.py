@@ -410,3 +410,11 @@ BUNDLE_LOG_BYTES_MAX = 4 * MIB  # the end of one stream in `hw bundle`
 BUNDLE_BYTES_MAX = 64 * MIB  # of all streams in it
 BUNDLE_SERVER_LOG_BYTES_MAX = 256 * KIB  # of the server's log in it
 DOCTOR_CHECK_S = 10.0  # the database check of `hw doctor` ends here
+
+# -- stacks and hangs
+STACKS_TIMEOUT_S = 0.8  # a process that has not written its stacks by then does not answer
+STACKS_NATIVE_S = 4.0  # py-spy, beyond that
+STACKS_WAIT_S = 3.0  # the server waits so long for the agents, and longer where files carry answers
+STACKS_PROCESSES_MAX = 1_024  # of one task
+STACK_SOURCES_MAX = 256  # lines of source that go with the stacks of one task
+STACKS_KEPT_MAX = 32  # collections of one task that the server keeps

@@ -28,6 +28,7 @@ from headway.model.limits import (
     SLOW_READ_THREADS,
 )
 from headway.server.control.array_verbs import Arrays
+from headway.server.health.stack_requests import StackRequests
 from headway.server.http.agent_address import FOLDER, Ways
 from headway.server.http.auth import Auth, Caller, Role
 from headway.server.http.guard import CALLER, METHODS, send_reply
@@ -139,10 +140,12 @@ class Services:
     loop_lag: LoopLag = field(default_factory=LoopLag)
     outbox: Outbox = field(init=False)
     guests: Guests = field(init=False)
+    stacks: StackRequests = field(init=False)
     ways: Ways = field(default_factory=Ways)
 
     def __post_init__(self) -> None:
         self.outbox, self.guests = Outbox(self.paths, self.store), Guests(self.store)
+        self.stacks = StackRequests(self.store, self.live, self.control)
 
     async def query(self, work: Callable[..., T], *args: Any) -> T:
         """`work(connection, *args)` on a read-only connection, in a thread. For what takes

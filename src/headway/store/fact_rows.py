@@ -16,7 +16,7 @@ from typing import Any
 from headway.model.errors import DamagedError, VersionError
 from headway.model.limits import EVENTS_MAX, JSON_DEPTH_MAX
 from headway.model.record import FACT, FORMAT_VERSION, OPEN
-from headway.store import catalog, live_write
+from headway.store import catalog, live_write, stack_rows
 from headway.store.connection import touch
 from headway.store.jsonform import whole
 
@@ -394,6 +394,7 @@ _WATCHED: dict[str, tuple[Put, str]] = {
     "usage": (live_write.put_usage, "usage"),
     "checkpoint": (live_write.put_checkpoint, "usage"),
     "timing": (live_write.put_timing, "usage"),
+    "stacks": (stack_rows.put_stacks, "stacks"),
 }
 _HANDLERS: dict[str, Callable[[sqlite3.Connection, Context, Fact], None]] = {
     "task_started": _task_started,

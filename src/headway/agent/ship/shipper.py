@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from headway.agent.link import ShimLink
+    from headway.agent.observe.stacks import StackRequests
     from headway.agent.probes.task_usage import Usage
     from headway.agent.ship.events import ShipperEvent, ShipperInstruction
     from headway.agent.ship.mask import Mask
@@ -125,6 +126,7 @@ class Shipper:
             task, env, self._get_secrets, self._write_fact, self.log.say, over=over
         )
         self._usage: Usage | None = None
+        self._stacks: StackRequests | None = None
         self._progress = ProgressWatch(
             task_dir, self.tail, self.clock, self._get_secrets, self.log.say, files
         )
@@ -170,6 +172,8 @@ class Shipper:
         if self._watch is not None:
             self._watch.step(now_s)
         self._sample(now_s)
+        if self._stacks is not None:
+            self._stacks.step(now_s)
         self._introduce(now_s)
         self._feed(Tick(), now_s)
         if self.exit_code is not None:
@@ -190,9 +194,9 @@ class Shipper:
             if source is not None and source.fileno() >= 0:
                 poll.register(source.fileno(), select.POLLIN)
         usage_s = None if self._usage is None else self._usage.due_s()
-        until_s = min(
-            [self._look_s, *(t for t in (self.machine.wake_s(now_s), usage_s) if t is not None)]
-        )
+        stacks_s = None if self._stacks is None else self._stacks.due_s(now_s)
+        due = (self._look_s, self.machine.wake_s(now_s), usage_s, stacks_s)
+        until_s = min(t for t in due if t is not None)
         return {fd for fd, _ in poll.poll(max(0.0, (until_s - now_s) * 1000))}
 
     def _serve(self, ready: set[int], now_s: float) -> None:
@@ -420,6 +424,9 @@ class Shipper:
             self._feed(Retry(), now_s)
             self._look(now_s, names=True)
             return True
+        if command["do"] == "stacks":
+            self._ask_stacks(command, now_s)
+            return True
         if command["do"] not in ("stop", "signal", "go"):
             self.log.say(
                 f"the server asks for something that this agent cannot do: {command['do']!r}"
@@ -431,6 +438,49 @@ class Shipper:
         self._pending[command["seq"]] = command
         self.link.say(command)
         return False
+
+    def _ask_stacks(self, command: "Fact", now_s: float) -> None:
+        """Collected in later turns of the loop; the answer is a fact of its own."""
+        if self._ended:
+            return
+        if self._stacks is None:
+            from headway.agent.observe.stacks import StackRequests
+            from headway.agent.probes.usage_stream import UsageStream
+
+            stream = UsageStream(self.task_dir, self.files)
+
+            def write(fact: "Fact") -> None:
+                before = stream.name
+                stream.write({"time_ns": self.clock.wall_ns(), **fact})
+                if before is not None and stream.name != before:
+                    self.tail.left.add(before)
+                self._look(self.clock.steady_s(), names=True)
+
+            self._stacks = StackRequests(self._roots, self._told_ranks, write, self.log.say)
+        request = command.get("request")
+        if isinstance(request, int):
+            self._stacks.ask(request, bool(command.get("native")), now_s)
+
+    def _roots(self) -> dict[int, int]:
+        """pid → rank of the processes that were started, or that attached themselves."""
+        roots = {
+            int(fact["pid"]): int(fact.get("rank") or 0)
+            for fact in self._shim_facts
+            if fact.get("type") == "process_started" and isinstance(fact.get("pid"), int)
+        }
+        ended = {f.get("pid") for f in self._shim_facts if f.get("type") == "process_exited"}
+        alive = {pid: rank for pid, rank in roots.items() if pid not in ended}
+        return alive or self._told_ranks()
+
+    def _told_ranks(self) -> dict[int, int]:
+        """pid → rank, as processes that log have signed their streams."""
+        return {
+            tailed.stream.pid: tailed.stream.rank
+            for tailed in self.tail.streams.values()
+            if tailed.stream.role == "facts"
+            and tailed.stream.pid is not None
+            and tailed.stream.rank is not None
+        }
 
     def _command_watch(self, command: "Fact", now_s: float) -> None:
         if self._watch is None or self._ended:
@@ -597,6 +647,8 @@ class Shipper:
     def _close(self) -> None:
         if self._usage is not None:
             self._usage.close(self.clock.steady_s())
+        if self._stacks is not None:
+            self._stacks.close()
         self._progress.close()
         self._inquiry.close()
         for channel in (self._channel, self._commands.channel):

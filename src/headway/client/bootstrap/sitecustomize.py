@@ -24,6 +24,7 @@ def _bootstrap() -> None:
     if "HEADWAY_SPOOL" not in os.environ or os.environ.get("HEADWAY_DISABLED", "") not in ("", "0"):
         return
     _buffer_lines()
+    watch_stacks()
     if sys.version_info < (3, 11):  # noqa: UP036  (the job's Python, not ours)
         return
     package = os.environ.get("HEADWAY_PACKAGE") or os.path.dirname(os.path.dirname(here))
@@ -135,6 +136,109 @@ def _watch_fatal() -> None:
 
     if not faulthandler.is_enabled():
         faulthandler.enable(file=2)
+
+
+STACKS_NAME = "hw-stacks"  # of the memory file; the agent looks for it below /proc/PID/fd
+STACKS_FD = 700  # high, so that the program's own numbers stay as they would be
+_stacks: "list[int]" = []  # the descriptor, while the signal is ours
+
+
+def watch_stacks() -> None:
+    """Have Python's own C handler (faulthandler) write the stacks of all threads when the agent
+    asks by SIGURG. Also called by the client, for a script that was started without us.
+
+    SIGURG, because a process that does not handle it ignores it: a question that comes too late
+    or too early kills nobody. A memory file, because a file in the spool may lie on a network
+    disk that hangs, and a signal handler must not. The handler needs neither the GIL nor a safe
+    point, so that a thread that is stuck in C is seen as well.
+    """
+    if (
+        sys.platform != "linux"
+        or os.environ.get("HEADWAY_STACKS", "1") == "0"
+        or _is_stacks(STACKS_FD)
+    ):
+        return
+    try:
+        import _signal  # type: ignore[import-not-found]
+
+        if _signal.getsignal(_signal.SIGURG) not in (_signal.SIG_DFL, _signal.SIG_IGN):
+            return  # the program uses it, and goes first
+        _register_stacks()
+        os.register_at_fork(after_in_child=_stacks_after_fork)
+        _yield_signal(_signal)
+    except (ImportError, AttributeError, OSError, ValueError, RuntimeError):
+        return  # a kernel or a Python without one of these: the agent says so when asked
+
+
+def _register_stacks() -> None:
+    import faulthandler
+    from _signal import SIGURG
+
+    memory = os.memfd_create(STACKS_NAME)
+    try:
+        # opened anew for O_APPEND: the agent empties the file when it has grown
+        path = "/proc/self/fd/" + str(memory)
+        fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+    finally:
+        os.close(memory)
+    fd = _move_up(fd)
+    faulthandler.register(SIGURG, file=fd, all_threads=True, chain=False)
+    _stacks[:] = [fd]
+
+
+def _move_up(fd: int) -> int:
+    """To a number that no program counts on; it stays low where few are allowed."""
+    try:
+        os.fstat(STACKS_FD)
+    except OSError:  # it is free
+        try:
+            moved = os.dup2(fd, STACKS_FD, inheritable=False)
+        except OSError:  # above the limit
+            return fd
+        os.close(fd)
+        return moved
+    return fd
+
+
+def _is_stacks(fd: int) -> bool:
+    """Programs close descriptors that they do not know, and the numbers are given again."""
+    try:
+        return STACKS_NAME in os.readlink("/proc/self/fd/" + str(fd))
+    except OSError:
+        return False
+
+
+def _close_stacks() -> None:
+    fd = _stacks.pop()
+    if _is_stacks(fd):
+        os.close(fd)
+
+
+def _stacks_after_fork() -> None:
+    """A child writes to a file of its own; what it inherited is its parent's."""
+    if not _stacks:
+        return  # the program has taken the signal since
+    try:
+        _close_stacks()
+        _register_stacks()
+    except (OSError, ValueError, RuntimeError):
+        return
+
+
+def _yield_signal(_signal: "Any") -> None:
+    """A program that sets a handler of its own for this signal gets it, and is asked no more."""
+    before = _signal.signal
+
+    def signal(number: "Any", handler: "Any", /) -> "Any":
+        if number == _signal.SIGURG and _stacks:
+            import faulthandler
+
+            faulthandler.unregister(number)
+            _close_stacks()
+        return before(number, handler)
+
+    signal.__doc__ = before.__doc__
+    _signal.signal = signal
 
 
 class Lookout:

@@ -295,6 +295,16 @@ class Control(Loop):
         self.poke()
         return job
 
+    def ask_agents(self, job: Job, command: dict[str, Any]) -> list[str]:
+        """Put a command into the mailbox of every task that runs; the tasks' names. In the event
+        loop only.
+        """
+        attempt = job.attempts[-1]
+        names = [task.name for task in attempt.tasks if task.state not in ("ended", "lost")]
+        for name in names:
+            self._mailbox.put(TaskKey(job.uuid, attempt.number, name), dict(command))
+        return names
+
     async def resubmit(
         self, pk: int, uuid: str, changes: Mapping[str, Any], env: Mapping[str, str] | None = None
     ) -> Job:

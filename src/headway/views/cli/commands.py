@@ -167,6 +167,22 @@ _TABLE: Final = (
         examples=(("hw why 7f3c2", ""), ("hw why 7f3c2 --json", "for scripts")),
     ),
     Command(
+        "stacks", LOOK, "where every rank of a running job stands now", "hw stacks ID",
+        ("rank", "native", "watch", "last", "monitor"),
+        details=(
+            "All ranks are asked at once. Equal stacks are shown once, those that stand elsewhere first: the\n"
+            "majority waits, and the odd one is where to look. No process is stopped or traced for it, and nothing has\n"
+            "to be installed: Python writes its own stacks, even when a thread is stuck in C.\n"
+            "--native adds the frames of C code, where py-spy is installed and the kernel lets us.\n"
+            "A rank that does not answer is told with what the kernel says of it: stopped, or waiting for a disk."
+        ),
+        examples=(
+            ("hw stacks 7f3c2", "who waits for whom"),
+            ("hw stacks 7f3c2 --rank 3", "all threads and helper processes of one rank"),
+            ("hw stacks 7f3c2 --last", "what was kept, of a job that has ended, too"),
+        ),
+    ),
+    Command(
         "code", LOOK, "the code that a job ran from, as files", "hw code ID [FOLDER]", ("force",),
         details="For jobs that ran from a snapshot. FOLDER is made; default: ./<id>. Existing files are left alone.",
         examples=(("hw code 7f3c2", "into a new folder"), ("hw code 7f3c2 ../old", "")),
