@@ -70,6 +70,7 @@ wheel: $(STAMP)  ## dist/headway-….whl, for pip or uv tool install
 
 docs: $(STAMP)  ## write docs/reference from the code
 	$(BIN)/python tools/reference.py
+	$(BIN)/python tools/typescript.py
 
 pictures: $(STAMP)  ## docs/images from real runs, in a home of their own
 	@PATH="$(CURDIR)/$(BIN):$$PATH" tools/pictures.sh $(BIN)/python

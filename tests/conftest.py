@@ -75,6 +75,7 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         if name.startswith("HEADWAY_") or name in RANK_VARIABLES:
             monkeypatch.delenv(name)
     monkeypatch.setenv("HEADWAY_HOME", str(tmp_path / "default-home"))
+    monkeypatch.setenv("HEADWAY_CHECK_ANSWERS", "1")  # `server/contract.py` is what is answered
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
 
 

@@ -19,6 +19,7 @@ from typing import Any
 
 import headway
 from headway.model import errors, limits
+from headway.server import openapi
 from headway.settings import jobschema, quantity
 from headway.settings.schema import SCOPES, SETTINGS, Setting
 from headway.views.cli import commands, dispatch, options
@@ -38,6 +39,7 @@ def pages() -> dict[str, str]:
         "routes.md": routes_page(),
         "exit-codes.md": exit_codes_page(),
         "job-file.md": job_file_page(),
+        "openapi.json": json.dumps(openapi.document(routes()), indent=1) + "\n",
         "job.schema.json": json.dumps(jobschema.json_schema(), indent=2) + "\n",
     }
 

@@ -16,7 +16,7 @@ from headway.model import errors, limits
 from headway.settings.jobschema import JOB
 from headway.settings.schema import SETTINGS
 from headway.views.cli import commands, options
-from tools import figures, reference
+from tools import figures, reference, typescript
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -160,3 +160,19 @@ def test_every_promise_names_a_test_that_exists(promise: str) -> None:
     for file, test in named:
         assert (ROOT / file).exists(), f"{promise}: no file {file}"
         assert test in names_in(file), f"{promise}: no test {test} in {file}"
+
+
+def test_every_route_says_what_it_answers() -> None:
+    """A type of `server/contract.py`; from it come the OpenAPI document and the page's types."""
+    untyped = [
+        f"{r.method} {r.path}"
+        for r in reference.routes()
+        if r.answer is None and r.path.startswith(("/api", "/agent"))
+    ]
+    assert untyped == [], (
+        "give the route answer=… : a Struct of server/contract.py, or None | bytes as `contract.Raw`"
+    )
+
+
+def test_the_types_of_the_page_are_what_the_server_says() -> None:
+    assert typescript.TARGET.read_text() == typescript.module(), "type: make docs"

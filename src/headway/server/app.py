@@ -7,6 +7,7 @@ the handlers, one per noun; what they share with each other is `Services`.
 
 import asyncio
 import logging
+import os
 import re
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -14,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+import msgspec
 from starlette.routing import Match
 from starlette.routing import Route as PathRoute
 
@@ -57,6 +59,7 @@ log = logging.getLogger("headway.server")
 T = TypeVar("T")
 Handler = Callable[[Call], Awaitable[Reply]]
 TROUBLE = b"x-headway-trouble"  # a header of every answer while nothing can be stored: why
+CHECK_ANSWERS = bool(os.environ.get("HEADWAY_CHECK_ANSWERS"))  # as our tests set it
 _REF = re.compile(r"[A-Za-z0-9_.-]{1,128}\Z")
 
 
@@ -70,6 +73,7 @@ class Route:
     handler: Handler
     body_bytes_max: int = REQUEST_BYTES_MAX
     unix_only: bool = False  # for callers that the kernel vouches for; a token is not enough
+    answer: Any = None  # the type of its JSON, of `server/contract.py`; None: it answers no JSON
 
     def __post_init__(self) -> None:
         if (
@@ -292,7 +296,10 @@ class App:
             call = Call(
                 self.services, caller, dict(params), scope["headers"], scope["query_string"], body
             )
-            return await route.handler(call)
+            reply = await route.handler(call)
+            if CHECK_ANSWERS:
+                check_answer(route, reply)
+            return reply
         except Refusal as refusal:
             return reply_error(refusal.status, refusal.code, refusal.message, refusal.hint)
         except HeadwayError as error:
@@ -309,6 +316,20 @@ class App:
                 f"the server made a mistake (error {error_id})",
                 "see: hw server logs",
             )
+
+
+def check_answer(route: Route, reply: Reply) -> None:
+    """Raise where an answer is not what the contract says. Costs time: for tests."""
+    if reply.content_type != b"application/json" or not reply.body:
+        return
+    if route.answer is None:
+        raise TypeError(f"{route.method} {route.path} answers JSON that no type describes")
+    try:
+        msgspec.json.decode(reply.body, type=route.answer)
+    except msgspec.ValidationError as error:
+        raise TypeError(f"{route.method} {route.path} breaks the contract: {error}") from None
+    except msgspec.DecodeError:
+        pass  # half of a surrogate pair, from a name that is not Unicode: `encode` lets it pass
 
 
 def _shape(path: str) -> str:

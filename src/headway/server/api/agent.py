@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from headway.model.limits import INGEST_BYTES_MAX, POLL_WAIT_S
+from headway.server import contract
 from headway.server.app import Route
 from headway.server.http.auth import Role
 from headway.server.http.request import Call, Refusal, Reply, check, parse_json, reply_json
@@ -95,7 +96,16 @@ async def _unless_stopping(
 
 
 ROUTES = [
-    Route("POST", "/agent/ingest", Role.INGEST, ingest, body_bytes_max=INGEST_BYTES_MAX),
-    Route("POST", "/agent/poll", Role.INGEST, poll),
-    Route("POST", "/agent/register", Role.ADMIN, register, unix_only=True),
+    Route(
+        "POST",
+        "/agent/ingest",
+        Role.INGEST,
+        ingest,
+        body_bytes_max=INGEST_BYTES_MAX,
+        answer=contract.Ingested,
+    ),
+    Route("POST", "/agent/poll", Role.INGEST, poll, answer=contract.Poll),
+    Route(
+        "POST", "/agent/register", Role.ADMIN, register, unix_only=True, answer=contract.Registered
+    ),
 ]

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import msgspec
 
 from headway.model.errors import NotFoundError
+from headway.server import contract
 from headway.server.app import Route, Services
 from headway.server.control.array_verbs import Element
 from headway.server.http.auth import Role
@@ -80,8 +81,8 @@ async def resubmit(call: Call) -> Reply:
 
 
 ROUTES = [
-    Route("POST", "/api/arrays", Role.OPERATE, submit),
-    Route("GET", "/api/arrays/{ref}", Role.READ, show_array),
-    Route("POST", "/api/arrays/{ref}/abort", Role.OPERATE, abort),
-    Route("POST", "/api/arrays/{ref}/resubmit", Role.OPERATE, resubmit),
+    Route("POST", "/api/arrays", Role.OPERATE, submit, answer=contract.JobArray),
+    Route("GET", "/api/arrays/{ref}", Role.READ, show_array, answer=contract.JobArray),
+    Route("POST", "/api/arrays/{ref}/abort", Role.OPERATE, abort, answer=contract.JobArray),
+    Route("POST", "/api/arrays/{ref}/resubmit", Role.OPERATE, resubmit, answer=contract.JobArray),
 ]

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import msgspec
 
 from headway.model.limits import CLUSTERS_MAX
+from headway.server import contract
 from headway.server.app import Route
 from headway.server.http.auth import Role
 from headway.server.http.request import Call, Reply, reply_json
@@ -23,4 +24,4 @@ async def survey(call: Call) -> Reply:
 
 
 # The definitions say which program is asked, so this is for those who may run programs.
-ROUTES = [Route("POST", "/api/clusters", Role.OPERATE, survey)]
+ROUTES = [Route("POST", "/api/clusters", Role.OPERATE, survey, answer=list[contract.Cluster])]

@@ -27,6 +27,7 @@ from headway.model.limits import (
     LINE_BYTES_MAX,
     SHAPE_WAIT_S,
 )
+from headway.server import contract
 from headway.server.api.logs import LineForm
 from headway.server.app import Route
 from headway.server.control.drain import is_over
@@ -281,4 +282,4 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-ROUTES = [Route("POST", "/api/jobs/{ref}/follow", Role.READ, follow)]
+ROUTES = [Route("POST", "/api/jobs/{ref}/follow", Role.READ, follow, answer=contract.Follow)]

@@ -9,6 +9,7 @@ import msgspec
 
 from headway.model.errors import UsageError
 from headway.model.limits import CLUSTERS_MAX
+from headway.server import contract
 from headway.server.app import Route
 from headway.server.http.auth import Role
 from headway.server.http.request import Call, Reply, reply_json
@@ -50,4 +51,4 @@ async def gc(call: Call) -> Reply:
     )
 
 
-ROUTES = [Route("POST", "/api/gc", Role.ADMIN, gc)]
+ROUTES = [Route("POST", "/api/gc", Role.ADMIN, gc, answer=contract.Collected)]

@@ -8,6 +8,7 @@ import msgspec
 
 from headway.model.errors import UsageError
 from headway.model.limits import GUEST_JOBS_MAX, POLL_WAIT_S
+from headway.server import contract
 from headway.server.app import Route
 from headway.server.control import submit_check as checks
 from headway.server.http.auth import Caller, Role
@@ -58,6 +59,6 @@ async def poll(call: Call) -> Reply:
 
 
 ROUTES = [
-    Route("POST", "/agent/guests", Role.INGEST, tell),
-    Route("POST", "/agent/guests/poll", Role.INGEST, poll),
+    Route("POST", "/agent/guests", Role.INGEST, tell, answer=contract.Guest),
+    Route("POST", "/agent/guests/poll", Role.INGEST, poll, answer=contract.GuestPoll),
 ]

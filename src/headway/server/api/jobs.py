@@ -14,6 +14,7 @@ import msgspec
 
 from headway.model.errors import UsageError
 from headway.model.limits import DURATION_S_MAX, JOBS_LISTED_MAX
+from headway.server import contract
 from headway.server.app import Route, Services
 from headway.server.http.auth import Role
 from headway.server.http.request import Call, Count, Reply, encode_rows, reply_json
@@ -182,16 +183,22 @@ async def delete(call: Call) -> Reply:
 
 
 ROUTES = [
-    Route("GET", "/api/jobs", Role.READ, list_jobs),
-    Route("POST", "/api/jobs", Role.OPERATE, submit),
-    Route("POST", "/api/plan", Role.OPERATE, plan),
-    Route("GET", "/api/jobs/{ref}", Role.READ, show_job),
-    Route("DELETE", "/api/jobs/{ref}", Role.OPERATE, delete),
-    Route("GET", "/api/jobs/{ref}/provenance", Role.READ, provenance),
-    Route("GET", "/api/jobs/{ref}/events", Role.READ, events),
-    Route("POST", "/api/jobs/{ref}/abort", Role.OPERATE, abort),
-    Route("POST", "/api/jobs/{ref}/release", Role.OPERATE, release),
-    Route("GET", "/api/jobs/{ref}/attach", Role.OPERATE, attach),
-    Route("POST", "/api/jobs/{ref}/signal", Role.OPERATE, signal),
-    Route("POST", "/api/jobs/{ref}/resubmit", Role.OPERATE, resubmit),
+    Route("GET", "/api/jobs", Role.READ, list_jobs, answer=list[contract.JobRow]),
+    Route("POST", "/api/jobs", Role.OPERATE, submit, answer=contract.Job),
+    Route("POST", "/api/plan", Role.OPERATE, plan, answer=contract.Plan),
+    Route("GET", "/api/jobs/{ref}", Role.READ, show_job, answer=contract.Job),
+    Route("DELETE", "/api/jobs/{ref}", Role.OPERATE, delete, answer=contract.Empty),
+    Route(
+        "GET",
+        "/api/jobs/{ref}/provenance",
+        Role.READ,
+        provenance,
+        answer=contract.Provenance | None,
+    ),
+    Route("GET", "/api/jobs/{ref}/events", Role.READ, events, answer=list[contract.JobEvent]),
+    Route("POST", "/api/jobs/{ref}/abort", Role.OPERATE, abort, answer=contract.Job),
+    Route("POST", "/api/jobs/{ref}/release", Role.OPERATE, release, answer=contract.Job),
+    Route("GET", "/api/jobs/{ref}/attach", Role.OPERATE, attach, answer=contract.Attach),
+    Route("POST", "/api/jobs/{ref}/signal", Role.OPERATE, signal, answer=contract.Job),
+    Route("POST", "/api/jobs/{ref}/resubmit", Role.OPERATE, resubmit, answer=contract.Job),
 ]

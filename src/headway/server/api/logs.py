@@ -21,6 +21,7 @@ from headway.model.limits import (
     LOG_RAW_BYTES_MAX,
     STREAMS_MAX,
 )
+from headway.server import contract
 from headway.server.app import Route
 from headway.server.http.auth import Role
 from headway.server.http.request import Call, Count, Reply, encode, reply_json
@@ -180,6 +181,6 @@ def _cursor(text: str) -> dict[int, int]:
 
 
 ROUTES = [
-    Route("GET", "/api/jobs/{ref}/logs", Role.READ, read_logs),
-    Route("GET", "/api/jobs/{ref}/streams", Role.READ, streams),
+    Route("GET", "/api/jobs/{ref}/logs", Role.READ, read_logs, answer=contract.Lines),
+    Route("GET", "/api/jobs/{ref}/streams", Role.READ, streams, answer=list[contract.Stream]),
 ]

@@ -5,6 +5,7 @@ import sqlite3
 import msgspec
 
 from headway.model.errors import UsageError
+from headway.server import contract
 from headway.server.app import Route
 from headway.server.http.auth import Role
 from headway.server.http.request import Call, Count, Reply, encode
@@ -44,4 +45,12 @@ def read_columns(c: sqlite3.Connection, pk: int, asked: Asked) -> bytes:
     return query.metrics_columns([(catalog.load_job(c, pk).id, found)])
 
 
-ROUTES = [Route("GET", "/api/jobs/{ref}/metrics", Role.READ, metrics)]
+ROUTES = [
+    Route(
+        "GET",
+        "/api/jobs/{ref}/metrics",
+        Role.READ,
+        metrics,
+        answer=dict[str, dict[str, list[contract.Series]]],
+    )
+]

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from headway.server import contract
 from headway.server.app import Route
 from headway.server.http.auth import Role
 from headway.server.http.request import Call, Reply, reply_json
@@ -26,6 +27,6 @@ async def test(call: Call) -> Reply:
 
 
 ROUTES = [
-    Route("GET", "/api/notify", Role.READ, show),
-    Route("POST", "/api/notify/test", Role.OPERATE, test),
+    Route("GET", "/api/notify", Role.READ, show, answer=contract.Notify),
+    Route("POST", "/api/notify/test", Role.OPERATE, test, answer=contract.NotifyTest),
 ]

@@ -4,6 +4,7 @@ import msgspec
 
 from headway.model.errors import HeadwayError
 from headway.model.limits import LOGIN_CODE_S, REQUEST_BYTES_ANONYMOUS_MAX, SESSION_S
+from headway.server import contract
 from headway.server.app import Route
 from headway.server.http.auth import COOKIE, Role
 from headway.server.http.request import Call, Refusal, Reply, reply_json
@@ -36,6 +37,14 @@ async def show(call: Call) -> Reply:
         "restored": None if restored is None else str(restored),
     }  # fmt: skip
     return reply_json(about | told | {"jobs": jobs, "monitors": call.services.outbox.status()})
+
+
+async def describe(call: Call) -> Reply:
+    """The OpenAPI document: every route, what it takes and what it answers."""
+    # here, because the table of routes needs this file first
+    from headway.server import openapi, routes
+
+    return reply_json(openapi.document(routes.ROUTES))
 
 
 async def stop(call: Call) -> Reply:
@@ -77,8 +86,18 @@ async def login(call: Call) -> Reply:
 
 ROUTES = [
     Route("GET", "/", Role.READ, page),
-    Route("GET", "/api/server", Role.READ, show),
-    Route("POST", "/api/server/stop", Role.ADMIN, stop),
-    Route("POST", "/api/login-code", Role.ADMIN, login_code, unix_only=True),
-    Route("POST", "/login", Role.NOBODY, login, body_bytes_max=REQUEST_BYTES_ANONYMOUS_MAX),
+    Route("GET", "/api/openapi.json", Role.READ, describe, answer=dict[str, contract.Json]),
+    Route("GET", "/api/server", Role.READ, show, answer=contract.Server),
+    Route("POST", "/api/server/stop", Role.ADMIN, stop, answer=contract.Stopped),
+    Route(
+        "POST", "/api/login-code", Role.ADMIN, login_code, unix_only=True, answer=contract.LoginCode
+    ),
+    Route(
+        "POST",
+        "/login",
+        Role.NOBODY,
+        login,
+        body_bytes_max=REQUEST_BYTES_ANONYMOUS_MAX,
+        answer=contract.Empty,
+    ),
 ]

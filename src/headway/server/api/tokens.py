@@ -9,6 +9,7 @@ import msgspec
 
 from headway.model.errors import NotFoundError, UsageError
 from headway.model.ids import check_name
+from headway.server import contract
 from headway.server.app import Route
 from headway.server.http.auth import Role, mint
 from headway.server.http.request import Call, Reply, reply_json
@@ -61,7 +62,7 @@ async def revoke(call: Call) -> Reply:
 
 
 ROUTES = [
-    Route("GET", "/api/tokens", Role.ADMIN, list_tokens),
-    Route("POST", "/api/tokens", Role.ADMIN, create),
-    Route("DELETE", "/api/tokens/{ref}", Role.ADMIN, revoke),
+    Route("GET", "/api/tokens", Role.ADMIN, list_tokens, answer=list[contract.Token]),
+    Route("POST", "/api/tokens", Role.ADMIN, create, answer=contract.NewToken),
+    Route("DELETE", "/api/tokens/{ref}", Role.ADMIN, revoke, answer=contract.Revoked),
 ]

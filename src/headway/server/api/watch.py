@@ -22,6 +22,7 @@ from headway.model.limits import (
     WATCH_INTERVAL_S,
     WATCH_JOBS_MAX,
 )
+from headway.server import contract
 from headway.server.app import Route
 from headway.server.http.auth import Role
 from headway.server.http.request import Call, Count, Reply, encode, reply_json
@@ -193,8 +194,8 @@ def look_at_records(c: sqlite3.Connection, pk: int, asked: AskedRecords, levelno
 
 
 ROUTES = [
-    Route("GET", "/api/watch", Role.READ, watch_all),
-    Route("GET", "/api/jobs/{ref}/usage", Role.READ, usage),
-    Route("GET", "/api/jobs/{ref}/timings", Role.READ, timings),
-    Route("GET", "/api/jobs/{ref}/records", Role.READ, read_records),
+    Route("GET", "/api/watch", Role.READ, watch_all, answer=contract.Watch),
+    Route("GET", "/api/jobs/{ref}/usage", Role.READ, usage, answer=contract.Usage),
+    Route("GET", "/api/jobs/{ref}/timings", Role.READ, timings, answer=list[contract.Timing]),
+    Route("GET", "/api/jobs/{ref}/records", Role.READ, read_records, answer=contract.Records),
 ]

@@ -5,6 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from headway.model.job import Job, State
+from headway.server import contract
 from headway.server.app import Route
 from headway.server.http.auth import Role
 from headway.server.http.request import Call, Reply, reply_json
@@ -61,4 +62,4 @@ def _needs(job: Job) -> dict[str, Any]:
     return {name: getattr(spec, name) for name in names}
 
 
-ROUTES = [Route("GET", "/api/jobs/{ref}/why", Role.READ, why)]
+ROUTES = [Route("GET", "/api/jobs/{ref}/why", Role.READ, why, answer=contract.Why)]

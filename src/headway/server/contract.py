@@ -1,0 +1,685 @@
+"""The answers of the server as types: what `docs/reference/openapi.json` and the page's TypeScript
+are made from.
+
+Every route names one of these as its `answer` (`server/app.py`). With HEADWAY_CHECK_ANSWERS=1, as
+our tests set it, an answer that does not fit its type is an error of the server.
+
+Times are ISO 8601 in UTC. A value that is not known is null. A number that JSON cannot hold is one
+of the texts "NaN", "Infinity" and "-Infinity".
+"""
+
+from typing import Any
+
+import msgspec
+
+Number = float | str  # a text only for what JSON cannot hold
+Json = Any  # data of a person or a program: anything that JSON can hold
+Time = str
+Raw = bytes  # of a route that answers no JSON: a file, a stream, text
+
+
+class Answer(msgspec.Struct, kw_only=True, rename={"class_": "class", "from_": "from"}):
+    """What all answers have in common: fields are named, and `class_` is `class` outside."""
+
+
+class Empty(Answer):
+    """Nothing to say beyond the status."""
+
+
+class ErrorBody(Answer):
+    code: str
+    message: str
+    hint: str
+    candidates: list[str]
+
+
+class ErrorAnswer(Answer):
+    """What every route answers when it cannot do what it was asked for."""
+
+    error: ErrorBody
+
+
+# -- jobs
+
+
+class Cause(Answer):
+    """Why an attempt ended: a word of the failure taxonomy, its class, and one line for a person."""
+
+    cause: str
+    class_: str
+    text: str
+    rank: int | None = None
+
+
+class Progress(Answer):
+    msg: list[str]
+    completed: Number
+    total: Number | None
+    rate: Number | None
+    eta_s: Number | None
+    state: str
+    rank: int | None
+    source: str
+    started_at: Time | None
+    updated_at: Time | None
+
+
+class Spread(Answer):
+    min: float
+    min_rank: int
+    max: float
+    max_rank: int
+
+
+class UsageShort(Answer):
+    """The last sample of a running job, or means and peak of an ended one."""
+
+    time: Time
+    ranks: int
+    gpus: int
+    cpu_percent: float | None
+    memory_bytes: float | None
+    gpu_percent: float | None
+    gpu_memory_bytes: float | None
+    peak_memory_bytes: int | None
+    peak_rank: int | None
+    spread: dict[str, Spread]
+
+
+class Waiting(Answer):
+    """What a job waits for, as lists tell it."""
+
+    attempt: int
+    next_at: Time | None
+    after: list[str]
+    ahead: int | None
+    word: str | None
+
+
+class Retries(Answer):
+    total: int
+    counted: int
+    max: int
+    next_at: Time | None
+    text: str | None
+
+
+class Hold(Answer):
+    since: Time | None
+    until: Time | None
+    gpus: int
+    gpu_hours: float
+
+
+class After(Answer):
+    id: str
+    state: str
+
+
+class RaisedException(Answer):
+    where: str
+    exc_type: str
+    message: str
+    traceback: str
+    file: str | None = None
+    line: int | None = None
+    source: str | None = None
+    thread: str | None = None
+    time_ns: int | None = None
+
+
+class Process(Answer):
+    rank: int
+    local_rank: int | None
+    pid: int | None
+    state: str
+    exit_code: int | None
+    signal: int | None
+    reason: str | None
+    started_at: Time | None
+    ended_at: Time | None
+    exception: RaisedException | None
+    logs: dict[str, str | None]
+
+
+class Task(Answer):
+    name: str
+    node: str | None
+    state: str
+    heard_at: Time | None
+    processes: list[Process]
+    way: str | None = None
+    way_trouble: str | None = None
+
+
+class Attempt(Answer):
+    number: int
+    state: str
+    cause: Cause | None
+    exit_code: int | None
+    signal: int | None
+    engine_id: str | None
+    engine_word: str | None
+    retry: dict[str, Json] | None
+    started_at: Time | None
+    ended_at: Time | None
+    tasks: list[Task]
+
+
+class JobHead(Answer):
+    """What a job is, in lists and in full."""
+
+    id: str
+    uuid: str
+    name: str
+    experiment: str | None
+    state: str
+    state_since: Time | None
+    cluster: str
+    engine: str
+    engine_id: str | None
+    engine_url: str | None
+    attach: str | list[str] | None
+    command: list[str]
+    cwd: str
+    code: str | None
+    gpus: int
+    processes: int
+    submitted_at: Time | None
+    started_at: Time | None
+    ended_at: Time | None
+    elapsed_s: float | None
+    exit_code: int | None
+    signal: int | None
+    parent: str | None
+    tags: list[str]
+    host: str | None
+    guest_of: str | None
+    monitor: str | None
+    array: str | None
+    array_index: int | None
+    parameters: dict[str, Json]
+    smoke: bool
+
+
+class Job(JobHead):
+    """`hw q ID --json`."""
+
+    cause: Cause | None
+    priority: int
+    retries: Retries
+    hold: Hold | None
+    reserved: bool
+    after: list[After]
+    output_dir: str
+    outputs: str | None
+    config: Json
+    progress: list[Progress]
+    usage: UsageShort | None
+    metrics: dict[str, Number]
+    page: str | None
+    image: str | None
+    roles: list[dict[str, Json]]
+    folders: list[dict[str, Json]]
+    definition: dict[str, Json]
+    attempts: list[Attempt]
+
+
+class JobRow(Answer):
+    """A row of `hw ls --json`. With `brief` what is empty is left out; an array is one row, too."""
+
+    id: str
+    name: str
+    state: str
+    uuid: str | None = None
+    experiment: str | None = None
+    state_since: Time | None = None
+    cluster: str | None = None
+    engine: str | None = None
+    engine_id: str | None = None
+    engine_url: str | None = None
+    attach: str | list[str] | None = None
+    command: list[str] = []
+    cwd: str | None = None
+    code: str | None = None
+    gpus: int = 0
+    processes: int = 1
+    submitted_at: Time | None = None
+    started_at: Time | None = None
+    ended_at: Time | None = None
+    elapsed_s: float | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    parent: str | None = None
+    tags: list[str] = []
+    host: str | None = None
+    guest_of: str | None = None
+    monitor: str | None = None
+    array: str | None = None
+    array_index: int | None = None
+    parameters: dict[str, Json] = {}
+    smoke: bool = False
+    cause: Cause | None = None
+    progress: list[Progress] = []
+    metrics: dict[str, Number] = {}
+    page: str | None = None
+    image: str | None = None
+    definition: dict[str, Json] = {}
+    waiting: Waiting | None = None
+    usage: UsageShort | None = None
+    nodes: list[str] = []
+    heard_at: Time | None = None
+    is_array: bool = False
+    jobs: int | None = None
+    states: dict[str, int] | None = None
+
+
+class FailedElement(Answer):
+    id: str
+    index: int
+    cause: Cause | None
+
+
+class JobArray(Answer):
+    """Many jobs that were submitted as one."""
+
+    id: str
+    uuid: str
+    name: str
+    is_array: bool
+    jobs: int
+    states: dict[str, int]
+    state: str
+    experiment: str | None
+    cluster: str
+    parent: str | None
+    submitted_at: Time | None
+    started_at: Time | None
+    ended_at: Time | None
+    failed: list[FailedElement]
+    stopped: int | None = None
+
+
+class JobEvent(Answer):
+    seq: int
+    time: Time
+    type: str
+    attempt: int | None
+    rank: int | None
+    data: Json
+
+
+class Attach(Answer):
+    argv: list[str] | None
+
+
+class Plan(Answer):
+    """Exactly what the engine would get."""
+
+    text: str
+    plan: dict[str, Json]
+    gpus: int
+
+
+class Provenance(Answer):
+    git: dict[str, Json] | None = None
+    snapshot: dict[str, Json] | str | None = None
+    python: str | None = None
+    executable: str | None = None
+    packages: dict[str, str] | None = None
+    user: str | None = None
+    host: str | None = None
+    platform: str | None = None
+    command: list[str] | None = None
+
+
+# -- what a job told
+
+
+class Line(Answer):
+    time: Time | None
+    rank: int
+    task: str
+    attempt: int
+    stream: str
+    text: str
+
+
+class Lines(Answer):
+    lines: list[Line]
+    more: bool
+    cursor: str
+    timed_out: bool = False
+
+
+class Stream(Answer):
+    task: str
+    attempt: int
+    name: str
+    kind: str
+    rank: int | None
+    position: int
+    path: str | None
+
+
+class LogRecord(Answer):
+    """A record of `logging`."""
+
+    seq: int
+    time: Time
+    attempt: int
+    rank: int | None
+    level: str
+    levelno: int
+    logger: str
+    text: str
+    printed: bool
+    pid: int | None = None
+    process: str | None = None
+    thread: str | None = None
+    file: str | None = None
+    line: int | None = None
+    func: str | None = None
+    cut: bool = False
+
+
+class Records(Answer):
+    records: list[LogRecord]
+    after: int
+    more: bool
+    timed_out: bool
+
+
+class Series(Answer):
+    """The points of one rank and attempt."""
+
+    rank: int
+    attempt: int
+    step: list[int | None]
+    time: list[Time]
+    value: list[Number]
+
+
+class Timing(Answer):
+    name: str
+    attempt: int
+    rank: int | None
+    pid: int
+    count: int
+    mean_s: float
+    std_s: float
+    min_s: float
+    max_s: float
+
+
+class Checkpoint(Answer):
+    time: Time
+    attempt: int
+    rank: int | None
+    tags: list[str]
+
+
+class Curve(Answer):
+    time: list[Time]
+    value: list[Number]
+
+
+class Usage(Answer):
+    level: int | None = None
+    samples: list[dict[str, Json]] = []
+    checkpoints: list[Checkpoint] = []
+    windows: list[dict[str, Json]] = []
+    last: UsageShort | None = None
+    next: int | str | None = None
+    curves: dict[str, Curve] | None = None
+
+
+class Follow(Answer):
+    """What is new of a job since a cursor. `progress` and `usage` are null while they are as before."""
+
+    cursor: dict[str, Json]
+    state: str
+    lines: list[Line]
+    events: list[JobEvent]
+    metrics: dict[str, Number]
+    records: list[LogRecord]
+    progress: list[Progress] | None
+    usage: UsageShort | None
+    done: Job | None
+
+
+class Watch(Answer):
+    cursor: int
+    states: dict[str, int]
+    jobs: list[JobRow]
+
+
+class Evidence(Answer):
+    stream: str | None
+    offset: int | None
+    text: str
+
+
+class Finding(Answer):
+    cause: str | None
+    class_: str | None
+    confidence: float
+    task: str | None = None
+    rank: int | None = None
+    node: str | None = None
+    attempt: int | None = None
+    text: str | None = None
+    evidence: list[Evidence] = []
+    advice: str | list[str] | None = None
+    retry: Json = None
+
+
+class Why(Answer):
+    """`hw why ID --json`: one verdict, the findings behind it, best first."""
+
+    id: str
+    state: str
+    verdict: str | None
+    findings: list[Finding]
+    hypotheses: list[Finding] = []
+    since_ns: int | None = None
+    since_s: float | None = None
+    cluster: str | None = None
+    engine: str | None = None
+    waiting: dict[str, Json] | None = None
+    needs: dict[str, Json] | None = None
+
+
+# -- clusters
+
+
+class Resources(Answer):
+    gpus: int | None
+    cpus: float | None
+    memory_bytes: int | None
+
+
+class ClusterNode(Answer):
+    name: str
+    cpus: float | None
+    memory_bytes: int | None
+    gpus: int | None
+    gpu_source: str | None
+    state_word: str | None
+    free_cpus: float | None
+    free_memory_bytes: int | None
+    free_gpus: int | None
+
+
+class Cluster(Answer):
+    name: str
+    engine: str
+    definition: dict[str, Json]
+    reachable: bool
+    error: str | None
+    refusal: str | None
+    total: Resources
+    free: Resources
+    fits_now: bool | None
+    running: int
+    waiting: int
+    nodes: list[ClusterNode]
+    queue: Json = None
+    tray: Json = None
+
+
+# -- the server itself
+
+
+class MonitorAddress(Answer):
+    listen: str | None
+    addresses: list[str]
+    pin: str | None
+    container: bool
+    error: str | None
+
+
+class MonitorTarget(Answer):
+    address: str
+    jobs: int
+    waiting_bytes: int
+    state: str
+    error: str | None
+    since: Time | None
+
+
+class Server(Answer):
+    pid: int
+    address: str
+    url: str | None
+    version: str
+    home: str
+    started_at: Time | None
+    role: str
+    restored: Json
+    jobs: dict[str, int]
+    agents: dict[str, Json] | None
+    ways: dict[str, int]
+    way_troubles: list[Json]
+    monitor: MonitorAddress | None
+    monitors: list[MonitorTarget]
+
+
+class Stopped(Answer):
+    pid: int
+
+
+class LoginCode(Answer):
+    code: str
+    url: str
+    expires_s: float
+
+
+class Token(Answer):
+    id: str
+    name: str
+    role: str
+    created_at: Time | None
+    revoked_at: Time | None
+
+
+class NewToken(Answer):
+    """The only time that the token itself is told."""
+
+    id: str
+    name: str
+    role: str
+    token: str
+
+
+class Revoked(Answer):
+    id: str
+
+
+class Collected(Answer):
+    jobs: int
+    bytes: int
+    ids: list[str]
+    snapshots: int = 0
+    folders: int = 0
+    clusters: list[Json] = []
+
+
+class Channel(Answer):
+    channel: str
+    to: str
+
+
+class SettingsFile(Answer):
+    path: str
+    exists: bool
+
+
+class Notice(Answer):
+    time: Time
+    kind: str
+    id: str
+    channel: str
+    state: str
+    sent_at: Time | None
+    tries: int
+    result: str | None
+
+
+class Notify(Answer):
+    channels: list[Channel]
+    on: list[str]
+    stall_s: float
+    waited_s: float
+    notices: list[Notice]
+    files: list[SettingsFile]
+
+
+class NotifyResult(Answer):
+    channel: str
+    to: str
+    ok: bool
+    detail: str
+
+
+class NotifyTest(Answer):
+    results: list[NotifyResult]
+    files: list[SettingsFile]
+
+
+# -- what agents and other servers get
+
+
+class Command(msgspec.Struct):
+    """One order for an agent; what else it needs stands beside these."""
+
+    seq: int
+    do: str
+
+
+class Ingested(Answer):
+    acks: dict[str, int]
+    refused: dict[str, str]
+    now_ns: int
+
+
+class Poll(Answer):
+    commands: list[Command]
+    now_ns: int
+
+
+class Registered(Answer):
+    id: str
+    token: str
+    attempt: int
+    task: str
+
+
+class Guest(Answer):
+    id: str
+    stop: bool
+
+
+class GuestPoll(Answer):
+    commands: list[dict[str, Json]]
+    again: list[str]

@@ -1,0 +1,803 @@
+// Made by `make docs` from src/headway/server/contract.py; do not edit.
+
+export interface After {
+  id: string;
+  state: string;
+}
+
+export interface AgentPoll {
+  task: TaskKey;
+  wait_s?: number;
+  done?: Array<number>;
+  now_ns?: number | null;
+  lag_bytes?: number | null;
+  trouble?: string;
+}
+
+export interface ArraysJob {
+  index: number;
+  spec?: Record<string, unknown>;
+  env?: Record<string, string>;
+}
+
+/** An empty object. */
+export interface ArraysNothing {
+}
+
+export interface ArraysResubmit {
+  uuid: string;
+  env: Record<string, string>;
+  spec?: Record<string, unknown>;
+  states?: Array<string>;
+}
+
+export interface ArraysSubmit {
+  uuid: string;
+  spec: Record<string, unknown>;
+  jobs: Array<ArraysJob>;
+  env?: Record<string, string>;
+  find_program?: boolean;
+}
+
+export interface AskedAll {
+  cursor?: number | null;
+  wait_s?: number;
+  limit?: number;
+}
+
+export interface AskedRecords {
+  level?: string | null;
+  rank?: number | null;
+  grep?: string | null;
+  after?: number;
+  tail?: number | null;
+  limit?: number;
+}
+
+export interface AskedUsage {
+  level?: number | null;
+  since?: string | null;
+  until?: string | null;
+  after?: number | null;
+  points?: number | null;
+}
+
+export interface Attach {
+  argv: Array<string> | null;
+}
+
+export interface Attempt {
+  number: number;
+  state: string;
+  cause: Cause | null;
+  exit_code: number | null;
+  signal: number | null;
+  engine_id: string | null;
+  engine_word: string | null;
+  retry: Record<string, unknown> | null;
+  started_at: string | null;
+  ended_at: string | null;
+  tasks: Array<Task>;
+}
+
+/** Why an attempt ended: a word of the failure taxonomy, its class, and one line for a person. */
+export interface Cause {
+  cause: string;
+  class: string;
+  text: string;
+  rank?: number | null;
+}
+
+export interface Channel {
+  channel: string;
+  to: string;
+}
+
+export interface Checkpoint {
+  time: string;
+  attempt: number;
+  rank: number | null;
+  tags: Array<string>;
+}
+
+export interface Cluster {
+  name: string;
+  engine: string;
+  definition: Record<string, unknown>;
+  reachable: boolean;
+  error: string | null;
+  refusal: string | null;
+  total: Resources;
+  free: Resources;
+  fits_now: boolean | null;
+  running: number;
+  waiting: number;
+  nodes: Array<ClusterNode>;
+  queue?: unknown;
+  tray?: unknown;
+}
+
+export interface ClusterNode {
+  name: string;
+  cpus: number | null;
+  memory_bytes: number | null;
+  gpus: number | null;
+  gpu_source: string | null;
+  state_word: string | null;
+  free_cpus: number | null;
+  free_memory_bytes: number | null;
+  free_gpus: number | null;
+}
+
+export interface Collected {
+  jobs: number;
+  bytes: number;
+  ids: Array<string>;
+  snapshots?: number;
+  folders?: number;
+  clusters?: Array<unknown>;
+}
+
+/** One order for an agent; what else it needs stands beside these. */
+export interface Command {
+  seq: number;
+  do: string;
+}
+
+export interface Create {
+  name: string;
+  role?: string;
+}
+
+export interface Cursor {
+  attempt?: number;
+  at?: Record<string, number>;
+  held?: Record<string, Array<never>>;
+  event?: number;
+  state?: string;
+  metrics?: number;
+  metrics_ms?: number;
+  record?: number | null;
+  progress?: number;
+  usage?: number;
+  watch_ms?: number;
+}
+
+export interface Curve {
+  time: Array<string>;
+  value: Array<number | string>;
+}
+
+/** Nothing to say beyond the status. */
+export interface Empty {
+}
+
+/** What every route answers when it cannot do what it was asked for. */
+export interface ErrorAnswer {
+  error: ErrorBody;
+}
+
+export interface ErrorBody {
+  code: string;
+  message: string;
+  hint: string;
+  candidates: Array<string>;
+}
+
+export interface Evidence {
+  stream: string | null;
+  offset: number | null;
+  text: string;
+}
+
+export interface FailedElement {
+  id: string;
+  index: number;
+  cause: Cause | null;
+}
+
+export interface Filter {
+  state?: Array<string>;
+  cluster?: string | null;
+  experiment?: string | null;
+  since?: number | null;
+  match?: string | null;
+  limit?: number;
+  array?: string | null;
+  fold?: boolean;
+  brief?: boolean;
+}
+
+export interface Finding {
+  cause: string | null;
+  class: string | null;
+  confidence: number;
+  task?: string | null;
+  rank?: number | null;
+  node?: string | null;
+  attempt?: number | null;
+  text?: string | null;
+  evidence?: Array<Evidence>;
+  advice?: string | Array<string> | null;
+  retry?: unknown;
+}
+
+/** What is new of a job since a cursor. `progress` and `usage` are null while they are as before. */
+export interface Follow {
+  cursor: Record<string, unknown>;
+  state: string;
+  lines: Array<Line>;
+  events: Array<JobEvent>;
+  metrics: Record<string, number | string>;
+  records: Array<LogRecord>;
+  progress: Array<Progress> | null;
+  usage: UsageShort | null;
+  done: Job | null;
+}
+
+export interface FollowAsked {
+  cursor?: Cursor | null;
+  tail?: number | null;
+  wait_s?: number;
+  records?: boolean;
+  lines?: boolean;
+}
+
+export interface GcAsked {
+  older_than_days?: number | null;
+  dry_run?: boolean;
+  clusters?: Record<string, Record<string, unknown>>;
+}
+
+export interface Guest {
+  id: string;
+  stop: boolean;
+}
+
+export interface GuestPoll {
+  jobs: Array<string>;
+  done?: Array<number>;
+  wait_s?: number;
+}
+
+export interface Hold {
+  since: string | null;
+  until: string | null;
+  gpus: number;
+  gpu_hours: number;
+}
+
+export interface Ingested {
+  acks: Record<string, number>;
+  refused: Record<string, string>;
+  now_ns: number;
+}
+
+/** `hw q ID --json`. */
+export interface Job {
+  id: string;
+  uuid: string;
+  name: string;
+  experiment: string | null;
+  state: string;
+  state_since: string | null;
+  cluster: string;
+  engine: string;
+  engine_id: string | null;
+  engine_url: string | null;
+  attach: string | Array<string> | null;
+  command: Array<string>;
+  cwd: string;
+  code: string | null;
+  gpus: number;
+  processes: number;
+  submitted_at: string | null;
+  started_at: string | null;
+  ended_at: string | null;
+  elapsed_s: number | null;
+  exit_code: number | null;
+  signal: number | null;
+  parent: string | null;
+  tags: Array<string>;
+  host: string | null;
+  guest_of: string | null;
+  monitor: string | null;
+  array: string | null;
+  array_index: number | null;
+  parameters: Record<string, unknown>;
+  smoke: boolean;
+  cause: Cause | null;
+  priority: number;
+  retries: Retries;
+  hold: Hold | null;
+  reserved: boolean;
+  after: Array<After>;
+  output_dir: string;
+  outputs: string | null;
+  config: unknown;
+  progress: Array<Progress>;
+  usage: UsageShort | null;
+  metrics: Record<string, number | string>;
+  page: string | null;
+  image: string | null;
+  roles: Array<Record<string, unknown>>;
+  folders: Array<Record<string, unknown>>;
+  definition: Record<string, unknown>;
+  attempts: Array<Attempt>;
+}
+
+/** Many jobs that were submitted as one. */
+export interface JobArray {
+  id: string;
+  uuid: string;
+  name: string;
+  is_array: boolean;
+  jobs: number;
+  states: Record<string, number>;
+  state: string;
+  experiment: string | null;
+  cluster: string;
+  parent: string | null;
+  submitted_at: string | null;
+  started_at: string | null;
+  ended_at: string | null;
+  failed: Array<FailedElement>;
+  stopped?: number | null;
+}
+
+export interface JobEvent {
+  seq: number;
+  time: string;
+  type: string;
+  attempt: number | null;
+  rank: number | null;
+  data: unknown;
+}
+
+/** A row of `hw ls --json`. With `brief` what is empty is left out; an array is one row, too. */
+export interface JobRow {
+  id: string;
+  name: string;
+  state: string;
+  uuid?: string | null;
+  experiment?: string | null;
+  state_since?: string | null;
+  cluster?: string | null;
+  engine?: string | null;
+  engine_id?: string | null;
+  engine_url?: string | null;
+  attach?: string | Array<string> | null;
+  command?: Array<string>;
+  cwd?: string | null;
+  code?: string | null;
+  gpus?: number;
+  processes?: number;
+  submitted_at?: string | null;
+  started_at?: string | null;
+  ended_at?: string | null;
+  elapsed_s?: number | null;
+  exit_code?: number | null;
+  signal?: number | null;
+  parent?: string | null;
+  tags?: Array<string>;
+  host?: string | null;
+  guest_of?: string | null;
+  monitor?: string | null;
+  array?: string | null;
+  array_index?: number | null;
+  parameters?: Record<string, unknown>;
+  smoke?: boolean;
+  cause?: Cause | null;
+  progress?: Array<Progress>;
+  metrics?: Record<string, number | string>;
+  page?: string | null;
+  image?: string | null;
+  definition?: Record<string, unknown>;
+  waiting?: Waiting | null;
+  usage?: UsageShort | null;
+  nodes?: Array<string>;
+  heard_at?: string | null;
+  is_array?: boolean;
+  jobs?: number | null;
+  states?: Record<string, number> | null;
+}
+
+export interface JobsAttach {
+  rank?: number | null;
+  task?: string | null;
+}
+
+/** An empty object. */
+export interface JobsNothing {
+}
+
+export interface JobsPlan {
+  spec: Record<string, unknown>;
+  env?: Record<string, string>;
+}
+
+export interface JobsResubmit {
+  uuid: string;
+  spec?: Record<string, unknown>;
+  env?: Record<string, string> | null;
+}
+
+export interface JobsSubmit {
+  uuid: string;
+  spec: Record<string, unknown>;
+  env?: Record<string, string>;
+  find_program?: boolean;
+}
+
+export interface Line {
+  time: string | null;
+  rank: number;
+  task: string;
+  attempt: number;
+  stream: string;
+  text: string;
+}
+
+export interface Lines {
+  lines: Array<Line>;
+  more: boolean;
+  cursor: string;
+  timed_out?: boolean;
+}
+
+/** A record of `logging`. */
+export interface LogRecord {
+  seq: number;
+  time: string;
+  attempt: number;
+  rank: number | null;
+  level: string;
+  levelno: number;
+  logger: string;
+  text: string;
+  printed: boolean;
+  pid?: number | null;
+  process?: string | null;
+  thread?: string | null;
+  file?: string | null;
+  line?: number | null;
+  func?: string | null;
+  cut?: boolean;
+}
+
+export interface Login {
+  code: string;
+}
+
+export interface LoginCode {
+  code: string;
+  url: string;
+  expires_s: number;
+}
+
+export interface LogsAsked {
+  attempt?: number | null;
+  task?: string | null;
+  rank?: number | null;
+  stream?: "agent" | "stderr" | "stdout" | null;
+  tail?: number | null;
+  bytes?: number | null;
+  offset?: number | null;
+  grep?: string | null;
+  cursor?: string | null;
+  format?: "lines" | "raw";
+}
+
+export interface MetricsAsked {
+  name?: Array<string>;
+  rank?: number | null;
+  points?: number | null;
+}
+
+export interface MonitorAddress {
+  listen: string | null;
+  addresses: Array<string>;
+  pin: string | null;
+  container: boolean;
+  error: string | null;
+}
+
+export interface MonitorTarget {
+  address: string;
+  jobs: number;
+  waiting_bytes: number;
+  state: string;
+  error: string | null;
+  since: string | null;
+}
+
+/** The only time that the token itself is told. */
+export interface NewToken {
+  id: string;
+  name: string;
+  role: string;
+  token: string;
+}
+
+export interface Notice {
+  time: string;
+  kind: string;
+  id: string;
+  channel: string;
+  state: string;
+  sent_at: string | null;
+  tries: number;
+  result: string | null;
+}
+
+export interface Notify {
+  channels: Array<Channel>;
+  on: Array<string>;
+  stall_s: number;
+  waited_s: number;
+  notices: Array<Notice>;
+  files: Array<SettingsFile>;
+}
+
+export interface NotifyResult {
+  channel: string;
+  to: string;
+  ok: boolean;
+  detail: string;
+}
+
+export interface NotifyTest {
+  results: Array<NotifyResult>;
+  files: Array<SettingsFile>;
+}
+
+/** Exactly what the engine would get. */
+export interface Plan {
+  text: string;
+  plan: Record<string, unknown>;
+  gpus: number;
+}
+
+export interface Poll {
+  commands: Array<Command>;
+  now_ns: number;
+}
+
+export interface Process {
+  rank: number;
+  local_rank: number | null;
+  pid: number | null;
+  state: string;
+  exit_code: number | null;
+  signal: number | null;
+  reason: string | null;
+  started_at: string | null;
+  ended_at: string | null;
+  exception: RaisedException | null;
+  logs: Record<string, string | null>;
+}
+
+export interface Progress {
+  msg: Array<string>;
+  completed: number | string;
+  total: number | string | null;
+  rate: number | string | null;
+  eta_s: number | string | null;
+  state: string;
+  rank: number | null;
+  source: string;
+  started_at: string | null;
+  updated_at: string | null;
+}
+
+export interface Provenance {
+  git?: Record<string, unknown> | null;
+  snapshot?: Record<string, unknown> | string | null;
+  python?: string | null;
+  executable?: string | null;
+  packages?: Record<string, string> | null;
+  user?: string | null;
+  host?: string | null;
+  platform?: string | null;
+  command?: Array<string> | null;
+}
+
+export interface RaisedException {
+  where: string;
+  exc_type: string;
+  message: string;
+  traceback: string;
+  file?: string | null;
+  line?: number | null;
+  source?: string | null;
+  thread?: string | null;
+  time_ns?: number | null;
+}
+
+export interface Records {
+  records: Array<LogRecord>;
+  after: number;
+  more: boolean;
+  timed_out: boolean;
+}
+
+export interface Registered {
+  id: string;
+  token: string;
+  attempt: number;
+  task: string;
+}
+
+export interface Resources {
+  gpus: number | null;
+  cpus: number | null;
+  memory_bytes: number | null;
+}
+
+export interface Retries {
+  total: number;
+  counted: number;
+  max: number;
+  next_at: string | null;
+  text: string | null;
+}
+
+export interface Revoked {
+  id: string;
+}
+
+/** The points of one rank and attempt. */
+export interface Series {
+  rank: number;
+  attempt: number;
+  step: Array<number | null>;
+  time: Array<string>;
+  value: Array<number | string>;
+}
+
+export interface Server {
+  pid: number;
+  address: string;
+  url: string | null;
+  version: string;
+  home: string;
+  started_at: string | null;
+  role: string;
+  restored: unknown;
+  jobs: Record<string, number>;
+  agents: Record<string, unknown> | null;
+  ways: Record<string, number>;
+  way_troubles: Array<unknown>;
+  monitor: MonitorAddress | null;
+  monitors: Array<MonitorTarget>;
+}
+
+export interface ServerLoginCode {
+  role?: string;
+}
+
+export interface SettingsFile {
+  path: string;
+  exists: boolean;
+}
+
+export interface Signal {
+  signal: number;
+}
+
+export interface Spread {
+  min: number;
+  min_rank: number;
+  max: number;
+  max_rank: number;
+}
+
+export interface Stopped {
+  pid: number;
+}
+
+export interface Stream {
+  task: string;
+  attempt: number;
+  name: string;
+  kind: string;
+  rank: number | null;
+  position: number;
+  path: string | null;
+}
+
+export interface Survey {
+  clusters: Record<string, Record<string, unknown>>;
+  spec?: Record<string, unknown> | null;
+}
+
+export interface Task {
+  name: string;
+  node: string | null;
+  state: string;
+  heard_at: string | null;
+  processes: Array<Process>;
+  way?: string | null;
+  way_trouble?: string | null;
+}
+
+/** Names one task of one attempt, everywhere. */
+export interface TaskKey {
+  uuid: string;
+  attempt: number;
+  task: string;
+}
+
+export interface Timing {
+  name: string;
+  attempt: number;
+  rank: number | null;
+  pid: number;
+  count: number;
+  mean_s: number;
+  std_s: number;
+  min_s: number;
+  max_s: number;
+}
+
+export interface Token {
+  id: string;
+  name: string;
+  role: string;
+  created_at: string | null;
+  revoked_at: string | null;
+}
+
+export interface Usage {
+  level?: number | null;
+  samples?: Array<Record<string, unknown>>;
+  checkpoints?: Array<Checkpoint>;
+  windows?: Array<Record<string, unknown>>;
+  last?: UsageShort | null;
+  next?: number | string | null;
+  curves?: Record<string, Curve> | null;
+}
+
+/** The last sample of a running job, or means and peak of an ended one. */
+export interface UsageShort {
+  time: string;
+  ranks: number;
+  gpus: number;
+  cpu_percent: number | null;
+  memory_bytes: number | null;
+  gpu_percent: number | null;
+  gpu_memory_bytes: number | null;
+  peak_memory_bytes: number | null;
+  peak_rank: number | null;
+  spread: Record<string, Spread>;
+}
+
+/** What a job waits for, as lists tell it. */
+export interface Waiting {
+  attempt: number;
+  next_at: string | null;
+  after: Array<string>;
+  ahead: number | null;
+  word: string | null;
+}
+
+export interface Watch {
+  cursor: number;
+  states: Record<string, number>;
+  jobs: Array<JobRow>;
+}
+
+/** `hw why ID --json`: one verdict, the findings behind it, best first. */
+export interface Why {
+  id: string;
+  state: string;
+  verdict: string | null;
+  findings: Array<Finding>;
+  hypotheses?: Array<Finding>;
+  since_ns?: number | null;
+  since_s?: number | null;
+  cluster?: string | null;
+  engine?: string | null;
+  waiting?: Record<string, unknown> | null;
+  needs?: Record<string, unknown> | null;
+}
