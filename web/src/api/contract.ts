@@ -202,6 +202,7 @@ export interface Filter {
   experiment?: string | null;
   since?: number | null;
   match?: string | null;
+  where?: string | null;
   limit?: number;
   array?: string | null;
   fold?: boolean;
