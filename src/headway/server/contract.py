@@ -12,6 +12,8 @@ from typing import Any
 
 import msgspec
 
+from headway.diagnose import stacks
+
 Number = float | str  # a text only for what JSON cannot hold
 Json = Any  # data of a person or a program: anything that JSON can hold
 Time = str
@@ -490,6 +492,26 @@ class Why(Answer):
     needs: dict[str, Json] | None = None
 
 
+class Stacks(Answer):
+    """The stacks of all ranks of one moment, merged. Frames are newest first."""
+
+    id: str
+    time: Time | None
+    how: str | None
+    groups: list[stacks.Group]
+    odd: list[int]
+    missing: list[int]
+    others: list[stacks.Group]
+    missing_why: list[stacks.Missing]
+    verdict: str | None
+    split: bool
+    ranks: list[int]
+    took_s: float
+    native: bool
+    silent_tasks: list[str]
+    tree: list[stacks.Node]
+
+
 # -- clusters
 
 
@@ -548,6 +570,14 @@ class MonitorTarget(Answer):
     since: Time | None
 
 
+class LoopLag(Answer):
+    """How late the event loop was: the worst of the last minute and since the start."""
+
+    recent_s: float
+    worst_s: float
+    worst_at: Time | None
+
+
 class Server(Answer):
     pid: int
     address: str
@@ -556,6 +586,7 @@ class Server(Answer):
     home: str
     started_at: Time | None
     role: str
+    loop_lag: LoopLag
     restored: Json
     jobs: dict[str, int]
     agents: dict[str, Json] | None

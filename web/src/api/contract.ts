@@ -244,10 +244,30 @@ export interface FollowAsked {
   lines?: boolean;
 }
 
+export interface Frame {
+  file: string;
+  line: number;
+  function: string;
+}
+
 export interface GcAsked {
   older_than_days?: number | null;
   dry_run?: boolean;
   clusters?: Record<string, Record<string, unknown>>;
+}
+
+/** Ranks with the same stack. */
+export interface Group {
+  ranks: Array<number>;
+  thread: string;
+  frames: Array<Frame>;
+  waits?: string | null;
+  kind?: string | null;
+  at?: string | null;
+  source?: string | null;
+  tasks?: Array<string>;
+  helper?: string | null;
+  pids?: Array<number>;
 }
 
 export interface Guest {
@@ -489,10 +509,29 @@ export interface LogsAsked {
   format?: "lines" | "raw";
 }
 
+/** How late the event loop was: the worst of the last minute and since the start. */
+export interface LoopLag {
+  recent_s: number;
+  worst_s: number;
+  worst_at: string | null;
+}
+
 export interface MetricsAsked {
   name?: Array<string>;
   rank?: number | null;
   points?: number | null;
+}
+
+/** A rank without a stack, and what the kernel says of it. */
+export interface Missing {
+  rank: number;
+  pid: number;
+  why: string;
+  name?: string | null;
+  state?: string | null;
+  wchan?: string | null;
+  task?: string | null;
+  silent?: boolean;
 }
 
 export interface MonitorAddress {
@@ -518,6 +557,16 @@ export interface NewToken {
   name: string;
   role: string;
   token: string;
+}
+
+/** A call that these ranks have in common; `below` are the calls that it made. */
+export interface Node {
+  function: string;
+  file: string;
+  line: number;
+  ranks: string;
+  below?: Array<Node>;
+  waits?: string | null;
 }
 
 export interface Notice {
@@ -664,6 +713,7 @@ export interface Server {
   home: string;
   started_at: string | null;
   role: string;
+  loop_lag: LoopLag;
   restored: unknown;
   jobs: Record<string, number>;
   agents: Record<string, unknown> | null;
@@ -691,6 +741,29 @@ export interface Spread {
   min_rank: number;
   max: number;
   max_rank: number;
+}
+
+/** The stacks of all ranks of one moment, merged. Frames are newest first. */
+export interface Stacks {
+  id: string;
+  time: string | null;
+  how: string | null;
+  groups: Array<Group>;
+  odd: Array<number>;
+  missing: Array<number>;
+  others: Array<Group>;
+  missing_why: Array<Missing>;
+  verdict: string | null;
+  split: boolean;
+  ranks: Array<number>;
+  took_s: number;
+  native: boolean;
+  silent_tasks: Array<string>;
+  tree: Array<Node>;
+}
+
+export interface StacksAsked {
+  native?: boolean;
 }
 
 export interface Stopped {

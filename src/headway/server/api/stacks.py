@@ -7,6 +7,7 @@ import msgspec
 from headway.diagnose import stacks
 from headway.model.errors import RefusedError
 from headway.model.job import Job, State
+from headway.server import contract
 from headway.server.app import Route
 from headway.server.health.stack_requests import Facts
 from headway.server.http.auth import Role
@@ -70,6 +71,6 @@ def answer(job: Job, facts: Facts) -> dict[str, Any]:
 
 
 ROUTES = [
-    Route("GET", "/api/jobs/{ref}/stacks", Role.READ, last),
-    Route("POST", "/api/jobs/{ref}/stacks", Role.OPERATE, ask),
+    Route("GET", "/api/jobs/{ref}/stacks", Role.READ, last, answer=contract.Stacks | None),
+    Route("POST", "/api/jobs/{ref}/stacks", Role.OPERATE, ask, answer=contract.Stacks),
 ]
