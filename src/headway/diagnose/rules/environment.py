@@ -1,0 +1,126 @@
+"""The environment of the program: modules, shared libraries, versions that do not fit together."""
+
+from headway.diagnose.rule import EXCEPTION, PLAIN, ROOT, rule
+
+RULES = (
+    rule(
+        "shared_library",
+        r"cannot open shared object file|undefined symbol|error while loading shared libraries|symbol lookup error|version `\w+_[\d.]+' not found"
+        r"|Library not loaded|DLL load failed|wrong ELF class|invalid ELF header|[Cc]ould not load library lib\w+|cannot load library|libcud\w+\.so\S*: "
+        r"|unable to load .*\.so\b|failed to load .*\.so\b|cannot allocate memory in static TLS|GLIBC(?:XX)?_[\d.]+' not found",
+        "shared object",
+        "undefined symbol",
+        "shared libraries",
+        "symbol lookup",
+        "version `",
+        "library not loaded",
+        "dll load",
+        "elf ",
+        "load library",
+        "libcud",
+        "unable to load",
+        "failed to load",
+        "static tls",
+        confidence=0.95,
+        role=ROOT,
+        unless=r"(?i)dlerror: .*; ignore|Could not load dynamic library .*dlerror|\bW\b.*dso_loader|ignore (?:above|this)|if you do not have a GPU|INFO|warning",
+    ),
+    rule(
+        "version_conflict",
+        r"VersionConflict|DistributionNotFound|dtype size changed|compiled using NumPy 1|module compiled against (?:ABI|API) version"
+        r"|is required for a normal functioning of this module, but found|were compiled with different CUDA|torchvision::nms does not exist"
+        r"|mismatches the version that was used to compile|Descriptors cannot (?:not )?be created directly|generated code is out of date"
+        r"|Could not find a version that satisfies|No matching distribution found|ResolutionImpossible|UnsatisfiableError|LibMambaUnsatisfiable"
+        r"|does not recognize this architecture|requires (?:the )?(?:\w+ )?[Pp]ython ?(?:>=|[\d.]+)|incompatible (?:versions?|with (?:the )?(?:installed|current))"
+        r"|(?:requires|needs) [\w\-\[\]]+ ?(?:>=|==|<=|~=|<|>)|version (?:mismatch|conflict|incompatib)|is (?:not compatible|incompatible) with"
+        r"|(?:please )?(?:upgrade|update|downgrade|install) (?:your |the )?(?:version of )?[\w`'-]+ (?:to (?:at least|version)|>=|==|version)"
+        r"|cached in a \w+ is not supported|unsupported version|built with a different version|older? version of|newer version of|too old version"
+        r"|minimum (?:required )?version|version .{0,30}(?:is required|or (?:higher|newer|later|above))|numpy\.core\.multiarray failed to import"
+        r"|ABI (?:version )?mismatch|binary incompatib",
+        "versionconflict",
+        "distributionnotfound",
+        "size changed",
+        "numpy",
+        "compiled",
+        "normal functioning",
+        "nms",
+        "mismatch",
+        "descriptors",
+        "generated code",
+        "find a version",
+        "matching distribution",
+        "resolutionimpossible",
+        "unsatisfiable",
+        "architecture",
+        "requires",
+        "needs",
+        "compatible",
+        "version",
+        "upgrade",
+        "update",
+        "install",
+        "downgrade",
+        "cached in a",
+        "abi",
+        confidence=0.86,
+        role=ROOT,
+        where=EXCEPTION,
+        unless=r"(?i)compute capability|driver|conversion|checkpoint|inversion|requires_grad",
+    ),
+    rule(
+        "version_conflict",
+        r"^ERROR: (?:Could not find a version that satisfies|No matching distribution|Cannot install|ResolutionImpossible)"
+        r"|A module that was compiled using NumPy 1|Tensorflow .*incompatible|RuntimeError: Detected that PyTorch and torchvision"
+        r"|error: .*requires (?:a different )?Python",
+        "error:",
+        "numpy 1",
+        "incompatible",
+        "torchvision",
+        confidence=0.7,
+        role=ROOT,
+        where=PLAIN,
+    ),
+    rule(
+        "version_conflict",
+        r"cannot import name '(?P<name>[^']+)' from '(?P<module>[\w.]+)' \(\S*(?:site|dist)-packages",
+        "cannot import name",
+        confidence=0.9,
+        role=ROOT,
+        advice="pip show {module}: the installed version does not have {name}",
+    ),
+    rule(
+        "version_conflict",
+        r"module '(?:numpy|np|PIL|torch|tensorflow|jax|collections|pkg_resources|pkgutil|transformers|datasets|sklearn|scipy|pandas|keras|cv2|inspect|ast)[\w.]*'"
+        r" has no attribute|partially initialized module 'cv2'|np\.(?:float|bool|int|object)_?` was (?:removed|a deprecated)",
+        "has no attribute",
+        "partially initialized",
+        "np.",
+        confidence=0.85,
+        role=ROOT,
+        where=EXCEPTION,
+    ),
+    rule(
+        "import_error",
+        r"No module named '?(?P<module>[\w.]+)'?|ModuleNotFoundError",
+        "no module named",
+        "modulenotfound",
+        confidence=0.96,
+        role=ROOT,
+        advice="pip install {module}, in the environment that the job uses",
+        unless=r"(?i)warning|falling back|skipping|optional|ignored|disabled|not available,",
+    ),
+    rule(
+        "import_error",
+        r"^(?:ImportError|\w+\.ImportError)\b|PackageNotFoundError|requires the .{1,60} (?:library|package)|but (?:it was not|is not|was not) (?:found|installed)"
+        r"|(?:is|are) not installed|[Pp]lease (?:pip )?install\b|needs? to be installed",
+        "importerror",
+        "packagenotfound",
+        "requires the",
+        "not found",
+        "installed",
+        "install",
+        confidence=0.87,
+        role=ROOT,
+        where=EXCEPTION,
+    ),
+)
