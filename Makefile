@@ -20,7 +20,7 @@ SEED ?= 0
 SHELL := /bin/bash
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench soak test-cluster wheel docs pictures lock clean
+.PHONY: help setup demo test check score bench soak test-cluster wheel docs pictures lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*##/  make \1\t/' | expand -t 21
@@ -49,6 +49,9 @@ test: check  ## check, then all tests (WHAT=tests/unit for a part)
 	@if [ "$$CI" = true ]; then tools/torch.sh; fi
 	@$(COMPILE)
 	HEADWAY_SIM_SECONDS=$(SIM_S) tools/test.sh $(BIN)/python $(TEST_WORKERS) $(TEST_TIMEOUT_S) $(WHAT)
+
+score: $(STAMP)  ## how often the diagnosis is right (FAILURES=folder of labelled logs, SCORE='--verbose')
+	$(BIN)/python tools/score.py $(SCORE)
 
 bench: $(STAMP)  ## figures beside the peers', into bench/results (BENCH='--only log')
 	@$(COMPILE)

@@ -30,6 +30,8 @@ WRAPPERS = frozenset(
         "CancelledError",
         "GeneratorExit",
         "ExecuteError",
+        "SimplifiedTraceback",
+        "UnfilteredStackTrace",
     }
 )
 _WRAPS = re.compile(r"^Caught \w+ in |in DataLoader worker process|in replica \d+ on device")
@@ -94,7 +96,7 @@ def explain(one: Traceback) -> tuple[str, float]:
     if name == "JSONDecodeError":
         if _READS_CONFIG.search(inner_frames):
             return "config_error", 0.75
-        return "bad_sample", 0.7
+        return "bad_sample", 0.85 if _READS_DATA.search(inner_frames) else 0.7
     if name == "UnicodeDecodeError":
         return "bad_sample", 0.72
     if _does_not_fit(one):

@@ -17,7 +17,7 @@ from headway.diagnose.evidence import Line, Stream
 
 WHOLE_BYTES_MAX = 1 << 20
 HEAD_LINES, TAIL_LINES = 2_000, 1_000
-LINES_MAX = 20_000  # of those around trouble, in a long log
+LINES_MAX = 10_000  # of those around trouble, in a long log
 REPEATS_MAX = 6
 LINE_BYTES_MAX = 1 << 20  # a longer one is cut in two
 LINE_CHARS_MAX = 2_000
@@ -30,6 +30,7 @@ SIEVE = (
     b"rror", b"exception", b"traceback", b"kill", b"fault", b"fatal", b"fail", b"abort", b"signal", b"no such",
     b"not found", b"denied", b"cancel", b"oom", b"memory", b"timed out", b"timeout", b"due to", b" xid", b"core dumped",
     b"nan", b"cannot", b"can't", b"no space", b"quota", b"unable", b"interrupt", b"preempt", b"evict", b"mismatch",
+    b"no module", b"could not", b"deadline", b"ready", b"slots", b" lost", b" dead", b"waiting for",
     b"insufficient", b"terminat", b"illegal", b"refused", b"invalid",
 )
 # fmt: on
@@ -46,15 +47,11 @@ _RAY = re.compile(r"\x1b?\(([\w.<>]+ )?pid=\d+(?:, ip=([\w.:]+))?\)\s")
 _COMPOSE = re.compile(r"([\w.-]+)\s+\| ")
 _POD = re.compile(r"\[pod/([\w.-]+)/[\w.-]+\] ")
 _LABEL = re.compile(r"\s{0,4}(\d{1,5}): ")
-_HOST = re.compile(
-    r"((?:\d{1,3}\.){3}\d{1,3}|localhost|[A-Za-z][\w.]*-[\w.-]*|[A-Za-z][A-Za-z_.]*\d[\w.-]*): "
-)
+_HOST = re.compile(r"((?:\d{1,3}\.){3}\d{1,3}|localhost|[A-Za-z][\w.]*-[\w.-]*|[A-Za-z][A-Za-z_.]*\d[\w.-]*): ")
 _NOT_HOST = re.compile(r"(?:python|pypy|bash|sh|slurmstepd|torchrun|mpirun|nvidia|pdsh|docker|f77|gcc)", re.I)
 _NCCL = re.compile(r"(?:\[[^\]]*\] )?([\w.-]+):\d+:\d+ \[\d+\] ")
 
-_LEVEL_WORD = re.compile(
-    r"^.{0,60}?\b(DEBUG|INFO|NOTICE|WARNING|WARN|ERROR|CRITICAL|FATAL)\b", re.S
-)
+_LEVEL_WORD = re.compile(r"^.{0,60}?\b(DEBUG|INFO|NOTICE|WARNING|WARN|ERROR|CRITICAL|FATAL)\b", re.S)
 _LEVEL_GLOG = re.compile(r"^\W{0,2}([IWEF])\d{3,4} \d\d:\d\d:\d\d")
 _WARNS = re.compile(r"^\S+:\d+: \w*Warning: |^\w*Warning: |^\[?W(?:ARN|ARNING)?\]?[ :]")
 _TIME = re.compile(r"(?:\d{4}-|\d{4}/)?(\d\d)[-/](\d\d)[ T_](\d\d):(\d\d):(\d\d)(?:[.,](\d+))?")
@@ -109,12 +106,11 @@ def _select(chunks: Iterable[bytes]) -> tuple[list[tuple[int, int, bytes]], int,
     whole: list[tuple[int, int, bytes]] | None = []
     kept: list[tuple[int, int, bytes]] = []
     tail: list[tuple[int, int, bytes]] = []
-    seen: Counter[bytes] = Counter()
+    seen: dict[bytes, int] = {}
     moving: dict[bytes, tuple[int, bytes]] = {}
     size = 0
     number = 0
     for block in _blocks(chunks):
-        start = number
         rows: list[tuple[int, int, bytes]] = []
         for line in block:
             number += 1
@@ -127,17 +123,16 @@ def _select(chunks: Iterable[bytes]) -> tuple[list[tuple[int, int, bytes]], int,
             # It is a long one after all: from here on only what matters is kept.
             rows, whole = whole, None
             kept, rows = rows[:HEAD_LINES], rows[HEAD_LINES:]
-            start = len(kept)
-        del start
         tail = (tail + rows)[-TAIL_LINES:]
         fresh = []
         for row in rows:
             shape = row[2].translate(None, _DIGITS)
-            count = seen[shape]
+            count = seen.get(shape, 0)
             seen[shape] = count + 1
             if count < REPEATS_MAX:
                 fresh.append(row)
-                if count == 0 and PROGRESS.search(row[2][:400].decode("utf-8", "replace")):
+                # Progress repeats, so that lines seen once need not be looked at.
+                if count == 1 and PROGRESS.search(row[2][:400].decode("utf-8", "replace")):
                     moving[shape] = (row[0], row[2])
             elif shape in moving:
                 moving[shape] = (row[0], row[2])

@@ -17,13 +17,20 @@ _FRAME = re.compile(r'\s*(?:\| )*File "([^"]+)", line (\d+)(?:, in (.*))?')
 _ANY_END = re.compile(r"([A-Za-z_][\w.]*(?:\([\w.]+\))?)(?:: ?(.*))?$")
 # … and one that is recognised without the lines before it.
 _SURE_END = re.compile(
-    r"((?:[A-Za-z_]\w*\.)*_?[A-Z]\w*(?:Error|Exception|Interrupt|Failure|NotFound|Timeout|BadZipFile|Conflict)"
+    r"((?:[A-Za-z_]\w*\.)*_?[A-Z]\w*(?:Error|Exception|Interrupt|Failure|NotFound|Timeout"
+    r"|BadZipFile|Conflict)"
+    r"|(?:\w+\.)*(?:errors?|error\w+|exc|exceptions?)\.(?:\w+\.)*[A-Z]\w*"
     r"|KeyboardInterrupt|SystemExit|StopIteration|queue\.Empty|subprocess\.TimeoutExpired"
     r"|torch\.(?:cuda\.)?OutOfMemoryError)(?:: (.*)|:?)$"
 )
+_NATIVE_FRAME = re.compile(r"\s*(?:frame )?#\d+:? ")
+_SOURCE = re.compile(r"\s*(?:raise \w|return \w|\^+$|~+\^*~*$)")
 _NOT_KINDS = {"Message", "Arguments", "Call", "Thread", "Original", "Error", "Usage", "srun", "wandb", "During"}
+# As error files of torch elastic have it.
+_JSON_END = re.compile(r'\s*"message": "([A-Z]\w*(?:Error|Exception)): ((?:[^"\\]|\\[^n])*)')
 _IGNORED = re.compile(
-    r"Exception ignored in|^--- Logging error ---|Error in atexit\._run_exitfuncs|Exception ignored on"
+    r"Exception ignored in|^--- Logging error ---|Error in atexit\._run_exitfuncs"
+    r"|Exception ignored on"
     r"|Error in sys\.excepthook|never (?:retrieved|awaited)|destroyed but it is pending"
 )
 _CHAINED = re.compile(r"During handling of the above exception|The above exception was the direct cause")
@@ -40,9 +47,14 @@ class _Open:
     ended: bool = False
 
 
-def find_tracebacks(lines: Sequence[Line]) -> list[Traceback]:
-    """All exceptions of one stream in order; an earlier member of a chain is marked `inner`."""
+def find_tracebacks(lines: Sequence[Line]) -> tuple[list[Traceback], set[int]]:
+    """All exceptions of one stream in order, and the numbers of the lines that only quote source or frames.
+
+    An earlier member of a chain is marked `inner`.
+    """
     found: list[Traceback] = []
+    quoted: set[int] = set()
+    after_frame: set[str] = set()
     opened: dict[str, _Open] = {}
     latest: dict[str, Traceback] = {}
     before: dict[str, str] = {}
@@ -68,7 +80,11 @@ def find_tracebacks(lines: Sequence[Line]) -> list[Traceback]:
                 chained.add(writer)
             continue
         frame = _FRAME.match(text)
+        if frame or _NATIVE_FRAME.match(text) or _SOURCE.match(text) or (writer in after_frame and text[:1].isspace()):
+            quoted.add(line.number)
+        after_frame.discard(writer)
         if frame:
+            after_frame.add(writer)
             if current and not current.ended:
                 if len(current.frames) < FRAMES_MAX:
                     current.frames.append(f"{frame[1]}:{frame[2]} in {frame[3] or '?'}")
@@ -97,7 +113,7 @@ def find_tracebacks(lines: Sequence[Line]) -> list[Traceback]:
                 opened.pop(writer, None)
         if text.strip():
             before[writer] = text
-    return found
+    return found, quoted
 
 
 def _bare(text: str) -> str:
@@ -108,8 +124,11 @@ def _bare(text: str) -> str:
 
 
 def _end(text: str, current: _Open | None) -> tuple[str, str] | None:
+    if current and "traceback :" in current.line.raw and text.startswith("  ") and text[2:3].strip():
+        text = text[2:]  # torchrun indents the traceback that it quotes
     if not text or text[0].isspace():
-        return None
+        quoted = _JSON_END.match(text)
+        return (quoted[1], quoted[2]) if quoted else None
     sure = _SURE_END.match(text)
     if sure:
         return sure[1], (sure[2] or "").strip()

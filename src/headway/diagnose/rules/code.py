@@ -5,8 +5,10 @@ from headway.diagnose.rule import EXCEPTION, PLAIN, ROOT, rule
 RULES = (
     rule(
         "bad_argument",
-        r": error: (?:unrecognized arguments|argument |the following arguments are required|ambiguous option|invalid choice|one of the arguments|too few arguments"
-        r"|expected |Parser key|Key |Configuration check|too many arguments|no such option|Validation failed)",
+        r": error: (?:unrecognized arguments|argument |the following arguments are required"
+        r"|ambiguous option|invalid choice|one of the arguments|too few arguments"
+        r"|expected |Parser key|Key |Configuration check|too many arguments|no such option"
+        r"|Validation failed)",
         ": error: ",
         confidence=0.96,
         role=ROOT,
@@ -14,10 +16,14 @@ RULES = (
     ),
     rule(
         "bad_argument",
-        r"^Error: (?:No such (?:option|command)|Missing (?:option|argument|parameter|command)|Invalid value for|Got unexpected extra argument|Option )"
-        r"|FATAL Flags parsing error|Unknown command line flag|UnrecognizedFlagError|IllegalFlagValueError|Could not consume arg|unrecognized option '"
-        r"|invalid option -- |Some specified arguments are not used by the HfArgumentParser|unknown option:? -|Unrecognized options?|ERROR: The function received no value"
-        r"|(?:No such option|unexpected argument)\b|Unknown (?:argument|flag|option)s?\b|flag provided but not defined|option requires an argument",
+        r"^Error: (?:No such (?:option|command)|Missing (?:option|argument|parameter|command)"
+        r"|Invalid value for|Got unexpected extra argument|Option )"
+        r"|FATAL Flags parsing error|Unknown command line flag|UnrecognizedFlagError"
+        r"|IllegalFlagValueError|Could not consume arg|unrecognized option '"
+        r"|invalid option -- |Some specified arguments are not used by the HfArgumentParser"
+        r"|unknown option:? -|Unrecognized options?|ERROR: The function received no value"
+        r"|(?:No such option|unexpected argument)\b|Unknown (?:argument|flag|option)s?\b"
+        r"|flag provided but not defined|option requires an argument",
         "error: ",
         "flag",
         "consume arg",
@@ -34,10 +40,14 @@ RULES = (
     ),
     rule(
         "config_error",
-        r"(?:omegaconf|hydra)\.(?:errors|core)?\.?\w*(?:Error|Exception|Value)|ConfigAttributeError|ConfigKeyError|ConfigCompositionException|MissingMandatoryValue"
-        r"|is not in struct|MissingConfigException|MisconfigurationException|DeepSpeedConfigError|ValidationError\b|yaml\.(?:scanner|parser|constructor)\.\w+Error"
-        r"|(?:toml\w*)\.\w*DecodeError|InterpolationKeyError|InstantiationException|Check batch related parameters|ConfigurationError|ConfigError|InvalidConfig\w*"
-        r"|Error executing job with overrides|Could not override '|Could not find '\S+/\S+'|OverrideParseException|ParamValidationError|LexerNoViableAlt",
+        r"(?:omegaconf|hydra)\.(?:errors|core)?\.?\w*(?:Error|Exception|Value)"
+        r"|ConfigAttributeError|ConfigKeyError|ConfigCompositionException|MissingMandatoryValue"
+        r"|is not in struct|MissingConfigException|MisconfigurationException"
+        r"|DeepSpeedConfigError|ValidationError\b|yaml\.(?:scanner|parser|constructor)\.\w+Error"
+        r"|(?:toml\w*)\.\w*DecodeError|InterpolationKeyError|InstantiationException"
+        r"|Check batch related parameters|ConfigurationError|ConfigError|InvalidConfig\w*"
+        r"|Error executing job with overrides|Could not override '|Could not find '\S+/\S+'"
+        r"|OverrideParseException|ParamValidationError|LexerNoViableAlt",
         "omegaconf",
         "hydra",
         "config",
@@ -60,15 +70,26 @@ RULES = (
     ),
     rule(
         "config_error",
-        r"invalid device ordinal|[Ww]orld ?size .*(?:divisible|must|not|greater|less)|not (?:evenly )?divisible|must be divisible|not a multiple of"
-        r"|(?:should|must|has to|needs to|need to|can) (?:only )?be (?:set|specified|provided|a positive|positive|greater|less|larger|smaller|one of|in (?:the )?(?:range|\[)|between|at (?:least|most)|enabled|disabled|non-?negative|either|a valid|used|true|false|>|<|divisible|equal)"
-        r"|(?:is|are) (?:only )?(?:not )?(?:supported|allowed|compatible|available) (?:for|with|when|in|on|by|only|without|if)|is not (?:a )?(?:valid|supported|recognized|allowed)"
-        r"|(?:mutually exclusive|cannot be (?:used|set|combined|specified|enabled)|can't be (?:used|set)|not both|at the same time)|[Uu]nsupported (?:value|option|backend|dtype|model|optimizer|type|device)"
-        r"|[Uu]nknown (?:model|dataset|optimizer|scheduler|architecture|backend|option|config|task|loss|mode|value|key|split|field|parameter|device|strategy)"
-        r"|[Ii]nvalid (?:value|option|config|choice|setting|mode|parameter|model|dataset|optimizer|batch|device|backend|strategy|precision|learning rate|combination)"
-        r"|[Ee]xpected one of|must specify|(?:please|you (?:must|need to|have to|should)) (?:specify|set|provide|use|pass|define|enable|disable|choose)|required (?:config|argument|parameter|field|key|option)"
-        r"|config\w* .*(?:missing|invalid|unknown|wrong|not (?:found|specified|set))|not (?:specified|set|provided) in (?:the )?config|requires? (?:the |that )?[`'\"\-]\w+",
-        "ordinal",
+        r"[Ww]orld ?size .*(?:divisible|must|not|greater|less)|not (?:evenly )?divisible"
+        r"|must be divisible|not a multiple of"
+        r"|(?:should|must|has to|needs to|need to|can) (?:only )?be (?:set|specified|provided"
+        r"|a positive|positive|greater|less|larger|smaller|one of|in (?:the )?(?:range|\[)"
+        r"|between|at (?:least|most)|enabled|disabled|non-?negative|either|a valid|used|true"
+        r"|false|>|<|divisible|equal)"
+        r"|(?:is|are) (?:only )?(?:not )?(?:supported|allowed|compatible|available) (?:for|with"
+        r"|when|in|on|by|only|without|if)|is not (?:a )?(?:valid|supported|recognized|allowed)"
+        r"|(?:mutually exclusive|cannot be (?:used|set|combined|specified|enabled)"
+        r"|can't be (?:used|set)|not both|at the same time)|[Uu]nsupported (?:value|option"
+        r"|backend|dtype|model|optimizer|type|device)"
+        r"|[Uu]nknown (?:model|dataset|optimizer|scheduler|architecture|backend|option|config"
+        r"|task|loss|mode|value|key|split|field|parameter|device|strategy)"
+        r"|[Ii]nvalid (?:value|option|config|choice|setting|mode|parameter|model|dataset"
+        r"|optimizer|batch|device|backend|strategy|precision|learning rate|combination)"
+        r"|[Ee]xpected one of|must specify|(?:please|you (?:must|need to|have to"
+        r"|should)) (?:specify|set|provide|use|pass|define|enable|disable|choose)"
+        r"|required (?:config|argument|parameter|field|key|option)"
+        r"|config\w* .*(?:missing|invalid|unknown|wrong|not (?:found|specified|set))"
+        r"|not (?:specified|set|provided) in (?:the )?config|requires? (?:the |that )?[`'\"\-]\w+",
         "world",
         "divisible",
         "multiple of",
@@ -101,16 +122,27 @@ RULES = (
         confidence=0.8,
         role=ROOT,
         where=EXCEPTION,
-        unless=r"^(?:\w+\.)*(?:TypeError|NameError|AttributeError|IndexError|UnboundLocalError|KeyError|NotImplementedError|ZeroDivisionError|OSError|OverflowError|StopIteration)\b"
-        r"|[Tt]ensors? |same device|same dtype|shape|backward|grad\b|mat1|input type|dimension|scalar|element|expected all|expected input|Expected (?!one of)",
+        unless=r"^(?:\w+\.)*(?:TypeError|NameError|AttributeError|IndexError|UnboundLocalError"
+        r"|KeyError|NotImplementedError|ZeroDivisionError|OSError|OverflowError"
+        r"|StopIteration)\b"
+        r"|[Tt]ensors? |same device|same dtype|shape|backward|grad\b|mat1|input type|dimension"
+        r"|scalar|element|expected all|expected input|Expected (?!one of)",
     ),
     rule(
         "code_exception",
-        r"Expected to have finished reduction in the prior iteration|one of the variables needed for gradient computation has been modified"
-        r"|Trying to backward through the graph a second time|mat1 and mat2 shapes cannot be multiplied|Expected all tensors to be on the same device"
-        r"|must match the size of tensor|shape '\[[^']*' is invalid for input|element 0 of tensors does not require grad|stack expects each tensor to be equal size"
-        r"|index out of range in self|expected scalar type|Target \S+ is out of bounds|expected input\[|Given groups=|size of tensor a"
-        r"|Default process group has not been initialized|Cannot re-initialize CUDA in forked subprocess|does not require grad",
+        r"Expected to have finished reduction in the prior iteration"
+        r"|one of the variables needed for gradient computation has been modified"
+        r"|Trying to backward through the graph a second time"
+        r"|mat1 and mat2 shapes cannot be multiplied"
+        r"|Expected all tensors to be on the same device"
+        r"|must match the size of tensor|shape '\[[^']*' is invalid for input"
+        r"|element 0 of tensors does not require grad|stack expects each tensor to be equal size"
+        r"|index out of range in self|expected scalar type|Target \S+ is out of bounds"
+        r"|expected input\[|Given groups=|size of tensor a"
+        r"|Default process group has not been initialized"
+        r"|Cannot re-initialize CUDA in forked subprocess|does not require grad"
+        r"|invalid device ordinal",
+        "ordinal",
         "reduction in the prior",
         "gradient computation",
         "second time",

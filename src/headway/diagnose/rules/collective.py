@@ -5,9 +5,12 @@ from headway.diagnose.rule import CONSEQUENCE, ROOT, rule
 RULES = (
     rule(
         "collective_divergence",
-        r"[Dd]etected mismatch between collectives|[Mm]ismatched? (?:collective|allreduce|allgather|broadcast|tensor)"
-        r"|is running collective: .* but |submitted to be (?:reduced|gathered|broadcasted).* by subset of ranks"
-        r"|lagging/dead/mismatched ranks that caused the desync|[Cc]ollective\w* (?:mismatch|out of order)"
+        r"[Dd]etected mismatch between collectives|[Mm]ismatched? (?:collective|allreduce"
+        r"|allgather|broadcast|tensor)"
+        r"|is running collective: .* but |submitted to be (?:reduced|gathered"
+        r"|broadcasted).* by subset of ranks"
+        r"|lagging/dead/mismatched ranks that caused the desync|[Cc]ollective\w* (?:mismatch"
+        r"|out of order)"
         r"|ranks? .*called? different collective",
         "mismatch",
         "is running collective",
@@ -20,10 +23,14 @@ RULES = (
     ),
     rule(
         "collective_stall",
-        r"Watchdog caught collective operation timeout|[Cc]ollective operation timed? ?out|NCCL (?:watchdog )?timeout"
-        r"|Timed out waiting \d+ms for (?:recv|send) operation|WorkNCCL\(.*ran for \d+ milliseconds before timing out"
-        r"|WorkHCCL.*timed? ?out|failed to pass monitoredBarrier|monitored[Bb]arrier.*(?:timed out|failed)"
-        r"|DEADLINE_EXCEEDED.*(?:all-?reduce|collective|rendezvous)|Horovod.*stall|Stalled (?:ranks|ops)|barrier .*timed out"
+        r"Watchdog caught collective operation timeout|[Cc]ollective operation timed? ?out"
+        r"|NCCL (?:watchdog )?timeout"
+        r"|Timed out waiting \d+ms for (?:recv|send) operation"
+        r"|WorkNCCL\(.*ran for \d+ milliseconds before timing out"
+        r"|WorkHCCL.*timed? ?out|failed to pass monitoredBarrier"
+        r"|monitored[Bb]arrier.*(?:timed out|failed)"
+        r"|DEADLINE_EXCEEDED.*(?:all-?reduce|collective|rendezvous)|Horovod.*stall"
+        r"|Stalled (?:ranks|ops)|barrier .*timed out"
         r"|wait timeout after \d+ms.*store|ProcessGroup\w*.*(?:timed out|timeout)",
         "timeout",
         "timed out",
@@ -33,15 +40,22 @@ RULES = (
         "stall",
         confidence=0.82,
         role=CONSEQUENCE,
-        unless=r"(?i)\bset(?:ting)? .*timeout|Timeout\(ms\)=\d+\)?$|no timeout|timeout=|[Hh]eartbeat monitor timed out!.*debug only",
+        unless=r"(?i)\bset(?:ting)? .*timeout|Timeout\(ms\)=\d+\)?$|no timeout|timeout="
+        r"|[Hh]eartbeat monitor timed out!.*debug only",
     ),
     rule(
         "collective_cascade",
-        r"[Cc]onnection (?:was )?closed by (?:remote )?peer|ncclRemoteError|NCCL remote process exited|remote process exited"
-        r"|Connection closed by localRank|socketProgress.*closed|recvValue failed|sendBytes failed|store (?:might be|is) down"
-        r"|failed to recv, got 0 bytes|Broken pipe|(?:Read|Write|writev|readv) error .*(?:closed|reset|Broken)"
-        r"|NCCL WARN .*(?:Connection reset by peer|Call to recv from)|Application timeout caused pair closure|Socket closed"
-        r"|aborted by peer|another rank|communicator was aborted|ncclCommAbort|NCCL communicator was aborted|peer .*has (?:exited|died)"
+        r"[Cc]onnection (?:was )?closed by (?:remote )?peer|ncclRemoteError"
+        r"|NCCL remote process exited|remote process exited"
+        r"|Connection closed by localRank|socketProgress.*closed|recvValue failed"
+        r"|sendBytes failed|store (?:might be|is) down"
+        r"|failed to recv, got 0 bytes|Broken pipe|(?:Read|Write|writev|readv) error .*(?:closed"
+        r"|reset|Broken)"
+        r"|NCCL WARN .*(?:Connection reset by peer|Call to recv from)"
+        r"|Application timeout caused pair closure|Socket closed"
+        r"|aborted by peer|another rank|another task died|distributed service detected fatal"
+        r"|communicator was aborted|ncclCommAbort|NCCL communicator was aborted"
+        r"|peer .*has (?:exited|died)"
         r"|Connection reset by peer",
         "closed",
         "ncclremoteerror",
@@ -54,6 +68,8 @@ RULES = (
         "reset by peer",
         "call to recv",
         "another rank",
+        "another task",
+        "detected fatal",
         "aborted",
         "socketprogress",
         "peer",
@@ -64,8 +80,10 @@ RULES = (
     # The other ranks are told to stop because one has failed.
     rule(
         "cancelled",
-        r"closing signal SIG\w+|Received \S+ death signal|SignalException: Process \d+ got signal: 15|\(SIGTERM\)"
-        r"|Killing subprocess \d+|received SIGTERM|Received SIGTERM|exitcode\W+-15\b|exit code:? 143\b|^Terminated\s*$"
+        r"closing signal SIG\w+|Received \S+ death signal"
+        r"|SignalException: Process \d+ got signal: 15|\(SIGTERM\)"
+        r"|Killing subprocess \d+|received SIGTERM|Received SIGTERM|exitcode\W+-15\b"
+        r"|exit code:? 143\b|^Terminated\s*$"
         r"|task \d+: Terminated|signal 15\b|return code = -15\b|Signals\.SIGTERM|SIGTERM received",
         "closing signal",
         "death signal",

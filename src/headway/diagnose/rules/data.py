@@ -7,11 +7,16 @@ _CHECKPOINT = "compare the model's configuration with the one the checkpoint was
 RULES = (
     rule(
         "checkpoint_mismatch",
-        r"Error\(s\) in loading state_dict|size mismatch for |Missing key\(s\) in state_dict|Unexpected key\(s\) in state_dict"
-        r"|loaded state dict (?:contains|has) a |different number of parameter groups|used a DP world size of"
-        r"|checkpoint .*(?:does not|doesn't|not) match|[Uu]nexpected DP world size|mismatch\w* .*checkpoint|checkpoint\W.*(?:mismatch|incompatible)"
-        r"|Tensor name \"?\S+\"? not found in checkpoint|Key \S+ not found in checkpoint|Assign requires shapes|value from checkpoint .*not equal"
-        r"|(?:while|when) (?:the )?copying the parameter named|Cannot load .*state.?dict|ignore_mismatched_sizes"
+        r"Error\(s\) in loading state_dict|size mismatch for |Missing key\(s\) in state_dict"
+        r"|Unexpected key\(s\) in state_dict"
+        r"|loaded state dict (?:contains|has) a |different number of parameter groups"
+        r"|used a DP world size of"
+        r"|checkpoint .*(?:does not|doesn't|not) match|[Uu]nexpected DP world size"
+        r"|mismatch\w* .*checkpoint|checkpoint\W.*(?:mismatch|incompatible)"
+        r"|Tensor name \"?\S+\"? not found in checkpoint|Key \S+ not found in checkpoint"
+        r"|Assign requires shapes|value from checkpoint .*not equal"
+        r"|(?:while|when) (?:the )?copying the parameter named|Cannot load .*state.?dict"
+        r"|ignore_mismatched_sizes"
         r"|is not equal to the input argument value",
         "state_dict",
         "state dict",
@@ -30,18 +35,25 @@ RULES = (
     ),
     rule(
         "checkpoint_mismatch",
-        r"KeyError: '(?:model_state_dict|state_dict|optimizer_state_dict|optimizer|model|module|lr_scheduler|ema|epoch)'$",
+        r"KeyError: '(?:model_state_dict|state_dict|optimizer_state_dict|optimizer|model|module"
+        r"|lr_scheduler|ema|epoch)'$",
         "keyerror",
         confidence=0.62,
         where=EXCEPTION,
     ),
     rule(
         "checkpoint_truncated",
-        r"PytorchStreamReader failed|failed finding central directory|unexpected EOF, expected \d+ more bytes|pickle data was truncated"
-        r"|invalid load key|Ran out of input|(?:Error while deserializing header|SafetensorError).*(?:Incomplete|TooLarge|HeaderToo|InvalidHeader|incomplete|too large|too small)"
-        r"|MetadataIncompleteBuffer|InvalidHeaderDeserialization|truncated file: eof|file signature not found|storage has wrong byte size"
-        r"|unpickling stack underflow|file in archive is not in a subdirectory|[Cc]heckpoint .*(?:corrupt|truncated|incomplete|damaged)"
-        r"|(?:corrupt|truncated|incomplete)\w* (?:or invalid )?checkpoint|model file .*corrupt|not a (?:valid )?zip ?(?:file|archive)",
+        r"PytorchStreamReader failed|failed finding central directory"
+        r"|unexpected EOF, expected \d+ more bytes|pickle data was truncated"
+        r"|invalid load key|Ran out of input|(?:Error while deserializing header"
+        r"|SafetensorError).*(?:Incomplete|TooLarge|HeaderToo|InvalidHeader|incomplete|too large"
+        r"|too small)"
+        r"|MetadataIncompleteBuffer|InvalidHeaderDeserialization|truncated file: eof"
+        r"|file signature not found|storage has wrong byte size"
+        r"|unpickling stack underflow|file in archive is not in a subdirectory"
+        r"|[Cc]heckpoint .*(?:corrupt|truncated|incomplete|damaged)"
+        r"|(?:corrupt|truncated|incomplete)\w* (?:or invalid )?checkpoint|model file .*corrupt"
+        r"|not a (?:valid )?zip ?(?:file|archive)",
         "streamreader",
         "central directory",
         "unexpected eof",
@@ -61,16 +73,24 @@ RULES = (
         "zip",
         confidence=0.92,
         role=ROOT,
-        unless=r"(?i)image file is truncated|jpeg|parquet|truncated to|will be truncated|truncation|overflowing|warning|sequence|dataloss",
+        unless=r"(?i)image file is truncated|jpeg|parquet|truncated to|will be truncated"
+        r"|truncation|overflowing|warning|sequence|dataloss",
     ),
     rule(
         "bad_sample",
-        r"UnidentifiedImageError|cannot identify image file|image file is truncated|[Tt]runcated File Read|broken data stream when reading image"
-        r"|tarfile\.ReadError|Compressed file ended before|Parquet magic bytes not found|Not a gzipped file|BadGzipFile|zlib\.error|lzma\.LZMAError"
-        r"|DataLossError|corrupted record|InvalidDataError|Invalid data found when processing input|LibsndfileError|Error opening .*(?:wav|flac|mp3)"
-        r"|ArrowInvalid|JSON parse error|ParserError|Error tokenizing data|DatasetGeneration\w*Error|!_src\.empty\(\)|Decoding failed|DECORDError"
-        r"|Image\.DecompressionBombError|Couldn't cast|[Cc]orrupt(?:ed)? (?:image|sample|record|shard|data|video|audio|file|JPEG)"
-        r"|DecodeError|failed to decode|[Bb]ad (?:sample|record)|unexpected end of (?:data|file|stream)|imread.*(?:can't|fail)",
+        r"UnidentifiedImageError|cannot identify image file|image file is truncated"
+        r"|[Tt]runcated File Read|broken data stream when reading image"
+        r"|tarfile\.ReadError|Compressed file ended before|Parquet magic bytes not found"
+        r"|Not a gzipped file|BadGzipFile|zlib\.error|lzma\.LZMAError"
+        r"|DataLossError|corrupted record|InvalidDataError"
+        r"|Invalid data found when processing input|LibsndfileError|Error opening .*(?:wav|flac"
+        r"|mp3)"
+        r"|ArrowInvalid|JSON parse error|ParserError|Error tokenizing data|!_src\.empty\(\)"
+        r"|Decoding failed|DECORDError"
+        r"|Image\.DecompressionBombError|Couldn't cast|[Cc]orrupt(?:ed)? (?:image|sample|record"
+        r"|shard|data|video|audio|file|JPEG)"
+        r"|DecodeError|failed to decode|[Bb]ad (?:sample|record)|unexpected end of (?:data|file"
+        r"|stream)|imread.*(?:can't|fail)",
         "image",
         "truncated",
         "broken data",
@@ -90,7 +110,6 @@ RULES = (
         "parse error",
         "parsererror",
         "tokenizing",
-        "datasetgeneration",
         "_src.empty",
         "decod",
         "decompressionbomb",
@@ -101,8 +120,10 @@ RULES = (
         "imread",
         confidence=0.9,
         role=ROOT,
-        unless=r"(?i)checkpoint|pull image|ErrImage|docker|premature end of jpeg|libpng warning|^\W*warning|yaml\.|config\w*\.(?:json|ya?ml)|toml",
+        unless=r"(?i)checkpoint|pull image|ErrImage|docker|premature end of jpeg|libpng warning"
+        r"|^\W*warning|yaml\.|config\w*\.(?:json|ya?ml)|toml",
     ),
+    rule("bad_sample", r"DatasetGeneration\w*Error", "datasetgeneration", confidence=0.8, where=EXCEPTION),
     rule(
         "bad_sample",
         r"UnicodeDecodeError|JSONDecodeError|invalid start byte",
@@ -114,9 +135,12 @@ RULES = (
     ),
     rule(
         "missing_file",
-        r"FileNotFoundError|can't open file .*No such file|NotADirectoryError|Unable to (?:synchronously )?open file .*(?:errno = 2\b|No such file)"
-        r"|NotFoundError.*(?:No such file|does not exist)|\[Errno 2\]|NoSuchKey|NoSuchBucket|does not appear to have (?:a file|files) named"
-        r"|EntryNotFoundError|No such file or directory|404 Client Error|\(404\).*Not Found|No such object|unable to open file",
+        r"FileNotFoundError|can't open file .*No such file|NotADirectoryError"
+        r"|Unable to (?:synchronously )?open file .*(?:errno = 2\b|No such file)"
+        r"|NotFoundError.*(?:No such file|does not exist)|\[Errno 2\]|NoSuchKey|NoSuchBucket"
+        r"|does not appear to have (?:a file|files) named"
+        r"|EntryNotFoundError|No such file or directory|404 Client Error|\(404\).*Not Found"
+        r"|No such object|unable to open file",
         "filenotfound",
         "no such file",
         "notadirectory",
@@ -136,7 +160,8 @@ RULES = (
     ),
     rule(
         "missing_file",
-        r"can't open file '[^']*': \[Errno 2\]|fatal error: .*No such file|cannot (?:find|open|access|stat) .*: No such file",
+        r"can't open file '[^']*': \[Errno 2\]|fatal error: .*No such file|cannot (?:find|open"
+        r"|access|stat) .*: No such file",
         "can't open file",
         "no such file",
         confidence=0.9,
@@ -146,9 +171,12 @@ RULES = (
     ),
     rule(
         "missing_file",
-        r"(?i)(?:cannot|can't|could not|couldn't|unable to|failed to) (?:find|locate|open)\b.*(?:file|director|folder|dataset|checkpoint|path|/)"
-        r"|(?:file|path|director\w+|folder|checkpoint|dataset)\b.{0,160}(?:does not exist|doesn't exist|not found|not exist|is missing|must exist)"
-        r"|is not a local folder and is not a valid model|(?:No|Found no) (?:checkpoints?|files?|valid data|images|model) (?:found|in|matching)"
+        r"(?i)(?:cannot|can't|could not|couldn't|unable to|failed to) (?:find|locate"
+        r"|open)\b.*(?:file|director|folder|dataset|checkpoint|path|/)"
+        r"|(?:file|path|director\w+|folder|checkpoint|dataset)\b.{0,160}(?:does not exist"
+        r"|doesn't exist|not found|not exist|is missing|must exist)"
+        r"|is not a local folder and is not a valid model|(?:No|Found no) (?:checkpoints?|files?"
+        r"|valid data|images|model) (?:found|in|matching)"
         r"|valid file .*found|/\S+ (?:does not exist|doesn't exist|not found)",
         "find",
         "locate",
@@ -162,7 +190,8 @@ RULES = (
         confidence=0.82,
         role=ROOT,
         where=EXCEPTION,
-        unless=r"(?i)keyerror|attribute|module|interface|library|shared object|config\w*exception|omegaconf|struct|image|repository|cuda|gpu"
+        unless=r"(?i)keyerror|attribute|module|interface|library|shared object"
+        r"|config\w*exception|omegaconf|struct|image|repository|cuda|gpu"
         r"|column|key |not found in (?:checkpoint|axis)|registry|version|host|unused",
     ),
     rule(

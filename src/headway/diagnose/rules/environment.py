@@ -5,9 +5,12 @@ from headway.diagnose.rule import EXCEPTION, PLAIN, ROOT, rule
 RULES = (
     rule(
         "shared_library",
-        r"cannot open shared object file|undefined symbol|error while loading shared libraries|symbol lookup error|version `\w+_[\d.]+' not found"
-        r"|Library not loaded|DLL load failed|wrong ELF class|invalid ELF header|[Cc]ould not load library lib\w+|cannot load library|libcud\w+\.so\S*: "
-        r"|unable to load .*\.so\b|failed to load .*\.so\b|cannot allocate memory in static TLS|GLIBC(?:XX)?_[\d.]+' not found",
+        r"cannot open shared object file|undefined symbol|error while loading shared libraries"
+        r"|symbol lookup error|version `\w+_[\d.]+' not found"
+        r"|Library not loaded|DLL load failed|wrong ELF class|invalid ELF header"
+        r"|[Cc]ould not load library lib\w+|cannot load library|libcud\w+\.so\S*: "
+        r"|unable to load .*\.so\b|failed to load .*\.so\b|cannot allocate memory in static TLS"
+        r"|GLIBC(?:XX)?_[\d.]+' not found",
         "shared object",
         "undefined symbol",
         "shared libraries",
@@ -23,19 +26,29 @@ RULES = (
         "static tls",
         confidence=0.95,
         role=ROOT,
-        unless=r"(?i)dlerror: .*; ignore|Could not load dynamic library .*dlerror|\bW\b.*dso_loader|ignore (?:above|this)|if you do not have a GPU|INFO|warning",
+        unless=r"(?i)dlerror: .*; ignore|Could not load dynamic library .*dlerror"
+        r"|\bW\b.*dso_loader|ignore (?:above|this)|if you do not have a GPU|INFO|warning",
     ),
     rule(
         "version_conflict",
-        r"VersionConflict|DistributionNotFound|dtype size changed|compiled using NumPy 1|module compiled against (?:ABI|API) version"
-        r"|is required for a normal functioning of this module, but found|were compiled with different CUDA|torchvision::nms does not exist"
-        r"|mismatches the version that was used to compile|Descriptors cannot (?:not )?be created directly|generated code is out of date"
-        r"|Could not find a version that satisfies|No matching distribution found|ResolutionImpossible|UnsatisfiableError|LibMambaUnsatisfiable"
-        r"|does not recognize this architecture|requires (?:the )?(?:\w+ )?[Pp]ython ?(?:>=|[\d.]+)|incompatible (?:versions?|with (?:the )?(?:installed|current))"
-        r"|(?:requires|needs) [\w\-\[\]]+ ?(?:>=|==|<=|~=|<|>)|version (?:mismatch|conflict|incompatib)|is (?:not compatible|incompatible) with"
-        r"|(?:please )?(?:upgrade|update|downgrade|install) (?:your |the )?(?:version of )?[\w`'-]+ (?:to (?:at least|version)|>=|==|version)"
-        r"|cached in a \w+ is not supported|unsupported version|built with a different version|older? version of|newer version of|too old version"
-        r"|minimum (?:required )?version|version .{0,30}(?:is required|or (?:higher|newer|later|above))|numpy\.core\.multiarray failed to import"
+        r"VersionConflict|DistributionNotFound|dtype size changed|compiled using NumPy 1"
+        r"|module compiled against (?:ABI|API) version"
+        r"|is required for a normal functioning of this module, but found"
+        r"|were compiled with different CUDA|torchvision::nms does not exist"
+        r"|mismatches the version that was used to compile"
+        r"|Descriptors cannot (?:not )?be created directly|generated code is out of date"
+        r"|Could not find a version that satisfies|No matching distribution found"
+        r"|ResolutionImpossible|UnsatisfiableError|LibMambaUnsatisfiable"
+        r"|does not recognize this architecture|requires (?:the )?(?:\w+ )?[Pp]ython ?(?:>="
+        r"|[\d.]+)|incompatible (?:versions?|with (?:the )?(?:installed|current))"
+        r"|(?:requires|needs) [\w\-\[\]]+ ?(?:>=|==|<=|~=|<|>)|version (?:mismatch|conflict"
+        r"|incompatib)|is (?:not compatible|incompatible) with"
+        r"|(?:please )?(?:upgrade|update|downgrade|install) (?:your "
+        r"|the )?(?:version of )?[\w`'-]+ (?:to (?:at least|version)|>=|==|version)"
+        r"|cached in a \w+ is not supported|unsupported version|built with a different version"
+        r"|older? version of|newer version of|too old version"
+        r"|minimum (?:required )?version|version .{0,30}(?:is required|or (?:higher|newer|later"
+        r"|above))|numpy\.core\.multiarray failed to import"
         r"|ABI (?:version )?mismatch|binary incompatib",
         "versionconflict",
         "distributionnotfound",
@@ -65,12 +78,14 @@ RULES = (
         confidence=0.86,
         role=ROOT,
         where=EXCEPTION,
-        unless=r"(?i)compute capability|driver|conversion|checkpoint|inversion|requires_grad",
+        unless=r"(?i)compute capability|driver|conversion|inversion|requires_grad",
     ),
     rule(
         "version_conflict",
-        r"^ERROR: (?:Could not find a version that satisfies|No matching distribution|Cannot install|ResolutionImpossible)"
-        r"|A module that was compiled using NumPy 1|Tensorflow .*incompatible|RuntimeError: Detected that PyTorch and torchvision"
+        r"^ERROR: (?:Could not find a version that satisfies|No matching distribution"
+        r"|Cannot install|ResolutionImpossible)"
+        r"|A module that was compiled using NumPy 1|Tensorflow .*incompatible"
+        r"|RuntimeError: Detected that PyTorch and torchvision"
         r"|error: .*requires (?:a different )?Python",
         "error:",
         "numpy 1",
@@ -82,7 +97,8 @@ RULES = (
     ),
     rule(
         "version_conflict",
-        r"cannot import name '(?P<name>[^']+)' from '(?P<module>[\w.]+)' \(\S*(?:site|dist)-packages",
+        r"cannot import name '(?P<name>[^']+)' from '(?P<module>[\w.]+)' \(\S*(?:site"
+        r"|dist)-packages",
         "cannot import name",
         confidence=0.9,
         role=ROOT,
@@ -90,8 +106,10 @@ RULES = (
     ),
     rule(
         "version_conflict",
-        r"module '(?:numpy|np|PIL|torch|tensorflow|jax|collections|pkg_resources|pkgutil|transformers|datasets|sklearn|scipy|pandas|keras|cv2|inspect|ast)[\w.]*'"
-        r" has no attribute|partially initialized module 'cv2'|np\.(?:float|bool|int|object)_?` was (?:removed|a deprecated)",
+        r"module '(?:numpy|np|PIL|torch|tensorflow|jax|collections|pkg_resources|pkgutil"
+        r"|transformers|datasets|sklearn|scipy|pandas|keras|cv2|inspect|ast)[\w.]*'"
+        r" has no attribute|partially initialized module 'cv2'|np\.(?:float|bool|int"
+        r"|object)_?` was (?:removed|a deprecated)",
         "has no attribute",
         "partially initialized",
         "np.",
@@ -111,7 +129,9 @@ RULES = (
     ),
     rule(
         "import_error",
-        r"^(?:ImportError|\w+\.ImportError)\b|PackageNotFoundError|requires the .{1,60} (?:library|package)|but (?:it was not|is not|was not) (?:found|installed)"
+        r"^(?:ImportError|\w+\.ImportError)\b|PackageNotFoundError"
+        r"|requires the .{1,60} (?:library|package)|but (?:it was not|is not|was not) (?:found"
+        r"|installed)"
         r"|(?:is|are) not installed|[Pp]lease (?:pip )?install\b|needs? to be installed",
         "importerror",
         "packagenotfound",

@@ -16,8 +16,10 @@ RULES = (
     # Schedulers and runtimes.
     rule(
         "host_oom",
-        r"Detected \d+ oom[-_ ]?kill event|tasks? have been OOM Killed|\bOut Of Memory\b|\bOUT_OF_MEMORY\b(?!.*CUDA)"
-        r"|[Ee]xceeded (?:job|step) memory limit|exceeded (?:virtual )?memory limit|\bOOM Killed\b|\boom_kill\b.*step",
+        r"Detected \d+ oom[-_ ]?kill event|tasks? have been OOM Killed|\bOut Of Memory\b"
+        r"|\bOUT_OF_MEMORY\b(?!.*CUDA)"
+        r"|[Ee]xceeded (?:job|step) memory limit|exceeded (?:virtual )?memory limit"
+        r"|\bOOM Killed\b|\boom_kill\b.*step",
         "oom",
         "out of memory",
         "out_of_memory",
@@ -28,7 +30,8 @@ RULES = (
     ),
     rule(
         "host_oom",
-        r"\bOOMKilled\b|System OOM encountered|[Cc]ontainer .*(?:was )?(?:OOM.?killed|killed.*memory limit)"
+        r"\bOOMKilled\b|System OOM encountered|[Cc]ontainer .*(?:was )?(?:OOM.?killed"
+        r"|killed.*memory limit)"
         r"|running beyond (?:physical|virtual) memory limits",
         "oom",
         "memory limits",
@@ -38,7 +41,8 @@ RULES = (
     ),
     rule(
         "host_oom",
-        r"TERM_MEMLIMIT|job killed: p?v?mem [\d\w]+ exceeded limit|memory usage limit|node was low on resource: memory"
+        r"TERM_MEMLIMIT|job killed: p?v?mem [\d\w]+ exceeded limit|memory usage limit"
+        r"|node was low on resource: memory"
         r"|(?:mem|vmem|pmem) \S+ exceeded limit|[Uu]sed memory .*exceed\w* .*(?:limit|request)",
         "mem",
         confidence=0.93,
@@ -47,7 +51,8 @@ RULES = (
     ),
     rule(
         "host_oom",
-        r"killed due to (?:the node running low on memory|memory pressure)|ray\.exceptions\.OutOfMemoryError"
+        r"killed due to (?:the node running low on memory|memory pressure)"
+        r"|ray\.exceptions\.OutOfMemoryError"
         r"|node running low on memory",
         "memory",
         "outofmemory",
@@ -106,14 +111,17 @@ RULES = (
     ),
     rule(
         "shm_or_loader_worker",
-        r"unable to (?:open|mmap|resize|write to|allocate)[^<]*shared memory|unable to (?:open|write to) file </torch_"
-        r"|[Ee]rror while creating shared memory segment|No space left on device.*/dev/shm|/dev/shm.*No space left"
-        r"|unable to mmap \d+ bytes from file </torch|Shared memory (?:manager|file) .*(?:fail|Timeout)"
+        r"unable to (?:open|mmap|resize|write to|allocate)[^<]*shared memory|unable to (?:open"
+        r"|write to) file </torch_"
+        r"|[Ee]rror while creating shared memory segment|No space left on device.*/dev/shm"
+        r"|/dev/shm.*No space left"
+        r"|unable to mmap \d+ bytes from file </torch|Shared memory (?:manager|file) .*(?:fail"
+        r"|Timeout)"
         r"|torch_shm_manager.*(?:error|failed)|posix_fallocate failed.*No space"
         r"|unable to open shared memory object",
         "shared memory",
         "/torch_",
-        "/dev/shm",
+        "dev/shm",
         "shm_manager",
         "posix_fallocate",
         confidence=0.92,
@@ -135,17 +143,23 @@ RULES = (
     ),
     rule(
         "shm_or_loader_worker",
-        r"Caught signal 7 \(Bus error|\bBus error\b(?: +\(core dumped\)|\s*$|.*nonexistent physical address)|\(SIGBUS\)",
+        r"Caught signal 7 \(Bus error|\bBus error\b(?: +\(core dumped\)|\s*$"
+        r"|.*nonexistent physical address)|\(SIGBUS\)|return code = -7\b|exitcode\W+-7\b"
+        r"|signal 7\b",
         "bus error",
         "sigbus",
+        "-7",
+        "signal 7",
         confidence=0.75,
         role=SUMMARY,
     ),
     # A SIGKILL that nobody explains.
+    rule("sigkill_unexplained", r"Signal 9 \(SIGKILL\) received", "sigkill", confidence=0.74, role=SUMMARY),
     rule(
         "sigkill_unexplained",
-        r"Signal 9 \(SIGKILL\)|exitcode\W+-9\b|died with <Signals\.SIGKILL|return code = -9\b|exited on signal 9\b"
-        r"|(?:exit|return)[ _]?code:?\W{0,3}(?:137|-9)\b|\bSIGKILL\b.*(?:worker|process|terminated|killed)"
+        r"exitcode\W+-9\b|died with <Signals\.SIGKILL|return code = -9\b|exited on signal 9\b"
+        r"|(?:exit|return)[ _]?code:?\W{0,3}(?:137|-9)\b|\bSIGKILL\b.*(?:worker|process"
+        r"|terminated|killed)"
         r"|killed by signal:? (?:9\b|SIGKILL)",
         "sigkill",
         "signal 9",

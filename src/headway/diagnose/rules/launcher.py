@@ -5,13 +5,19 @@ from headway.diagnose.rule import CONSEQUENCE, ROOT, SUMMARY, rule
 RULES = (
     rule(
         "mpi_launcher",
-        r"(?:ORTE|PRTE|PRRTE) (?:was unable|has lost communication|daemon)|(?:ORTE|PRTE) daemon has unexpectedly failed"
-        r"|not enough slots available|Fatal error in P?MPI_Init|PMI[X2]?\w* ?(?:ERROR|_Init failed)|OPAL ERROR"
-        r"|looks like (?:MPI_INIT|orte_init|opal_init|MPI_Init\w*|prte_init) failed|HYDU?_\w+.*(?:error|fail|unable)"
-        r"|PMI_\w+ returned -1|Unable to write to PMI_fd|mpirun (?:was unable to|has detected|lost)"
-        r"|An? (?:ORTE|PRTE) daemon|orted? .*(?:lost|not found)|All nodes which are allocated for this job are already filled"
-        r"|UCX  ?ERROR.*(?:wireup|no active messages)|unable to launch the specified application|MPI_ERR_\w+: "
-        r"|ORTE_ERROR_LOG|PMIX ERROR|plm_rsh|pmix_.*\bfailed|Open MPI .*was unable|could not open a PMI",
+        r"(?:ORTE|PRTE|PRRTE) (?:was unable|has lost communication|daemon)|(?:ORTE"
+        r"|PRTE) daemon has unexpectedly failed"
+        r"|not enough slots available|Fatal error in P?MPI_Init|PMI[X2]?\w* ?(?:ERROR"
+        r"|_Init failed)|OPAL ERROR"
+        r"|looks like (?:MPI_INIT|orte_init|opal_init|MPI_Init\w*|prte_init) failed"
+        r"|HYDU?_\w+.*(?:error|fail|unable)"
+        r"|mpirun (?:was unable to|has detected|lost)"
+        r"|An? (?:ORTE|PRTE) daemon|orted? .*(?:lost|not found)"
+        r"|All nodes which are allocated for this job are already filled"
+        r"|UCX  ?ERROR.*(?:wireup|no active messages)|unable to launch the specified application"
+        r"|MPI_ERR_\w+: "
+        r"|ORTE_ERROR_LOG|PMIX ERROR|plm_rsh|pmix_.*\bfailed|Open MPI .*was unable"
+        r"|could not open a PMI",
         "orte",
         "prte",
         "prrte",
@@ -25,13 +31,22 @@ RULES = (
         "ucx",
         confidence=0.93,
         role=ROOT,
-        unless=r"(?i)warning|unable to (?:find|access).*executable|exited on signal|non-zero exit|info:|could not access"
+        unless=r"(?i)warning|unable to (?:find|access).*executable|exited on signal"
+        r"|non-zero exit|info:|could not access"
         r"|MPI_ABORT was invoked|with errorcode",
     ),
     rule(
         "mpi_launcher",
-        r"srun: error: (?:Task launch|Unable to create step|Application launch failed|.*[Ll]aunch failed)"
-        r"|slurm_send_recv_msgs?.*failed|Host key verification failed|ssh: connect to host \S+ port \d+: "
+        r"PMI_\w+ returned -1|Unable to write to PMI_fd",
+        "pmi_",
+        confidence=0.85,
+    ),
+    rule(
+        "mpi_launcher",
+        r"srun: error: (?:Task launch|Unable to create step|Application launch failed"
+        r"|.*[Ll]aunch failed)"
+        r"|slurm_send_recv_msgs?.*failed|Host key verification failed"
+        r"|ssh: connect to host \S+ port \d+: "
         r"|ssh: Could not resolve hostname|couldn't (?:ssh|reach) .*host",
         "launch",
         "create step",
@@ -44,17 +59,21 @@ RULES = (
     # What was seen of processes that ended: the reason is somewhere else, where there is one.
     rule(
         "code_exception",
-        r"MPI_ABORT was invoked on rank (?P<rank>\d+)|Primary job +terminated normally, but|exited with non-zero status",
+        r"MPI_ABORT was invoked on rank (?P<rank>\d+)|Primary job +terminated normally, but"
+        r"|exited with non-zero status",
         "mpi_abort",
         "primary job",
         "non-zero",
         confidence=0.45,
         role=CONSEQUENCE,
     ),
+    rule("segfault_or_abort", r"Signal 11 \(SIGSEGV\) received", "sigsegv", confidence=0.9, role=SUMMARY),
     rule(
         "segfault_or_abort",
-        r"Segmentation fault|\(SIGSEGV\)|signal 11\b|exit(?:ed with exit )?code:?\W{1,3}(?:139|-11)\b|exitcode\W+-11\b"
-        r"|Signals\.SIGSEGV|SIGSEGV\b.*(?:received|caught|fault)|segfault at [0-9a-f]+ ip|return code = -11\b"
+        r"Segmentation fault|\(SIGSEGV\)|signal 11\b|exit(?:ed with exit )?code:?\W{1,3}(?:139"
+        r"|-11)\b|exitcode\W+-11\b"
+        r"|Signals\.SIGSEGV|SIGSEGV\b.*(?:received|caught|fault)|segfault at [0-9a-f]+ ip"
+        r"|return code = -11\b"
         r"|Unexpected segmentation fault",
         "segmentation fault",
         "sigsegv",
@@ -62,15 +81,18 @@ RULES = (
         "139",
         "-11",
         "segfault",
-        confidence=0.9,
+        confidence=0.88,
         role=SUMMARY,
         unless=r"(?i)might|may (?:cause|lead)|can cause|to avoid|known to",
     ),
     rule(
         "segfault_or_abort",
-        r"free\(\): (?:invalid|double)|double free or corruption|malloc\(\): |munmap_chunk\(\)|corrupted (?:size|double-linked)"
-        r"|stack smashing detected|terminate called without an active exception|pure virtual method called"
-        r"|Fatal Python error: (?!.*KeyboardInterrupt|_enter_buffered_busy)|realloc\(\): |\*\*\* Process received signal \*\*\*"
+        r"free\(\): (?:invalid|double)|double free or corruption|malloc\(\): |munmap_chunk\(\)"
+        r"|corrupted (?:size|double-linked)"
+        r"|stack smashing detected|terminate called without an active exception"
+        r"|pure virtual method called"
+        r"|Fatal Python error: (?!.*KeyboardInterrupt|_enter_buffered_busy)|realloc\(\): "
+        r"|\*\*\* Process received signal \*\*\*"
         r"|Floating point exception|free\(\): |heap corruption",
         "free()",
         "double free",
@@ -89,8 +111,10 @@ RULES = (
     ),
     rule(
         "segfault_or_abort",
-        r"\bAborted\b(?:\s+\(core dumped\)|\s*$)|\(SIGABRT\)|exited on signal 6\b|exit(?:ed with exit )?code:?\W{1,3}(?:134|-6)\b"
-        r"|exitcode\W+-6\b|Signals\.SIGABRT|return code = -6\b|\(core dumped\)|Assertion [`'\"].*[`'\"] failed",
+        r"\bAborted\b(?:\s+\(core dumped\)|\s*$)|\(SIGABRT\)|exited on signal 6\b"
+        r"|exit(?:ed with exit )?code:?\W{1,3}(?:134|-6)\b"
+        r"|exitcode\W+-6\b|Signals\.SIGABRT|return code = -6\b|\(core dumped\)"
+        r"|Assertion [`'\"].*[`'\"] failed",
         "aborted",
         "sigabrt",
         "signal 6",
@@ -104,7 +128,8 @@ RULES = (
     ),
     rule(
         "illegal_instruction",
-        r"Illegal instruction|\(SIGILL\)|signal 4\b|exitcode\W+-4\b|exit code:? 132\b|Signals\.SIGILL|traps: .* invalid opcode"
+        r"Illegal instruction|\(SIGILL\)|signal 4\b|exitcode\W+-4\b|exit code:? 132\b"
+        r"|Signals\.SIGILL|traps: .* invalid opcode"
         r"|return code = -4\b",
         "illegal instruction",
         "sigill",
@@ -118,7 +143,8 @@ RULES = (
     ),
     rule(
         "illegal_instruction",
-        r"was compiled to use \w+ instructions, but these aren't available|requires? AVX\w*.{0,40}not (?:supported|available)"
+        r"was compiled to use \w+ instructions, but these aren't available"
+        r"|requires? AVX\w*.{0,40}not (?:supported|available)"
         r"|CPU does not support (?:AVX|SSE)",
         "instructions, but",
         "avx",
@@ -128,10 +154,14 @@ RULES = (
     ),
     rule(
         "command_not_found",
-        r"(?:^|\W)(?:ba|z|da|k)?sh: .*(?:command )?not found|: command not found\s*$|execve\(\): (?:\S+): (?:No such file|Permission denied)"
-        r"|executable file not found in \$?PATH|^env: .*: No such file or directory|unable to find the specified executable"
-        r"|could not access\s+or execute an executable|bad interpreter: |[Ee]xec format error|^\S*: \d+: \S+: not found$"
-        r"|exec: \"?\S+\"?: (?:no such file|permission denied|stat )|CreateContainerError.*exec|(?:failed to|cannot) exec"
+        r"(?:^|\W)(?:ba|z|da|k)?sh: .*(?:command )?not found|: command not found\s*$"
+        r"|execve\(\): (?:\S+): (?:No such file|Permission denied)"
+        r"|executable file not found in \$?PATH|^env: .*: No such file or directory"
+        r"|unable to find the specified executable"
+        r"|could not access\s+or execute an executable|bad interpreter: |[Ee]xec format error"
+        r"|^\S*: \d+: \S+: not found$"
+        r"|exec: \"?\S+\"?: (?:no such file|permission denied|stat )|CreateContainerError.*exec"
+        r"|(?:failed to|cannot) exec"
         r"|while attempting\s+to start process|cannot execute(?: binary file)?\b",
         "not found",
         "execve()",

@@ -1,14 +1,18 @@
 """Networks: the fabric between nodes, finding each other, and services elsewhere."""
 
-from headway.diagnose.rule import CONSEQUENCE, EXCEPTION, ROOT, rule
+from headway.diagnose.rule import CONSEQUENCE, EXCEPTION, PLAIN, ROOT, rule
 
 RULES = (
     rule(
         "fabric_network",
-        r"NET/IB\W.*(?:completion|error|failed|down|async)|ibv_\w+.*(?:fail|error)|transport retry counter exceeded"
-        r"|IBV_WC_\w+ERR|Got completion (?:from peer \S+ )?with (?:error|status)|port error|mlx5\w*.*(?:[Ll]ink [Dd]own|error)"
-        r"|NET/OFI.*(?:error|fail)|UCX  ?ERROR.*(?:timeout|unreachable|rc_|Endpoint)|link (?:is )?(?:down|flap)|NIC .*(?:down|fail)"
-        r"|local QP operation err|ibv_poll_cq|RDMA.*(?:fail|error)|cxi.*(?:error|retry).*fatal|local work queue catastrophic",
+        r"NET/IB\W.*(?:completion|error|failed|down|async)|ibv_\w+.*(?:fail|error)"
+        r"|transport retry counter exceeded"
+        r"|IBV_WC_\w+ERR|Got completion (?:from peer \S+ )?with (?:error|status)|port error"
+        r"|mlx5\w*.*(?:[Ll]ink [Dd]own|error)"
+        r"|NET/OFI.*(?:error|fail)|UCX  ?ERROR.*(?:timeout|unreachable|rc_|Endpoint)"
+        r"|link (?:is )?(?:down|flap)|NIC .*(?:down|fail)"
+        r"|local QP operation err|ibv_poll_cq|RDMA.*(?:fail|error)|cxi.*(?:error|retry).*fatal"
+        r"|local work queue catastrophic",
         "net/ib",
         "ibv_",
         "retry counter",
@@ -25,13 +29,17 @@ RULES = (
         "work queue",
         confidence=0.92,
         role=ROOT,
-        unless=r"(?i)NET/IB : (?:Using|No device|Made)|NCCL INFO|unlink|\blinked\b|warning:|Device or resource busy",
+        unless=r"(?i)NET/IB : (?:Using|No device|Made)|NCCL INFO|unlink|\blinked\b|warning:"
+        r"|Device or resource busy",
     ),
     rule(
         "fabric_network",
-        r"(?:socketStartConnect|Call to connect|Connect to|NET/Socket).*(?:No route to host|unreachable|timed out|Software caused)"
-        r"|\[Errno (?:113|101)\]|No route to host|Network is unreachable|NCCL WARN Bootstrap : no socket interface"
-        r"|unable to find.*(?:network )?interface|No socket interface found|no interface .*found|ENETUNREACH|EHOSTUNREACH",
+        r"(?:socketStartConnect|Call to connect|Connect to|NET/Socket).*(?:No route to host"
+        r"|unreachable|timed out|Software caused|refused)"
+        r"|\[Errno (?:113|101)\]|No route to host|Network is unreachable"
+        r"|NCCL WARN Bootstrap : no socket interface"
+        r"|unable to find.*(?:network )?interface|No socket interface found|no interface .*found"
+        r"|ENETUNREACH|EHOSTUNREACH",
         "no route",
         "unreachable",
         "connect",
@@ -42,12 +50,14 @@ RULES = (
         "enet",
         confidence=0.86,
         role=ROOT,
-        unless=r"(?i)https?:|requests\.|urllib|HTTPS?ConnectionPool|ssh: |NODE_FAIL|nodes are available|taint"
+        unless=r"(?i)https?:|requests\.|urllib|HTTPS?ConnectionPool|ssh: |NODE_FAIL"
+        r"|nodes are available|taint"
         r"|command line interface|NCCL INFO",
     ),
     rule(
         "fabric_network",
-        r"ncclSystemError|unhandled system error|NCCL WARN Call to \w+ .*failed|NCCL error.*(?:internal|system) error"
+        r"ncclSystemError|unhandled system error|NCCL WARN Call to \w+ .*failed"
+        r"|NCCL error.*(?:internal|system) error"
         r"|ncclInternalError|ncclUnhandledCudaError|unhandled cuda error",
         "nccl",
         confidence=0.6,
@@ -55,13 +65,20 @@ RULES = (
     ),
     rule(
         "rendezvous",
-        r"Address already in use|\bEADDRINUSE\b|\[Errno 98\]|server socket has failed to (?:listen|bind)"
-        r"|RendezvousTimeoutError|RendezvousConnectionError|RendezvousClosedError|Rendezvous\w*Error"
-        r"|Timed out after \d+ seconds waiting for clients|client socket has timed out after|client socket has failed to connect"
-        r"|Timed out initializing process group|[Gg]loo connectFullMesh failed|store based barrier.*(?:timed? ?out|exceeded)"
-        r"|cannot be retrieved \(gai error|failed to connect to \S+ ?:?\d+.*(?:tcp|store|TCPStore)|TCPStore.*(?:refused|timed out|timeout)"
-        r"|connection to the C10d store has failed|connect\(\) (?:timed out|failed)|DistStoreError|DistNetworkError"
-        r"|(?:coordination|coordinator) (?:service|address).*(?:fail|timed|unavail|not)|Failed to connect to (?:coordinator|GCS|master)"
+        r"Address already in use|\bEADDRINUSE\b|\[Errno 98\]"
+        r"|server socket has failed to (?:listen|bind)"
+        r"|RendezvousTimeoutError|RendezvousConnectionError|RendezvousClosedError"
+        r"|Rendezvous\w*Error"
+        r"|Timed out after \d+ seconds waiting for clients|client socket has timed out after"
+        r"|client socket has failed to connect"
+        r"|Timed out initializing process group|[Gg]loo connectFullMesh failed"
+        r"|store based barrier.*(?:timed? ?out|exceeded)"
+        r"|cannot be retrieved \(gai error|failed to connect to \S+ ?:?\d+.*(?:tcp|store"
+        r"|TCPStore)|TCPStore.*(?:refused|timed out|timeout)"
+        r"|connection to the C10d store has failed|connect\(\) (?:timed out|failed)"
+        r"|DistStoreError|DistNetworkError"
+        r"|(?:coordination|coordinator) (?:service|address).*(?:fail|timed|unavail|not)"
+        r"|Failed to connect to (?:coordinator|GCS|master)"
         r"|Barrier timed out|init_process_group.*timed? ?out",
         "address already in use",
         "eaddrinuse",
@@ -80,8 +97,10 @@ RULES = (
         "init_process_group",
         confidence=0.9,
         role=ROOT,
-        unless=r"(?i)https?://(?!.*(?:errno 98|already in use))|recvValue|sendBytes|broken ?pipe|wait timeout|has shutdown|INFO"
-        r"|reset by peer|closed by|huggingface|HTTPS?ConnectionPool|monitoredBarrier|got 0 bytes|should dump|failed to shutdown",
+        unless=r"(?i)https?://(?!.*(?:errno 98|already in use))|recvValue|sendBytes|broken ?pipe"
+        r"|wait timeout|has shutdown|INFO"
+        r"|reset by peer|closed by|huggingface|HTTPS?ConnectionPool|monitoredBarrier|got 0 bytes"
+        r"|should dump|failed to shutdown",
     ),
     rule(
         "rendezvous",
@@ -90,17 +109,24 @@ RULES = (
         "errno 111]",
         confidence=0.7,
         role=ROOT,
-        unless=r"(?i)https?:|HTTPS?Connection|urllib|requests\.|wandb|huggingface|redis|sql|mongo|ssh: ",
+        unless=r"(?i)https?:|HTTPS?Connection|urllib|requests\.|wandb|huggingface|redis|sql"
+        r"|mongo|ssh: ",
     ),
     # Services elsewhere.
     rule(
         "permission_or_credentials",
-        r"\b40[13] Client Error|HTTP(?: Error|/\S+)? 40[13]\b|GatedRepoError|Access to (?:model|dataset) \S+ is restricted"
-        r"|[Ii]nvalid (?:user token|credentials|api[- ]key|username or password)|Unable to locate credentials|NoCredentialsError"
-        r"|ExpiredToken|InvalidAccessKeyId|SignatureDoesNotMatch|\bAccessDenied\b|AccessDeniedException|[Aa]uthentication (?:failed|required)"
-        r"|AuthenticationError|api_key not configured|No API key configured|[Uu]nauthorized|status[_ ]code:? ?40[13]\b"
-        r"|You (?:must be|need to be) (?:authenticated|logged in)|token (?:has |is )?(?:expired|invalid)|Permission denied \(publickey"
-        r"|PERMISSION_DENIED|PermissionDenied|RefreshError|DefaultCredentialsError|\(Forbidden\)|403 Forbidden|gated repo"
+        r"\b40[13] Client Error|HTTP(?: Error|/\S+)? 40[13]\b|GatedRepoError|Access to (?:model"
+        r"|dataset) \S+ is restricted"
+        r"|[Ii]nvalid (?:user token|credentials|api[- ]key|username or password)"
+        r"|Unable to locate credentials|NoCredentialsError"
+        r"|ExpiredToken|InvalidAccessKeyId|SignatureDoesNotMatch|\bAccessDenied\b"
+        r"|AccessDeniedException|[Aa]uthentication (?:failed|required)"
+        r"|AuthenticationError|api_key not configured|No API key configured|[Uu]nauthorized"
+        r"|status[_ ]code:? ?40[13]\b"
+        r"|You (?:must be|need to be) (?:authenticated|logged in)|token (?:has |is )?(?:expired"
+        r"|invalid)|Permission denied \(publickey"
+        r"|PERMISSION_DENIED|PermissionDenied|RefreshError|DefaultCredentialsError|\(Forbidden\)"
+        r"|403 Forbidden|gated repo"
         r"|AuthorizationFailure|permission denied on resource|could not read Username",
         "client error",
         "http",
@@ -125,12 +151,15 @@ RULES = (
         "could not read username",
         confidence=0.92,
         role=ROOT,
-        unless=r"(?i)you (?:are|might be) sending unauthenticated|to (?:access|use) private|set a HF_TOKEN|rate limit"
-        r"|tokenizer|pull access denied|exceeded quota|invalid (?:load|syntax|literal|choice)|FutureWarning|UserWarning|image",
+        unless=r"(?i)you (?:are|might be) sending unauthenticated|to (?:access|use) private"
+        r"|set a HF_TOKEN|rate limit"
+        r"|tokenizer|pull access denied|exceeded quota|invalid (?:load|syntax|literal|choice)"
+        r"|FutureWarning|UserWarning|image",
     ),
     rule(
         "permission_or_credentials",
-        r"PermissionError|\[Errno (?:13|1)\]|Permission denied|Operation not permitted|\bEACCES\b|\bEPERM\b|Access is denied",
+        r"PermissionError|\[Errno (?:13|1)\]|Permission denied|Operation not permitted"
+        r"|\bEACCES\b|\bEPERM\b|Access is denied",
         "permission",
         "not permitted",
         "eacces",
@@ -138,19 +167,28 @@ RULES = (
         "access is denied",
         confidence=0.9,
         role=ROOT,
-        unless=r"(?i)pull access|execve\(\)|exec: |exec format|set_mempolicy|mbind|sched_|bad interpreter|nvidia-smi|warning|perf_event",
+        unless=r"(?i)pull access|execve\(\)|exec: |exec format|set_mempolicy|mbind|sched_"
+        r"|bad interpreter|nvidia-smi|warning|perf_event",
     ),
     rule(
         "remote_service",
-        r"Max retries exceeded with url|NewConnectionError|\b(?:429|500|502|503|504) (?:Client |Server )?Error|Too Many Requests|Bad Gateway"
-        r"|Service (?:Temporarily )?Unavailable|Gateway Time-?out|HTTP(?: Error|/\S+)? (?:429|5\d\d)\b|RemoteDisconnected|ReadTimeoutError"
-        r"|EndpointConnectionError|ConnectTimeoutError|\bSlowDown\b|couldn't connect to '?https?:|couldn't reach|Couldn't reach"
-        r"|LocalEntryNotFoundError|OfflineModeIsEnabled|wandb\.(?:sdk\.lib\.)?(?:errors|service)\S*(?:CommError|\.Error|Timeout)|CommError"
-        r"|wandb: ERROR (?:Error (?:while|communicating)|Network|Run initialization)|Run initialization has timed out|RateLimitError"
-        r"|API request to \S+ failed|<urlopen error|URLError|SSLError|SSLCertVerificationError|ProxyError|ServiceRequestError"
-        r"|ServiceUnavailable|status[_ ]code:? ?(?:429|5\d\d)\b|requests\.exceptions\.(?:Connect|Read|Timeout|Chunked|SSL|Proxy)\w*"
-        r"|aiohttp\.client_exceptions|httpx\.(?:Connect|Read|Timeout|Remote)\w*|IncompleteRead|HfHubHTTPError"
-        r"|HTTPSConnectionPool.*(?:timed out|Read timed out)|Temporary failure in name resolution|Name or service not known"
+        r"Max retries exceeded with url|NewConnectionError|\b(?:429|500|502|503|504) (?:Client "
+        r"|Server )?Error|Too Many Requests|Bad Gateway"
+        r"|Service (?:Temporarily )?Unavailable|Gateway Time-?out|HTTP(?: Error|/\S+)? (?:429"
+        r"|5\d\d)\b|RemoteDisconnected|ReadTimeoutError"
+        r"|EndpointConnectionError|ConnectTimeoutError|\bSlowDown\b"
+        r"|couldn't connect to '?https?:|couldn't reach|Couldn't reach"
+        r"|LocalEntryNotFoundError|OfflineModeIsEnabled|wandb\.(?:sdk\.lib\.)?(?:errors"
+        r"|service)\S*(?:CommError|\.Error|Timeout)|CommError"
+        r"|Run initialization has timed out|RateLimitError"
+        r"|API request to \S+ failed|<urlopen error|URLError|SSLError|SSLCertVerificationError"
+        r"|ProxyError|ServiceRequestError"
+        r"|ServiceUnavailable|status[_ ]code:? ?(?:429|5\d\d)\b|requests\.exceptions\.(?:Connect"
+        r"|Read|Timeout|Chunked|SSL|Proxy)\w*"
+        r"|aiohttp\.client_exceptions|httpx\.(?:Connect|Read|Timeout|Remote)\w*|IncompleteRead"
+        r"|HfHubHTTPError"
+        r"|HTTPSConnectionPool.*(?:timed out|Read timed out)"
+        r"|Temporary failure in name resolution|Name or service not known"
         r"|[Rr]equest rate (?:is )?(?:too large|limit)|We couldn't connect to|urllib3\.exceptions",
         "retries exceeded",
         "connection",
@@ -182,12 +220,25 @@ RULES = (
         "request rate",
         confidence=0.9,
         role=ROOT,
-        unless=r"(?i)\bretrying\b|will retry|attempt \d+ of|gai error|ssh: |40[134] Client|TCPStore|rendezvous|MASTER_ADDR|WARNING|pull image|c10d"
+        unless=r"(?i)\bretrying\b|will retry|attempt \d+ of|gai error|ssh: |40[134] Client"
+        r"|TCPStore|rendezvous|MASTER_ADDR|WARNING|wandb: |pull image|c10d"
         r"|socket\.cpp|manifest|registry|ImagePull",
+    ),
+    # Trackers say so and mostly go on.
+    rule(
+        "remote_service",
+        r"wandb: ERROR (?:Error (?:while|communicating)|Network|Run initialization)"
+        r"|Network error \(\w+\)",
+        "wandb: error",
+        "network error",
+        confidence=0.45,
+        role=ROOT,
+        where=PLAIN,
     ),
     rule(
         "remote_service",
-        r"socket\.gaierror|ConnectionResetError|ConnectionAbortedError|TimeoutError: (?:\[Errno 110\]|timed out|The read operation)"
+        r"socket\.gaierror|ConnectionResetError|ConnectionAbortedError"
+        r"|TimeoutError: (?:\[Errno 110\]|timed out|The read operation)"
         r"|\[Errno 104\]|\[Errno 110\]|Connection timed out",
         "gaierror",
         "connection",

@@ -5,9 +5,15 @@ from headway.diagnose.rule import EXCEPTION, ROOT, rule
 RULES = (
     rule(
         "nonfinite_loss",
-        r"(?i)loss (?:is|became|went|was|=|==|:)+ ?(?:tensor\()?-?(?:nan|inf(?:inite|inity)?|not finite|non-?finite)\b.{0,80}(?:stop|abort|exit|terminat|quit|rais|end)"
-        r"|model diverged|NanLossDuringTraining|found (?:nan|inf)\w* in (?:local|global|the)? ?(?:forward|grad|loss)|non-?finite (?:loss|grad|value)|(?:loss|grad\w*) (?:is|are|was) (?:nan|not finite|non-?finite)"
-        r"|loss scale already at minimum|minimum loss scale reached|returned nan values in its|nan (?:loss|detected|encountered)|(?:detected|encountered|found|got|contains?) (?:a )?(?:nan|inf)s?\b.{0,40}(?:loss|grad|param|weight|activation|output|tensor)"
+        r"(?i)loss (?:is|became|went|was|=|==|:)+ ?(?:tensor\()?-?(?:nan|inf(?:inite|inity)?"
+        r"|not finite|non-?finite)\b.{0,80}(?:stop|abort|exit|terminat|quit|rais|end)"
+        r"|model diverged|NanLossDuringTraining|found (?:nan|inf)\w* in (?:local|global"
+        r"|the)? ?(?:forward|grad|loss)|non-?finite (?:loss|grad|value)|(?:loss|grad\w*) (?:is"
+        r"|are|was) (?:nan|not finite|non-?finite)"
+        r"|loss scale already at minimum|minimum loss scale reached|returned nan values in its"
+        r"|nan (?:loss|detected|encountered)|(?:detected|encountered|found|got"
+        r"|contains?) (?:a )?(?:nan|inf)s?\b.{0,40}(?:loss|grad|param|weight|activation|output"
+        r"|tensor)"
         r"|loss (?:has )?diverged|loss.{0,20}(?:explod|diverg)",
         "nan",
         "inf",
@@ -17,11 +23,13 @@ RULES = (
         "explod",
         confidence=0.9,
         role=ROOT,
-        unless=r"(?i)\bskip|gradient overflow|NaN or Inf found in input tensor|ignor|number of nan|nan iterations|warning|NaNs? in dataset|info",
+        unless=r"(?i)\bskip|gradient overflow|NaN or Inf found in input tensor|ignor"
+        r"|number of nan|nan iterations|warning|NaNs? in dataset|info",
     ),
     rule(
         "nonfinite_loss",
-        r"(?i)FloatingPointError|probability tensor contains either|invalid values:|\bnan\b|not finite|non-?finite|input contains (?:nan|inf)",
+        r"(?i)FloatingPointError|probability tensor contains either|invalid values:|\bnan\b"
+        r"|not finite|non-?finite|input contains (?:nan|inf)",
         "floatingpoint",
         "probability tensor",
         "invalid values",

@@ -5,7 +5,8 @@ from headway.diagnose.rule import ROOT, rule
 RULES = (
     rule(
         "dataloader_hang",
-        r"DataLoader timed out after|[Dd]ata ?loader\b.{0,60}(?:hung|stuck|timed out|no (?:batch|data) for)|Timeout: .*waiting for (?:the )?(?:next batch|data)",
+        r"DataLoader timed out after|[Dd]ata ?loader\b.{0,60}(?:hung|stuck|timed out|no (?:batch"
+        r"|data) for)|Timeout: .*waiting for (?:the )?(?:next batch|data)",
         "dataloader",
         "data loader",
         "waiting for",

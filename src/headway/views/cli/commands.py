@@ -159,12 +159,19 @@ _TABLE: Final = (
         examples=(("hw timings 7f3c2", "a table"), ("hw timings 7f3c2 --json", "for scripts")),
     ),
     Command(
-        "why", LOOK, "why a job waits, or what its attempts ended of", "hw why ID", ("monitor",),
+        "why", LOOK, "why a job waits, or what its attempts ended of", "hw why ID | --logs FILE…",
+        ("logs", "exit_code", "signal", "monitor"),
         details=(
             "A waiting job: the reason in words, who is ahead, what is free, and what would start sooner.\n"
-            "One that has ended: the cause of each attempt."
+            "One that has ended: the cause of each attempt, with evidence and the next step.\n"
+            "With --logs: the cause in log files, folders or - (stdin) of a job that Headway did not run."
         ),
-        examples=(("hw why 7f3c2", ""), ("hw why 7f3c2 --json", "for scripts")),
+        examples=(
+            ("hw why 7f3c2", ""),
+            ("hw why --logs slurm-1234.out", "of any job; no server is asked"),
+            ("hw why --logs rank*.err --exit-code 137", "several ranks together"),
+            ("hw why 7f3c2 --json", "for scripts"),
+        ),
     ),
     Command(
         "stacks", LOOK, "where every rank of a running job stands now", "hw stacks ID",

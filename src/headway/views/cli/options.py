@@ -202,6 +202,18 @@ def _states(text: str, name: str) -> list[str]:
     return [read(word.strip(), name) for word in text.split(",")]
 
 
+def _exit_code(text: str, name: str) -> int:
+    from headway.settings.quantity import count
+
+    return count(text, name, least=-128, most=255)
+
+
+def _signal(text: str, name: str) -> int:
+    from headway.views.cli.why_logs import signal_number
+
+    return signal_number(text, name)
+
+
 _ROLE: Final = _one_of("ingest", "read", "operate", "admin")
 
 OPTIONS: Final = (
@@ -418,6 +430,9 @@ OPTIONS: Final = (
     ),
     Option(("--pin",), "pin", "PIN", "the fingerprint that the certificate must have"),
     Option(("--role",), "role", "ROLE", "this role of the job only", _name),
+    Option(("--logs",), "logs", "", "diagnose these files instead; Headway need not have run the job"),
+    Option(("--exit-code",), "exit_code", "N", "the exit code of the job that wrote the logs", _exit_code),
+    Option(("--signal",), "signal", "NAME", "the signal that ended it, such as 9 or KILL", _signal),
     Option(("--json",), "json", "", "the answer as JSON on stdout"),
     Option(("-h", "--help"), "help", "", "this text"),
     Option(("--version",), "version", "", "the version of Headway"),

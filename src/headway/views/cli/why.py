@@ -15,6 +15,10 @@ _SINCE = re.compile(r" \[\S+@\S+\]\Z")  # who took it away, and when: hw cluster
 
 
 def command(call: Call) -> int:
+    if call.get("logs"):
+        from headway.views.cli import why_logs
+
+        return why_logs.command(call)
     found: dict[str, Any] = call.source().get(job_route(one_word(call, "id of a job"), "why"))
     if call.as_json:
         call.terminal.put_json(

@@ -1,0 +1,253 @@
+"""Asks every rule about every line, and says how much an error counts that the job may have outlived."""
+
+import re
+from collections.abc import Iterator
+
+from headway.diagnose import exceptions
+from headway.diagnose.evidence import Evidence, Line, Stream
+from headway.diagnose.ranks import root_block
+from headway.diagnose.reader import shape_of
+from headway.diagnose.rule import (
+    ANY,
+    CONSEQUENCE,
+    EXCEPTION,
+    FACT,
+    PLAIN,
+    ROOT,
+    SUMMARY,
+    Match,
+    Rule,
+    Traceback,
+)
+from headway.diagnose.rulebook import RULES
+from headway.diagnose.tracebacks import find_tracebacks
+
+ADVICE_CHARS = 60  # how far behind a match words such as "to avoid" speak about it
+
+# An error counts for this much when the job went on after it …
+SURVIVED = 0.15
+# … when the log ends well …
+ENDED_WELL = 0.4
+# … when it is a mere warning …
+WARNED = 0.5
+# … when it was printed through a logger, by a thread, or by a helper process.
+LOGGED = 0.8
+
+_SUCCESS = re.compile(
+    r"(?i)training (?:is |has been |was )?(?:done|complete|finished)|exits successfully"
+    r"|EXIT_CODE=0\b|after training is done"
+    r"|(?:job|run|training|finetuning|evaluation) (?:completed|finished|succeeded)|(?:completed"
+    r"|finished) successfully|exited? with (?:exit )?code 0\b"
+    r"|training time \d|done training|Total training time"
+)
+_FAILED_SAID = re.compile(
+    r"Root Cause \(first observed failure\)|Exited with exit code [1-9]|exitcode\W+-?[1-9]"
+    r"|return code = -?[1-9]"
+)
+# Lines of a usage text speak of errors without having any.
+_HELP = re.compile(r"\s*(?:usage: |-\w,? |(?:-\w, )?--[\w-]+(?: |=|$))")
+_WATCHDOG = re.compile(r"Watchdog caught collective.*?SeqNum=(\d+), OpType=(\w+)(?:, NumelIn=(\d+))?")
+
+
+def find_matches(evidence: Evidence) -> Iterator[Match]:
+    for index, stream in enumerate(evidence.streams):
+        yield from _stream_matches(index, stream, evidence)
+    yield from _divergence(evidence)
+    yield from _exit_matches(evidence)
+
+
+def _stream_matches(index: int, stream: Stream, evidence: Evidence) -> Iterator[Match]:
+    tracebacks, quoted = find_tracebacks(stream.lines)
+    ends = {one.line.number: one for one in tracebacks}
+    block = root_block(stream)
+    for line in stream.lines:
+        traceback = ends.get(line.number)
+        if traceback is not None and traceback.handled:
+            continue
+        if traceback is None and line.number in quoted:
+            continue
+        if evidence.usual_lines and shape_of(line.text) in evidence.usual_lines:
+            continue
+        if traceback is not None:
+            match = _explain_exception(traceback, index)
+        else:
+            match = _explain_line(line, index)
+        if match is None:
+            continue
+        match.rank = line.rank if line.rank is not None else match.rank
+        match.node = line.node or stream.node
+        match.order = line.number
+        match.confidence *= _survival(match, stream, evidence)
+        if block is not None and block.number < line.number <= block.number + 12:
+            match.confidence += 0.01  # what the launcher saw first
+        if match.cause == "command_not_found" and "execve" not in line.text:
+            match.confidence *= _shell_went_on(match, stream, evidence)
+        yield match
+
+
+def _divergence(evidence: Evidence) -> Iterator[Match]:
+    """Watchdogs of several ranks that waited at one number in different operations."""
+    first: dict[str, tuple[int | None, str]] = {}
+    for index, stream in enumerate(evidence.streams):
+        for line in stream.lines:
+            found = _WATCHDOG.search(line.text) if "atchdog" in line.text else None
+            if found is None:
+                continue
+            rank = line.rank if line.rank is not None else stream.rank
+            operation = f"{found[2]} {found[3]}"
+            other = first.setdefault(found[1], (rank, operation))
+            if other[0] != rank and other[1] != operation:
+                yield Match("collective_divergence", 0.9, ROOT, line, index, line.number, rank=rank, node=line.node)
+                return
+
+
+def _explain_exception(one: Traceback, index: int) -> Match | None:
+    text = f"{one.kind}: {one.message}"
+    found = [found for found in _asked(text, EXCEPTION) if found[0].role in (ROOT, FACT)]
+    consequence = next((row for row in _asked(text, EXCEPTION) if row[0].role == CONSEQUENCE), None)
+    if exceptions.is_wrapper(one):
+        cause, confidence = "code_exception", 0.3
+        role = CONSEQUENCE
+        summary = next((row for row in _asked(text, EXCEPTION) if row[0].role == SUMMARY), None)
+        if summary:
+            return _match(summary, one.line, index, one)
+        return Match(cause, confidence, role, one.line, index, traceback=one)
+    best = max(found, key=lambda row: row[0].confidence, default=None)
+    if consequence and (best is None or best[0].confidence <= consequence[0].confidence):
+        return _match(consequence, one.line, index, one)
+    cause, confidence = exceptions.explain(one)
+    if best is not None and (best[0].confidence >= confidence or cause == "code_exception"):
+        match = _match(best, one.line, index, one)
+    else:
+        match = Match(cause, confidence, ROOT, one.line, index, traceback=one)
+    if one.logged:
+        match.confidence *= LOGGED
+    if not one.whole:
+        match.confidence *= 0.97
+    return match
+
+
+def _explain_line(line: Line, index: int) -> Match | None:
+    if line.level in ("D", "I") or _HELP.match(line.text):
+        return None
+    found = _asked(line.text, PLAIN)
+    warns = line.level == "W" and "NCCL WARN" not in line.text
+    if warns:
+        found = [row for row in found if row[0].role in (FACT, CONSEQUENCE)]
+    if not found:
+        return None
+    order = {FACT: 3, ROOT: 2, SUMMARY: 1, CONSEQUENCE: 0}
+    best = max(found, key=lambda row: (order[row[0].role] if row[0].confidence > 0.6 else 0, row[0].confidence))
+    match = _match(best, line, index, None)
+    if warns and match.role == CONSEQUENCE:
+        match.confidence *= WARNED
+    return match
+
+
+def _asked(text: str, where: str) -> list[tuple[Rule, re.Match[str]]]:
+    low = text.lower()
+    found = []
+    for rule in RULES:
+        if rule.where not in (ANY, where):
+            continue
+        for literal in rule.literals:
+            if literal in low:
+                break
+        else:
+            continue
+        matched = rule.pattern.search(text)
+        if matched and not (rule.unless and rule.unless.search(text, 0, matched.end() + ADVICE_CHARS)):
+            found.append((rule, matched))
+    return found
+
+
+def _match(row: tuple[Rule, re.Match[str]], line: Line, index: int, traceback: Traceback | None) -> Match:
+    rule, matched = row
+    groups = matched.groupdict()
+    rank = int(groups["rank"]) if groups.get("rank") else None
+    advice = rule.advice
+    for name, value in groups.items():
+        advice = advice.replace("{" + name + "}", value or "…")
+    if "{" in advice:
+        advice = ""
+    return Match(rule.cause, rule.confidence, rule.role, line, index, 0.0, rule.cls, advice, traceback, rank)
+
+
+def _exit_matches(evidence: Evidence) -> Iterator[Match]:
+    """What the exit code, the signal and the machine's own counters say."""
+    for cause, confidence, role, text in exit_words(evidence):
+        line = Line(0, 0, text, text)
+        yield Match(cause, confidence, role, line, -1, order=float("inf"))
+
+
+def exit_words(evidence: Evidence) -> Iterator[tuple[str, float, str, str]]:
+    code = evidence.exit_code
+    number = evidence.signal
+    if number is None and code is not None and code < 0:
+        number = -code
+    if number is None and code is not None and 128 < code < 160:
+        number = code - 128
+    if evidence.oom_kills:
+        yield "host_oom", 0.97, FACT, "the kernel killed a process of the job because memory ran out"
+    if evidence.reason == "walltime":
+        yield "walltime", 0.97, FACT, "stopped at its time limit"
+    if evidence.reason == "preempted":
+        yield "preempted", 0.97, FACT, "stopped because its place was wanted"
+    if evidence.reason == "stop":
+        yield "cancelled", 0.99, FACT, "stopped on request"
+    said = {
+        4: ("illegal_instruction", 0.9),
+        6: ("segfault_or_abort", 0.7),
+        7: ("shm_or_loader_worker", 0.62),
+        8: ("segfault_or_abort", 0.75),
+        9: ("sigkill_unexplained", 0.72),
+        11: ("segfault_or_abort", 0.85),
+        2: ("cancelled", 0.8),
+        15: ("cancelled", 0.62),
+        24: ("walltime", 0.7),
+    }.get(number or 0)
+    if said:
+        what = f"signal {number}" if evidence.signal is not None or code is None else f"exit code {code}"
+        yield said[0], said[1], SUMMARY, what
+    by_code = {
+        124: ("walltime", 0.6),
+        125: ("image_pull", 0.3),
+        126: ("command_not_found", 0.75),
+        127: ("command_not_found", 0.85),
+        200: ("declared_transient", 0.8),
+        201: ("declared_conflict", 0.8),
+        210: ("declared_permanent", 0.8),
+        2: ("bad_argument", 0.3),
+    }.get(code if code is not None else -1)
+    if by_code:
+        yield by_code[0], by_code[1], SUMMARY, f"exit code {code}"
+
+
+def _survival(match: Match, stream: Stream, evidence: Evidence) -> float:
+    """How much an error counts that the job may have outlived."""
+    if match.role == FACT:
+        return 1.0
+    number = match.line.number
+    if match.traceback is not None and match.traceback.last is not None:
+        number = match.traceback.last.number
+    later = [at for at in stream.progress if at > number]
+    if len(later) >= 3:
+        return SURVIVED
+    if evidence.failed:
+        return 1.0
+    text = stream.lines
+    ended_well = any(line.number > number and _SUCCESS.search(line.text) for line in text[-400:])
+    said = any(_FAILED_SAID.search(line.text) for line in text[-400:])
+    if ended_well and not said:
+        uncaught = match.traceback is not None and match.traceback.whole and not match.traceback.logged
+        return 0.7 if uncaught else ENDED_WELL
+    return 1.0
+
+
+def _shell_went_on(match: Match, stream: Stream, evidence: Evidence) -> float:
+    """A script prints "command not found" and goes on, unless that was its last word."""
+    if evidence.exit_code in (126, 127):
+        return 1.0
+    if evidence.signal is not None or (evidence.exit_code or 0) > 2:
+        return 0.4
+    return 0.6 if stream.line_count - match.line.number > 10 else 1.0

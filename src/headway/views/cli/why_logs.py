@@ -1,0 +1,122 @@
+"""`hw why --logs FILE…`: the cause in logs of jobs that Headway never ran. No server is asked."""
+
+import gzip
+import os
+import signal as signals
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from headway.diagnose.evidence import Evidence
+from headway.diagnose.reader import read_stream
+from headway.diagnose.runner import Diagnosis, diagnose
+from headway.model.errors import UsageError
+from headway.views.cli.dispatch import Call
+from headway.views.terminal import BOLD, DIM, Output
+
+CHUNK_BYTES = 4 << 20
+FILES_MAX = 1_000
+
+
+def command(call: Call) -> int:
+    paths = list(_files(call.words + (call.after or [])))
+    if not paths:
+        raise UsageError("hw why --logs needs the files to read", "for example: hw why --logs slurm-1234.out")
+    streams = [read_stream(name, _chunks(path)) for name, path in _names(paths)]
+    exit_code = call.get("exit_code")
+    found = diagnose(Evidence(streams=streams, exit_code=exit_code, signal=call.get("signal")))
+    if call.as_json:
+        call.terminal.put_json(as_json(found))
+    else:
+        out = call.terminal.out
+        out.write("\n".join(listing(found, out)) + "\n")
+    return 0
+
+
+def as_json(found: Diagnosis) -> dict[str, Any]:
+    return {
+        "id": None,
+        "state": None,
+        "verdict": found.verdict,
+        "findings": [finding.as_json() for finding in found.findings],
+        "hypotheses": [finding.as_json() for finding in found.hypotheses],
+        "fingerprint": found.fingerprint,
+    }
+
+
+def listing(found: Diagnosis, out: Output) -> Iterator[str]:
+    if not found.findings:
+        mark = "?" if found.verdict.startswith("unknown") else "✓"
+        yield f"{mark} {out.safe(found.verdict)}"
+    for finding in found.findings:
+        yield from finding_lines(finding.as_json(), out)
+    if found.hypotheses:
+        yield f"  {out.style('could also be' if found.findings else 'perhaps', DIM)}"
+        for finding in found.hypotheses:
+            yield f"            {finding.cause} ({finding.confidence:.0%})  {out.safe(_short(finding.text))}"
+    if not found.findings and found.fingerprint:
+        yield f"  {'pattern':<9} {found.fingerprint}"
+
+
+def finding_lines(finding: Mapping[str, Any], out: Output, mark: str = "✗ ") -> Iterator[str]:
+    """The answer first, then evidence that can be checked, then what to do."""
+    who = "" if finding.get("rank") is None else f"rank {finding['rank']}: "
+    kind = f"{finding['class']} · {finding['cause']}"
+    sure = finding.get("confidence")
+    if sure is not None:
+        kind += f" · {sure:.0%} sure"
+    yield f"{mark}{out.style(out.safe(who + _short(str(finding['text']))), BOLD)}   {out.style(kind, DIM)}"
+    for number, line in enumerate(finding.get("evidence") or ()):
+        place = str(line["stream"])
+        if line.get("line"):
+            place += f":{line['line']}"
+        name = "evidence" if number == 0 else ""
+        yield f"  {name:<9} {out.style(out.safe(place), DIM)}  {out.safe(str(line['text']).strip())}"
+    if finding.get("advice"):
+        yield f"  {'next':<9} {out.safe(str(finding['advice']))}"
+    if finding.get("retry"):
+        yield f"  {'retry':<9} {out.safe(str(finding['retry']))}"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 160 else text[:159] + "…"
+
+
+def _files(words: Sequence[str]) -> Iterator[str]:
+    for word in words:
+        if word != "-" and Path(word).is_dir():
+            found = sorted(str(path) for path in Path(word).rglob("*") if path.is_file())
+            yield from found[:FILES_MAX]
+        else:
+            yield word
+
+
+def _names(paths: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The shortest names that still tell the files apart."""
+    bases = [os.path.basename(path) for path in paths]
+    for path, base in zip(paths, bases, strict=True):
+        yield (base if bases.count(base) == 1 else path), path
+
+
+def _chunks(path: str) -> Iterator[bytes]:
+    if path == "-":
+        yield from iter(lambda: sys.stdin.buffer.read(CHUNK_BYTES), b"")
+        return
+    try:
+        with open(path, "rb") as file:
+            plain: IO[bytes] = file if not path.endswith(".gz") else gzip.GzipFile(fileobj=file)  # type: ignore[assignment]
+            yield from iter(lambda: plain.read(CHUNK_BYTES), b"")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+def signal_number(text: str, name: str) -> int:
+    """`9`, `KILL` or `SIGKILL`."""
+    if text.isdigit() and 0 < int(text) < 65:
+        return int(text)
+    word = text.upper() if text.upper().startswith("SIG") else f"SIG{text.upper()}"
+    try:
+        return int(signals.Signals[word])
+    except KeyError:
+        raise UsageError(f'{name}: "{text[:40]}" is not a signal', "for example: --signal 9, --signal KILL") from None
