@@ -111,14 +111,22 @@ def _count_one(score: Score, case: Case, found: Diagnosis) -> None:
         fits = wanted in shown or shown in wanted
         score.evidence_right += fits
         if not fits and right:
-            score.mistakes.append(f"{case.name}: the evidence is {wanted[:80]!r}, showed {shown[:80]!r}")
+            score.mistakes.append(
+                f"{case.name}: the evidence is {wanted[:80]!r}, showed {shown[:80]!r}"
+            )
     if case.rank is not None:
         score.rank_asked += 1
         fits = best is not None and best.rank == case.rank
         score.rank_right += fits
         if not fits:
-            score.mistakes.append(f"{case.name}: rank {case.rank}, said {best.rank if best else None}")
-    if best is not None and cause_of(best.cause).retry == NEVER and cause_of(case.label).retry != NEVER:
+            score.mistakes.append(
+                f"{case.name}: rank {case.rank}, said {best.rank if best else None}"
+            )
+    if (
+        best is not None
+        and cause_of(best.cause).retry == NEVER
+        and cause_of(case.label).retry != NEVER
+    ):
         score.retry_refused += 1
 
 

@@ -37,7 +37,14 @@ def test_a_golden_log_gives_its_cause(case: Case) -> None:
 
 
 def test_every_cause_has_a_golden_log() -> None:
-    ours = {"unknown", "agent_lost", "hang", "declared_transient", "declared_conflict", "declared_permanent"}
+    ours = {
+        "unknown",
+        "agent_lost",
+        "hang",
+        "declared_transient",
+        "declared_conflict",
+        "declared_permanent",
+    }
     assert set(CAUSES) - ours <= {case.label for case in CASES}
 
 
@@ -49,13 +56,17 @@ def test_a_rule_names_a_known_cause_and_literals_in_lower_case() -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_a_long_log_gives_the_same_cause_as_a_short_one(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_log_gives_the_same_cause_as_a_short_one(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The sieve for long logs must let through what the rules need."""
     monkeypatch.setattr(reader, "WHOLE_BYTES_MAX", 1000)
     monkeypatch.setattr(reader, "HEAD_LINES", 5)
     monkeypatch.setattr(reader, "TAIL_LINES", 5)
     chatter = "".join(f"the quick brown fox jumps over dog {i}\n" for i in range(500))
-    streams = [read_stream(name, [(chatter + text + chatter).encode()]) for name, text in case.streams]
+    streams = [
+        read_stream(name, [(chatter + text + chatter).encode()]) for name, text in case.streams
+    ]
     found = diagnose(Evidence(streams=streams, exit_code=case.exit_code, signal=case.signal))
     said = found.findings[0].cause if found.findings else "none"
     shell = case.label == "command_not_found"  # counts less where a script went on
@@ -73,7 +84,9 @@ def test_a_line_that_the_last_good_attempt_printed_is_no_cause() -> None:
 def test_a_job_that_went_on_did_not_die_of_it() -> None:
     steps = "".join(f"step {i} loss 0.1\n" for i in range(9))
     failed = "Traceback (most recent call last):\n  File 'a.py', line 1\nKeyError: 'x'\n"
-    assert not diagnose(Evidence(streams=[read_stream("out", [(failed + steps).encode()])])).findings
+    assert not diagnose(
+        Evidence(streams=[read_stream("out", [(failed + steps).encode()])])
+    ).findings
     assert diagnose(Evidence(streams=[read_stream("out", [(steps + failed).encode()])])).findings
 
 
@@ -111,7 +124,17 @@ def test_why_logs_needs_no_server(tmp_path: Path, capfd: pytest.CaptureFixture[s
     best = found["findings"][0]
     assert (best["cause"], best["rank"], best["class"]) == ("code_exception", 3, "user")
     assert best["evidence"][0]["stream"] == "rank3.err"
-    assert {"cause", "class", "confidence", "task", "rank", "node", "evidence", "advice", "retry"} <= set(best)
+    assert {
+        "cause",
+        "class",
+        "confidence",
+        "task",
+        "rank",
+        "node",
+        "evidence",
+        "advice",
+        "retry",
+    } <= set(best)
 
 
 def test_why_logs_reads_signals_by_name(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -29,7 +29,9 @@ class Cause:
 
 
 CAUSES: dict[str, Cause] = {
-    "host_oom": Cause("resource", "ran out of memory", NEVER, "ask for more memory, or load less at once"),
+    "host_oom": Cause(
+        "resource", "ran out of memory", NEVER, "ask for more memory, or load less at once"
+    ),
     "sigkill_unexplained": Cause(
         "system",
         "killed by SIGKILL; who sent it is not known",
@@ -48,7 +50,9 @@ CAUSES: dict[str, Cause] = {
         NEVER,
         "a smaller batch, gradient checkpointing, or more GPUs; nvidia-smi shows who else is on it",
     ),
-    "import_error": Cause("user", "a Python module is missing", NEVER, "install it in this job's environment"),
+    "import_error": Cause(
+        "user", "a Python module is missing", NEVER, "install it in this job's environment"
+    ),
     "shared_library": Cause(
         "user",
         "a shared library is missing or does not fit",
@@ -62,15 +66,25 @@ CAUSES: dict[str, Cause] = {
         "install versions that belong together; pip check",
     ),
     "code_exception": Cause("user", "the program raised an exception", NEVER),
-    "bad_argument": Cause("user", "the command line was refused by the program", NEVER, "correct the arguments"),
+    "bad_argument": Cause(
+        "user", "the command line was refused by the program", NEVER, "correct the arguments"
+    ),
     "config_error": Cause("user", "the configuration was refused", NEVER, "correct the value"),
-    "command_not_found": Cause("user", "the command could not be started", NEVER, "correct the command or its PATH"),
-    "missing_file": Cause("user", "a file is missing", ONCE, "check the path on the node of the job"),
+    "command_not_found": Cause(
+        "user", "the command could not be started", NEVER, "correct the command or its PATH"
+    ),
+    "missing_file": Cause(
+        "user", "a file is missing", ONCE, "check the path on the node of the job"
+    ),
     "permission_or_credentials": Cause(
         "user", "access was refused", NEVER, "renew the login or correct the permissions"
     ),
-    "bad_sample": Cause("user", "a sample of the data could not be read", ONCE, "check or skip this sample"),
-    "disk_full": Cause("resource", "the disk is full or the quota is used up", NEVER, "free space: df -h; quota -s"),
+    "bad_sample": Cause(
+        "user", "a sample of the data could not be read", ONCE, "check or skip this sample"
+    ),
+    "disk_full": Cause(
+        "resource", "the disk is full or the quota is used up", NEVER, "free space: df -h; quota -s"
+    ),
     "storage_io": Cause("transient", "the storage failed", BACKOFF),
     "remote_service": Cause(
         "transient",
@@ -93,7 +107,9 @@ CAUSES: dict[str, Cause] = {
     "nonfinite_loss": Cause(
         "user", "the loss is not finite", ONCE, "a lower learning rate, gradient clipping, or fp32"
     ),
-    "segfault_or_abort": Cause("system", "crashed in native code", ONCE, "run with PYTHONFAULTHANDLER=1 to see where"),
+    "segfault_or_abort": Cause(
+        "system", "crashed in native code", ONCE, "run with PYTHONFAULTHANDLER=1 to see where"
+    ),
     "illegal_instruction": Cause(
         "system",
         "built for another CPU (illegal instruction)",
@@ -112,11 +128,16 @@ CAUSES: dict[str, Cause] = {
         ONCE,
         "another node, or a build for this driver: nvidia-smi",
     ),
-    "gpu_ecc": Cause("system", "GPU memory error (ECC)", ALWAYS, "avoid this node and have it drained"),
+    "gpu_ecc": Cause(
+        "system", "GPU memory error (ECC)", ALWAYS, "avoid this node and have it drained"
+    ),
     "gpu_off_bus": Cause("system", "a GPU was lost", ALWAYS, "avoid this node and have it drained"),
     "nvlink": Cause("system", "NVLink error", ALWAYS, "avoid this node and have it drained"),
     "fabric_network": Cause(
-        "system", "the network between the nodes failed", BACKOFF, "if it comes again: avoid the node"
+        "system",
+        "the network between the nodes failed",
+        BACKOFF,
+        "if it comes again: avoid the node",
     ),
     "rendezvous": Cause(
         "transient",
@@ -143,18 +164,34 @@ CAUSES: dict[str, Cause] = {
         BACKOFF,
         "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 records what every rank did",
     ),
-    "dataloader_hang": Cause("user", "the data loader stopped giving data", ONCE, "num_workers=0 shows where it waits"),
+    "dataloader_hang": Cause(
+        "user", "the data loader stopped giving data", ONCE, "num_workers=0 shows where it waits"
+    ),
     "hang": Cause("system", "hung", ONCE),
-    "preempted": Cause("transient", "its place was wanted for something else", ALWAYS, "resubmit from the checkpoint"),
+    "preempted": Cause(
+        "transient",
+        "its place was wanted for something else",
+        ALWAYS,
+        "resubmit from the checkpoint",
+    ),
     "node_lost": Cause("system", "its node failed", ALWAYS, "resubmit from the checkpoint"),
     "walltime": Cause(
-        "resource", "ran longer than its time limit", ONCE, "ask for more time, or resume from the checkpoint"
+        "resource",
+        "ran longer than its time limit",
+        ONCE,
+        "ask for more time, or resume from the checkpoint",
     ),
     "cancelled": Cause("user", "stopped from outside", NEVER),
-    "image_pull": Cause("user", "the container image could not be got", ONCE, "check name, tag and login"),
-    "unschedulable": Cause("resource", "no node can take it", CAPACITY, "ask for less, or for another partition"),
+    "image_pull": Cause(
+        "user", "the container image could not be got", ONCE, "check name, tag and login"
+    ),
+    "unschedulable": Cause(
+        "resource", "no node can take it", CAPACITY, "ask for less, or for another partition"
+    ),
     "declared_transient": Cause("transient", "the program calls this failure transient", BACKOFF),
-    "declared_conflict": Cause("transient", "the program met a conflict, such as a port in use", BACKOFF),
+    "declared_conflict": Cause(
+        "transient", "the program met a conflict, such as a port in use", BACKOFF
+    ),
     "declared_permanent": Cause("user", "the program calls this failure permanent", NEVER),
     "agent_lost": Cause("system", "its agent was killed", ONCE),
     "unknown": Cause("unknown", "the cause is not known", ONCE),

@@ -37,7 +37,9 @@ class Stream:
     size: int = 0
     # Numbers of the lines that report progress (a step, a loss): the last few of them.
     progress: list[int] = field(default_factory=list)
-    loss_nan_from: int | None = None  # number of the line since which every loss printed was not finite
+    loss_nan_from: int | None = (
+        None  # number of the line since which every loss printed was not finite
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,9 @@ class Evidence:
     memory_peak_bytes: int | None = None
     time_limit_s: float | None = None
     job: str | None = None
-    usual_lines: frozenset[str] = frozenset()  # shapes of lines that the last good attempt printed as well
+    usual_lines: frozenset[str] = (
+        frozenset()
+    )  # shapes of lines that the last good attempt printed as well
     usage: Mapping[str, float] = field(default_factory=dict)
 
     @property

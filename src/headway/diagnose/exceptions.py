@@ -75,7 +75,9 @@ _LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python3\.\d+/")
 _LOADS_CHECKPOINT = re.compile(
     r"serialization\.py|load_state_dict|load_checkpoint|torch_load|modeling_utils\.py|safetensors|from_pretrained"
 )
-_READS_DATA = re.compile(r"(?i)dataset|data_?load|collate|fetch\.py|/data/|webdataset|image|decode|tokeniz")
+_READS_DATA = re.compile(
+    r"(?i)dataset|data_?load|collate|fetch\.py|/data/|webdataset|image|decode|tokeniz"
+)
 _READS_CONFIG = re.compile(r"(?i)config|yaml|hydra|omegaconf|argpars|settings")
 
 

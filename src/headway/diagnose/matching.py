@@ -46,7 +46,9 @@ _FAILED_SAID = re.compile(
 )
 # Lines of a usage text speak of errors without having any.
 _HELP = re.compile(r"\s*(?:usage: |-\w,? |(?:-\w, )?--[\w-]+(?: |=|$))")
-_WATCHDOG = re.compile(r"Watchdog caught collective.*?SeqNum=(\d+), OpType=(\w+)(?:, NumelIn=(\d+))?")
+_WATCHDOG = re.compile(
+    r"Watchdog caught collective.*?SeqNum=(\d+), OpType=(\w+)(?:, NumelIn=(\d+))?"
+)
 
 
 def find_matches(evidence: Evidence) -> Iterator[Match]:
@@ -97,7 +99,16 @@ def _divergence(evidence: Evidence) -> Iterator[Match]:
             operation = f"{found[2]} {found[3]}"
             other = first.setdefault(found[1], (rank, operation))
             if other[0] != rank and other[1] != operation:
-                yield Match("collective_divergence", 0.9, ROOT, line, index, line.number, rank=rank, node=line.node)
+                yield Match(
+                    "collective_divergence",
+                    0.9,
+                    ROOT,
+                    line,
+                    index,
+                    line.number,
+                    rank=rank,
+                    node=line.node,
+                )
                 return
 
 
@@ -137,7 +148,10 @@ def _explain_line(line: Line, index: int) -> Match | None:
     if not found:
         return None
     order = {FACT: 3, ROOT: 2, SUMMARY: 1, CONSEQUENCE: 0}
-    best = max(found, key=lambda row: (order[row[0].role] if row[0].confidence > 0.6 else 0, row[0].confidence))
+    best = max(
+        found,
+        key=lambda row: (order[row[0].role] if row[0].confidence > 0.6 else 0, row[0].confidence),
+    )
     match = _match(best, line, index, None)
     if warns and match.role == CONSEQUENCE:
         match.confidence *= WARNED
@@ -156,12 +170,16 @@ def _asked(text: str, where: str) -> list[tuple[Rule, re.Match[str]]]:
         else:
             continue
         matched = rule.pattern.search(text)
-        if matched and not (rule.unless and rule.unless.search(text, 0, matched.end() + ADVICE_CHARS)):
+        if matched and not (
+            rule.unless and rule.unless.search(text, 0, matched.end() + ADVICE_CHARS)
+        ):
             found.append((rule, matched))
     return found
 
 
-def _match(row: tuple[Rule, re.Match[str]], line: Line, index: int, traceback: Traceback | None) -> Match:
+def _match(
+    row: tuple[Rule, re.Match[str]], line: Line, index: int, traceback: Traceback | None
+) -> Match:
     rule, matched = row
     groups = matched.groupdict()
     rank = int(groups["rank"]) if groups.get("rank") else None
@@ -170,7 +188,9 @@ def _match(row: tuple[Rule, re.Match[str]], line: Line, index: int, traceback: T
         advice = advice.replace("{" + name + "}", value or "…")
     if "{" in advice:
         advice = ""
-    return Match(rule.cause, rule.confidence, rule.role, line, index, 0.0, rule.cls, advice, traceback, rank)
+    return Match(
+        rule.cause, rule.confidence, rule.role, line, index, 0.0, rule.cls, advice, traceback, rank
+    )
 
 
 def _exit_matches(evidence: Evidence) -> Iterator[Match]:
@@ -188,7 +208,12 @@ def exit_words(evidence: Evidence) -> Iterator[tuple[str, float, str, str]]:
     if number is None and code is not None and 128 < code < 160:
         number = code - 128
     if evidence.oom_kills:
-        yield "host_oom", 0.97, FACT, "the kernel killed a process of the job because memory ran out"
+        yield (
+            "host_oom",
+            0.97,
+            FACT,
+            "the kernel killed a process of the job because memory ran out",
+        )
     if evidence.reason == "walltime":
         yield "walltime", 0.97, FACT, "stopped at its time limit"
     if evidence.reason == "preempted":
@@ -207,7 +232,11 @@ def exit_words(evidence: Evidence) -> Iterator[tuple[str, float, str, str]]:
         24: ("walltime", 0.7),
     }.get(number or 0)
     if said:
-        what = f"signal {number}" if evidence.signal is not None or code is None else f"exit code {code}"
+        what = (
+            f"signal {number}"
+            if evidence.signal is not None or code is None
+            else f"exit code {code}"
+        )
         yield said[0], said[1], SUMMARY, what
     by_code = {
         124: ("walltime", 0.6),
@@ -239,7 +268,9 @@ def _survival(match: Match, stream: Stream, evidence: Evidence) -> float:
     ended_well = any(line.number > number and _SUCCESS.search(line.text) for line in text[-400:])
     said = any(_FAILED_SAID.search(line.text) for line in text[-400:])
     if ended_well and not said:
-        uncaught = match.traceback is not None and match.traceback.whole and not match.traceback.logged
+        uncaught = (
+            match.traceback is not None and match.traceback.whole and not match.traceback.logged
+        )
         return 0.7 if uncaught else ENDED_WELL
     return 1.0
 

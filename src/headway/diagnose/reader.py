@@ -39,7 +39,9 @@ _DIGITS = b"0123456789.:-+ \t"
 _ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-_])")
 _HEADER = "Traceback (most recent call last)"
 
-_STAMP = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?\s+(?:std(?:out|err) [FP] )?")
+_STAMP = re.compile(
+    r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?\s+(?:std(?:out|err) [FP] )?"
+)
 _MPI = re.compile(r"(?:\w{3} \w{3} +\d+ [\d:]+ \d{4})?\[(\d+),(\d+)\]<std(?:out|err)>:\s?")
 _RANK = re.compile(r"\[[Rr]ank[ :]?(\d+)\](?:: ?|(?=\[))")
 _LOCAL = re.compile(r"\[(?:default|trainer|worker)_?(\d+)\]:\s?")
@@ -47,11 +49,17 @@ _RAY = re.compile(r"\x1b?\(([\w.<>]+ )?pid=\d+(?:, ip=([\w.:]+))?\)\s")
 _COMPOSE = re.compile(r"([\w.-]+)\s+\| ")
 _POD = re.compile(r"\[pod/([\w.-]+)/[\w.-]+\] ")
 _LABEL = re.compile(r"\s{0,4}(\d{1,5}): ")
-_HOST = re.compile(r"((?:\d{1,3}\.){3}\d{1,3}|localhost|[A-Za-z][\w.]*-[\w.-]*|[A-Za-z][A-Za-z_.]*\d[\w.-]*): ")
-_NOT_HOST = re.compile(r"(?:python|pypy|bash|sh|slurmstepd|torchrun|mpirun|nvidia|pdsh|docker|f77|gcc)", re.I)
+_HOST = re.compile(
+    r"((?:\d{1,3}\.){3}\d{1,3}|localhost|[A-Za-z][\w.]*-[\w.-]*|[A-Za-z][A-Za-z_.]*\d[\w.-]*): "
+)
+_NOT_HOST = re.compile(
+    r"(?:python|pypy|bash|sh|slurmstepd|torchrun|mpirun|nvidia|pdsh|docker|f77|gcc)", re.I
+)
 _NCCL = re.compile(r"(?:\[[^\]]*\] )?([\w.-]+):\d+:\d+ \[\d+\] ")
 
-_LEVEL_WORD = re.compile(r"^.{0,60}?\b(DEBUG|INFO|NOTICE|WARNING|WARN|ERROR|CRITICAL|FATAL)\b", re.S)
+_LEVEL_WORD = re.compile(
+    r"^.{0,60}?\b(DEBUG|INFO|NOTICE|WARNING|WARN|ERROR|CRITICAL|FATAL)\b", re.S
+)
 _LEVEL_GLOG = re.compile(r"^\W{0,2}([IWEF])\d{3,4} \d\d:\d\d:\d\d")
 _WARNS = re.compile(r"^\S+:\d+: \w*Warning: |^\w*Warning: |^\[?W(?:ARN|ARNING)?\]?[ :]")
 _TIME = re.compile(r"(?:\d{4}-|\d{4}/)?(\d\d)[-/](\d\d)[ T_](\d\d):(\d\d):(\d\d)(?:[.,](\d+))?")
@@ -61,13 +69,19 @@ PROGRESS = re.compile(
     r"(?i)\b(?:step|iter|iteration|global_step|batch|epoch)s?\b\W{0,12}?(\d+)(?!\w*%)"
     r"|\|\s*(\d+)/\d+ \[\d|\b(\d+)/\d+ \[=*>?"
 )
-LOSS = re.compile(r"(?i)\b\w*loss\b\W{0,4}(?:\w+\W{1,3})?(nan|-?inf(?:inity)?|[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?)\b")
+LOSS = re.compile(
+    r"(?i)\b\w*loss\b\W{0,4}(?:\w+\W{1,3})?(nan|-?inf(?:inity)?|[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?)\b"
+)
 _TROUBLE = re.compile(r"(?i)error|exception|fail|traceback|abort|killed|watchdog")
-_FILE_RANK = re.compile(r"(?i)(?:rank|worker|proc|process|task|local_rank|global_rank)[-_.]?(\d+)(?!\d*[-_.]?\w*\.gz)")
+_FILE_RANK = re.compile(
+    r"(?i)(?:rank|worker|proc|process|task|local_rank|global_rank)[-_.]?(\d+)(?!\d*[-_.]?\w*\.gz)"
+)
 _TASK = re.compile(r"(?i)\b((?:worker|launcher|master|trainer|ps|chief)-\d+)\b")
 
 
-def read_stream(name: str, chunks: Iterable[bytes], rank: int | None = None, task: str | None = None) -> Stream:
+def read_stream(
+    name: str, chunks: Iterable[bytes], rank: int | None = None, task: str | None = None
+) -> Stream:
     """One log. `rank` and `task` are taken from the name where they are not given."""
     kept, line_count, size, late_progress = _select(chunks)
     stream = Stream(name=name, lines=[], rank=rank, task=task, line_count=line_count, size=size)
@@ -101,7 +115,9 @@ def _kind(base: str) -> str:
     return "output"
 
 
-def _select(chunks: Iterable[bytes]) -> tuple[list[tuple[int, int, bytes]], int, int, list[tuple[int, bytes]]]:
+def _select(
+    chunks: Iterable[bytes],
+) -> tuple[list[tuple[int, int, bytes]], int, int, list[tuple[int, bytes]]]:
     """(number, offset, line) of the lines to read, counts of lines and bytes, and late lines of progress."""
     whole: list[tuple[int, int, bytes]] | None = []
     kept: list[tuple[int, int, bytes]] = []
@@ -278,7 +294,11 @@ def time_of(text: str) -> float | None:
     if not (1 <= month <= 12 and 1 <= day <= 31 and hour < 24 and minute < 60):
         return None
     fraction = float("0." + found[6]) if found[6] else 0.0
-    return calendar.timegm((2000, month, min(day, 28), hour, minute, second)) + (day - min(day, 28)) * 86400 + fraction
+    return (
+        calendar.timegm((2000, month, min(day, 28), hour, minute, second))
+        + (day - min(day, 28)) * 86400
+        + fraction
+    )
 
 
 def _note_progress(stream: Stream, late: list[tuple[int, bytes]]) -> None:

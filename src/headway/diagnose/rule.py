@@ -28,7 +28,9 @@ class Rule:
     pattern: re.Pattern[str]
     confidence: float = 0.9
     role: str = ROOT
-    where: str = ANY  # ANY line, only the last line of a traceback (EXCEPTION), only other lines (PLAIN)
+    where: str = (
+        ANY  # ANY line, only the last line of a traceback (EXCEPTION), only other lines (PLAIN)
+    )
     unless: re.Pattern[str] | None = None
     cls: str | None = None  # where it differs from the cause's
     advice: str = ""  # may name groups of the pattern: "pip install {module}"

@@ -66,7 +66,9 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     ranked = rank_matches(matches, evidence)
     fingerprint = fingerprint_of(evidence, matches)
     if not ranked or ranked[0].confidence < THRESHOLD:
-        guesses = [_finding(match, evidence, matches) for match in distinct(ranked)[:HYPOTHESES_MAX]]
+        guesses = [
+            _finding(match, evidence, matches) for match in distinct(ranked)[:HYPOTHESES_MAX]
+        ]
         if not evidence.failed and not guesses:
             return Diagnosis("nothing is wrong with it, as far as is known", [], [])
         if not evidence.failed:
@@ -129,9 +131,15 @@ def _advice(match: Match, evidence: Evidence) -> str:
     return match.advice or cause_of(match.cause).advice
 
 
-def _evidence_lines(match: Match, evidence: Evidence, matches: Sequence[Match]) -> Iterator[dict[str, object]]:
+def _evidence_lines(
+    match: Match, evidence: Evidence, matches: Sequence[Match]
+) -> Iterator[dict[str, object]]:
     """The line that says it most plainly first; of equals the earliest."""
-    same = [one for one in matches if one.cause == match.cause and one.confidence > 0.3 and one is not match]
+    same = [
+        one
+        for one in matches
+        if one.cause == match.cause and one.confidence > 0.3 and one is not match
+    ]
     if match.traceback is None or match.confidence < 0.8:
         same = [match, *same]
         same.sort(key=lambda one: (one.stream < 0, -one.confidence))
@@ -161,11 +169,18 @@ def _end_text(evidence: Evidence) -> str:
 
 def fingerprint_of(evidence: Evidence, matches: Sequence[Match]) -> str | None:
     """The same for failures that look the same: the shape of the last error, else of the last lines."""
-    last = next((match for match in reversed(matches) if match.stream >= 0 and match.role == ROOT), None)
+    last = next(
+        (match for match in reversed(matches) if match.stream >= 0 and match.role == ROOT), None
+    )
     if last is not None:
         text = shape_of(last.line.text)
     else:
-        tails = [line.text for stream in evidence.streams for line in stream.lines[-3:] if line.text.strip()]
+        tails = [
+            line.text
+            for stream in evidence.streams
+            for line in stream.lines[-3:]
+            if line.text.strip()
+        ]
         text = " | ".join(shape_of(tail) for tail in tails[-3:])
     if not text and evidence.exit_code is None and evidence.signal is None:
         return None

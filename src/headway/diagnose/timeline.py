@@ -7,7 +7,14 @@ from headway.diagnose.rule import CONSEQUENCE, FACT, ROOT, SUMMARY, Match
 
 # Errors that a rank shows when another one, or its node, is gone.
 SOFT = frozenset(
-    {"remote_service", "rendezvous", "collective_cascade", "collective_stall", "storage_io", "fabric_network"}
+    {
+        "remote_service",
+        "rendezvous",
+        "collective_cascade",
+        "collective_stall",
+        "storage_io",
+        "fabric_network",
+    }
 )
 
 
@@ -16,7 +23,12 @@ def rank_matches(matches: Sequence[Match], evidence: Evidence) -> list[Match]:
     _place_in_time(matches, evidence)
     facts = _by_time(matches, FACT)
     roots = _strong_roots(_by_time(matches, ROOT))
-    if matches and roots and roots[0].confidence < 0.4 and any(one.confidence > 0.6 for one in matches):
+    if (
+        matches
+        and roots
+        and roots[0].confidence < 0.4
+        and any(one.confidence > 0.6 for one in matches)
+    ):
         roots = []
     summaries = sorted(_by_time(matches, SUMMARY), key=lambda match: -match.confidence)
     consequences = _by_time(matches, CONSEQUENCE)
@@ -59,7 +71,9 @@ def _without_chains(roots: list[Match]) -> list[Match]:
     return kept
 
 
-def _choose(facts: list[Match], roots: list[Match], summaries: list[Match], consequences: list[Match]) -> Match | None:
+def _choose(
+    facts: list[Match], roots: list[Match], summaries: list[Match], consequences: list[Match]
+) -> Match | None:
     root = roots[0] if roots else None
     if facts:
         fact = max(facts, key=lambda match: match.confidence)
@@ -88,7 +102,12 @@ def _choose(facts: list[Match], roots: list[Match], summaries: list[Match], cons
 
 def _precedes(root: Match | None, fact: Match) -> bool:
     """Whether an error of the program, rather than the outside fact, came first."""
-    if root is None or root.confidence < 0.8 or root.order >= fact.order or root.stream != fact.stream:
+    if (
+        root is None
+        or root.confidence < 0.8
+        or root.order >= fact.order
+        or root.stream != fact.stream
+    ):
         return False
     if root.cause in SOFT or root.cause in ("cancelled", "cuda_fault", "segfault_or_abort"):
         return False

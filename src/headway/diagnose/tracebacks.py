@@ -25,7 +25,18 @@ _SURE_END = re.compile(
 )
 _NATIVE_FRAME = re.compile(r"\s*(?:frame )?#\d+:? ")
 _SOURCE = re.compile(r"\s*(?:raise \w|return \w|\^+$|~+\^*~*$)")
-_NOT_KINDS = {"Message", "Arguments", "Call", "Thread", "Original", "Error", "Usage", "srun", "wandb", "During"}
+_NOT_KINDS = {
+    "Message",
+    "Arguments",
+    "Call",
+    "Thread",
+    "Original",
+    "Error",
+    "Usage",
+    "srun",
+    "wandb",
+    "During",
+}
 # As error files of torch elastic have it.
 _JSON_END = re.compile(r'\s*"message": "([A-Z]\w*(?:Error|Exception)): ((?:[^"\\]|\\[^n])*)')
 _IGNORED = re.compile(
@@ -33,7 +44,9 @@ _IGNORED = re.compile(
     r"|Exception ignored on"
     r"|Error in sys\.excepthook|never (?:retrieved|awaited)|destroyed but it is pending"
 )
-_CHAINED = re.compile(r"During handling of the above exception|The above exception was the direct cause")
+_CHAINED = re.compile(
+    r"During handling of the above exception|The above exception was the direct cause"
+)
 _LOGGED = re.compile(r"\b(?:ERROR|WARNING|WARN|CRITICAL|INFO|DEBUG)\b")
 
 
@@ -80,7 +93,12 @@ def find_tracebacks(lines: Sequence[Line]) -> tuple[list[Traceback], set[int]]:
                 chained.add(writer)
             continue
         frame = _FRAME.match(text)
-        if frame or _NATIVE_FRAME.match(text) or _SOURCE.match(text) or (writer in after_frame and text[:1].isspace()):
+        if (
+            frame
+            or _NATIVE_FRAME.match(text)
+            or _SOURCE.match(text)
+            or (writer in after_frame and text[:1].isspace())
+        ):
             quoted.add(line.number)
         after_frame.discard(writer)
         if frame:
@@ -124,7 +142,12 @@ def _bare(text: str) -> str:
 
 
 def _end(text: str, current: _Open | None) -> tuple[str, str] | None:
-    if current and "traceback :" in current.line.raw and text.startswith("  ") and text[2:3].strip():
+    if (
+        current
+        and "traceback :" in current.line.raw
+        and text.startswith("  ")
+        and text[2:3].strip()
+    ):
         text = text[2:]  # torchrun indents the traceback that it quotes
     if not text or text[0].isspace():
         quoted = _JSON_END.match(text)

@@ -123,7 +123,13 @@ RULES = (
         unless=r"(?i)checkpoint|pull image|ErrImage|docker|premature end of jpeg|libpng warning"
         r"|^\W*warning|yaml\.|config\w*\.(?:json|ya?ml)|toml",
     ),
-    rule("bad_sample", r"DatasetGeneration\w*Error", "datasetgeneration", confidence=0.8, where=EXCEPTION),
+    rule(
+        "bad_sample",
+        r"DatasetGeneration\w*Error",
+        "datasetgeneration",
+        confidence=0.8,
+        where=EXCEPTION,
+    ),
     rule(
         "bad_sample",
         r"UnicodeDecodeError|JSONDecodeError|invalid start byte",

@@ -154,7 +154,13 @@ RULES = (
         role=SUMMARY,
     ),
     # A SIGKILL that nobody explains.
-    rule("sigkill_unexplained", r"Signal 9 \(SIGKILL\) received", "sigkill", confidence=0.74, role=SUMMARY),
+    rule(
+        "sigkill_unexplained",
+        r"Signal 9 \(SIGKILL\) received",
+        "sigkill",
+        confidence=0.74,
+        role=SUMMARY,
+    ),
     rule(
         "sigkill_unexplained",
         r"exitcode\W+-9\b|died with <Signals\.SIGKILL|return code = -9\b|exited on signal 9\b"

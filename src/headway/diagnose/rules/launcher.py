@@ -67,7 +67,13 @@ RULES = (
         confidence=0.45,
         role=CONSEQUENCE,
     ),
-    rule("segfault_or_abort", r"Signal 11 \(SIGSEGV\) received", "sigsegv", confidence=0.9, role=SUMMARY),
+    rule(
+        "segfault_or_abort",
+        r"Signal 11 \(SIGSEGV\) received",
+        "sigsegv",
+        confidence=0.9,
+        role=SUMMARY,
+    ),
     rule(
         "segfault_or_abort",
         r"Segmentation fault|\(SIGSEGV\)|signal 11\b|exit(?:ed with exit )?code:?\W{1,3}(?:139"

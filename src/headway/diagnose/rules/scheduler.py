@@ -149,7 +149,11 @@ RULES = (
         r"|truncated|jpe?g|png",
     ),
     rule(
-        "unschedulable", r"\bInsufficient (?:\w+\.com/\w+|cpu|memory)\b", "insufficient", confidence=0.95, where=PLAIN
+        "unschedulable",
+        r"\bInsufficient (?:\w+\.com/\w+|cpu|memory)\b",
+        "insufficient",
+        confidence=0.95,
+        where=PLAIN,
     ),
     rule(
         "unschedulable",

@@ -430,8 +430,16 @@ OPTIONS: Final = (
     ),
     Option(("--pin",), "pin", "PIN", "the fingerprint that the certificate must have"),
     Option(("--role",), "role", "ROLE", "this role of the job only", _name),
-    Option(("--logs",), "logs", "", "diagnose these files instead; Headway need not have run the job"),
-    Option(("--exit-code",), "exit_code", "N", "the exit code of the job that wrote the logs", _exit_code),
+    Option(
+        ("--logs",), "logs", "", "diagnose these files instead; Headway need not have run the job"
+    ),
+    Option(
+        ("--exit-code",),
+        "exit_code",
+        "N",
+        "the exit code of the job that wrote the logs",
+        _exit_code,
+    ),
     Option(("--signal",), "signal", "NAME", "the signal that ended it, such as 9 or KILL", _signal),
     Option(("--json",), "json", "", "the answer as JSON on stdout"),
     Option(("-h", "--help"), "help", "", "this text"),

@@ -22,7 +22,9 @@ FILES_MAX = 1_000
 def command(call: Call) -> int:
     paths = list(_files(call.words + (call.after or [])))
     if not paths:
-        raise UsageError("hw why --logs needs the files to read", "for example: hw why --logs slurm-1234.out")
+        raise UsageError(
+            "hw why --logs needs the files to read", "for example: hw why --logs slurm-1234.out"
+        )
     streams = [read_stream(name, _chunks(path)) for name, path in _names(paths)]
     exit_code = call.get("exit_code")
     found = diagnose(Evidence(streams=streams, exit_code=exit_code, signal=call.get("signal")))
@@ -119,4 +121,6 @@ def signal_number(text: str, name: str) -> int:
     try:
         return int(signals.Signals[word])
     except KeyError:
-        raise UsageError(f'{name}: "{text[:40]}" is not a signal', "for example: --signal 9, --signal KILL") from None
+        raise UsageError(
+            f'{name}: "{text[:40]}" is not a signal', "for example: --signal 9, --signal KILL"
+        ) from None
