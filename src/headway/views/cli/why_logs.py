@@ -13,7 +13,7 @@ from headway.diagnose.reader import read_stream
 from headway.diagnose.runner import Diagnosis, diagnose
 from headway.model.errors import UsageError
 from headway.views.cli.dispatch import Call
-from headway.views.terminal import BOLD, DIM, Output
+from headway.views.text.terminal import BOLD, DIM, Output
 
 CHUNK_BYTES = 4 << 20
 FILES_MAX = 1_000
