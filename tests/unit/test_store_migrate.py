@@ -182,3 +182,9 @@ def test_every_migration_has_a_number_of_its_own_and_none_is_missing() -> None:
     for script in steps.values():
         assert "".join(migrate.statements(script)).count(";") >= 1
         assert not script.strip().rpartition(";")[2].strip(), "the last statement has its end"
+
+
+def test_every_migration_has_a_number_of_its_own() -> None:
+    folder = Path(migrate.__file__).parent / "migrations"
+    names = [file.name for file in folder.glob("*.sql")]
+    assert sorted(int(name[:4]) for name in names) == list(range(1, len(names) + 1)), names
