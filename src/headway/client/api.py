@@ -17,18 +17,46 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
+    from headway.client.artifact import artifact
+    from headway.client.define import alert, define_metric, summary
     from headway.client.logging_capture import correlation
+    from headway.client.media import (
+        Audio,
+        Figure,
+        File,
+        Histogram,
+        Html,
+        Image,
+        Table,
+        Text,
+        Video,
+    )
     from headway.client.preempt import on_preempt
     from headway.client.progress import Progress, track
     from headway.client.timing import timed
     from headway.client.usage_marks import Usage
 
     __all__ = [
-        "Progress", "Usage", "config", "correlation", "finish", "flush", "init", "log", "on_preempt", "timed", "track",
+        "Audio", "Figure", "File", "Histogram", "Html", "Image", "Progress", "Table", "Text", "Usage", "Video", "alert",
+        "artifact", "config", "correlation", "define_metric", "finish", "flush", "init", "log", "on_preempt", "summary",
+        "timed", "track",
     ]  # fmt: skip
 
 # Loaded when they are used first: most programs need none or one of them.
 _LATER = {
+    "Audio": "media",
+    "Figure": "media",
+    "File": "media",
+    "Histogram": "media",
+    "Html": "media",
+    "Image": "media",
+    "Table": "media",
+    "Text": "media",
+    "Video": "media",
+    "alert": "define",
+    "artifact": "artifact",
+    "define_metric": "define",
+    "summary": "define",
     "Progress": "progress",
     "Usage": "usage_marks",
     "correlation": "logging_capture",

@@ -64,7 +64,7 @@ class Config(MutableMapping[str, "Any"]):
         """
         try:
             for arg in args:
-                self._values.update(_as_dict(arg))
+                self._values.update(as_dict(arg))
         # P1: a config of somebody else's making may raise anything when it is read
         except Exception as error:
             raise_if_signal(error)
@@ -76,7 +76,7 @@ class Config(MutableMapping[str, "Any"]):
         self._run.config_changed()
 
 
-def _as_dict(config: "Any") -> dict[str, "Any"]:
+def as_dict(config: "Any") -> dict[str, "Any"]:
     """What a person passes as a config, one level deep; deeper ones are converted when they are
     written down.
     """

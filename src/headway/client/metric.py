@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from typing import Any
 
+    from headway.client.media_log import MediaLog
     from headway.client.run import Run
 
     Log = Callable[..., None]
@@ -53,17 +54,25 @@ def make_log(metrics: "Metrics") -> "Log":
     """The public `log`, bound to the metrics of this process."""
     slow, time_ns = metrics.log_slow, time.time_ns
 
-    def log(values: "Mapping[str, Any]", step: "int | None" = None) -> None:
+    def log(
+        values: "Mapping[str, Any]",
+        step: "int | None" = None,
+        tags: "Mapping[str, Any] | None" = None,
+    ) -> None:
         """Log numbers by name, at a step: `hw.log({"loss": 0.4, "lr": 1e-3}, step=i)`.
 
         Values: int, float, bool, Decimal, Fraction, NumPy and torch scalars; NaN and infinities are
         kept. Nested dictionaries become `outer/inner`. What is not a number is refused, once per
         name with a warning, and the rest is kept. Without `step`, one more than the largest step so
         far in this process, starting at 0. Steps may repeat and go back; they are kept as written.
+        `tags={"split": "val"}` makes series of their own beside those without tags, or with others.
+        Images, tables and the like (`hw.Image(array)`) are kept, too.
 
         When it returns, the values survive `kill -9` of this process. It never raises and never
         waits for a network; what cannot be written (a full disk) is counted and told.
         """
+        if tags is not None:
+            return log(metrics.tagged(values, tags), step)
         segment = metrics.segment
         try:
             schema = segment.schemas[tuple(values)]
@@ -108,6 +117,7 @@ class Metrics:
         self.run = run
         self.top: int = -1  # the largest step so far
         self._names: set[str] = set()
+        self.media: MediaLog | None = None  # made with the first image, table and the like
         self._begin()
 
     def _begin(self) -> None:
@@ -201,9 +211,11 @@ class Metrics:
             for key, text in call.notes:
                 self.run.note(key, text)
             left -= self._refuse_new_names(call.points)
-            if not call.points:
+            if not call.points and not call.media:
                 return
             number = self._step(step)
+            for name, media in call.media:
+                self._write_media(name, media, number)
             while call.points:
                 names = next(_parts(call.points))
                 self._write(names, [call.points.pop(name) for name in names], number)
@@ -214,6 +226,30 @@ class Metrics:
         except Exception as error:  # P1: an error of ours must not reach training
             raise_if_signal(error)
             self._drop(left, f"{type(error).__name__} in headway")
+
+    def tagged(self, values: "Any", tags: "Any") -> "Any":
+        """The same values under names that have the tags in them: `loss{split=val}`. Never raises."""
+        try:
+            if not tags:
+                return values
+            suffix = values_of.tag_suffix(tags)
+            return {f"{name}{suffix}": value for name, value in values_of.flat(values).items()}
+        except Refused as reason:
+            self.run.note("tags", f"tags are not kept: {reason}")
+            return values
+        except (
+            Exception
+        ) as error:  # P1: tags of somebody else's making may raise anything when they are read
+            raise_if_signal(error)
+            self.run.note("tags", f"tags could not be read: {type(error).__name__}")
+            return values
+
+    def _write_media(self, name: str, media: "Any", step: int) -> None:
+        if self.media is None:
+            from headway.client.media_log import MediaLog
+
+            self.media = MediaLog(self.run)
+        self.media.write(name, media, step)
 
     def _step(self, step: "Any") -> int:
         if step is None:

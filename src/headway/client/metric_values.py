@@ -11,6 +11,8 @@ from headway.model.limits import (
     LOG_DEPTH_MAX,
     METRIC_NAME_BYTES_MAX,
     METRIC_NAMES_MAX,
+    SERIES_TAG_CHARS_MAX,
+    SERIES_TAGS_MAX,
     STEP_ABS_MAX,
 )
 
@@ -18,6 +20,7 @@ TYPE_CHECKING = False  # `typing` itself costs the client's cold start some mill
 if TYPE_CHECKING:
     from typing import Any
 
+_TAG_SYNTAX = frozenset('{},="\\')
 EXACT_INT_MAX = 2**53  # beyond it a float cannot hold every integer
 
 
@@ -28,10 +31,11 @@ class Refused(Exception):
 class Call:
     """One call of `log`, taken apart."""
 
-    __slots__ = ("notes", "points", "refused", "seen")
+    __slots__ = ("media", "notes", "points", "refused", "seen")
 
     def __init__(self) -> None:
         self.points: dict[str, float] = {}
+        self.media: list[tuple[str, Any]] = []  # images, tables and the like
         self.seen = 0
         self.refused = 0  # values that are not among the points
         self.notes: list[tuple[str, str]] = []  # (what to say only once, the text)
@@ -88,6 +92,13 @@ def _take_one(call: Call, prefix: str, key: object, value: object, depth: int) -
         return
     if len(name.encode()) > METRIC_NAME_BYTES_MAX:
         raise Refused(f"a name has at most {METRIC_NAME_BYTES_MAX} bytes")
+    if type(value) not in (int, float, bool) and not hasattr(value, "__float__"):
+        from headway.client.media import as_media
+
+        media = as_media(value)
+        if media is not None:
+            call.media.append((name, media))
+            return
     number = to_number(value)
     if is_inexact(value):
         call.notes.append(
@@ -96,6 +107,36 @@ def _take_one(call: Call, prefix: str, key: object, value: object, depth: int) -
     # two names that are the same once cleaned: the last one counts
     call.refused += name in call.points
     call.points[name] = number
+
+
+def tag_suffix(tags: "Any") -> str:
+    """`{split=val}`: tags in the order of their names, so that equal ones make the same series. Refused: why not."""
+    if not hasattr(tags, "items"):
+        raise Refused(f"tags are a dictionary, not {type_name(tags)}")
+    pairs = sorted((clean_tag(key), clean_tag(value)) for key, value in tags.items())
+    if len(pairs) > SERIES_TAGS_MAX:
+        raise Refused(f"a series has at most {SERIES_TAGS_MAX} tags")
+    return "{" + ",".join(f"{key}={value}" for key, value in pairs) + "}" if pairs else ""
+
+
+def clean_tag(word: object) -> str:
+    text = "".join(
+        "_" if char in _TAG_SYNTAX or not char.isprintable() else char
+        for char in clean_text(str(word))
+    )
+    return text[:SERIES_TAG_CHARS_MAX] or "_"
+
+
+def flat(values: "Any", prefix: str = "", depth: int = 1) -> "dict[str, Any]":
+    """Nested dictionaries as one; for names that get tags behind them."""
+    found: dict[str, Any] = {}
+    for key in list(values.keys()):
+        value = values[key]
+        if isinstance(value, dict) and depth < LOG_DEPTH_MAX:
+            found.update(flat(value, f"{prefix}{key}/", depth + 1))
+        else:
+            found[f"{prefix}{key}"] = value
+    return found
 
 
 def is_inexact(value: object) -> bool:

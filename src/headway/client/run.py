@@ -29,7 +29,7 @@ from headway.model.limits import (
 )
 from headway.model.record import FACT
 from headway.spool.files import OS_FILES, Files
-from headway.spool.stream_names import facts_name, logs_name, metrics_name, new_rand
+from headway.spool.stream_names import facts_name, logs_name, media_name, metrics_name, new_rand
 from headway.spool.writer import MetricSegment, StreamWriter
 from headway.wire.frame import encode_json
 from headway.wire.identity import process_start
@@ -169,6 +169,8 @@ class Run:
             make, name = MetricSegment, metrics_name(place.rank, pid, self._rand, segment)
         elif kind == "logs":
             name = logs_name(place.rank, pid, self._rand, segment)
+        elif kind == "media":
+            name = media_name(place.rank, pid, self._rand, segment)
         opening = {
             "kind": kind,
             "rank": place.rank,

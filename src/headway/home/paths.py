@@ -58,6 +58,11 @@ class Paths(Value):
         return self.home / "spool"
 
     @property
+    def artifacts(self) -> Path:
+        """Files of artifacts, each under its SHA-256."""
+        return self.home / "artifacts"
+
+    @property
     def env(self) -> Path:
         return self.home / "env"
 

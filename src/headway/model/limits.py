@@ -13,12 +13,14 @@ JOB_NAME_CHARS_MAX = 64
 METRIC_NAME_BYTES_MAX = 256
 TAG_CHARS_MAX = 128
 TAGS_MAX = 64
+SERIES_TAGS_MAX = 8  # of one metric series
+SERIES_TAG_CHARS_MAX = 64  # of a tag's name, and of its value
 STREAM_NAME_CHARS_MAX = 96
 
 # -- records (client and spool)
 FRAME_BYTES_MAX = 1 * MIB  # payload of one frame
 RECORD_VALUES_MAX = 4096  # values of one log() call
-METRIC_NAMES_MAX = 10_000  # different metric names of one process; further ones are refused
+METRIC_NAMES_MAX = 100_000  # different metric names of one process; further ones are refused
 SCHEMAS_MAX = 4096  # tuples of names in one segment; then a new segment starts
 SEGMENT_BYTES_MAX = 16 * MIB  # a metric segment rolls here
 STEP_ABS_MAX = 2**62
@@ -55,6 +57,16 @@ LOG_ITEMS_MAX = 1000  # of a list or dictionary in a record
 TIMING_INTERVAL_S = 1.0  # at least this long between two told states of one named timing
 TIMING_NAMES_MAX = 256  # of one process
 CHECKPOINTS_PROCESS_MAX = 10_000  # of one process; further ones are counted
+MEDIA_BYTES_MAX = 64 * MIB  # of one image, table, … that is logged; artifacts may have any size
+MEDIA_PIECE_BYTES = 512 * KIB  # of one fact; larger media are cut into so many
+MEDIA_TABLE_ROWS_MAX = 10_000  # of a logged table; the number of all rows is kept with it
+MEDIA_TEXT_CHARS_MAX = 16 * KIB  # of a caption, and of one cell of a table
+ARTIFACT_COPY_BYTES_MAX = (
+    4 * MIB
+)  # a larger file is linked into the spool, not copied by the training process
+ARTIFACT_FILES_MAX = 100_000  # of one artifact
+ARTIFACT_FACT_FILES = 2_000  # of an artifact in one fact
+ARTIFACT_NAME_CHARS_MAX = 128
 SYNC_INTERVAL_S = 1.0  # the shipper syncs record streams this often
 
 # -- agent
@@ -236,6 +248,12 @@ CURVE_SAMPLES_MAX = 4_096  # read for such a curve
 CURVE_TASKS_MAX = 64  # likewise, of one attempt
 CHECKPOINTS_MAX = 10_000  # of one job; further ones are events
 TIMINGS_MAX = 10_000  # named timings of one task; further ones are events
+METRIC_DEFINITIONS_MAX = 10_000  # of one job: own x-axes and goals, by name or pattern
+SUMMARY_VALUES_MAX = 100_000  # that one job's programs give as their outcome
+ARTIFACT_PIECE_BYTES = 8 * MIB  # of one file in one request
+ARTIFACTS_LISTED_MAX = 10_000  # in one answer
+MEDIA_LISTED_MAX = 10_000  # in one answer
+MEDIA_JOB_BYTES_MAX = 4 * GIB  # of all images, tables, … of one job; further ones are counted
 RETENTION_DAYS = 0  # setting retention_days; 0 keeps everything
 PROVENANCE_DIFF_BYTES_MAX = 1 * MIB
 GIT_FILES_MAX = 4_000  # tracked files that are looked at in place of asking git

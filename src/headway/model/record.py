@@ -16,6 +16,7 @@ FORMAT_VERSION = 1
 RAW = "raw"  # bytes of stdout, stderr or the agent's log
 RECORDS = "records"  # whole frames
 INDEX = "index"  # 16-byte entries: u64 offset, u64 wall clock in microseconds
+BLOB = "blob"  # bytes of a file of an artifact, as they are: nothing in them is masked
 GAP = "gap"  # bytes that will never come; the payload says why
 
-STREAM_KINDS = frozenset({RAW, RECORDS, INDEX, GAP})
+STREAM_KINDS = frozenset({RAW, RECORDS, INDEX, BLOB, GAP})

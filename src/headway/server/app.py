@@ -173,10 +173,16 @@ class Services:
         """The job that the address means. A reference is looked up; it never becomes part of a path
         (B20).
         """
-        ref = call.params["ref"]
+        return await self.find_ref(call.params["ref"])
+
+    async def find_ref(self, ref: str) -> int:
         if not _REF.match(ref):
             raise NotFoundError(f"{ref[:80]!r} is not a job's id", "`hw ls` lists the jobs")
         return await self.query(catalog.resolve, ref)
+
+    async def write(self, work: Callable[[Any], T]) -> T:
+        """`work(connection)` in a transaction of the writer."""
+        return await asyncio.wrap_future(self.store.write(work))
 
 
 class Table:

@@ -19,6 +19,9 @@ from headway.settings.yamlfile import Node
 
 Schema = dict[str, Any]
 
+# Trackers whose packages `hw run --as NAME` answers for (`headway.compat`).
+ANSWERED: Final = ("wandb",)
+
 
 class Kind(Protocol):
     @property

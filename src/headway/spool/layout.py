@@ -10,7 +10,7 @@ import stat
 
 from headway.model.errors import DamagedError, VersionError
 from headway.model.limits import GRACE_S, MIB, SPOOL_BYTES_MAX, STREAM_NAME_CHARS_MAX
-from headway.model.record import FORMAT_VERSION, INDEX, RAW, RECORDS
+from headway.model.record import BLOB, FORMAT_VERSION, INDEX, RAW, RECORDS
 from headway.model.value import Value
 from headway.spool.files import OS_FILES, Files, replace_file
 from headway.spool.stream_names import (
@@ -44,10 +44,8 @@ class Stream(Value):
     """One stream of a task, as its name tells it. Parts that a role does not have are None."""
 
     name: str
-    # "stdout", "stderr", "agent", "shim", "shipper", "usage", "tracks", "facts", "metrics" or
-    # "logs"
-    role: str
-    kind: str  # RAW | RECORDS | INDEX
+    role: str  # stdout stderr agent shim shipper usage tracks facts metrics logs media blob
+    kind: str  # RAW | RECORDS | INDEX | BLOB
     rank: int | None = None
     pid: int | None = None
     rand: str | None = None
@@ -88,14 +86,14 @@ def _parse_shipper_stream(name: str, role: str, rest: list[str], tail: str) -> S
 
 
 def _parse_client_stream(name: str, role: str, rest: list[str], tail: str) -> Stream | None:
-    if role not in ("facts", "metrics", "logs") or len(rest) != 3:
+    if role not in ("facts", "metrics", "logs", "media", "blob") or len(rest) != 3:
         return None
     rank, pid, segment = _number(rest[0]), _number(rest[1]), _number(tail)
     if rank is None or pid is None or not _is_rand(rest[2]):
         return None
     if (role == "facts") != ("." not in name) or (role != "facts" and segment is None):
         return None
-    return Stream(name, role, RECORDS, rank, pid, rest[2], segment)
+    return Stream(name, role, BLOB if role == "blob" else RECORDS, rank, pid, rest[2], segment)
 
 
 def parse_slots(name: str) -> tuple[int, int] | None:

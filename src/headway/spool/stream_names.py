@@ -28,6 +28,15 @@ def logs_name(rank: int, pid: int, rand: str, segment: int) -> str:
     return f"logs-{rank}-{pid}-{rand}.{segment}"
 
 
+def media_name(rank: int, pid: int, rand: str, segment: int) -> str:
+    return f"media-{rank}-{pid}-{rand}.{segment}"
+
+
+def blob_name(rank: int, pid: int, rand: str, number: int) -> str:
+    """A file of an artifact, or a link to one."""
+    return f"blob-{rank}-{pid}-{rand}.{number}"
+
+
 def progress_name(rank: int, pid: int, rand: str) -> str:
     """Slots that are overwritten in place: no stream."""
     return f"progress-{rank}-{pid}-{rand}"

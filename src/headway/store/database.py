@@ -17,7 +17,7 @@ from headway.code.depot import Collected, Depot
 from headway.home.paths import Paths
 from headway.model.errors import DamagedError, RefusedError, UnreachableError
 from headway.model.limits import CHECK_BYTES_MAX, LINGER_S, LOG_BYTES_MAX
-from headway.model.record import INDEX, RAW
+from headway.model.record import BLOB, INDEX, RAW
 from headway.store import catalog, db_snapshot, migrate, retention
 from headway.store.connection import (
     Connection,
@@ -37,6 +37,9 @@ log = logging.getLogger("headway.store")
 T = TypeVar("T")
 # (job, what): facts job metrics logs; for viewers also progress records usage
 Listener = Callable[[int, str], None]
+
+
+_BULK = ("metrics-", "logs-", "usage-", "media-")  # streams whose data may wait for company
 
 
 class Store(Hooks):
@@ -59,7 +62,7 @@ class Store(Hooks):
         self._writer: Writer | None = None
         self._files = LogFiles(paths.logs, log_bytes_max)
         self._ingester = Ingester(self._files, clock_ns)
-        self._keeper = Keeper(self, self._files, clock_ns, self._snapshot_if_due)
+        self._keeper = Keeper(self, self._files, clock_ns, self._snapshot_if_due, paths)
 
     # -- opening and closing
 
@@ -79,7 +82,7 @@ class Store(Hooks):
             raise as_headway_error(error, f"opening {self.paths.db}") from error
         self._writer.start()
         self._tell_restored()
-        self._keeper = Keeper(self, self._files, self._clock_ns, self._snapshot_if_due)
+        self._keeper = Keeper(self, self._files, self._clock_ns, self._snapshot_if_due, self.paths)
         if self._background:
             self._keeper.start()
             self._keeper.notice()
@@ -172,8 +175,7 @@ class Store(Hooks):
         """
         size = sum(len(part.data) for part in parts)
         bulk = all(
-            part.kind in (RAW, INDEX) or part.stream.startswith(("metrics-", "logs-", "usage-"))
-            for part in parts
+            part.kind in (RAW, INDEX, BLOB) or part.stream.startswith(_BULK) for part in parts
         )
         work = partial(self._ingester.apply, key=task, parts=parts)
         return self.submit(work, size=size, parts=len(parts), data=True, urgent=not bulk)

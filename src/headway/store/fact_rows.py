@@ -13,10 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from headway.model.errors import DamagedError, VersionError
+from headway.model.errors import DamagedError, UsageError, VersionError
+from headway.model.ids import check_name, name_from_command
 from headway.model.limits import EVENTS_MAX, JSON_DEPTH_MAX
 from headway.model.record import FACT, FORMAT_VERSION, OPEN
-from headway.store import catalog, live_write, stack_rows
+from headway.store import artifacts, catalog, live_write, notice_queue, stack_rows, tracked
 from headway.store.connection import touch
 from headway.store.jsonform import whole
 
@@ -376,6 +377,37 @@ def _provenance(c: sqlite3.Connection, x: Context, fact: Fact) -> None:
     touch(c, x.job, "job")
 
 
+def _describe(c: sqlite3.Connection, x: Context, fact: Fact) -> None:
+    """What the program calls itself. The command line's word counts more: only what it left open is filled in."""
+    experiment = text(fact.get("experiment"))
+    if experiment:
+        try:
+            name = check_name(experiment)
+        except UsageError:
+            name = name_from_command([experiment])
+        c.execute(
+            """UPDATE jobs SET spec = json_set(spec, '$.experiment', :name), experiment = :name
+               WHERE pk = :job AND json_extract(spec, '$.experiment') IS NULL""",
+            {"name": name, "job": x.job},
+        )
+    tell(c, x, fact)
+    touch(c, x.job, "job")
+
+
+def _alert(c: sqlite3.Connection, x: Context, fact: Fact) -> None:
+    """The program itself asks to tell people something; `server/notifier.py` does."""
+    notice_queue.note_alert(
+        c,
+        x.job,
+        x.attempt,
+        text(fact.get("title")) or "",
+        text(fact.get("text")) or "",
+        time_ns(x, fact),
+    )
+    tell(c, x, fact)
+    touch(c, x.job, "job")
+
+
 def _watch(c: sqlite3.Connection, x: Context, fact: Fact, put: "Put", what: str) -> bool:
     """What is watched live says nothing of a job's state: it wakes viewers, not those who decide.
     False: unreadable.
@@ -395,6 +427,12 @@ _WATCHED: dict[str, tuple[Put, str]] = {
     "checkpoint": (live_write.put_checkpoint, "usage"),
     "timing": (live_write.put_timing, "usage"),
     "stacks": (stack_rows.put_stacks, "stacks"),
+    "metric": (tracked.put_definition, "metrics"),
+    "summary": (tracked.put_summary, "metrics"),
+    "media": (tracked.put_media, "media"),
+    "media_piece": (tracked.put_piece, "media"),
+    "artifact": (artifacts.put, "artifacts"),
+    "artifact_used": (artifacts.put_use, "artifacts"),
 }
 _HANDLERS: dict[str, Callable[[sqlite3.Connection, Context, Fact], None]] = {
     "task_started": _task_started,
@@ -410,4 +448,6 @@ _HANDLERS: dict[str, Callable[[sqlite3.Connection, Context, Fact], None]] = {
     "exception": _exception,
     "gap": _gap,
     "provenance": _provenance,
+    "alert": _alert,
+    "describe": _describe,
 }  # stop_requested, leftovers, note, counters and whatever comes later are events as they are

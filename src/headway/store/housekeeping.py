@@ -15,8 +15,9 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
+from headway.home.paths import Paths
 from headway.model.errors import HeadwayError
-from headway.store import compact, live_write, summaries
+from headway.store import artifacts, compact, live_write, summaries
 from headway.store.connection import PAGE_BYTES, Connection
 from headway.store.log_files import LogFiles, stream_key
 
@@ -52,8 +53,10 @@ class Keeper(threading.Thread):
         files: LogFiles,
         clock_ns: Callable[[], int],
         snapshot: Callable[[], None],
+        paths: Paths,
     ) -> None:
         super().__init__(name="headway-keeper", daemon=True)
+        self._paths = paths
         self._store, self._files, self._clock_ns, self._snapshot = store, files, clock_ns, snapshot
         self._wake, self._stopped = threading.Event(), threading.Event()
         self._turn = threading.Lock()
@@ -93,6 +96,7 @@ class Keeper(threading.Thread):
             compact_all = partial(self._compact_all, calm_ns)
             for work in (
                 self._spill_all,
+                self._collect_all,
                 self._merge_all,
                 compact_all,
                 self._thin_all,
@@ -130,6 +134,21 @@ class Keeper(threading.Thread):
         for pk in keys:
             if c.execute("SELECT 1 FROM chunks WHERE stream = :pk LIMIT 1", {"pk": pk}).fetchone():
                 self._files.spill(c, stream_key(c, pk))
+
+    def _collect_all(self) -> None:
+        """Artifacts whose bytes are all here become versions. Reading and hashing is done in this thread."""
+        with self._store.read() as c:
+            ready = artifacts.waiting(c)
+            places = {one.task: artifacts.folder_of(c, one.task) for one in ready}
+        for one in ready:
+            if not self._go_on():
+                return
+            files = artifacts.keep_files(
+                one, self._paths.logs / places[one.task], self._paths.artifacts
+            )
+            self._store.submit(
+                partial(artifacts.collect, one=one, files=files, now_ns=self._clock_ns())
+            ).result()
 
     def _merge_all(self) -> None:
         with self._store.read() as c:

@@ -18,7 +18,7 @@ import numpy as np
 
 from headway.model.errors import DamagedError, HeadwayError, NotFoundError
 from headway.model.limits import HEARD_INTERVAL_S, METRIC_NAMES_MAX, STREAMS_MAX
-from headway.model.record import GAP, INDEX, OPEN, RAW, RECORDS
+from headway.model.record import BLOB, GAP, INDEX, OPEN, RAW, RECORDS
 from headway.store import catalog, fact_rows, summaries
 from headway.store.connection import count_written, touch
 from headway.store.decode import Decoded, Names, Points, decode
@@ -33,8 +33,17 @@ _TASKS_CACHED = 1024
 # in front of the name of a metric that was printed, where the program also logs one of that name
 PRINTED = "printed"
 _METRICS_STREAM = re.compile(r"metrics-(\d{1,9})-(\d{1,10}-[0-9a-f]{1,16})\.(\d{1,9})\Z")
-_RANKED_STREAM = re.compile(r"(?:stdout|stderr|facts|metrics|logs)-(\d{1,9})(?=[.-]|\Z)")
+_RANKED_STREAM = re.compile(r"(?:stdout|stderr|facts|metrics|logs|media|blob)-(\d{1,9})(?=[.-]|\Z)")
 _RAW_STREAM = re.compile(r"(?:stdout|stderr)-\d+\Z|agent\Z")
+
+
+def _kind_of(name: str) -> str:
+    """Of a stream whose first part is a gap, which does not say it."""
+    if _RAW_STREAM.match(name):
+        return RAW
+    if name.startswith("blob-"):
+        return BLOB
+    return INDEX if name.endswith(".index") else RECORDS
 
 
 @dataclass(slots=True)
@@ -198,7 +207,7 @@ class Ingester:
         if len(task.streams) >= STREAMS_MAX:
             raise DamagedError(f"the task has {STREAMS_MAX} streams already")
         if kind == GAP:
-            kind = RAW if _RAW_STREAM.match(name) else INDEX if name.endswith(".index") else RECORDS
+            kind = _kind_of(name)
         ranked = _RANKED_STREAM.match(name)
         rank = int(ranked[1]) if ranked else None
         cursor = c.execute(
@@ -271,8 +280,10 @@ class Ingester:
             raise DamagedError("an index has entries of 16 bytes")
         # once the task has ended, its files are what a person opens next: nothing waits in the
         # database
-        self._files.append(c, self._log_key(task, stream), stream.position, data, direct=task.ended)
-        touch(c, task.job, "logs")
+        is_blob = stream.kind == BLOB
+        key = self._log_key(task, stream)
+        self._files.append(c, key, stream.position, data, direct=task.ended or is_blob)
+        touch(c, task.job, "artifacts" if is_blob else "logs")
 
     def _records(
         self, c: sqlite3.Connection, task: _Task, stream: _Stream, data: memoryview

@@ -102,7 +102,8 @@ class LogFiles:
                 {"stream": key.pk, "offset": offset, "data": data},
             )
             count_written(c, len(data))
-        self._cut_middle(c, key, offset + len(data))
+        if not key.name.startswith("blob-"):  # a file of an artifact is whole or worthless
+            self._cut_middle(c, key, offset + len(data))
 
     def skip(self, c: sqlite3.Connection, key: LogKey, end: int) -> None:
         """Bytes up to `end` will never come: they are a hole in the file."""

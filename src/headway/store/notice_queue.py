@@ -14,6 +14,7 @@ from typing import Any
 from headway.model.limits import NOTICES_KEPT_MAX, NOTICES_WAITING_MAX
 from headway.store.jsonform import iso
 
+ALERT = "alert"  # the old state of what is no change, but a word of the program
 CHANGES_STEP = 100  # looked at in one transaction
 # streams that a program itself fills
 _SIGNS = ("stdout-", "stderr-", "logs-", "tracks-", "facts-", "metrics-")
@@ -58,6 +59,18 @@ def note_change(
         """INSERT INTO changes (job, attempt, old, new, since_ns, time_ns) VALUES
              (:job, (SELECT coalesce(max(number), 0) FROM attempts WHERE job = :job), :old, :new, :since, :now)""",
         {"job": job, "old": old, "new": new, "since": since_ns, "now": now_ns},
+    )
+
+
+def note_alert(
+    c: sqlite3.Connection, job: int, attempt: int, title: str, text: str, now_ns: int
+) -> None:
+    """A program's own alert waits among the changes, until it is known who is to be told."""
+    words = json.dumps({"title": title, "text": text})
+    c.execute(
+        """INSERT INTO changes (job, attempt, old, new, since_ns, time_ns)
+           VALUES (:job, :attempt, :old, :new, :now, :now)""",
+        {"job": job, "attempt": attempt, "old": ALERT, "new": words, "now": now_ns},
     )
 
 

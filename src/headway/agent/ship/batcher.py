@@ -10,7 +10,7 @@ import os
 
 from headway.agent.ship.events import Held, Packed, Piece
 from headway.model.limits import BATCH_BYTES_MAX, KIB, PARTS_MAX, SHAPE_WAIT_S
-from headway.model.record import GAP, INDEX, RAW, RECORDS
+from headway.model.record import BLOB, GAP, INDEX, RAW, RECORDS
 from headway.spool.files import OS_FILES, Files
 from headway.spool.reader import read_exactly, read_frames
 
@@ -113,6 +113,8 @@ class Packer:
         try:
             if span.kind == RECORDS:
                 return self._records(batch, span, tailed.fd, at_end, final=ends and at_end)
+            if span.kind == BLOB:
+                return self._blob(batch, span, tailed.fd)
             if span.kind == INDEX:
                 return self._index(batch, span, tailed.fd)
             return self._output(
@@ -205,6 +207,15 @@ class Packer:
                 break
             got += n
         return got
+
+    def _blob(self, batch: Batch, span: "Span", fd: int) -> bool:
+        """A file's own bytes. One that was cut short under us ends where it ends; the record of it says its size."""
+        data = read_exactly(self._files, fd, span.offset, span.length)
+        if data:
+            batch.add(Part(span.stream, span.kind, span.offset, data), len(data))
+        if len(data) < span.length:
+            batch.ends.append((span.stream, span.offset + len(data)))
+        return True
 
     def _index(self, batch: Batch, span: "Span", fd: int) -> bool:
         """Whole entries only."""

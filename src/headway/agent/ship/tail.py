@@ -15,7 +15,7 @@ from headway.agent import process
 from headway.agent.ship.events import Closed, Grown, Refused
 from headway.model.errors import HeadwayError
 from headway.model.limits import STREAMS_MAX
-from headway.model.record import RECORDS
+from headway.model.record import BLOB, RECORDS
 from headway.spool.files import OS_FILES, Files, write_all
 from headway.spool.layout import Stream, index_name, parse_stream
 from headway.spool.reader import open_stream, read_opening
@@ -38,7 +38,7 @@ WRITERS_INTERVAL_S = 1.0
 SUCCESSOR_S = 2.0  # a thread may still be in its last write to the segment before
 _OUTPUT = ("stdout", "stderr")
 # streams that roll; a segment goes as a whole once the server has it
-_SEGMENTED = ("metrics", "logs", "tracks")
+_SEGMENTED = ("metrics", "logs", "media", "tracks")
 
 
 class Names:
@@ -219,7 +219,7 @@ class Tail:
         acked, first = self._cursor.get(name, 0), 0
         if output and tailed.size == 0:
             first = self._first_data(tailed.fd)
-        gaps, whole = tuple(self.drops.get(name, ())), role in (*_SEGMENTED, "usage")
+        gaps, whole = tuple(self.drops.get(name, ())), role in (*_SEGMENTED, "usage", "blob")
         return Grown(name, kind, size, output or whole, whole, acked, first, gaps)
 
     def _first_data(self, fd: int) -> int:
@@ -283,6 +283,9 @@ class Tail:
         for tailed in list(self.streams.values()):
             stream = tailed.stream
             if tailed.closed or stream.pid is None or _is_ours(stream):
+                continue
+            if stream.kind == BLOB:  # it came whole
+                events += self.close_stream(tailed, now_s)
                 continue
             newest = self._newest.get(_writer_key(stream), tailed)
             rolled = stream.name in self.left or (

@@ -29,6 +29,8 @@ def _bootstrap() -> None:
         return
     package = os.environ.get("HEADWAY_PACKAGE") or os.path.dirname(os.path.dirname(here))
     sys.meta_path.append(_Finder(package))
+    if os.environ.get("HEADWAY_COMPAT"):
+        _answer_imports(os.environ["HEADWAY_COMPAT"])
     if os.environ.get("HEADWAY_FORWARD_EXCEPTIONS", "1") != "0":
         _watch_exceptions()
         _watch_fatal()
@@ -68,6 +70,42 @@ class _Finder:
                     name, init, submodule_search_locations=[folder]
                 )
         return None
+
+
+def _answer_imports(names: str) -> None:
+    """`hw run --as wandb`: other trackers' packages are answered by headway.compat, imported when asked for."""
+    for name in names.split(","):
+        if name.strip() == "wandb":
+            sys.meta_path.insert(0, _Wandb())
+
+
+class _Wandb:
+    """Finds `wandb` by loading headway.compat.wandb's own finder, which takes this one's place."""
+
+    def find_spec(self, name: str, path: "Any" = None, target: "Any" = None) -> "Any":
+        if name != "wandb" and not name.startswith("wandb."):
+            return None
+        finder = self._finder()
+        return finder.find_spec(name, path, target) if finder is not None else None
+
+    def find_distributions(self, context: "Any" = None) -> "Any":
+        if getattr(context, "name", None) != "wandb":
+            return ()
+        finder = self._finder()
+        return finder.find_distributions(context) if finder is not None else ()
+
+    def _finder(self) -> "Any":
+        sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self]
+        try:
+            from headway.compat.wandb_finder import Finder
+        except (
+            Exception
+        ) as error:  # a package that is incomplete: the real wandb is better than none
+            sys.stderr.write(f"headway: wandb is not answered: {type(error).__name__}: {error}\n")
+            return None
+        found = Finder()
+        sys.meta_path.insert(0, found)
+        return found
 
 
 def _tell(where: str, error: "Any", thread: "str | None" = None) -> None:

@@ -5,7 +5,8 @@ A job's end is told once for each attempt, whatever it is called afterwards; a s
 somebody has waited for it; a silence once, until the job has given a sign again.
 """
 
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, replace
 from typing import Any
 
 from headway.model.job import Attempt, Job, State
@@ -37,6 +38,16 @@ def of_change(change: Change, job: Job, wanted: Wanted) -> Notice | None:
     return _notice(
         job, kind, f"{job.uuid}:{change.attempt}:{what}", change.time_ns, waited_s=_waited_s(change)
     )
+
+
+def of_alert(change: Change, job: Job) -> Notice:
+    """What the program itself asked to tell: it has decided that, so no setting is asked."""
+    said = json.loads(change.new)
+    words = ": ".join(word for word in (said["title"], said["text"]) if word)
+    found = _notice(
+        job, "alert", f"{job.uuid}:{change.attempt}:alert:{change.time_ns}", change.time_ns
+    )
+    return replace(found, facts={**found.facts, "text": safe(f"{job.id} says: {words}")})
 
 
 def _kind(change: Change, job: Job, wanted: Wanted) -> str | None:

@@ -317,4 +317,6 @@ def _decide(c: Connection, wanted: Wanted, change: Change) -> Notice | None:
     row = c.execute("SELECT deleted_ns FROM jobs WHERE pk = :pk", {"pk": change.job}).fetchone()
     if row is None or row["deleted_ns"] is not None:
         return None  # a person has done away with it
+    if change.old == notice_queue.ALERT:
+        return notice.of_alert(change, catalog.load_job(c, change.job))
     return notice.of_change(change, catalog.load_job(c, change.job), wanted)

@@ -13,6 +13,7 @@ GROUPS: Final = (RUN, LOOK, CHANGE, HOUSE)
 _JOB: Final = (
     "processes", "nodes", "launcher", "cluster", "experiment", "name", "tags", "env", "max_duration_s", "priority", "cpus",
     "memory_bytes", "monitoring_interval_s", "tensorboard", "monitor", "image", "retry", "hold_s", "after", "pty",
+    "answer_as",
 )  # fmt: skip
 _FILE: Final = ("sets", "smoke", "array", "dry_run")
 _SELECT: Final = (
@@ -306,6 +307,32 @@ _TABLE: Final = (
             "Your own files and root's need no trust. A folder stands for the headway.yaml in it."
         ),
         examples=(("hw trust", "what is trusted"), ("hw trust /data/team/headway.yaml", "")),
+    ),
+    Command(
+        "artifacts", LOOK, "files of jobs by name and version: list, get, put",
+        "hw artifacts [ls [NAME|ID]] | get NAME[:VERSION] | put PATH", ("output", "name", "type", "tags"),
+        words=("ls", "get", "put"),
+        says={
+            "output": "the folder to write to; default NAME-VERSION",
+            "name": "what to call it; default: the name of the file or folder",
+            "tags": "an alias of this version beside latest, such as best; may be repeated",
+        },
+        details=(
+            "In Python: hw.artifact(path, name=…). The same content is kept once; each change under a name is a\n"
+            "version: v0, v1, …, and latest. Lists say which jobs made and used each of them."
+        ),
+        examples=(
+            ("hw artifacts ls 7f3c2", "what this job made and used"),
+            ("hw artifacts get model:best -o models", ""),
+            ("hw artifacts put data/train.csv --name train --type data", ""),
+        ),
+    ),
+    Command(
+        "media", LOOK, "images, audio, tables and texts that a job logged", "hw media ID [-m NAME] [-o FOLDER]",
+        ("metrics", "output"),
+        says={"output": "write them as files into this folder", "metrics": "only those of this name; may be repeated"},
+        details="In Python: hw.log({'samples': hw.Image(array)}, step=i).",
+        examples=(("hw media 7f3c2 -o media", "as files, with a list of them in media.json"),),
     ),
     Command(
         "token", HOUSE, "tokens for other machines and people",

@@ -74,6 +74,16 @@ def _count_or_zero(text: str, name: str) -> int:
     return count(text, name, least=0)
 
 
+def _answered(text: str, name: str) -> str:
+    from headway.settings.value_kinds import ANSWERED
+
+    if text not in ANSWERED:
+        raise UsageError(
+            f"{name} {text}: Headway does not answer for that", f"valid: {', '.join(ANSWERED)}"
+        )
+    return text
+
+
 def _processes(text: str, name: str) -> int:
     from headway.model.limits import PROCESSES_MAX
     from headway.settings.quantity import count
@@ -279,6 +289,14 @@ OPTIONS: Final = (
         "write usage also as TensorBoard scalars, into DIR/<id>",
     ),
     Option(
+        ("--as",),
+        "answer_as",
+        "NAME",
+        "answer `import wandb` of the script with Headway, without an edit; may be repeated",
+        _answered,
+        many=True,
+    ),
+    Option(
         ("--priority",), "priority", "N", "jobs of a higher priority start first; default 0", _whole
     ),
     Option(
@@ -399,6 +417,12 @@ OPTIONS: Final = (
     ),
     Option(("--assets",), "assets", "", "download the new bytes of each log to ./assets/<id>/"),
     Option(("-o", "--output"), "output", "FILE", "the file to write"),
+    Option(
+        ("--type",),
+        "type",
+        "NAME",
+        "what kind of artifact it is, such as model or data; default file",
+    ),
     Option(("--csv",), "csv", "", "the answer as CSV on stdout"),
     Option(("--native",), "native", "", "frames of C code, too, where py-spy may be used"),
     Option(("--watch",), "watch", "", "again every second, until Ctrl-C"),

@@ -520,6 +520,8 @@ def environment(
         env["HEADWAY_TENSORBOARD_DIR"] = os.path.abspath(
             os.path.expanduser(call.get("tensorboard"))
         )
+    if call.get("answer_as"):
+        env["HEADWAY_COMPAT"] = ",".join(dict.fromkeys(call.get("answer_as")))
     env |= dict(call.get("env", []))
     env.pop("HEADWAY_TOKEN", None)  # it opens a monitor, and is no job's business
     size = sum(len(os.fsencode(name)) + len(os.fsencode(value)) + 2 for name, value in env.items())
