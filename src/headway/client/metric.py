@@ -237,9 +237,8 @@ class Metrics:
         except Refused as reason:
             self.run.note("tags", f"tags are not kept: {reason}")
             return values
-        except (
-            Exception
-        ) as error:  # P1: tags of somebody else's making may raise anything when they are read
+        # P1: tags of somebody else's making may raise anything when they are read
+        except Exception as error:
             raise_if_signal(error)
             self.run.note("tags", f"tags could not be read: {type(error).__name__}")
             return values

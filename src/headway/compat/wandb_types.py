@@ -33,9 +33,8 @@ class WBValue:
     def _make(self, make: "Callable[[], media.Media]") -> None:
         try:
             self._media = make()
-        except (
-            Exception
-        ) as error:  # data of somebody else's making: nothing of ours may end a training
+        # data of somebody else's making: nothing of ours may end a training
+        except Exception as error:
             reason = (
                 str(error) if isinstance(error, Refused) else f"{type(error).__name__}: {error}"
             )

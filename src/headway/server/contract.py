@@ -402,6 +402,68 @@ class Series(Answer):
     value: list[Number]
 
 
+class Media(Answer):
+    """An image, a table and the like; `number` names it for its bytes."""
+
+    number: int
+    name: str
+    step: int
+    time: Time | None
+    attempt: int
+    rank: int | None
+    kind: str
+    mime: str
+    size: int
+    meta: dict[str, Json]
+
+
+class MetricDefinition(Answer):
+    x: str | None
+    goal: str | None
+    summary: list[str]
+
+
+class Tracked(Answer):
+    """What a program said of its metrics and of its outcome."""
+
+    definitions: dict[str, MetricDefinition]
+    summary: dict[str, Json]
+
+
+class ArtifactFile(Answer):
+    path: str
+    size: int
+    digest: str
+    mode: int
+    lost: bool = False
+    changed: bool = False
+
+
+class ArtifactHead(Answer):
+    name: str
+    version: str
+    aliases: list[str]
+    type: str
+    size: int
+    digest: str
+    created_at: Time | None
+    meta: dict[str, Json]
+    made_by: list[str]
+    used_by: list[str]
+
+
+class ArtifactRow(ArtifactHead):
+    files: int
+
+
+class Artifact(ArtifactHead):
+    files: list[ArtifactFile]
+
+
+class BlobHave(Answer):
+    have: int
+
+
 class Timing(Answer):
     name: str
     attempt: int

@@ -199,7 +199,7 @@ def media_list(
         {
             "number": row["pk"], "name": row["name"], "step": row["step"], "time": iso(row["time_ns"]),
             "attempt": row["attempt"], "rank": row["rank"], "kind": row["kind"], "mime": row["mime"],
-            "size": row["size"], **json.loads(row["meta"]),
+            "size": row["size"], "meta": json.loads(row["meta"]),
         }
         for row in rows
     ]  # fmt: skip

@@ -39,6 +39,49 @@ export interface ArraysSubmit {
   find_program?: boolean;
 }
 
+export interface Artifact {
+  name: string;
+  version: string;
+  aliases: Array<string>;
+  type: string;
+  size: number;
+  digest: string;
+  created_at: string | null;
+  meta: Record<string, unknown>;
+  made_by: Array<string>;
+  used_by: Array<string>;
+  files: Array<ArtifactFile>;
+}
+
+export interface ArtifactFile {
+  path: string;
+  size: number;
+  digest: string;
+  mode: number;
+  lost?: boolean;
+  changed?: boolean;
+}
+
+export interface ArtifactRow {
+  name: string;
+  version: string;
+  aliases: Array<string>;
+  type: string;
+  size: number;
+  digest: string;
+  created_at: string | null;
+  meta: Record<string, unknown>;
+  made_by: Array<string>;
+  used_by: Array<string>;
+  files: number;
+}
+
+export interface ArtifactsAsked {
+  name?: string | null;
+  type?: string | null;
+  job?: string | null;
+}
+
 export interface AskedAll {
   cursor?: number | null;
   wait_s?: number;
@@ -78,6 +121,15 @@ export interface Attempt {
   started_at: string | null;
   ended_at: string | null;
   tasks: Array<Task>;
+}
+
+export interface Blob {
+  offset?: number;
+  size?: number;
+}
+
+export interface BlobHave {
+  have: number;
 }
 
 /** Why an attempt ended: a word of the failure taxonomy, its class, and one line for a person. */
@@ -172,6 +224,13 @@ export interface Curve {
 export interface Empty {
 }
 
+export interface Entry {
+  path: string;
+  digest: string;
+  size: number;
+  mode?: number;
+}
+
 /** What every route answers when it cannot do what it was asked for. */
 export interface ErrorAnswer {
   error: ErrorBody;
@@ -194,6 +253,11 @@ export interface FailedElement {
   id: string;
   index: number;
   cause: Cause | null;
+}
+
+export interface File {
+  path: string;
+  offset?: number;
 }
 
 export interface Filter {
@@ -516,6 +580,31 @@ export interface LoopLag {
   worst_at: string | null;
 }
 
+/** An image, a table and the like; `number` names it for its bytes. */
+export interface Media {
+  number: number;
+  name: string;
+  step: number;
+  time: string | null;
+  attempt: number;
+  rank: number | null;
+  kind: string;
+  mime: string;
+  size: number;
+  meta: Record<string, unknown>;
+}
+
+export interface MediaAsked {
+  name?: string | null;
+  limit?: number | null;
+}
+
+export interface MetricDefinition {
+  x: string | null;
+  goal: string | null;
+  summary: Array<string>;
+}
+
 export interface MetricsAsked {
   name?: Array<string>;
   rank?: number | null;
@@ -599,6 +688,10 @@ export interface NotifyResult {
 export interface NotifyTest {
   results: Array<NotifyResult>;
   files: Array<SettingsFile>;
+}
+
+export interface One {
+  number: number;
 }
 
 /** Exactly what the engine would get. */
@@ -822,6 +915,12 @@ export interface Token {
   revoked_at: string | null;
 }
 
+/** What a program said of its metrics and of its outcome. */
+export interface Tracked {
+  definitions: Record<string, MetricDefinition>;
+  summary: Record<string, unknown>;
+}
+
 export interface Usage {
   level?: number | null;
   samples?: Array<Record<string, unknown>>;
@@ -844,6 +943,14 @@ export interface UsageShort {
   peak_memory_bytes: number | null;
   peak_rank: number | null;
   spread: Record<string, Spread>;
+}
+
+export interface Version {
+  name: string;
+  files: Array<Entry>;
+  type?: string;
+  aliases?: Array<string>;
+  meta?: Record<string, unknown>;
 }
 
 /** What a job waits for, as lists tell it. */

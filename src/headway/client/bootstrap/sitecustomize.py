@@ -98,9 +98,8 @@ class _Wandb:
         sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self]
         try:
             from headway.compat.wandb_finder import Finder
-        except (
-            Exception
-        ) as error:  # a package that is incomplete: the real wandb is better than none
+        # a package that is incomplete: the real wandb is better than none
+        except Exception as error:
             sys.stderr.write(f"headway: wandb is not answered: {type(error).__name__}: {error}\n")
             return None
         found = Finder()

@@ -10,6 +10,7 @@ import msgspec
 
 from headway.model.errors import NotFoundError, UsageError
 from headway.model.limits import ARTIFACT_PIECE_BYTES
+from headway.server import contract
 from headway.server.api.media import attachment
 from headway.server.app import Route
 from headway.server.http.auth import Role
@@ -160,15 +161,16 @@ async def put_version(call: Call) -> Reply:
 
 
 ROUTES = [
-    Route("GET", "/api/artifacts", Role.READ, list_all),
-    Route("POST", "/api/artifacts", Role.OPERATE, put_version),
-    Route("GET", "/api/artifacts/{ref}", Role.READ, show),
-    Route("GET", "/api/artifacts/{ref}/file", Role.READ, read_file),
+    Route("GET", "/api/artifacts", Role.READ, list_all, answer=list[contract.ArtifactRow]),
+    Route("POST", "/api/artifacts", Role.OPERATE, put_version, answer=contract.Artifact),
+    Route("GET", "/api/artifacts/{ref}", Role.READ, show, answer=contract.Artifact),
+    Route("GET", "/api/artifacts/{ref}/file", Role.READ, read_file, answer=contract.Raw),
     Route(
         "POST",
         "/api/artifacts/blobs/{digest}",
         Role.OPERATE,
         put_blob,
         body_bytes_max=ARTIFACT_PIECE_BYTES,
+        answer=contract.BlobHave,
     ),
 ]

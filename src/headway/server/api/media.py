@@ -8,6 +8,7 @@ import sqlite3
 import msgspec
 
 from headway.model.errors import NotFoundError
+from headway.server import contract
 from headway.server.app import Route
 from headway.server.http.auth import Role
 from headway.server.http.request import Call, Count, Reply, reply_json
@@ -75,7 +76,7 @@ async def show_tracked(call: Call) -> Reply:
 
 
 ROUTES = [
-    Route("GET", "/api/jobs/{ref}/media", Role.READ, media),
-    Route("GET", "/api/jobs/{ref}/media/data", Role.READ, media_data),
-    Route("GET", "/api/jobs/{ref}/tracked", Role.READ, show_tracked),
+    Route("GET", "/api/jobs/{ref}/media", Role.READ, media, answer=list[contract.Media]),
+    Route("GET", "/api/jobs/{ref}/media/data", Role.READ, media_data, answer=contract.Raw),
+    Route("GET", "/api/jobs/{ref}/tracked", Role.READ, show_tracked, answer=contract.Tracked),
 ]

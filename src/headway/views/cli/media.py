@@ -42,7 +42,7 @@ def command(call: Call) -> int:
     cells = [
         [
             out.safe(str(row["name"])), str(row["step"]), str(row["kind"]), fmt.size(row["size"]), str(row["rank"]),
-            out.safe(str(row.get("caption") or "")),
+            out.safe(str(row["meta"].get("caption") or "")),
         ]
         for row in rows
     ]  # fmt: skip
