@@ -88,7 +88,6 @@ def test_a_gap_moves_the_offset_by_more_than_what_was_sent(api: FakeApi, capfdbi
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ([], "and none was given"),
         (["a1", "b2"], "not: a1 b2"),
         (["a1", "--", "pwd"], "not: a1 -- pwd"),
     ],
@@ -198,7 +197,6 @@ def test_a_job_that_has_not_started_says_so(api: FakeApi, capfd: Any) -> None:
         ["a1", "--rank", "0", "--task", "t"],
         ["a1", "--tail", "1", "--bytes", "1"],
         ["a1", "b2"],
-        [],
         ["a1", "--attempt", "9"],
     ],
 )

@@ -616,7 +616,8 @@ def test_metrics_are_passed_on_as_the_server_said_them(api: FakeApi, hw: Hw) -> 
     assert hw.json("metrics", "a1", "b2", "a1", "-m", "loss", "-m", "b c", "--rank", "0", "--points", "9") == {
         "x-a1": SERIES, "x-b2": {},
     }  # fmt: skip
-    assert api.requests[0].query == {"name": ["loss", "b c"], "rank": ["0"], "points": ["9"]}
+    asked = api.sent("GET", "/api/jobs/a1/metrics")[0]
+    assert asked.query == {"name": ["loss", "b c"], "rank": ["0"], "points": ["9"]}
 
 
 def test_metrics_as_a_table(api: FakeApi, hw: Hw) -> None:

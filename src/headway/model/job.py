@@ -321,6 +321,11 @@ class Job:
     # it is to end by this signal, however long that takes; None: by its engine
     stop_signal: int | None = None
     tags: list[str] = field(default_factory=list)
+    # what people said of it afterwards: `hw rename`, `hw star`, `hw bug`, `hw describe`
+    name: str = ""
+    star: bool = False
+    bug: bool = False
+    description: str = ""
     config: dict[str, Any] | None = None
     cause: dict[str, Any] | None = None  # of an end that no attempt had
     attempts: list[Attempt] = field(default_factory=list)

@@ -12,6 +12,7 @@ GIB = 1024 * MIB
 JOB_NAME_CHARS_MAX = 64
 METRIC_NAME_BYTES_MAX = 256
 TAG_CHARS_MAX = 128
+DESCRIPTION_CHARS_MAX = 4096  # of `hw describe`
 TAGS_MAX = 64
 SERIES_TAGS_MAX = 8  # of one metric series
 SERIES_TAG_CHARS_MAX = 64  # of a tag's name, and of its value

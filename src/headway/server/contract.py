@@ -195,6 +195,9 @@ class JobHead(Answer):
     signal: int | None
     parent: str | None
     tags: list[str]
+    star: bool
+    bug: bool
+    description: str
     host: str | None
     guest_of: str | None
     monitor: str | None
@@ -202,6 +205,16 @@ class JobHead(Answer):
     array_index: int | None
     parameters: dict[str, Json]
     smoke: bool
+
+
+class Found(Answer):
+    """What a word means that a person typed; `said`: how it was chosen, where not by its id."""
+
+    id: str
+    uuid: str
+    kind: str
+    state: str
+    said: str
 
 
 class Job(JobHead):
@@ -254,6 +267,9 @@ class JobRow(Answer):
     signal: int | None = None
     parent: str | None = None
     tags: list[str] = []
+    star: bool = False
+    bug: bool = False
+    description: str = ""
     host: str | None = None
     guest_of: str | None = None
     monitor: str | None = None

@@ -33,7 +33,7 @@ _OPEN_STATES = tuple(
 )
 _TASK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z")  # also a folder's name
 _LIGHT = """pk, id, uuid, spec, state, state_since_ns, submitted_ns, started_ns, ended_ns, exit_code, signal,
-            stop_requested_ns, stop_signal, tags, NULL AS config, cause"""
+            stop_requested_ns, stop_signal, tags, name, star, bug, description, NULL AS config, cause"""
 _decoder = msgspec.json.Decoder(JobSpec)  # several times as fast as json and from_values
 _FIELDS = {f.name for f in fields(JobSpec)}
 
@@ -121,7 +121,17 @@ def insert_job(
         suffix = None
     pk = int(cursor.lastrowid or 0)
     add_event(c, pk, "state", {"to": "waiting"}, now_ns)
-    return Job(pk, f"{spec.name}-{suffix}", uuid, spec, State.WAITING, now_ns, now_ns, tags=tags)
+    return Job(
+        pk,
+        f"{spec.name}-{suffix}",
+        uuid,
+        spec,
+        State.WAITING,
+        now_ns,
+        now_ns,
+        tags=tags,
+        name=spec.name,
+    )
 
 
 def _check_uuid(uuid: str) -> None:
@@ -390,6 +400,23 @@ def request_stop(c: sqlite3.Connection, pk: int, now_ns: int, signum: int | None
     return cursor.rowcount > 0
 
 
+def set_marks(c: sqlite3.Connection, pk: int, changes: Mapping[str, Any]) -> None:
+    """`changes`: some of name, tags, star, bug, description, checked. The id stays: folders and
+    other people's notes go by it.
+    """
+    unknown = set(changes) - {"name", "tags", "star", "bug", "description"}
+    if unknown:
+        raise TypeError(f"not a mark: {sorted(unknown)}")
+    if not changes:
+        return
+    values = dict(changes)
+    if "tags" in values:
+        values["tags"] = json.dumps(_union([], values["tags"]))
+    assignments = ", ".join(f"{name} = :{name}" for name in values)
+    c.execute(f"UPDATE jobs SET {assignments} WHERE pk = :pk", {**values, "pk": pk})  # noqa: S608  (our own words)
+    touch(c, pk, "job")
+
+
 def add_tags(c: sqlite3.Connection, pk: int, tags: Iterable[str]) -> None:
     """Union, in the order of their first appearance, bounded."""
     row = c.execute("SELECT tags FROM jobs WHERE pk = :pk", {"pk": pk}).fetchone()
@@ -654,6 +681,7 @@ def _job(row: sqlite3.Row, read: Callable[[str], JobSpec] = read_spec) -> Job:
         ended_ns=row["ended_ns"], exit_code=row["exit_code"], signal=row["signal"],
         stop_requested_ns=row["stop_requested_ns"], stop_signal=row["stop_signal"],
         tags=[] if row["tags"] == "[]" else json.loads(row["tags"]), config=_json(row["config"]),
+        name=row["name"], star=bool(row["star"]), bug=bool(row["bug"]), description=row["description"],
         cause=_json(row["cause"]),
     )  # fmt: skip
 

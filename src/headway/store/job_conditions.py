@@ -14,7 +14,7 @@ from headway.wire.filter_language import Condition, Name, Search
 
 _SOME = 1_000
 _COLUMNS = """pk, id, name, state, experiment, cluster, engine, tags, submitted_ns, started_ns, ended_ns,
-  exit_code, signal, spec, config, array_index"""
+  exit_code, signal, spec, config, array_index, star, bug, description"""
 
 
 def chosen(
@@ -93,5 +93,7 @@ class _Values:
             return [" ".join(effective_config.read_spec(row["spec"]).command)]
         if key == "gpus":
             return [effective_config.read_spec(row["spec"]).gpus]
+        if key in ("star", "bug"):
+            return [bool(row[key])]
         value = row["array_index"] if key == "index" else row[key]
         return [] if value is None else [value]

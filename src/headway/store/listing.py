@@ -29,9 +29,9 @@ from headway.store.catalog import (
 from headway.store.jsonform import iso
 
 _ROWS = """SELECT pk, id, name, state, state_since_ns, submitted_ns, started_ns, ended_ns, exit_code, signal,
-             experiment, cluster, engine, array_index, cause, tags FROM jobs WHERE """
+             experiment, cluster, engine, array_index, cause, tags, star, bug, description FROM jobs WHERE """
 _Row = tuple[int, str, str, str, int, int, int | None, int | None, int | None, int | None, str | None, str, str,
-             int | None, str | None, str]  # fmt: skip
+             int | None, str | None, str, int, int, str]  # fmt: skip
 
 
 class _Asked(msgspec.Struct):
@@ -97,7 +97,7 @@ def folded(c: sqlite3.Connection, filters: JobFilter, now_ns: int) -> list[dict[
 def _made(row: _Row, asked: _Asked, now_ns: int) -> dict[str, Any]:
     """What the row itself says. Kept for the next list once the job has ended."""
     (pk, id_, name, state, since_ns, submitted_ns, started_ns, ended_ns, exit_code, signal, experiment, cluster, _,
-     index, cause, tags) = row  # fmt: skip
+     index, cause, tags, star, bug, description) = row  # fmt: skip
     found: dict[str, Any] = {"id": id_, "name": name, "state": state, "cluster": cluster}
     found["submitted_at"] = iso(submitted_ns)
     if experiment is not None:
@@ -110,6 +110,12 @@ def _made(row: _Row, asked: _Asked, now_ns: int) -> dict[str, Any]:
         )
     if tags != "[]":
         found["tags"] = json.loads(tags)
+    if star:
+        found["star"] = True
+    if bug:
+        found["bug"] = True
+    if description:
+        found["description"] = description
     for field, value in (
         ("gpus", asked.gpus),
         ("parameters", asked.parameters),

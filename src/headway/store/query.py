@@ -125,13 +125,15 @@ def _outputs(job: Job, paths: Paths) -> str | None:
 def _head(job: Job, engine: str, engine_id: str | None, now_ns: int) -> dict[str, Any]:
     spec = job.spec
     return {
-        "id": job.id, "uuid": job.uuid, "name": spec.name, "experiment": spec.experiment, "state": str(job.state),
+        "id": job.id, "uuid": job.uuid, "name": job.name or spec.name, "experiment": spec.experiment,
+        "state": str(job.state),
         "state_since": iso(job.state_since_ns), "cluster": spec.cluster, "engine": engine, "engine_id": engine_id,
         "engine_url": None, "attach": None, "command": spec.command, "cwd": spec.cwd, "code": spec.code,
         "gpus": spec.gpus,
         "processes": spec.processes, "submitted_at": iso(job.submitted_ns), "started_at": iso(job.started_ns),
         "ended_at": iso(job.ended_ns), "elapsed_s": _elapsed_s(job, now_ns), "exit_code": job.exit_code,
-        "signal": job.signal, "parent": spec.parent, "tags": job.tags, "host": spec.host or None,
+        "signal": job.signal, "parent": spec.parent, "tags": job.tags,
+        "star": job.star, "bug": job.bug, "description": job.description, "host": spec.host or None,
         "guest_of": spec.guest_of, "monitor": spec.monitor,
         "array": spec.array, "array_index": spec.array_index, "parameters": spec.parameters, "smoke": spec.smoke,
     }  # fmt: skip

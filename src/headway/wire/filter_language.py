@@ -27,7 +27,7 @@ from headway.model.limits import FILTER_CHARS_MAX, FILTER_DEPTH_MAX, FILTER_TERM
 # What a job itself has. A config key of the same name is reached as `config.name`.
 FIELDS: Final = (
     "id", "name", "state", "experiment", "cluster", "engine", "tag", "age", "elapsed", "exit_code",
-    "signal", "gpus", "command", "index",
+    "signal", "gpus", "command", "index", "star", "bug", "description",
 )  # fmt: skip
 _ALIASES: Final = {"tags": "tag", "elapsed_s": "elapsed", "array_index": "index"}
 _KINDS: Final = {

@@ -4,6 +4,7 @@ or the store.
 What a job may ask for is checked by `control`, so that every way in has the same rules.
 """
 
+import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import asdict
@@ -13,12 +14,14 @@ from typing import Annotated, Any
 import msgspec
 
 from headway.model.errors import UsageError
-from headway.model.limits import DURATION_S_MAX, JOBS_LISTED_MAX
+from headway.model.ids import check_name
+from headway.model.limits import DESCRIPTION_CHARS_MAX, DURATION_S_MAX, JOBS_LISTED_MAX
 from headway.server import contract
 from headway.server.app import Route, Services
+from headway.server.control import submit_check
 from headway.server.http.auth import Role
 from headway.server.http.request import Call, Count, Reply, encode_rows, reply_json
-from headway.store import arrays, catalog, listing, query
+from headway.store import arrays, catalog, job_reference, listing, query
 from headway.wire import filter_language
 from headway.wire.batch import TaskKey
 
@@ -64,6 +67,18 @@ class Filter(msgspec.Struct, forbid_unknown_fields=True):
     array: str | None = None
     fold: bool = False
     brief: bool = False
+
+
+class Marks(msgspec.Struct, forbid_unknown_fields=True):
+    """What people say of a job afterwards; what is not there stays as it is."""
+
+    tags: list[str] | msgspec.UnsetType = msgspec.UNSET
+    star: bool | msgspec.UnsetType = msgspec.UNSET
+    bug: bool | msgspec.UnsetType = msgspec.UNSET
+    description: (
+        Annotated[str, msgspec.Meta(max_length=DESCRIPTION_CHARS_MAX)] | msgspec.UnsetType
+    ) = msgspec.UNSET
+    name: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class Nothing(msgspec.Struct, forbid_unknown_fields=True):
@@ -135,6 +150,31 @@ async def show_job(call: Call) -> Reply:
     return await show(call.services, await call.services.find(call))
 
 
+class Reference(msgspec.Struct, forbid_unknown_fields=True):
+    ref: Annotated[str, msgspec.Meta(max_length=128)]
+
+
+async def find(call: Call) -> Reply:
+    """What a person means by a word: an id or its ending, a name, or `last`."""
+    ref = call.query(Reference).ref
+    return reply_json(await call.services.query(job_reference.find_one, ref))
+
+
+async def mark(call: Call) -> Reply:
+    """Change name, tags, star, bug or description. The id stays as it is."""
+    asked = call.read(Marks)
+    pk = await call.services.find(call)
+    changes: dict[str, Any] = msgspec.structs.asdict(asked)
+    changes = {name: value for name, value in changes.items() if value is not msgspec.UNSET}
+    if "tags" in changes:
+        submit_check.tags(changes["tags"])
+    if "name" in changes:
+        check_name(changes["name"])
+    write = call.services.store.write(lambda c: catalog.set_marks(c, pk, changes))
+    await asyncio.wrap_future(write)
+    return await show(call.services, pk)
+
+
 async def provenance(call: Call) -> Reply:
     return reply_json(await call.services.query(query.provenance, await call.services.find(call)))
 
@@ -185,9 +225,11 @@ async def delete(call: Call) -> Reply:
 ROUTES = [
     Route("GET", "/api/jobs", Role.READ, list_jobs, answer=list[contract.JobRow]),
     Route("POST", "/api/jobs", Role.OPERATE, submit, answer=contract.Job),
+    Route("GET", "/api/find", Role.READ, find, answer=contract.Found),
     Route("POST", "/api/plan", Role.OPERATE, plan, answer=contract.Plan),
     Route("GET", "/api/jobs/{ref}", Role.READ, show_job, answer=contract.Job),
     Route("DELETE", "/api/jobs/{ref}", Role.OPERATE, delete, answer=contract.Empty),
+    Route("PATCH", "/api/jobs/{ref}", Role.OPERATE, mark, answer=contract.Job),
     Route(
         "GET",
         "/api/jobs/{ref}/provenance",

@@ -20,7 +20,8 @@ from headway.server.http.transport import PEER, Peer
 
 CALLER = "headway.caller"  # where the routes find a `Caller` in the scope
 SAFE_METHODS = frozenset({"GET"})
-METHODS = SAFE_METHODS | {"POST", "DELETE"}
+WITH_BODY = frozenset({"POST", "PATCH"})
+METHODS = SAFE_METHODS | WITH_BODY | {"DELETE"}
 LOGIN = ("POST", "/login")
 AGENT_PATHS = frozenset(("/agent/ingest", "/agent/poll"))  # all that a task needs of us
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
@@ -206,8 +207,8 @@ class Guard:
             raise Refusal(400, "usage", "the Host is not this server", hint)
         if method not in METHODS:
             raise Refusal(405, "usage", "the method is not known here")
-        if method != "POST" and head.has_body:
-            raise Refusal(400, "usage", "only POST has a body")
+        if method not in WITH_BODY and head.has_body:
+            raise Refusal(400, "usage", "only POST and PATCH have a body")
         check_origin(method, head, peer.unix, "https" if peer.tls else "http")
         # on the network nothing is done without a token, not even a login
         local = not peer.unix and not peer.tls

@@ -124,6 +124,9 @@ class Source:
                 raise
             return self.get(job_route(ref))
 
+    def patch(self, route: str, body: Any) -> Any:
+        return self._data("PATCH", route, body=body, again=True)
+
     def delete(self, route: str) -> Any:
         try:
             return self._data("DELETE", route, again=True)

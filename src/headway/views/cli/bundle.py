@@ -23,7 +23,8 @@ from headway.model.errors import HeadwayError, UsageError
 from headway.model.limits import BUNDLE_BYTES_MAX, BUNDLE_LOG_BYTES_MAX, BUNDLE_SERVER_LOG_BYTES_MAX
 from headway.settings.layers import Settings, load
 from headway.views.api.source import Source, job_route
-from headway.views.cli.dispatch import Call, one_word
+from headway.views.cli import references
+from headway.views.cli.dispatch import Call
 from headway.views.cli.output import read_raw
 from headway.views.text import format as fmt
 from headway.wire.redact import mask_text, secret_values
@@ -35,9 +36,8 @@ order; logs/ holds the end of each stream; machine.json and settings.json say wh
 
 
 def command(call: Call) -> int:
-    ref = one_word(call, "id of a job")
     source = call.source()
-    job = source.get(job_route(ref))
+    job = source.get(job_route(references.one(call, source)))
     path = Path(call.get("output") or f"{fmt.suffix(job['id'])}.tar.gz")
     settings = load(Path.cwd())
     mask = _Mask(settings)

@@ -4,6 +4,7 @@ import os
 
 from headway.model.errors import HeadwayError, RefusedError, UsageError
 from headway.views.api.source import job_route
+from headway.views.cli import references
 from headway.views.cli.dispatch import Call
 from headway.views.text import format as fmt
 
@@ -14,7 +15,8 @@ def command(call: Call) -> int:
             "hw code takes the id of a job, and a folder if you like",
             f"usage: {call.command.usage}",
         )
-    job = call.source().get(job_route(call.words[0]))
+    source = call.source()
+    job = source.get(job_route(references.found(call, source, call.words[0])["id"]))
     digest = job.get("code")
     if not digest:
         raise RefusedError(

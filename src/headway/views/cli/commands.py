@@ -88,10 +88,11 @@ _TABLE: Final = (
         examples=(("hw simulate job.yaml", ""), ("hw simulate --role server --smoke job.yaml", "one role, small")),
     ),
     Command(
-        "query", LOOK, "all about one job: state, processes, exception, metrics, last lines", "hw q ID…",
+        "query", LOOK, "all about one job: state, processes, exception, metrics, last lines", "hw q [ID…]",
         ("assets", "tail", "monitor"), alias="q",
         details=(
-            "An id may be cut to any unique ending: digits-7f3c2, 7f3c2, c2.\n"
+            "A job is named by its id or any unique ending of it (digits-7f3c2, 7f3c2, c2), by its name (of several the\n"
+            "newest), or by last; last^ is the one before. Without any: the last job.\n"
             "On a terminal the page is about one screen: --tail N shows more of the log; a pipe gets 100 lines of it."
         ),
         examples=(("hw q 7f3c2", ""), ("hw q 7f3c2 --json", "for scripts"), ("hw q 7f3c2 --assets", "fetch the logs")),
@@ -108,7 +109,7 @@ _TABLE: Final = (
         examples=(("hw ls --state running,waiting", ""), ("hw ls -e digits --since 7d --match 'lr=0.1'", "")),
     ),
     Command(
-        "logs", LOOK, "what a job wrote", "hw logs ID [options]",
+        "logs", LOOK, "what a job wrote", "hw logs [ID] [options]",
         ("rank", "task", "stream", "level", "attempt", "tail", "bytes", "follow", "grep", "monitor"),
         details=(
             "All ranks, merged by time, with the rank in front of each line.\n"
@@ -136,11 +137,11 @@ _TABLE: Final = (
         examples=(("hw watch 7f3c2", "one job"), ("hw watch", "all that have not ended")),
     ),
     Command(
-        "metrics", LOOK, "what a job logged", "hw metrics ID… [options]", ("metrics", "rank", "points", "monitor"),
+        "metrics", LOOK, "what a job logged", "hw metrics [ID…] [options]", ("metrics", "rank", "points", "monitor"),
         examples=(("hw metrics 7f3c2", "a table"), ("hw metrics 7f3c2 -m loss --points 500 --json", "for a chart")),
     ),
     Command(
-        "usage", LOOK, "what a job used of CPU, memory, disks and GPUs", "hw usage ID [options]",
+        "usage", LOOK, "what a job used of CPU, memory, disks and GPUs", "hw usage [ID] [options]",
         ("rank", "csv", "html", "monitor"),
         details=(
             "A line for each node, rank and GPU, with its course over the job's life. 100 % of CPU is one core.\n"
@@ -154,13 +155,13 @@ _TABLE: Final = (
         ),
     ),
     Command(
-        "timings", LOOK, "how long the named parts of a program took", "hw timings ID [options]",
+        "timings", LOOK, "how long the named parts of a program took", "hw timings [ID] [options]",
         ("rank", "csv", "monitor"),
         details="What hw.timed measured: for each name and process the count, the mean and its deviation.",
         examples=(("hw timings 7f3c2", "a table"), ("hw timings 7f3c2 --json", "for scripts")),
     ),
     Command(
-        "why", LOOK, "why a job waits, or what its attempts ended of", "hw why ID | --logs FILE…",
+        "why", LOOK, "why a job waits, or what its attempts ended of", "hw why [ID] | --logs FILE…",
         ("logs", "exit_code", "signal", "monitor"),
         details=(
             "A waiting job: the reason in words, who is ahead, what is free, and what would start sooner.\n"
@@ -175,7 +176,7 @@ _TABLE: Final = (
         ),
     ),
     Command(
-        "stacks", LOOK, "where every rank of a running job stands now", "hw stacks ID",
+        "stacks", LOOK, "where every rank of a running job stands now", "hw stacks [ID]",
         ("rank", "native", "watch", "last", "monitor"),
         details=(
             "All ranks are asked at once. Equal stacks are shown once, those that stand elsewhere first: the\n"
@@ -225,7 +226,7 @@ _TABLE: Final = (
         examples=(("hw release 7f3c2", ""),),
     ),
     Command(
-        "shell", LOOK, "a shell beside a job: its folder, its environment", "hw shell ID [--rank N]", ("rank",),
+        "shell", LOOK, "a shell beside a job: its folder, its environment", "hw shell [ID] [--rank N]", ("rank",),
         details=(
             "For a job that runs, or that --hold keeps after it failed. Leaving the shell changes nothing.\n"
             "With --json: the command that opens it."
@@ -233,7 +234,7 @@ _TABLE: Final = (
         examples=(("hw shell 7f3c2", ""), ("hw shell 7f3c2 --rank 3", "as rank 3 sees it")),
     ),
     Command(
-        "ssh", LOOK, "a shell on a job's node, by the engine's own way", "hw ssh ID [--task NAME] [--print]",
+        "ssh", LOOK, "a shell on a job's node, by the engine's own way", "hw ssh [ID] [--task NAME] [--print]",
         ("task", "rank", "print_only"),
         details=(
             "Slurm: srun --overlap, over ssh where the cluster has a host; containers: exec; here: like hw shell.\n"
@@ -245,7 +246,7 @@ _TABLE: Final = (
         ),
     ),
     Command(
-        "bundle", LOOK, "all about a job in one file, for somebody who helps", "hw bundle ID [-o FILE]", ("output",),
+        "bundle", LOOK, "all about a job in one file, for somebody who helps", "hw bundle [ID] [-o FILE]", ("output",),
         details=(
             "Logs (the last of each), causes, events, config, environment, versions and the end of the server's log.\n"
             "Secrets are masked; look into it before you send it: tar -tzf FILE."
@@ -257,6 +258,29 @@ _TABLE: Final = (
         says=_CHOSEN,
         details="Jobs chosen by a selection are listed, and you are asked first; --yes for scripts.",
         examples=(("hw delete 7f3c2", ""), ("hw delete --state failed --older-than 30d", "asks first")),
+    ),
+    Command(
+        "tag", CHANGE, "give a job tags", "hw tag ID TAG… [--remove]", ("remove", "monitor"),
+        details="Tags are shown by hw ls and hw q, and chosen by --tag and --where. Several ids: a1,b2.",
+        examples=(("hw tag 7f3c2 baseline paper", ""), ("hw tag --remove 7f3c2 paper", "")),
+    ),
+    Command(
+        "star", CHANGE, "mark jobs worth coming back to", "hw star ID… [--remove]", ("remove", "monitor"),
+        examples=(("hw star 7f3c2", ""), ("hw ls --where star=true", "those only")),
+    ),
+    Command(
+        "bug", CHANGE, "mark jobs whose results are not to be trusted", "hw bug ID… [--remove]",
+        ("remove", "monitor"),
+        examples=(("hw bug 7f3c2", ""), ("hw ls --where bug=false", "all others")),
+    ),
+    Command(
+        "describe", CHANGE, "say in words what a job is about", "hw describe ID TEXT… [--remove]",
+        ("remove", "monitor"),
+        examples=(("hw describe 7f3c2 first run with warm-up", ""), ("hw describe --remove 7f3c2", "")),
+    ),
+    Command(
+        "rename", CHANGE, "another name for a job; its id stays", "hw rename ID NAME", ("monitor",),
+        examples=(("hw rename 7f3c2 warmup", "then: hw q warmup"),),
     ),
     Command(
         "storage", HOUSE, "files in S3, Azure Blob or a folder",

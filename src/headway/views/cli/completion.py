@@ -1,17 +1,21 @@
 """`hw completion bash|zsh|fish`: a script for the shell. Verbs and options are written into it; ids
 are asked for.
 
-`hw completion ids` is what the scripts call for ids: fast, silent, and it never starts a server.
+`hw completion ids` and its like are what the scripts call: fast, silent, and never starting a
+server.
 """
 
-from typing import Final
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
 
 from headway.model.errors import HeadwayError, UsageError
 from headway.views.cli.commands import COMMANDS
 from headway.views.cli.dispatch import Call, one_word
 from headway.views.cli.options import BY_KEY, EVERYWHERE, OPTIONS, STATES, STREAMS, Command
 
-_IDS_MAX: Final = 200
+_IDS_MAX: Final = 50  # of more, nobody chooses from a list
+_NAMES_MAX: Final = 500
 
 _BASH: Final = """# bash completion for hw: eval "$(hw completion bash)"
 _hw() {{
@@ -30,17 +34,24 @@ _hw() {{
       --state) COMPREPLY=($(compgen -W "{states}" -- "$cur")) ;;
       --stream) COMPREPLY=($(compgen -W "{streams}" -- "$cur")) ;;
       --after) COMPREPLY=($(compgen -W "$(hw completion ids 2>/dev/null)" -- "$cur")) ;;
+      -e|--experiment) COMPREPLY=($(compgen -W "$(hw completion experiments 2>/dev/null)" -- "$cur")) ;;
+      -m|--metric) COMPREPLY=($(compgen -W "$(hw completion metrics 2>/dev/null)" -- "$cur")) ;;
+      -c|--cluster) COMPREPLY=($(compgen -W "$(hw completion clusters 2>/dev/null)" -- "$cur")) ;;
+      --tag) COMPREPLY=($(compgen -W "$(hw completion tags 2>/dev/null)" -- "$cur")) ;;
+      *) return ;;
     esac
-    return
+    if [ ${{#COMPREPLY[@]}} -eq 0 ]; then compopt +o default 2>/dev/null; fi
+    return 0
   fi
   case "$verb" in
     "") COMPREPLY=($(compgen -W "{verbs}" -- "$cur")) ;;
 {bash_cases}
   esac
 }}
-complete -o default -F _hw hw
+complete -o nosort -o default -F _hw hw 2>/dev/null || complete -o default -F _hw hw
 """
 _ZSH: Final = """# zsh completion for hw: eval "$(hw completion zsh)"
+(( $+functions[compdef] )) || { autoload -Uz compinit && compinit -u; }
 autoload -Uz bashcompinit && bashcompinit
 """
 _FISH_HEAD: Final = "# fish completion for hw: hw completion fish | source\ncomplete -c hw -f\n"
@@ -48,8 +59,8 @@ _FISH_HEAD: Final = "# fish completion for hw: hw completion fish | source\ncomp
 
 def command(call: Call) -> int:
     shell = one_word(call, "shell: bash, zsh or fish")
-    if shell == "ids":
-        return _ids(call)
+    if shell in _LISTS:
+        return _list(call, _LISTS[shell])
     scripts = {"bash": bash, "zsh": lambda: _ZSH + bash(), "fish": fish}
     if shell not in scripts:
         raise UsageError(f'no completion for "{shell[:40]}"', "there is one for bash, zsh and fish")
@@ -61,17 +72,67 @@ def command(call: Call) -> int:
     return 0
 
 
-def _ids(call: Call) -> int:
+def _list(call: Call, names_of: Callable[[Call], list[str]]) -> int:
     try:
-        jobs = call.source(start=False).get("/api/jobs", [("limit", _IDS_MAX)])
-    except HeadwayError:
+        names = names_of(call)
+    except (HeadwayError, OSError):
         return 0  # a shell that completes must not be disturbed by words
     if call.as_json:
-        call.terminal.put_json([job["id"] for job in jobs])
+        call.terminal.put_json(names)
         return 0
-    for job in jobs:
-        call.terminal.put(call.terminal.out.safe(str(job["id"])))
+    for name in names:
+        call.terminal.put(call.terminal.out.safe(name))
     return 0
+
+
+def _jobs(call: Call, limit: int, **more: str) -> list[dict[str, Any]]:
+    query = [("limit", limit), ("brief", "true"), *more.items()]
+    found: list[dict[str, Any]] = call.source(start=False).get("/api/jobs", query)
+    return found
+
+
+def _ids(call: Call) -> list[str]:
+    """The newest first; an array is one id."""
+    return [str(job["id"]) for job in _jobs(call, _IDS_MAX, fold="true")]
+
+
+def _experiments(call: Call) -> list[str]:
+    jobs = _jobs(call, _NAMES_MAX)
+    return list(dict.fromkeys(str(job["experiment"]) for job in jobs if job.get("experiment")))
+
+
+def _metrics(call: Call) -> list[str]:
+    return list(
+        dict.fromkeys(name for job in _jobs(call, _IDS_MAX) for name in job.get("metrics") or {})
+    )
+
+
+def _tags(call: Call) -> list[str]:
+    return list(
+        dict.fromkeys(str(tag) for job in _jobs(call, _NAMES_MAX) for tag in job.get("tags") or [])
+    )
+
+
+def _clusters(_: Call) -> list[str]:
+    from headway.settings.layers import load
+
+    return ["here", "auto", *(load(Path.cwd()).get("clusters") or {})]
+
+
+def _settings(_: Call) -> list[str]:
+    from headway.settings.schema import SETTINGS
+
+    return list(SETTINGS)
+
+
+_LISTS: Final[dict[str, Callable[[Call], list[str]]]] = {
+    "ids": _ids,
+    "experiments": _experiments,
+    "metrics": _metrics,
+    "tags": _tags,
+    "clusters": _clusters,
+    "settings": _settings,
+}
 
 
 def _option_names(command: Command) -> list[str]:
@@ -80,7 +141,7 @@ def _option_names(command: Command) -> list[str]:
 
 def takes_ids(command: Command) -> bool:
     """Its usage begins with an id, or with several."""
-    return command.usage.split()[2:3] in (["ID"], ["ID…"], ["[ID…]"])
+    return command.usage.split()[2:3] in (["ID"], ["ID…"], ["[ID]"], ["[ID…]"])
 
 
 def bash() -> str:
@@ -97,6 +158,8 @@ def bash() -> str:
             reply = (
                 f'COMPREPLY=($(compgen -W "{words} $(hw completion ids 2>/dev/null)" -- "$cur"))'
             )
+        elif name == "config":
+            reply = f'COMPREPLY=($(compgen -W "{words} set $(hw completion settings)" -- "$cur"))'
         else:
             reply = f'COMPREPLY=($(compgen -W "{words}" -- "$cur"))'
         cases.append(f"    {name}) {reply} ;;")

@@ -142,15 +142,6 @@ def one_word(call: Call, what: str) -> str:
     return call.words[0]
 
 
-def several_words(call: Call, what: str) -> list[str]:
-    if not call.words or call.after:
-        raise UsageError(
-            f"hw {call.command.name} needs {what}",
-            f"usage: {call.command.usage}; hw ls shows the jobs",
-        )
-    return call.words
-
-
 def _forget_stdout() -> None:
     """Nobody reads stdout any more: leave nothing that the interpreter would try to flush there."""
     null = os.open(os.devnull, os.O_WRONLY)

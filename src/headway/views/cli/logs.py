@@ -13,7 +13,8 @@ from typing import Any
 from headway.model.errors import NotFoundError, UsageError
 from headway.views.api.follow import Follow
 from headway.views.api.source import Source, job_route
-from headway.views.cli.dispatch import Call, one_word
+from headway.views.cli import references
+from headway.views.cli.dispatch import Call
 from headway.views.cli.output import JsonLines, Merged, Sink, read_raw
 from headway.views.text import format as fmt
 from headway.views.text import job_text
@@ -22,9 +23,9 @@ Job = dict[str, Any]
 
 
 def command(call: Call) -> int:
-    ref = one_word(call, "id of a job")
     _check(call)
     source = call.source()
+    ref = references.one(call, source)
     try:
         job = source.get(job_route(ref))
     except NotFoundError as error:

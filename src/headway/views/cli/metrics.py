@@ -10,8 +10,8 @@ from typing import Any
 from headway.model.errors import NotFoundError
 from headway.model.limits import JOBS_LISTED_MAX
 from headway.views.api.source import Source, job_route
-from headway.views.cli import arrays
-from headway.views.cli.dispatch import Call, several_words
+from headway.views.cli import arrays, references
+from headway.views.cli.dispatch import Call
 from headway.views.text import format as fmt
 from headway.views.text import table
 
@@ -21,8 +21,8 @@ _SPECIAL = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
 def command(call: Call) -> int:
-    refs = several_words(call, "the id of a job")
     source, out = call.source(), call.terminal.out
+    refs = references.several(call, source)
     if call.as_json and not out.is_tty:
         _pass_on(call, source, refs)
         return 0

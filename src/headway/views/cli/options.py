@@ -354,6 +354,7 @@ OPTIONS: Final = (
     Option(("--force",), "force", "", "write over files that are there"),
     Option(("--image",), "image", "NAME", "the image, for clusters with containers", _image),
     Option(("--array",), "array", "N|ID", "so many jobs as one, by numbers: 100, 0-9, 1,4,7"),
+    Option(("--remove",), "remove", "", "take it away"),
     Option(("--failed",), "failed", "", "of an array, only the jobs that failed"),
     Option(("--wait",), "wait", "", "follow the job and exit with its exit code"),
     Option(

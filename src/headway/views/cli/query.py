@@ -10,8 +10,8 @@ from typing import Any
 from headway.model.errors import HeadwayError, NotFoundError, UsageError
 from headway.model.limits import QUERY_TAIL_LINES, QUERY_TAIL_LINES_MIN
 from headway.views.api.source import Source, job_route
-from headway.views.cli import arrays
-from headway.views.cli.dispatch import Call, complain, several_words
+from headway.views.cli import arrays, references
+from headway.views.cli.dispatch import Call, complain
 from headway.views.cli.output import Merged
 from headway.views.text import format as fmt
 from headway.views.text import job_text, table
@@ -30,8 +30,8 @@ _AROUND_LOG = 4  # two rulers, and the prompt with a line to spare
 
 
 def command(call: Call) -> int:
-    refs = several_words(call, "the id of a job")
     source = call.source()
+    refs = references.several(call, source)
     found: list[dict[str, Any]] = []
     worst = 0
     for ref in refs:
@@ -126,6 +126,8 @@ def _fact_lines(job: dict[str, Any], out: Output, now: datetime) -> list[str]:
             for number, one in enumerate(job.get("folders") or [])
         ),
         ("experiment", job.get("experiment")),
+        ("about", job.get("description")),
+        ("marked", " · ".join(mark for mark in ("star", "bug") if job.get(mark))),
         ("tags", ", ".join(str(tag) for tag in job.get("tags") or [])),
         ("parent", job.get("parent")),
         ("times", told),

@@ -6,7 +6,7 @@ from typing import Any
 
 from headway.model.errors import NotFoundError, UsageError
 from headway.views.api.source import Source, job_route
-from headway.views.cli import arrays, selection, submission
+from headway.views.cli import arrays, references, selection, submission
 from headway.views.cli.dispatch import Call
 from headway.views.cli.submit import tell_way_back
 from headway.views.text import format as fmt
@@ -35,7 +35,7 @@ def command(call: Call) -> int:
     worst = selection.each(
         call,
         source,
-        [{"id": ref} for ref in dict.fromkeys(call.words)],
+        [{"id": ref} for ref in references.to_change(call, source, call.words, "resubmit")],
         "resubmit",
         deed,
         tells=False,

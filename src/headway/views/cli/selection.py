@@ -74,7 +74,10 @@ def act(
             f"usage: {call.command.usage}",
         )
     if refs:
-        return each(call, source, [{"id": ref} for ref in dict.fromkeys(refs)], verb, deed)
+        from headway.views.cli import references
+
+        ids = references.to_change(call, source, refs, verb)
+        return each(call, source, [{"id": ref} for ref in ids], verb, deed)
     jobs = find(call, source, states=states)
     if not jobs:
         call.terminal.say(f"hw: no job matches, so there is nothing to {verb}")

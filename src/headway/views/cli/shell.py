@@ -8,13 +8,14 @@ from typing import Any
 
 from headway.model.errors import RefusedError
 from headway.views.api.source import Source, job_route
-from headway.views.cli.dispatch import Call, one_word
+from headway.views.cli import references
+from headway.views.cli.dispatch import Call
 from headway.views.text import format as fmt
 
 
 def command(call: Call) -> int:
-    ref = one_word(call, "id of a job")
     source = call.source()
+    ref = references.one(call, source)
     job, argv = way_in(source, ref, call.get("rank"))
     if call.as_json:
         call.terminal.put_json({"argv": argv})

@@ -7,14 +7,14 @@ job's folder.
 
 import os
 
-from headway.views.cli import shell
-from headway.views.cli.dispatch import Call, one_word
+from headway.views.cli import references, shell
+from headway.views.cli.dispatch import Call
 from headway.views.text import format as fmt
 
 
 def command(call: Call) -> int:
-    ref = one_word(call, "id of a job")
     source = call.source()
+    ref = references.one(call, source)
     job, argv = shell.way_in(source, ref, call.get("rank"), call.get("task"))
     if call.as_json:
         call.terminal.put_json({"argv": argv})

@@ -8,7 +8,8 @@ from typing import Any
 from headway.model.errors import NotFoundError, UsageError
 from headway.model.rank_set import rank_set
 from headway.views.api.source import Source, job_route
-from headway.views.cli.dispatch import Call, one_word
+from headway.views.cli import references
+from headway.views.cli.dispatch import Call
 from headway.views.text import format as fmt
 from headway.views.text.terminal import BOLD, DIM, Output
 
@@ -18,10 +19,10 @@ Answer = dict[str, Any]
 
 
 def command(call: Call) -> int:
-    ref = one_word(call, "id of a job")
     if call.get("last") and (call.get("watch") or call.get("native")):
         raise UsageError("--last shows what was kept", "leave --watch and --native out")
     source = call.source()
+    ref = references.one(call, source)
     if not call.get("watch"):
         _show(call, fetch(call, source, ref))
         return 0

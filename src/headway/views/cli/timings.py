@@ -6,7 +6,8 @@ from typing import Any
 
 from headway.model.errors import UsageError
 from headway.views.api.source import job_route
-from headway.views.cli.dispatch import Call, one_word
+from headway.views.cli import references
+from headway.views.cli.dispatch import Call
 from headway.views.text import csv_text, table
 from headway.views.text import format as fmt
 from headway.views.text.terminal import Output
@@ -16,10 +17,11 @@ Timing = dict[str, Any]
 
 
 def command(call: Call) -> int:
-    ref = one_word(call, "id of a job")
     if call.as_json and call.get("csv"):
         raise UsageError("--json and --csv are different answers", "ask for one of them")
-    found: list[Timing] = call.source().get(job_route(ref, "timings"))
+    source = call.source()
+    ref = references.one(call, source)
+    found: list[Timing] = source.get(job_route(ref, "timings"))
     rank = call.get("rank")
     found = [one for one in found if rank is None or one.get("rank") == rank]
     if call.as_json:

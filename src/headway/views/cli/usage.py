@@ -8,7 +8,8 @@ from typing import Any
 
 from headway.model.errors import HeadwayError, NotFoundError, UsageError
 from headway.views.api.source import Source, job_route
-from headway.views.cli.dispatch import Call, one_word
+from headway.views.cli import references
+from headway.views.cli.dispatch import Call
 from headway.views.console.widgets.curve import blocks
 from headway.views.text import csv_text, job_text, table
 from headway.views.text import format as fmt
@@ -21,11 +22,10 @@ Answer = dict[str, Any]
 
 
 def command(call: Call) -> int:
-    ref = one_word(call, "id of a job")
     if sum(bool(call.get(key)) for key in ("json", "csv", "html")) > 1:
         raise UsageError("--json, --csv and --html are different answers", "ask for one of them")
     source = call.source()
-    job = source.get(job_route(ref))
+    job = source.get(job_route(references.one(call, source)))
     answer = fetch(source, job["id"])
     if call.as_json:
         call.terminal.put_json({"id": job["id"], **answer})

@@ -12,7 +12,7 @@ from typing import Any, Final
 from headway.model.errors import HeadwayError, NotFoundError, UsageError
 from headway.model.limits import CONSOLE_LINES_MAX
 from headway.views.api.source import Source, job_route, until_reached
-from headway.views.cli import arrays
+from headway.views.cli import arrays, references
 from headway.views.cli.dispatch import Call
 from headway.views.cli.signals import Leave
 from headway.views.console.event_loop import show
@@ -33,7 +33,8 @@ def command(call: Call) -> int:
     if call.after:
         raise UsageError("hw watch takes ids of jobs only", f"usage: {call.command.usage}")
     source = call.source()
-    jobs, whole = _named(source, call.words)
+    refs = references.several(call, source) if call.words else []
+    jobs, whole = _named(source, refs)
     if call.as_json or not is_possible(call.terminal):
         jobs += [job for array in whole for job in of_array(source, array)]
     if call.as_json:

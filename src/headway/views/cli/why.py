@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from headway.views.api.source import job_route
-from headway.views.cli.dispatch import Call, one_word
+from headway.views.cli import references
+from headway.views.cli.dispatch import Call
 from headway.views.text import format as fmt
 from headway.views.text.terminal import BOLD, DIM, Output
 
@@ -19,7 +20,8 @@ def command(call: Call) -> int:
         from headway.views.cli import why_logs
 
         return why_logs.command(call)
-    found: dict[str, Any] = call.source().get(job_route(one_word(call, "id of a job"), "why"))
+    source = call.source()
+    found: dict[str, Any] = source.get(job_route(references.one(call, source), "why"))
     if call.as_json:
         call.terminal.put_json(
             {key: found[key] for key in ("id", "state", "verdict", "findings", "waiting")}
