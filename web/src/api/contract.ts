@@ -308,6 +308,15 @@ export interface FollowAsked {
   lines?: boolean;
 }
 
+/** What a word means that a person typed; `said`: how it was chosen, where not by its id. */
+export interface Found {
+  id: string;
+  uuid: string;
+  kind: string;
+  state: string;
+  said: string;
+}
+
 export interface Frame {
   file: string;
   line: number;
@@ -384,6 +393,9 @@ export interface Job {
   signal: number | null;
   parent: string | null;
   tags: Array<string>;
+  star: boolean;
+  bug: boolean;
+  description: string;
   host: string | null;
   guest_of: string | null;
   monitor: string | null;
@@ -465,6 +477,9 @@ export interface JobRow {
   signal?: number | null;
   parent?: string | null;
   tags?: Array<string>;
+  star?: boolean;
+  bug?: boolean;
+  description?: string;
   host?: string | null;
   guest_of?: string | null;
   monitor?: string | null;
@@ -578,6 +593,15 @@ export interface LoopLag {
   recent_s: number;
   worst_s: number;
   worst_at: string | null;
+}
+
+/** What people say of a job afterwards; what is not there stays as it is. */
+export interface Marks {
+  tags?: Array<string>;
+  star?: boolean;
+  bug?: boolean;
+  description?: string;
+  name?: string;
 }
 
 /** An image, a table and the like; `number` names it for its bytes. */
@@ -762,6 +786,10 @@ export interface Records {
   after: number;
   more: boolean;
   timed_out: boolean;
+}
+
+export interface Reference {
+  ref: string;
 }
 
 export interface Registered {
