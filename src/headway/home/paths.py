@@ -87,6 +87,11 @@ class Paths(Value):
         return self.home / "server.log"
 
     @property
+    def sessions(self) -> Path:
+        """Hashes of the cookies that browsers have."""
+        return self.home / "sessions.json"
+
+    @property
     def monitor_json(self) -> Path:
         return self.home / "monitor.json"
 
@@ -165,6 +170,22 @@ def unchecked_home(*, make: bool = True) -> Path:
 
 def config_folder() -> Path:
     return _user_folder("XDG_CONFIG_HOME", ".config") / "headway"
+
+
+def write_private(path: Path, text: str) -> None:
+    """Whole under its name or not there; for its owner alone from the first moment."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    partial.unlink(missing_ok=True)
+    fd = os.open(
+        partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+    )
+    try:
+        with os.fdopen(fd, "w") as file:
+            file.write(text)
+        os.replace(partial, path)
+    except BaseException:  # also when we are interrupted: no half file stays
+        partial.unlink(missing_ok=True)
+        raise
 
 
 def sync_folder(folder: Path) -> None:

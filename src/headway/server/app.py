@@ -54,6 +54,7 @@ from headway.server.notify.notifier import Notifier
 from headway.settings.layers import Settings
 from headway.store import catalog
 from headway.store.database import Store
+from headway.store.line_index import LineIndexes
 
 log = logging.getLogger("headway.server")
 T = TypeVar("T")
@@ -146,6 +147,7 @@ class Services:
     guests: Guests = field(init=False)
     stacks: StackRequests = field(init=False)
     ways: Ways = field(default_factory=Ways)
+    line_indexes: LineIndexes = field(default_factory=LineIndexes)
 
     def __post_init__(self) -> None:
         self.outbox, self.guests = Outbox(self.paths, self.store), Guests(self.store)

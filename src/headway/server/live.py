@@ -7,9 +7,13 @@ reads are one wake-up.
 """
 
 import asyncio
+import secrets
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+from headway.model.limits import LIVE_CHANGES_MAX
 
 
 class Watch:
@@ -45,6 +49,45 @@ class Watch:
         return self.news
 
 
+class Changes:
+    """Which jobs have changed lately, so that a viewer who was away for a moment need not read all that he shows again.
+
+    A position is `boot:number`; one that is unknown (another server's, or too old) means: look at everything.
+    """
+
+    def __init__(self, count_max: int = LIVE_CHANGES_MAX) -> None:
+        self._boot = secrets.token_hex(4)
+        self._count_max = count_max
+        self._number = 0
+        self._forgotten = 0  # changes up to this number are not known any more
+        self._jobs: OrderedDict[int, tuple[int, set[str]]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def add(self, job_pk: int, what: str) -> None:
+        with self._lock:
+            self._number += 1
+            _, kinds = self._jobs.pop(job_pk, (0, set[str]()))
+            self._jobs[job_pk] = (self._number, kinds | {what})
+            if len(self._jobs) > self._count_max:
+                self._forgotten = self._jobs.popitem(last=False)[1][0]
+
+    def position(self) -> str:
+        return f"{self._boot}:{self._number}"
+
+    def since(self, position: str | None) -> dict[int, set[str]] | None:
+        """Jobs that have changed since then, and what of them may have; None: cannot be told."""
+        boot, _, number = (position or "").partition(":")
+        if boot != self._boot or not number.isdigit() or int(number) < self._forgotten:
+            return None
+        found: dict[int, set[str]] = {}
+        with self._lock:
+            for job_pk, (last, kinds) in reversed(self._jobs.items()):
+                if last <= int(number):
+                    break
+                found[job_pk] = kinds
+        return found
+
+
 class Live:
     """Made in the event loop; `notify` is called from the store's writer thread, after each commit."""
 
@@ -54,9 +97,11 @@ class Live:
         self._watches: dict[int | None, set[Watch]] = {}  # None: who watches all jobs
         self._lock = threading.Lock()
         self._news: dict[int, set[str]] = {}
+        self.changes = Changes()
         self.closed = False
 
     def notify(self, job_pk: int, what: str) -> None:
+        self.changes.add(job_pk, what)
         heard = job_pk in self._watches or None in self._watches
         if not heard and what != "job":  # a watch comes before its first read: nothing is missed
             return

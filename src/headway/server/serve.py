@@ -28,7 +28,7 @@ import uvloop
 
 from headway import __version__
 from headway.home import database_path
-from headway.home.paths import Paths, agent_socket_path, home, socket_path
+from headway.home.paths import Paths, agent_socket_path, home, socket_path, write_private
 from headway.model.errors import HeadwayError
 from headway.model.limits import SERVER_LOG_BYTES_MAX, SHUTDOWN_S
 from headway.server.app import App, Readers, Services, Table
@@ -294,7 +294,7 @@ class Process:
         return f"http://127.0.0.1:{tcp.getsockname()[1]}" if tcp else None
 
     def _app(self, control: Arrays, notifier: Notifier, tcp: socket.socket | None) -> App:
-        auth = Auth.over(self._find_token, os.getuid())
+        auth = Auth.over(self._find_token, os.getuid(), self.paths.sessions)
         live = Live(on_job=auth.tokens.forget)
         about = {
             "pid": os.getpid(),
@@ -494,19 +494,3 @@ async def _within(work: Any, timeout_s: float) -> None:
         await asyncio.wait_for(work, timeout_s)
     except TimeoutError:
         log.warning("a part of the server did not end in %g s", timeout_s)
-
-
-def write_private(path: Path, text: str) -> None:
-    """Whole under its name or not there; for its owner alone from the first moment."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    partial.unlink(missing_ok=True)
-    fd = os.open(
-        partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
-    )
-    try:
-        with os.fdopen(fd, "w") as file:
-            file.write(text)
-        os.replace(partial, path)
-    except BaseException:  # also when we are interrupted: no half file stays
-        partial.unlink(missing_ok=True)
-        raise

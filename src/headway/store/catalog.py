@@ -196,6 +196,22 @@ def list_jobs(c: sqlite3.Connection, filters: JobFilter | None = None) -> list[J
         return [_job(row) for row in islice(rows, limit)]
 
 
+def load_light(c: sqlite3.Connection, keys: list[int]) -> list[Job]:
+    """These jobs, without their attempts and configs, in no order."""
+    marks = ", ".join("?" * len(keys))
+    rows = c.execute(
+        f"SELECT {_LIGHT} FROM jobs WHERE deleted_ns IS NULL AND pk IN ({marks})",  # noqa: S608  (our own words)
+        keys,
+    )
+    return [_job(row) for row in rows]
+
+
+def ids_of(c: sqlite3.Connection, keys: list[int]) -> dict[int, str]:
+    marks = ", ".join("?" * len(keys))
+    rows = c.execute(f"SELECT pk, id FROM jobs WHERE pk IN ({marks})", keys)  # noqa: S608  (our own words)
+    return dict(rows.fetchall())
+
+
 def passing_of(c: sqlite3.Connection, filters: JobFilter) -> set[int] | None:
     """Keys of the jobs that the condition `where` holds for; None: there is none."""
     if filters.where is None:

@@ -193,6 +193,20 @@ def places(
     return [place for _, place in found], more, timed_out
 
 
+def find(
+    c: sqlite3.Connection, paths: Paths, chosen: list[Output], pattern: str, places_max: int,
+    timeout_s: float = GREP_TIMEOUT_S,
+) -> tuple[list[tuple[int, int]], bool, bool]:  # fmt: skip
+    """(place of the stream among the chosen ones, offset) of lines that match, stream by stream; whether there may be
+    more; whether time ran out."""
+    pieces = (
+        (number, offset, data)
+        for number, output in enumerate(chosen)
+        for offset, data in _whole_lines(c, paths, output, 0)
+    )
+    return _search(pattern, pieces, places_max, timeout_s)
+
+
 def _search(
     pattern: str, pieces: Iterable[tuple[int, int, bytes]], lines_max: int, timeout_s: float | None
 ) -> tuple[list[tuple[int, int]], bool, bool]:

@@ -334,7 +334,7 @@ def _horizon(
         if (
             end < one.position
             and one.index is not None
-            and len(entries := _entries(c, paths, one.index, end, end))
+            and len(entries := read_entries(c, paths, one.index, end, end))
         ):
             place = int(np.searchsorted(entries["offset"], np.uint64(end), side="right"))
             found.append(int(entries["us"][max(place, 1) - 1]))
@@ -347,7 +347,7 @@ def _room(
     """How much of a stream to read: what was written until then."""
     if horizon is None or one.index is None:
         return share
-    entries = _entries(c, paths, one.index, start, start + share)
+    entries = read_entries(c, paths, one.index, start, start + share)
     until = np.flatnonzero(entries["us"] <= horizon)
     later = entries["offset"][until[-1] + 1 if len(until) else 0 :]
     if not len(later):
@@ -384,7 +384,7 @@ def _set_times(c: sqlite3.Connection, paths: Paths, output: Output, lines: list[
     """The time of a line is that of the last index entry at or before its first byte."""
     if output.index is None or not lines:
         return
-    entries = _entries(c, paths, output.index, lines[0].offset, lines[-1].offset)
+    entries = read_entries(c, paths, output.index, lines[0].offset, lines[-1].offset)
     if not len(entries):
         return
     places = np.searchsorted(
@@ -399,7 +399,7 @@ _ENTRY = np.dtype([("offset", "<u8"), ("us", "<u8")])
 Entries = npt.NDArray[np.void]
 
 
-def _entries(c: sqlite3.Connection, paths: Paths, pk: int, first: int, last: int) -> Entries:
+def read_entries(c: sqlite3.Connection, paths: Paths, pk: int, first: int, last: int) -> Entries:
     """Entries of an index that cover the bytes from `first` to `last`, found by bisection."""
     total = (
         c.execute("SELECT position FROM streams WHERE pk = :pk", {"pk": pk}).fetchone()["position"]
@@ -425,6 +425,23 @@ def _entries(c: sqlite3.Connection, paths: Paths, pk: int, first: int, last: int
         if int(blocks[-1]["offset"][-1]) > last:
             break
     return np.concatenate(blocks) if blocks else np.empty(0, _ENTRY)
+
+
+def entries_count(c: sqlite3.Connection, output: Output) -> int:
+    """How many entries the index of a stream has."""
+    if output.index is None:
+        return 0
+    row = c.execute("SELECT position FROM streams WHERE pk = :pk", {"pk": output.index}).fetchone()
+    return int(row["position"]) // 16
+
+
+def all_entries(c: sqlite3.Connection, paths: Paths, output: Output) -> Entries:
+    """All entries of a stream's index that are there."""
+    if output.index is None:
+        return np.empty(0, _ENTRY)
+    size = 16 * entries_count(c, output)
+    data = b"".join(piece.data for piece in log_files.pieces(c, paths, output.index, 0, size))
+    return np.frombuffer(data[: len(data) // 16 * 16], _ENTRY)
 
 
 def _load(c: sqlite3.Connection, paths: Paths, pk: int, start: int, end: int) -> Entries:

@@ -35,14 +35,18 @@ def log_path(logs: str, uuid: str, attempt: int, task: str, stream: str) -> str:
 # -- jobs
 
 
-def job_object(c: sqlite3.Connection, pk: int, paths: Paths, now_ns: int) -> dict[str, Any]:
-    """Everything that `hw q ID --json` shows."""
+def job_object(
+    c: sqlite3.Connection, pk: int, paths: Paths, now_ns: int, metrics_max: int | None = None
+) -> dict[str, Any]:
+    """Everything that `hw q ID --json` shows; of its metrics the first `metrics_max`."""
     job = catalog.load_job(c, pk)
     engine = c.execute("SELECT engine FROM jobs WHERE pk = :pk", {"pk": pk}).fetchone()["engine"]
     last = job.attempts[-1] if job.attempts else None
     head = _head(job, engine, last.engine_id if last else None, now_ns)
-    # nobody has told before that
-    told = _told(c, pk) if last else {"progress": [], "usage": None, "metrics": {}}
+    # nobody tells before the first attempt
+    told: dict[str, Any] = {"progress": [], "usage": None, "metrics": {}}
+    if last:
+        told = _told(c, pk, metrics_max)
     sent = streams(c, pk, paths) if last else []
     return {
         **head,
@@ -68,7 +72,7 @@ def job_object(c: sqlite3.Connection, pk: int, paths: Paths, now_ns: int) -> dic
     }
 
 
-def _told(c: sqlite3.Connection, pk: int) -> dict[str, Any]:
+def _told(c: sqlite3.Connection, pk: int, metrics_max: int | None) -> dict[str, Any]:
     return {
         "progress": live_read.progress(c, [pk]).get(pk, []),
         "usage": live_read.usage_last(c, [pk]).get(pk),
@@ -190,10 +194,10 @@ def job_rows(
     c: sqlite3.Connection, filters: catalog.JobFilter | None, now_ns: int
 ) -> list[dict[str, Any]]:
     """`hw ls --json`: the same objects without the heavy parts, newest first."""
-    return _rows_of(c, catalog.list_jobs(c, filters), now_ns)
+    return rows_of(c, catalog.list_jobs(c, filters), now_ns)
 
 
-def _rows_of(c: sqlite3.Connection, jobs: list[Job], now_ns: int) -> list[dict[str, Any]]:
+def rows_of(c: sqlite3.Connection, jobs: list[Job], now_ns: int) -> list[dict[str, Any]]:
     """With a few queries per thousand jobs, however many there are."""
     found: list[dict[str, Any]] = []
     before = list_extras.ahead(c) if any(job.state is State.WAITING for job in jobs) else {}
@@ -268,7 +272,7 @@ def open_rows(c: sqlite3.Connection, jobs_max: int, now_ns: int) -> list[dict[st
     for states in (["running", "stopping", "unknown", "held"], ["waiting"]):
         jobs += catalog.list_jobs(c, catalog.JobFilter(states=states, limit=jobs_max - len(jobs)))
     used = live_read.usage_last(c, [job.pk for job in jobs])
-    rows = _rows_of(c, jobs, now_ns)
+    rows = rows_of(c, jobs, now_ns)
     return [row | {"usage": used.get(job.pk)} for job, row in zip(jobs, rows, strict=True)]
 
 
@@ -306,6 +310,17 @@ def latest_metrics(
         for row in rows
         if row["value"] is not None
     }
+
+
+def latest_metric(c: sqlite3.Connection, pk: int, name: str) -> float | str | None:
+    """The last value of one metric, likewise."""
+    row = c.execute(
+        """SELECT l.value FROM series s JOIN latest l ON l.series = s.pk
+           WHERE s.job = :pk AND s.name = :name
+           ORDER BY s.attempt DESC, s.rank, l.time_ns DESC LIMIT 1""",
+        {"pk": pk, "name": name},
+    ).fetchone()
+    return None if row is None else number(struct.unpack("<d", row["value"])[0])
 
 
 # -- metrics

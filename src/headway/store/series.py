@@ -102,7 +102,7 @@ def thin(pieces: list[_Piece], count: int) -> Points:
         return points
     place = _places(pieces)
     stretches = max(1, (count - 2) // 2)
-    keep = _extremes_of(
+    keep = extremes_of(
         place * stretches // max(1, sum(piece.rows for piece in pieces)), points.values
     )
     return points.take(np.unique(np.concatenate([keep, [0, len(points) - 1]])))
@@ -122,7 +122,7 @@ def _places(pieces: list[_Piece]) -> Index:
     return np.concatenate(places)
 
 
-def _extremes_of(group: Index, values: Floats) -> Index:
+def extremes_of(group: Index, values: Floats) -> Index:
     """Per group (numbers that only rise): the lowest, the highest and the first value that is not
     finite.
     """
@@ -196,6 +196,45 @@ def read_points(c: sqlite3.Connection, series_pk: int, count: int | None = None)
     if count is None:
         return join(piece.points for piece in pieces)
     return thin(pieces, count)
+
+
+def read_last(c: sqlite3.Connection, series_pk: int, count: int) -> Points:
+    """The last `count` points of a series, in the order written, without reading those before them."""
+    compacted = c.execute(
+        "SELECT seq, rows FROM columns WHERE series = :pk AND level = 0", {"pk": series_pk}
+    )
+    parts = [((row["seq"] >> SEGMENT_SHIFT, 0, row["seq"]), int(row["rows"])) for row in compacted]
+    blocks = c.execute(
+        """SELECT b.segment, b.pk, b.rows FROM members m JOIN blocks b ON b.bundle = m.bundle
+           WHERE m.series = :pk AND b.tier >= 0""",
+        {"pk": series_pk},
+    )
+    parts += [((row["segment"], 1, row["pk"]), int(row["rows"])) for row in blocks]
+    found: list[Points] = []
+    missing = count
+    for order, rows in sorted(parts, reverse=True):
+        if missing <= 0:
+            break
+        found.append(_part(c, series_pk, order))
+        missing -= rows
+    points = join(reversed(found))
+    return points.take(np.arange(max(0, len(points) - count), len(points), dtype=np.int64))
+
+
+def _part(c: sqlite3.Connection, series_pk: int, order: tuple[int, int, int]) -> Points:
+    """The points of one compacted piece or of one block."""
+    if order[1] == 0:
+        row = c.execute(
+            "SELECT level, seq, axis, data FROM columns WHERE series = :pk AND level = 0 AND seq = :seq",
+            {"pk": series_pk, "seq": order[2]},
+        ).fetchone()
+        return _piece(c, row, 0).points
+    row = c.execute(
+        """SELECT b.data, m.position FROM blocks b JOIN members m ON m.bundle = b.bundle AND m.series = :pk
+           WHERE b.pk = :block""",
+        {"pk": series_pk, "block": order[2]},
+    ).fetchone()
+    return block_points(row["data"], row["position"])
 
 
 def _level(

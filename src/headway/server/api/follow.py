@@ -28,6 +28,7 @@ from headway.model.limits import (
     SHAPE_WAIT_S,
 )
 from headway.server import contract
+from headway.server.api import page
 from headway.server.api.logs import LineForm
 from headway.server.app import Route
 from headway.server.control.drain import is_over
@@ -98,6 +99,10 @@ async def follow(call: Call) -> Reply:
             cursor, tail = look.news.cursor, None
             left_s = until_s - time.monotonic()
             if look.is_news or left_s <= 0 or call.services.live.closed:
+                if look.news.done is not None:
+                    look.news.done["page"] = page.address(
+                        call.services.about["url"], look.news.done["id"]
+                    )
                 return Reply(encode(look.news))
             await watch.wait(min(left_s, look.again_s))
 

@@ -17,6 +17,7 @@ from headway.model.errors import UsageError
 from headway.model.ids import check_name
 from headway.model.limits import DESCRIPTION_CHARS_MAX, DURATION_S_MAX, JOBS_LISTED_MAX
 from headway.server import contract
+from headway.server.api import page
 from headway.server.app import Route, Services
 from headway.server.control import submit_check
 from headway.server.http.auth import Role
@@ -87,6 +88,7 @@ class Nothing(msgspec.Struct, forbid_unknown_fields=True):
 
 async def show(services: Services, pk: int, status: int = 200) -> Reply:
     found = await services.query(query.job_object, pk, services.paths, time.time_ns())
+    found["page"] = page.address(services.about["url"], found["id"])
     if found["state"] in ("running", "stopping", "held"):
         found["attach"] = services.control.attach_words(found)
     for attempt in found["attempts"]:
@@ -119,12 +121,19 @@ async def list_jobs(call: Call) -> Reply:
         rows = query.folded_rows if folds else query.job_rows
     # a pattern may take seconds (store/pattern.py), and short reads are not to wait for it
     ask = call.services.slow_query if asked.match else call.services.query
-    return Reply(await ask(_encoded, rows, chosen, now_ns))
+    url = None if asked.brief else call.services.about["url"]
+    return Reply(await ask(_encoded, rows, chosen, now_ns, url))
 
 
-def _encoded(c: Connection, rows: Rows, chosen: catalog.JobFilter, now_ns: int) -> bytes:
-    """In a reader's thread, too: ten thousand jobs are megabytes."""
-    return encode_rows(rows(c, chosen, now_ns))
+def _encoded(
+    c: Connection, rows: Rows, chosen: catalog.JobFilter, now_ns: int, url: str | None
+) -> bytes:
+    """In a reader's thread, too: ten thousand jobs are megabytes. `url`: where the page is, for rows that tell it."""
+    found = rows(c, chosen, now_ns)
+    for row in found if url else ():
+        if "page" in row:
+            row["page"] = page.address(url, row["id"])
+    return encode_rows(found)
 
 
 async def submit(call: Call) -> Reply:
@@ -133,6 +142,7 @@ async def submit(call: Call) -> Reply:
 
     def look(c: Connection, pk: int) -> None:
         seen[pk] = query.job_object(c, pk, services.paths, time.time_ns())
+        seen[pk]["page"] = page.address(services.about["url"], seen[pk]["id"])
 
     job = await services.control.submit(
         asked.uuid, asked.spec, asked.env, find_program=asked.find_program, look=look

@@ -1,16 +1,15 @@
-"""`/api/server`, `/login` and `/`: the server itself, and how a browser gets in."""
+"""`/api/server` and `/login`: the server itself, and how a browser gets in."""
 
 import msgspec
 
 from headway.model.errors import HeadwayError
 from headway.model.limits import LOGIN_CODE_S, REQUEST_BYTES_ANONYMOUS_MAX, SESSION_S
 from headway.server import contract
+from headway.server.api import page
 from headway.server.app import Route
 from headway.server.http.auth import COOKIE, Role
 from headway.server.http.request import Call, Refusal, Reply, reply_json
 from headway.store import jsonform, query
-
-_PAGE = b"Headway serves this address. There is no page yet: `hw ls` lists the jobs.\n"
 
 
 class LoginCode(msgspec.Struct, forbid_unknown_fields=True):
@@ -21,11 +20,6 @@ class Login(msgspec.Struct, forbid_unknown_fields=True):
     code: str
 
 
-async def page(call: Call) -> Reply:
-    """A line of text that says what this address is."""
-    return Reply(_PAGE, content_type=b"text/plain; charset=utf-8")
-
-
 async def show(call: Call) -> Reply:
     about = dict(call.services.about)
     about["started_at"] = jsonform.iso(about.pop("started_ns"))
@@ -34,7 +28,7 @@ async def show(call: Call) -> Reply:
     told = {
         "ways": call.services.ways.count(), "way_troubles": call.services.ways.troubles(),
         "role": call.caller.role.name.lower(), "loop_lag": call.services.loop_lag.about(),
-        "restored": None if restored is None else str(restored),
+        "restored": None if restored is None else str(restored), "page": page.exists(),
     }  # fmt: skip
     return reply_json(about | told | {"jobs": jobs, "monitors": call.services.outbox.status()})
 
@@ -85,7 +79,6 @@ async def login(call: Call) -> Reply:
 
 
 ROUTES = [
-    Route("GET", "/", Role.READ, page),
     Route("GET", "/api/openapi.json", Role.READ, describe, answer=dict[str, contract.Json]),
     Route("GET", "/api/server", Role.READ, show, answer=contract.Server),
     Route("POST", "/api/server/stop", Role.ADMIN, stop, answer=contract.Stopped),

@@ -8,14 +8,17 @@ Nothing here logs, raises with, or returns a secret that was wrong.
 
 import hashlib
 import hmac
+import json
 import re
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
+from pathlib import Path
 
+from headway.home.paths import write_private
 from headway.model.limits import (
     LOGIN_CODE_S,
     LOGIN_CODES_MAX,
@@ -164,6 +167,39 @@ class Expiring:
         return role
 
 
+class Sessions(Expiring):
+    """Browsers that are logged in, also after a restart of the server: their hashes lie in a private file."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        super().__init__(SESSIONS_MAX, SESSION_S, time.time)
+        self._path = path
+        for key, until_s, role in self._load():
+            self._known[key] = (until_s, role)
+
+    def give(self, role: Role) -> str:
+        secret = super().give(role)
+        self._save()
+        return secret
+
+    def _load(self) -> Iterator[tuple[bytes, float, Role]]:
+        if self._path is None:
+            return
+        try:
+            for entry in json.loads(self._path.read_text())[-SESSIONS_MAX:]:
+                yield bytes.fromhex(entry["hash"]), float(entry["until_s"]), Role(entry["role"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return  # none yet, or not ours: browsers log in again
+
+    def _save(self) -> None:
+        if self._path is None:
+            return
+        known = [
+            {"hash": key.hex(), "until_s": until_s, "role": int(role)}
+            for key, (until_s, role) in self._known.items()
+        ]
+        write_private(self._path, json.dumps(known))
+
+
 class Failures:
     """Wrong secrets on loopback, counted over a window. Right ones always pass: nobody can lock the
     owner out.
@@ -188,15 +224,20 @@ class Auth:
     tokens: Tokens
     our_uid: int
     codes: Expiring
-    sessions: Expiring
+    sessions: Sessions
     failures: Failures
 
     @classmethod
-    def over(cls, lookup: Callable[[str], Awaitable[TokenRow | None]], our_uid: int) -> "Auth":
+    def over(
+        cls,
+        lookup: Callable[[str], Awaitable[TokenRow | None]],
+        our_uid: int,
+        sessions: Path | None = None,
+    ) -> "Auth":
         return cls(
             Tokens(lookup),
             our_uid,
             Expiring(LOGIN_CODES_MAX, LOGIN_CODE_S),
-            Expiring(SESSIONS_MAX, SESSION_S),
+            Sessions(sessions),
             Failures(),
         )

@@ -3,8 +3,9 @@ uvicorn.
 
 In this order, and without reading a body: the kind of connection (HTTP; anything else is refused),
 Host, the form of the request, the method, where a browser says that it comes from, and who is
-calling. No path is exempt from any of it but one: a browser that has no cookie yet may post its
-one-time code to `/login`.
+calling. No path is exempt from any of it but two kinds: a browser that has no cookie yet may post
+its one-time code to `/login`, and may load the page's own files, which are the same for everybody
+and hold nothing of anybody.
 """
 
 import asyncio
@@ -23,6 +24,10 @@ SAFE_METHODS = frozenset({"GET"})
 WITH_BODY = frozenset({"POST", "PATCH"})
 METHODS = SAFE_METHODS | WITH_BODY | {"DELETE"}
 LOGIN = ("POST", "/login")
+PAGE_PATHS = frozenset(
+    ("/", "/login", "/compare", "/clusters")
+)  # what a browser's address bar may hold, and
+PAGE_FOLDERS = ("/j/", "/assets/")  # everything below these
 AGENT_PATHS = frozenset(("/agent/ingest", "/agent/poll"))  # all that a task needs of us
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
@@ -37,7 +42,8 @@ HEADERS = (
     (
         b"content-security-policy",
         b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
-        b"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'",
+        b"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+        b"require-trusted-types-for 'script'; trusted-types svelte-trusted-html",
     ),
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
@@ -46,6 +52,11 @@ HEADERS = (
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cache-control", b"no-store"),
 )
+
+
+def is_page(method: str, path: str) -> bool:
+    """The page's shell and its files: `api/page.py` serves them to whoever may speak to this address at all."""
+    return method == "GET" and (path in PAGE_PATHS or path.startswith(PAGE_FOLDERS))
 
 
 def hosts_for(port: int) -> frozenset[str]:
@@ -212,14 +223,25 @@ class Guard:
         check_origin(method, head, peer.unix, "https" if peer.tls else "http")
         # on the network nothing is done without a token, not even a login
         local = not peer.unix and not peer.tls
-        caller = (
-            NOBODY if (method, scope["path"]) == LOGIN and local else await self._login(peer, head)
-        )
+        if (method, scope["path"]) == LOGIN and local:
+            caller = NOBODY
+        else:
+            caller = await self._login_for(scope, peer, head)
         if peer.agents and scope["path"] not in AGENT_PATHS:
             raise Refusal(403, "forbidden", "this is not reached through the address for agents")
         if head.content_length > (INGEST_BYTES_MAX if caller.role else REQUEST_BYTES_ANONYMOUS_MAX):
             raise Refusal(413, "too_large", "the request is too large")
         return caller
+
+    async def _login_for(self, scope: Scope, peer: Peer, head: Head) -> Caller:
+        """As `_login`; but a browser whose cookie is missing or too old still gets the page, which then says so."""
+        try:
+            return await self._login(peer, head)
+        except Refusal as refusal:
+            browser = head.authorization is None and not peer.unix and not peer.agents
+            if refusal.status == 401 and browser and is_page(scope["method"], scope["path"]):
+                return NOBODY
+            raise
 
     async def _login(self, peer: Peer, head: Head) -> Caller:
         if peer.unix and not peer.token_only and peer.uid != self.auth.our_uid:
@@ -281,7 +303,9 @@ async def send_reply(
     a longer one for our own user.
     """
     length = (b"content-length", str(len(reply.body)).encode())
-    headers = [(b"content-type", reply.content_type), length, *HEADERS, *reply.headers]
+    own = {name for name, _ in reply.headers}
+    standard = [header for header in HEADERS if header[0] not in own]
+    headers = [(b"content-type", reply.content_type), length, *standard, *reply.headers]
     if drain is not None:
         headers.append((b"connection", b"close"))
     await send({"type": "http.response.start", "status": reply.status, "headers": headers})

@@ -155,6 +155,15 @@ _TABLE: Final = (
         ),
     ),
     Command(
+        "page", LOOK, "see the jobs in a browser", "hw page [ID]",
+        ("role",), says={"role": "read, operate (default) or admin"},
+        details=(
+            "Prints a link that logs a browser in once, and opens it where there is a browser. With an ID: that job.\n"
+            "The login lasts a week. --role read: a page that can look, but not act."
+        ),
+        examples=(("hw page", "all jobs"), ("hw page 7f3c2", "one job")),
+    ),
+    Command(
         "timings", LOOK, "how long the named parts of a program took", "hw timings [ID] [options]",
         ("rank", "csv", "monitor"),
         details="What hw.timed measured: for each name and process the count, the mean and its deviation.",

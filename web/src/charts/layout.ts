@@ -1,0 +1,43 @@
+// Where the charts of a page are, without making any of them: sections by the part of the name before the first slash.
+
+export type Item =
+  | { kind: "section"; key: string; name: string; count: number; top: number; height: number }
+  | { kind: "row"; key: string; names: string[]; top: number; height: number };
+
+export const SECTION_HEIGHT = 40;
+export const ROW_HEIGHT = 256;
+export const PINNED = "pinned";
+export const PLAIN = "metrics";
+
+export const sectionOf = (name: string): string => (name.includes("/") ? name.slice(0, name.indexOf("/")) : PLAIN);
+
+export function layout(names: string[], pins: string[], columns: number, closed: ReadonlySet<string>): { items: Item[]; height: number } {
+  const sections = new Map<string, string[]>();
+  const pinned = pins.filter((name) => names.includes(name));
+  if (pinned.length) sections.set(PINNED, pinned);
+  for (const name of names) {
+    const section = sectionOf(name);
+    const found = sections.get(section);
+    if (found) found.push(name);
+    else sections.set(section, [name]);
+  }
+  const order = [...sections.keys()].sort((a, b) => rank(a) - rank(b) || a.localeCompare(b));
+  const items: Item[] = [];
+  let top = 0;
+  for (const section of order) {
+    const members = sections.get(section) ?? [];
+    if (order.length > 1) {
+      items.push({ kind: "section", key: `s:${section}`, name: section, count: members.length, top, height: SECTION_HEIGHT });
+      top += SECTION_HEIGHT;
+      if (closed.has(section)) continue;
+    }
+    for (let at = 0; at < members.length; at += columns) {
+      const some = members.slice(at, at + columns);
+      items.push({ kind: "row", key: `r:${section}:${some[0]}`, names: some, top, height: ROW_HEIGHT });
+      top += ROW_HEIGHT;
+    }
+  }
+  return { items, height: top };
+}
+
+const rank = (section: string): number => (section === PINNED ? 0 : section === PLAIN ? 1 : section === "printed" ? 3 : 2);
