@@ -5,6 +5,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# The page: built again only when a file of web/ is newer than the last build.
+WEB_STAMP := $(VENV)/.page
+WEB_FILES := $(shell find web -path web/node_modules -prune -o -type f -print 2>/dev/null)
 # Tests wait for processes more than they compute, so three at a time pay even on two cores.
 TEST_WORKERS ?= 3
 TEST_TIMEOUT_S ?= 300
@@ -20,19 +23,24 @@ SEED ?= 0
 SHELL := /bin/bash
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check score bench soak test-cluster wheel docs pictures lock clean
+.PHONY: help setup web demo test check score bench soak test-cluster wheel docs pictures lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*##/  make \1\t/' | expand -t 21
 
-setup: $(STAMP)  ## make .venv with hw in it
+setup: $(STAMP) web  ## make .venv with hw in it, and the page
+
+web: $(WEB_STAMP)  ## build the page for browsers, where npm is
+
+$(WEB_STAMP): $(STAMP) $(WEB_FILES) tools/web.sh
+	@tools/web.sh $@
 
 # Done again only when a lock or the build description is newer than the last time.
 $(STAMP): requirements/uv.txt requirements/dev.txt pyproject.toml tools/setup.sh
 	@tools/setup.sh $(VENV) $(PYTHON)
 	@touch $@
 
-demo: $(STAMP)  ## train a small model with four processes and watch it
+demo: setup  ## train a small model with four processes and watch it
 	@echo '$$ hw run -n 4 --name digits python examples/digits/train.py' >&2
 	@PATH="$(CURDIR)/$(BIN):$$PATH" hw run -n 4 --name digits python examples/digits/train.py
 	@echo 'hw is $(BIN)/hw here; after "source $(BIN)/activate" it is on your PATH' >&2

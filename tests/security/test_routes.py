@@ -1,6 +1,7 @@
 """Walks the table of routes: nobody gets past the guard, whatever the route and the method (Sec10)."""
 
 import asyncio
+import re
 from typing import Any
 
 import pytest
@@ -13,11 +14,13 @@ from tests.security.harness import Served
 
 WORDS = ("GET", "POST", "DELETE", "PUT", "PATCH", "HEAD", "OPTIONS", "TRACE", "PROPFIND")
 PATHS = sorted({route.path for route in ROUTES})
+# The page's own files are the same for everybody; without a login its shell comes with 401.
+PAGE_FILES = ("/login", "/assets/{name}")
 DECLARED = {(route.method, route.path) for route in ROUTES}
 
 
 def address(path: str) -> str:
-    return path.replace("{ref}", "job-00000")
+    return path.replace("{ref}", "job-00000").replace("{name}", "index.js")
 
 
 def bearer(token: str) -> dict[str, str]:
@@ -27,6 +30,8 @@ def bearer(token: str) -> dict[str, str]:
 def test_every_route_refuses_a_caller_without_a_token(served: Served) -> None:
     for path in PATHS:
         for method in WORDS:
+            if method == "GET" and path in PAGE_FILES:
+                continue
             answer = served.tcp(method, address(path))
             assert answer.status == (401 if method in METHODS else 405), (method, path, answer)
 
@@ -175,8 +180,35 @@ def test_a_route_cannot_be_declared_without_a_role() -> None:
         Table([Route("GET", "/x", Role.READ, handler)] * 2)
 
 
-def test_only_the_login_is_open_to_strangers() -> None:
-    assert [(r.method, r.path) for r in ROUTES if r.role is Role.NOBODY] == [("POST", "/login")]
+def test_only_the_login_and_the_pages_own_files_are_open_to_strangers() -> None:
+    open_to_all = {(r.method, r.path) for r in ROUTES if r.role is Role.NOBODY}
+    page = {
+        ("GET", path)
+        for path in ("/", "/login", "/compare", "/clusters", "/j/{ref}", "/assets/{name}")
+    }
+    assert open_to_all == {("POST", "/login")} | page
+
+
+def test_the_page_without_a_login_holds_nothing_of_a_job(served: Served) -> None:
+    job, _ = served.job()
+    with_login = served.tcp("GET", f"/j/{job.id}", bearer(served.token("read")))
+    without = served.tcp("GET", f"/j/{job.id}")
+    assert (with_login.status, without.status) == (200, 401)
+    assert with_login.body == without.body
+    assert served.tcp("GET", "/j/../api/jobs").status == 401
+    assert served.tcp("GET", "/assets/..%2findex.html", bearer(served.token("read"))).status == 404
+
+
+def test_only_files_of_the_page_may_be_kept_by_a_browser(served: Served) -> None:
+    shell = served.tcp("GET", "/", bearer(served.token("read")))
+    assert shell.headers["cache-control"] == "no-store"
+    names = re.findall(r"assets/([A-Za-z0-9_.-]+[.]js)", shell.body.decode())
+    for name in names:  # none where the page was not built
+        answer = served.tcp("GET", f"/assets/{name}")
+        assert answer.status == 200
+        assert "immutable" in answer.headers["cache-control"]
+        assert answer.headers["content-type"].startswith("text/javascript")
+        assert answer.headers["content-security-policy"].startswith("default-src 'none'")
 
 
 @pytest.mark.parametrize("kind", ["websocket", "http.something", "webtransport"])

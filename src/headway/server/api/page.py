@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from headway.model.limits import PAGE_FILE_BYTES_MAX, REQUEST_BYTES_ANONYMOUS_MAX
-from headway.server.app import Route
+from headway.server.app import Handler, Route
 from headway.server.http.auth import Role
 from headway.server.http.request import Call, Refusal, Reply
 
@@ -76,7 +76,15 @@ def address(url: str | None, suffix: str) -> str | None:
 
 async def show(call: Call) -> Reply:
     """The page. Without a login it comes with 401, and says how to get one."""
-    status = 200 if call.caller.may(Role.READ) else 401
+    return _shell(call, 200 if call.caller.may(Role.READ) else 401)
+
+
+async def show_login(call: Call) -> Reply:
+    """The page, where a browser brings the code that `hw page` gave it."""
+    return _shell(call, 200)
+
+
+def _shell(call: Call, status: int) -> Reply:
     text = shell()
     if text is None:
         return Reply(_MISSING, status, b"text/plain; charset=utf-8")
@@ -114,15 +122,15 @@ def _takes_gzip(call: Call) -> bool:
     return any(name == b"accept-encoding" and b"gzip" in value for name, value in call.headers)
 
 
-def _open_to_all(path: str) -> Route:
-    return Route("GET", path, Role.NOBODY, show, body_bytes_max=REQUEST_BYTES_ANONYMOUS_MAX)
+def _open_to_all(path: str, handler: Handler) -> Route:
+    return Route("GET", path, Role.NOBODY, handler, body_bytes_max=REQUEST_BYTES_ANONYMOUS_MAX)
 
 
 ROUTES = [
-    _open_to_all("/"),
-    _open_to_all("/login"),
-    _open_to_all("/compare"),
-    _open_to_all("/clusters"),
-    _open_to_all("/j/{ref}"),
-    Route("GET", "/assets/{name}", Role.NOBODY, asset, body_bytes_max=REQUEST_BYTES_ANONYMOUS_MAX),
+    _open_to_all("/", show),
+    _open_to_all("/login", show_login),
+    _open_to_all("/compare", show),
+    _open_to_all("/clusters", show),
+    _open_to_all("/j/{ref}", show),
+    _open_to_all("/assets/{name}", asset),
 ]

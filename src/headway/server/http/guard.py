@@ -27,7 +27,7 @@ LOGIN = ("POST", "/login")
 PAGE_PATHS = frozenset(
     ("/", "/login", "/compare", "/clusters")
 )  # what a browser's address bar may hold, and
-PAGE_FOLDERS = ("/j/", "/assets/")  # everything below these
+PAGE_FOLDERS = ("/j/", "/assets/")  # what is directly in these
 AGENT_PATHS = frozenset(("/agent/ingest", "/agent/poll"))  # all that a task needs of us
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
@@ -55,8 +55,9 @@ HEADERS = (
 
 
 def is_page(method: str, path: str) -> bool:
-    """The page's shell and its files: `api/page.py` serves them to whoever may speak to this address at all."""
-    return method == "GET" and (path in PAGE_PATHS or path.startswith(PAGE_FOLDERS))
+    """The page's shell and its files, which `api/page.py` serves."""
+    in_folder = path.startswith(PAGE_FOLDERS) and path.count("/") == 2
+    return method == "GET" and (path in PAGE_PATHS or in_folder)
 
 
 def hosts_for(port: int) -> frozenset[str]:
