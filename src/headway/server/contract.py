@@ -672,6 +672,7 @@ class Server(Answer):
     way_troubles: list[Json]
     monitor: MonitorAddress | None
     monitors: list[MonitorTarget]
+    page: bool
 
 
 class Stopped(Answer):
@@ -792,3 +793,151 @@ class Guest(Answer):
 class GuestPoll(Answer):
     commands: list[dict[str, Json]]
     again: list[str]
+
+
+# -- the page
+
+
+class PageWaiting(Answer):
+    attempt: int | None = None
+    next_at: Time | None = None
+    after: list[str] | None = None
+    ahead: int | None = None
+    word: str | None = None
+
+
+class PageProgress(Answer):
+    msg: list[str]
+    completed: Number
+    total: Number | None
+    rate: Number | None
+    eta_s: Number | None
+    state: str
+
+
+class PageRow(Answer):
+    """A row of the page's table; what is empty is left out."""
+
+    id: str
+    name: str
+    state: str
+    state_since: Time
+    cluster: str
+    engine: str
+    submitted_at: Time
+    command: str = ""
+    experiment: str | None = None
+    gpus: int = 0
+    processes: int | None = None
+    started_at: Time | None = None
+    ended_at: Time | None = None
+    elapsed_s: float | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    parent: str | None = None
+    tags: list[str] = []
+    star: bool = False
+    bug: str | None = None
+    description: str | None = None
+    cause: Cause | None = None
+    progress: PageProgress | None = None
+    waiting: PageWaiting | None = None
+    heard_at: Time | None = None
+    metrics: dict[str, Number] = {}
+    config: dict[str, Json] = {}
+    array: str | None = None
+    array_index: int | None = None
+
+
+class PageTable(Answer):
+    """`ids`: the rows of the window, in order; `rows`: those that the page did not have."""
+
+    total: int
+    ids: list[str]
+    rows: dict[str, PageRow]
+    checksums: dict[str, int]
+    sparks: dict[str, list[float | None]]
+    states: dict[str, int]
+
+
+class PagePoints(Answer):
+    """New points of one series; `from_`: how many were logged before them."""
+
+    key: int
+    from_: int
+    step: list[int]
+    time: list[float]
+    value: list[Number]
+
+
+class PageJob(Answer):
+    """`parts`: fields of `Job` that have changed; `bytes`: how much it has printed."""
+
+    id: str
+    parts: dict[str, Json]
+    checksums: dict[str, int]
+    points: list[PagePoints]
+    bytes: int
+
+
+class PageNews(Answer):
+    position: str
+    table: PageTable | None
+    job: PageJob | None
+
+
+class PageCluster(Answer):
+    name: str
+    engine: str
+    jobs: dict[str, int]
+
+
+class PageExperiment(Answer):
+    name: str
+    jobs: int
+
+
+class PageSummary(Answer):
+    states: dict[str, int]
+    clusters: list[PageCluster]
+    experiments: list[PageExperiment]
+    time: Time
+
+
+class PageColumns(Answer):
+    config: list[str]
+    metrics: list[str]
+
+
+class MetricName(Answer):
+    name: str
+    points: int
+    ranks: int
+    attempts: int
+
+
+class NumberedLine(Answer):
+    n: int
+    time: Time | None
+    rank: int | None
+    stream: str
+    offset: int
+    text: str
+
+
+class NumberedLines(Answer):
+    """`bytes`: of all that was chosen, not only of these lines."""
+
+    total: int
+    first: int
+    lines: list[NumberedLine]
+    bytes: int
+
+
+class FoundLines(Answer):
+    """`hits`: numbers of lines, rising; `total`: lines that were searched."""
+
+    hits: list[int]
+    more: bool
+    timed_out: bool
+    total: int

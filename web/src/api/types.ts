@@ -16,7 +16,7 @@ export interface Cause {
 }
 
 export interface Tracker {
-  msg: string;
+  msg: string[];
   completed: number | null;
   total: number | null;
   rate: number | null;

@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from headway.model.limits import PAGE_JOBS_MAX, PAGE_NAMES_MAX, PAGE_PIXELS_MAX, PAGE_SERIES_MAX
+from headway.server import contract
 from headway.server.app import Route
 from headway.server.http.auth import Role
 from headway.server.http.request import Call, Reply, encode
@@ -72,6 +73,6 @@ async def names(call: Call) -> Reply:
 
 
 ROUTES = [
-    Route("POST", "/api/charts", Role.READ, charts),
-    Route("GET", "/api/jobs/{ref}/names", Role.READ, names),
+    Route("POST", "/api/charts", Role.READ, charts, answer=contract.Raw),
+    Route("GET", "/api/jobs/{ref}/names", Role.READ, names, answer=list[contract.MetricName]),
 ]

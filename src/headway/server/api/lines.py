@@ -12,6 +12,7 @@ import msgspec
 from headway.home.paths import Paths
 from headway.model.limits import LOG_LINES_FOUND_MAX, PAGE_LINES_MAX
 from headway.server.app import Route
+from headway.server.contract import FoundLines, NumberedLine, NumberedLines
 from headway.server.http.auth import Role
 from headway.server.http.request import Call, Count, Reply, encode
 from headway.store import grep, log_lines
@@ -45,29 +46,6 @@ class AskedFind(Chosen, forbid_unknown_fields=True):
     case: bool = False
     errors: bool = False  # instead of `text`: what looks like an error
     limit: Count = LOG_LINES_FOUND_MAX
-
-
-class LineAnswer(msgspec.Struct):
-    n: int
-    time: str | None
-    rank: int | None
-    stream: str
-    offset: int
-    text: str
-
-
-class LinesAnswer(msgspec.Struct):
-    total: int
-    first: int
-    lines: list[LineAnswer]
-    bytes: int  # of all that was chosen
-
-
-class FindAnswer(msgspec.Struct):
-    hits: list[int]  # numbers of lines, rising
-    more: bool
-    timed_out: bool
-    total: int  # lines that were searched
 
 
 async def read_lines(call: Call) -> Reply:
@@ -112,22 +90,24 @@ def _read(
 ) -> bytes:
     chosen = _outputs(c, pk, asked)
     if not chosen:
-        return encode(LinesAnswer(0, 0, [], 0))
+        return encode(NumberedLines(total=0, first=0, lines=[], bytes=0))
     reader = _reader(c, paths, indexes, chosen)
     total = reader.total
     first = max(0, total - asked.count) if asked.tail else min(asked.first, total)
     found = reader.lines(first, asked.count)
-    return encode(
-        LinesAnswer(
-            total, first, [_line(line) for line in found], sum(one.position for one in chosen)
-        )
-    )
+    size = sum(one.position for one in chosen)
+    told = [_line(line) for line in found]
+    return encode(NumberedLines(total=total, first=first, lines=told, bytes=size))
 
 
-def _line(line: Numbered) -> LineAnswer:
-    time = None if line.time_us is None else iso(line.time_us * 1000)
-    return LineAnswer(
-        line.number, time, line.output.rank, line.output.stream, line.offset, line.text
+def _line(line: Numbered) -> NumberedLine:
+    return NumberedLine(
+        n=line.number,
+        time=None if line.time_us is None else iso(line.time_us * 1000),
+        rank=line.output.rank,
+        stream=line.output.stream,
+        offset=line.offset,
+        text=line.text,
     )
 
 
@@ -137,7 +117,7 @@ def _find(
     chosen = _outputs(c, pk, asked)
     pattern = ERRORS if asked.errors else asked.text if asked.regex else re.escape(asked.text)
     if not chosen or not pattern:
-        return encode(FindAnswer([], False, False, 0))
+        return encode(FoundLines(hits=[], more=False, timed_out=False, total=0))
     if not asked.case and not asked.errors:
         pattern = f"(?i:{pattern})"
     places, more, timed_out = grep.find(
@@ -148,10 +128,10 @@ def _find(
         hits = [reader.starts_before(offset + 1) - 1 for _, offset in places]
     else:
         hits = reader.numbers_of(places)
-    return encode(FindAnswer(hits, more, timed_out, reader.total))
+    return encode(FoundLines(hits=hits, more=more, timed_out=timed_out, total=reader.total))
 
 
 ROUTES = [
-    Route("GET", "/api/jobs/{ref}/lines", Role.READ, read_lines),
-    Route("GET", "/api/jobs/{ref}/find", Role.READ, find_lines),
+    Route("GET", "/api/jobs/{ref}/lines", Role.READ, read_lines, answer=NumberedLines),
+    Route("GET", "/api/jobs/{ref}/find", Role.READ, find_lines, answer=FoundLines),
 ]

@@ -15,6 +15,7 @@ import msgspec
 
 from headway.model.errors import NotFoundError
 from headway.model.limits import FOLLOW_WAIT_S, LIVE_INTERVAL_S, PAGE_NAMES_MAX, PAGE_ROWS_MAX
+from headway.server import contract
 from headway.server.api import page
 from headway.server.app import Route, Services
 from headway.server.http.auth import Role
@@ -242,7 +243,7 @@ def _summary(c: sqlite3.Connection) -> dict[str, Any]:
 
 
 ROUTES = [
-    Route("POST", "/api/live", Role.READ, live),
-    Route("GET", "/api/summary", Role.READ, summary),
-    Route("GET", "/api/columns", Role.READ, table_columns),
+    Route("POST", "/api/live", Role.READ, live, answer=contract.PageNews),
+    Route("GET", "/api/summary", Role.READ, summary, answer=contract.PageSummary),
+    Route("GET", "/api/columns", Role.READ, table_columns, answer=contract.PageColumns),
 ]

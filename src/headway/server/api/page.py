@@ -12,6 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from headway.model.limits import PAGE_FILE_BYTES_MAX, REQUEST_BYTES_ANONYMOUS_MAX
+from headway.server import contract
 from headway.server.app import Handler, Route
 from headway.server.http.auth import Role
 from headway.server.http.request import Call, Refusal, Reply
@@ -123,7 +124,8 @@ def _takes_gzip(call: Call) -> bool:
 
 
 def _open_to_all(path: str, handler: Handler) -> Route:
-    return Route("GET", path, Role.NOBODY, handler, body_bytes_max=REQUEST_BYTES_ANONYMOUS_MAX)
+    limit = REQUEST_BYTES_ANONYMOUS_MAX
+    return Route("GET", path, Role.NOBODY, handler, body_bytes_max=limit, answer=contract.Raw)
 
 
 ROUTES = [
