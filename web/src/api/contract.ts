@@ -88,6 +88,28 @@ export interface AskedAll {
   limit?: number;
 }
 
+export interface AskedFind {
+  attempt?: number | null;
+  task?: string | null;
+  rank?: number | null;
+  stream?: "agent" | "stderr" | "stdout" | null;
+  text?: string;
+  regex?: boolean;
+  case?: boolean;
+  errors?: boolean;
+  limit?: number;
+}
+
+export interface AskedLines {
+  attempt?: number | null;
+  task?: string | null;
+  rank?: number | null;
+  stream?: "agent" | "stderr" | "stdout" | null;
+  first?: number;
+  count?: number;
+  tail?: boolean;
+}
+
 export interface AskedRecords {
   level?: string | null;
   rank?: number | null;
@@ -145,6 +167,16 @@ export interface Channel {
   to: string;
 }
 
+export interface ChartsAsked {
+  jobs: Array<string>;
+  names: Array<string>;
+  x?: string;
+  low?: number | null;
+  high?: number | null;
+  pixels?: number;
+  rank?: number | null;
+}
+
 export interface Checkpoint {
   time: string;
   attempt: number;
@@ -188,6 +220,10 @@ export interface Collected {
   snapshots?: number;
   folders?: number;
   clusters?: Array<unknown>;
+}
+
+export interface ColumnsAsked {
+  query?: string;
 }
 
 /** One order for an agent; what else it needs stands beside these. */
@@ -317,6 +353,14 @@ export interface Found {
   said: string;
 }
 
+/** `hits`: numbers of lines, rising; `total`: lines that were searched. */
+export interface FoundLines {
+  hits: Array<number>;
+  more: boolean;
+  timed_out: boolean;
+  total: number;
+}
+
 export interface Frame {
   file: string;
   line: number;
@@ -442,6 +486,13 @@ export interface JobArray {
   stopped?: number | null;
 }
 
+export interface JobAsked {
+  ref: string;
+  known?: Record<string, number>;
+  points?: Record<string, number>;
+  bytes?: number;
+}
+
 export interface JobEvent {
   seq: number;
   time: string;
@@ -545,6 +596,13 @@ export interface Lines {
   timed_out?: boolean;
 }
 
+export interface LiveAsked {
+  position?: string | null;
+  wait_s?: number;
+  table?: TableAsked | null;
+  job?: JobAsked | null;
+}
+
 /** A record of `logging`. */
 export interface LogRecord {
   seq: number;
@@ -627,6 +685,13 @@ export interface MetricDefinition {
   x: string | null;
   goal: string | null;
   summary: Array<string>;
+}
+
+export interface MetricName {
+  name: string;
+  points: number;
+  ranks: number;
+  attempts: number;
 }
 
 export interface MetricsAsked {
@@ -714,8 +779,132 @@ export interface NotifyTest {
   files: Array<SettingsFile>;
 }
 
+export interface NumberedLine {
+  n: number;
+  time: string | null;
+  rank: number | null;
+  stream: string;
+  offset: number;
+  text: string;
+}
+
+/** `bytes`: of all that was chosen, not only of these lines. */
+export interface NumberedLines {
+  total: number;
+  first: number;
+  lines: Array<NumberedLine>;
+  bytes: number;
+}
+
 export interface One {
   number: number;
+}
+
+export interface PageCluster {
+  name: string;
+  engine: string;
+  jobs: Record<string, number>;
+}
+
+export interface PageColumns {
+  config: Array<string>;
+  metrics: Array<string>;
+}
+
+export interface PageExperiment {
+  name: string;
+  jobs: number;
+}
+
+/** `parts`: fields of `Job` that have changed; `bytes`: how much it has printed. */
+export interface PageJob {
+  id: string;
+  parts: Record<string, unknown>;
+  checksums: Record<string, number>;
+  points: Array<PagePoints>;
+  bytes: number;
+}
+
+export interface PageNews {
+  position: string;
+  table: PageTable | null;
+  job: PageJob | null;
+}
+
+/** New points of one series; `from_`: how many were logged before them. */
+export interface PagePoints {
+  key: number;
+  from: number;
+  step: Array<number>;
+  time: Array<number>;
+  value: Array<number | string>;
+}
+
+export interface PageProgress {
+  msg: Array<string>;
+  completed: number | string;
+  total: number | string | null;
+  rate: number | string | null;
+  eta_s: number | string | null;
+  state: string;
+}
+
+/** A row of the page's table; what is empty is left out. */
+export interface PageRow {
+  id: string;
+  name: string;
+  state: string;
+  state_since: string;
+  cluster: string;
+  engine: string;
+  submitted_at: string;
+  command?: string;
+  experiment?: string | null;
+  gpus?: number;
+  processes?: number | null;
+  started_at?: string | null;
+  ended_at?: string | null;
+  elapsed_s?: number | null;
+  exit_code?: number | null;
+  signal?: number | null;
+  parent?: string | null;
+  tags?: Array<string>;
+  star?: boolean;
+  bug?: string | null;
+  description?: string | null;
+  cause?: Cause | null;
+  progress?: PageProgress | null;
+  waiting?: PageWaiting | null;
+  heard_at?: string | null;
+  metrics?: Record<string, number | string>;
+  config?: Record<string, unknown>;
+  array?: string | null;
+  array_index?: number | null;
+}
+
+export interface PageSummary {
+  states: Record<string, number>;
+  clusters: Array<PageCluster>;
+  experiments: Array<PageExperiment>;
+  time: string;
+}
+
+/** `ids`: the rows of the window, in order; `rows`: those that the page did not have. */
+export interface PageTable {
+  total: number;
+  ids: Array<string>;
+  rows: Record<string, PageRow>;
+  checksums: Record<string, number>;
+  sparks: Record<string, Array<number | null>>;
+  states: Record<string, number>;
+}
+
+export interface PageWaiting {
+  attempt?: number | null;
+  next_at?: string | null;
+  after?: Array<string> | null;
+  ahead?: number | null;
+  word?: string | null;
 }
 
 /** Exactly what the engine would get. */
@@ -842,6 +1031,7 @@ export interface Server {
   way_troubles: Array<unknown>;
   monitor: MonitorAddress | null;
   monitors: Array<MonitorTarget>;
+  page: boolean;
 }
 
 export interface ServerLoginCode {
@@ -904,6 +1094,18 @@ export interface Stream {
 export interface Survey {
   clusters: Record<string, Record<string, unknown>>;
   spec?: Record<string, unknown> | null;
+}
+
+export interface TableAsked {
+  query?: string;
+  sort?: string;
+  offset?: number;
+  limit?: number;
+  config?: Array<string>;
+  metrics?: Array<string>;
+  spark?: string | null;
+  total?: number;
+  known?: Record<string, number>;
 }
 
 export interface Task {
