@@ -400,6 +400,8 @@ FILTER_TERMS_MAX = 64  # comparisons in it
 FILTER_DEPTH_MAX = 32  # brackets and `not` in each other
 CONFIG_KEYS_MAX = 2_000  # of one job's config, flattened, in tables; further ones are counted
 COMPARE_JOBS_MAX = 10_000  # in one table
+IMPORTANCE_KEYS_MAX = 50  # config keys whose importance is told, the most important ones
+IMPORTANCE_DRAWS = 300  # samples for the uncertainty of each
 COMPARE_METRICS_MAX = 50  # in one table, unless they are named; the others are counted
 
 # -- settings files

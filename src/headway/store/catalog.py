@@ -212,6 +212,23 @@ def ids_of(c: sqlite3.Connection, keys: list[int]) -> dict[int, str]:
     return dict(rows.fetchall())
 
 
+def job_keys(c: sqlite3.Connection, filters: JobFilter) -> list[int]:
+    """As `list_jobs`, but only their keys."""
+    where, values = where_of(filters)
+    columns = "pk, id, spec" if filters.match else "pk"
+    rows: Iterable[sqlite3.Row] = c.execute(
+        f"SELECT {columns} FROM jobs WHERE {where} ORDER BY submitted_ns DESC, pk DESC",  # noqa: S608  (our own words)
+        values,
+    )
+    passing = passing_of(c, filters)
+    if passing is not None:
+        rows = (row for row in rows if row["pk"] in passing)
+    with matcher_of(filters) as matcher:
+        if matcher is not None:
+            rows = matcher.select(rows, lambda row: matched_texts(row["id"], row["spec"]))
+        return [int(row["pk"]) for row in islice(rows, filters.limit)]
+
+
 def passing_of(c: sqlite3.Connection, filters: JobFilter) -> set[int] | None:
     """Keys of the jobs that the condition `where` holds for; None: there is none."""
     if filters.where is None:

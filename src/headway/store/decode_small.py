@@ -17,6 +17,7 @@ import numpy as np
 
 from headway.model.record import METRICS
 from headway.store.fact_rows import TIME_NS_MAX, TIME_NS_MIN
+from headway.store.summaries import NO_RANGE, Range
 from headway.wire import block, frame
 
 ROWS_MAX = 16
@@ -25,11 +26,6 @@ _HEAD = struct.Struct("<H4xHQ")  # magic, kind and flags, length and schema
 _FIXED_BYTES = frame.HEADER_BYTES + frame.METRICS_FIXED_BYTES
 _MAGIC = int.from_bytes(frame.MAGIC, "little")
 _WIDTHS = ((1, "B"), (2, "H"), (4, "I"), (8, "Q"))
-
-
-# Lowest finite value and its step, highest and its step; four times None where none is finite.
-Range = tuple[float | None, int | None, float | None, int | None]
-NO_RANGE: Range = (None, None, None, None)
 
 
 class Few(NamedTuple):

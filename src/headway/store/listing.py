@@ -146,7 +146,9 @@ def _with_more(
     c: sqlite3.Connection, known: list[tuple[_Row, dict[str, Any]]], asked: dict[int, _Asked]
 ) -> list[dict[str, Any]]:
     """What other tables say of them, with few queries for all."""
-    logged = {row[0] for row in c.execute("SELECT DISTINCT job FROM series")} if known else set()
+    # not DISTINCT over the series: a sweep has thousands of them for each job
+    has_series = "SELECT pk FROM jobs j WHERE EXISTS (SELECT 1 FROM series s WHERE s.job = j.pk)"
+    logged = {row[0] for row in c.execute(has_series)} if known else set()
     told = {row[0]: row for row, _ in known if row[3] not in ("succeeded", "waiting")}
     waiting = {row[0] for row, _ in known if row[3] == "waiting"}
     last = _last_attempts(c, [*told, *waiting])

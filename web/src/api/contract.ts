@@ -232,6 +232,52 @@ export interface Command {
   do: string;
 }
 
+export interface CompareTable {
+  jobs: Array<ComparedJob>;
+  equal: Record<string, unknown>;
+  differs: Array<string>;
+  metrics: Array<string>;
+  directions: Record<string, "max" | "min" | null>;
+  metrics_left_out: number;
+  jobs_left_out: number;
+}
+
+/** Which jobs, by id or by a selection, and which metrics. */
+export interface Compare_tableAsked {
+  ids?: Array<string>;
+  state?: Array<string>;
+  cluster?: string | null;
+  experiment?: string | null;
+  since?: number | null;
+  match?: string | null;
+  where?: string | null;
+  name?: Array<string>;
+  want?: "max" | "min" | null;
+  metrics_max?: number;
+  limit?: number;
+}
+
+export interface ComparedJob {
+  id: string;
+  name: string;
+  state: string;
+  config: Record<string, unknown>;
+  metrics: Record<string, ComparedMetric>;
+  experiment: string | null;
+  tags: Array<string>;
+  submitted_at: string | null;
+  elapsed_s: number | null;
+}
+
+/** `best` and `step` are of the extreme that is wanted; where nobody says which, `best` is null and `step` the last one. Numbers that JSON cannot hold are text. */
+export interface ComparedMetric {
+  last: number | string;
+  min: number | null;
+  max: number | null;
+  best: number | null;
+  step: number;
+}
+
 export interface Create {
   name: string;
   role?: string;
@@ -403,6 +449,14 @@ export interface Hold {
   until: string | null;
   gpus: number;
   gpu_hours: number;
+}
+
+export interface Importance {
+  metric: string;
+  direction: "max" | "min";
+  jobs: number;
+  keys: Array<KeyImportance>;
+  equal: Array<string>;
 }
 
 export interface Ingested {
@@ -578,6 +632,19 @@ export interface JobsSubmit {
   spec: Record<string, unknown>;
   env?: Record<string, string>;
   find_program?: boolean;
+}
+
+/** `share` of all the variance, from `low` to `high`; `rest`: its share of what the keys before it leave; `chance`: as much by accident; `trend`: the rank correlation with a number, null for words; `best`: the value with the best mean. */
+export interface KeyImportance {
+  key: string;
+  share: number;
+  low: number;
+  high: number;
+  rest: number;
+  chance: number;
+  values: number;
+  trend: number | null;
+  best: unknown;
 }
 
 export interface Line {

@@ -141,6 +141,38 @@ _TABLE: Final = (
         examples=(("hw metrics 7f3c2", "a table"), ("hw metrics 7f3c2 -m loss --points 500 --json", "for a chart")),
     ),
     Command(
+        "compare", LOOK, "many jobs side by side: what differs, and what came of it",
+        "hw compare ID… | -e EXPERIMENT | SELECTION [options]",
+        (*_SELECT, "metrics", "sort", "group", "final", "min", "max", "limit", "importance", "csv", "md", "html"),
+        says={**_CHOSEN, "metrics": "these metrics; may be repeated", "limit": "the first N rows"},
+        details=(
+            "Config keys that differ are columns, those that are equal are said once. ↑ and ↓ stand where the highest\n"
+            "or lowest value of each job is shown (its name says which is better; --min and --max say otherwise), and *\n"
+            "is before the best of all; other metrics show their last value. Best first, unless --sort says otherwise.\n"
+            "--group lr: mean ± standard deviation over the jobs of each lr; --group '!seed': over seeds alone."
+        ),
+        examples=(
+            ("hw compare -e digits", "all jobs of an experiment"),
+            ("hw compare -e digits --where 'lr<0.1' -m val/acc", ""),
+            ("hw compare -e digits --group '!seed' -m val/acc", "mean ± spread over seeds"),
+            ("hw compare -e digits --importance -m val/acc", "which config keys mattered"),
+            ("hw compare 7f3c2 a0317 --csv > table.csv", ""),
+        ),
+    ),
+    Command(
+        "best", LOOK, "the best job of an experiment by a metric", "hw best -m METRIC [ID… | -e EXPERIMENT | SELECTION]",
+        (*_SELECT, "metrics", "final", "min", "max"),
+        says={**_CHOSEN, "metrics": "the metric that decides", "final": "by last values instead of best ones"},
+        details=(
+            "Names of losses and errors want the least, those of accuracies and the like the most; it says which.\n"
+            "--min or --max where the name does not tell, or tells wrong. With --json: the job, with `metric`."
+        ),
+        examples=(
+            ("hw best -e digits -m val/acc", ""), ("hw best -e digits -m latency --min", ""),
+            ("hw best -e digits -m val/acc --where 'state=succeeded' --json", "for scripts"),
+        ),
+    ),
+    Command(
         "usage", LOOK, "what a job used of CPU, memory, disks and GPUs", "hw usage [ID] [options]",
         ("rank", "csv", "html", "monitor"),
         details=(

@@ -1,0 +1,89 @@
+"""`hw best`: the best job by a metric, and which way was taken as better."""
+
+from typing import Any
+
+from headway.model.errors import HeadwayError, UsageError
+from headway.model.metric_direction import direction
+from headway.views.api.source import job_route
+from headway.views.cli import compare
+from headway.views.cli.dispatch import Call
+from headway.views.text import comparison, job_text
+from headway.views.text import format as fmt
+from headway.views.text.terminal import BOLD
+
+_LABEL_CELLS = 12
+
+
+def command(call: Call) -> int:
+    names = call.get("metrics") or []
+    if len(names) != 1:
+        raise UsageError(
+            "hw best decides by one metric" + (f", not {len(names)}" if names else ""),
+            "for example: hw best -e EXPERIMENT -m val/acc",
+        )
+    compare.check(call)
+    name = names[0]
+    wanted = compare.wanted(call) or direction(name)
+    if wanted is None:
+        raise UsageError(
+            f'the name "{name[:60]}" does not say whether the most or the least is best',
+            "say --max or --min",
+        )
+    source = call.source()
+    answer = compare.ask(call, source)
+    last = bool(call.get("final"))
+    answer["directions"][name] = wanted
+    jobs = comparison.sort(answer, name, last=last)
+    valued = [
+        job for job in jobs if comparison.value_of(job["metrics"].get(name), last=last) is not None
+    ]
+    if not valued:
+        raise HeadwayError(
+            f'of {fmt.plural(len(jobs), "job")} none has a value of "{name[:60]}"',
+            "hw compare with the same selection shows the metrics that they have",
+        )
+    best = valued[0]
+    found = best["metrics"][name]
+    value = comparison.value_of(found, last=last)
+    metric = {
+        "name": name, "value": value, "direction": wanted, "of": len(valued),
+        "step": None if last else found["step"], "guessed": compare.wanted(call) is None,
+    }  # fmt: skip
+    if call.as_json:
+        job: dict[str, Any] = source.get(job_route(best["id"]))
+        call.terminal.put_json({**job, "metric": metric})
+        return 0
+    _show(call, best, metric, answer, valued)
+    return 0
+
+
+def _show(
+    call: Call, best: dict[str, Any], metric: dict[str, Any], answer: dict[str, Any],
+    valued: list[dict[str, Any]],
+) -> None:  # fmt: skip
+    out = call.terminal.out
+    way = "the most is best" if metric["direction"] == "max" else "the least is best"
+    how = "by its name" if metric["guessed"] else "as you said"
+    name = metric["name"]
+    at = "" if metric["step"] is None else f" at step {metric['step']}"
+    lines = [out.style(out.safe(f"{best['id']}  {best['state']}"), BOLD)]
+    said = f"{fmt.number(metric['value'])}{at}, of {fmt.plural(metric['of'], 'job')} ({way}, {how})"
+    config = {key: best["config"].get(key) for key in answer["differs"] if key in best["config"]}
+    facts = {
+        name: said,
+        "config": " ".join(
+            f"{key}={comparison.config_text(value)}" for key, value in config.items()
+        ),
+    }
+    if len(valued) > 1:
+        second = valued[1]
+        value = comparison.value_of(second["metrics"][name], last=bool(call.get("final")))
+        facts["next"] = f"{second['id']} {fmt.number(value)}"
+        facts["more"] = f"hw diff {fmt.suffix(best['id'])} {fmt.suffix(second['id'])}"
+    cells = max(_LABEL_CELLS, max(len(label) for label in facts) + 2)
+    lines += [
+        job_text.fact(out.safe(label), out.safe(text), cells)
+        for label, text in facts.items()
+        if text
+    ]
+    out.write("\n".join(lines) + "\n")
