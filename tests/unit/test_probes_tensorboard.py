@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from headway.agent.probes.tensorboard_usage import EventFile, level_at, masked_crc, scalars
+from headway.agent.probes.tensorboard_usage import EventFile, level_at, scalars
+from headway.wire.tfevents import masked_crc
 from tests.driver import PYTHON, Hw, agents
 from tests.waiting import wait_until
 

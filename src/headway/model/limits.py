@@ -137,6 +137,9 @@ GPU_PAUSE_FIRST_S = 10.0  # then it is asked again, after twice as long each tim
 GPU_PAUSE_MAX_S = 600.0
 GPU_ANSWER_BYTES_MAX = 1 * MIB
 GPU_CARDS_MAX = 64
+EVENT_FILES_MAX = 256  # TensorBoard event files of one task that are read
+EVENT_READ_BYTES = 4 * MIB  # of one event file at once; a larger record is passed over
+EVENT_WALK_ENTRIES_MAX = 50_000  # of the working folder, when the task has ended
 TENSORBOARD_BYTES_MAX = 256 * MIB  # of one event file with usage
 GPU_HOLDERS_MAX = 256  # processes on one card
 

@@ -204,6 +204,10 @@ class MetricSegment(StreamWriter):
         self.gone = False  # the file is lost, and with it what was written after that look
         self._ids = count()
 
+    def next_id(self) -> int:
+        """Of a schema that the caller declares by itself."""
+        return next(self._ids)
+
     def written(self) -> tuple[int, int]:
         """Records and points that were written."""
         records = [(schema.records, schema.values) for schema in self.every]

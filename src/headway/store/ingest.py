@@ -31,7 +31,9 @@ from headway.wire.batch import Part, TaskKey
 
 _TASKS_CACHED = 1024
 # in front of the name of a metric that was printed, where the program also logs one of that name
-PRINTED = "printed"
+PRINTED, TENSORBOARD = "printed", "tensorboard"
+_APART = {"output": PRINTED, "tensorboard": TENSORBOARD}  # by the source of a stream
+_WORTH = {"": 2, "tensorboard": 1, "output": 0}
 _METRICS_STREAM = re.compile(r"metrics-(\d{1,9})-(\d{1,10}-[0-9a-f]{1,16})\.(\d{1,9})\Z")
 _RANKED_STREAM = re.compile(r"(?:stdout|stderr|facts|metrics|logs|media|blob)-(\d{1,9})(?=[.-]|\Z)")
 _RAW_STREAM = re.compile(r"(?:stdout|stderr)-\d+\Z|agent\Z")
@@ -491,8 +493,9 @@ class Ingester:
             "job": task.job, "attempt": task.number, "rank": process.rank, "process": process.process, "name": name,
         }  # fmt: skip
         known = self._of_rank(c, where)
-        if process.process not in known and self._is_apart(c, task, process, known):
-            where["name"] = f"{PRINTED}/{name}"
+        apart = self._is_apart(c, task, process, known) if process.process not in known else None
+        if apart is not None:
+            where["name"] = f"{apart}/{name}"
             known = self._of_rank(c, where)
         pk = known.get(process.process)
         if pk is None:
@@ -515,27 +518,30 @@ class Ingester:
 
     def _is_apart(
         self, c: sqlite3.Connection, task: _Task, process: _Process, others: dict[str, int]
-    ) -> bool:
-        """What a program only prints and what it logs itself are not one series. Whether the new
-        one is to be called otherwise; where it is the others that were printed, they are.
+    ) -> str | None:
+        """What a program logs itself, what is read from its event files and what it only prints are
+        not one series; the first counts most. The word in front of the new one's name, where it is
+        to be called otherwise; where it is the others that count less, they are.
         """
-        if not others:
-            return False
-        if self._is_printed(c, task, process.rank, process.process):
-            return any(not self._is_printed(c, task, process.rank, other) for other in others)
-        printed = [
-            (pk,) for other, pk in others.items() if self._is_printed(c, task, process.rank, other)
-        ]
-        c.executemany(f"UPDATE series SET name = '{PRINTED}/' || name WHERE pk = ?", printed)  # noqa: S608  (our word)
-        return False
+        mine = self._source(c, task, process.rank, process.process)
+        for other, pk in others.items():
+            its = self._source(c, task, process.rank, other)
+            if _WORTH[its] > _WORTH[mine]:
+                return _APART[mine]
+            if _WORTH[its] < _WORTH[mine]:
+                c.execute(
+                    "UPDATE series SET name = ? || '/' || name WHERE pk = ?", (_APART[its], pk)
+                )
+        return None
 
-    def _is_printed(self, c: sqlite3.Connection, task: _Task, rank: int, process: str) -> bool:
-        """Whether its values were read from the output (`agent/observe/printed_metrics.py`), as the
-        opening of its stream says.
+    def _source(self, c: sqlite3.Connection, task: _Task, rank: int, process: str) -> str:
+        """Where its values were read (`agent/observe/`), as the opening of its stream says; empty:
+        the program logged them.
         """
         front = f"metrics-{rank}-{process}"
         row = c.execute(
             "SELECT opened FROM streams WHERE task = ? AND name > ? AND name < ? AND opened IS NOT NULL LIMIT 1",
             (task.pk, f"{front}.", f"{front}/"),  # "/" follows "."
         ).fetchone()
-        return row is not None and json.loads(row["opened"]).get("source") == "output"
+        source = json.loads(row["opened"]).get("source") if row is not None else ""
+        return source if source in _WORTH else ""

@@ -295,8 +295,8 @@ SELECT n.name, (
   SELECT l.value FROM series s JOIN latest l ON l.series = s.pk WHERE s.job = :pk AND s.name = n.name
     AND s.attempt = (SELECT max(attempt) FROM series WHERE job = :pk AND name = n.name)
   ORDER BY s.rank, l.time_ns DESC LIMIT 1
-) AS value FROM n WHERE n.name IS NOT NULL AND NOT (n.name LIKE 'printed/%' AND EXISTS (
-  SELECT 1 FROM series s WHERE s.job = :pk AND s.name = substr(n.name, length('printed/') + 1)
+) AS value FROM n WHERE n.name IS NOT NULL AND NOT ((n.name LIKE 'printed/%' OR n.name LIKE 'tensorboard/%') AND EXISTS (
+  SELECT 1 FROM series s WHERE s.job = :pk AND s.name = substr(n.name, instr(n.name, '/') + 1)
 )) LIMIT :limit"""
 
 

@@ -1,15 +1,14 @@
 """Usage as TensorBoard scalars: an event file that TensorBoard reads, written without it. Called by
 `task_usage.py`.
 
-The format is TFRecord (length, checksum, bytes, checksum; the checksum is CRC-32C, masked) of
-`Event` messages. Each shipper writes a file of its own and each sample is one write, so a kill
-leaves at most one torn record, at the end; readers pass over that.
+The format is `wire/tfevents.py`. Each shipper writes a file of its own and each sample is one write,
+so a kill leaves at most one torn record, at the end; readers pass over that.
 """
 
 import os
-import struct
 
 from headway.model.limits import TENSORBOARD_BYTES_MAX, USAGE_FULL_S, USAGE_MEDIUM_S
+from headway.wire.tfevents import event, first_event, record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,60 +29,6 @@ _NODE = (
 )
 _RANK = ("cpu_percent", "rss_bytes", "threads", "read_bps", "write_bps")
 _GPU = ("load_percent", "memory_bytes", "power_w", "temperature_c", "sm_mhz")
-_MASK_DELTA = 0xA282EAD8
-_POLYNOMIAL = 0x82F63B78  # of CRC-32C, reflected
-
-
-def _table() -> list[int]:
-    rows = []
-    for byte in range(256):
-        for _ in range(8):
-            byte = (byte >> 1) ^ (_POLYNOMIAL if byte & 1 else 0)
-        rows.append(byte)
-    return rows
-
-
-_CRC = _table()
-
-
-def masked_crc(data: bytes) -> int:
-    crc, table = 0xFFFFFFFF, _CRC
-    for byte in data:
-        crc = table[(crc ^ byte) & 0xFF] ^ (crc >> 8)
-    crc ^= 0xFFFFFFFF
-    return (((crc >> 15) | (crc << 17)) + _MASK_DELTA) & 0xFFFFFFFF
-
-
-def record(data: bytes) -> bytes:
-    head = struct.pack("<Q", len(data))
-    return head + struct.pack("<I", masked_crc(head)) + data + struct.pack("<I", masked_crc(data))
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def _block(field: int, data: bytes) -> bytes:
-    """A field of bytes, a text or a message."""
-    return _varint(field << 3 | 2) + _varint(len(data)) + data
-
-
-def event(time_s: float, step: int, values: "Mapping[str, float]") -> bytes:
-    """An `Event` with a `Summary` of plain values."""
-    rows = b"".join(
-        _block(1, _block(1, name.encode()) + b"\x15" + struct.pack("<f", value))
-        for name, value in values.items()
-    )
-    return b"\x09" + struct.pack("<d", time_s) + b"\x10" + _varint(max(0, step)) + _block(5, rows)
-
-
-def first_event(time_s: float) -> bytes:
-    return b"\x09" + struct.pack("<d", time_s) + _block(3, b"brain.Event:2")
 
 
 def scalars(fact: "Fact", node: str) -> "dict[str, float]":

@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from headway.agent.link import ShimLink
+    from headway.agent.observe.event_files import EventFiles
     from headway.agent.observe.stacks import StackRequests
     from headway.agent.probes.task_usage import Usage
     from headway.agent.ship.events import ShipperEvent, ShipperInstruction
@@ -78,6 +79,7 @@ ACTIVE_S = 2.0  # after growth, streams are looked at more often for so long
 CURSOR_S, CURSOR_QUIET_S = 0.5, 10.0
 POLL_FIRST_S = 0.2  # the first question for commands may wait: a short task never asks
 USAGE_FIRST_S = 0.2
+EVENT_FILES_FIRST_S = 1.0  # TensorBoard's files are looked for after this; at the end in any case
 
 
 class Shipper:
@@ -126,6 +128,7 @@ class Shipper:
             task, env, self._get_secrets, self._write_fact, self.log.say, over=over
         )
         self._usage: Usage | None = None
+        self._event_files: EventFiles | None = None
         self._stacks: StackRequests | None = None
         self._progress = ProgressWatch(
             task_dir, self.tail, self.clock, self._get_secrets, self.log.say, files
@@ -252,6 +255,8 @@ class Shipper:
         # armed before the look: a write between would be missed
         armed = now_s >= self._active_s + ACTIVE_S and self._bell.arm()
         self._progress.look(now_s)
+        if self._event_files is not None:
+            self._event_files.look(now_s)
         grown = self.tail.look(now_s, names=names)
         events: list[ShipperEvent] = list(grown)
         if any(not event.stream.startswith(("usage-", "tracks-")) for event in grown):
@@ -295,7 +300,37 @@ class Shipper:
         if self._usage is not None:
             self._usage.close(now_s)
         self._progress.look(now_s, last=True)
+        self._read_event_files(now_s)
         return [*self.tail.close_all(now_s), TaskEnded(stream, offset)]
+
+    def _read_event_files(self, now_s: float) -> None:
+        """The rest of TensorBoard's event files; of a short task, all of them."""
+        if self._event_files is None and self._root_pids():
+            self._watch_event_files()
+        if self._event_files is not None:
+            self._event_files.look(now_s, last=True)
+            self._event_files = None
+
+    def _watch_event_files(self) -> None:
+        from headway.agent.observe.event_files import EventFiles
+
+        self._event_files = EventFiles(
+            self.task_dir, self._cwd(), self._root_pids, self.log.say, self.files
+        )
+
+    def _cwd(self) -> str:
+        told = (self._hello or {}).get("cwd")  # of a snapshot or an attached script
+        return told if isinstance(told, str) and told else self.task.cwd
+
+    def _root_pids(self) -> dict[int, int]:
+        """The first process of each rank."""
+        started = [fact for fact in self._shim_facts if fact.get("type") == "process_started"]
+        found = {int(fact["pid"]): int(fact["rank"]) for fact in started if fact.get("pid")}
+        for tailed in self.tail.streams.values():  # of a script that nobody started
+            stream = tailed.stream
+            if self.task.attached and stream.role == "facts" and stream.pid is not None:
+                found[stream.pid] = stream.rank or 0
+        return found
 
     def _read_facts(self) -> None:
         """Facts of the processes: who they are, and for attached jobs how they end."""
@@ -381,6 +416,15 @@ class Shipper:
                 self._inquiry.is_over = self._inquiry.is_over or fact.get("type") == "provenance"
 
     def _sample(self, now_s: float) -> None:
+        if (
+            self._event_files is None
+            and not self._ended
+            and now_s >= self._begun_s + EVENT_FILES_FIRST_S
+        ):
+            self._watch_event_files()
+        self._sample_usage(now_s)
+
+    def _sample_usage(self, now_s: float) -> None:
         """What the processes use, from when the start is over: a short task does not pay for it."""
         if self._usage is not None:
             self._usage.step(now_s)
