@@ -1,11 +1,13 @@
 """A sweep of real jobs, looked at with the commands that compare."""
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.contract.conftest import Hw
+from tests.waiting import wait_until
 
 TRAIN = """
 import argparse, headway as hw
@@ -67,3 +69,34 @@ def test_a_sweep_is_compared(hw: Hw) -> None:
     assert json.loads(hw("compare", "--json", "-e", "nobody").stdout)["jobs"] == []
     assert hw("compare").returncode == 2
     assert hw("compare", "-e", "digits", "--where", "lr <").returncode == 2
+
+
+@pytest.mark.cap(29)
+def test_a_difference_names_config_and_code_with_uncommitted_changes(
+    hw: Hw, tmp_path: Path
+) -> None:
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b.example"]
+    for words in (["init", "-q"], ["add", "train.py"], ["commit", "-qm", "one"]):
+        subprocess.run([*git, *words], cwd=tmp_path, check=True)
+    objects = sorted((tmp_path / ".git" / "objects").rglob("*"))
+    runs = ("run", "-e", "digits", "--json", "python", "train.py", "--seed", "0", "--lr")
+    first = json.loads(hw(*runs, "0.1").stdout)["id"]
+    (tmp_path / "train.py").write_text(TRAIN.replace("range(20)", "range(10)"))
+    second = json.loads(hw(*runs, "0.5").stdout)["id"]
+    wait_until(lambda: _has_code(hw, first, second))  # may come after the end of so short a job
+    found = hw.json("diff", first, second, "-m", "val/acc")
+    assert found["ids"] == [first, second]
+    assert found["outcome"]["values"] == [0.095, 0.225]
+    assert [change["key"] for change in found["config"]] == ["lr"]
+    assert {one["what"] for one in found["likely"]} == {"config", "code"}
+    assert "-for step in range(20):" in found["code"]
+    assert "+for step in range(10):" in found["code"]
+    assert sorted((tmp_path / ".git" / "objects").rglob("*")) == objects  # it is only read
+    text = hw("diff", first, second).stdout.decode()
+    assert text.index("*0.225") < text.index("most likely") < text.index("config")
+    assert hw("diff", first, first).returncode == 2
+    assert hw("diff", first).returncode == 2
+
+
+def _has_code(hw: Hw, first: str, second: str) -> bool:
+    return hw.json("diff", first, second)["code_differs"] is not None

@@ -405,6 +405,9 @@ CONFIG_KEYS_MAX = 2_000  # of one job's config, flattened, in tables; further on
 COMPARE_JOBS_MAX = 10_000  # in one table
 IMPORTANCE_KEYS_MAX = 50  # config keys whose importance is told, the most important ones
 IMPORTANCE_DRAWS = 300  # samples for the uncertainty of each
+DIFF_JOBS_MAX = 16  # in one `hw diff`
+DIFF_SIBLINGS_MAX = 1_000  # jobs of the experiment that say what a config key does
+CODE_DIFF_BYTES_MAX = 16 * MIB  # of one code diff; the rest is cut off, and it says so
 COMPARE_METRICS_MAX = 50  # in one table, unless they are named; the others are counted
 
 # -- settings files

@@ -160,6 +160,19 @@ _TABLE: Final = (
         ),
     ),
     Command(
+        "diff", LOOK, "what differs between jobs, and what most likely explains their outcomes", "hw diff ID ID… [options]",
+        ("metrics", "min", "max", "code", "tool", "monitor"), says={"metrics": "the metric that is the outcome"},
+        details=(
+            "Outcome first, then differences by how likely they explain it: config keys by what they explain among the\n"
+            "jobs of the same experiment, then code, data, hardware, packages, arguments, environment, node.\n"
+            "--code: the code they ran, uncommitted changes included, as one diff in your pager; --tool meld shows both."
+        ),
+        examples=(
+            ("hw diff 7f3c2 a0317", ""), ("hw diff 7f3c2 a0317 -m val/acc", "by this outcome"),
+            ("hw diff 7f3c2 a0317 --code", "the code"), ("hw diff 7f3c2 a0317 --tool meld", ""),
+        ),
+    ),
+    Command(
         "best", LOOK, "the best job of an experiment by a metric", "hw best -m METRIC [ID… | -e EXPERIMENT | SELECTION]",
         (*_SELECT, "metrics", "final", "min", "max"),
         says={**_CHOSEN, "metrics": "the metric that decides", "final": "by last values instead of best ones"},

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from headway.model.errors import HeadwayError, UsageError
 from headway.views.api.source import Source
-from headway.views.cli import selection
+from headway.views.cli import references, selection
 from headway.views.cli.dispatch import Call
 from headway.views.text import comparison, csv_text, html_table, importance_text, table
 from headway.views.text import format as fmt
@@ -86,10 +86,11 @@ def wanted(call: Call) -> str | None:
     return "max" if call.get("max") else None
 
 
-def body_of(call: Call) -> dict[str, Any]:
+def body_of(call: Call, source: Source) -> dict[str, Any]:
     """What the call chooses, for the server."""
     body = {
-        "ids": call.words, "state": selection.states_of(call), "cluster": call.get("cluster"),
+        "ids": references.several(call, source) if call.words else [],
+        "state": selection.states_of(call), "cluster": call.get("cluster"),
         "experiment": call.get("experiment"), "since": call.get("since_s"), "match": call.get("match"),
         "where": call.get("where"), "name": call.get("metrics") or [], "want": wanted(call),
     }  # fmt: skip
@@ -97,7 +98,7 @@ def body_of(call: Call) -> dict[str, Any]:
 
 
 def ask(call: Call, source: Source, metrics_max: int | None = None) -> Answer:
-    body = body_of(call)
+    body = body_of(call, source)
     if metrics_max is not None:
         body["metrics_max"] = metrics_max
     answer: Answer = source.post("/api/compare", body, again=True)
@@ -121,7 +122,8 @@ def _show_importance(call: Call) -> int:
     names = call.get("metrics") or []
     if len(names) != 1:
         raise UsageError("--importance is asked for one metric", "for example: -m val/acc")
-    answer: Answer = call.source().post("/api/compare/importance", body_of(call), again=True)
+    source = call.source()
+    answer: Answer = source.post("/api/compare/importance", body_of(call, source), again=True)
     if call.as_json:
         call.terminal.put_json(answer)
         return 0

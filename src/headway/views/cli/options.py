@@ -403,6 +403,8 @@ OPTIONS: Final = (
     Option(("--min",), "min", "", "the least is best, whatever the metric's name says"),
     Option(("--max",), "max", "", "the most is best, whatever the metric's name says"),
     Option(("--importance",), "importance", "", "which config keys mattered for the metric of -m"),
+    Option(("--code",), "code", "", "the code as a unified diff, with uncommitted changes"),
+    Option(("--tool",), "tool", "PROGRAM", "show the code in this program, such as meld"),
     Option(("--md",), "md", "", "the answer as a Markdown table on stdout"),
     Option(("--limit",), "limit", "N", "at most N jobs; default 50 in a terminal", _count),
     Option(("-v", "--verbose"), "verbose", "", "say more"),
