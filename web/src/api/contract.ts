@@ -162,6 +162,11 @@ export interface Cause {
   rank?: number | null;
 }
 
+export interface Change {
+  key: string;
+  values: Array<unknown>;
+}
+
 export interface Channel {
   channel: string;
   to: string;
@@ -300,6 +305,28 @@ export interface Cursor {
 export interface Curve {
   time: Array<string>;
   value: Array<number | string>;
+}
+
+export interface DiffAsked {
+  ids: Array<string>;
+  metric?: string | null;
+  want?: "max" | "min" | null;
+}
+
+export interface Difference {
+  ids: Array<string>;
+  jobs: Array<Side>;
+  outcome: Outcome;
+  likely: Array<Likely>;
+  config: Array<Change>;
+  command: Array<Change>;
+  packages: Array<Change>;
+  environment: Array<Change>;
+  hardware: Array<Change>;
+  data: Array<Change>;
+  node: Array<Change>;
+  code_differs: boolean | null;
+  equal: Array<string>;
 }
 
 /** Nothing to say beyond the status. */
@@ -647,6 +674,14 @@ export interface KeyImportance {
   best: unknown;
 }
 
+export interface Likely {
+  what: string;
+  key: string;
+  values: Array<unknown>;
+  why: string;
+  weight: number;
+}
+
 export interface Line {
   time: string | null;
   rank: number;
@@ -865,6 +900,14 @@ export interface NumberedLines {
 
 export interface One {
   number: number;
+}
+
+export interface Outcome {
+  metric: string | null;
+  direction: "max" | "min" | null;
+  values: Array<number | null>;
+  states: Array<string>;
+  siblings: number;
 }
 
 export interface PageCluster {
@@ -1108,6 +1151,22 @@ export interface ServerLoginCode {
 export interface SettingsFile {
   path: string;
   exists: boolean;
+}
+
+/** One of the jobs. `code` is what the command line makes files of. */
+export interface Side {
+  id: string;
+  name: string;
+  state: string;
+  cause: string | null;
+  submitted_at: string | null;
+  elapsed_s: number | null;
+  value: number | null;
+  step: number | null;
+  cwd: string;
+  snapshot: string | null;
+  commit: string | null;
+  patch: string;
 }
 
 export interface Signal {
