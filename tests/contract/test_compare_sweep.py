@@ -35,7 +35,7 @@ def hw(home: Path, tmp_path: Path) -> Hw:
 
 
 @pytest.mark.cap(28)
-def test_a_sweep_is_compared(hw: Hw) -> None:
+def test_a_sweep_is_compared(hw: Hw, tmp_path: Path) -> None:
     assert hw("submit", "--wait", "sweep.yaml").returncode == 0
     found = hw.json("compare", "-e", "digits", "-m", "val/acc")
     assert found["differs"] == ["lr", "seed"]
@@ -66,6 +66,13 @@ def test_a_sweep_is_compared(hw: Hw) -> None:
     assert hw.json("best", "-e", "digits", "-m", "val/acc", "--min")["id"] != best["id"]
     keys = hw.json("compare", "-e", "digits", "--importance", "-m", "val/acc")["keys"]
     assert [key["key"] for key in keys] == ["lr", "seed"]
+    drawn = hw("plot", "-e", "digits", "-m", "loss", "--where", "seed=0").stdout.decode()
+    assert "loss  over step" in drawn and "lr=0.5" in drawn and "⠉" in drawn
+    curves = hw.json("plot", "-e", "digits", "-m", "loss", "--group", "lr")["loss"]
+    assert [curve["label"] for curve in curves] == ["lr=0.5 (2 jobs)", "lr=0.1 (2 jobs)"]
+    assert hw("plot", "-e", "digits", "-m", "loss", "-o", "loss.svg").returncode == 0
+    assert (tmp_path / "loss.svg").read_text().startswith("<svg")
+    assert hw("plot", "-e", "digits", "-m", "nothing").returncode == 1
     assert json.loads(hw("compare", "--json", "-e", "nobody").stdout)["jobs"] == []
     assert hw("compare").returncode == 2
     assert hw("compare", "-e", "digits", "--where", "lr <").returncode == 2

@@ -173,6 +173,25 @@ _TABLE: Final = (
         ),
     ),
     Command(
+        "plot", LOOK, "metrics as curves, in the terminal or as a file",
+        "hw plot ID… | -e EXPERIMENT | SELECTION [-m METRIC]…",
+        (*_SELECT, "metrics", "x", "log", "smooth", "group", "rank", "all_ranks", "follow", "output"),
+        says={
+            **_CHOSEN, "metrics": "these metrics; may be repeated", "output": "FILE.png, FILE.svg or FILE.html",
+            "group": "mean and spread over the jobs of each value of these keys; !seed: over seeds",
+            "follow": "draw again every second, until the jobs have ended",
+        },
+        details=(
+            "Of each column of pixels the lowest and the highest point are drawn: a spike of one sample is always seen.\n"
+            "--smooth draws the mean over the raw line. Attempts of a job are lines of their own."
+        ),
+        examples=(
+            ("hw plot 7f3c2 -m loss", ""), ("hw plot -f 7f3c2 -m loss --smooth 0.9", "live"),
+            ("hw plot -e digits -m val/acc --group '!seed'", "bands over seeds"),
+            ("hw plot 7f3c2 a0317 -m loss -x time --log y -o loss.svg", "as a file"),
+        ),
+    ),
+    Command(
         "best", LOOK, "the best job of an experiment by a metric", "hw best -m METRIC [ID… | -e EXPERIMENT | SELECTION]",
         (*_SELECT, "metrics", "final", "min", "max"),
         says={**_CHOSEN, "metrics": "the metric that decides", "final": "by last values instead of best ones"},

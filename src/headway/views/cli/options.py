@@ -171,6 +171,16 @@ def _pattern(text: str, name: str) -> str:
     return text
 
 
+def _weight(text: str, name: str) -> float:
+    try:
+        weight = float(text)
+    except ValueError:
+        weight = -1.0
+    if not 0 <= weight <= 0.999:
+        raise UsageError(f'{name}: "{text[:60]}" is not a weight', "0 (none) to 0.999 (most)")
+    return weight
+
+
 def _condition(text: str, name: str) -> str:
     from headway.wire.filter_language import parse
 
@@ -405,6 +415,16 @@ OPTIONS: Final = (
     Option(("--importance",), "importance", "", "which config keys mattered for the metric of -m"),
     Option(("--code",), "code", "", "the code as a unified diff, with uncommitted changes"),
     Option(("--tool",), "tool", "PROGRAM", "show the code in this program, such as meld"),
+    Option(
+        ("--smooth",),
+        "smooth",
+        "WEIGHT",
+        "an exponential mean of this weight, 0 to 0.999, over the raw line",
+        _weight,
+    ),
+    Option(("--log",), "log", "AXES", "logarithmic axes: y, x or xy", _one_of("x", "y", "xy")),
+    Option(("-x", "--x-axis"), "x", "AXIS", "step (default), time, or the name of a metric"),
+    Option(("--all-ranks",), "all_ranks", "", "a line for each rank, not for the lowest alone"),
     Option(("--md",), "md", "", "the answer as a Markdown table on stdout"),
     Option(("--limit",), "limit", "N", "at most N jobs; default 50 in a terminal", _count),
     Option(("-v", "--verbose"), "verbose", "", "say more"),
