@@ -103,8 +103,9 @@ class EventFiles:
         self._damaged = 0
 
     def look(self, now_s: float, *, last: bool = False) -> None:
-        while self._earlier:
-            self._meet(*self._earlier.popitem())
+        earlier, self._earlier = self._earlier, {}
+        for path, rank in earlier.items():  # in their order: the first folder has no prefix
+            self._meet(path, rank)
         if last:
             self._walk()
             while self._read_all():
