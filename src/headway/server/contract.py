@@ -476,6 +476,16 @@ class Artifact(ArtifactHead):
     files: list[ArtifactFile]
 
 
+class ImportedRun(Answer):
+    """The job that an imported run is, and how far its streams have come."""
+
+    id: str
+    attempt: int
+    task: str
+    is_new: bool
+    streams: dict[str, int]
+
+
 class BlobHave(Answer):
     have: int
 

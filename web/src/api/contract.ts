@@ -486,6 +486,31 @@ export interface Importance {
   equal: Array<string>;
 }
 
+export interface Imported {
+  uuid: string;
+  name: string;
+  source: string;
+  started_ns: number;
+  ended_ns: number;
+  state?: string;
+  experiment?: string | null;
+  command?: Array<string>;
+  cwd?: string;
+  user?: string;
+  host?: string;
+  tags?: Array<string>;
+  exit_code?: number | null;
+}
+
+/** The job that an imported run is, and how far its streams have come. */
+export interface ImportedRun {
+  id: string;
+  attempt: number;
+  task: string;
+  is_new: boolean;
+  streams: Record<string, number>;
+}
+
 export interface Ingested {
   acks: Record<string, number>;
   refused: Record<string, string>;

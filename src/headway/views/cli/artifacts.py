@@ -136,21 +136,21 @@ def _put(call: Call, place: str) -> int:
     top = Path(place).expanduser()
     if not top.exists():
         raise UsageError(f"there is no {place}", "give the path of a file or a folder")
-    source = call.source()
-    files = [_send(source, inside, path) for inside, path in _walk(top)]
     name = call.get("name") or top.resolve().name
-    body = {
-        "name": name,
-        "type": call.get("type") or "file",
-        "files": files,
-        "aliases": call.get("tags") or [],
-    }
-    made: Artifact = source.post("/api/artifacts", body, again=True)
+    made = put_path(call.source(), top, name, call.get("type") or "file", call.get("tags") or [])
     if call.as_json:
         call.terminal.put_json(made)
     else:
         call.terminal.put(call.terminal.out.safe(f"{made['name']}:{made['version']}"))
     return 0
+
+
+def put_path(source: Source, top: Path, name: str, type_: str, aliases: list[str]) -> Artifact:
+    """A file or a folder becomes a version of that name."""
+    files = [_send(source, inside, path) for inside, path in _walk(top)]
+    body = {"name": name, "type": type_, "files": files, "aliases": aliases}
+    made: Artifact = source.post("/api/artifacts", body, again=True)
+    return made
 
 
 def _walk(top: Path) -> Iterator[tuple[str, Path]]:

@@ -406,6 +406,24 @@ _TABLE: Final = (
         examples=(("hw trust", "what is trusted"), ("hw trust /data/team/headway.yaml", "")),
     ),
     Command(
+        "import", CHANGE, "bring in runs that W&B, MLflow or TensorBoard kept, or a CSV", "hw import [options] PATH…",
+        ("from_tracker", "experiment", "tags"),
+        says={
+            "experiment": "the experiment of all of them; default: the project or experiment that they had",
+            "tags": "a tag for all of them; may be repeated",
+        },
+        details=(
+            "W&B: offline folders (wandb/offline-run-…) and .wandb files. MLflow: mlruns/ and SQLite databases.\n"
+            "TensorBoard: folders with event files, scalars only. CSV: columns step and time, the others are metrics.\n"
+            "Says what was skipped. Done again, it adds what is new and doubles nothing. No pickle is ever loaded."
+        ),
+        examples=(
+            ("hw import wandb/", "all offline runs below it"),
+            ("hw import mlruns/ -e old", "into the experiment old"),
+            ("hw import runs/2024", "a TensorBoard log folder"),
+        ),
+    ),
+    Command(
         "artifacts", LOOK, "files of jobs by name and version: list, get, put",
         "hw artifacts [ls [NAME|ID]] | get NAME[:VERSION] | put PATH", ("output", "name", "type", "tags"),
         words=("ls", "get", "put"),

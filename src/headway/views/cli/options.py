@@ -74,6 +74,12 @@ def _count_or_zero(text: str, name: str) -> int:
     return count(text, name, least=0)
 
 
+def _tracker(text: str, name: str) -> str:
+    if text not in ("wandb", "mlflow", "tensorboard", "csv"):
+        raise UsageError(f"{name} {text}: not known", "valid: wandb, mlflow, tensorboard, csv")
+    return text
+
+
 def _answered(text: str, name: str) -> str:
     from headway.settings.value_kinds import ANSWERED
 
@@ -457,6 +463,13 @@ OPTIONS: Final = (
     ),
     Option(("--assets",), "assets", "", "download the new bytes of each log to ./assets/<id>/"),
     Option(("-o", "--output"), "output", "FILE", "the file to write"),
+    Option(
+        ("--from",),
+        "from_tracker",
+        "NAME",
+        "what kept it: wandb, mlflow, tensorboard or csv; default: what it looks like",
+        _tracker,
+    ),
     Option(
         ("--type",),
         "type",
