@@ -349,3 +349,133 @@ def test_what_a_program_prints_is_no_metric_where_it_logs_its_own(tmp_path: Path
     w.look()
     w.look(last=True)
     assert [stream.pid for stream in streams.streams(folder, "metrics")] == [NOBODY]
+
+
+# -- what follows from the lines together
+
+
+def write(watch: Watch, name: str, text: str) -> None:
+    with open(watch.bench.folder / name, "ab", buffering=0) as file:
+        file.write(text.encode())
+
+
+def points(watch: Watch, name: str) -> list[tuple[int, float]]:
+    found = streams.points(watch.bench.folder)
+    return [(point.step, point.value) for point in found if point.name == name]
+
+
+def last_of(watch: Watch) -> dict[str, dict[str, Any]]:
+    """By label: as told last."""
+    return {fact["msg"][0]: fact for fact in watch.told()}
+
+
+def bar(label: str, done: int, total: int, more: str = "") -> str:
+    percent = 100 * done // total
+    return f"\r{label}: {percent}%|##   | {done}/{total} [00:01<00:01, 9.00it/s{more}]"
+
+
+def test_steps_of_a_bar_per_epoch_and_of_the_line_at_its_end_are_those_of_the_run(
+    watch: Watch,
+) -> None:
+    for epoch in range(3):
+        for done in (16, 32, 64):
+            loss = epoch * 64 + done
+            write(watch, "stderr-0", bar(f"epoch {epoch}", done, 64, f", loss={loss}"))
+            watch.look()
+        write(watch, "stderr-0", "\n")
+        write(watch, "stdout-0", f"epoch {epoch}: loss 0.{epoch} val_acc 0.9\n")
+        watch.look()
+    watch.look(last=True)
+    assert [step for step, _ in points(watch, "loss")] == [16, 32, 64, 80, 96, 128, 144, 160, 192]
+    assert all(step == value for step, value in points(watch, "loss"))
+    assert points(watch, "val_acc") == [(64, 0.9), (128, 0.9), (192, 0.9)]
+    assert points(watch, "epoch/loss") == [(64, 0.0), (128, 0.1), (192, 0.2)]
+
+
+def test_lines_of_hf_trainer_have_the_step_of_the_bar_below_them(watch: Watch) -> None:
+    blank = "\r" + " " * 40 + "\r"
+    write(watch, "stderr-0", "\r  0%|     | 0/100 [00:00<?, ?it/s]")
+    watch.look()
+    for step in (10, 20, 30):  # faster than anybody looks
+        write(watch, "stdout-0", f"{{'loss': '{step}', 'epoch': '0.{step}'}}\n")
+        write(watch, "stderr-0", f"{blank}\r {step}%|#    | {step}/100 [00:01<00:09, 9.1it/s]")
+    watch.look()
+    watch.look(5.0)
+    watch.look(last=True)
+    assert points(watch, "loss") == [(10, 10.0), (20, 20.0), (30, 30.0)]
+
+
+def test_every_line_counts_however_many_come_at_once(watch: Watch) -> None:
+    lines = []
+    for step in range(5_000):
+        lines.append(f"iter {step}: loss {step}.0, time 3.0ms, mfu 1.0%")
+        if step % 500 == 0:
+            lines.append(f"step {step}: train loss 1.0, val loss {step}.0")
+    write(watch, "stdout-0", "\n".join(lines) + "\n")
+    watch.look()
+    watch.look(last=True)
+    assert points(watch, "val_loss") == [(step, float(step)) for step in range(0, 5_000, 500)]
+    losses = points(watch, "loss")
+    assert losses[-1] == (4_999, 4_999.0) and len(losses) > 20
+    assert all(step == value for step, value in losses)
+
+
+def test_a_bar_that_is_wiped_away_is_closed(watch: Watch) -> None:
+    write(watch, "stderr-0", bar("Sanity Checking", 1, 2))
+    watch.look()
+    write(watch, "stderr-0", "\r" + " " * 60 + "\r" + bar("Training", 1, 50))
+    watch.look()
+    watch.look(2.0)
+    last = last_of(watch)
+    assert (last["Sanity Checking"]["state"], last["Training"]["state"]) == ("closed", "running")
+
+
+def test_a_bar_of_rich_that_is_missing_in_the_next_frame_is_closed(watch: Watch) -> None:
+    line = "━" * 20
+    write(watch, "stdout-0", f"Sanity Checking {line} 1/2 0:00:00 • 0:00:00 0.00it/s\n")
+    for done in (10, 20, 30):
+        up = "\r\x1b[1A\x1b[2K"
+        text = f"Epoch 2/4 {line} {done}/100 0:00:02 • 0:00:01 68.29it/s train_loss: 0.5"
+        write(watch, "stdout-0", f"{up}{text}\n")
+    watch.look()
+    last = last_of(watch)
+    assert last["Sanity Checking"]["state"] == "closed"
+    assert (last["Epoch 2"]["completed"], last["Epoch 2"]["inner"]) == (30, True)
+    assert (last["epoch"]["completed"], last["epoch"]["total"]) == (2.3, 5)
+
+
+def test_an_epoch_that_is_printed_at_its_start_is_not_done(watch: Watch) -> None:
+    for epoch in (1, 2):
+        write(watch, "stdout-0", f"Epoch {epoch}/2\n")
+        watch.look()
+        assert last_of(watch)["epoch"]["completed"] == epoch - 1
+        write(watch, "stdout-0", "\r100/200 ━━━━━━━━━━━━━━━━━━━━ 1s 9ms/step - loss: 0.5")
+        watch.look()
+        assert last_of(watch)["epoch"]["completed"] == epoch - 0.5
+        write(watch, "stdout-0", "\r200/200 ━━━━━━━━━━━━━━━━━━━━ 1s 9ms/step - loss: 0.4\n")
+        watch.look()
+        assert last_of(watch)["epoch"]["state"] == "running"
+    watch.look(last=True)
+    assert (last_of(watch)["epoch"]["completed"], last_of(watch)["epoch"]["state"]) == (
+        2,
+        "completed",
+    )
+    assert [step for step, _ in points(watch, "loss")] == [100, 200, 300, 400]
+
+
+def test_a_rate_of_tokens_is_not_the_rate_of_the_steps(watch: Watch) -> None:
+    for done in (20, 30, 40):
+        write(watch, "stdout-0", f"step {done}/300 loss 2.3 1048 tokens/s\n")
+        watch.look(2.0)
+    fact = last_of(watch)["step"]
+    assert fact["rate"] == 5.0 and fact["eta_s"] == 52.0
+
+
+def test_a_loop_in_a_loop_is_told_as_such(watch: Watch) -> None:
+    write(watch, "stderr-0", bar("all", 1, 5))
+    write(watch, "stderr-0", "\n" + bar("part", 3, 4))
+    watch.look()
+    assert {name: fact["inner"] for name, fact in last_of(watch).items()} == {
+        "all": False,
+        "part": True,
+    }

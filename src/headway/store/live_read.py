@@ -6,6 +6,7 @@ Plain functions on a read connection, called by `query` and by the server's API.
 
 import json
 import sqlite3
+import time
 import zlib
 from collections.abc import Iterator
 from typing import Any
@@ -36,14 +37,19 @@ def _of_last_attempts(c: sqlite3.Connection, table: str, jobs: list[int]) -> Ite
         )
 
 
+STALLED_S_MIN = 30.0  # a bar that stood still for less may be saving a checkpoint
+STALLED_GAPS = 5.0  # and for less than so many times its usual step
+_STALL_GRAIN_S = 10.0
+
+
 # -- progress
 
 
 def progress(
     c: sqlite3.Connection, jobs: list[int], trackers_max: int = TRACKERS_SHOWN_MAX
 ) -> dict[int, list[Object]]:
-    """Of each job `[{msg completed total rate eta_s state rank source started_at updated_at}]`, of
-    its last attempt.
+    """Of each job `[{msg completed total rate eta_s state rank source started_at updated_at inner
+    stalled_since}]`, of its last attempt. `inner`: of a loop inside another, so not the job's.
 
     A shared tracker is one entry with rank null. Where there are too many, those that run come
     first, with a total.
@@ -95,7 +101,26 @@ def _tracker(row: sqlite3.Row) -> Object:
         "msg": json.loads(row["msg"]), "completed": row["completed"], "total": row["total"], "rate": row["rate"],
         "eta_s": row["eta_s"], "state": row["state"], "rank": None if row["distributed"] else row["rank"],
         "source": row["source"], "started_at": iso(row["started_ns"]), "updated_at": iso(row["updated_ns"]),
+        "inner": bool(row["inner"]), **_stall(row),
     }  # fmt: skip
+
+
+def _stall(row: sqlite3.Row) -> Object:
+    """Of a tracker that runs and has not moved for several times as long as usual: since when, and
+    what is left of its rate. A rate without an end would be a promise.
+    """
+    gap_s = row["gap_s"]
+    if row["state"] != "running" or gap_s is None or not row["rate"]:
+        return {"stalled_since": None}
+    quiet_s = (time.time_ns() - row["updated_ns"]) / 1e9
+    if quiet_s < max(STALLED_S_MIN, STALLED_GAPS * gap_s):
+        return {"stalled_since": None}
+    quiet_s -= quiet_s % _STALL_GRAIN_S  # so that a view is not told of it all the time
+    rate = min(row["rate"], max(row["rate"] * gap_s, 1.0) / quiet_s)
+    left_s = None
+    if row["total"] is not None and not row["distributed"]:
+        left_s = max(row["total"] - row["completed"], 0.0) / rate
+    return {"stalled_since": iso(row["updated_ns"]), "rate": rate, "eta_s": left_s}
 
 
 def _joined(shares: list[sqlite3.Row]) -> Object:

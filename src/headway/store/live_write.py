@@ -81,17 +81,21 @@ def put_progress(c: sqlite3.Connection, o: Origin, fact: Fact) -> bool:
     ):
         _set_aside(c, key, words)
     c.execute(
-        """INSERT INTO progress VALUES (:task, :pid, :tracker, :source, :rank, :msg, :completed, :total, :state,
-             :distributed, :rate, :eta_s, :started_ns, :updated_ns)
+        """INSERT INTO progress (task, pid, tracker, source, rank, msg, completed, total, state, distributed, rate, eta_s,
+             started_ns, updated_ns, inner, gap_s)
+           VALUES (:task, :pid, :tracker, :source, :rank, :msg, :completed, :total, :state,
+             :distributed, :rate, :eta_s, :started_ns, :updated_ns, :inner, :gap_s)
            ON CONFLICT (task, pid, tracker, source) DO UPDATE SET msg = excluded.msg, completed = excluded.completed,
              total = excluded.total, state = excluded.state, distributed = excluded.distributed, rate = excluded.rate,
              eta_s = excluded.eta_s, started_ns = coalesce(excluded.started_ns, started_ns), rank = excluded.rank,
+             inner = excluded.inner, gap_s = excluded.gap_s,
              updated_ns = excluded.updated_ns WHERE excluded.updated_ns >= updated_ns""",
         {
             **key, "rank": o.rank, "msg": words, "completed": completed,
             "total": finite(fact.get("total")), "distributed": bool(fact.get("distributed")),
             "state": fact["state"] if fact.get("state") in STATES else "running", "rate": finite(fact.get("rate")),
             "eta_s": finite(fact.get("eta_s")), "started_ns": started_ns, "updated_ns": o.when_ns,
+            "inner": bool(fact.get("inner")), "gap_s": finite(fact.get("gap_s")),
         },
     )  # fmt: skip
     return True

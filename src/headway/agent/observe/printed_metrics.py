@@ -1,10 +1,9 @@
-"""Losses that a program only prints become metrics (capability 24). Called by `progress_facts.py`,
-which reads the lines.
+"""Losses, accuracies and the like that a program only prints become metrics (capability 24). Called
+by `output_watch.py`, which reads the lines and knows the step.
 
-A program that logs metrics of its own is left alone: it says what counts. What is printed is looked
-at five times a second, so of a faster program some of the values are kept, each with the step that
-stood beside it. Values that came before its first own one are kept apart by the server, as
-`printed/loss`: the opening says where they are from.
+A program that logs metrics of its own is left alone: it says what counts. Values that came before
+its first own one are kept apart by the server, as `printed/loss`: the opening says where they are
+from.
 """
 
 import os
@@ -17,30 +16,12 @@ from headway.wire.identity import process_start
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from headway.agent.clock import Clock
-    from headway.agent.observe.progress_parser import Reading
     from headway.agent.ship.tail import Tail
 
-LABELS_MAX = 16  # of one rank, whose values are told apart
-
-
-class Steps:
-    """The count of one bar, going on where it begins anew: the second epoch's first batch follows
-    the first's last.
-    """
-
-    __slots__ = ("base", "last")
-
-    def __init__(self) -> None:
-        self.base = 0
-        self.last = -1
-
-    def step(self, completed: float) -> int:
-        count = int(completed)
-        if count < self.last:
-            self.base += self.last
-        self.last = count
-        return self.base + count
+NAMES_MAX = 200  # of one rank; a program that prints a new name each time is no trainer
 
 
 class PrintedValues:
@@ -52,23 +33,30 @@ class PrintedValues:
         self._task_dir, self._tail, self._clock, self._files = task_dir, tail, clock, files
         self._rand = new_rand()
         self._segments: dict[int, MetricSegment] = {}
-        self._steps: dict[tuple[int, str], Steps] = {}
+        self._last: dict[int, dict[str, tuple[int, str]]] = {}  # of each name: step and value
+        self._uncounted: dict[int, int] = {}
         self._logging: set[int] = set()  # ranks that log metrics of their own
         self._looked_at = 0  # how many streams there were then
 
-    def take(self, rank: int, reading: "Reading") -> None:
-        if not reading.values or self._logs_itself(rank):
+    def take(self, rank: int, values: "Sequence[tuple[str, float]]", step: int) -> None:
+        """Values that stood beside a step. The state of a bar is drawn again and again: what is
+        the same as before is one point.
+        """
+        if self._logs_itself(rank):
             return
-        kind = _kind(reading.label)
-        labels = [label for other, label in self._steps if other == rank]
-        if kind not in labels and len(labels) >= LABELS_MAX:
+        last = self._last.setdefault(rank, {})
+        new = [pair for pair in values if last.get(pair[0]) != (step, repr(pair[1]))]
+        new = [pair for pair in new if pair[0] in last or len(last) < NAMES_MAX]
+        if not new:
             return
-        steps = self._steps.setdefault((rank, kind), Steps())
-        front = "" if not labels or labels[0] == kind else f"{kind}/"
-        names = tuple(front + name for name, _ in reading.values)
-        self._write(
-            rank, names, steps.step(reading.completed), [value for _, value in reading.values]
-        )
+        last.update((name, (step, repr(value))) for name, value in new)
+        names = tuple(name for name, _ in new)
+        self._write(rank, names, step, [value for _, value in new])
+
+    def next_step(self, rank: int) -> int:
+        """For values of a program that prints no count at all."""
+        self._uncounted[rank] = self._uncounted.get(rank, -1) + 1
+        return self._uncounted[rank]
 
     def close(self) -> None:
         for segment in self._segments.values():
@@ -133,8 +121,3 @@ class PrintedValues:
         if segment is not None:
             segment.close()
             self._rand = new_rand()  # numbers begin anew only under another name
-
-
-def _kind(label: str) -> str:
-    """`epoch 3` and `epoch 4` are one bar."""
-    return "".join(char for char in label if not char.isdigit()).strip(" []()/:-") or "progress"

@@ -1,4 +1,4 @@
-"""Turns the slots that processes write, and the bars that they print, into `progress` facts.
+"""Turns the slots that processes write, and the bars that they print (`output_watch.py`), into `progress` facts.
 Stepped by the shipper.
 
 A slot holds the absolute position of a tracker. It is read at each look and told when it has
@@ -11,17 +11,16 @@ import os
 from math import inf
 
 from headway.agent.observe.folder_progress import CarriedWatch
+from headway.agent.observe.output_watch import OutputWatch
 from headway.agent.observe.printed_metrics import PrintedValues
-from headway.agent.observe.rate import Pace, eta_s, rate_of
+from headway.agent.observe.rate import Pace, eta_s, gap_s, rate_of
 from headway.agent.ship.tail import Names
 from headway.model.limits import (
-    KIB,
     MIB,
     PROGRESS_INTERVAL_S,
     PROGRESS_SLOT_BYTES,
     PROGRESS_SLOTS_MAX,
 )
-from headway.model.record import RAW
 from headway.spool.files import OS_FILES, Files
 from headway.spool.layout import parse_slots
 from headway.spool.progress_slots import Slot, decode
@@ -43,22 +42,18 @@ FILES_MAX = 1024  # processes of one task that have trackers at the same time
 FACTS_PER_S = 200  # of a task with many trackers, all together
 SEGMENT_BYTES = 1 * MIB
 DEAD_INTERVAL_S = 5.0
-READ_BYTES = 4 * KIB  # of the end of an output stream
-LABELS_MAX = 16  # bars of one output stream
-_TRACKERS_OF_STREAM = 1000
 
 
 class Tracker:
     """One tracker, and what was told of it."""
 
-    __slots__ = ("data", "fact", "next_s", "number", "pace", "slot", "started_ns", "told")
+    __slots__ = ("data", "next_s", "number", "pace", "slot", "started_ns", "told")
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.data = self.told = b""  # the slot's bytes as read, and as told
         self.next_s, self.started_ns = -inf, 0
         self.slot: Slot | None = None
-        self.fact: Fact | None = None  # as told last, of a bar in the output
         self.pace = Pace()
 
 
@@ -66,14 +61,6 @@ class SlotFile:
     def __init__(self, path: str, fd: int, rank: int, pid: int) -> None:
         self.path, self.fd, self.rank, self.pid = path, fd, rank, pid
         self.trackers: list[Tracker] = []
-
-
-class Output:
-    """One output stream: how far it was read, and its bars."""
-
-    def __init__(self) -> None:
-        self.size, self.next_s = 0, -inf
-        self.trackers: dict[str, Tracker] = {}
 
 
 class ProgressWatch:
@@ -98,7 +85,6 @@ class ProgressWatch:
         )
         self._slots: dict[str, SlotFile] = {}
         self._carried = CarriedWatch(task_dir)
-        self._outputs: dict[str, Output] = {}
         # words and totals of trackers that several processes have
         self._shared: set[tuple[object, ...]] = set()
         self._names, self._dead_s = Names(task_dir), -inf
@@ -106,6 +92,9 @@ class ProgressWatch:
         self._rand, self._segment, self._size = new_rand(), -1, 0
         self._stopped = False
         self._printed = PrintedValues(task_dir, tail, clock, files)
+        self._output = OutputWatch(
+            task_dir, tail, clock, self._write, self._masked, self._printed, files
+        )
 
     def look(self, now_s: float, *, last: bool = False) -> None:
         """Tell what has changed. `last`: the processes are gone, and everything is told as it was
@@ -127,29 +116,19 @@ class ProgressWatch:
             self._find()
         for file in list(self._slots.values()):
             self._read(file, now_s, last)
-        for name, tailed in list(self._tail.streams.items()):
-            if tailed.stream.kind == RAW and tailed.stream.rank is not None:
-                size = self._size_of(tailed.fd) if last else tailed.size
-                self._read_output(name, tailed.fd, size, tailed.stream.rank, now_s, last)
+        self._output.look(now_s, last)
         for fact in self._carried.facts(now_s, last):
             self._write(fact)
-        if last:
-            self._close_bars()
         if now_s >= self._dead_s + DEAD_INTERVAL_S:
             self._dead_s = now_s
             self._forget_dead(now_s)
-
-    def _size_of(self, fd: int) -> int:
-        try:
-            return self._files.fstat(fd).st_size
-        except OSError:
-            return 0
 
     def close(self) -> None:
         self._stopped = True
         for file in self._slots.values():
             self._files.close(file.fd)
         self._slots.clear()
+        self._output.close()
         self._printed.close()
         if self._stream is not None:
             self._stream.close()
@@ -209,7 +188,7 @@ class ProgressWatch:
             "completed": slot.completed, "total": slot.total,
             "state": "closed" if last and slot.state == "running" else slot.state, "distributed": is_share,
             "source": "api", "rate": rate, "eta_s": None if is_share else _left_s(slot, rate),
-            "started_ns": slot.started_ns,
+            "started_ns": slot.started_ns, "gap_s": gap_s(tracker.pace),
         }  # fmt: skip
         if self._write(fact):
             tracker.told, tracker.next_s = tracker.data, now_s + self._interval_s()
@@ -253,69 +232,6 @@ class ProgressWatch:
                     self._files.unlink(file.path)
                 except OSError:
                     continue
-
-    # -- output
-
-    def _read_output(
-        self, name: str, fd: int, size: int, rank: int, now_s: float, last: bool
-    ) -> None:
-        output = self._outputs.setdefault(name, Output())
-        if size <= output.size or (now_s < output.next_s and not last):
-            return
-        output.size, output.next_s = size, now_s + PROGRESS_INTERVAL_S
-        try:
-            data = self._files.pread(fd, READ_BYTES, max(0, size - READ_BYTES))
-        except OSError:
-            return
-        if size > READ_BYTES:  # the first line is not whole, and may be half a secret
-            data = data[
-                min(
-                    (i for i in (data.find(b"\r"), data.find(b"\n")) if i >= 0), default=len(data)
-                ) :
-            ]
-        if not _may_be_progress(data):
-            return
-        from headway.agent.observe.progress_parser import readings
-
-        for reading in readings(data.decode("utf-8", "replace")):
-            self._tell_reading(output, name, rank, reading, now_s)
-
-    def _tell_reading(
-        self, output: Output, name: str, rank: int, reading: "Any", now_s: float
-    ) -> None:
-        tracker = output.trackers.get(reading.label)
-        if tracker is None:
-            if len(output.trackers) >= LABELS_MAX:
-                output.trackers.pop(next(iter(output.trackers)))
-            used = {other.number for other in output.trackers.values()}
-            base = _TRACKERS_OF_STREAM * (2 * rank + (1 if name.startswith("stderr") else 0))
-            tracker = Tracker(next(n for n in range(base, base + LABELS_MAX + 1) if n not in used))
-            output.trackers[reading.label] = tracker
-            tracker.started_ns = self._clock.wall_ns()
-        said = repr(reading).encode("utf-8", "replace")
-        if said == tracker.told:
-            return
-        tracker.pace.add(now_s, reading.completed)
-        self._printed.take(rank, reading)
-        rate = reading.rate if reading.rate is not None else rate_of(tracker.pace.samples, now_s)
-        done = reading.total is not None and reading.completed >= reading.total
-        # rich shows the time taken, once it is done
-        is_told = reading.eta_s is not None and not done
-        left_s = reading.eta_s if is_told else eta_s(reading.completed, reading.total, rate)
-        fact: Fact = {
-            "rank": rank, "pid": 0, "tracker": tracker.number, "msg": [self._masked(reading.label)],
-            "completed": reading.completed, "total": reading.total, "state": "completed" if done else "running",
-            "distributed": False, "source": "output", "rate": rate, "eta_s": left_s, "started_ns": tracker.started_ns,
-        }  # fmt: skip
-        if self._write(fact):
-            tracker.told, tracker.fact = said, fact
-
-    def _close_bars(self) -> None:
-        """Whoever drew them is gone."""
-        for output in self._outputs.values():
-            for tracker in output.trackers.values():
-                if tracker.fact is not None and tracker.fact["state"] == "running":
-                    self._write(tracker.fact | {"state": "closed", "eta_s": None})
 
     def _masked(self, label: str) -> str:
         from headway.wire.redact import mask_text
@@ -375,11 +291,3 @@ def _is_alive(pid: int) -> bool:
     except OSError:
         return True
     return True
-
-
-def _may_be_progress(data: bytes) -> bool:
-    """A cheap look, before anything is decoded or matched: most output is not progress."""
-    if b"%|" in data or b"/s" in data or b"\xe2\x94\x81" in data or b"s/" in data:
-        return True
-    low = data.lower()
-    return b"eta" in low or b"step" in low or b"iter" in low or b"epoch" in low or b"batch" in low

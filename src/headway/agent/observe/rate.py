@@ -40,6 +40,12 @@ def median(values: list[float]) -> float:
     return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
 
 
+def gap_s(pace: Pace) -> float | None:
+    """The usual time between two positions, by which a stop is told from a slow step."""
+    gaps = [later[0] - sooner[0] for sooner, later in pairwise(pace.samples)]
+    return median(gaps) if gaps else None
+
+
 def rate_of(samples: list[tuple[float, float]], now_s: float) -> float | None:
     """Steps per second; None when there are not two positions."""
     pairs = [

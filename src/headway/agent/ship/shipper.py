@@ -254,10 +254,11 @@ class Shipper:
     def _look(self, now_s: float, *, names: bool = False) -> None:
         # armed before the look: a write between would be missed
         armed = now_s >= self._active_s + ACTIVE_S and self._bell.arm()
-        self._progress.look(now_s)
         if self._event_files is not None:
             self._event_files.look(now_s)
         grown = self.tail.look(now_s, names=names)
+        # before any of it is sent, and freed once it has arrived
+        self._progress.look(now_s)
         events: list[ShipperEvent] = list(grown)
         if any(not event.stream.startswith(("usage-", "tracks-")) for event in grown):
             self._active_s = now_s

@@ -373,6 +373,9 @@ def _speed_words(group: list[dict[str, Any]]) -> str:
     state = group[0].get("state")
     if state != "running":
         return f" · {state}"
+    since = [one["stalled_since"] for one in group if one.get("stalled_since")]
+    if since:
+        return f" · no step since {fmt.local_time(min(since), datetime.now().astimezone())}"
     rates = [one["rate"] for one in group if one.get("rate") is not None]
     left = [one["eta_s"] for one in group if one.get("eta_s") is not None]
     show = fmt.size if group[0].get("source") == "folder" else fmt.number

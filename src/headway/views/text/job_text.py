@@ -88,20 +88,31 @@ def waiting_words(waiting: dict[str, Any], now: datetime) -> str:
 
 
 def progress_words(job: Job) -> str:
-    """That of the first tracker with a known total, of those that run if any does: `37 %  left
-    1:12`.
+    """`37 %  left 1:12`: how far the job is, by a tracker of its outermost loop with a known total,
+    of those that run if any does. A loop inside another, whose outer one nobody knows, is told as
+    such and while it runs: `epoch 3: 75 %`; its time left is not the job's.
     """
+    is_over = fmt.is_over(job)
+    inner = ""
     for tracker in sorted(
         job.get("progress") or [], key=lambda one: one.get("state", "running") != "running"
     ):
         completed, total = _real(tracker.get("completed")), _real(tracker.get("total"))
         if tracker.get("source") == "folder" and tracker.get("state") != "running":
             continue  # it is there; what counts is how far the program is
-        if completed is not None and total is not None and total > 0:
-            left_s = _real(tracker.get("eta_s"))
-            left = "" if left_s is None or fmt.is_over(job) else f"  left {fmt.clock(left_s)}"
-            return f"{int(100 * min(completed / total, 1.0)):>3} %{left}"
-    return ""
+        if completed is None or total is None or total <= 0:
+            continue
+        share = f"{int(100 * min(completed / total, 1.0)):>3} %"
+        if tracker.get("inner"):
+            name = " ".join(str(word) for word in tracker.get("msg") or [])
+            if not is_over and tracker.get("state") == "running":
+                inner = f"{name}: {share.strip()}" if name else ""
+            continue
+        left_s = _real(tracker.get("eta_s"))
+        if left_s is None or is_over or tracker.get("stalled_since"):
+            return share
+        return f"{share}  left {fmt.clock(left_s)}"
+    return inner
 
 
 def _real(value: Any) -> float | None:

@@ -4,6 +4,7 @@ bar, the slowest's.
 
 import math
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any, Final
 
 from headway.views.console.cells import BOLD, CYAN, DIM, GREEN, RED, Line, cells, cut, pad, plain
@@ -157,6 +158,8 @@ def _shown(tracker: Tracker) -> Callable[[Any], str]:
 def _pace(tracker: Tracker, state: str) -> str:
     if state in ("failed", "completed", "closed"):
         return f"  {'done' if state == 'completed' else state}"
+    if tracker.get("stalled_since"):
+        return f"  no step since {fmt.local_time(str(tracker['stalled_since']), datetime.now().astimezone())}"
     rate, left_s = real(tracker.get("rate")), real(tracker.get("eta_s"))
     pace = _rate_words(rate)
     if pace and tracker.get("source") == "folder":
