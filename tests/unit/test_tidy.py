@@ -148,6 +148,35 @@ def test_a_blanket_handler_gives_its_reason() -> None:
     report(problems)
 
 
+# These may stand in several folders: each is what an engineer expects behind the name.
+COMMON_NAMES = {"__init__", "main", "engine", "protocol", "machine", "zygote"}
+TWICE_MAX = 12
+NESTED_MAX = 5
+
+
+def test_one_name_means_one_thing() -> None:
+    """A base name stands once, but for a dozen; verbs keep theirs in `views/cli` and `server/api`."""
+    places: dict[str, list[str]] = {}
+    for name in python_files("src/"):
+        if not name.startswith(("src/headway/views/cli/", "src/headway/server/api/")):
+            places.setdefault(Path(name).stem, []).append(name)
+    twice = {
+        stem: names for stem, names in places.items() if len(names) > 1 and stem not in COMMON_NAMES
+    }
+    assert len(twice) <= TWICE_MAX, twice
+
+
+def test_a_choice_inside_a_choice_is_an_if() -> None:
+    """`a if x else b if y else c` is read twice by everybody; a few that read well may stay."""
+    found = []
+    for name in python_files("src/"):
+        for node in ast.walk(tree(name)):
+            inner = (node.body, node.orelse) if isinstance(node, ast.IfExp) else ()
+            if any(isinstance(part, ast.IfExp) for part in inner):
+                found.append(f"{name}:{node.lineno}")
+    assert len(found) <= NESTED_MAX, "\n" + "\n".join(found)
+
+
 def test_nothing_is_left_unfinished() -> None:
     report(
         [f"{name}: {found[0]}" for name in files() if (found := UNFINISHED.search(readable(name)))]

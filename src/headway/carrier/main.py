@@ -262,7 +262,9 @@ def _unsent(left: list[str], cache: str) -> list[str]:
 
 
 def _verb(folder: Mapping[str, Any]) -> str:
-    return "mounted" if folder["mount"] else "fetched" if folder["source"] else "prepared"
+    if folder["mount"]:
+        return "mounted"
+    return "fetched" if folder["source"] else "prepared"
 
 
 def say(text: str) -> None:

@@ -152,7 +152,7 @@ def _blobfuse2(
     names = {"account": "AZURE_STORAGE_ACCOUNT", "key": "AZURE_STORAGE_ACCESS_KEY",
              "sas": "AZURE_STORAGE_SAS_TOKEN", "endpoint": "AZURE_STORAGE_BLOB_ENDPOINT"}  # fmt: skip
     env = {theirs: account[ours] for ours, theirs in names.items() if ours in account}
-    kind = "key" if "key" in account else "sas" if "sas" in account else None
+    kind = next((name for name in ("key", "sas") if name in account), None)
     return Words(argv, env | ({"AZURE_STORAGE_AUTH_TYPE": kind} if kind else {}))
 
 

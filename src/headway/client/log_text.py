@@ -87,10 +87,15 @@ def joined(msg: object, args: "Any") -> str:
     """Several values in one call: `logging.info("a", "b", table)`. Drawings start on a line of
     their own.
     """
-    values = [msg, *(args if isinstance(args, tuple) else [args] if args else [])]
+    values = [msg]
+    if isinstance(args, tuple):
+        values += args
+    elif args:
+        values.append(args)
     parts: list[str] = []
     for value in values:
-        parts.append(("\n" if is_drawing(value) else " ") if parts else "")
+        if parts:
+            parts.append("\n" if is_drawing(value) else " ")
         parts.append(shown(value))
     return "".join(parts)
 

@@ -101,7 +101,9 @@ def level_of(text: str) -> int:
     """HEADWAY_LOG_LEVEL: a name or a number; INFO when it is neither."""
     word = text.strip().upper()
     known = logging.getLevelName(word) if word else logging.INFO
-    return int(word) if word.isdigit() else known if isinstance(known, int) else logging.INFO
+    if word.isdigit():
+        return int(word)
+    return known if isinstance(known, int) else logging.INFO
 
 
 def wanted(logger: "logging.Logger | None", level: int) -> bool:

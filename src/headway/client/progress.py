@@ -292,7 +292,10 @@ class Progress:
         tb: "TracebackType | None",
     ) -> None:
         if self.state == RUNNING:
-            self._end(COMPLETED if kind is None else CLOSED if kind is GeneratorExit else FAILED)
+            if kind is None:
+                self._end(COMPLETED)
+            else:
+                self._end(CLOSED if kind is GeneratorExit else FAILED)
 
     def __del__(self) -> None:
         try:

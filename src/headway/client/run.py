@@ -404,10 +404,10 @@ class Run:
         if self.is_off or _is_told(error):
             return
         if where == "main":
-            ends = not is_interactive()  # at a prompt an exception ends nothing
-            self.exit_code = (
-                (INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1) if ends else None
-            )
+            if is_interactive():  # at a prompt an exception ends nothing
+                self.exit_code = None
+            else:
+                self.exit_code = INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
         elif self._exceptions >= EXCEPTIONS_MAX:
             return
         if self.environ.get("HEADWAY_FORWARD_EXCEPTIONS", "1") == "0":

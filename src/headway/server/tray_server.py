@@ -67,8 +67,10 @@ class Trays:
 
     async def _meet(self, engine: Distant) -> None:
         box = engine.tray
-        name = "" if box is None else str(box) if isinstance(box, Path) else box.name
-        if box is not None and name not in self._running:
+        if box is None:
+            return
+        name = str(box) if isinstance(box, Path) else box.name
+        if name not in self._running:
             self._running[name] = asyncio.create_task(Tray(box, self._answer).run())
         if not isinstance(box, Path):
             return  # nobody there comes over the network (`protocol.has_route`)

@@ -113,8 +113,11 @@ def _line(
     x = _x(points, window.x, axis)
     first = float(x[0]) if len(x) else None
     last = float(x[-1]) if len(x) else None
-    low = window.low if window.low is not None else (float(np.nanmin(x)) if len(x) else 0.0)
-    high = window.high if window.high is not None else (float(np.nanmax(x)) if len(x) else 0.0)
+    low, high = window.low, window.high
+    if low is None:
+        low = float(np.nanmin(x)) if len(x) else 0.0
+    if high is None:
+        high = float(np.nanmax(x)) if len(x) else 0.0
     inside = int(np.count_nonzero((x >= low) & (x <= high)))
     if len(points) and inside < len(points) * 0.75 and len(points) < row["points"]:
         share = max(inside, 1) / len(points)

@@ -79,8 +79,11 @@ def _clean(value: Any) -> Any:
 def _shallow(value: Any, depth: int) -> bool:
     if depth == 0:
         return False
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return all(_shallow(item, depth - 1) for item in inner)
+    if isinstance(value, dict):
+        return all(_shallow(item, depth - 1) for item in value.values())
+    if isinstance(value, list):
+        return all(_shallow(item, depth - 1) for item in value)
+    return True
 
 
 def check_open(payload: memoryview) -> None:

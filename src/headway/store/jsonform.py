@@ -29,7 +29,9 @@ def number(value: float) -> float | str:
     """A value as JSON can carry it (B1)."""
     if math.isfinite(value):
         return value
-    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if math.isnan(value):
+        return "NaN"
+    return "Infinity" if value > 0 else "-Infinity"
 
 
 def finite(value: Any) -> float | None:

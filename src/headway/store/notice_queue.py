@@ -165,13 +165,10 @@ def last(c: sqlite3.Connection, limit: int) -> list[dict[str, Any]]:
 
 
 def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
-    state = (
-        "sent"
-        if row["sent_ns"] is not None
-        else "waiting"
-        if row["due_ns"] is not None
-        else "given up"
-    )
+    if row["sent_ns"] is not None:
+        state = "sent"
+    else:
+        state = "given up" if row["due_ns"] is None else "waiting"
     return {
         "time": iso(row["created_ns"]), "kind": row["kind"], "id": row["job_id"], "channel": row["channel"],
         "state": state, "sent_at": iso(row["sent_ns"]), "tries": row["tries"], "result": row["result"],

@@ -19,8 +19,10 @@ def dumps(value: "Any") -> str:
     """TypeError for what is not plain data, ValueError for NaN and infinities."""
     if isinstance(value, str):
         return _quoted(value)
-    if value is None or value is True or value is False:
-        return "null" if value is None else "true" if value else "false"
+    if value is None:
+        return "null"
+    if value is True or value is False:
+        return "true" if value else "false"
     if isinstance(value, int):
         return int.__repr__(value)
     if isinstance(value, float):

@@ -58,7 +58,9 @@ def level_at(elapsed_s: float) -> int:
     """As the server keeps samples: each of the first hour, then those of 10 s for a day, then those
     of a minute.
     """
-    return 0 if elapsed_s < USAGE_FULL_S else 1 if elapsed_s < USAGE_MEDIUM_S else 2
+    if elapsed_s < USAGE_FULL_S:
+        return 0
+    return 1 if elapsed_s < USAGE_MEDIUM_S else 2
 
 
 class EventFile:

@@ -215,8 +215,11 @@ class AttachedTask:
             self._ends.get(rank, (0, None))[1] is None for rank in self._ranks
         )
         first = failed[0] if failed else None
+        exit_code = None if unknown else 0
+        if first:
+            exit_code = first[2]
         return {
-            "type": "task_ended", "exit_code": first[2] if first else None if unknown else 0, "signal": None,
+            "type": "task_ended", "exit_code": exit_code, "signal": None,
             "first_rank": first[1] if first else None, "reason": "stop" if self._stopped else None, "oom": False,
             "lost": unknown and first is None,
         }  # fmt: skip

@@ -168,13 +168,9 @@ def time_s(plan: Plan) -> float:
 def _gres(plan: Plan, options: Mapping[str, Any]) -> str | None:
     gpus = max(task.gpus for task in plan.tasks)
     kind = options.get("gpu_type")
-    return (
-        f"--gres=gpu:{_value('gpu_type', kind)}:{gpus}"
-        if gpus and kind
-        else f"--gres=gpu:{gpus}"
-        if gpus
-        else None
-    )
+    if not gpus:
+        return None
+    return f"--gres=gpu:{_value('gpu_type', kind)}:{gpus}" if kind else f"--gres=gpu:{gpus}"
 
 
 def _each(plan: Plan, by_task: Sequence[int | None], whole: int | None) -> int | None:

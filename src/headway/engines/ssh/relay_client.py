@@ -211,13 +211,10 @@ class Link:
             for line in self._told.decode(errors="replace").splitlines()
             if line.strip()
         ]
-        said = (
-            lines[-1]
-            if lines
-            else f"ssh ended with {code}"
-            if code
-            else "the connection was closed"
-        )
+        if lines:
+            said = lines[-1]
+        else:
+            said = f"ssh ended with {code}" if code else "the connection was closed"
         if re.match(r"[A-Z]\w*Error: ", said):  # ssh got there: our own program could not work
             hint = (
                 "most likely its folder cannot be used: `folder:` of the cluster names another one"

@@ -115,7 +115,9 @@ def _find(
     c: sqlite3.Connection, paths: Paths, indexes: LineIndexes, pk: int, asked: AskedFind
 ) -> bytes:
     chosen = _outputs(c, pk, asked)
-    pattern = ERRORS if asked.errors else asked.text if asked.regex else re.escape(asked.text)
+    pattern = asked.text if asked.regex else re.escape(asked.text)
+    if asked.errors:
+        pattern = ERRORS
     if not chosen or not pattern:
         return encode(FoundLines(hits=[], more=False, timed_out=False, total=0))
     if not asked.case and not asked.errors:

@@ -167,9 +167,10 @@ class Ways:
         if not way:
             return
         known = self._used.pop(task, None)
-        told = (
-            trouble[:_TROUBLE_CHARS_MAX] if trouble is not None else known.trouble if known else ""
-        )
+        if trouble is None:
+            told = known.trouble if known else ""
+        else:
+            told = trouble[:_TROUBLE_CHARS_MAX]
         self._used[task] = Used(way, told, time.monotonic())
         if len(self._used) > TRAY_KNOWN_MAX:
             self._used.popitem(last=False)

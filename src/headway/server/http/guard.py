@@ -203,14 +203,18 @@ class Guard:
             return
         await self.app(scope, receive, send)
 
+    def _hosts_for(self, peer: Peer) -> frozenset[str]:
+        """The names by which this server may be called on the way that `peer` came."""
+        if peer.unix or peer.agents:
+            return frozenset({HOST})
+        return self.tls_hosts if peer.tls else self.tcp_hosts
+
     async def _admit(self, scope: Scope) -> Caller:
         peer, method = scope.get(PEER), scope["method"]
         if not isinstance(peer, Peer):
             raise Refusal(403, "forbidden", "a connection of an unknown kind")
         head = read_head(scope["headers"])
-        if head.host not in (
-            {HOST} if peer.unix or peer.agents else self.tls_hosts if peer.tls else self.tcp_hosts
-        ):
+        if head.host not in self._hosts_for(peer):
             hint = (
                 "it is not a name that this monitor knows; there: hw monitor --address … --host NAME"
                 if peer.tls

@@ -176,7 +176,11 @@ def _file_system(home: Path) -> Iterator[Finding]:
 
 def _space(home: Path) -> Iterator[Finding]:
     free = shutil.disk_usage(home).free
-    level = PROBLEM if free < _FREE_PROBLEM_BYTES else WARNING if free < _FREE_WARNING_BYTES else OK
+    level = OK
+    if free < _FREE_PROBLEM_BYTES:
+        level = PROBLEM
+    elif free < _FREE_WARNING_BYTES:
+        level = WARNING
     advice = "hw gc --older-than 30d frees what old jobs take" if level != OK else ""
     yield Finding("space", level, f"{fmt.size(free)} free", advice)
 

@@ -39,13 +39,10 @@ def command(call: Call) -> int:
     for number, (name, what) in enumerate(found.items()):
         if len(found) > 1:
             call.terminal.put(("\n" if number else "") + out.safe(name))
-        lines = (
-            array_listing(what, call)
-            if isinstance(what, list)
-            else listing(what, call)
-            if what
-            else []
-        )
+        if isinstance(what, list):
+            lines = array_listing(what, call)
+        else:
+            lines = listing(what, call) if what else []
         if not lines:
             call.terminal.say(
                 f"{call.terminal.err.safe(name)} has logged no metrics" + _narrowed(call)

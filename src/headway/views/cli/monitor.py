@@ -67,13 +67,9 @@ def _asked(call: Call, before: monitor_settings.Listen | None) -> monitor_settin
         raise UsageError(
             "hw monitor needs an address to listen at", "for example: hw monitor --address :10200"
         )
-    address = (
-        remote_server.parse(text, "--address", listening=True)
-        if text
-        else before.address
-        if before
-        else None
-    )
+    address = before.address if before else None
+    if text:
+        address = remote_server.parse(text, "--address", listening=True)
     assert address is not None
     names = [name.lower() for name in call.get("hosts") or []] or (before.names if before else [])
     for name in names:

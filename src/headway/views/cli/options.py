@@ -618,7 +618,9 @@ class Parser:
         for option, name, text in given:
             if option.key not in allowed:
                 raise self._unknown(name)
-            value = option.read(text, name) if option.read else text if option.value else True
+            value = text if option.value else True
+            if option.read:
+                value = option.read(text, name)
             if option.many:
                 values.setdefault(option.key, []).append(value)
             elif option.key in values and values[option.key] != value:

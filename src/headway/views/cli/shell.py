@@ -47,7 +47,11 @@ def way_in(
     job = source.get(job_route(ref))
     argv = source.get(job_route(job["id"], "attach"), [("rank", rank), ("task", task)])["argv"]
     if not argv:
-        which = f"rank {rank}" if rank is not None else f"task {task}" if task is not None else ""
+        which = ""
+        if rank is not None:
+            which = f"rank {rank}"
+        elif task is not None:
+            which = f"task {task}"
         what = f"no {which} that can be entered" if which else "nothing that can be entered"
         hint = f"to keep a failed job for that: hw resubmit {fmt.suffix(job['id'])} --hold 1h"
         names = [str(one["name"]) for one in (job["attempts"] or [{"tasks": []}])[-1]["tasks"]]

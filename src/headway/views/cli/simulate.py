@@ -192,13 +192,11 @@ def _shown(call: Call, values: dict[str, Any], ignored: dict[str, Any], processe
         value = values.get(name)
         if not value or value == none:
             continue
-        text = (
-            fmt.size(value)
-            if name.endswith("_bytes")
-            else fmt.duration(value)
-            if name.endswith("_s")
-            else value
-        )
+        text = value
+        if name.endswith("_bytes"):
+            text = fmt.size(value)
+        elif name.endswith("_s"):
+            text = fmt.duration(value)
         found.append(f"{name.removesuffix('_bytes').removesuffix('_s')} {text}")
     more = [f"{processes} processes ({here} here; -n N for more)"] if processes > here else []
     return ", ".join([*found, *more])

@@ -213,13 +213,10 @@ def ranks(numbers: list[int]) -> str:
         if rank is not None and rank == last + 1:
             last = rank
             continue
-        spans.append(
-            str(start)
-            if start == last
-            else f"{start}, {last}"
-            if last == start + 1
-            else f"{start}–{last}"
-        )
+        if start == last:
+            spans.append(str(start))
+        else:
+            spans.append(f"{start}, {last}" if last == start + 1 else f"{start}–{last}")
         if rank is not None:
             start = last = rank
     return "ranks " + ", ".join(spans)

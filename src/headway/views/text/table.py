@@ -42,10 +42,8 @@ def width(text: str) -> int:
     """Terminal cells that `text` takes."""
     if text.isascii():
         return len(text)
-    return sum(
-        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
-        for c in text
-    )
+    visible = [c for c in text if not unicodedata.combining(c)]
+    return len(visible) + sum(unicodedata.east_asian_width(c) in "WF" for c in visible)
 
 
 def fit(text: str, cells: int) -> str:

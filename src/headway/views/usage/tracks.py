@@ -96,7 +96,10 @@ class Windows:
             for turned_s, is_open in turns:
                 if is_open and since_s is not None:
                     found.append((attempt, rank, since_s, turned_s))
-                since_s = None if is_open else turned_s if since_s is None else since_s
+                if is_open:
+                    since_s = None
+                elif since_s is None:
+                    since_s = turned_s
             if since_s is not None:
                 found.append((attempt, rank, since_s, None))
         return found

@@ -96,8 +96,16 @@ def field_of(found: re.Match[str]) -> str:
         return f"{kind}Jobs{each}"
     if what.startswith("wall"):
         return "GrpWall" if kind == "Grp" else "MaxWallPJ"
-    minutes = "RunMins" if "Run" in rest else "Mins" if "Minutes" in rest or "Mins" in rest else ""
-    where = "" if kind == "Grp" else "PN" if "PerNode" in rest else each or "PJ"
+    minutes = ""
+    if "Run" in rest:
+        minutes = "RunMins"
+    elif "Minutes" in rest or "Mins" in rest:
+        minutes = "Mins"
+    where = each or "PJ"
+    if kind == "Grp":
+        where = ""
+    elif "PerNode" in rest:
+        where = "PN"
     return f"{kind}TRES{minutes}{where}"
 
 
@@ -229,7 +237,7 @@ def _told(record: Record, field: str, what: str, job: JobLine) -> Told | None:
     read = _VALUE.match(told)
     if read is None:
         return None
-    scale = 1024 if read["unit"] == "G" else 1024 * 1024 if read["unit"] == "T" else 1
+    scale = {"G": 1024, "T": 1024 * 1024}.get(read["unit"], 1)
     most, used, count = (
         float(read["most"]) * scale,
         float(read["used"] or 0),
@@ -319,9 +327,9 @@ def _of_partition(word: str, job: JobLine, ask: Ask) -> Iterator[str]:
         for field, sign in (("MaxNodes", 1), ("TotalNodes", 1), ("MinNodes", -1)):
             limit = told.get(field, "")
             if limit.isdigit() and (need.nodes - int(limit)) * sign > 0:
-                verb = (
-                    "wants at least" if sign < 0 else "has" if field == "TotalNodes" else "allows"
-                )
+                verb = "has" if field == "TotalNodes" else "allows"
+                if sign < 0:
+                    verb = "wants at least"
                 yield f"{who} {verb} {plural(int(limit), 'node')} ({field}), and it asks for {need.nodes} {source}"
     if (
         word in ("PartitionDown", "PartitionInactive", "PartitionConfig")

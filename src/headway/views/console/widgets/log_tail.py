@@ -40,14 +40,10 @@ def rule(model: Model, columns: int, theme: Theme) -> Line:
     if place.mode in ("curves", "help"):
         left = f"─ {'curves over the whole job' if place.mode == 'curves' else 'keys'} "
         return cut(plain(left + "─" * (columns - len(left)), DIM), columns)
-    words = [
-        "log",
-        f"rank {choice.rank}"
-        if choice.rank is not None
-        else "all ranks"
-        if model.ranks > 1
-        else "",
-    ]
+    whose = "all ranks" if model.ranks > 1 else ""
+    if choice.rank is not None:
+        whose = f"rank {choice.rank}"
+    words = ["log", whose]
     words += [
         LEVELS.get(choice.level, ""),
         f'with "{theme.safe(choice.text)}"' if choice.text else "",
@@ -126,7 +122,11 @@ def _count(entry: Entry) -> str:
 
 def _line(entry: Entry, ranks: int, wide: int, columns: int, pan: int, sought: str = "") -> Line:
     front, count = _front(entry, ranks, wide), _count(entry)
-    colour = RED if entry.level >= 40 else YELLOW if entry.level >= 30 else ""
+    colour = ""
+    if entry.level >= 40:
+        colour = RED
+    elif entry.level >= 30:
+        colour = YELLOW
     room = max(columns - len(front) - len(count), 1)
     text = coloured(entry.text)
     if colour and len(text) == 1 and not text[0][1]:
