@@ -847,7 +847,7 @@ class PageRow(Answer):
     parent: str | None = None
     tags: list[str] = []
     star: bool = False
-    bug: str | None = None
+    bug: bool = False
     description: str | None = None
     cause: Cause | None = None
     progress: PageProgress | None = None

@@ -196,6 +196,17 @@ def list_jobs(c: sqlite3.Connection, filters: JobFilter | None = None) -> list[J
         return [_job(row) for row in islice(rows, limit)]
 
 
+def cluster_definitions(c: sqlite3.Connection, clusters_max: int) -> dict[str, dict[str, Any]]:
+    """How the newest job of each cluster defines it, by the cluster's name."""
+    rows = c.execute(
+        """SELECT cluster, json_extract(spec, '$.definition') AS definition FROM jobs
+           WHERE pk IN (SELECT max(pk) FROM jobs WHERE deleted_ns IS NULL GROUP BY cluster)
+           ORDER BY pk DESC LIMIT :limit""",
+        {"limit": clusters_max},
+    )
+    return {row["cluster"]: json.loads(row["definition"] or "{}") for row in rows}
+
+
 def load_light(c: sqlite3.Connection, keys: list[int]) -> list[Job]:
     """These jobs, without their attempts and configs, in no order."""
     marks = ", ".join("?" * len(keys))

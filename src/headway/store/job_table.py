@@ -27,6 +27,8 @@ _COMPARISON = re.compile(
 _SINCE = re.compile(r"(\d+(?:\.\d+)?)(s|m|h|d|w)\Z")
 _UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _TERMS_MAX = 32
+_LOSS = re.compile(r"loss|ppl|perplex|mse|mae", re.IGNORECASE)
+_SCORE = re.compile(r"acc|f1|auc|reward|score|map$", re.IGNORECASE)
 _COLUMNS = {
     "submitted": "j.submitted_ns", "name": "j.name", "id": "j.id", "state": "j.state", "cluster": "j.cluster",
     "experiment": "j.experiment", "started": "j.started_ns", "ended": "j.ended_ns",
@@ -211,7 +213,7 @@ def rows(
     kept = [pk for pk in keys if pk in jobs]
     found = []
     for pk, row in zip(kept, query.rows_of(c, [jobs[pk] for pk in kept], now_ns), strict=True):
-        told = {name: row[name] for name in _KEPT if row.get(name) not in (None, [], {}, "")}
+        told = {name: row[name] for name in _KEPT if row.get(name) not in (None, [], {}, "", False)}
         told["progress"] = _tracker(row["progress"])
         told["waiting"] = row["waiting"]
         told["heard_at"] = row.get("heard_at")
@@ -236,11 +238,22 @@ def _tracker(trackers: list[dict[str, Any]]) -> dict[str, Any] | None:
     return {name: best[name] for name in ("msg", "completed", "total", "rate", "eta_s", "state")}
 
 
+def _interest(name: str) -> tuple[int, str]:
+    """Losses and scores before the rest, what was only printed last."""
+    if name.startswith("printed/"):
+        return 3, name
+    for place, pattern in enumerate((_LOSS, _SCORE)):
+        if pattern.search(name):
+            return place, name
+    return 2, name
+
+
 def _chosen(
     c: sqlite3.Connection, pk: int, shown: dict[str, Any], wanted: list[str]
 ) -> dict[str, Any]:
     """Metrics that are columns, and the first few others for the row's own summary."""
-    found = dict(list(shown.items())[:3])
+    names = sorted(shown, key=_interest)[:4]
+    found = {name: shown[name] for name in names}
     for name in wanted:
         if name in shown:
             found[name] = shown[name]

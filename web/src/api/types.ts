@@ -54,7 +54,7 @@ export interface Row {
   parent?: string;
   tags?: string[];
   star?: boolean;
-  bug?: string;
+  bug?: boolean;
   description?: string;
   cause?: Cause;
   progress?: Tracker;
@@ -140,7 +140,7 @@ export interface Job {
   parent: string | null;
   tags: string[];
   star?: boolean;
-  bug?: string | null;
+  bug?: boolean;
   description?: string | null;
   host: string | null;
   array: string | null;

@@ -123,8 +123,8 @@ export function redraws(line: string): number {
 /** Text without any styling, as one would copy it. */
 export const strip = (line: string): string => parse(line).map((run) => run.text).join("");
 
-const ERROR = /\b(error|exception|traceback|fatal|critical|panic|segfault|killed|assert(ion)?error|oom)\b|\bE\d{4}\b/i;
-const WARNING = /\b(warn(ing)?|deprecat)/i;
+const ERROR = /\b(?:\w*Error|\w*Exception|error|ERROR|exception|Traceback|fatal|FATAL|critical|CRITICAL|panic|Killed|OOM)\b(?!s?["']?\s*[:=]\s*0\b)/;
+const WARNING = /\b\w*warn(?:ing)?\b|\bdeprecat/i;
 
 export function level(line: string): "error" | "warning" | "" {
   const text = line.length > 2000 ? line.slice(0, 2000) : line;

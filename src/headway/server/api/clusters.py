@@ -11,6 +11,7 @@ from headway.server import contract
 from headway.server.app import Route
 from headway.server.http.auth import Role
 from headway.server.http.request import Call, Reply, reply_json
+from headway.store import catalog
 
 
 class Survey(msgspec.Struct, forbid_unknown_fields=True):
@@ -23,5 +24,14 @@ async def survey(call: Call) -> Reply:
     return reply_json(await call.services.control.survey(asked.clusters, asked.spec))
 
 
+async def survey_used(call: Call) -> Reply:
+    """The same of the clusters that jobs have used, as their newest job defines them."""
+    found = await call.services.query(catalog.cluster_definitions, CLUSTERS_MAX)
+    return reply_json(await call.services.control.survey(found, None))
+
+
 # The definitions say which program is asked, so this is for those who may run programs.
-ROUTES = [Route("POST", "/api/clusters", Role.OPERATE, survey, answer=list[contract.Cluster])]
+ROUTES = [
+    Route("GET", "/api/clusters", Role.READ, survey_used, answer=list[contract.Cluster]),
+    Route("POST", "/api/clusters", Role.OPERATE, survey, answer=list[contract.Cluster]),
+]
