@@ -23,7 +23,7 @@ SEED ?= 0
 SHELL := /bin/bash
 
 .DEFAULT_GOAL := help
-.PHONY: help setup web demo test check score bench soak test-cluster wheel docs pictures lock clean
+.PHONY: help setup web demo test check score bench soak test-browser test-cluster wheel docs pictures lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*##/  make \1\t/' | expand -t 21
@@ -52,14 +52,18 @@ check: $(STAMP)  ## ruff, mypy --strict, import-linter, tidy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q tests/unit/test_tidy.py tests/unit/test_docs.py
 
-test: check  ## check, then all tests (WHAT=tests/unit for a part)
-	@tools/need.sh strace gcc openssl ip mpirun busybox dockerd podman runc sbatch sshd moto_server azurite-blob rclone zsh node
+test: check web  ## check, then all tests (WHAT=tests/unit for a part)
+	@tools/need.sh strace gcc openssl ip mpirun busybox dockerd podman runc sbatch sshd moto_server azurite-blob rclone zsh node npm chromium
 	@if [ "$$CI" = true ]; then tools/torch.sh; fi
 	@$(COMPILE)
+	@if [ "$(WHAT)" = tests ]; then tools/web_test.sh core; fi
 	HEADWAY_SIM_SECONDS=$(SIM_S) tools/test.sh $(BIN)/python $(TEST_WORKERS) $(TEST_TIMEOUT_S) $(WHAT)
 
 score: $(STAMP)  ## how often the diagnosis is right (FAILURES=folder of labelled logs, SCORE='--verbose')
 	$(BIN)/python tools/score.py $(SCORE)
+
+test-browser: setup  ## all tests of the page in Chromium, the large ones too
+	@tools/web_test.sh all
 
 bench: $(STAMP)  ## figures beside the peers', into bench/results (BENCH='--only log')
 	@$(COMPILE)

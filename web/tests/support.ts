@@ -79,7 +79,7 @@ export async function open(browser: Browser, home: Home, path = "/", options: Br
   const requests: string[] = [];
   page.on("pageerror", (error) => troubles.push(error.message));
   page.on("console", (message) => {
-    if (message.type() === "error") troubles.push(message.text());
+    if (message.type() === "error") troubles.push(`${message.text()} ${message.location().url}`);
   });
   page.on("request", (request) => requests.push(request.url()));
   await page.goto(home.link(path, role));

@@ -213,7 +213,7 @@ def rows(
     kept = [pk for pk in keys if pk in jobs]
     found = []
     for pk, row in zip(kept, query.rows_of(c, [jobs[pk] for pk in kept], now_ns), strict=True):
-        told = {name: row[name] for name in _KEPT if row.get(name) not in (None, [], {}, "", False)}
+        told = {name: row[name] for name in _KEPT if not _is_empty(row.get(name))}
         told["progress"] = _tracker(row["progress"])
         told["waiting"] = row["waiting"]
         told["heard_at"] = row.get("heard_at")
@@ -222,6 +222,10 @@ def rows(
         told["config"] = _config(c, pk, row["parameters"], config)
         found.append({name: value for name, value in told.items() if value not in (None, {})})
     return found
+
+
+def _is_empty(value: Any) -> bool:
+    return value is None or value is False or value in ([], {}, "")
 
 
 def _short_command(command: list[str]) -> str:
