@@ -1005,7 +1005,7 @@ export interface PageRow {
   parent?: string | null;
   tags?: Array<string>;
   star?: boolean;
-  bug?: string | null;
+  bug?: boolean;
   description?: string | null;
   cause?: Cause | null;
   progress?: PageProgress | null;
