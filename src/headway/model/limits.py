@@ -408,6 +408,16 @@ IMPORTANCE_DRAWS = 300  # samples for the uncertainty of each
 DIFF_JOBS_MAX = 16  # in one `hw diff`
 DIFF_SIBLINGS_MAX = 1_000  # jobs of the experiment that say what a config key does
 CODE_DIFF_BYTES_MAX = 16 * MIB  # of one code diff; the rest is cut off, and it says so
+SQL_CHARS_MAX = 100_000  # of one query
+SQL_TIMEOUT_S = 30.0  # a query ends here
+SQL_MEMORY_BYTES_MAX = 2 * GIB  # that DuckDB may take for one
+SQL_ROWS_MAX = 100_000  # of one answer; further ones are cut off, and it says so
+SQL_CELL_CHARS_MAX = 65_536  # of one value in it
+SQL_POINTS_MAX = 50_000_000  # of the table `metrics` in one query
+SQL_USAGE_ROWS_MAX = 20_000_000  # of the table `usage`
+SQL_LOG_BYTES_MAX = 512 * MIB  # of the table `logs`
+EXPORT_POINTS_MAX = 1_000_000_000  # of one Parquet file
+EXPORT_TIMEOUT_S = 1_800.0  # one table of `hw export`
 COMPARE_METRICS_MAX = 50  # in one table, unless they are named; the others are counted
 
 # -- settings files

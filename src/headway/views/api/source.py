@@ -149,9 +149,10 @@ class Source:
             raise error_of(answer, f"POST {target[:120]}")
         return parse(answer.body, f"POST {target[:120]}")
 
-    def post_raw(self, route: str, body: Any) -> bytes:
-        """A question with a body, whose answer is not JSON."""
-        return self._answer("POST", route, body=body, again=True).body
+    def post_raw(self, route: str, body: Any, *, wait_s: float = 0.0) -> bytes:
+        """A question with a body, whose answer is not JSON; it may take `wait_s` longer than others."""
+        limit_s = VIEW_TIMEOUT_S + wait_s
+        return self._answer("POST", route, body=body, timeout_s=limit_s, again=True).body
 
     def close(self) -> None:
         self.client.close()

@@ -192,6 +192,29 @@ _TABLE: Final = (
         ),
     ),
     Command(
+        "sql", LOOK, "questions in SQL over everything that is recorded", 'hw sql [SELECTION] "SELECT …"',
+        (*_SELECT, "csv", "md"), says=_CHOSEN,
+        details=(
+            "Tables: jobs, attempts, config (job key value number), metrics (a row a point: job attempt rank name step\n"
+            "time value), usage, events, logs, findings. A selection makes them smaller, and the query faster.\n"
+            "DuckDB answers, in a process of its own: it only reads, sees no files, and ends after half a minute."
+        ),
+        examples=(
+            ("hw sql \"select state, count(*) from jobs group by state\"", ""),
+            ("hw sql -e digits \"select job, max(value) from metrics where name = 'val/acc' group by job\"", ""),
+            ("hw sql \"describe metrics\" --json", "for scripts"),
+        ),
+    ),
+    Command(
+        "export", LOOK, "tables as Parquet files, for pandas, polars, DuckDB", "hw export [ID… | SELECTION] [-o FOLDER]",
+        (*_SELECT, "output", "tables", "force"),
+        says={**_CHOSEN, "output": "the folder to write into; default: ./export"},
+        details="One file for each table of hw sql: jobs.parquet, metrics.parquet and so on.",
+        examples=(
+            ("hw export -e digits -o digits", ""), ("hw export 7f3c2 --table metrics", "one table"),
+        ),
+    ),
+    Command(
         "best", LOOK, "the best job of an experiment by a metric", "hw best -m METRIC [ID… | -e EXPERIMENT | SELECTION]",
         (*_SELECT, "metrics", "final", "min", "max"),
         says={**_CHOSEN, "metrics": "the metric that decides", "final": "by last values instead of best ones"},

@@ -431,6 +431,7 @@ OPTIONS: Final = (
     Option(("--log",), "log", "AXES", "logarithmic axes: y, x or xy", _one_of("x", "y", "xy")),
     Option(("-x", "--x-axis"), "x", "AXIS", "step (default), time, or the name of a metric"),
     Option(("--all-ranks",), "all_ranks", "", "a line for each rank, not for the lowest alone"),
+    Option(("--table",), "tables", "NAME", "this table only; may be repeated", None, many=True),
     Option(("--md",), "md", "", "the answer as a Markdown table on stdout"),
     Option(("--limit",), "limit", "N", "at most N jobs; default 50 in a terminal", _count),
     Option(("-v", "--verbose"), "verbose", "", "say more"),
