@@ -358,6 +358,11 @@ export interface Evidence {
   text: string;
 }
 
+export interface Export {
+  table: string;
+  jobs?: Compare_tableAsked;
+}
+
 export interface FailedElement {
   id: string;
   index: number;
@@ -1093,6 +1098,11 @@ export interface Provenance {
   command?: Array<string> | null;
 }
 
+export interface Query {
+  query: string;
+  jobs?: Compare_tableAsked;
+}
+
 export interface RaisedException {
   where: string;
   exc_type: string;
@@ -1203,6 +1213,13 @@ export interface Spread {
   min_rank: number;
   max: number;
   max_rank: number;
+}
+
+/** `cut`: there are more rows than one answer holds. */
+export interface SqlAnswer {
+  columns: Array<string>;
+  rows: Array<Array<unknown>>;
+  cut: boolean;
 }
 
 /** The stacks of all ranks of one moment, merged. Frames are newest first. */
