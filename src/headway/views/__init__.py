@@ -1,4 +1,4 @@
-"""What a person sees: the command line now, the live console later. Read-only, but for the verbs
+"""What a person sees: the command line and the live console. Read-only, but for the verbs
 that say otherwise.
 
 May be in here: how to ask the server (`source`), how to lay out text (`format`, `table`,
