@@ -164,6 +164,8 @@ class Bench:
         for _ in range(times):
             self.now_s += 1.1
             await self.control.look()
+            if await self.control._diagnoses.settle():
+                await self.control.look()  # an end that waited for it
             await self.control._later.settle()
 
     async def tell(self, job: Job, *facts: dict[str, Any]) -> None:

@@ -101,7 +101,7 @@ def test_the_offset_finds_the_line_in_the_file() -> None:
 def test_what_is_unknown_is_said_to_be_unknown() -> None:
     found = diagnose(Evidence(streams=[read_stream("err", [b"so it goes\n"])], exit_code=3))
     assert found.findings == []
-    assert found.verdict == "unknown: exited with code 3"
+    assert found.verdict == "unknown: exited with code 3; its last line: so it goes"
     assert found.fingerprint
 
 

@@ -35,6 +35,9 @@ class Stream:
     kind: str = "output"  # "output" | "errors" | "kernel" | "events"
     line_count: int = 0
     size: int = 0
+    skipped_from: int | None = None  # offset from which on a part was not read
+    # When which part was written: offsets, rising, and the second of each.
+    clock: tuple[Sequence[int], Sequence[float]] = ((), ())
     # Numbers of the lines that report progress (a step, a loss): the last few of them.
     progress: list[int] = field(default_factory=list)
     loss_nan_from: int | None = (
@@ -51,7 +54,7 @@ class Raised:
     rank: int | None = None
     task: str | None = None
     time_s: float | None = None
-    ended: bool = True  # it ended the rank, or was about to
+    ended: bool = True  # of the main thread: it ended the rank, or was about to
     place: str = ""  # "train.py:152"
 
 

@@ -71,6 +71,24 @@ _BY_NAME = {
     "EOFError": ("checkpoint_truncated", 0.5),
 }
 
+# Types that say it themselves, whatever words the message happens to hold.
+_PLAIN_TYPES = frozenset(
+    {
+        "FileNotFoundError",
+        "PermissionError",
+        "MemoryError",
+        "_ArrayMemoryError",
+        "KeyboardInterrupt",
+        "NameError",
+        "UnboundLocalError",
+        "ZeroDivisionError",
+        "RecursionError",
+        "IndexError",
+        "KeyError",
+    }
+)
+_SAID_OF_PLAIN_TYPES = frozenset({"disk_full", "checkpoint_mismatch", "shm_or_loader_worker"})
+
 _LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python3\.\d+/")
 _LOADS_CHECKPOINT = re.compile(
     r"serialization\.py|load_state_dict|load_checkpoint|torch_load|modeling_utils\.py|safetensors|from_pretrained"
@@ -83,6 +101,11 @@ _READS_CONFIG = re.compile(r"(?i)config|yaml|hydra|omegaconf|argpars|settings")
 
 def is_wrapper(one: Traceback) -> bool:
     return one.name in WRAPPERS or bool(_WRAPS.search(one.message))
+
+
+def may_mean(one: Traceback, cause: str) -> bool:
+    """Whether words of the message may say that it is this, against the type."""
+    return one.name not in _PLAIN_TYPES or cause in _SAID_OF_PLAIN_TYPES
 
 
 def explain(one: Traceback) -> tuple[str, float]:

@@ -1,8 +1,7 @@
 """What the end of a task says by itself: exit code, signal, the uncaught exception, who ended it.
 
-One pure function, `explain_exit`, called by `server/control/reconcile.py` for the cause that is
-kept with an attempt. Only what is certain from these facts gets a name of the failure taxonomy;
-reading logs is not done here.
+One pure function, `explain_exit`: the first verdict on an attempt, at once. `runner.py` reads the
+logs, too.
 """
 
 import errno
@@ -12,18 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from headway.diagnose.causes import cause_of
+from headway.diagnose.matching import classify
 from headway.model.finding import Finding
 
 TEXT_CHARS_MAX = 500
 
-_BY_EXCEPTION = {
-    "ModuleNotFoundError": ("import_error", "user"),
-    "ImportError": ("import_error", "user"),
-    "FileNotFoundError": ("missing_file", "user"),
-    "PermissionError": ("permission_or_credentials", "user"),
-    "MemoryError": ("host_oom", "resource"),
-    "KeyboardInterrupt": ("cancelled", "user"),
-}
 _BY_SIGNAL = {
     signals.SIGKILL: (
         "sigkill_unexplained",
@@ -126,8 +119,9 @@ def _by_exception(exception: Mapping[str, Any], rank: int | None) -> Finding:
     name = str(exception.get("exc_type") or "Exception")
     message = str(exception.get("message") or "")
     text = f"{name}: {message}" if message else name
-    cause, cls = _BY_EXCEPTION.get(name.rsplit(".", 1)[-1], ("code_exception", "user"))
-    return Finding(cause, cls, text[:TEXT_CHARS_MAX], rank)
+    cause, confidence = classify(name, message)
+    cls = cause_of(cause).cls
+    return Finding(cause, cls, text[:TEXT_CHARS_MAX], rank, confidence=confidence)
 
 
 def _by_code(code: int | None, message: str | None, rank: int | None) -> Finding:

@@ -1,10 +1,11 @@
 """Asks every rule about every line, and says how much an error counts that the job may have outlived."""
 
 import re
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 
 from headway.diagnose import exceptions
-from headway.diagnose.evidence import Evidence, Line, Stream
+from headway.diagnose.evidence import Evidence, Line, Raised, Stream
 from headway.diagnose.ranks import root_block
 from headway.diagnose.reader import shape_of
 from headway.diagnose.rule import (
@@ -32,6 +33,8 @@ ENDED_WELL = 0.4
 WARNED = 0.5
 # … when it was printed through a logger, by a thread, or by a helper process.
 LOGGED = 0.8
+# … when our bootstrap reported it of another thread or of a helper process.
+HELPER = 0.6
 
 _SUCCESS = re.compile(
     r"(?i)training (?:is |has been |was )?(?:done|complete|finished)|exits successfully"
@@ -51,11 +54,58 @@ _WATCHDOG = re.compile(
 )
 
 
-def find_matches(evidence: Evidence) -> Iterator[Match]:
+def find_matches(evidence: Evidence) -> list[Match]:
+    found: list[Match] = []
     for index, stream in enumerate(evidence.streams):
-        yield from _stream_matches(index, stream, evidence)
-    yield from _divergence(evidence)
-    yield from _exit_matches(evidence)
+        found += _stream_matches(index, stream, evidence)
+    found += _divergence(evidence)
+    found += _raised_matches(evidence, found)
+    found += _exit_matches(evidence)
+    return found
+
+
+def classify(kind: str, message: str, frames: Sequence[str] = ()) -> tuple[str, float]:
+    """(cause, confidence) of an exception of which only this is known."""
+    line = Line(0, 0, message, message)
+    match = _explain_exception(Traceback(kind, message, line, list(frames), whole=True), -1)
+    return match.cause, match.confidence
+
+
+def _raised_matches(evidence: Evidence, printed: Sequence[Match]) -> Iterator[Match]:
+    """Exceptions that our bootstrap reported: the exact time for those that were printed too, and
+    those that were not (a launcher swallowed them).
+
+    One of a thread or a helper process never explains a signal.
+    """
+    for raised in evidence.raised:
+        if not raised.ended and evidence.signal is not None:
+            continue
+        same = next((match for match in printed if _is_same(match, raised, evidence)), None)
+        if same is not None:
+            if raised.time_s is not None:
+                same.line.time_s = raised.time_s
+            same.rank = raised.rank
+            continue
+        text = f"{raised.kind}: {raised.message}".strip(": ")
+        line = Line(0, 0, text, text, time_s=raised.time_s)
+        frames = [raised.place] if raised.place else []
+        match = _explain_exception(Traceback(raised.kind, raised.message, line, frames, True), -1)
+        match.rank = raised.rank
+        match.order = -1.0
+        if not raised.ended:
+            match.confidence *= HELPER
+        yield match
+
+
+def _is_same(match: Match, raised: Raised, evidence: Evidence) -> bool:
+    if match.traceback is None or match.traceback.name != raised.kind.rsplit(".", 1)[-1]:
+        return False
+    stream = evidence.streams[match.stream]
+    rank = match.rank if match.rank is not None else stream.rank
+    if None not in (rank, raised.rank) and rank != raised.rank:
+        return False
+    first = raised.message.split("\n", 1)[0].strip()
+    return match.traceback.message[:80] == first[:80]
 
 
 def _stream_matches(index: int, stream: Stream, evidence: Evidence) -> Iterator[Match]:
@@ -70,6 +120,7 @@ def _stream_matches(index: int, stream: Stream, evidence: Evidence) -> Iterator[
             continue
         if evidence.usual_lines and shape_of(line.text) in evidence.usual_lines:
             continue
+        match: Match | None
         if traceback is not None:
             match = _explain_exception(traceback, index)
         else:
@@ -79,6 +130,10 @@ def _stream_matches(index: int, stream: Stream, evidence: Evidence) -> Iterator[
         match.rank = line.rank if line.rank is not None else match.rank
         match.node = line.node or stream.node
         match.order = line.number
+        offsets, seconds = stream.clock
+        if offsets:
+            at = bisect_right(offsets, line.offset) - 1
+            line.time_s = seconds[max(0, at)]
         match.confidence *= _survival(match, stream, evidence)
         if block is not None and block.number < line.number <= block.number + 12:
             match.confidence += 0.01  # what the launcher saw first
@@ -112,9 +167,13 @@ def _divergence(evidence: Evidence) -> Iterator[Match]:
                 return
 
 
-def _explain_exception(one: Traceback, index: int) -> Match | None:
+def _explain_exception(one: Traceback, index: int) -> Match:
     text = f"{one.kind}: {one.message}"
-    found = [found for found in _asked(text, EXCEPTION) if found[0].role in (ROOT, FACT)]
+    found = [
+        row
+        for row in _asked(text, EXCEPTION)
+        if row[0].role in (ROOT, FACT) and exceptions.may_mean(one, row[0].cause)
+    ]
     consequence = next((row for row in _asked(text, EXCEPTION) if row[0].role == CONSEQUENCE), None)
     if exceptions.is_wrapper(one):
         cause, confidence = "code_exception", 0.3

@@ -34,6 +34,8 @@ def who_failed(match: Match, evidence: Evidence) -> tuple[int | None, str | None
     node = match.node
     if match.rank is not None:
         return match.rank, node
+    if match.stream < 0 and evidence.ends:
+        return evidence.ends[0].rank, node or evidence.ends[0].node
     streams = list(evidence.streams)
     if match.stream >= 0:
         own = evidence.streams[match.stream]

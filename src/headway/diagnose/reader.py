@@ -99,6 +99,22 @@ def read_stream(
     return stream
 
 
+def join_parts(head: Stream, tail: Stream, start: int) -> Stream:
+    """One stream of which only the first part, and what begins at byte `start`, were read."""
+    first = head.line_count + 1
+    for line in tail.lines:
+        line.offset += start
+        line.number += first
+    head.skipped_from = head.size
+    head.lines += tail.lines
+    head.progress += [number + first for number in tail.progress]
+    head.line_count = first + tail.line_count
+    head.size = start + tail.size
+    if tail.loss_nan_from is not None:
+        head.loss_nan_from = tail.loss_nan_from + first
+    return head
+
+
 def shape_of(text: str) -> str:
     """What two lines share that differ in numbers only."""
     return re.sub(r"0x[0-9a-f]+|[\d.:+-]+", "#", text.strip())[:200]

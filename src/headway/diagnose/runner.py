@@ -4,51 +4,26 @@ Pure. `diagnose` is called by `hw why --logs` and by the server at the end of an
 """
 
 import hashlib
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from typing import Any
 
-from headway.diagnose.causes import RETRY_TEXT, cause_of
+from headway.diagnose.causes import ALWAYS, BACKOFF, RETRY_TEXT, cause_of
 from headway.diagnose.evidence import Evidence
 from headway.diagnose.matching import find_matches
 from headway.diagnose.ranks import who_failed
 from headway.diagnose.reader import shape_of
 from headway.diagnose.rule import CONSEQUENCE, ROOT, Match, Traceback
 from headway.diagnose.timeline import distinct, rank_matches
+from headway.model.finding import Finding
+from headway.model.limits import GIB
 
 THRESHOLD = 0.5  # below, nothing is said to be known
 HYPOTHESES_MAX = 3
 EVIDENCE_MAX = 4
 TEXT_CHARS_MAX = 400
-
-
-@dataclass(slots=True)
-class Finding:
-    """As in the contract of `hw why --json`."""
-
-    cause: str
-    cls: str
-    confidence: float
-    text: str
-    retry: str
-    advice: str
-    rank: int | None = None
-    task: str | None = None
-    node: str | None = None
-    evidence: list[dict[str, object]] = field(default_factory=list)
-
-    def as_json(self) -> dict[str, object]:
-        return {
-            "cause": self.cause,
-            "class": self.cls,
-            "confidence": round(self.confidence, 2),
-            "text": self.text,
-            "task": self.task,
-            "rank": self.rank,
-            "node": self.node,
-            "evidence": self.evidence,
-            "advice": self.advice,
-            "retry": RETRY_TEXT[self.retry],
-        }
+WORDS_CHARS_MAX = 160
 
 
 @dataclass(slots=True)
@@ -57,6 +32,17 @@ class Diagnosis:
     findings: list[Finding]
     hypotheses: list[Finding]
     fingerprint: str | None = None
+    last_words: str = ""  # the last line of its errors, where nothing better is known
+
+    def as_json(self) -> dict[str, Any]:
+        """The form that is kept with an attempt. Bounded: a few findings with a few lines each."""
+        return {
+            "verdict": self.verdict,
+            "findings": [finding.as_json() for finding in self.findings],
+            "hypotheses": [finding.as_json() for finding in self.hypotheses],
+            "fingerprint": self.fingerprint,
+            "last_words": self.last_words,
+        }
 
 
 def diagnose(evidence: Evidence) -> Diagnosis:
@@ -73,7 +59,9 @@ def diagnose(evidence: Evidence) -> Diagnosis:
             return Diagnosis("nothing is wrong with it, as far as is known", [], [])
         if not evidence.failed:
             return Diagnosis("nothing that ends a job was found", [], guesses, fingerprint)
-        return Diagnosis("unknown: " + _end_text(evidence), [], guesses, fingerprint)
+        words = last_words(evidence)
+        verdict = f"unknown: {_end_text(evidence)}" + (f"; its last line: {words}" if words else "")
+        return Diagnosis(verdict, [], guesses, fingerprint, words)
     best = _finding(ranked[0], evidence, matches)
     others = [
         replace(match, confidence=min(match.confidence, 1.0 - best.confidence))
@@ -95,7 +83,7 @@ def _finding(match: Match, evidence: Evidence, matches: Sequence[Match]) -> Find
         cls=match.cls or cause.cls,
         confidence=min(0.99, match.confidence),
         text=_headline(match),
-        retry=cause.retry,
+        retry=RETRY_TEXT[cause.retry],
         advice=_advice(match, evidence),
         rank=rank,
         task=stream.task if stream else None,
@@ -106,7 +94,7 @@ def _finding(match: Match, evidence: Evidence, matches: Sequence[Match]) -> Find
 
 def _headline(match: Match) -> str:
     title = cause_of(match.cause).title
-    if match.stream < 0:
+    if match.stream < 0 and match.traceback is None:
         return f"{title} ({match.line.text})"
     if match.traceback is not None:
         said = f"{match.traceback.kind}: {match.traceback.message}".rstrip(": ")
@@ -125,15 +113,23 @@ def _user_place(one: Traceback) -> str:
 
 
 def _advice(match: Match, evidence: Evidence) -> str:
+    """The next command, filled in where what it needs is known."""
+    advice = match.advice or cause_of(match.cause).advice
+    if evidence.job is None:
+        return advice
+    again = f"hw resubmit {evidence.job.rpartition('-')[2]}"
     if match.cause == "host_oom" and evidence.memory_bytes:
-        more = -(-evidence.memory_bytes * 3 // (2 << 30))
-        return f"--memory {max(1, more)}GiB"
-    return match.advice or cause_of(match.cause).advice
+        return f"{again} --memory {max(1, math.ceil(evidence.memory_bytes * 1.5 / GIB))}GiB"
+    if match.cause == "walltime" and evidence.time_limit_s:
+        return f"{again} --max-duration {math.ceil(evidence.time_limit_s * 2)}s"
+    if cause_of(match.cause).retry in (BACKOFF, ALWAYS):
+        return f"{advice}; {again}" if advice else again
+    return advice
 
 
 def _evidence_lines(
     match: Match, evidence: Evidence, matches: Sequence[Match]
-) -> Iterator[dict[str, object]]:
+) -> Iterator[dict[str, Any]]:
     """The line that says it most plainly first; of equals the earliest."""
     same = [
         one
@@ -149,14 +145,31 @@ def _evidence_lines(
         yield _shown(one, evidence)
 
 
-def _shown(match: Match, evidence: Evidence) -> dict[str, object]:
-    name = evidence.streams[match.stream].name if match.stream >= 0 else "exit"
+def _shown(match: Match, evidence: Evidence) -> dict[str, Any]:
+    """Where it stands: an offset, and the number of the line where all lines before it were counted."""
+    if match.stream < 0:
+        name = "exit" if match.traceback is None else "exception"
+        return {"stream": name, "offset": None, "line": None, "text": match.line.raw}
+    stream = evidence.streams[match.stream]
+    counted = stream.skipped_from is None or match.line.offset < stream.skipped_from
     return {
-        "stream": name,
-        "offset": match.line.offset if match.stream >= 0 else None,
-        "line": match.line.number if match.stream >= 0 else None,
+        "stream": stream.name,
+        "offset": match.line.offset,
+        "line": match.line.number if counted else None,
         "text": match.line.raw[:TEXT_CHARS_MAX],
     }
+
+
+def last_words(evidence: Evidence) -> str:
+    """The last line that it printed as an error: of stderr, or of the only log there is."""
+    errors = [stream for stream in evidence.streams if stream.kind == "errors"]
+    if not errors and len(evidence.streams) == 1:
+        errors = list(evidence.streams)
+    for stream in errors:
+        last = next((line for line in reversed(stream.lines) if line.text.strip()), None)
+        if last is not None and last.number not in stream.progress:
+            return last.text.strip()[:WORDS_CHARS_MAX]
+    return ""
 
 
 def _end_text(evidence: Evidence) -> str:

@@ -123,12 +123,11 @@ def _of_waits(waits: list[Match]) -> Match:
 
 def _place_in_time(matches: Sequence[Match], evidence: Evidence) -> None:
     """One order for all streams: by clock where every stream has one, else each by its own lines."""
-    if len(evidence.streams) < 2:
+    timed = [match for match in matches if match.stream >= 0 or match.traceback is not None]
+    if len(evidence.streams) < 2 or any(match.line.time_s is None for match in timed):
         return
-    if all(match.line.time_s is not None for match in matches if match.stream >= 0):
-        for match in matches:
-            if match.stream >= 0 and match.line.time_s is not None:
-                match.order = match.line.time_s + match.line.number * 1e-9
+    for match in timed:
+        match.order = (match.line.time_s or 0.0) + match.line.number * 1e-9
 
 
 def distinct(ranked: Sequence[Match]) -> list[Match]:

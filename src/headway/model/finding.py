@@ -10,9 +10,28 @@ class Finding:
     cls: str  # "user" | "system" | "transient" | "resource" | "unknown"
     text: str  # one line for a person
     rank: int | None = None
-    advice: str = ""
-    evidence: list[dict[str, Any]] = field(default_factory=list)
+    advice: str = ""  # the next command, or what to change
+    evidence: list[dict[str, Any]] = field(default_factory=list)  # {stream offset line text}
+    confidence: float = 1.0
+    task: str | None = None
+    node: str | None = None
+    retry: str = ""  # whether trying again unchanged is worth it, in words
 
     def as_cause(self) -> dict[str, Any]:
         """The short form kept with an attempt: `{cause class text rank}`."""
         return {"cause": self.cause, "class": self.cls, "text": self.text, "rank": self.rank}
+
+    def as_json(self) -> dict[str, Any]:
+        """As `hw why --json` tells it."""
+        return {
+            "cause": self.cause,
+            "class": self.cls,
+            "confidence": round(self.confidence, 2),
+            "text": self.text,
+            "task": self.task,
+            "rank": self.rank,
+            "node": self.node,
+            "evidence": self.evidence,
+            "advice": self.advice,
+            "retry": self.retry,
+        }

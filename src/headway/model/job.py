@@ -296,6 +296,8 @@ class Attempt:
     # what follows its failure: {do, counted, text, wait_s, not_before_ns}
     retry: dict[str, Any] | None = None
     tasks: list[Task] = field(default_factory=list)
+    # of its diagnosis: {verdict findings hypotheses fingerprint}
+    findings: dict[str, Any] | None = None
 
 
 def count_retries(attempts: Sequence[Attempt]) -> tuple[int, int]:

@@ -466,3 +466,10 @@ STACKS_WAIT_S = 3.0  # the server waits so long for the agents, and longer where
 STACKS_PROCESSES_MAX = 1_024  # of one task
 STACK_SOURCES_MAX = 256  # lines of source that go with the stacks of one task
 STACKS_KEPT_MAX = 32  # collections of one task that the server keeps
+
+# -- diagnosis
+DIAGNOSIS_WAIT_S = 2.0  # the end of a failed attempt waits so long for what its logs say
+DIAGNOSIS_BYTES_MAX = 64 * MIB  # read of all logs of one attempt
+DIAGNOSIS_STREAM_BYTES_MIN = 64 * KIB  # of one stream, however many there are
+DIAGNOSIS_STREAMS_MAX = 512  # the ranks that ended first are read
+DIAGNOSIS_CHUNK_BYTES = 4 * MIB

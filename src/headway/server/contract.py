@@ -548,6 +548,7 @@ class Evidence(Answer):
     stream: str | None
     offset: int | None
     text: str
+    line: int | None = None
 
 
 class Finding(Answer):

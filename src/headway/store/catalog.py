@@ -510,7 +510,7 @@ def attempt_pk(c: sqlite3.Connection, job_pk: int, number: int) -> int:
 
 
 def set_attempt(c: sqlite3.Connection, job_pk: int, number: int, **changes: Any) -> None:
-    """Set columns of an attempt: state, engine_id, engine_word, cause, retry, exit_code, signal,
+    """Set columns of an attempt: state, engine_id, engine_word, cause, findings, retry, exit_code, signal,
     started_ns, ended_ns.
 
     A terminal state of an attempt never changes (P8): a second end is ignored.
@@ -520,6 +520,7 @@ def set_attempt(c: sqlite3.Connection, job_pk: int, number: int, **changes: Any)
         "engine_id",
         "engine_word",
         "cause",
+        "findings",
         "retry",
         "exit_code",
         "signal",
@@ -709,7 +710,7 @@ def _union(known: list[str], more: Iterable[str]) -> list[str]:
 
 
 def _plain(name: str, value: Any) -> Any:
-    if name in ("cause", "retry"):
+    if name in ("cause", "findings", "retry"):
         return None if value is None else json.dumps(value)
     return str(value) if name == "state" else value
 
@@ -768,6 +769,7 @@ def _attempt(row: sqlite3.Row) -> Attempt:
     return Attempt(
         number=row["number"], state=State(row["state"]), key=row["key"], engine_id=row["engine_id"],
         engine_word=row["engine_word"], cause=_json(row["cause"]), exit_code=row["exit_code"], signal=row["signal"],
+        findings=_json(row["findings"]),
         created_ns=row["created_ns"], started_ns=row["started_ns"], ended_ns=row["ended_ns"],
         retry=_json(row["retry"]),
     )  # fmt: skip

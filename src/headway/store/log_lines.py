@@ -399,6 +399,16 @@ _ENTRY = np.dtype([("offset", "<u8"), ("us", "<u8")])
 Entries = npt.NDArray[np.void]
 
 
+def clock(
+    c: sqlite3.Connection, paths: Paths, output: Output, first: int, last: int
+) -> tuple[list[int], list[float]]:
+    """When the bytes from `first` to `last` were written: offsets, rising, and the second of each."""
+    if output.index is None:
+        return [], []
+    entries = read_entries(c, paths, output.index, first, last)
+    return entries["offset"].tolist(), (entries["us"] / 1e6).tolist()
+
+
 def read_entries(c: sqlite3.Connection, paths: Paths, pk: int, first: int, last: int) -> Entries:
     """Entries of an index that cover the bytes from `first` to `last`, found by bisection."""
     total = (

@@ -24,6 +24,7 @@ async def why(call: Call) -> Reply:
             "engine": job.spec.definition.get("engine", job.spec.cluster),
             "since_s": max(0.0, (time.time_ns() - job.state_since_ns) / 1e9),
             "verdict": waiting.reason if waiting else _verdict(job), "findings": _findings(job),
+            "hypotheses": _hypotheses(job),
             "waiting": None if waiting is None else asdict(waiting), "needs": _needs(job),
         }
     )  # fmt: skip
@@ -43,17 +44,36 @@ def _findings(job: Job) -> list[dict[str, Any]]:
     """One for each attempt that did not end well, the last one first."""
     found: list[dict[str, Any]] = []
     for attempt in reversed(job.attempts):
-        if attempt.cause is None:
-            continue
         cause = attempt.cause
+        if cause is None:
+            continue
+        read = (attempt.findings or {}).get("findings") or [{}]
+        plain: dict[str, Any] = {
+            "confidence": 1.0,
+            "task": None,
+            "node": None,
+            "evidence": [],
+            "advice": None,
+        }
         found.append(
             {
-                "cause": cause.get("cause"), "class": cause.get("class"), "confidence": 1.0, "task": None,
-                "rank": cause.get("rank"), "attempt": attempt.number, "text": cause.get("text"), "evidence": [],
-                "advice": None, "retry": cause.get("no_retry"),
+                **plain,
+                **read[0],
+                "cause": cause.get("cause"),
+                "class": cause.get("class"),
+                "text": cause.get("text"),
+                "rank": cause.get("rank"),
+                "attempt": attempt.number,
+                "retry": cause.get("no_retry") or read[0].get("retry"),
             }
-        )  # fmt: skip
+        )
     return found
+
+
+def _hypotheses(job: Job) -> list[dict[str, Any]]:
+    """What else the last failure could be."""
+    last = next((one.findings for one in reversed(job.attempts) if one.findings), None)
+    return list((last or {}).get("hypotheses") or [])
 
 
 def _needs(job: Job) -> dict[str, Any]:

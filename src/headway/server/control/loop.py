@@ -41,6 +41,7 @@ from headway.server.control.reconcile import (
     Action,
     Again,
     Cancel,
+    Diagnose,
     Launch,
     NewAttempt,
     Salvage,
@@ -48,6 +49,7 @@ from headway.server.control.reconcile import (
     SetState,
 )
 from headway.server.control.task_tokens import Keyring
+from headway.server.health.diagnosis import Diagnoses
 from headway.server.monitor.monitor_queue import Outbox
 from headway.settings.clusters import HERE
 from headway.store import catalog
@@ -116,6 +118,7 @@ class Loop:
         self._retry = Backoff(RETRY_FIRST_S, RETRY_MAX_S)
         self._rests, self._quiet, self._misses = Rests(), Quiet(), Misses()
         self._drain = Drain(store, self._calls, clock_s=clock_s)
+        self._diagnoses = Diagnoses(store, paths, self._calls, self.poke, clock_s)
         # set by the server; without it no monitor is told of jobs
         self.outbox: Outbox | None = None
         # set by the server: its address
@@ -345,6 +348,7 @@ class Loop:
             rest_s=self._rests.left_s(jobs, now_s, self._clock_ns()),
             needed=await self._needed(jobs),
             reached=await engine_calls.how_far(self._calls, self._store, jobs),
+            diagnoses=self._diagnoses.results(),
             chance=self._chance(),
         )
 
@@ -444,6 +448,8 @@ class Loop:
                     await self._salvage(job)
                 case Tell():
                     self._tell(job, action)
+                case Diagnose():
+                    self._diagnoses.begin(job, job.attempts[-1], action.end)
         # one job's trouble must not keep the others from being looked at
         except Exception as error:
             self._failed(action, job, error)
@@ -559,6 +565,7 @@ class Loop:
         """An attempt is over; its agents may still send for a while."""
         for known in (self._cancelled_s, self._stopping_s, self._launches):
             known.pop(attempt.key, None)
+        self._diagnoses.forget(attempt.key)
         self._keyring.forget(attempt.key)
         self._calls.forget(engine_calls.start_of(attempt))
         self._drain.add(job, attempt, self._engine(job.spec))

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from headway.diagnose.exit import Exit, explain_exit
+from headway.diagnose.runner import Diagnosis
 from headway.engines.protocol import UNSEEN, Node, Observation
 from headway.model.finding import Finding
 from headway.model.job import ENDED, Attempt, Job, Process, State, Task
@@ -51,6 +52,8 @@ class Seen:
     needed: queue.Needed = field(default_factory=dict)
     # pk -> attempt -> the last step logged
     reached: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
+    # key of a failed attempt -> what its logs say, None: nothing in time; None for all: not asked
+    diagnoses: Mapping[str, Diagnosis | None] | None = None
     chance: float = 0.5  # a random number in [0, 1), for the jitter of retries
 
 
@@ -68,6 +71,7 @@ class SetState:
     signal: int | None = None
     cause: dict[str, Any] | None = None
     begun_ns: int | None = None  # the attempt's own start
+    findings: dict[str, Any] | None = None  # all of the diagnosis
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +112,16 @@ class Salvage:
     number: int
 
 
-Action = SetState | Again | NewAttempt | Launch | Cancel | Salvage | Tell
+@dataclass(frozen=True, slots=True)
+class Diagnose:
+    """Read what the logs say of this end; the end waits for it."""
+
+    pk: int
+    number: int
+    end: Exit
+
+
+Action = SetState | Again | NewAttempt | Launch | Cancel | Salvage | Tell | Diagnose
 
 
 def decide(jobs: Sequence[Job], seen: Seen) -> list[Action]:
@@ -363,10 +376,13 @@ def _finish(job: Job, attempt: Attempt, seen: Seen) -> list[Action]:
         return []  # unknown for good, and told so already
     if _awaits_word(job, attempt, seen):
         return _wait_for_word(job, attempt, seen)
+    if _awaits_diagnosis(job, attempt, seen):
+        return [Diagnose(job.pk, attempt.number, _exit_at(job, attempt, seen))]
     end, finding = _verdict(job, attempt, seen)
     decision = _decide(job, attempt, seen)
     if decision.do != NO:
         last = _ended(job, attempt, State.FAILED, seen.now_ns, end.exit_code, end.signal, finding)
+        last = _with_findings(last, attempt, finding, seen)
         return [_again(job, attempt, last, decision, seen)]
     if end.lost:
         state = State.UNKNOWN
@@ -375,6 +391,7 @@ def _finish(job: Job, attempt: Attempt, seen: Seen) -> list[Action]:
     else:
         state = State.SUCCEEDED if finding is None else State.FAILED
     last = _ended(job, attempt, state, seen.now_ns, end.exit_code, end.signal, finding)
+    last = _with_findings(last, attempt, finding, seen)
     last = _without_retry(job, last, decision)
     if job.state is not state:
         return [last]
@@ -382,6 +399,31 @@ def _finish(job: Job, attempt: Attempt, seen: Seen) -> list[Action]:
         job.pk, attempt.number, State.RUNNING, last.since_ns, started_ns=last.started_ns
     )
     return [heard, last]  # it was not heard of, and now it is, to say that its end is not known
+
+
+def _with_findings(
+    last: SetState, attempt: Attempt, finding: Finding | None, seen: Seen
+) -> SetState:
+    """The evidence is kept beside the cause, where the logs were read."""
+    diagnosis = (seen.diagnoses or {}).get(attempt.key)
+    if diagnosis is None or finding is None:
+        return last
+    kept = diagnosis.as_json()
+    if kept["findings"]:
+        kept["findings"][0] |= {"text": finding.text, "cause": finding.cause, "class": finding.cls}
+    return replace(last, findings=kept)
+
+
+def _awaits_diagnosis(job: Job, attempt: Attempt, seen: Seen) -> bool:
+    """It failed by itself, and its logs have not been looked at."""
+    if seen.diagnoses is None or attempt.key in seen.diagnoses:
+        return False
+    end = _exit_at(job, attempt, seen)
+    if end.lost or end.told is not None or end.message is not None:
+        return False
+    if end.reason is not None or job.stop_requested_ns is not None:
+        return False
+    return end.exit_code != 0 or end.signal is not None
 
 
 def told_by_scheduler(observation: Observation) -> Finding | None:
@@ -415,11 +457,29 @@ def _judge(job: Job, attempt: Attempt, seen: Seen) -> tuple[Exit, Finding | None
     end = _exit_at(job, attempt, seen)
     told = told_by_scheduler(seen.observations.get(attempt.key, UNSEEN))
     finding = explain_exit(end)
+    diagnosis = (seen.diagnoses or {}).get(attempt.key)
+    if finding is not None and diagnosis is not None:
+        finding = _better(finding, diagnosis)
     if told is None or not (end.lost or _from_outside(end)):
         return end, finding
     if told.cause == "launch_failed":
         return end, finding and replace(finding, text=f"{finding.text}; {told.text}")
     return replace(end, lost=False, reason="stop" if told.cause == "cancelled" else None), told
+
+
+def _better(told: Finding, diagnosis: Diagnosis) -> Finding:
+    """What the logs say, unless the end speaks for itself: a cause that the program declared."""
+    if told.cause.startswith("declared_"):
+        return told
+    if not diagnosis.findings:
+        if told.cause != "unknown" or not diagnosis.last_words:
+            return told
+        return replace(told, text=f"{told.text}; its last line: {diagnosis.last_words}")
+    read = diagnosis.findings[0]
+    only_exit = all(line["stream"] == "exit" for line in read.evidence)
+    if read.cause == told.cause and only_exit:
+        return replace(read, text=told.text)
+    return read
 
 
 def _exit_at(job: Job, attempt: Attempt, seen: Seen) -> Exit:

@@ -62,6 +62,7 @@ def _set_attempt(
         "ended_ns": action.ended_ns,
         "engine_word": word,
         "cause": action.cause,
+        "findings": action.findings,
     }
     known = {name: value for name, value in values.items() if value is not None}
     if action.ended_ns is not None:

@@ -24,7 +24,10 @@ def command(call: Call) -> int:
     found: dict[str, Any] = source.get(job_route(references.one(call, source), "why"))
     if call.as_json:
         call.terminal.put_json(
-            {key: found[key] for key in ("id", "state", "verdict", "findings", "waiting")}
+            {
+                key: found[key]
+                for key in ("id", "state", "verdict", "findings", "hypotheses", "waiting")
+            }
         )
     else:
         out = call.terminal.out
@@ -48,18 +51,49 @@ def listing(found: dict[str, Any], out: Output) -> Iterator[str]:
     # What an attempt ended of says nothing about one that runs, or that has come through since.
     verdict = found["verdict"] if state not in ("running", "succeeded") else None
     mark = fmt.STATE_MARKS.get(state, "?")
-    yield f"{mark} {name} {state}" + (f": {out.safe(verdict)}" if verdict else "")
-    for one in found["findings"]:
+    last, *before = found["findings"] or [None]
+    kind = f"   {out.style(_kind(last, out), DIM)}" if last and verdict else ""
+    yield f"{mark} {name} {state}" + (f": {out.safe(verdict)}" if verdict else "") + kind
+    if last and verdict:
+        yield from _finding(last, out)
+        yield from _others(found.get("hypotheses") or [], out)
+    elif last:
+        before = [last, *before]
+    for one in before:
         who = "" if one["rank"] is None else f", rank {one['rank']}"
-        known = [
-            str(word) for word in (one["class"], one["cause"]) if word not in (None, "unknown")
-        ]
-        kind = f"   {out.style(out.safe(' · '.join(known)), DIM)}" if known else ""
-        yield f"  attempt {one['attempt']}{who}: {out.safe(one['text'] or '')}{kind}"
-        if one.get("retry"):
-            yield f"    {out.safe(str(one['retry']))}"
+        words = f"  attempt {one['attempt']}{who}: {out.safe(one['text'] or '')}"
+        yield f"{words}   {out.style(_kind(one, out), DIM)}"
     if not found["findings"] and state in ("running", "succeeded"):
         yield "  nothing is wrong with it, as far as is known"
+
+
+def _kind(finding: dict[str, Any], out: Output) -> str:
+    words = [finding["class"], finding["cause"]]
+    if (finding["confidence"] or 1.0) < 1.0:
+        words.append(f"{finding['confidence']:.0%} sure")
+    return out.safe(" · ".join(str(word) for word in words if word not in (None, "unknown")))
+
+
+def _finding(finding: dict[str, Any], out: Output) -> Iterator[str]:
+    """Who, evidence that can be checked, what to do."""
+    if finding["rank"] is not None:
+        where = f" on {finding['node']}" if finding.get("node") else ""
+        yield f"  {'first':<9} rank {finding['rank']}{out.safe(where)}, attempt {finding['attempt']}"
+    for number, line in enumerate(finding["evidence"]):
+        place = str(line["stream"]) + (f":{line['line']}" if line.get("line") else "")
+        label = "" if number else "evidence"
+        text = out.safe(str(line["text"]).strip())
+        yield f"  {label:<9} {out.style(out.safe(place), DIM)}  {text}"
+    if finding.get("advice"):
+        yield f"  {'next':<9} {out.safe(str(finding['advice']))}"
+    if finding.get("retry"):
+        yield f"  {'retry':<9} {out.safe(str(finding['retry']))}"
+
+
+def _others(hypotheses: Sequence[dict[str, Any]], out: Output) -> Iterator[str]:
+    for number, one in enumerate(hypotheses):
+        label = "" if number else "perhaps"
+        yield f"  {label:<9} {one['cause']} ({one['confidence']:.0%}): {out.safe(str(one['text']))}"
 
 
 def _waiting(needs: dict[str, Any], waiting: dict[str, Any], out: Output) -> Iterator[str]:
