@@ -164,7 +164,7 @@ def last_words(evidence: Evidence) -> str:
     """The last line that it printed as an error: of stderr, or of the only log there is."""
     errors = [stream for stream in evidence.streams if stream.kind == "errors"]
     if not errors and len(evidence.streams) == 1:
-        errors = list(evidence.streams)
+        errors = [stream for stream in evidence.streams if not stream.name.startswith("stdout")]
     for stream in errors:
         last = next((line for line in reversed(stream.lines) if line.text.strip()), None)
         if last is not None and last.number not in stream.progress:
