@@ -356,6 +356,7 @@ export interface Evidence {
   stream: string | null;
   offset: number | null;
   text: string;
+  line?: number | null;
 }
 
 export interface Export {
