@@ -53,7 +53,7 @@ check: $(STAMP)  ## ruff, mypy --strict, import-linter, tidy
 	$(BIN)/python -m pytest -q tests/unit/test_tidy.py tests/unit/test_docs.py
 
 test: check web  ## check, then all tests (WHAT=tests/unit for a part)
-	@tools/need.sh strace gcc openssl ip mpirun busybox dockerd podman runc sbatch sshd moto_server azurite-blob rclone zsh node npm chromium
+	@tools/need.sh strace gcc openssl ip mpirun busybox dockerd podman runc sbatch sshd moto_server azurite-blob jupyter-kernel rclone zsh node npm chromium
 	@if [ "$$CI" = true ]; then tools/torch.sh; fi
 	@$(COMPILE)
 	@if [ "$(WHAT)" = tests ]; then tools/web_test.sh core; fi

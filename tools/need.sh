@@ -38,6 +38,7 @@ own_environment() {
 foreign() {
     case $1 in
         azurite-blob) command -v npm >/dev/null && npm install -g --silent azurite >/dev/null 2>&1 ;;
+        jupyter-kernel) own_environment jupyter ipykernel ;;
         moto_server) own_environment moto 'moto[server]' ;;
         *) return 1 ;;
     esac
@@ -47,8 +48,8 @@ for program in "$@"; do
     command -v "$program" >/dev/null && continue
     foreign "$program" && continue
     case $program in
-        azurite-blob | moto_server)
-            printf 'test: no %s here, so the tests that need it are skipped (npm: azurite; pip: moto[server])\n' "$program" >&2
+        azurite-blob | jupyter-kernel | moto_server)
+            printf 'test: no %s here, so the tests that need it are skipped (npm: azurite; pip: moto[server], ipykernel)\n' "$program" >&2
             continue
             ;;
     esac

@@ -19,6 +19,9 @@ from headway.wire.identity import (
 
 __all__ = ["Identity", "Status", "is_alive", "send", "status_of"]
 
+# set for the shipper of a further run of one process (client/attach.py)
+OTHER_RUN_MARK = b"HEADWAY_OTHER_RUN=1"
+
 
 def send_group(leader: Identity, signum: int) -> bool:
     """Signal a rank and all that it started. Its leader must live: else the number may be somebody
@@ -60,7 +63,8 @@ def leftovers(parent: int, groups: set[int], spared_sessions: set[int]) -> list[
         found = {s.pid for s in everyone if s.parent in below} - below
         grew = bool(found)
         below |= found
-    return [s for s in everyone if s.pid in below or s.group in groups]
+    found_all = [s for s in everyone if s.pid in below or s.group in groups]
+    return [s for s in found_all if not _serves_another_run(s.pid)]
 
 
 def leftovers_below(parent: int, spared_sessions: set[int]) -> list[Status] | None:
@@ -81,6 +85,7 @@ def leftovers_below(parent: int, spared_sessions: set[int]) -> list[Status] | No
             status for pid in children if pid not in seen and (status := status_of(pid)) is not None
         ]
         seen.update(status.pid for status in fresh)
+        fresh = [status for status in fresh if not _serves_another_run(status.pid)]
         left += [status.pid for status in fresh]
         found += [s for s in fresh if s.state not in "ZX" and s.session not in spared_sessions]
     return found
@@ -113,6 +118,13 @@ def members_of(task_dir: str) -> list[Status]:
     mark = b"HEADWAY_SPOOL=" + os.fsencode(task_dir)
     alive = [s for s in everybody() if s.state not in "ZX" and s.pid != os.getpid()]
     return [s for s in alive if mark in _environ(s.pid).split(b"\0") and start_of(s.pid) == s.start]
+
+
+def _serves_another_run(pid: int) -> bool:
+    """Whether it is the shipper of a run that a program of this task has made besides: that is a job
+    of its own, and has to send the rest.
+    """
+    return OTHER_RUN_MARK in _environ(pid).split(b"\0")
 
 
 def _environ(pid: int) -> bytes:

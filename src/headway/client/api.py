@@ -9,7 +9,7 @@ import sys
 
 from headway.client import hooks
 from headway.client.interrupt import raise_if_signal
-from headway.client.run import Run
+from headway.client.run import Run, is_interactive
 from headway.client.spool_path import from_environment
 
 TYPE_CHECKING = False  # `typing` itself costs the client's cold start some milliseconds
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from headway.client.artifact import artifact
     from headway.client.define import alert, define_metric, summary
+    from headway.client.handle import Run as Handle
     from headway.client.logging_capture import correlation
     from headway.client.media import (
         Audio,
@@ -75,9 +76,11 @@ def init(
     tags: "Iterable[str] | str | None" = None,
     name: str | None = None,
     experiment: str | None = None,
-) -> None:
+) -> "Handle":
     """Say what this run is: `hw.init(config={"lr": 0.1}, tags=["baseline"])`. Optional; may be
-    called again.
+    called again. After `finish()`, or in a notebook, it begins another run: a job of its own.
+
+    Returns the run: `with hw.init(...) as run: run.log(...)`, `run.config`, `run.id`.
 
     `config` may be a dictionary, a namespace, a dataclass, an OmegaConf and the like; it joins
     `hw.config`. `name` and `experiment` are for a script started by plain `python`; under `hw run`
@@ -88,15 +91,23 @@ def init(
     except Exception as error:  # P1: no call of ours raises into training
         raise_if_signal(error)
         _run.note("init", f"init() failed: {type(error).__name__}: {error}")
+    from headway.client.handle import Run as Handle
+
+    return Handle(_run)
 
 
 def finish(exit_code: int | None = None) -> None:
     """Say that this run is over before the process is, and with `exit_code` how. Not needed at the
-    end of a script.
+    end of a script. The next `init` begins another run.
     """
     try:
-        if exit_code is None:
+        place = _run.place
+        if exit_code is None and place is not None and place.attached and is_interactive():
+            _run.end_run(0)  # the prompt or kernel may live for days
+        elif exit_code is None:
             _run.finish()
+        elif place is not None and place.attached:
+            _run.end_run(hooks.code_of(exit_code))
         else:
             _run.end(hooks.code_of(exit_code))
     except Exception as error:  # P1: no call of ours raises into training

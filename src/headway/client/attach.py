@@ -26,6 +26,7 @@ _NAMESPACE = b"headway attached"
 # The shell leaves at once, so the shipper is nobody's child: a program that waits for all its
 # children never meets it.
 _DETACH = ["sh", "-c", 'cd /; "$@" &', "sh"]
+_OF_A_TASK = ("HEADWAY_SPOOL", "HEADWAY_UUID", "HEADWAY_ATTEMPT", "HEADWAY_TASK", "HEADWAY_JOB")
 # HUP INT QUIT PIPE TERM: the program may ignore them, the shipper must not
 _DEFAULT_SIGNALS = (1, 2, 3, 13, 15)
 
@@ -40,12 +41,19 @@ class Attachment:
         self.name: str | None = None
         self.experiment: str | None = None
         self.tags: list[str] = []
+        # of a run after the first in one process: which one it is, and the job around it
+        self.number = 0
+        self.outer_uuid = ""
+        self.parent: str | None = None
+        self._before: dict[str, str | None] = {}  # variables as they were before `make`
         self.child: int | None = None  # the shell that starts the shipper, until it is reaped
         self._uuid = ""
 
     def make(self) -> Place:
         """Make or join the task's folder, start the shipper, and tell children by the environment."""
-        key = launch_key(self.environ)
+        key = self.outer_uuid or launch_key(self.environ)
+        if key and self.number:
+            key = f"{key}#{self.number}"  # the ranks of a launch count their runs alike
         self._uuid = self._uuid or (_uuid_of(key) if key else _uuid_random())
         task = f"worker-{node_rank(self.environ) if key else 0}"
         home = home_folder(self.environ)
@@ -57,14 +65,25 @@ class Attachment:
         # the second one costs a moment, and covers a creator that was killed here
         if created or place.local_rank == 0:
             self._start_shipper(task_dir, home)
-        self.environ.update(
-            HEADWAY_HOME=home,
-            HEADWAY_SPOOL=task_dir,
-            HEADWAY_UUID=self._uuid,
-            HEADWAY_ATTEMPT="1",
-            HEADWAY_TASK=task,
-        )
+        told = {
+            "HEADWAY_HOME": home,
+            "HEADWAY_SPOOL": task_dir,
+            "HEADWAY_UUID": self._uuid,
+            "HEADWAY_ATTEMPT": "1",
+            "HEADWAY_TASK": task,
+        }
+        self._before = {name: self.environ.get(name) for name in told}
+        self.environ.update(told)
         return place
+
+    def leave(self) -> None:
+        """The run is over and the process goes on: what it starts from now on is not of this job."""
+        for name, value in self._before.items():
+            if value is None:
+                self.environ.pop(name, None)
+            else:
+                self.environ[name] = value
+        self._before = {}
 
     def _write_task(self, place: Place, task: str, home: str) -> bool:
         """Write task.json unless another rank did. No sync: the shipper does that, training does
@@ -97,12 +116,21 @@ class Attachment:
             "processes": int(local) if local.isdigit() else place.world_size, "world_size": place.world_size,
             "attached": True, "monitoring_interval_s": _monitoring_interval_s(self.environ),
             "attach": {
-                "name": self.name, "experiment": self.experiment, "tags": self.tags,
+                "name": self.name or _notebook_name(self.environ), "experiment": self.experiment, "tags": self.tags,
+                "parent": self.parent,
                 "monitor": self.environ.get("HEADWAY_MONITOR") or None,
                 "user": self.environ.get("USER") or self.environ.get("LOGNAME") or str(os.getuid()),
-                "started_ns": _started_ns(), "pid": os.getpid(), "start": process_start(), "boot_id": boot_id(),
+                "started_ns": self._started_ns(), "pid": os.getpid(), "start": process_start(), "boot_id": boot_id(),
             },
         }  # fmt: skip
+
+    def _started_ns(self) -> int:
+        """A script is its run from its start on; a notebook's kernel, or a process that had another
+        run before, only from now on.
+        """
+        if self.number or is_notebook():
+            return time.time_ns()
+        return _started_ns()
 
     def _start_shipper(self, task_dir: str, home: str) -> None:
         from headway.home.launch import agent_argv
@@ -115,9 +143,15 @@ class Attachment:
             0o600,
         )
         null = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1)]
-        env = {k: v for k, v in self.environ.items() if not k.startswith("PYTHON")} | {
-            "HEADWAY_HOME": home
+        # it belongs to no job around this one, whose end would take it along
+        env = {
+            k: v
+            for k, v in self.environ.items()
+            if not k.startswith("PYTHON") and k not in _OF_A_TASK
         }
+        env["HEADWAY_HOME"] = home
+        if self.outer_uuid:
+            env["HEADWAY_OTHER_RUN"] = "1"  # agent/process.py lets it live when the outer job ends
         argv = [*_DETACH, *agent_argv("shipper", task_dir, "--adopt")]
         options: dict[str, Any] = {
             "file_actions": [*null, log],
@@ -139,6 +173,34 @@ class Attachment:
         except ChildProcessError:
             pass
         self.child = None
+
+
+def job_id(task_dir: str) -> str | None:
+    """The id that the server gave to an attached job; None until the shipper has asked for it."""
+    try:
+        fd = os.open(f"{task_dir}/job.json", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        with os.fdopen(fd, "rb") as file:
+            data = file.read(1 << 16)
+        import json
+
+        found = json.loads(data).get("id")
+    except (OSError, ValueError, AttributeError):
+        return None
+    return found if isinstance(found, str) else None
+
+
+def is_notebook() -> bool:
+    """Whether this is the kernel of a notebook."""
+    return "ipykernel" in sys.modules
+
+
+def _notebook_name(environ: "MutableMapping[str, str]") -> str | None:
+    """Of a notebook the name of its file, where Jupyter tells it; its command is only the kernel's."""
+    if not is_notebook():
+        return None
+    from headway.model.ids import name_from_command
+
+    return name_from_command([environ.get("JPY_SESSION_NAME") or "notebook"])
 
 
 def home_folder(environ: "MutableMapping[str, str]") -> str:

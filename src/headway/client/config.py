@@ -49,6 +49,10 @@ class Config(MutableMapping[str, "Any"]):
         self._values.clear()
         self._run.config_changed()
 
+    def forget(self) -> None:
+        """Another run begins: nothing of the last one's config is left, and nothing is written."""
+        self._values = {}
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._values)
 

@@ -135,6 +135,12 @@ class Metrics:
         self._gap_reason = ""
         self._gap_next_ns = 0
 
+    def restart(self) -> None:
+        """Another run begins: steps and names start anew. The stream is closed already."""
+        self.top = -1
+        self._names = set()
+        self.media = None
+
     # -- counting
 
     def counters(self) -> dict[str, int]:
@@ -203,6 +209,7 @@ class Metrics:
         if self.run.opener == get_ident():  # a signal handler has interrupted this very thread
             self._early.append((dict(values) if isinstance(values, dict) else values, step))
             return
+        self.run.resting = False
         left = 1
         try:
             call = values_of.take_apart(values)

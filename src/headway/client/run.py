@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 
 CONFIG_BYTES_PER_S = 32 * KIB
 TRACEBACK_SHORT_CHARS = 8000
+_ID_WAIT_S = 0.3  # at the end of a short script on a terminal, for its id
 INTERRUPTED = 130  # what a shell says of a program that ended by Ctrl-C
 
 
@@ -73,6 +74,11 @@ class Run:
         # hooks, which api.py knows and tests do not want
         self.on_start: Callable[[Run], None] | None = None
         self.exit_code: int | None = None  # what finish() or an uncaught exception says of the end
+        self.number = 0  # of this run in this process
+        self._is_finished = False  # the next `init` begins another run
+        self.resting = False  # a run is over, and only `init` or `log` begins another one
+        self._makes_job = False  # a job of its own, though the process belongs to one
+        self._has_told_id = False
         self._tags: list[str] = []
         self._secret_names: list[str] | None = None
         # the environment they were found in, and they
@@ -114,6 +120,8 @@ class Run:
         with self.lock:
             if self._facts is not None:
                 return
+            if self.resting:
+                raise OSError("this run is over")
             if self._starting or not self.backoff.is_over():
                 raise OSError(self._trouble.errno, str(self._trouble.strerror or self._trouble))
             self._starting = True
@@ -136,7 +144,8 @@ class Run:
 
     def _start(self) -> None:
         if self.place is None:
-            self.place = from_environment(self.environ) or self._attach()
+            found = None if self._makes_job else from_environment(self.environ)
+            self.place = found or self._attach()
         self._rand = new_rand()
         self._facts = self.open_stream("facts", more=encode_json(FACT, self._hello()))
         if self.on_start is not None:
@@ -150,6 +159,7 @@ class Run:
             from headway.client.attach import Attachment
 
             self.attachment = Attachment(self.environ, self.files)
+            self.attachment.number = self.number
         return self.attachment
 
     def opening(self) -> "_Opening":
@@ -318,13 +328,19 @@ class Run:
             return
         new_tags = self._clean_tags(tags)
         with self.lock:
+            if self._is_finished or (self.has_started and self._is_notebook()):
+                self._next_run()
+            self.resting = False
+            if self.number and self.place is None and from_environment(self.environ) is not None:
+                self._makes_job = True
+                attachment = self._attachment()
+                attachment.outer_uuid = self.environ.get("HEADWAY_UUID", "")
+                attachment.parent = self.environ.get("HEADWAY_JOB") or None
             notes: list[tuple[str, str]] = []  # told once the job has its name: telling starts it
-            if self.place is None and from_environment(self.environ) is None:
+            if self.place is None and (self._makes_job or from_environment(self.environ) is None):
                 self._describe(name, experiment, new_tags, notes)
-            elif name is not None and (self.place is None or not self.place.attached):
-                self.note(
-                    "name", "under `hw run` a job has its name already; name= is not used", "info"
-                )
+            elif name is not None and self.place is not None and self.place.attached:
+                self.note("name", f"this run has its name already; {name!r} is not used", "info")
             self._try_start()
             for key, text in notes:
                 self.note(key, text)
@@ -333,6 +349,88 @@ class Run:
                 self.fact("tags", tags=self._tags)
             if config is not None:
                 self.config.update(config)
+
+    def _is_notebook(self) -> bool:
+        from headway.client.attach import is_notebook
+
+        return is_notebook() and self.place is not None and self.place.attached
+
+    def _next_run(self) -> None:
+        """Another run begins in this process: a job of its own, with its own config and steps."""
+        self._is_finished = False
+        outer = self.place
+        if outer is None:
+            return
+        if outer.attached:
+            self.end_run(0)
+        else:
+            if not _is_here(outer.task_dir, self.environ):
+                self.note(
+                    "second run",
+                    "a second run in one process needs a job of its own, which only local jobs can"
+                    " make; what follows is added to the first one",
+                )
+                return
+            self.finish()
+            self._is_finished = False
+            self._close()
+            self._restart()
+
+    def end_run(self, exit_code: int) -> None:
+        """This run is over, and the process goes on. Never raises."""
+        if self.is_off or self.place is None or not self.place.attached:
+            return
+        with self.lock:
+            self.finish()
+            self.fact("bye", exit_code=exit_code, over=True, pid=os.getpid(), start=process_start())
+            self.tell_id()
+            self._close()
+            self._restart()
+
+    def _restart(self) -> None:
+        """Forget all that belongs to one run."""
+        if self.attachment is not None:
+            self.attachment.reap()
+            self.attachment.leave()
+        self.attachment = self.place = self.exit_code = self._secret_names = None
+        self._is_finished = self._makes_job = self._has_told_id = False
+        self.resting = True
+        self.number += 1
+        self._tags = []
+        self.config.forget()
+        self.metrics.restart()
+
+    def job_id(self, wait_s: float = 0.0) -> str | None:
+        """The job's id. A plain script's is given by the server, a moment after its start."""
+        if self.place is None or not self.place.attached:
+            return self.environ.get("HEADWAY_JOB") or None
+        from headway.client.attach import job_id
+
+        until_s = time.monotonic() + wait_s
+        while True:
+            found = job_id(self.place.task_dir)
+            if found is not None or time.monotonic() >= until_s:
+                return found
+            time.sleep(0.02)
+
+    def tell_id(self, wait_s: float = 0.0) -> None:
+        """One line on the terminal of a plain script, or in the cell of a notebook. Never raises."""
+        place = self.place
+        if self._has_told_id or place is None or not place.attached or place.rank != 0:
+            return
+        try:
+            if self.environ.get("HEADWAY_QUIET", "") not in ("", "0") or not _is_watched():
+                self._has_told_id = True
+                return
+            found = self.job_id(wait_s)
+            if found is not None:
+                self._has_told_id = True
+                suffix = found.rpartition("-")[2]
+                self._warn(f"headway: {found} · hw q {suffix} · hw watch {suffix}")
+            elif wait_s:
+                self._warn("headway: this run is kept; to see it: hw q last")
+        except Exception as error:  # P1: a word to the person must not become trouble
+            raise_if_signal(error)
 
     def _describe(
         self,
@@ -435,6 +533,7 @@ class Run:
             self.tell_config()
         if self.attachment is not None:
             self.attachment.reap()
+            self.tell_id()
 
     def flush(self, durable: bool) -> None:
         """Everything is in the file already when a call returns; `durable` also waits for the disk.
@@ -455,6 +554,7 @@ class Run:
         with self.lock:
             if not self.has_started and not self._unsaid:
                 return
+            self._is_finished = True
             self.tell_config()
             self.metrics.tell_gap()
             for part in self.parts:
@@ -472,6 +572,7 @@ class Run:
             if not self.has_started and not self._unsaid:
                 return
             self.finish()
+            self.tell_id(_ID_WAIT_S)
             self.fact("bye", exit_code=exit_code)
             if self._unsaid:
                 self.say()  # once more: there is no later
@@ -565,6 +666,19 @@ def _is_told(error: BaseException) -> bool:
     except Exception:  # a type with slots, or with its own __setattr__: better twice than never
         return False
     return False
+
+
+def _is_here(task_dir: str, environ: "MutableMapping[str, str]") -> bool:
+    """Whether the task's spool is in the home of this machine, where further jobs can be made."""
+    home = environ.get("HEADWAY_HOME", "")
+    return bool(home) and os.path.dirname(task_dir) == os.path.join(home, "spool")
+
+
+def _is_watched() -> bool:
+    """Whether a person sees what we say: a terminal, or the cell of a notebook."""
+    from headway.client.attach import is_notebook
+
+    return is_notebook() or (sys.stderr is not None and sys.stderr.isatty())
 
 
 def is_interactive() -> bool:

@@ -163,12 +163,16 @@ def reason_of(fact: "Mapping[str, Any]") -> str:
 
 
 class AttachedTask:
-    """Waits until every process that signed a stream of this task is gone."""
+    """Waits until every process that signed a stream of this task is gone, or has said that its run
+    is over.
+    """
 
     def __init__(self, task: "TaskFile", write: "WriteFact") -> None:
         self._write, self._boot, self._grace_s = write, boot_id(), task.grace_s
         self._known: dict[tuple[int, int | None], Identity] = {}
         self._ends: dict[int, tuple[int, int | None]] = {}  # rank -> (time_ns, exit code)
+        # processes that have finished this run and live on: a notebook, or a loop of several runs
+        self._left: set[tuple[int, int | None]] = set()
         self._ranks: set[int] = set()
         self._gone_s: float | None = None
         self._kill_s: float | None = None
@@ -194,12 +198,15 @@ class AttachedTask:
                 rank not in self._ends or fact.get("exit_code") is not None
             ):
                 self._ends[rank] = (time_ns, fact.get("exit_code"))
+                if fact.get("over") and isinstance(fact.get("pid"), int):
+                    self._left.add((fact["pid"], fact.get("start")))
 
     def step(self, now_s: float) -> None:
         if self.done or now_s < self._next_s:
             return
         self._next_s = now_s + LOOK_S
-        if any(process.is_alive(who, self._boot) for who in self._known.values()):
+        members = [who for key, who in self._known.items() if key not in self._left]
+        if any(process.is_alive(who, self._boot) for who in members):
             self._gone_s = None
             if self._kill_s is not None and now_s >= self._kill_s:
                 self.signal(9, now_s)
@@ -218,8 +225,10 @@ class AttachedTask:
         exit_code = None if unknown else 0
         if first:
             exit_code = first[2]
+        # by the processes' own word where all have given it: we notice it a moment later
+        ended = {} if unknown else {"time_ns": max(when for when, _ in self._ends.values())}
         return {
-            "type": "task_ended", "exit_code": exit_code, "signal": None,
+            **ended, "type": "task_ended", "exit_code": exit_code, "signal": None,
             "first_rank": first[1] if first else None, "reason": "stop" if self._stopped else None, "oom": False,
             "lost": unknown and first is None,
         }  # fmt: skip

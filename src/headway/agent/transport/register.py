@@ -99,7 +99,7 @@ def register(task_dir: str, task: "TaskFile") -> None:
         "uuid": task.uuid, "name": attach.get("name"), "experiment": attach.get("experiment"), "argv": task.argv,
         "cwd": task.cwd, "user": attach.get("user"), "host": task.node, "started_ns": attach.get("started_ns"),
         "world_size": task.world_size, "umask": task.umask, "tags": attach.get("tags") or [],
-        "monitor": attach.get("monitor"),
+        "monitor": attach.get("monitor"), "parent": attach.get("parent"),
     }  # fmt: skip
     socket = ensure_server(Path(task.home))
     answer = request(socket, "POST", "/agent/register", json=body, timeout_s=REGISTER_S)

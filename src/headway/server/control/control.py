@@ -551,4 +551,5 @@ def _attached_spec(body: Mapping[str, Any]) -> dict[str, Any]:
         "tags": list(body.get("tags") or []),
         "attached": True,
         "monitor": body.get("monitor"),
+        "parent": body.get("parent"),
     }
