@@ -1,7 +1,9 @@
 """A sweep of real jobs, looked at with the commands that compare."""
 
 import json
+import signal
 import subprocess
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -107,3 +109,27 @@ def test_a_difference_names_config_and_code_with_uncommitted_changes(
 
 def _has_code(hw: Hw, first: str, second: str) -> bool:
     return hw.json("diff", first, second)["code_differs"] is not None
+
+
+@pytest.mark.cap(54)
+def test_tensorboard_shows_a_job_that_wrote_no_event_file(hw: Hw) -> None:
+    job = json.loads(hw("run", "--json", "python", "train.py", "--lr", "1", "--seed", "0").stdout)[
+        "id"
+    ]
+    with hw.start("tensorboard", job, "--json") as child:
+        try:
+            assert child.stdout is not None
+            text = b"".join(iter(child.stdout.readline, b"}\n")) + b"}"
+            url = json.loads(text)["url"]
+            wait_until(lambda: json.loads(_read(f"{url}data/runs")) == [job])
+            shown = f"{url}data/plugin/scalars/scalars?run={job}&tag=val/acc"
+            wait_until(lambda: len(json.loads(_read(shown))) == 20)
+        finally:
+            child.send_signal(signal.SIGINT)
+        assert child.wait(30) == 0
+
+
+def _read(url: str) -> bytes:
+    with urllib.request.urlopen(url) as answer:
+        data: bytes = answer.read()
+    return data

@@ -31,7 +31,7 @@ from headway.store.summaries import Summary
 
 _SOME = 1_000
 _SAMPLE_FROM, _SAMPLE_JOBS = 200, 32
-_PRINTED = "printed/"
+_APART = ("printed/", "tensorboard/")  # in front of names that the program also logs itself
 _HELD_OUT = ("val", "test", "eval", "dev")  # words that make a metric the one a person looks at
 
 
@@ -179,8 +179,9 @@ def metric_names(
 
 
 def _is_repeated(name: str, names: Collection[str]) -> bool:
-    """What was printed before the program logged a metric of that name is no news any more."""
-    return name.startswith(_PRINTED) and name.removeprefix(_PRINTED) in names
+    """What was printed, or read from event files, where the program logs that name itself."""
+    head, slash, rest = name.partition("/")
+    return f"{head}{slash}" in _APART and rest in names
 
 
 def _interest(name: str) -> int:

@@ -12,7 +12,7 @@ RUN, LOOK, CHANGE, HOUSE = "Run", "Look", "Change", "House"
 GROUPS: Final = (RUN, LOOK, CHANGE, HOUSE)
 _JOB: Final = (
     "processes", "nodes", "launcher", "cluster", "experiment", "name", "tags", "env", "max_duration_s", "priority", "cpus",
-    "memory_bytes", "monitoring_interval_s", "tensorboard", "monitor", "image", "retry", "hold_s", "after", "pty",
+    "memory_bytes", "monitoring_interval_s", "tensorboard_dir", "monitor", "image", "retry", "hold_s", "after", "pty",
     "answer_as",
 )  # fmt: skip
 _FILE: Final = ("sets", "smoke", "array", "dry_run")
@@ -31,7 +31,7 @@ _CHOSEN: Final = {"cluster": "jobs of this cluster", "experiment": "jobs of this
 _TABLE: Final = (
     Command(
         "run", RUN, "run a command here, show its output, exit as it does", "hw run [options] COMMAND… | JOB.yaml",
-        (*_JOB, *_FILE, "snapshot"), takes_command=True,
+        (*_JOB, *_FILE, "snapshot", "tensorboard"), takes_command=True,
         details=(
             "The command is passed on untouched: from its first word on, everything belongs to it.\n"
             "In a terminal: a live view with the keys in its last line; q leaves it running, Ctrl-C asks.\n"
@@ -49,7 +49,7 @@ _TABLE: Final = (
     ),
     Command(
         "submit", RUN, "put a command in the queue and return", "hw submit [options] COMMAND… | JOB.yaml | ssh",
-        (*_JOB, *_FILE, "snapshot", "wait"), takes_command=True,
+        (*_JOB, *_FILE, "snapshot", "tensorboard", "wait"), takes_command=True,
         details=(
             "Prints the job's id and how to follow, abort and resubmit it. With --wait: like hw run.\n"
             "A sole word that ends in .yaml and exists is a job file; options stand above what it says.\n"
@@ -212,6 +212,19 @@ _TABLE: Final = (
         details="One file for each table of hw sql: jobs.parquet, metrics.parquet and so on.",
         examples=(
             ("hw export -e digits -o digits", ""), ("hw export 7f3c2 --table metrics", "one table"),
+        ),
+    ),
+    Command(
+        "tensorboard", LOOK, "TensorBoard over jobs, live, also over jobs that wrote no event files",
+        "hw tensorboard ID… | -e EXPERIMENT | SELECTION",
+        (*_SELECT, "status", "run_ids", "port", "linger_s"), says=_CHOSEN,
+        details=(
+            "The real TensorBoard, on this machine alone; its curves have about 2,000 points, extremes kept.\n"
+            "It ends with Ctrl-C. hw run --tensorboard and hw submit --tensorboard start one for the new job."
+        ),
+        examples=(
+            ("hw tensorboard -e digits", ""), ("hw tensorboard -e digits --status running,succeeded,failed", ""),
+            ("hw tensorboard --run_ids 7f3c2,a0317", "as the ids of other systems are given"),
         ),
     ),
     Command(

@@ -90,7 +90,7 @@ def body_of(call: Call, source: Source) -> dict[str, Any]:
     """What the call chooses, for the server."""
     body = {
         "ids": references.several(call, source) if call.words else [],
-        "state": selection.states_of(call), "cluster": call.get("cluster"),
+        "state": selection.states_of(call) or call.get("status") or [], "cluster": call.get("cluster"),
         "experiment": call.get("experiment"), "since": call.get("since_s"), "match": call.get("match"),
         "where": call.get("where"), "name": call.get("metrics") or [], "want": wanted(call),
     }  # fmt: skip

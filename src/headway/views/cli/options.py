@@ -187,6 +187,25 @@ def _weight(text: str, name: str) -> float:
     return weight
 
 
+def _tensorboard(text: str, name: str) -> bool | str:
+    """Without a value, or with a truth, as others wrote it; a folder is what it meant before
+    `--tensorboard-dir` was there.
+    """
+    if text.lower() in ("", "true", "1", "yes"):
+        return True
+    return False if text.lower() in ("false", "0", "no") else text
+
+
+def _their_states(text: str, name: str) -> list[str]:
+    from headway.views.cli.tensorboard import states_of
+
+    return states_of(text, name)
+
+
+def _ids(text: str, name: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
 def _condition(text: str, name: str) -> str:
     from headway.wire.filter_language import parse
 
@@ -272,7 +291,11 @@ OPTIONS: Final = (
         _name,
     ),
     Option(
-        ("-e", "--experiment"), "experiment", "NAME", "the experiment, a named group of jobs", _name
+        ("-e", "--experiment", "--experiment_name"),
+        "experiment",
+        "NAME",
+        "the experiment, a named group of jobs",
+        _name,
     ),
     Option(("--name",), "name", "NAME", "the job's name; default: after the script", _name),
     Option(("--tag",), "tags", "TAG", "a tag; may be repeated", _tag, many=True),
@@ -299,10 +322,13 @@ OPTIONS: Final = (
         _duration_or_zero,
     ),
     Option(
-        ("--tensorboard",),
-        "tensorboard",
+        ("--tensorboard-dir",),
+        "tensorboard_dir",
         "DIR",
         "write usage also as TensorBoard scalars, into DIR/<id>",
+    ),
+    Option(
+        ("--tensorboard",), "tensorboard", "", "start TensorBoard over the new job", _tensorboard
     ),
     Option(
         ("--as",),
@@ -432,6 +458,35 @@ OPTIONS: Final = (
     Option(("-x", "--x-axis"), "x", "AXIS", "step (default), time, or the name of a metric"),
     Option(("--all-ranks",), "all_ranks", "", "a line for each rank, not for the lowest alone"),
     Option(("--table",), "tables", "NAME", "this table only; may be repeated", None, many=True),
+    Option(
+        ("--status", "--filters"),
+        "status",
+        "STATES",
+        "jobs in these states; without it failed and stopped ones are left out",
+        _their_states,
+    ),
+    Option(
+        ("--run_ids", "--run-ids"),
+        "run_ids",
+        "IDS",
+        "ids with commas between them",
+        _ids,
+        many=True,
+    ),
+    Option(
+        ("--port",),
+        "port",
+        "N",
+        "the port on this machine; default: the first free one from 6006 on",
+        _count,
+    ),
+    Option(
+        ("--linger",),
+        "linger_s",
+        "TIME",
+        "end so long after the last job has ended",
+        _duration_or_zero,
+    ),
     Option(("--md",), "md", "", "the answer as a Markdown table on stdout"),
     Option(("--limit",), "limit", "N", "at most N jobs; default 50 in a terminal", _count),
     Option(("-v", "--verbose"), "verbose", "", "say more"),
@@ -588,6 +643,8 @@ class Parser:
         if option is None:
             raise self._unknown(name)
         if not option.value:
+            if option.read is not None:
+                return self._take_flag(words, position, given, option, name, text)
             if text is not None:
                 raise UsageError(f"{name} takes no value", f"found: {word[:60]}")
             given.append((option, name, ""))
@@ -598,6 +655,21 @@ class Parser:
                 raise UsageError(f"{name} needs a value: {name} {option.value}", option.help)
             text = words[position]
         given.append((option, name, text))
+        return position + 1
+
+    def _take_flag(
+        self, words: list[str], position: int, given: Given, option: Option, name: str, text: str | None
+    ) -> int:  # fmt: skip
+        """A flag that may have a value: after `=`, or a folder in the next word, which no command
+        can be.
+        """
+        if text is None and position + 1 < len(words):
+            import os
+
+            after = words[position + 1]
+            if after.endswith("/") or os.path.isdir(after):
+                text, position = after, position + 1
+        given.append((option, name, text or ""))
         return position + 1
 
     def _take_words(self, rest: list[str], given: Given, parsed: Parsed) -> None:

@@ -50,6 +50,10 @@ def submit_and_attend(
         with signals.handled():
             job = submit() if submit else submission.submit(source, call, attend=True)
             signals.aim(str(job["id"]))
+            if call.get("tensorboard") is True:
+                from headway.views.cli.tensorboard import start_beside
+
+                start_beside(call, str(job["id"]))
             job = _attend(call, source, job, signals)
     except Leave as leaving:
         known = signals.job_id

@@ -516,10 +516,11 @@ def environment(
     if not takes_environment(definition):
         around = {name: around[name] for name in definition.get("pass_env", ()) if name in around}
     env = {**settings.secrets(), **around, **_for_the_program(settings), **(given or {})}
-    if call.get("tensorboard"):
-        env["HEADWAY_TENSORBOARD_DIR"] = os.path.abspath(
-            os.path.expanduser(call.get("tensorboard"))
-        )
+    folder = call.get("tensorboard_dir")
+    if isinstance(call.get("tensorboard"), str):  # what --tensorboard-dir was called before
+        folder = folder or call.get("tensorboard")
+    if folder:
+        env["HEADWAY_TENSORBOARD_DIR"] = os.path.abspath(os.path.expanduser(folder))
     if call.get("answer_as"):
         env["HEADWAY_COMPAT"] = ",".join(dict.fromkeys(call.get("answer_as")))
     env |= dict(call.get("env", []))

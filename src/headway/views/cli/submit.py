@@ -26,6 +26,10 @@ def command(call: Call) -> int:
         from headway.views.cli import arrays
 
         return arrays.submitted(call, source, job)
+    if call.get("tensorboard") is True:
+        from headway.views.cli.tensorboard import start_beside
+
+        start_beside(call, str(job["id"]))
     if call.as_json:
         call.terminal.put_json(job)
     elif submission.is_reservation(call):
