@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -601,6 +602,59 @@ def test_a_deleted_folder_costs_only_what_comes_later(rig: Rig) -> None:
     task.shim.wait(60)
     check_talk(rig)
     assert rig.server.ended()["exit_code"] == 0  # type: ignore[index]
+    (gap,) = rig.server.facts("gap")
+    assert "was removed while it ran" in gap["reason"]
+
+
+def test_points_go_on_where_the_whole_spool_was_removed(rig: Rig) -> None:
+    """F34, A-14: the folder is made again, with the one above it."""
+    done = rig.home.parent / "removed"
+    code = f"""
+        import headway as hw, os, time
+        hw.log({{"x": 0.0}})
+        print("begun", flush=True)
+        while not os.path.exists({str(done)!r}):
+            time.sleep(0.01)
+        time.sleep(1.1)  # the client looks at its file once a second
+        for i in range(1, 30):
+            hw.log({{"x": float(i)}})
+        hw.finish()
+    """
+    task = rig.start(rig.make(*script(textwrap.dedent(code))))
+    wait_until(lambda: rig.server.position("stdout-0") > 0, what="output")
+    while (rig.home / "spool").exists():
+        shutil.rmtree(rig.home / "spool", ignore_errors=True)
+    done.touch()
+    assert task.shim is not None
+    task.shim.wait(60)
+    told = rig.server.facts("gap")
+    assert any(gap.get("points") for gap in told), told
+    counters = rig.server.facts("counters")[-1]
+    assert counters["written"] + counters["dropped"] == 30
+    assert counters["written"] >= 28
+
+
+def test_output_without_a_file_of_its_own_is_told_and_kept_in_the_other(rig: Rig) -> None:
+    """A-3: where neither can be made, that is a gap, and no silence."""
+    task = rig.make(*script("import sys; print('out'); print('err', file=sys.stderr)"))
+    (task.dir / "stdout-0").symlink_to("/nowhere")
+    rig.start(task)
+    assert task.shim is not None
+    wait_until(lambda: rig.server.ended(), what="its end")
+    (gap,) = rig.server.facts("gap")
+    assert gap["stream"] == "stdout-0" and "is in stderr-0" in gap["reason"]
+    assert rig.server.text("stderr-0") == b"err\nout\n" or b"out" in rig.server.text("stderr-0")
+
+
+def test_output_without_any_file_is_a_gap_of_both_streams(rig: Rig) -> None:
+    task = rig.make(*script("print('out')"))
+    for name in ("stdout-0", "stderr-0"):
+        (task.dir / name).symlink_to("/nowhere")
+    rig.start(task)
+    wait_until(lambda: rig.server.ended(), what="its end")
+    gaps = rig.server.facts("gap")
+    assert [gap["stream"] for gap in gaps] == ["stdout-0", "stderr-0"]
+    assert all("no file could be made" in gap["reason"] for gap in gaps)
 
 
 def test_a_line_without_an_end_passes_in_bounded_memory(rig: Rig) -> None:

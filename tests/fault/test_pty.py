@@ -71,7 +71,7 @@ def test_output_that_cannot_be_written_is_counted_and_nobody_waits(tmp_path: Pat
     """
     (tmp_path / "stdout-0").mkdir()
     terminals = pty.open_terminals()
-    copier = pty.start_copier(terminals, str(tmp_path), 0)
+    copier, told = pty.start_copier(terminals, str(tmp_path), 0)
     out, err = terminals.far
     for fd in terminals.near:
         os.close(fd)
@@ -81,6 +81,8 @@ def test_output_that_cannot_be_written_is_counted_and_nobody_waits(tmp_path: Pat
     os.close(out)
     os.close(err)
     assert os.waitpid(copier, 0)[1] == 0
+    assert os.read(told, 100) == b"100000", "so that the shim tells it as a gap"
+    os.close(told)
     assert (
         "rank 0: 100000 bytes of its output could not be written"
         in (tmp_path / "agent").read_text()

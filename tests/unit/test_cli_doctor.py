@@ -2,6 +2,7 @@
 something to type.
 """
 
+import errno
 import os
 import sqlite3
 from collections.abc import Iterator
@@ -133,3 +134,29 @@ def test_the_last_words_of_a_server_that_did_not_start_are_told(tmp_path: Path) 
     assert last_words(log) == "the server ends: no room"
     log.write_text("Traceback\nModuleNotFoundError: No module named 'uvicorn'\n")
     assert last_words(log) == "ModuleNotFoundError: No module named 'uvicorn'"
+
+
+def test_a_disk_without_room_for_more_files_is_a_problem(
+    api: FakeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A-15: bytes are free, inodes are not."""
+    real = os.statvfs
+
+    class Few:
+        f_files, f_favail = 1000, 3
+
+    monkeypatch.setattr(doctor.os, "statvfs", lambda path: Few())
+    assert level("files").level == PROBLEM and "df -i" in level("files").advice
+    monkeypatch.setattr(doctor.os, "statvfs", real)
+    assert level("files").level == OK
+
+
+def test_a_quota_that_is_used_up_is_a_problem(
+    api: FakeApi, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(fd: int) -> None:
+        raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
+
+    monkeypatch.setattr(doctor.os, "fsync", full)
+    assert level("writes").level == PROBLEM and "quota" in level("writes").advice
+    assert not list(home.glob(".doctor*"))

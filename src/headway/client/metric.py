@@ -450,7 +450,12 @@ class Metrics:
         segment.schemas.clear()
         self._retire(segment)
         records, points = segment.lost()
-        self._count_gap(records, points, 32 * records + 8 * points, "the stream's file was removed")
+        self._count_gap(
+            records,
+            points,
+            32 * records + 8 * points,
+            "the stream's file was removed; some of them may have arrived",
+        )
         self.ready()
 
     def flush(self, durable: bool) -> None:

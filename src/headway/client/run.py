@@ -191,8 +191,16 @@ class Run:
         try:
             return make(place.task_dir, name, opening, self.files, more)
         except FileNotFoundError:
-            self.files.mkdir(place.task_dir, 0o700)
+            self._make_folder(place.task_dir)
             return make(place.task_dir, name, opening, self.files, more)
+
+    def _make_folder(self, task_dir: str) -> None:
+        """Again, and the one above it as well, which may have gone with it. Raises OSError."""
+        try:
+            self.files.mkdir(task_dir, 0o700)
+        except FileNotFoundError:
+            self.files.mkdir(os.path.dirname(task_dir), 0o700)
+            self.files.mkdir(task_dir, 0o700)
 
     def _hello(self) -> "dict[str, Any]":
         from headway.wire.redact import mask_argv

@@ -100,5 +100,12 @@ class ExitRecord:
         self._files.close(old)
         return True
 
+    def is_removed(self) -> bool:
+        """Whether somebody has removed the file under us, and with it most likely its folder."""
+        try:
+            return os.fstat(self._fd).st_nlink == 0
+        except OSError:
+            return False
+
     def close(self) -> None:
         self._files.close(self._fd)

@@ -59,15 +59,26 @@ def _make_plain(fd: int) -> None:
     termios.tcsetwinsize(fd, (PTY_ROWS, PTY_COLUMNS))
 
 
-def start_copier(terminals: Terminals, task_dir: str, rank: int) -> int:
-    """Fork; the pid. It ends when nobody has a far end any more. Raises OSError."""
-    pid = os.fork()
+def start_copier(terminals: Terminals, task_dir: str, rank: int) -> tuple[int, int]:
+    """Fork; the pid, and a pipe that holds at its end how many bytes could not be written. It ends
+    when nobody has a far end any more. Raises OSError.
+    """
+    near, far = os.pipe()
+    try:
+        pid = os.fork()
+    except OSError:
+        os.close(near)
+        os.close(far)
+        raise
     if pid:
-        return pid
+        os.close(far)
+        return pid, near
     code = 1
     try:
-        _settle(terminals)
-        code = _copy(dict(zip(terminals.near, ROLES, strict=True)), task_dir, rank)
+        _settle(terminals, far)
+        lost = _copy(dict(zip(terminals.near, ROLES, strict=True)), task_dir, rank)
+        os.write(far, str(lost).encode())
+        code = 0
     except BaseException as error:  # a forked child must end here, whatever happens
         AgentLog(task_dir, "pty").say(
             f"rank {rank}: its output ends here: {type(error).__name__}: {error}"
@@ -76,7 +87,7 @@ def start_copier(terminals: Terminals, task_dir: str, rank: int) -> int:
         os._exit(code)
 
 
-def _settle(terminals: Terminals) -> None:
+def _settle(terminals: Terminals, pipe: int) -> None:
     """A session of its own, deaf to what is meant for others; nothing of the shim stays open, its
     lock least of all.
     """
@@ -94,7 +105,7 @@ def _settle(terminals: Terminals) -> None:
         signal.signal(signum, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     before = 2
-    for fd in sorted(terminals.near):
+    for fd in sorted((*terminals.near, pipe)):
         os.closerange(before + 1, fd)
         before = fd
     os.closerange(before + 1, os.sysconf("SC_OPEN_MAX"))
@@ -102,7 +113,7 @@ def _settle(terminals: Terminals) -> None:
 
 def _copy(roles: dict[int, str], task_dir: str, rank: int) -> int:
     """Until every terminal has ended. What cannot be written is read all the same, and counted:
-    nobody may wait.
+    nobody may wait. Returns the bytes that are lost.
     """
     poll = select.poll()
     outputs: dict[int, int] = {}
@@ -126,7 +137,7 @@ def _copy(roles: dict[int, str], task_dir: str, rank: int) -> int:
         AgentLog(task_dir, "pty").say(
             f"rank {rank}: {lost} bytes of its output could not be written"
         )
-    return 0
+    return lost
 
 
 def _read(fd: int) -> bytes:

@@ -6,6 +6,7 @@ rank's own stderr.
 """
 
 import errno
+import fcntl
 import json
 import os
 import signal
@@ -50,6 +51,9 @@ class Start(Value):
     pid: int
     pipe: int
     copier: int | None = None  # pid of the process that copies what its terminals show
+    copier_pipe: int = -1  # holds at its end how many bytes could not be written
+    # (stream, why): output that has no file of its own, or none at all
+    lost: "tuple[tuple[str, str], ...]" = ()
 
 
 def read_environment(task_dir: str, files: Files = OS_FILES) -> dict[str, str]:
@@ -115,16 +119,24 @@ def start_rank(
 ) -> Start:
     """Raises OSError when there can be no more processes, or terminals."""
     if not task.pty:
-        return _spawn(task, env, index, task_dir, peers) or _fork(task, env, index, task_dir, peers)
+        outputs, lost = _open_outputs(task_dir, task.first_rank + index)
+        try:
+            start = _spawn(task, env, index, task_dir, peers, outputs) or _fork(
+                task, env, index, task_dir, peers, outputs
+            )
+        finally:
+            for fd in set(outputs):
+                os.close(fd)
+        return Start(start.index, start.pid, start.pipe, lost=lost) if lost else start
     from headway.agent.shim import pty
 
     terminals = pty.open_terminals()
     try:
-        copier = pty.start_copier(terminals, task_dir, task.first_rank + index)
+        copier, copier_pipe = pty.start_copier(terminals, task_dir, task.first_rank + index)
         start = _fork(task, env, index, task_dir, peers, terminals.far)
     finally:
         terminals.close()  # the copier ends by itself where there is no rank
-    return Start(index, start.pid, start.pipe, copier)
+    return Start(index, start.pid, start.pipe, copier, copier_pipe)
 
 
 def _spawn(
@@ -133,6 +145,7 @@ def _spawn(
     index: int,
     task_dir: str,
     peers: "Sequence[Mapping[str, Any]]",
+    outputs: "Sequence[int]",
 ) -> Start | None:
     """Start it without a copy of our memory, which costs more than a short program itself. None
     where something has to be done between fork and exec, or where it did not start: then `_fork`
@@ -150,19 +163,18 @@ def _spawn(
     files = asked.pop("NOFILE", before)
     if task.code is not None or asked or files[1] != before[1] or _ignores():
         return None
-    fds = [os.open(os.devnull, os.O_RDONLY), *_open_outputs(task_dir, task.first_rank + index)]
+    null = os.open(os.devnull, os.O_RDONLY)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, files)
         child = subprocess.Popen(
-            [str(word) for word in task.argv], stdin=fds[0], stdout=fds[1], stderr=fds[2], cwd=task.cwd,
+            [str(word) for word in task.argv], stdin=null, stdout=outputs[0], stderr=outputs[1], cwd=task.cwd,
             env=environment(task, env, index, task_dir, peers), start_new_session=True, umask=task.umask,
         )  # fmt: skip
     except (OSError, ValueError, IndexError, subprocess.SubprocessError):
         return None
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
-        for fd in fds:
-            os.close(fd)
+        os.close(null)
     child.returncode = 0  # the shim itself waits for it
     return Start(index, child.pid, _ended_pipe())
 
@@ -211,7 +223,7 @@ def _fork(
     index: int,
     task_dir: str,
     peers: "Sequence[Mapping[str, Any]]",
-    outputs: "Sequence[int]" = (),
+    outputs: "Sequence[int]",
 ) -> Start:
     near, far = os.pipe()
     try:
@@ -241,8 +253,7 @@ def _child(
     try:
         os.setsid()
         _reset_signals()
-        os.umask(0o077)
-        _redirect(task_dir, task.first_rank + index, outputs)
+        _redirect(outputs)
         os.umask(task.umask)
         code, message = _exec(task, environment(task, env, index, task_dir, peers))
     except BaseException as error:  # a forked child must end here, whatever happens
@@ -271,24 +282,43 @@ def _reset_signals() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
-def _redirect(task_dir: str, rank: int, outputs: "Sequence[int]") -> None:
-    """stdin is empty; stdout and stderr are files, or the terminals that are given."""
+def _redirect(outputs: "Sequence[int]") -> None:
+    """stdin is empty; stdout and stderr are files, or terminals."""
     null = os.open(os.devnull, os.O_RDONLY)
-    for target, fd in enumerate([null, *(outputs or _open_outputs(task_dir, rank))]):
+    # copied out of the way first: one of them may be 0, 1 or 2 itself
+    fds = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3) for fd in (null, *outputs)]
+    for target, fd in enumerate(fds):
         os.dup2(fd, target)
 
 
-def _open_outputs(task_dir: str, rank: int) -> list[int]:
-    """For stdout and stderr. A full disk must not keep the program from running (F7): its output is
-    lost, not the run.
+def _open_outputs(task_dir: str, rank: int) -> "tuple[list[int], tuple[tuple[str, str], ...]]":
+    """For stdout and stderr, and what of them has no file: that is told as a gap (P5). A full disk
+    must not keep the program from running (F7); where there is a file for one of the two, the other
+    goes there as well, so that nothing is lost.
     """
-    fds = []
+    fds: dict[str, int] = {}
+    failed: dict[str, str] = {}
     for role in ("stdout", "stderr"):
         try:
-            fds.append(open_output(task_dir, role, rank))
-        except OSError:
-            fds.append(os.open(os.devnull, os.O_WRONLY))
-    return fds
+            fds[role] = open_output(task_dir, role, rank)
+        except OSError as error:
+            failed[role] = error.strerror or str(error)
+    if not failed:
+        return list(fds.values()), ()
+    if fds:
+        (there,) = fds
+        fd = fds[there]
+        lost = tuple(
+            (f"{role}-{rank}", f"it has no file ({why}), and is in {there}-{rank}")
+            for role, why in failed.items()
+        )
+    else:
+        fd = os.open(os.devnull, os.O_WRONLY)
+        lost = tuple(
+            (f"{role}-{rank}", f"all of it: no file could be made ({why})")
+            for role, why in failed.items()
+        )
+    return [fd, fd], lost
 
 
 def _exec(task: "TaskFile", env: dict[str, str]) -> tuple[int, str]:

@@ -94,7 +94,9 @@ class Shim:
         # all that were ever forked; each leads a session of its own
         self._shippers: set[int] = set()
         self._shipper: int | None = None
-        self._copiers: set[int] = set()  # of terminals, that live; each leads a session of its own
+        self._copiers: dict[
+            int, tuple[int, int]
+        ] = {}  # pid -> (pipe, rank); of terminals, that live; each leads a session of its own
         self._drain_s: float | None = None  # until then the end waits for what terminals still hold
         self._leftovers: list[process.Status] = []
         self._seqs: dict[int, None] = {}
@@ -305,7 +307,7 @@ class Shim:
         return bool(self._copiers) and now_s < self._drain_s
 
     def _look_for_leftovers(self) -> list[process.Status]:
-        ours = self._shippers | self._copiers
+        ours = self._shippers | set(self._copiers)
         ours |= set() if self._carrier is None else self._carrier.sessions
         found = process.leftovers_below(os.getpid(), ours) if self._adopts else None
         return process.leftovers(os.getpid(), self._groups, ours) if found is None else found
@@ -326,6 +328,10 @@ class Shim:
             now_ns = facts[0]["time_ns"] if facts else self.clock.wall_ns()
             facts = [{"time_ns": now_ns, **self._started}, *facts]
             self._started = None
+        if any(fact["type"] == "task_ended" for fact in facts) and self._record.is_removed():
+            reason = "its folder in the spool was removed while it ran; what is not here is lost"
+            gap = {"type": "gap", "time_ns": self.clock.wall_ns(), "stream": "all streams"}
+            facts = [{**gap, "reason": reason}, *facts]
         self._record.append(facts)
         if self._record.trouble is not None:
             self.log.say(self._record.trouble)
@@ -340,12 +346,20 @@ class Shim:
             start = start_rank(self.task, self.env, index, self.task_dir, self._peers)
         except OSError as error:
             return [RankRefused(index, CANNOT_RUN, f"no process can be started: {error.strerror}")]
+        if start.lost:
+            now_ns = self.clock.wall_ns()
+            self._append(
+                [
+                    {"type": "gap", "time_ns": now_ns, "stream": stream, "reason": why}
+                    for stream, why in start.lost
+                ]
+            )
         self._starting[start.pipe] = start
         self._pids[start.pid] = index
         self._living[index] = start.pid
         self._groups.add(start.pid)
         if start.copier is not None:
-            self._copiers.add(start.copier)
+            self._copiers[start.copier] = (start.copier_pipe, self.task.first_rank + index)
         self._reaper_s = None if self._adopts else now_s + REAPER_S
         return []
 
@@ -378,7 +392,7 @@ class Shim:
             if pid == 0:
                 break
             code = os.waitstatus_to_exitcode(status)
-            self._copiers.discard(pid)
+            self._copier_ended(pid)
             if pid == self._shipper:
                 self._shipper = None
                 events += self._lose() if code == EXIT_TAKEN else []
@@ -386,6 +400,17 @@ class Shim:
             elif pid in self._pids:
                 events += self._rank_exited(self._pids.pop(pid), code)
         return events
+
+    def _copier_ended(self, pid: int) -> None:
+        """What it could not write is told as a gap (P5)."""
+        if pid not in self._copiers:
+            return
+        pipe, rank = self._copiers.pop(pid)
+        told = os.read(pipe, 32)
+        os.close(pipe)
+        if told.isdigit() and int(told):
+            gap = {"type": "gap", "time_ns": self.clock.wall_ns(), "stream": f"stdout-{rank}"}
+            self._append([{**gap, "bytes": int(told), "reason": "it could not be written"}])
 
     def _lose(self) -> "list[ShimEvent]":
         """The task may have been started anew elsewhere: its processes end here, and nothing more

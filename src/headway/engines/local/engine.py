@@ -235,6 +235,8 @@ class LocalEngine:
             if code is None
             else f"the agent ended with {code} before it had started"
         )
+        if reason := folders.last_words(self._folder(name)):
+            why = f"{why}: {reason}"
         return Observation("gone", why, {"started": False})
 
     def _has_child(self, name: str) -> bool:

@@ -4,6 +4,7 @@ The layout is `docs/concepts/protocol.md`. Files there are written by other proc
 were killed: whatever cannot be read counts as absent.
 """
 
+import errno
 import json
 import os
 import re
@@ -26,6 +27,8 @@ ID: Final = re.compile(rf"{_KEY}-(?P<task>[a-z][a-z0-9-]{{0,40}})\Z")
 _RECORDS = ("shim", "shipper-", "facts-", "metrics-")
 _STREAMS = (*_RECORDS, "stdout-", "stderr-")
 _NOT_STREAMS = (".json", ".lock", ".tmp")
+_FILES_OF_TASK = 16  # what agent and client make besides
+_FILES_OF_RANK = 8
 _SCAN_BYTES_MAX = 16 * 1024 * 1024  # of one stream of facts; they are far smaller
 
 
@@ -44,6 +47,7 @@ def make(folder: Path, task: Mapping[str, Any], env: Mapping[str, str]) -> bool:
     It is filled under another name and renamed, so nobody ever sees half of it (F23).
     """
     fresh = folder.parent / f".new-{folder.name}-{secrets.token_hex(4)}"
+    _check_inodes(folder.parent, int(task.get("processes") or 1))
     try:
         fresh.mkdir(mode=0o700)
     except FileNotFoundError:  # the first one
@@ -64,6 +68,33 @@ def make(folder: Path, task: Mapping[str, Any], env: Mapping[str, str]) -> bool:
             return False
         raise
     return True
+
+
+def _check_inodes(folder: Path, processes: int) -> None:
+    """A task whose output had no file would run for nothing: it waits until there is room."""
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return
+    needed = _FILES_OF_TASK + _FILES_OF_RANK * processes
+    if found.f_files and found.f_favail < needed:
+        raise OSError(
+            errno.ENOSPC,
+            f"no room for more files (inodes): {found.f_favail} free, {needed} needed",
+            str(folder),
+        )
+
+
+def last_words(folder: Path) -> str:
+    """Why its agent could not start, in its own words; empty where it said nothing."""
+    try:
+        with (folder / "agent").open("rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - 4096))
+            lines = file.read(4096).decode("utf-8", "replace").splitlines()
+    except OSError:
+        return ""
+    said = [line.removeprefix("headway: ") for line in lines if line.startswith("headway: ")]
+    return said[-1][:300] if said else ""
 
 
 def _write_private(path: Path, value: Mapping[str, Any]) -> None:

@@ -5,6 +5,7 @@ Every check stands by itself: one that fails, or cannot be made, does not keep t
 told.
 """
 
+import errno
 import os
 import shutil
 import stat
@@ -20,7 +21,7 @@ from headway.home import paths as homes
 from headway.home.database_path import NETWORK_FILE_SYSTEMS, file_system_of
 from headway.home.ownership import home_problem
 from headway.model.errors import HeadwayError, UsageError
-from headway.model.limits import DOCTOR_CHECK_S, GIB, MIB
+from headway.model.limits import DOCTOR_CHECK_S, GIB, KIB, MIB
 from headway.views.cli.dispatch import Call
 from headway.views.text import format as fmt
 from headway.views.text.terminal import GREEN, RED, YELLOW, Output
@@ -30,6 +31,9 @@ _COLOURS: Final = {OK: GREEN, WARNING: YELLOW, PROBLEM: RED}
 _PYTHON_MIN: Final = (3, 11)
 _FREE_WARNING_BYTES: Final = 2 * GIB
 _FREE_PROBLEM_BYTES: Final = 100 * MIB
+_FILES_WARNING: Final = 10_000
+_FILES_PROBLEM: Final = 200
+_PROBE_BYTES: Final = 64 * KIB
 _CLOCK_MIN_S: Final = 1_735_689_600  # 2025-01-01: earlier than this program
 
 
@@ -183,6 +187,45 @@ def _space(home: Path) -> Iterator[Finding]:
         level = WARNING
     advice = "hw gc --older-than 30d frees what old jobs take" if level != OK else ""
     yield Finding("space", level, f"{fmt.size(free)} free", advice)
+    yield from _files(home)
+    yield from _writes(home)
+
+
+def _files(home: Path) -> Iterator[Finding]:
+    """Inodes: a disk with room for bytes may have none for another file."""
+    found = os.statvfs(home)
+    if not found.f_files:
+        return  # a file system without a fixed number of them
+    level = OK
+    if found.f_favail < _FILES_WARNING:
+        level = PROBLEM if found.f_favail < _FILES_PROBLEM else WARNING
+    advice = "hw gc --older-than 30d removes files of old jobs; df -i shows who has them"
+    text = f"room for {found.f_favail:,} more files (inodes)"
+    yield Finding("files", level, text, advice if level != OK else "")
+
+
+def _writes(home: Path) -> Iterator[Finding]:
+    """A quota shows only when one writes: a file is made, filled, synced and removed."""
+    probe = home / f".doctor-{os.getpid()}"
+    try:
+        fd = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(fd, bytes(_PROBE_BYTES))
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+    except OSError as error:
+        mends = {
+            errno.EDQUOT: "your quota is used up: quota -s shows it; hw gc --older-than 30d frees room",
+            errno.ENOSPC: "free some room: hw gc --older-than 30d; df -h and df -i show what is full",
+            errno.EROFS: "the file system is read-only: mount it again, or set HEADWAY_HOME",
+        }
+        advice = mends.get(error.errno or 0, "look at the disk: dmesg, df -h, df -i")
+        yield Finding("writes", PROBLEM, f"{home} cannot be written: {error.strerror}", advice)
+        return
+    finally:
+        probe.unlink(missing_ok=True)
+    yield Finding("writes", OK, f"{fmt.size(_PROBE_BYTES)} written and synced")
 
 
 def _socket() -> Iterator[Finding]:

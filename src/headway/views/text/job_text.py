@@ -257,6 +257,11 @@ def event_words(event: Event, *, output_seen: bool = False) -> str:
         return (
             f"{who}lost {', '.join(counts) or 'data'} of {data.get('stream')}: {data.get('reason')}"
         )
+    if event.get("type") == "leftovers":
+        count = len(data.get("pids") or ())
+        return (
+            f"{count} of its processes still ran when it had ended, and were ended" if count else ""
+        )
     if event.get("type") == "counters":
         return (
             f"{who}{words}"
