@@ -73,9 +73,13 @@ def test_a_database_that_was_restored_is_told(api: FakeApi) -> None:
     api.on(
         "GET",
         "/api/server",
-        {"pid": 7, "version": __version__, "restored": "the database was damaged (x)"},
+        {
+            "pid": 7,
+            "version": __version__,
+            "notices": [{"time": "T", "text": "the database was damaged (x)"}],
+        },
     )
-    assert "the database was damaged (x)" in [
+    assert "T: the database was damaged (x)" in [
         found.text for found in examine() if found.level == WARNING
     ]
 
@@ -143,7 +147,7 @@ def test_a_disk_without_room_for_more_files_is_a_problem(
     real = os.statvfs
 
     class Few:
-        f_files, f_favail = 1000, 3
+        f_files, f_favail, f_bavail, f_frsize, f_blocks, f_bfree = 1000, 3, 9**9, 4096, 9**9, 9**9
 
     monkeypatch.setattr(doctor.os, "statvfs", lambda path: Few())
     assert level("files").level == PROBLEM and "df -i" in level("files").advice

@@ -3,6 +3,7 @@
 import pytest
 
 from headway.wire.redact import MASK, is_secret_name, mask_argv, mask_data, mask_text, secret_values
+from tests.unit.secret_names import ORDINARY, SECRET
 
 
 @pytest.mark.parametrize(
@@ -90,3 +91,23 @@ def test_command_lines_are_masked_word_by_word() -> None:
     assert mask_argv(argv) == [
         "python", "t.py", "--api-key", MASK, f"--token={MASK}", f"PASSWORD={MASK}", "--lr", "0.1", "--max_tokens", "7",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SECRET)
+def test_names_of_secrets_in_the_wild_are_secret(name: str) -> None:
+    """A-5: two hundred names that people give to their secrets."""
+    assert is_secret_name(name)
+
+
+@pytest.mark.parametrize("name", ORDINARY)
+def test_names_of_ordinary_things_stay_readable(name: str) -> None:
+    assert not is_secret_name(name)
+
+
+def test_the_list_of_names_is_long() -> None:
+    assert len(set(SECRET)) >= 200 and len(set(ORDINARY)) >= 100
+
+
+def test_a_value_is_secret_by_its_shape_whatever_its_name() -> None:
+    env = {"PLAIN": "hf_" + "a" * 34, "OTHER": "AIza" + "b" * 35, "TEXT": "see hf_ in the manual"}
+    assert sorted(secret_values(env)) == sorted([env["PLAIN"], env["OTHER"]])

@@ -239,6 +239,8 @@ MATCH_TIMEOUT_S = 5.0  # of a person's regular expression over all rows of a lis
 MATCH_TEXT_CHARS_MAX = 10_000  # of one row; a pattern may take long on a text without end
 LOOP_LAG_TOLD_S = 1.0  # the event loop stood still for so long: logged, and told by hw doctor
 LOOP_LAG_WINDOW_S = 60.0  # what hw server status calls recent
+DAMAGE_NOTICES_MAX = 20  # told until they are acknowledged; the newest are kept
+ROW_REPAIR_PAUSE_S = 60.0  # after a look at all rows that found no damage
 MATCH_BATCH = 4_096  # texts per question to the process that runs the pattern
 LINE_BYTES_MAX = 64 * KIB  # of one line in a view; the stored bytes are whole
 # of one process, whose place another tracker has taken since: the last ones are kept

@@ -53,7 +53,7 @@ from headway.server.monitor.monitor_queue import Outbox
 from headway.server.notify.notifier import Notifier
 from headway.settings.layers import Settings
 from headway.store import catalog
-from headway.store.database import Store
+from headway.store.database import RowsRepairedError, Store
 from headway.store.line_index import LineIndexes
 
 log = logging.getLogger("headway.server")
@@ -61,6 +61,7 @@ T = TypeVar("T")
 Handler = Callable[[Call], Awaitable[Reply]]
 TROUBLE = b"x-headway-trouble"  # a header of every answer while nothing can be stored: why
 CHECK_ANSWERS = bool(os.environ.get("HEADWAY_CHECK_ANSWERS"))  # as our tests set it
+NOTICE = b"x-headway-notice"  # likewise until a person has seen it: what was damaged
 _REF = re.compile(r"[A-Za-z0-9_.-]{1,128}\Z")
 
 
@@ -164,8 +165,12 @@ class Services:
         return await self.slow_readers.run(self._read, work, args)
 
     def _read(self, work: Callable[..., T], args: tuple[Any, ...]) -> T:
-        with self.store.read() as connection:
-            return work(connection, *args)
+        try:
+            with self.store.read() as connection:
+                return work(connection, *args)
+        except RowsRepairedError:  # what could not be read can be now
+            with self.store.read() as connection:
+                return work(connection, *args)
 
     def close(self) -> None:
         self.readers.close()
@@ -242,9 +247,9 @@ class App:
             held.release()
             # what is answered may be old, and the caller shall know it
             if trouble := self.services.store.trouble:
-                reply.headers.append(
-                    (TROUBLE, trouble.encode("ascii", "replace")[:200].replace(b"\n", b" "))
-                )
+                reply.headers.append((TROUBLE, _header(trouble)))
+            if notice := self.services.store.notices.words:
+                reply.headers.append((NOTICE, _header(notice)))
             await send_reply(
                 reply, send, drain=None if held.complete else receive, unix=scope[CALLER].unix
             )
@@ -338,6 +343,12 @@ def check_answer(route: Route, reply: Reply) -> None:
         raise TypeError(f"{route.method} {route.path} breaks the contract: {error}") from None
     except msgspec.DecodeError:
         pass  # half of a surrogate pair, from a name that is not Unicode: `encode` lets it pass
+
+
+def _header(text: str) -> bytes:
+    """Our own words, which may hold those of a damaged file: no control character gets through."""
+    data = text.encode("ascii", "replace")[:600]
+    return bytes(byte if 32 <= byte < 127 else 63 for byte in data)
 
 
 def _shape(path: str) -> str:

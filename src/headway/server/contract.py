@@ -667,6 +667,11 @@ class LoopLag(Answer):
     worst_at: Time | None
 
 
+class DamageNotice(Answer):
+    time: Time | None
+    text: str
+
+
 class Server(Answer):
     pid: int
     address: str
@@ -676,6 +681,7 @@ class Server(Answer):
     started_at: Time | None
     role: str
     loop_lag: LoopLag
+    notices: list[DamageNotice]
     restored: Json
     jobs: dict[str, int]
     agents: dict[str, Json] | None
@@ -688,6 +694,10 @@ class Server(Answer):
 
 class Stopped(Answer):
     pid: int
+
+
+class Acknowledged(Answer):
+    acknowledged: int
 
 
 class LoginCode(Answer):

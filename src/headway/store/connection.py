@@ -97,7 +97,10 @@ def primary_code(error: BaseException) -> int:
 
 
 def is_damage(error: BaseException) -> bool:
-    return primary_code(error) in _DAMAGE
+    """UnicodeDecodeError: the message itself of SQLite's "malformed database schema" holds a
+    damaged name.
+    """
+    return primary_code(error) in _DAMAGE or isinstance(error, UnicodeDecodeError)
 
 
 def is_temporary(error: BaseException) -> bool:

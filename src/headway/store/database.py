@@ -3,6 +3,7 @@ server alone.
 """
 
 import logging
+import math
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
@@ -16,9 +17,15 @@ from headway.carrier.cleanup import Freed, collect
 from headway.code.depot import Collected, Depot
 from headway.home.paths import Paths
 from headway.model.errors import DamagedError, RefusedError, UnreachableError
-from headway.model.limits import CHECK_BYTES_MAX, LINGER_S, LOG_BYTES_MAX
+from headway.model.limits import (
+    CHECK_BYTES_MAX,
+    LINGER_S,
+    LOG_BYTES_MAX,
+    READ_TIMEOUT_S,
+    ROW_REPAIR_PAUSE_S,
+)
 from headway.model.record import BLOB, INDEX, RAW
-from headway.store import catalog, db_snapshot, migrate, retention
+from headway.store import catalog, db_snapshot, migrate, retention, row_repair, wal_check
 from headway.store.connection import (
     Connection,
     as_headway_error,
@@ -26,6 +33,7 @@ from headway.store.connection import (
     open_writer,
     primary_code,
 )
+from headway.store.damage_notices import DamageNotices
 from headway.store.housekeeping import Keeper
 from headway.store.ingest import Ingester, IngestResult
 from headway.store.log_files import LogFiles
@@ -42,6 +50,15 @@ Listener = Callable[[int, str], None]
 _BULK = ("metrics-", "logs-", "usage-", "media-")  # streams whose data may wait for company
 
 
+class RowsRepairedError(UnreachableError):
+    """A query met values that could not be read; they are readable now, so it may be asked again."""
+
+
+def read_caches_clear() -> None:
+    """Specs and rows are cached by their text: forget those of damaged rows."""
+    catalog.read_spec_cached.cache_clear()
+
+
 class Store(Hooks):
     def __init__(
         self,
@@ -56,6 +73,11 @@ class Store(Hooks):
         self._clock_ns = clock_ns
         self._background, self._linger_s = background, linger_s
         self.restored: db_snapshot.Restored | None = None  # told to those who ask how the server is
+        # why the database may be older than what was acknowledged; empty where it is not
+        self.rewound = ""
+        self._lost_frames = 0
+        self.notices = DamageNotices(paths.home / "damage.json")
+        self._rows_looked_s = -math.inf
         self._opened_s = 0.0
         self._listeners: list[Listener] = []
         self._pool = Pool(paths.db)
@@ -70,12 +92,18 @@ class Store(Hooks):
         """Check, migrate and start. Raises a HeadwayError with the reason where the database cannot
         be used (B31).
         """
-        migrate.check_file(self.paths.db)
-        migrate.mark_opened(self.paths.db)
+        db = self.paths.db
+        migrate.check_file(db)
+        index = wal_check.read_index(db)
+        missing = not migrate.clean_mark(db).exists() and wal_check.is_missing(db)
+        foreign = wal_check.set_foreign_aside(db, index)
+        migrate.mark_opened(db)
         self._opened_s = self._clock_ns() / 1e9
-        fault = self._prepare()
+        fault = self._is_gone() or self._prepare(index)
         if fault is not None:
             self._restore(fault)
+        elif foreign or missing or self._lost_frames:
+            self._tell_lost_log(foreign, missing)
         try:
             self._writer = Writer(lambda: open_writer(self.paths.db), self, self._linger_s)
         except (sqlite3.Error, OSError) as error:
@@ -87,22 +115,55 @@ class Store(Hooks):
             self._keeper.start()
             self._keeper.notice()
 
-    def _prepare(self, *, suspicious: bool = False) -> str | None:
-        """Bring the database up to date; what is wrong with it where it is damaged."""
+    def _is_gone(self) -> str | None:
+        """A home that has a snapshot, a log or output, but no database, had one."""
+        db = self.paths.db
+        if db.exists() and db.stat().st_size > 0:
+            return None
+        left = (db_snapshot.snapshot_path(db), db.with_name(db.name + "-wal"))
+        if any(path.exists() and path.stat().st_size > 0 for path in left):
+            return f"{db.name} was gone"
+        try:
+            has_output = any(self.paths.logs.iterdir())
+        except OSError:
+            return None
+        return f"{db.name} was gone" if has_output else None
+
+    def _tell_lost_log(self, foreign: str | None, missing: bool) -> None:
+        """What was acknowledged last may be gone: jobs may stand as they were before it."""
+        found = f"its write-ahead log lacks {self._lost_frames} pages that it had"
+        if missing:
+            found = "the server was killed, and its write-ahead log is gone"
+        if foreign:
+            found = foreign
+        self.rewound = found
+        self.notices.add(
+            f"{found}; what was stored last may be missing: jobs may stand as they were before"
+        )
+
+    def _prepare(
+        self, index: wal_check.WalIndex | None = None, *, suspicious: bool = False
+    ) -> str | None:
+        """Bring the database up to date; what is wrong with it where it is damaged. `index`: what a
+        killed server knew of its write-ahead log.
+        """
         db = self.paths.db
         if not db.exists():  # an open and a close of our own would drop SQLite's locks on it
             db_snapshot.touch_private(db)
         c: Connection | None = None
         try:
             c = open_writer(db)
+            c.execute("SELECT count(*) FROM sqlite_master").fetchone()  # plays the log
+            self._lost_frames = wal_check.lost_frames(index, wal_check.read_index(db))
             fault = (
                 db_snapshot.check(c) if suspicious or db.stat().st_size <= CHECK_BYTES_MAX else None
             )
             if fault is None:
                 migrate.migrate(c, db, self._copy_before)
+                fault = migrate.missing_part(c)
             return fault
-        except (sqlite3.Error, OSError) as error:
-            if is_damage(error):
+        except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
+            if is_damage(error) or "no such" in str(error) or "malformed" in str(error):
                 return str(error)
             if primary_code(error) in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
                 raise RefusedError(
@@ -124,13 +185,18 @@ class Store(Hooks):
         """Put the last snapshot in the place of a damaged database. No connection of ours is open,
         or soon none.
         """
-        self.restored = db_snapshot.restore(self.paths.db, reason, self._clock_ns() / 1e9)
+        now_s = self._clock_ns() / 1e9
+        self.restored = db_snapshot.restore(self.paths.db, reason, now_s)
         fault = self._prepare()
-        if fault is not None:
-            raise DamagedError(
-                f"the snapshot is damaged too: {fault}",
-                f"move {self.paths.db} away, then start again",
+        if fault is not None:  # nothing of it can be read, so it cannot keep us from starting
+            self.restored = db_snapshot.restore(
+                self.paths.db, f"{reason}; its snapshot as well: {fault}", now_s, snapshot=False
             )
+            fault = self._prepare()
+        if fault is not None:
+            raise DamagedError(f"no database can be made: {fault}", "look at the disk")
+        self.rewound = str(self.restored)
+        self.notices.add(str(self.restored))
 
     def close(self) -> None:
         """Finish waiting writes and close. What was acknowledged is on disk with or without this."""
@@ -269,10 +335,41 @@ class Store(Hooks):
         try:
             with self._pool.read() as c:
                 yield c
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             if is_damage(error):
                 self.damaged(error)
+            self._repair_rows(error)
             raise as_headway_error(error, "a query") from error
+        # a value that cannot be read shows in many ways; any other error of the caller goes on
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            self._repair_rows(error)
+            raise
+
+    def _repair_rows(self, error: BaseException) -> None:
+        """Where rows that cannot be read are found, and made readable, the caller may ask again."""
+        now_s = time.monotonic()
+        if not row_repair.looks_like_row_damage(error) or (
+            now_s < self._rows_looked_s + ROW_REPAIR_PAUSE_S
+        ):
+            return
+        self._rows_looked_s = now_s
+        found = self.write(partial(row_repair.repair, now_ns=self._clock_ns())).result(
+            READ_TIMEOUT_S
+        )
+        if found:
+            self._rows_looked_s = -math.inf
+            self._tell_repaired(found)
+            raise RowsRepairedError(
+                f"{len(found)} stored values could not be read and were replaced", "try again"
+            ) from error
+
+    def _tell_repaired(self, found: list[row_repair.DamagedValue]) -> None:
+        read_caches_clear()
+        jobs = len({value.job for value in found if value.job is not None})
+        self.notices.add(
+            f"the database holds {len(found)} damaged values (first: {found[0]}); they were replaced, "
+            f"and kept in damaged_values; {jobs} jobs are concerned: hw q ID says what is missing"
+        )
 
     # -- hooks of the writer
 
@@ -294,6 +391,21 @@ class Store(Hooks):
                 # a listener's mistake must not stop the writer
                 except Exception:
                     log.exception("a listener failed")
+
+    def row_damage(self, error: BaseException) -> None:
+        """The writer itself met a value that cannot be read."""
+        now_s = time.monotonic()
+        if now_s < self._rows_looked_s + ROW_REPAIR_PAUSE_S:
+            return
+        self._rows_looked_s = now_s
+        done = self.write(partial(row_repair.repair, now_ns=self._clock_ns()))
+
+        def tell(future: "Future[list[row_repair.DamagedValue]]") -> None:
+            if future.exception() is None and (found := future.result()):
+                self._rows_looked_s = -math.inf
+                self._tell_repaired(found)
+
+        done.add_done_callback(tell)
 
     def damaged(self, error: BaseException) -> None:
         """Damage was met. The writer looks itself and, where it finds the same, restores the last

@@ -119,9 +119,9 @@ def take(db: Path) -> str | None:
             c.close()
 
 
-def restore(db: Path, reason: str, now_s: float) -> Restored:
+def restore(db: Path, reason: str, now_s: float, *, snapshot: bool = True) -> Restored:
     """Set the damaged files aside and put the snapshot in their place. No connection may be open
-    for writing.
+    for writing. Without `snapshot`: that is damaged, too, and is set aside with them.
     """
     aside = db.with_name(f"{db.name}.damaged-{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now_s))}")
     while aside.exists():
@@ -129,13 +129,15 @@ def restore(db: Path, reason: str, now_s: float) -> Restored:
     for name, other in zip((db, *_beside(db)), (aside, *_beside(aside)), strict=True):
         if name.exists():
             os.replace(name, other)
-    snapshot, taken_s = snapshot_path(db), None
-    if snapshot.exists():
-        taken_s = snapshot.stat().st_mtime
+    source, taken_s = snapshot_path(db), None
+    if not snapshot and source.exists():
+        os.replace(source, aside.with_name(f"{aside.name}.snapshot"))
+    if source.exists():
+        taken_s = source.stat().st_mtime
         partial = db.with_name(db.name + ".partial")
         partial.unlink(missing_ok=True)
         touch_private(partial)
-        shutil.copyfile(snapshot, partial)
+        shutil.copyfile(source, partial)
         _sync_file(partial)
         os.replace(partial, db)
     sync_folder(db.parent)

@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from headway.model.job import State
 from headway.model.limits import JOBS_KEPT_MAX, JOBS_LISTED_MAX
 from headway.store import arrays, list_extras, live_read, query
 from headway.store.catalog import (
@@ -46,6 +47,7 @@ class _Asked(msgspec.Struct):
 
 
 _decode_asked = msgspec.json.Decoder(_Asked).decode
+_STATES = frozenset(map(str, State))
 _EXPLAINED = ("failed", "stopped", "held", "unknown")
 _SOME = 1000
 # pk -> (the row that it was made of, what is shown of it), of jobs that have ended: most of a long
@@ -98,6 +100,8 @@ def _made(row: _Row, asked: _Asked, now_ns: int) -> dict[str, Any]:
     """What the row itself says. Kept for the next list once the job has ended."""
     (pk, id_, name, state, since_ns, submitted_ns, started_ns, ended_ns, exit_code, signal, experiment, cluster, _,
      index, cause, tags, star, bug, description) = row  # fmt: skip
+    if state not in _STATES:
+        raise ValueError(f"{state!r} is no state")  # `store/row_repair.py` mends it
     found: dict[str, Any] = {"id": id_, "name": name, "state": state, "cluster": cluster}
     found["submitted_at"] = iso(submitted_ns)
     if experiment is not None:

@@ -9,6 +9,7 @@ after a copy of the database has been made beside it. Killed anywhere, it is fin
 import os
 import re
 import sqlite3
+import stat
 from collections.abc import Callable, Iterator
 from importlib import resources
 from pathlib import Path
@@ -43,6 +44,10 @@ def check_file(path: Path) -> None:
     yet.
     """
     try:
+        if not stat.S_ISREG(os.stat(path).st_mode):  # to open a pipe would wait for ever
+            raise RefusedError(
+                f"{path} is not a plain file", "move it away; a new one is made at the next start"
+            )
         with open(path, "rb") as file:
             head = file.read(100)
     except FileNotFoundError:
@@ -138,6 +143,40 @@ def migrate(c: Connection, path: Path, copy: Callable[[Connection, Path], None])
     for number in missing:
         _apply(c, number, steps[number])
     return missing
+
+
+def missing_part(c: sqlite3.Connection) -> str | None:
+    """A table or column that the schema should have and has not: a damaged name hides it, and no
+    check of SQLite notices. None where all is there.
+    """
+    model = sqlite3.connect(":memory:")
+    try:
+        for _, script in sorted(migrations().items()):
+            for statement in statements(script):
+                model.execute(statement)
+        wanted = _shape(model)
+    finally:
+        model.close()
+    found = _shape(c)
+    for table, columns in wanted.items():
+        if table not in found:
+            return f"the table {table} is missing"
+        if lacking := sorted(columns - found[table]):
+            return f"the table {table} has no {lacking[0]}"
+    return None
+
+
+def _shape(c: sqlite3.Connection) -> dict[str, set[str]]:
+    names = [
+        str(row[0])
+        for row in c.execute(
+            "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+        )
+    ]
+    return {
+        name: {str(row[1]) for row in c.execute("SELECT * FROM pragma_table_info(?)", (name,))}
+        for name in names
+    }
 
 
 def _check_owner(c: Connection, path: Path, version: int) -> None:

@@ -69,6 +69,8 @@ class Hooks:
 
     def damaged(self, error: BaseException) -> None: ...
 
+    def row_damage(self, error: BaseException) -> None: ...
+
 
 def rest_s(linger_s: float, used_s: float) -> float:
     """How long little data waits after a commit that took `used_s` of CPU time; `linger_s` is the
@@ -233,6 +235,8 @@ class Writer(threading.Thread):
                 raise  # the database itself is in trouble: the whole commit is
             c.execute("ROLLBACK TO item")
             c.changed = before
+            if "Could not decode" in str(error):
+                self._hooks.row_damage(error)
             item.error = as_headway_error(error, "a write")
             self._hooks.after_rollback()
         c.execute("RELEASE item")

@@ -16,6 +16,10 @@ class LoginCode(msgspec.Struct, forbid_unknown_fields=True):
     role: str = "operate"
 
 
+class Nothing(msgspec.Struct, forbid_unknown_fields=True):
+    """An empty object."""
+
+
 class Login(msgspec.Struct, forbid_unknown_fields=True):
     code: str
 
@@ -29,6 +33,7 @@ async def show(call: Call) -> Reply:
         "ways": call.services.ways.count(), "way_troubles": call.services.ways.troubles(),
         "role": call.caller.role.name.lower(), "loop_lag": call.services.loop_lag.about(),
         "restored": None if restored is None else str(restored), "page": page.exists(),
+        "notices": call.services.store.notices.all(),
     }  # fmt: skip
     return reply_json(about | told | {"jobs": jobs, "monitors": call.services.outbox.status()})
 
@@ -39,6 +44,12 @@ async def describe(call: Call) -> Reply:
     from headway.server import openapi, routes
 
     return reply_json(openapi.document(routes.ROUTES))
+
+
+async def acknowledge(call: Call) -> Reply:
+    """A person has seen what was damaged: it is told no more."""
+    call.read(Nothing)
+    return reply_json({"acknowledged": call.services.store.notices.acknowledge()})
 
 
 async def stop(call: Call) -> Reply:
@@ -82,6 +93,9 @@ ROUTES = [
     Route("GET", "/api/openapi.json", Role.READ, describe, answer=dict[str, contract.Json]),
     Route("GET", "/api/server", Role.READ, show, answer=contract.Server),
     Route("POST", "/api/server/stop", Role.ADMIN, stop, answer=contract.Stopped),
+    Route(
+        "POST", "/api/server/acknowledge", Role.ADMIN, acknowledge, answer=contract.Acknowledged
+    ),
     Route(
         "POST", "/api/login-code", Role.ADMIN, login_code, unix_only=True, answer=contract.LoginCode
     ),

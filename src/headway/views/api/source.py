@@ -29,6 +29,7 @@ from headway.views.api.http_client import Client, LostError, Response
 
 # a header: the server's store takes nothing at the moment, and why
 _TROUBLE: Final = "x-headway-trouble"
+_NOTICE: Final = "x-headway-notice"
 _LOG_TAIL_BYTES: Final = 16 * 1024
 _TRIES: Final = 10  # of a request to servers that are ended over it, one after the other
 Query = Iterable[tuple[str, Any]]
@@ -48,6 +49,7 @@ class Source:
         # the last request may have been heard before, by a server that was ended over it
         self.repeated = False
         self._say: Callable[[str], None] | None = None
+        self._noticed = False
         self.monitor = monitor  # the address of another machine's server; it is not ours to start
 
     @classmethod
@@ -69,6 +71,14 @@ class Source:
         say(
             f"    what it shows may be old; jobs go on, and what they write waits. Is there room for {self.home}?"
         )
+
+    def _tell_notice(self, notice: str) -> None:
+        """Once per command, until it is acknowledged: data may be missing from what is shown."""
+        if not notice or self._say is None or self._noticed:
+            return
+        self._noticed = True
+        self._say(f"hw: {notice[:600]}")
+        self._say("    hw doctor says more; when you have seen it: hw doctor --acknowledge")
 
     def warn_by(self, say: Callable[[str], None]) -> None:
         """A person who waits for an answer shall know for what. Also of a server that cannot store
@@ -183,6 +193,7 @@ class Source:
         answer = self._until_answered(
             partial(self.client.request, method, route, data, limit_s), again
         )
+        self._tell_notice(answer.headers.get(_NOTICE, ""))
         self._tell_trouble(answer.headers.get(_TROUBLE, ""))
         if answer.status >= 300:
             raise error_of(answer, f"{method} {route[:120]}")

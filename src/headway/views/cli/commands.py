@@ -527,7 +527,16 @@ _TABLE: Final = (
         ),
         examples=(("hw notify", ""), ("hw notify test", "exit code 1 when one of them fails")),
     ),
-    Command("doctor", HOUSE, "check this machine and home, and say what to type", "hw doctor"),
+    Command(
+        "doctor", HOUSE, "check this machine and home, and say what to type", "hw doctor [--secrets | --acknowledge]",
+        ("secrets", "acknowledge"),
+        details=(
+            "Looks at Python, clock, home, its modes, space, inodes, quota, settings, database, server and agents.\n"
+            "--secrets: the variables of this shell, by name, with whether a job's output would be masked by them.\n"
+            "--acknowledge: of damage that every command tells of until somebody has seen it."
+        ),
+        examples=(("hw doctor", ""), ("hw doctor --secrets", "what would be masked")),
+    ),
     Command(
         "gc", HOUSE, "remove deleted jobs, and old ones if asked", "hw gc [--older-than TIME]",
         ("older_than_s", "dry_run", "yes"),

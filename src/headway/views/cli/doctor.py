@@ -21,7 +21,7 @@ from headway.home import paths as homes
 from headway.home.database_path import NETWORK_FILE_SYSTEMS, file_system_of
 from headway.home.ownership import home_problem
 from headway.model.errors import HeadwayError, UsageError
-from headway.model.limits import DOCTOR_CHECK_S, GIB, KIB, MIB
+from headway.model.limits import DOCTOR_CHECK_S, GIB, KIB, MIB, SECRET_BYTES_MIN
 from headway.views.cli.dispatch import Call
 from headway.views.text import format as fmt
 from headway.views.text.terminal import GREEN, RED, YELLOW, Output
@@ -48,6 +48,10 @@ class Finding:
 def command(call: Call) -> int:
     if call.words or call.after:
         raise UsageError("hw doctor takes no words", f"usage: {call.command.usage}")
+    if call.get("secrets"):
+        return _secrets(call)
+    if call.get("acknowledge"):
+        return _acknowledge(call)
     findings = list(examine())
     if call.as_json:
         call.terminal.put_json(
@@ -60,6 +64,54 @@ def command(call: Call) -> int:
         for line in report(findings, call.terminal.out):
             call.terminal.put(line)
     return 1 if any(f.level == PROBLEM for f in findings) else 0
+
+
+def _secrets(call: Call) -> int:
+    """Names only: a value that is no secret today may be one tomorrow."""
+    from headway.settings.layers import load
+    from headway.wire.redact import has_secret_shape, is_secret_name
+
+    named = load(Path.cwd()).get("secret_names")
+    rows = []
+    for name, value in sorted(os.environ.items()):
+        why = ""
+        if name in named:
+            why = "secret_names"
+        elif is_secret_name(name):
+            why = "its name"
+        elif has_secret_shape(value):
+            why = "its shape"
+        short = len(value.encode(errors="replace")) < SECRET_BYTES_MIN
+        rows.append({"name": name, "masked": bool(why) and not short, "why": why, "short": short})
+    if call.as_json:
+        call.terminal.put_json(rows)
+        return 0
+    out = call.terminal.out
+    for title, wanted in (("masked", True), ("not masked", False)):
+        call.terminal.put(f"{title}:")
+        for row in rows:
+            if row["masked"] != wanted:
+                continue
+            note = f"  by {row['why']}" if row["why"] else ""
+            if row["why"] and row["short"]:
+                note = f"  by {row['why']}, but shorter than {SECRET_BYTES_MIN} bytes"
+            call.terminal.put(f"  {out.safe(str(row['name']))}{note}")
+    call.terminal.say("to mask another one: hw config set secret_names NAME, or in headway.yaml")
+    return 0
+
+
+def _acknowledge(call: Call) -> int:
+    source = call.source()
+    for notice in source.get("/api/server").get("notices") or []:
+        call.terminal.say(call.terminal.err.safe(f"{notice.get('time')}  {notice.get('text')}"))
+    done = source.post("/api/server/acknowledge", {})
+    if call.as_json:
+        call.terminal.put_json(done)
+    else:
+        call.terminal.say(
+            f"{fmt.plural(int(done['acknowledged']), 'notice')} will not be shown again"
+        )
+    return 0
 
 
 def report(findings: list[Finding], out: Output) -> list[str]:
@@ -307,12 +359,12 @@ def _server() -> Iterator[Finding]:
     if lag := lag_words(found):
         advice = "a disk that hangs, or a machine without room? hw server logs; if it comes again, report it"
         yield Finding("server", WARNING, lag, advice)
-    if found.get("restored"):
+    for notice in found.get("notices") or ():
         yield Finding(
             "database",
             WARNING,
-            str(found["restored"]),
-            "data of that time may be missing; hw server logs",
+            f"{notice.get('time')}: {notice.get('text')}",
+            "data of that time may be missing; seen? hw doctor --acknowledge",
         )
 
 

@@ -537,6 +537,10 @@ OPTIONS: Final = (
     Option(("--watch",), "watch", "", "again every second, until Ctrl-C"),
     Option(("--last",), "last", "", "what was collected last, without asking"),
     Option(("--html",), "html", "FILE", "write one page that opens offline"),
+    Option(("--secrets",), "secrets", "", "which variables here would be masked, and which not"),
+    Option(
+        ("--acknowledge",), "acknowledge", "", "what was damaged has been seen: tell it no more"
+    ),
     Option(("--dry-run",), "dry_run", "", "say what would be done, and do nothing"),
     Option(("--job-schema",), "job_schema", "", "the JSON Schema of job files, for editors"),
     Option(
