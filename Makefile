@@ -70,7 +70,8 @@ bench: $(STAMP)  ## figures beside the peers', into bench/results (BENCH='--only
 	$(BIN)/python -m bench $(BENCH)
 	$(BIN)/python tools/figures.py
 
-soak: $(STAMP)  ## the seeded simulation for an hour (SOAK_S=seconds, SOAK='--seed 42')
+soak: $(STAMP)  ## 2,000 seeded damages, then the seeded simulation for an hour (SOAK_S=seconds, SOAK='--seed 42')
+	$(BIN)/python -m tests.damage.sweep --count 2000
 	$(BIN)/python -m tests.simulation.simulation --seconds $(SOAK_S) $(SOAK)
 
 test-cluster: $(STAMP)  ## a real Slurm: limits with accounting; the server killed at random during JOBS=20 jobs (SEED=…)

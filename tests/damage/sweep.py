@@ -75,7 +75,6 @@ def make(folder: Path, *, killed: bool) -> Home:
             Part("shim", "records", 0, fact({"type": "note", "text": f"note {number}"})),
         ]
         assert not store.ingest(key, parts).result(30).refused
-    store._snapshot_if_due()
     from headway.store import db_snapshot
 
     assert db_snapshot.take(paths.db) is None
@@ -94,6 +93,7 @@ def make(folder: Path, *, killed: bool) -> Home:
         values = tuple(step / 8 + number for step in range(POINTS))
         truth[job.id] = Truth(str(state), code, values)
     env_file.save(paths.env, jobs[0][0].uuid, env_file.Private(dict(ENV), ["python", "train.py"]))
+    store.journal.flush()
     if killed:  # copied under the open store: as kill -9 leaves it
         left = folder / "left"
         shutil.copytree(made, left)

@@ -25,7 +25,16 @@ from headway.model.limits import (
     ROW_REPAIR_PAUSE_S,
 )
 from headway.model.record import BLOB, INDEX, RAW
-from headway.store import catalog, db_snapshot, migrate, retention, row_repair, wal_check
+from headway.store import (
+    after_restore,
+    catalog,
+    catalog_journal,
+    db_snapshot,
+    migrate,
+    retention,
+    row_repair,
+    wal_check,
+)
 from headway.store.connection import (
     Connection,
     as_headway_error,
@@ -85,6 +94,7 @@ class Store(Hooks):
         self._files = LogFiles(paths.logs, log_bytes_max)
         self._ingester = Ingester(self._files, clock_ns)
         self._keeper = Keeper(self, self._files, clock_ns, self._snapshot_if_due, paths)
+        self.journal = catalog_journal.Journal(paths.db, self._pool.read)
 
     # -- opening and closing
 
@@ -111,7 +121,9 @@ class Store(Hooks):
         self._writer.start()
         self._tell_restored()
         self._keeper = Keeper(self, self._files, self._clock_ns, self._snapshot_if_due, self.paths)
+        self.journal = catalog_journal.Journal(self.paths.db, self._pool.read)
         if self._background:
+            self.journal.start()
             self._keeper.start()
             self._keeper.notice()
 
@@ -120,7 +132,11 @@ class Store(Hooks):
         db = self.paths.db
         if db.exists() and db.stat().st_size > 0:
             return None
-        left = (db_snapshot.snapshot_path(db), db.with_name(db.name + "-wal"))
+        left = (
+            db_snapshot.snapshot_path(db),
+            db.with_name(db.name + "-wal"),
+            *catalog_journal.files(db),
+        )
         if any(path.exists() and path.stat().st_size > 0 for path in left):
             return f"{db.name} was gone"
         try:
@@ -137,9 +153,22 @@ class Store(Hooks):
         if foreign:
             found = foreign
         self.rewound = found
-        self.notices.add(
-            f"{found}; what was stored last may be missing: jobs may stand as they were before"
-        )
+        told = [found, "what was stored last may be missing", *self._catch_up()]
+        self.notices.add("; ".join(told))
+
+    def _catch_up(self) -> list[str]:
+        """Bring an old database as far as journal and files allow; what to tell. No other
+        connection of ours is open.
+        """
+        c = open_writer(self.paths.db)
+        try:
+            c.execute("BEGIN IMMEDIATE")
+            replayed = catalog_journal.replay(c, self.paths.db)
+            settled = after_restore.settle(c, self.paths, self._clock_ns())
+            c.execute("COMMIT")
+        finally:
+            c.close()
+        return [text for text in (str(replayed), str(settled)) if text]
 
     def _prepare(
         self, index: wal_check.WalIndex | None = None, *, suspicious: bool = False
@@ -196,7 +225,7 @@ class Store(Hooks):
         if fault is not None:
             raise DamagedError(f"no database can be made: {fault}", "look at the disk")
         self.rewound = str(self.restored)
-        self.notices.add(str(self.restored))
+        self.notices.add("; ".join([str(self.restored), *self._catch_up()]))
 
     def close(self) -> None:
         """Finish waiting writes and close. What was acknowledged is on disk with or without this."""
@@ -204,6 +233,7 @@ class Store(Hooks):
         if writer is None:
             return
         self._keeper.stop()
+        self.journal.stop()
         self._pool.close()
         writer.stop()
         self._files.close()
@@ -269,9 +299,12 @@ class Store(Hooks):
             self.paths.db, self._opened_s, self._clock_ns() / 1e9
         ):
             return
+        before = self.journal.begin_next()
         fault = db_snapshot.take(self.paths.db)
         if fault is not None:
             self.damaged(DamagedError(fault))
+        else:
+            self.journal.drop(before)
 
     def gc(self, older_than_days: float | None, *, dry_run: bool = False) -> retention.Removed:
         """Remove deleted jobs, and those that ended more than so many days ago, with their rows and
@@ -384,6 +417,7 @@ class Store(Hooks):
         self._files.after_commit()
         if changed:
             self._keeper.notice()
+            self.journal.note(job for job, what in changed if what in ("job", "facts"))
         for job_pk, what in sorted(changed):
             for callback in self._listeners:
                 try:

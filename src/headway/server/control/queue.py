@@ -113,6 +113,7 @@ def order(
         job
         for job in jobs
         if (not job.attempts or job.between_tries)
+        and job.ended_ns is None
         and job.stop_requested_ns is None
         and not job.spec.attached
         and _is_ready(job, needed or {}, rest_s or {})

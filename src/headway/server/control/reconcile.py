@@ -155,7 +155,7 @@ def _start(jobs: Sequence[Job], seen: Seen) -> list[Action]:
 def _advance(job: Job, seen: Seen) -> list[Action]:
     """What to do about one open job, but for starting it from the queue."""
     if not job.attempts:
-        return _before_start(job, seen)
+        return [] if job.ended_ns is not None else _before_start(job, seen)
     attempt = job.attempts[-1]
     if job.between_tries:
         text = f"stopped while it waited for attempt {attempt.number + 1}"
@@ -203,6 +203,8 @@ def _never_started(job: Job, attempt: Attempt, observation: Observation) -> bool
 
 def _begin(job: Job, attempt: Attempt, observation: Observation, seen: Seen) -> list[Action]:
     """The intent is stored, and the engine has nothing of it: start it, or start it again (F23)."""
+    if job.ended_ns is not None:
+        return []  # unknown for good, as after a restore: it may have run, so it is not started
     if job.stop_requested_ns is not None:
         return [_stopped(job, attempt, seen, "stopped before it had started")]
     told = told_by_scheduler(observation)
