@@ -1,5 +1,9 @@
 // Made by `make docs` from src/headway/server/contract.py; do not edit.
 
+export interface Acknowledged {
+  acknowledged: number;
+}
+
 export interface After {
   id: string;
   state: string;
@@ -305,6 +309,11 @@ export interface Cursor {
 export interface Curve {
   time: Array<string>;
   value: Array<number | string>;
+}
+
+export interface DamageNotice {
+  time: string | null;
+  text: string;
 }
 
 export interface DiffAsked {
@@ -1170,6 +1179,7 @@ export interface Server {
   started_at: string | null;
   role: string;
   loop_lag: LoopLag;
+  notices: Array<DamageNotice>;
   restored: unknown;
   jobs: Record<string, number>;
   agents: Record<string, unknown> | null;
@@ -1182,6 +1192,10 @@ export interface Server {
 
 export interface ServerLoginCode {
   role?: string;
+}
+
+/** An empty object. */
+export interface ServerNothing {
 }
 
 export interface SettingsFile {

@@ -93,9 +93,7 @@ ROUTES = [
     Route("GET", "/api/openapi.json", Role.READ, describe, answer=dict[str, contract.Json]),
     Route("GET", "/api/server", Role.READ, show, answer=contract.Server),
     Route("POST", "/api/server/stop", Role.ADMIN, stop, answer=contract.Stopped),
-    Route(
-        "POST", "/api/server/acknowledge", Role.ADMIN, acknowledge, answer=contract.Acknowledged
-    ),
+    Route("POST", "/api/server/acknowledge", Role.ADMIN, acknowledge, answer=contract.Acknowledged),
     Route(
         "POST", "/api/login-code", Role.ADMIN, login_code, unix_only=True, answer=contract.LoginCode
     ),
