@@ -115,7 +115,7 @@ class Hold(Answer):
 
 class After(Answer):
     id: str
-    state: str
+    state: str | None  # null: nothing more will come of it, or it was deleted
 
 
 class RaisedException(Answer):

@@ -6,7 +6,7 @@ export interface Acknowledged {
 
 export interface After {
   id: string;
-  state: string;
+  state: string | null;
 }
 
 export interface AgentPoll {
