@@ -39,7 +39,7 @@ ROUTES = [
 ]
 
 
-STORE = SimpleNamespace(trouble="")
+STORE = SimpleNamespace(trouble="", notices=SimpleNamespace(words=""))
 
 
 def ask(
@@ -190,7 +190,7 @@ def test_a_body_that_is_too_large_or_cut_off_is_refused() -> None:
 def test_every_answer_says_when_nothing_can_be_stored() -> None:
     for store, told in (
         (STORE, []),
-        (SimpleNamespace(trouble="full\nnow \u2603"), [b"full now ?"]),
+        (SimpleNamespace(trouble="full\nnow \u2603", notices=STORE.notices), [b"full now ?"]),
     ):
         heads: list[Any] = []
         assert ask("GET", "/things/a", store=store, heads=heads)[0] == 200

@@ -348,6 +348,7 @@ def check_answer(route: Route, reply: Reply) -> None:
 def _header(text: str) -> bytes:
     """Our own words, which may hold those of a damaged file: no control character gets through."""
     data = text.encode("ascii", "replace")[:600]
+    data = data.replace(b"\n", b" ")
     return bytes(byte if 32 <= byte < 127 else 63 for byte in data)
 
 
