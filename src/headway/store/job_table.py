@@ -27,6 +27,7 @@ _COMPARISON = re.compile(
 _SINCE = re.compile(r"(\d+(?:\.\d+)?)(s|m|h|d|w)\Z")
 _UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _TERMS_MAX = 32
+_PLAIN_WORD = re.compile(r"[A-Za-z0-9_.=:/-]+\Z")
 _LOSS = re.compile(r"loss|ppl|perplex|mse|mae", re.IGNORECASE)
 _SCORE = re.compile(r"acc|f1|auc|reward|score|map$", re.IGNORECASE)
 _COLUMNS = {
@@ -124,7 +125,11 @@ def _words(found: Condition, word: str) -> str:
     escaped = word.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
     like = f"LIKE {found.bind(f'%{escaped}%')} ESCAPE '\\'"
     command = "(SELECT group_concat(value, ' ') FROM json_each(j.spec, '$.command'))"
-    return f"(j.id {like} OR ifnull(j.experiment, '') {like} OR j.tags {like} OR {command} {like})"
+    if _PLAIN_WORD.match(word):  # stands in the JSON as it is, so most jobs need not be parsed
+        command = f"j.spec {like} AND {command}"
+    return (
+        f"(j.id {like} OR ifnull(j.experiment, '') {like} OR j.tags {like} OR ({command} {like}))"
+    )
 
 
 def _value_of(found: Condition, kind: str, key: str) -> str:
@@ -183,7 +188,7 @@ def window(c: sqlite3.Connection, text: str, sort: str, offset: int, limit: int)
     total = c.execute(f"SELECT count(*) FROM jobs j WHERE {found.sql}", values).fetchone()[0]  # noqa: S608  (our own words, values are parameters)
     order = _order(found, sort)
     rows = c.execute(
-        f"SELECT j.pk FROM jobs j WHERE {found.sql} ORDER BY {order}, j.submitted_ns DESC, j.pk DESC"  # noqa: S608  (likewise)
+        f"SELECT j.pk FROM jobs j WHERE {found.sql} ORDER BY {order}"  # noqa: S608  (likewise)
         " LIMIT :limit OFFSET :offset",
         found.values | {"now": now_ns, "limit": min(limit, PAGE_ROWS_MAX), "offset": offset},
     )
@@ -194,15 +199,17 @@ def _order(found: Condition, sort: str) -> str:
     """`submitted`, `-elapsed`, `metric.loss`, `config.lr`; a minus in front: largest first. Unknown ones come last."""
     down = sort.startswith("-")
     key = sort.removeprefix("-")
+    direction = "DESC" if down else "ASC"
+    if key == "submitted":  # never empty, and there is an index in just this order
+        return f"j.submitted_ns {direction}, j.pk {direction}"
     column = _COLUMNS.get(key)
     if column is None:
         kind, dot, name = key.partition(".")
         if kind not in ("metric", "config") or not dot:
-            raise UsageError(
-                f'the table cannot be sorted by "{key[:40]}"', "by: " + " ".join(_COLUMNS)
-            )
+            known = " ".join(_COLUMNS)
+            raise UsageError(f'the table cannot be sorted by "{key[:40]}"', f"by: {known}")
         column = _value_of(found, kind, name)
-    return f"({column}) IS NULL, {column} {'DESC' if down else 'ASC'}"
+    return f"({column}) IS NULL, {column} {direction}, j.submitted_ns DESC, j.pk DESC"
 
 
 def rows(

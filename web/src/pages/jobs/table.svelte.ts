@@ -7,6 +7,7 @@ import type { Row, State, TableAnswer } from "../../api/types";
 const CHUNK = 20;
 const LIMIT = 80;
 const KEPT_ROWS_MAX = 2000;
+const SCROLLING_MS = 40;
 
 export interface Columns {
   metrics: string[];
@@ -26,6 +27,7 @@ export class JobTable implements Topic<TableWish, TableAnswer> {
   spark: string | null = null;
   private offset = 0;
   private checksums = new Map<string, number>();
+  private timer: ReturnType<typeof setTimeout> | undefined;
 
   wish(): TableWish {
     const known: Record<string, number> = {};
@@ -75,7 +77,9 @@ export class JobTable implements Topic<TableWish, TableAnswer> {
     const offset = Math.max(0, Math.floor(middle / CHUNK) * CHUNK);
     if (offset === this.offset) return;
     this.offset = offset;
-    live.fresh();
+    // While somebody scrolls fast, what flies by is not asked for.
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => live.fresh(), SCROLLING_MS);
   }
 
   ask(query: string, sort: string): void {
