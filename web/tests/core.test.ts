@@ -1,5 +1,6 @@
 // The core of the page against a real server: in `make test`.
 
+import { join } from "node:path";
 import axeSource from "axe-core";
 import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -233,6 +234,30 @@ describe("a job", () => {
     expect(troubles).toEqual([]);
     await page.close();
   });
+});
+
+test("an exported job is one file that asks nobody for anything", async () => {
+  const file = join(home.path, "run.html");
+  home.hw("page", "export", trained, "-o", file);
+  const page = await (await browser.newContext()).newPage();
+  page.setDefaultTimeout(12_000);
+  const troubles: string[] = [];
+  const requests: string[] = [];
+  page.on("pageerror", (error) => troubles.push(error.message));
+  page.on("console", (message) => {
+    if (message.type() === "error") troubles.push(message.text());
+  });
+  page.on("request", (request) => requests.push(request.url()));
+  await page.goto(`file://${file}`);
+  await page.getByRole("heading", { name: /trained/ }).waitFor();
+  await page.getByRole("tab", { name: "Charts" }).click();
+  await page.getByRole("img", { name: /train\/loss: 1 lines/ }).waitFor();
+  await page.getByRole("tab", { name: "Logs" }).click();
+  await page.getByText(HOSTILE).waitFor();
+  expect(await page.locator(".log img, .log script").count()).toBe(0);
+  expect(requests.filter((one) => !one.startsWith(`file://${file}`))).toEqual([]);
+  expect(troubles).toEqual([]);
+  await page.close();
 });
 
 describe("for everybody", () => {

@@ -20,7 +20,9 @@ def main(home: str, count: int) -> None:
     def some(c, start: int, stop: int) -> None:  # type: ignore[no-untyped-def]
         for number in range(start, stop):
             spec = JobSpec(
-                ["python", "train.py", "--lr", str(number % 7 / 10), "--seed", str(number)], "/work", f"sweep{number % 5}"
+                ["python", "train.py", "--lr", str(number % 7 / 10), "--seed", str(number)],
+                "/work",
+                f"sweep{number % 5}",
             )
             job = catalog.insert_job(c, new_uuid(), spec, now_ns - (count - number) * 1_000_000_000)
             config = json.dumps({"lr": number % 7 / 10, "seed": number})

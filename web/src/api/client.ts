@@ -1,8 +1,10 @@
 // Every request of the page goes through here: addresses below the page's own base, errors as the server words them.
 
+import { answer, embedded } from "./embedded";
+
 /** Where the page lives: one folder above its script, whatever a reverse proxy puts in front. */
 const script = import.meta.url;
-export const base = new URL(import.meta.env.DEV ? "/" : "../", script);
+export const base = embedded ? new URL("./", location.href) : new URL(import.meta.env.DEV ? "/" : "../", script);
 
 export class ApiError extends Error {
   constructor(
@@ -31,7 +33,7 @@ export function address(path: string, query: Query = {}): string {
 async function request(method: string, url: string, body: unknown, signal?: AbortSignal): Promise<Response> {
   let response: Response;
   try {
-    response = await fetch(url, {
+    response = embedded ? await answer(embedded, method, new URL(url), body, signal) : await fetch(url, {
       method,
       signal: signal ?? null,
       ...(body === undefined ? {} : { body: JSON.stringify(body), headers: { "content-type": "application/json" } }),

@@ -2,6 +2,7 @@
 // in the query, so that every view is a link.
 
 import { base } from "../api/client";
+import { embedded } from "../api/embedded";
 
 export interface Route {
   page: "jobs" | "job" | "compare" | "clusters" | "login" | "missing";
@@ -10,6 +11,7 @@ export interface Route {
 }
 
 function read(): Route {
+  if (embedded) return { page: "job", ref: embedded.job.id, params: new URLSearchParams(location.hash.slice(1)) };
   const path = decodeURI(location.pathname.slice(base.pathname.length)).replace(/\/$/, "");
   const params = new URLSearchParams(location.search);
   if (path === "" || path === "index.html") return { page: "jobs", ref: "", params };
@@ -23,17 +25,20 @@ class Router {
 
   constructor() {
     window.addEventListener("popstate", () => (this.route = read()));
-    document.addEventListener("click", (event) => this.follow(event));
+    if (embedded) window.addEventListener("hashchange", () => (this.route = read()));
+    if (!embedded) document.addEventListener("click", (event) => this.follow(event));
   }
 
   /** The address of a path of ours, for href. */
   href(path: string, params: Record<string, string | null | undefined> = {}): string {
+    if (embedded) return `#${new URLSearchParams(Object.entries(params).filter((pair): pair is [string, string] => !!pair[1]))}`;
     const url = new URL(path.replace(/^\//, ""), base);
     for (const [name, one] of Object.entries(params)) if (one) url.searchParams.set(name, one);
     return url.pathname + url.search;
   }
 
   go(path: string, params: Record<string, string | null | undefined> = {}): void {
+    if (embedded) return; // there is only one job in the file
     history.pushState(null, "", this.href(path, params));
     this.route = read();
     window.scrollTo(0, 0);
@@ -41,6 +46,15 @@ class Router {
 
   /** Change the query only; `push` where going back should undo it. */
   set(changes: Record<string, string | null | undefined>, push = false): void {
+    if (embedded) {
+      const params = new URLSearchParams(location.hash.slice(1));
+      for (const [name, one] of Object.entries(changes)) {
+        if (one) params.set(name, one);
+        else params.delete(name);
+      }
+      location.hash = params.toString();
+      return;
+    }
     const url = new URL(location.href);
     for (const [name, one] of Object.entries(changes)) {
       if (one) url.searchParams.set(name, one);

@@ -8,6 +8,7 @@ from pathlib import Path
 from headway.home.paths import write_private
 from headway.model.errors import NotFoundError, RefusedError, UsageError
 from headway.views.api.source import job_route
+from headway.views.cli import page_export
 from headway.views.cli.dispatch import Call
 
 _REDIRECT = """<!doctype html><meta charset="utf-8"><meta name="referrer" content="no-referrer">
@@ -17,6 +18,8 @@ _REDIRECT = """<!doctype html><meta charset="utf-8"><meta name="referrer" conten
 
 
 def command(call: Call) -> int:
+    if call.words[:1] == ["export"]:
+        return page_export.command(call)
     if len(call.words) > 1 or call.after:
         raise UsageError("hw page takes one id of a job, or none", f"usage: {call.command.usage}")
     url = login_url(call, _path(call))
