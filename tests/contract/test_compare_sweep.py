@@ -93,6 +93,7 @@ def test_a_difference_names_config_and_code_with_uncommitted_changes(
     (tmp_path / "train.py").write_text(TRAIN.replace("range(20)", "range(10)"))
     second = json.loads(hw(*runs, "0.5").stdout)["id"]
     wait_until(lambda: _has_code(hw, first, second))  # may come after the end of so short a job
+    (tmp_path / "train.py").write_text("raise SystemExit(3)")
     found = hw.json("diff", first, second, "-m", "val/acc")
     assert found["ids"] == [first, second]
     assert found["outcome"]["values"] == [0.095, 0.225]
@@ -101,6 +102,13 @@ def test_a_difference_names_config_and_code_with_uncommitted_changes(
     assert "-for step in range(20):" in found["code"]
     assert "+for step in range(10):" in found["code"]
     assert sorted((tmp_path / ".git" / "objects").rglob("*")) == objects  # it is only read
+
+    again = hw.json("reproduce", second)  # its uncommitted change is in it, the later one is not
+    assert again["reproduced"] and again["verdict"].startswith("reproduced to the last bit")
+    assert {one["name"]: one["points"] for one in again["metrics"]} == {"loss": 10, "val/acc": 10}
+    assert (Path(again["folder"]) / "train.py").read_text() == TRAIN.replace(
+        "range(20)", "range(10)"
+    )
     text = hw("diff", first, second).stdout.decode()
     assert text.index("*0.225") < text.index("most likely") < text.index("config")
     assert hw("diff", first, first).returncode == 2

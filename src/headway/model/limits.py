@@ -422,6 +422,8 @@ SQL_USAGE_ROWS_MAX = 20_000_000  # of the table `usage`
 SQL_LOG_BYTES_MAX = 512 * MIB  # of the table `logs`
 EXPORT_POINTS_MAX = 1_000_000_000  # of one Parquet file
 EXPORT_TIMEOUT_S = 1_800.0  # one table of `hw export`
+MCP_LINE_BYTES_MAX = 4 * MIB  # of one message to `hw mcp`
+MCP_TEXT_CHARS_MAX = 200_000  # of one answer of a tool
 COMPARE_METRICS_MAX = 50  # in one table, unless they are named; the others are counted
 
 # -- settings files

@@ -228,6 +228,29 @@ _TABLE: Final = (
         ),
     ),
     Command(
+        "reproduce", RUN, "run a job again from its own code, and say whether the same came out",
+        "hw reproduce ID [--tolerance X] [-o FOLDER]", ("metrics", "tolerance", "output"),
+        says={
+            "metrics": "compare these metrics only; may be repeated",
+            "output": "the folder for its code; default: ./<id>-again",
+        },
+        details=(
+            "The code comes from the job's snapshot, or from its commit with its uncommitted changes; what lies beside it\n"
+            "in no commit is linked. Then packages, environment, hardware and data are compared with the record, and\n"
+            "every metric step by step. Exits 0 where it was reproduced, 1 where not."
+        ),
+        examples=(("hw reproduce 7f3c2", ""), ("hw reproduce 7f3c2 --tolerance 0 -m loss", "to the last bit")),
+    ),
+    Command(
+        "mcp", HOUSE, "jobs as tools for AI assistants (Model Context Protocol, on stdin and stdout)", "hw mcp [--operate]",
+        ("operate", "monitor"),
+        details=(
+            "Tools: jobs, job, why, logs, metrics, compare, importance, diff; with --operate also abort and resubmit.\n"
+            "An assistant starts it: its settings name the command `hw` with the argument `mcp`."
+        ),
+        examples=(("hw mcp", "read-only"), ("hw mcp --operate", "may stop jobs and run them again")),
+    ),
+    Command(
         "best", LOOK, "the best job of an experiment by a metric", "hw best -m METRIC [ID… | -e EXPERIMENT | SELECTION]",
         (*_SELECT, "metrics", "final", "min", "max"),
         says={**_CHOSEN, "metrics": "the metric that decides", "final": "by last values instead of best ones"},

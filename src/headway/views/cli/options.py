@@ -206,6 +206,16 @@ def _ids(text: str, name: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
+def _tolerance(text: str, name: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = -1.0
+    if not 0 <= found < 1e9:
+        raise UsageError(f'{name}: "{text[:60]}" is not a tolerance', "a number, such as 0.01 or 0")
+    return found
+
+
 def _condition(text: str, name: str) -> str:
     from headway.wire.filter_language import parse
 
@@ -487,6 +497,14 @@ OPTIONS: Final = (
         "end so long after the last job has ended",
         _duration_or_zero,
     ),
+    Option(
+        ("--tolerance",),
+        "tolerance",
+        "X",
+        "relative difference that counts as equal; default 0.01",
+        _tolerance,
+    ),
+    Option(("--operate",), "operate", "", "let it also stop jobs and run them again"),
     Option(("--md",), "md", "", "the answer as a Markdown table on stdout"),
     Option(("--limit",), "limit", "N", "at most N jobs; default 50 in a terminal", _count),
     Option(("-v", "--verbose"), "verbose", "", "say more"),

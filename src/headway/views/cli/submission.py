@@ -81,14 +81,22 @@ def send(source: Source, spec: Mapping[str, Any], env: Mapping[str, str]) -> dic
 
 
 def resubmit(
-    source: Source, call: Call, old: Mapping[str, Any], *, moved: bool = True
+    source: Source,
+    call: Call,
+    old: Mapping[str, Any],
+    *,
+    moved: bool = True,
+    cwd: str | None = None,
 ) -> dict[str, Any]:
     """Submit a job again with the changes of the call; the old one is left to the caller. Without
     `moved` it stays in its experiment and on its cluster: there these options chose the jobs.
+    `cwd`: it runs in another folder than the old one.
     """
     names = ("name", "experiment") if moved else ("name",)
     spec = {**changes(call), **{key: call.get(key) for key in names if call.get(key)}}
     spec |= _monitor(call.get("monitor"))
+    if cwd is not None:
+        spec["cwd"] = cwd
     if call.after:
         spec["command"] = _new_command(call.after, old)
     around = surroundings()

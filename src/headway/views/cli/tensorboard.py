@@ -4,6 +4,7 @@ never wrote an event file.
 
 import importlib.util
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -33,10 +34,16 @@ def command(call: Call) -> int:
     call.words = [*call.words, *words]
     compare.check(call)
     program = _program()
+    for number in (signal.SIGTERM, signal.SIGHUP):  # `kill` ends TensorBoard, too, as Ctrl-C does
+        signal.signal(number, _interrupt)
     source = call.source()
     port = call.get("port") or free_port()
     with tempfile.TemporaryDirectory(prefix="headway-tensorboard-") as folder:
         return _serve(call, source, program, port, Path(folder))
+
+
+def _interrupt(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
 
 
 def _program() -> list[str]:

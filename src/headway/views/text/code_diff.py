@@ -52,6 +52,12 @@ def _from_snapshot(side: dict[str, Any], folder: Path) -> None:
         depot.close()
 
 
+def top_of(cwd: str) -> str | None:
+    """The repository that a folder is in."""
+    found = _git(cwd, "rev-parse", "--show-toplevel")
+    return None if found is None else found.decode().strip()
+
+
 def _from_commit(side: dict[str, Any], folder: Path) -> None:
     cwd = side["cwd"]
     top = _git(cwd, "rev-parse", "--show-toplevel")
