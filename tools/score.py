@@ -22,6 +22,8 @@ from headway.diagnose.evidence import Evidence  # noqa: E402
 from headway.diagnose.reader import read_stream  # noqa: E402
 from headway.diagnose.runner import Diagnosis, diagnose  # noqa: E402
 from tests.diagnose_cases import Case, golden_cases  # noqa: E402
+from tests.provoke.failures import FAILURES  # noqa: E402
+from tests.provoke.run import is_possible, provoke  # noqa: E402
 
 SURE = 0.8
 
@@ -72,6 +74,16 @@ def json_cases(folder: Path) -> Iterator[Case]:
             found.get("evidence") or "",
             [(stream["name"], stream["text"]) for stream in found["streams"]],
         )
+
+
+def provoked() -> Iterator[Case]:
+    for failure in FAILURES:
+        if not is_possible(failure):
+            print(f"provoke/{failure.name} is left out: it needs {failure.needs}", file=sys.stderr)
+            continue
+        case = provoke(failure)
+        if case is not None:
+            yield case
 
 
 def ask(case: Case) -> Diagnosis:
@@ -139,6 +151,8 @@ def main() -> int:
     scores = [count("golden logs", golden_cases())]
     if asked.cases and Path(asked.cases).is_dir():
         scores.append(count(f"labelled logs of {asked.cases}", json_cases(Path(asked.cases))))
+    if not asked.no_provoke:
+        scores.append(count("provoked failures", provoked()))
     for score in scores:
         print("\n".join(score.lines()))
         for mistake in score.mistakes:

@@ -47,6 +47,7 @@ _FAILED_SAID = re.compile(
     r"Root Cause \(first observed failure\)|Exited with exit code [1-9]|exitcode\W+-?[1-9]"
     r"|return code = -?[1-9]"
 )
+_SHELL = re.compile(r"sh: |: line \d+: |: command not found")
 # Lines of a usage text speak of errors without having any.
 _HELP = re.compile(r"\s*(?:usage: |-\w,? |(?:-\w, )?--[\w-]+(?: |=|$))")
 _WATCHDOG = re.compile(
@@ -137,7 +138,7 @@ def _stream_matches(index: int, stream: Stream, evidence: Evidence) -> Iterator[
         match.confidence *= _survival(match, stream, evidence)
         if block is not None and block.number < line.number <= block.number + 12:
             match.confidence += 0.01  # what the launcher saw first
-        if match.cause == "command_not_found" and "execve" not in line.text:
+        if match.cause == "command_not_found" and _SHELL.search(line.text):
             match.confidence *= _shell_went_on(match, stream, evidence)
         yield match
 
@@ -190,6 +191,7 @@ def _explain_exception(one: Traceback, index: int) -> Match:
         match = _match(best, one.line, index, one)
     else:
         match = Match(cause, confidence, ROOT, one.line, index, traceback=one)
+        match.generic = cause == "code_exception"
     if one.logged:
         match.confidence *= LOGGED
     if not one.whole:

@@ -47,6 +47,7 @@ _RANK = re.compile(r"\[[Rr]ank[ :]?(\d+)\](?:: ?|(?=\[))")
 _LOCAL = re.compile(r"\[(?:default|trainer|worker)_?(\d+)\]:\s?")
 _RAY = re.compile(r"\x1b?\(([\w.<>]+ )?pid=\d+(?:, ip=([\w.:]+))?\)\s")
 _COMPOSE = re.compile(r"([\w.-]+)\s+\| ")
+_NOTEBOOK = re.compile(r"\d+\.\d+s\t\d+\t")  # seconds and line, as notebook services print
 _POD = re.compile(r"\[pod/([\w.-]+)/[\w.-]+\] ")
 _LABEL = re.compile(r"\s{0,4}(\d{1,5}): ")
 _HOST = re.compile(
@@ -277,7 +278,7 @@ def _take_prefixes(line: Line, labels: set[str]) -> None:
         if found:
             writer.append(found[0])
         else:
-            found = _STAMP.match(text)
+            found = _STAMP.match(text) or _NOTEBOOK.match(text)
         if not found or not found[0]:
             break
         text = text[found.end() :]

@@ -70,6 +70,7 @@ class Match:
     traceback: Traceback | None = None
     rank: int | None = None
     node: str | None = None
+    generic: bool = False  # no rule knew it; said by the type of the exception alone
 
 
 ExceptionRule = Callable[[Traceback], tuple[str, float] | None]

@@ -64,11 +64,16 @@ def _without_chains(roots: list[Match]) -> list[Match]:
         pending.append(match)
         if match.traceback is not None and match.traceback.inner:
             continue
-        kept.append(max(pending, key=lambda one: one.confidence))
+        kept.append(max(pending, key=_says))
         pending = []
     if pending:
-        kept.append(max(pending, key=lambda one: one.confidence))
+        kept.append(max(pending, key=_says))
     return kept
+
+
+def _says(match: Match) -> float:
+    """How much a member of a chain says: a type alone less than words that are known."""
+    return match.confidence - (0.2 if match.generic else 0.0)
 
 
 def _choose(

@@ -56,6 +56,15 @@ RULES = (
         confidence=0.82,
         role=ROOT,
     ),
+    rule(
+        "mpi_launcher",
+        r"srun: error: Unable to (?:satisfy|confirm|contact)|Unable to contact slurm controller"
+        r"|Job credential expired",
+        "srun: error",
+        "slurm controller",
+        "credential expired",
+        confidence=0.7,
+    ),
     # What was seen of processes that ended: the reason is somewhere else, where there is one.
     rule(
         "code_exception",
@@ -157,6 +166,14 @@ RULES = (
         "sse",
         confidence=0.93,
         role=ROOT,
+    ),
+    rule(
+        "command_not_found",
+        r"^(?:\S*/)?(?:ba|da|z|k)?sh: (?:line \d+: |\d+: )?\S+: (?:Permission denied|Is a directory)",
+        "permission denied",
+        "is a directory",
+        confidence=0.92,
+        where="plain",
     ),
     rule(
         "command_not_found",

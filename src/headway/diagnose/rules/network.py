@@ -168,7 +168,7 @@ RULES = (
         confidence=0.9,
         role=ROOT,
         unless=r"(?i)pull access|execve\(\)|exec: |exec format|set_mempolicy|mbind|sched_"
-        r"|bad interpreter|nvidia-smi|warning|perf_event",
+        r"|bad interpreter|nvidia-smi|warning|perf_event|^(?:\S*/)?(?:ba|da|z|k)?sh: ",
     ),
     rule(
         "remote_service",

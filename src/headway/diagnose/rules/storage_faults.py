@@ -44,10 +44,13 @@ RULES = (
     rule(
         "disk_full",
         r"PytorchStreamWriter failed writing file|file write failed"
-        r"|inline_container\.cc.*unexpected pos|unexpected pos \d+ vs \d+",
+        r"|inline_container\.cc.*unexpected pos|unexpected pos \d+ vs \d+"
+        r"|\d+ requested and \d+ written|basic_ios::clear: iostream error",
         "streamwriter",
         "file write failed",
         "unexpected pos",
+        "requested and",
+        "iostream error",
         confidence=0.72,
         role=ROOT,
     ),

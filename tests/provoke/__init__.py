@@ -1,0 +1,1 @@
+"""Failures that are really provoked, each with its cause. `make score` runs all, `make test` a sample."""
