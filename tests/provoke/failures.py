@@ -233,6 +233,7 @@ MACHINE = (
     _sh("cpu-limit", "walltime", "ulimit -S -t 1; python -c 'while True: pass'"),
     _py("interrupted", "cancelled", """
         import os, signal, time
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(1)
         """, sample=True),

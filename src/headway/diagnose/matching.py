@@ -5,6 +5,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
 from headway.diagnose import exceptions
+from headway.diagnose.causes import cause_of
 from headway.diagnose.evidence import Evidence, Line, Raised, Stream
 from headway.diagnose.ranks import root_block
 from headway.diagnose.reader import shape_of
@@ -35,6 +36,23 @@ WARNED = 0.5
 LOGGED = 0.8
 # … when our bootstrap reported it of another thread or of a helper process.
 HELPER = 0.6
+# … when it was printed by Python, and a signal ended the process: Python does not die of both.
+BEFORE_SIGNAL = 0.6
+_SUDDEN = frozenset({4, 7, 8, 9, 11})  # SIGILL SIGBUS SIGFPE SIGKILL SIGSEGV
+
+# What a module is installed as, where the names differ.
+PACKAGES = {
+    "cv2": "opencv-python",
+    "sklearn": "scikit-learn",
+    "skimage": "scikit-image",
+    "PIL": "pillow",
+    "yaml": "pyyaml",
+    "dotenv": "python-dotenv",
+    "Crypto": "pycryptodome",
+    "bs4": "beautifulsoup4",
+    "flash_attn": "flash-attn",
+    "google": "protobuf",
+}
 
 _SUCCESS = re.compile(
     r"(?i)training (?:is |has been |was )?(?:done|complete|finished)|exits successfully"
@@ -76,10 +94,10 @@ def _raised_matches(evidence: Evidence, printed: Sequence[Match]) -> Iterator[Ma
     """Exceptions that our bootstrap reported: the exact time for those that were printed too, and
     those that were not (a launcher swallowed them).
 
-    One of a thread or a helper process never explains a signal.
+    None explains a sudden signal; one of a thread or a helper process explains no signal at all.
     """
     for raised in evidence.raised:
-        if not raised.ended and evidence.signal is not None:
+        if evidence.signal in _SUDDEN or (not raised.ended and evidence.signal is not None):
             continue
         same = next((match for match in printed if _is_same(match, raised, evidence)), None)
         if same is not None:
@@ -136,11 +154,20 @@ def _stream_matches(index: int, stream: Stream, evidence: Evidence) -> Iterator[
             at = bisect_right(offsets, line.offset) - 1
             line.time_s = seconds[max(0, at)]
         match.confidence *= _survival(match, stream, evidence)
+        alone = block is None and line.rank is None  # not one of many ranks in a launcher's log
+        if evidence.signal in _SUDDEN and alone and _is_of_python(match):
+            match.confidence *= BEFORE_SIGNAL
         if block is not None and block.number < line.number <= block.number + 12:
             match.confidence += 0.01  # what the launcher saw first
         if match.cause == "command_not_found" and _SHELL.search(line.text):
             match.confidence *= _shell_went_on(match, stream, evidence)
         yield match
+
+
+def _is_of_python(match: Match) -> bool:
+    """An exception of a helper process, then: its own would have ended the rank without a signal."""
+    known = match.traceback is not None and match.role == ROOT
+    return known and cause_of(match.cause).cls == "user"
 
 
 def _divergence(evidence: Evidence) -> Iterator[Match]:
@@ -246,6 +273,8 @@ def _match(
     rank = int(groups["rank"]) if groups.get("rank") else None
     advice = rule.advice
     for name, value in groups.items():
+        if name == "module" and value:
+            value = PACKAGES.get(value.split(".")[0], value.split(".")[0])
         advice = advice.replace("{" + name + "}", value or "…")
     if "{" in advice:
         advice = ""

@@ -119,7 +119,7 @@ RULES = (
     ),
     rule(
         "import_error",
-        r"No module named '?(?P<module>[\w.]+)'?|ModuleNotFoundError",
+        r"(?:ModuleNotFoundError: )?No module named '?(?P<module>[\w.]+)'?|ModuleNotFoundError",
         "no module named",
         "modulenotfound",
         confidence=0.96,

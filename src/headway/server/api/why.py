@@ -47,7 +47,8 @@ def _findings(job: Job) -> list[dict[str, Any]]:
         cause = attempt.cause
         if cause is None:
             continue
-        read = (attempt.findings or {}).get("findings") or [{}]
+        kept = attempt.findings or {}
+        read = kept.get("findings") or [_last_words(kept)]
         plain: dict[str, Any] = {
             "confidence": 1.0,
             "task": None,
@@ -68,6 +69,14 @@ def _findings(job: Job) -> list[dict[str, Any]]:
             }
         )
     return found
+
+
+def _last_words(kept: dict[str, Any]) -> dict[str, Any]:
+    """Where nothing better is known: the last line of its errors, to be looked at."""
+    words = kept.get("last_words")
+    if not words:
+        return {}
+    return {"evidence": [{"stream": "stderr", "offset": None, "line": None, "text": words}]}
 
 
 def _hypotheses(job: Job) -> list[dict[str, Any]]:

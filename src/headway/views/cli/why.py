@@ -55,7 +55,8 @@ def listing(found: dict[str, Any], out: Output) -> Iterator[str]:
     kind = f"   {out.style(_kind(last, out), DIM)}" if last and verdict else ""
     yield f"{mark} {name} {state}" + (f": {out.safe(verdict)}" if verdict else "") + kind
     if last and verdict:
-        yield from _finding(last, out)
+        several = (found["needs"] or {}).get("processes", 1) > 1
+        yield from _finding(last, several, out)
         yield from _others(found.get("hypotheses") or [], out)
     elif last:
         before = [last, *before]
@@ -74,9 +75,9 @@ def _kind(finding: dict[str, Any], out: Output) -> str:
     return out.safe(" · ".join(str(word) for word in words if word not in (None, "unknown")))
 
 
-def _finding(finding: dict[str, Any], out: Output) -> Iterator[str]:
+def _finding(finding: dict[str, Any], several: bool, out: Output) -> Iterator[str]:
     """Who, evidence that can be checked, what to do."""
-    if finding["rank"] is not None:
+    if finding["rank"] is not None and several:
         where = f" on {finding['node']}" if finding.get("node") else ""
         yield f"  {'first':<9} rank {finding['rank']}{out.safe(where)}, attempt {finding['attempt']}"
     for number, line in enumerate(finding["evidence"]):
