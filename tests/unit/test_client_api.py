@@ -41,7 +41,7 @@ def test_the_first_log_loads_nothing_slow(tmp_path: Path) -> None:
     assert not {*HEAVY, "json", "re", "enum", "contextlib", "functools"} & loaded
     assert {name for name in loaded if name.startswith("headway.")} <= {
         "headway.client", "headway.client.api", "headway.client.backoff", "headway.client.bootstrap",
-        "headway.client.bootstrap.sitecustomize", "headway.client.config",
+        "headway.client.bootstrap.headway_bootstrap", "headway.client.config",
         "headway.client.hooks", "headway.client.interrupt", "headway.client.metric", "headway.client.spool_path",
         "headway.client.own_rank", "headway.client.run", "headway.client.metric_values", "headway.model",
         "headway.model.limits",

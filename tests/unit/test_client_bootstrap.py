@@ -56,17 +56,23 @@ def job(tmp_path: Path) -> Job:
     return Job(tmp_path)
 
 
-def test_it_is_plain_enough_for_an_old_python() -> None:
-    """3.8: no newer syntax, and no annotation that is evaluated."""
+def test_it_is_plain_enough_for_the_oldest_python() -> None:
+    """2.7 reads `sitecustomize`, too: no annotation, no f-string, no keyword that it lacks."""
     text = (BOOTSTRAP / "sitecustomize.py").read_text()
-    tree = ast.parse(text, feature_version=(3, 8))
-    assert not [n for n in ast.walk(tree) if isinstance(n, ast.Match | ast.TryStar | ast.NamedExpr)]
+    tree = ast.parse(text)
+    newer = (
+        ast.JoinedStr,
+        ast.AnnAssign,
+        ast.NamedExpr,
+        ast.Nonlocal,
+        ast.Match,
+        ast.AsyncFunctionDef,
+    )
+    assert not [node for node in ast.walk(tree) if isinstance(node, newer)]
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
-            notes = [a.annotation for a in [*node.args.args, *node.args.posonlyargs]] + [
-                node.returns
-            ]
-            assert all(isinstance(n, ast.Constant | ast.Name | None) for n in notes), node.name
+            assert node.returns is None and not node.args.kwonlyargs and not node.args.posonlyargs
+            assert all(argument.annotation is None for argument in node.args.args)
 
 
 def test_headway_is_importable_where_it_is_not_installed(job: Job) -> None:

@@ -75,7 +75,7 @@ def test_a_python_that_is_too_old_says_so(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-I", "-c", code], capture_output=True, text=True, check=False
     )
-    assert done.returncode == 1 and "needs Python 3.11 or newer, this is 3.8" in done.stderr
+    assert done.returncode == 1 and "needs Python 3.9 or newer, this is 3.8" in done.stderr
 
 
 def test_many_threads_may_make_the_file_at_once(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 shim and shipper.
 """
 
+from __future__ import annotations
+
 import os
 import time
 

@@ -2,6 +2,8 @@
 is added (F26).
 """
 
+from __future__ import annotations
+
 import time
 
 

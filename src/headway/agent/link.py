@@ -5,6 +5,8 @@ The end of the pipe is the death of the other side. Called by both; made by the 
 forks.
 """
 
+from __future__ import annotations
+
 import json
 import os
 

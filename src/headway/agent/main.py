@@ -12,6 +12,8 @@ before · 4 gave up for now, the spool stays · 5 somebody on another machine sp
 now.
 """
 
+from __future__ import annotations
+
 import os
 import sys
 

@@ -4,6 +4,8 @@ task (F29, F30).
 Called by shim and shipper.
 """
 
+from __future__ import annotations
+
 import os
 
 from headway.wire.identity import (

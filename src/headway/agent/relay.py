@@ -7,6 +7,8 @@ input ends, or when nobody has asked for a while: spools and trays stay where th
 relay finds them.
 """
 
+from __future__ import annotations
+
 import errno
 import os
 import select
@@ -203,24 +205,24 @@ class Relay:
     def _ask_tray(self, head: "dict[str, Any]", body: bytes) -> "Answer":
         """`wire/tray.py` for the one tray of this home."""
         folder = self._tray
-        match head["method"]:
-            case "make":
-                tray.make(folder)
-                return folder, b""
-            case "waiting":
-                return tray.waiting(folder), b""
-            case "read":
-                found = tray.read(folder, str(head["file"]))
-                return (None, b"") if found is None else ({"path": found.path}, found.body)
-            case "reply":
-                tray.reply(folder, str(head["file"]), int(head["status"]), body)
-                return None, b""
-            case "leftovers":
-                return tray.leftovers(folder), b""
-            case "remove":
-                if head["path"] in tray.leftovers(folder):
-                    tray.remove(head["path"])
-                return None, b""
+        method = head["method"]
+        if method == "make":
+            tray.make(folder)
+            return folder, b""
+        elif method == "waiting":
+            return tray.waiting(folder), b""
+        elif method == "read":
+            found = tray.read(folder, str(head["file"]))
+            return (None, b"") if found is None else ({"path": found.path}, found.body)
+        elif method == "reply":
+            tray.reply(folder, str(head["file"]), int(head["status"]), body)
+            return None, b""
+        elif method == "leftovers":
+            return tray.leftovers(folder), b""
+        elif method == "remove":
+            if head["path"] in tray.leftovers(folder):
+                tray.remove(head["path"])
+            return None, b""
         raise DamagedError(f"a tray has no {str(head['method'])[:80]!r}")
 
 

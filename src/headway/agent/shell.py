@@ -5,6 +5,8 @@ Started by `hw shell` as the argv that an engine's `attach` gives. It is no part
 runs in it is not watched, and leaving it ends nothing.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import sys

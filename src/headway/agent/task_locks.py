@@ -1,5 +1,7 @@
 """The locks by which a task has one shim and one shipper (F28). Called by both when they start."""
 
+from __future__ import annotations
+
 import fcntl
 import os
 import time

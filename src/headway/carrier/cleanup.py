@@ -3,6 +3,8 @@
 node: standard library only.
 """
 
+from __future__ import annotations
+
 import os
 import shutil
 import time
@@ -14,7 +16,7 @@ from headway.carrier import folder_paths
 from headway.model.limits import FOLDER_CACHE_S
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Freed:
     """Fetched folders that were removed, or would be."""
 

@@ -11,6 +11,8 @@ Below `base` (HOME/folders, or `folders` in a cluster's own folder):
     placed/<path>.json         folders that were fetched into a person's own working folder
 """
 
+from __future__ import annotations
+
 import fcntl
 import hashlib
 import json
@@ -20,8 +22,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
+from headway.model.data_folder import Folder
 from headway.model.errors import UsageError
-from headway.model.job import Folder
 from headway.storage.location import LOCAL, Place, parse
 
 CACHE: Final = ".cache"  # what a mount tool keeps, beside the point where it mounts

@@ -5,6 +5,8 @@ Nothing here raises into training or waits for a network (P1). `log` is client/m
 function, so that no call stands between training and the hot path.
 """
 
+from __future__ import annotations
+
 import sys
 
 from headway.client import hooks

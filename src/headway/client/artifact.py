@@ -5,6 +5,8 @@ of small files, a hard link of large ones, so the call takes milliseconds whatev
 written in place before the agent has read it. Only on another file system than the spool's a large file is copied here.
 """
 
+from __future__ import annotations
+
 import errno
 import os
 import stat

@@ -6,11 +6,12 @@ folder by the ids of their launcher. Nothing here waits for the shipper, and eve
 OSError.
 """
 
+from __future__ import annotations
+
 import os
-import sys
 import time
 
-from headway.client.own_rank import launch_key, node_rank
+from headway.client.own_rank import launch_key, node_rank, started_with
 from headway.client.spool_path import Place
 from headway.spool.files import OS_FILES, Files, write_all
 from headway.wire import plain_json
@@ -112,7 +113,7 @@ class Attachment:
         local = self.environ.get("LOCAL_WORLD_SIZE", "")
         return {
             "version": 1, "uuid": self._uuid, "attempt": 1, "task": task, "node": os.uname().nodename, "home": home,
-            "argv": mask_argv(list(sys.orig_argv), secret_values(self.environ)), "cwd": _cwd(), "umask": umask(),
+            "argv": mask_argv(started_with(), secret_values(self.environ)), "cwd": _cwd(), "umask": umask(),
             "processes": int(local) if local.isdigit() else place.world_size, "world_size": place.world_size,
             "attached": True, "monitoring_interval_s": _monitoring_interval_s(self.environ),
             "attach": {

@@ -2,6 +2,8 @@
 metric.py.
 """
 
+from __future__ import annotations
+
 import time
 
 from headway.model.limits import BACKOFF_FIRST_S, BACKOFF_MAX_S

@@ -4,6 +4,8 @@ masked.
 A mapping, not an object with attributes, so that a key can never hide a method. Called by training.
 """
 
+from __future__ import annotations
+
 # loaded by every Python; `collections` itself is not
 from _collections_abc import Iterator, MutableMapping
 from itertools import islice
@@ -91,7 +93,7 @@ def as_dict(config: "Any") -> dict[str, "Any"]:
     pairs = pairs_of(config)
     if pairs is not None:
         return {str(key): value for key, value in islice(pairs, CONFIG_ITEMS_MAX)}
-    if isinstance(config, list | tuple) and all(
+    if isinstance(config, (list, tuple)) and all(
         isinstance(pair, tuple) and len(pair) == 2 for pair in config
     ):
         return {str(key): value for key, value in config}

@@ -4,6 +4,8 @@ The program's own PyYAML is used where it is installed, by its events and never 
 an object (B26). Raises OSError and ValueError; whoever calls tells that and goes on.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import sys
@@ -75,7 +77,7 @@ class _Builder:
     def build(self, text: str) -> "Any":
         events = iter(self.yaml.parse(text, Loader=self.yaml.SafeLoader))
         for event in events:
-            if isinstance(event, self.yaml.ScalarEvent | self.yaml.CollectionStartEvent):
+            if isinstance(event, (self.yaml.ScalarEvent, self.yaml.CollectionStartEvent)):
                 return self.value(event, events, 0)
         return {}
 

@@ -6,6 +6,8 @@ the answer comes in bounded time and size, and never as an exception (B14). Henc
 of a type that we do not know, and nothing that is consumed by looking at it, such as a generator.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import time
@@ -80,9 +82,9 @@ class _Work:
         if _is_enum(value):
             inner = value.value
             return self.convert(
-                inner if isinstance(inner, str | int | float | bool) else value.name, depth
+                inner if isinstance(inner, (str, int, float, bool)) else value.name, depth
             )
-        if isinstance(value, str | int | float):
+        if isinstance(value, (str, int, float)):
             return self._convert(_without_class(value), depth)
         summary = _summary(value)
         if summary is not None:
@@ -212,7 +214,7 @@ def _summary(value: "Any") -> str | None:
         return str(value)
     if kind.__module__.startswith("pathlib"):
         return os.fspath(value)  # type: ignore[no-any-return]
-    if isinstance(value, bytes | bytearray | memoryview):
+    if isinstance(value, (bytes, bytearray, memoryview)):
         return f"<{len(value)} bytes>"
     if isinstance(value, type) or (callable(value) and hasattr(value, "__qualname__")):
         return f"{value.__module__}.{value.__qualname__}"
@@ -237,7 +239,7 @@ def pairs_of(value: "Any") -> "Iterator[tuple[object, Any]] | None":
         return ((key, _get(value, key)) for key in value.keys())  # noqa: SIM118  (not every mapping iterates its keys)
     for names in ("__dataclass_fields__", "__pydantic_fields__", "model_fields", "_fields"):
         fields = getattr(kind, names, None)
-        if isinstance(fields, dict | tuple):
+        if isinstance(fields, (dict, tuple)):
             return ((name, getattr(value, name, f"<no {name}>")) for name in fields)
     attributes = getattr(kind, "__attrs_attrs__", None)
     if attributes is not None:
@@ -261,10 +263,10 @@ def _several(value: "Any") -> "Iterator[Any] | None":
     one.
     """
     kind = type(value)
-    if isinstance(value, set | frozenset):
+    if isinstance(value, (set, frozenset)):
         by_text = len(value) <= CONFIG_ITEMS_MAX and all(type(item) is str for item in value)
         return iter(sorted(value) if by_text else value)  # so that two equal configs look equal
-    if isinstance(value, list | tuple):
+    if isinstance(value, (list, tuple)):
         return iter(value)
     if all(hasattr(kind, name) for name in ("__len__", "__getitem__", "__iter__")) and not hasattr(
         kind, "__next__"

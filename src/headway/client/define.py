@@ -3,6 +3,8 @@
 Nothing here raises into training or waits for a network (P1): each call is a fact in the spool.
 """
 
+from __future__ import annotations
+
 from _collections_abc import (
     Iterator,
     MutableMapping,

@@ -7,6 +7,8 @@ MASTER_PORT, or, where nobody set them: a file between the processes of one mach
 of a Slurm step. PyTorch is imported when it is needed first.
 """
 
+from __future__ import annotations
+
 import os
 import sys
 

@@ -5,6 +5,8 @@ Imported only when an exception has happened: `traceback` is slow to import. Tex
 `mask` before it is cut, so that a cut cannot split a secret and so hide it.
 """
 
+from __future__ import annotations
+
 import linecache
 import os
 import sys

@@ -1,5 +1,7 @@
 """What `hw.init` returns: the run as an object, also for `with`. Called by client/api.py."""
 
+from __future__ import annotations
+
 from headway.client.interrupt import raise_if_signal
 
 TYPE_CHECKING = False  # `typing` itself costs the client's cold start some milliseconds

@@ -5,6 +5,8 @@ program's own handlers and Python's messages stay as they are. HEADWAY_FORWARD_E
 exceptions alone.
 """
 
+from __future__ import annotations
+
 import _thread
 import atexit
 import builtins
@@ -130,7 +132,7 @@ def _watch_fatal(run: "Run") -> None:
 
 def _watch_stacks() -> None:
     """Where the bootstrap was not loaded: a script that was started without us."""
-    from headway.client.bootstrap.sitecustomize import watch_stacks
+    from headway.client.bootstrap.headway_bootstrap import watch_stacks
 
     watch_stacks()
 
@@ -158,7 +160,7 @@ def _watch_logging(run: "Run") -> None:
     if "logging" in sys.modules:
         install()
     else:
-        from headway.client.bootstrap.sitecustomize import Lookout
+        from headway.client.bootstrap.headway_bootstrap import Lookout
 
         sys.meta_path.insert(0, Lookout("logging", lambda _: install()))
 

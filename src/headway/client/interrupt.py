@@ -6,6 +6,8 @@ checkpoint, an alarm that ends an evaluation. Such an exception is not ours to s
 what *we* raise).
 """
 
+from __future__ import annotations
+
 import sys
 
 TYPE_CHECKING = False  # `typing` itself costs the client's cold start some milliseconds

@@ -7,6 +7,8 @@ bounded, in size and, between two steps of a drawing, in time. What cannot be dr
 plain words: markup that is none as it stands, a table by its cells.
 """
 
+from __future__ import annotations
+
 import sys
 import time
 from itertools import islice
@@ -296,7 +298,7 @@ def _cells(table: "Any", console: "Any", mask: "Mask") -> "dict[str, Any]":
     ]
     return {
         "columns": [_bounded_cell(console, column.header, mask) for column in columns],
-        "rows": [list(row) for row in zip(*cells, strict=False)],
+        "rows": [list(row) for row in zip(*cells)],
     }
 
 

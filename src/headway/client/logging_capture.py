@@ -7,6 +7,8 @@ they would have done. Levels: what the program lets through, and where it has se
 above (HEADWAY_LOG_LEVEL says otherwise).
 """
 
+from __future__ import annotations
+
 import logging
 import os
 import sys

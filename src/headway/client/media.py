@@ -7,6 +7,8 @@ Everything is encoded when it is logged, with the standard library alone: arrays
 their own methods, so neither is imported. An object of matplotlib, plotly or PIL may be logged as it is.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import struct
@@ -62,7 +64,7 @@ class Audio(Media):
     def __init__(
         self, data: "Any", sample_rate: int = 16_000, caption: "str | None" = None
     ) -> None:
-        if isinstance(data, str | os.PathLike | bytes | bytearray):
+        if isinstance(data, (str, os.PathLike, bytes, bytearray)):
             content, mime = _file(data, "audio/wav")
         else:
             content, mime = _wav(data, int(sample_rate)), "audio/wav"
@@ -76,7 +78,7 @@ class Video(Media):
     kind = "video"
 
     def __init__(self, data: "Any", fps: int = 4, caption: "str | None" = None) -> None:
-        if isinstance(data, str | os.PathLike | bytes | bytearray):
+        if isinstance(data, (str, os.PathLike, bytes, bytearray)):
             content, mime = _file(data, "video/mp4")
         else:
             content, mime = _animation(data, max(1, int(fps))), "image/apng"
@@ -145,7 +147,9 @@ class Html(Media):
     def __init__(self, data: "Any", caption: "str | None" = None) -> None:
         if hasattr(data, "read"):
             data = data.read()
-        text = data.decode("utf-8", "replace") if isinstance(data, bytes | bytearray) else str(data)
+        text = (
+            data.decode("utf-8", "replace") if isinstance(data, (bytes, bytearray)) else str(data)
+        )
         if len(text) < 4096 and "<" not in text and os.path.isfile(text):
             text = _file(text, "text/html")[0].decode("utf-8", "replace")
         super().__init__(clean_text(text).encode(), "text/plain; charset=utf-8", caption)
@@ -206,7 +210,7 @@ def _figure_of(value: "Any") -> "Media | None":
 
 
 def _file(data: "Any", mime: str) -> "tuple[bytes, str]":
-    if isinstance(data, bytes | bytearray):
+    if isinstance(data, (bytes, bytearray)):
         return _bounded(bytes(data)), mime
     path = os.fspath(data)
     if os.path.getsize(path) > MEDIA_BYTES_MAX:
@@ -230,7 +234,7 @@ def _bounded(data: bytes) -> bytes:
 
 
 def _image(data: "Any") -> "tuple[bytes, str, dict[str, Any]]":
-    if isinstance(data, str | os.PathLike | bytes | bytearray):
+    if isinstance(data, (str, os.PathLike, bytes, bytearray)):
         content, mime = _file(data, "image/png")
         return content, mime, {}
     if hasattr(data, "savefig"):
@@ -361,7 +365,7 @@ def _animation(data: "Any", fps: int) -> bytes:
 
 
 def _wav(data: "Any", rate: int) -> bytes:
-    if isinstance(data, list | tuple):
+    if isinstance(data, (list, tuple)):
         samples = [max(-1.0, min(1.0, float(value))) for value in data]
         content, channels = (
             struct.pack(f"<{len(samples)}h", *(round(value * 32767) for value in samples)),
@@ -439,7 +443,7 @@ def _cell(value: "Any") -> "Any":
         return clean_text(value[:MEDIA_TEXT_CHARS_MAX])
     if isinstance(value, Media):
         return f"<{value.kind}>"
-    if isinstance(value, list | tuple):
+    if isinstance(value, (list, tuple)):
         return [_cell(item) for item in value[:100]]
     if isinstance(value, dict):
         return {clean_text(str(key)): _cell(item) for key, item in list(value.items())[:100]}

@@ -4,6 +4,8 @@ Small ones are one fact; a larger one is cut into pieces, so that every fact fit
 them. What cannot be written is counted as dropped (P5), as points are.
 """
 
+from __future__ import annotations
+
 import os
 import time
 from binascii import b2a_base64

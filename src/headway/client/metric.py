@@ -10,6 +10,8 @@ Every value passed in ends as exactly one of written, rejected (it cannot be kep
 could not be written): that is P5.
 """
 
+from __future__ import annotations
+
 import errno
 import os
 import time

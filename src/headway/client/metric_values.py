@@ -6,6 +6,8 @@ A value is anything that is one number: int, float, bool, Decimal, Fraction, a N
 reason that names it.
 """
 
+from __future__ import annotations
+
 from headway.client.interrupt import raise_if_signal
 from headway.model.limits import (
     LOG_DEPTH_MAX,
@@ -190,11 +192,11 @@ def to_number(value: "Any") -> float:
     if kind is float:
         return float(value)
     try:
-        if isinstance(value, int | float):
+        if isinstance(value, (int, float)):
             return float(value)
         if hasattr(value, "item"):  # NumPy, torch, jax: a scalar or an array with one element
             value = _only_item(value)
-        if isinstance(value, str | bytes | bytearray | complex) or not hasattr(
+        if isinstance(value, (str, bytes, bytearray, complex)) or not hasattr(
             type(value), "__float__"
         ):
             raise Refused(f"a value of type {type_name(value)} is not a number")
@@ -228,7 +230,7 @@ def to_step(step: object) -> int:
             step = _only_item(step)
         if isinstance(step, float) and step.is_integer():
             number = int(step)
-        elif isinstance(step, str | bytes) or not hasattr(type(step), "__index__"):
+        elif isinstance(step, (str, bytes)) or not hasattr(type(step), "__index__"):
             raise Refused(
                 f"step must be an integer, not {step!r}" if type(step) is float else _no_step(step)
             )

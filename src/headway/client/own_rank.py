@@ -5,6 +5,8 @@ torchrun's children, Slurm's tasks and MPI's ranks know themselves by variables 
 sets; ours too.
 """
 
+from __future__ import annotations
+
 import os
 import sys
 
@@ -26,6 +28,11 @@ _VARIABLES = (
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE"),
     ("PMI_RANK", "MPI_LOCALRANKID", "PMI_SIZE"),
 )
+
+
+def started_with() -> list[str]:
+    """The words that the interpreter was started with; Python 3.9 does not keep its own options."""
+    return list(getattr(sys, "orig_argv", [sys.executable, *sys.argv]))
 
 
 def ranks(environ: "Environ") -> tuple[int, int, int]:
@@ -86,11 +93,17 @@ def launch_key(environ: "Environ") -> str | None:
                 *(environ.get(name, "") for name in ids),
                 *_launcher(variable),
             ]
-            return "\0".join(words if kind == "torchrun" else [*words, *sys.orig_argv])
+            return "\0".join(words if kind == "torchrun" else [*words, *started_with()])
     if "SLURM_JOB_ID" in environ and "SLURM_STEP_ID" in environ:
         names = "SLURM_CLUSTER_NAME SLURM_JOB_ID SLURM_STEP_ID SLURM_RESTART_COUNT SLURM_JOB_START_TIME".split()
         # One step may run several programs after another; argv tells them apart.
-        return "\0".join(["slurm", *(environ.get(name, "") for name in names), *sys.orig_argv])
+        return "\0".join(
+            [
+                "slurm",
+                *(environ.get(name, "") for name in names),
+                *started_with(),
+            ]
+        )
     return None
 
 

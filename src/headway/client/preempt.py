@@ -6,6 +6,8 @@ SIGUSR1 (only a notice). Handlers that the program had set before stay in force:
 after the callbacks. One that it sets later replaces ours, as Python has it.
 """
 
+from __future__ import annotations
+
 import os
 import signal
 import threading

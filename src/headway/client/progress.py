@@ -6,6 +6,8 @@ it when it likes. There is no lock. Whoever has written looks once more whether 
 still the position, so that of several threads the last one writes the last word.
 """
 
+from __future__ import annotations
+
 import os
 from _weakref import ref
 from time import monotonic, time_ns
@@ -357,7 +359,7 @@ class Progress:
 
     def _encode(self, msg: object) -> bytes:
         try:
-            words = list(msg) if isinstance(msg, tuple | list) else [msg]
+            words = list(msg) if isinstance(msg, (tuple, list)) else [msg]
             mask = self._slots.run.masker()
             return encode_words([clean_text(mask(str(word))) for word in words[:16]])
         except Exception as error:  # P1: a word whose __str__ raises

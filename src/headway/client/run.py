@@ -5,6 +5,8 @@ One per process; a forked child starts over with streams of its own. Facts are k
 be written, up to a limit. No method that training can reach raises (P1); the ones that may say so.
 """
 
+from __future__ import annotations
+
 import os
 import sys
 import time
@@ -15,6 +17,7 @@ from headway.client.config import Config
 from headway.client.interrupt import raise_if_signal
 from headway.client.metric import Metrics, make_log
 from headway.client.metric_values import clean_text
+from headway.client.own_rank import started_with
 from headway.client.spool_path import Place, from_environment
 from headway.model.limits import (
     ARGV_TOLD_CHARS_MAX,
@@ -208,7 +211,7 @@ class Run:
         place = self.place
         assert place is not None
         argv, left = [], ARGV_TOLD_CHARS_MAX
-        for word in mask_argv(list(sys.orig_argv), self.secrets(), self.secret_names()):
+        for word in mask_argv(started_with(), self.secrets(), self.secret_names()):
             argv.append(clean_text(word[:left]))
             left -= len(argv[-1])
             if left <= 0:

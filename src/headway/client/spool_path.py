@@ -4,6 +4,8 @@ is needed first.
 Under `hw run` the environment says it. Otherwise client/attach.py makes a job of the process.
 """
 
+from __future__ import annotations
+
 import os
 
 from headway.client.own_rank import ranks

@@ -5,6 +5,8 @@ least and most (Welford's way, which loses no digits). That is told at the first
 often down to once a second, and at the end: whoever looks at a young job sees what it has measured.
 """
 
+from __future__ import annotations
+
 import os
 from collections import deque
 from functools import wraps

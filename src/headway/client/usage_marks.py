@@ -5,6 +5,8 @@ The numbers themselves are taken by the shipper, outside the program; here are o
 their time axis.
 """
 
+from __future__ import annotations
+
 import os
 
 from headway.client.interrupt import raise_if_signal

@@ -6,6 +6,8 @@ The files are copies, so a job may change them. A folder that the job left as it
 job's end; another one goes with the job (`hw gc`).
 """
 
+from __future__ import annotations
+
 import fcntl
 import json
 import os

@@ -12,6 +12,8 @@ puts just that into one file, and `take_pack` and `take_manifest` on the other s
 content before it counts.
 """
 
+from __future__ import annotations
+
 import fcntl
 import hashlib
 import os
@@ -36,7 +38,7 @@ _DRAFT: Final = ".tmp"
 _STEP_S: Final = 0.02
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Collected:
     """What gc removed, or would remove."""
 

@@ -7,6 +7,8 @@ Sorted, so that the same files always give the same bytes. Read by `depot.py` an
 believed: a path that leaves the tree, or that goes through a link, makes the whole manifest damaged.
 """
 
+from __future__ import annotations
+
 import hashlib
 import re
 from collections.abc import Iterable

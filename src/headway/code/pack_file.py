@@ -6,6 +6,8 @@
 One file with one sync takes a tree of 50,000 files in a second or two; a file for each of them takes minutes.
 """
 
+from __future__ import annotations
+
 import hashlib
 import os
 import struct

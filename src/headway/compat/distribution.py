@@ -1,5 +1,7 @@
 """A package that is not installed, as `importlib.metadata` sees one: name and version, no files."""
 
+from __future__ import annotations
+
 from importlib.metadata import Distribution
 
 TYPE_CHECKING = False

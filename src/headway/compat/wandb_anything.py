@@ -1,5 +1,7 @@
 """Names of wandb that Headway does not have: one warning each, then an object that takes all calls and does nothing."""
 
+from __future__ import annotations
+
 from headway.compat.wandb_types import warn_once
 
 TYPE_CHECKING = False

@@ -4,6 +4,8 @@ Put in by the bootstrap where HEADWAY_COMPAT asks for it. Stands in front of the
 installed, and tells libraries that look for the package's version that it is there.
 """
 
+from __future__ import annotations
+
 import sys
 from importlib import import_module
 from importlib.machinery import ModuleSpec

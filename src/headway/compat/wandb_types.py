@@ -1,6 +1,8 @@
 """`wandb.Image`, `Table`, `Histogram` and the like, over headway's media. Each is encoded when it is made: the data may
 be changed behind it. What cannot be encoded is said once, and training goes on."""
 
+from __future__ import annotations
+
 import json
 import os
 from importlib import import_module
@@ -182,14 +184,11 @@ class Table(Media):
         while len(self.data) < len(values):
             self.data.append([None] * len(self.columns))
         self.columns.append(name)
-        for row, value in zip(self.data, values, strict=False):
+        for row, value in zip(self.data, values):
             row.append(value)
 
     def add_computed_columns(self, make: "Callable[[int, dict[str, Any]], dict[str, Any]]") -> None:
-        made = [
-            make(index, dict(zip(self.columns, row, strict=False)))
-            for index, row in enumerate(self.data)
-        ]
+        made = [make(index, dict(zip(self.columns, row))) for index, row in enumerate(self.data)]
         for name in made[0] if made else ():
             self.add_column(name, [row.get(name) for row in made])
 
@@ -216,7 +215,7 @@ class Table(Media):
         """(column, row, what) of the cells that hold something to look at."""
         left = TABLE_MEDIA_MAX
         for number, row in enumerate(self.data):
-            for column, value in zip(self.columns, row, strict=False):
+            for column, value in zip(self.columns, row):
                 found = value._headway_media() if isinstance(value, WBValue) else None
                 if found is not None and left:
                     left -= 1
@@ -288,7 +287,7 @@ class JoinedTable(Media):
 
 
 def _object(data: "Any", caption: "str | None") -> media.Media:
-    if isinstance(data, str | os.PathLike | bytes):
+    if isinstance(data, (str, os.PathLike, bytes)):
         return media.File(data, caption=caption)
     if hasattr(data, "read"):
         content = data.read()
@@ -307,11 +306,11 @@ def _plain(value: "Any") -> "Any":
 def _shown(value: "Any") -> "Any":
     if isinstance(value, WBValue):
         return f"<{type(value).__name__.lower()}>"
-    if value is None or isinstance(value, str | int | float | bool):
+    if value is None or isinstance(value, (str, int, float, bool)):
         return value
     if hasattr(value, "item") and getattr(value, "size", 1) == 1:
         return value
-    if isinstance(value, list | tuple | dict):
+    if isinstance(value, (list, tuple, dict)):
         return value
     if hasattr(value, "isoformat"):
         return value.isoformat()

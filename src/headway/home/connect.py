@@ -3,6 +3,8 @@
 Used by every view and by the shipper. Standard library only.
 """
 
+from __future__ import annotations
+
 import fcntl
 import http.client
 import json as _json
@@ -14,7 +16,10 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from typing import Self
 
 from headway.home.launch import server_argv, server_env
 from headway.home.paths import Paths, socket_path
@@ -39,7 +44,7 @@ class UnixConnection(http.client.HTTPConnection):
             raise
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Response:
     status: int
     headers: dict[str, str]

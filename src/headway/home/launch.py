@@ -4,6 +4,8 @@ The agent runs isolated (`-I -S`): nothing in the user's environment, such as PY
 site-packages, can keep it from starting. The server needs its dependencies and so runs with them.
 """
 
+from __future__ import annotations
+
 import os
 import sys
 

@@ -7,6 +7,8 @@ above are fine, and so is the owner's own private group (umask 002, as many syst
 A few `stat` calls: a command waits less than a millisecond for them.
 """
 
+from __future__ import annotations
+
 import os
 import stat
 from pathlib import Path

@@ -5,6 +5,8 @@ Works without HOME and for a uid that has no account (B33). Everything made here
 alone.
 """
 
+from __future__ import annotations
+
 import hashlib
 import os
 import stat

@@ -35,7 +35,7 @@ FILES: Final = (
     "engines/spool/task_folder.py",
     "engines/spool/cluster_folder.py",
 )
-PYTHON_MIN: Final = (3, 11)
+PYTHON_MIN: Final = (3, 9)
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)  # the first moment that a zip file can tell
 _MAIN: Final = f"""import sys
 if sys.version_info < {PYTHON_MIN}:

@@ -12,6 +12,8 @@
 `temporary` tells whether the same call may succeed later without a change.
 """
 
+from __future__ import annotations
+
 
 class HeadwayError(Exception):
     exit_code = 1

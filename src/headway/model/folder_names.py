@@ -3,6 +3,8 @@ and the carrier leave for each other in a task's spool. Called by agent, carrier
 and views.
 """
 
+from __future__ import annotations
+
 # what to bring and to send, with the keys for it; 0600, written by the engine
 PRIVATE = "folders.json"
 STATE = "folders.state"  # how far the carrier is; written by the carrier, read by shim and shipper

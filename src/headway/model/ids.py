@@ -1,5 +1,7 @@
 """Ids: `<name>-<five characters of base 32>` for people, a UUID inside for identity across homes."""
 
+from __future__ import annotations
+
 import re
 import secrets
 import unicodedata

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeVar
 
+from headway.model.data_folder import Folder as Folder
+
 T = TypeVar("T")
 
 
@@ -102,22 +104,6 @@ def _place(cluster: str, definition: Mapping[str, Any]) -> str:
 
     text = json.dumps(definition, sort_keys=True, separators=(",", ":"))
     return f"{cluster}@{hashlib.sha256(text.encode(errors='surrogatepass')).hexdigest()[:8]}"
-
-
-@dataclass(slots=True)
-class Folder:
-    """A folder that the job finds below its working folder: fetched before the start, or sent while
-    it runs.
-    """
-
-    name: str  # appears as ./<name>
-    source: str | None = None  # `from`: a URL, fetched before the start
-    target: str | None = None  # `to`: a URL, sent while the job runs and once more at its end
-    # of the settings' `accounts`; its keys are never stored with the job
-    account: str | None = None
-    mode: str = "rw"  # ro: the job cannot change it
-    mount: str | None = None  # a mount tool in place of a copy: blobfuse2, rclone, s3fs
-    options: list[str] = field(default_factory=list)  # for the mount tool
 
 
 @dataclass(slots=True)

@@ -6,6 +6,8 @@ agent and the client pay each time a command is run. Types are checked as for a 
 defaults must not be used.
 """
 
+from __future__ import annotations
+
 TYPE_CHECKING = False  # `typing` itself takes some milliseconds to load
 if TYPE_CHECKING:
     from typing import Any, ClassVar, dataclass_transform
@@ -28,7 +30,7 @@ class Value:
 
     def __init__(self, *args: "Any", **named: "Any") -> None:
         fields = self._fields
-        values = dict(zip(fields, args, strict=False))
+        values = dict(zip(fields, args))
         values.update(named)
         for name in fields[len(args) :]:
             if name not in values:

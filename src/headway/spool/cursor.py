@@ -5,6 +5,8 @@ It saves a resend and nothing else: the server knows its own positions, so a cur
 old or garbage costs some bytes sent twice and applied once (F16).
 """
 
+from __future__ import annotations
+
 import json
 import os
 

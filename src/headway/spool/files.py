@@ -4,6 +4,8 @@ Called by everything that writes to the spool. Tests pass another one: `testing/
 one that fails the Nth operation and one that loses what was not synced. `OS_FILES` is the real one.
 """
 
+from __future__ import annotations
+
 import errno
 import os
 

@@ -4,6 +4,8 @@ Called by client, shim, shipper and the local engine. `docs/concepts/protocol.md
 follows.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import stat

@@ -14,6 +14,8 @@ Little endian, `PROGRESS_SLOT_BYTES` each. A reader that meets half a write sees
 and looks again.
 """
 
+from __future__ import annotations
+
 import struct
 from json import dumps, loads
 from zlib import crc32

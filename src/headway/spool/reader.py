@@ -5,6 +5,8 @@ Called by the shipper. Nothing here trusts a length that a file declares: memory
 caller's limit (B30).
 """
 
+from __future__ import annotations
+
 import os
 import stat
 from zlib import crc32

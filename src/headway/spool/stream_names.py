@@ -2,6 +2,8 @@
 than this.
 """
 
+from __future__ import annotations
+
 import os
 
 RAND_CHARS = 6

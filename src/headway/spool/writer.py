@@ -6,6 +6,8 @@ single O_APPEND writes, so threads never mix bytes and none needs a lock. Nothin
 `append` has returned from survives SIGKILL (P2).
 """
 
+from __future__ import annotations
+
 import errno
 import os
 import struct

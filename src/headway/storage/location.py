@@ -2,6 +2,8 @@
 `file:///path` or a path.
 """
 
+from __future__ import annotations
+
 import os
 from dataclasses import dataclass
 from typing import Final
@@ -12,7 +14,7 @@ AZURE, S3, LOCAL = "azure", "s3", "local"
 SCHEMES: Final = {"az": AZURE, "azure": AZURE, "s3": S3, "file": LOCAL}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Place:
     kind: str
     # of Azure, or the bucket of S3; of a local place, the folder that `path` lies in

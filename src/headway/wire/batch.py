@@ -9,6 +9,8 @@ A part of kind "gap" carries no stream bytes: its payload is JSON {"bytes", "rea
 "points"?} and the stream's offset moves on by `bytes`.
 """
 
+from __future__ import annotations
+
 import json
 import re
 from dataclasses import dataclass
@@ -24,7 +26,7 @@ _STREAM = re.compile(rf"[a-z][a-z0-9.-]{{0,{STREAM_NAME_CHARS_MAX - 1}}}\Z")
 HEADER_BYTES_MAX = 512 * 1024
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TaskKey:
     """Names one task of one attempt, everywhere."""
 
@@ -36,7 +38,7 @@ class TaskKey:
         return f"{self.uuid}-{self.attempt}-{self.task}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Part:
     stream: str
     kind: str

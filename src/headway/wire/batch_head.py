@@ -4,6 +4,8 @@ they lie.
 Apart from `batch`, so that an agent loads no more than this.
 """
 
+from __future__ import annotations
+
 import json
 from zlib import crc32
 

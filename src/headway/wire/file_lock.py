@@ -5,6 +5,8 @@ And the names of what machines put into a task's folder that may not see each ot
 (`agent/ship/takeover.py`).
 """
 
+from __future__ import annotations
+
 import fcntl
 import os
 

@@ -13,6 +13,8 @@ where a whole, correct frame starts, so a flipped bit costs one frame (P11). Zer
 not damage: a preallocated tail looks like that.
 """
 
+from __future__ import annotations
+
 import struct
 from zlib import crc32
 

@@ -5,6 +5,8 @@ Called by the client to sign its streams, and by agent, engines and server to kn
 also after a restart. Where there is no /proc, a living pid is all that can be said.
 """
 
+from __future__ import annotations
+
 import os
 
 from headway.model.value import Value

@@ -5,6 +5,8 @@ A file of its own: an agent on a node needs no more of TLS than this, and `ssl` 
 it is used.
 """
 
+from __future__ import annotations
+
 import hashlib
 import ssl
 

@@ -5,6 +5,8 @@ Called by `wire/frame.py`. Gives exactly what `json.dumps(value, allow_nan=False
 ":"))` gives.
 """
 
+from __future__ import annotations
+
 try:
     from _json import encode_basestring_ascii as _quoted
 except ImportError:  # a Python without the C part
@@ -29,7 +31,7 @@ def dumps(value: "Any") -> str:
         if value - value != 0:
             raise ValueError(f"{value} is not a number of JSON")
         return float.__repr__(value)
-    if isinstance(value, list | tuple):
+    if isinstance(value, (list, tuple)):
         return "[" + ",".join([dumps(item) for item in value]) + "]"
     if isinstance(value, dict):
         return "{" + ",".join([f"{_key(key)}:{dumps(item)}" for key, item in value.items()]) + "}"
@@ -39,6 +41,6 @@ def dumps(value: "Any") -> str:
 def _key(key: "Any") -> str:
     if isinstance(key, str):
         return _quoted(key)
-    if key is None or isinstance(key, int | float):
+    if key is None or isinstance(key, (int, float)):
         return f'"{dumps(key)}"'
     raise TypeError(f"{type(key).__name__} is not the name of a field")

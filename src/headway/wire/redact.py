@@ -6,6 +6,8 @@ characters on), values under a secret-looking key, and known shapes (best effort
 prints in a new shape cannot be known.
 """
 
+from __future__ import annotations
+
 from headway.model.limits import SECRET_BYTES_MIN
 
 TYPE_CHECKING = False  # `typing` itself costs the client's cold start some milliseconds
@@ -147,7 +149,7 @@ def is_secret_name(name: str, extra: "Iterable[str]" = ()) -> bool:
     words = [word.lower() for word in words_of(name)]
     if not words or "_".join(words) in _NOT_SECRET:
         return False
-    for word, after in zip(words, [*words[1:], ""], strict=True):
+    for word, after in zip(words, [*words[1:], ""]):
         if word in _SECRET_WORDS and after not in _AFTER.get(word, ()):
             return True
         if (
@@ -213,7 +215,7 @@ def mask_value(
 ) -> "Any":
     """A value under a key: all of it when the key is secret-looking, else what is secret inside."""
     if (
-        isinstance(value, str | int | float)
+        isinstance(value, (str, int, float))
         and not isinstance(value, bool)
         and is_secret_name(key, extra)
     ):
@@ -230,7 +232,7 @@ def mask_data(data: "Any", values: "Iterable[str]" = (), extra: "Iterable[str]" 
             mask_text(k, values) if isinstance(k, str) else k: mask_value(str(k), v, values, extra)
             for k, v in data.items()
         }
-    if isinstance(data, list | tuple):
+    if isinstance(data, (list, tuple)):
         return [mask_data(item, values, extra) for item in data]
     return data
 

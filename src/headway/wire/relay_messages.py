@@ -8,6 +8,8 @@ over until a line says `mark`. Called by `engines/ssh/relay_client.py` and `agen
 Standard library only.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 import struct

@@ -8,6 +8,8 @@ tag's first value in a file. A record that is not whole yet is waited for; one w
 wrong is passed over.
 """
 
+from __future__ import annotations
+
 import struct
 
 TYPE_CHECKING = False

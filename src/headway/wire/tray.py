@@ -17,6 +17,8 @@ keeps its bytes until the answer comes, and sends them again. Folders are 0700 a
 whatever does not belong to us or is open to others is refused unread.
 """
 
+from __future__ import annotations
+
 import errno
 import json
 import os

@@ -10,6 +10,8 @@ How far a file was read is written down before its points are, with the size of 
 go to: a shipper that takes over sees whether they are there, and doubles nothing.
 """
 
+from __future__ import annotations
+
 import json
 import os
 

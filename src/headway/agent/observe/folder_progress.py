@@ -2,6 +2,8 @@
 `progress_facts.py` at each look.
 """
 
+from __future__ import annotations
+
 import os
 
 from headway.agent.observe.rate import Pace, eta_s, rate_of

@@ -8,6 +8,8 @@ asked (as git itself goes by them). One answer is kept, the last: for jobs from 
 after the other.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import time

@@ -6,6 +6,8 @@ comes faster than it can be parsed is still read whole: of lines of one shape (t
 its numbers) an even choice is parsed, always with the last one, and rare shapes always.
 """
 
+from __future__ import annotations
+
 import os
 import re
 from math import inf

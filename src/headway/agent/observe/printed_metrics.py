@@ -6,6 +6,8 @@ its first own one are kept apart by the server, as `printed/loss`: the opening s
 from.
 """
 
+from __future__ import annotations
+
 import os
 
 from headway.model.limits import SEGMENT_BYTES_MAX

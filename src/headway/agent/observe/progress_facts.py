@@ -7,6 +7,8 @@ stream of their own that rolls and is removed once the server has it: of a bar t
 month only the last state is of interest.
 """
 
+from __future__ import annotations
+
 import os
 from math import inf
 

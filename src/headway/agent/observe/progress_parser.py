@@ -7,6 +7,8 @@ number is the count, whether it is of a loop inside another, what unit a rate is
 is called. What is not surely progress is nothing: a wrong bar is worse than none.
 """
 
+from __future__ import annotations
+
 import re
 from typing import NamedTuple
 
@@ -136,6 +138,8 @@ def _values(line: str) -> tuple[tuple[str, float], ...]:
     found: dict[str, float] = {}
     for match in _VALUE.finditer(line):
         value = float(match["value"])
+        if match["name"].lower().endswith("loss") and line[match.end() :].lstrip()[:1] == "%":
+            continue  # `packet loss 3%`
         if match["of"] and float(match["of"]) > 0:  # `9833/10000 (98%)`
             value = 100.0 * value / float(match["of"])
         found.setdefault(metric_name(match["name"]), value)
@@ -803,7 +807,7 @@ class Table(NamedTuple):
         if len(cells) != len(self.columns) or not cells[0].isdigit():
             return None
         values, eta_s = [], None
-        for name, cell in zip(self.columns[1:], cells[1:], strict=True):
+        for name, cell in zip(self.columns[1:], cells[1:]):
             if name == "remaining_time":
                 eta_s = span_s(cell)
             elif re.fullmatch(_NUMBER, cell):

@@ -6,6 +6,8 @@ shipper pays for it; but where there is no Python to be looked at, and no git or
 known (`git.py`), in the shipper itself: a child would cost more than it finds out.
 """
 
+from __future__ import annotations
+
 import json
 import os
 

@@ -6,7 +6,7 @@ Sen do it): a checkpoint that takes a minute, or a first batch that compiles, mo
 this hardly at all.
 """
 
-from itertools import pairwise
+from __future__ import annotations
 
 SAMPLES_MAX = 24
 APART_MAX = 3  # positions between the two of a slope; farther ones would nearly all span a pause
@@ -42,7 +42,7 @@ def median(values: list[float]) -> float:
 
 def gap_s(pace: Pace) -> float | None:
     """The usual time between two positions, by which a stop is told from a slow step."""
-    gaps = [later[0] - sooner[0] for sooner, later in pairwise(pace.samples)]
+    gaps = [later[0] - sooner[0] for sooner, later in zip(pace.samples, pace.samples[1:])]
     return median(gaps) if gaps else None
 
 
@@ -57,7 +57,7 @@ def rate_of(samples: list[tuple[float, float]], now_s: float) -> float | None:
     if not pairs:
         return None
     rate = median([(b[1] - a[1]) / (b[0] - a[0]) for a, b in pairs])
-    gap_s = median([b[0] - a[0] for a, b in pairwise(samples)])
+    gap_s = median([b[0] - a[0] for a, b in zip(samples, samples[1:])])
     first, last = samples[0], samples[-1]
     if now_s - last[0] > max(STALLED_GAPS * gap_s, SPACING_S):
         rate = min(rate, (last[1] - first[1]) / (now_s - first[0]))

@@ -4,6 +4,8 @@
 A thread is `{name, main, frames: [(file, line, function)]}`, newest frame first.
 """
 
+from __future__ import annotations
+
 import json
 import re
 

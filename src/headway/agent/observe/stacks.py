@@ -2,12 +2,14 @@
 asks.
 
 Every process that has our bootstrap holds a memory file, into which Python's own handler writes the
-stacks of all threads when SIGURG comes (`client/bootstrap/sitecustomize.py`). All are asked at
+stacks of all threads when SIGURG comes (`client/bootstrap/headway_bootstrap.py`). All are asked at
 once and read as they answer; no process is stopped or traced for it. A process is only asked when
 it handles the signal and still holds that file, so that nobody else's file is written to. Those
 that do not answer in time are told with what /proc says of them. With `native`, and for Python
 processes that cannot be asked, py-spy is run where it is installed and the kernel allows it.
 """
+
+from __future__ import annotations
 
 import os
 import shutil

@@ -4,6 +4,8 @@ node's. Versions 1 and 2. Called by `node`, once to find the files, then for the
 A limit may stand on any group above ours; the tightest one counts, and the use is that group's.
 """
 
+from __future__ import annotations
+
 import os
 
 from headway.agent.probes.proc_file import Budget, Kept

@@ -4,6 +4,8 @@ a sample (F44).
 Called by `sampler`: `ask` a moment before a sample is due, `take` when it is. Nothing here waits.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import signal

@@ -6,6 +6,8 @@ be kept in full and a month still fits into megabytes. The mean is the mean of t
 the means.
 """
 
+from __future__ import annotations
+
 from headway.model.limits import USAGE_LINES_FOLDED_MAX
 
 TYPE_CHECKING = False

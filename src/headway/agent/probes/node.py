@@ -4,6 +4,8 @@ Inside a limited cgroup, memory, CPU and pressure are those of the group: its li
 runs into. Every value that cannot be read is None (B33).
 """
 
+from __future__ import annotations
+
 import os
 import re
 

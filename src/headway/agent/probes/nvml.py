@@ -6,6 +6,8 @@ answer, so one that a card does not support is null and the others stand (B34). 
 parent.
 """
 
+from __future__ import annotations
+
 import ctypes
 import json
 import os

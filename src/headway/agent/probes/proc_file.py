@@ -5,6 +5,8 @@ descriptor below /proc/<pid> stays with its process: once that is gone it reads 
 the number belongs to somebody else by then.
 """
 
+from __future__ import annotations
+
 import errno
 import os
 

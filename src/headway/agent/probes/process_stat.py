@@ -7,6 +7,8 @@ CPU, and bytes of a disk that came with less show with the next. Its line is the
 the sample before, by which those who fold it and write it know that it is the same.
 """
 
+from __future__ import annotations
+
 import os
 
 from headway.agent.probes.proc_file import Budget, Kept
@@ -113,7 +115,7 @@ class Member:
         self.read_bps = self.write_bps = None
         if before is not None and self._disk is not None and span_s:
             self.read_bps, self.write_bps = (
-                _bps(*pair, span_s) for pair in zip(before, self._disk, strict=True)
+                _bps(*pair, span_s) for pair in zip(before, self._disk)
             )
 
     def children(self) -> list[int] | None:

@@ -7,6 +7,8 @@ numbers in /proc every few seconds, which also sees the children of other thread
 the kernel does not list children.
 """
 
+from __future__ import annotations
+
 import os
 import time
 

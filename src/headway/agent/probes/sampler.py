@@ -5,6 +5,8 @@ by the shipper.
 rates are taken over the time that has really passed.
 """
 
+from __future__ import annotations
+
 from headway.agent.probes.gpu import Gpus
 from headway.agent.probes.levels import Levels
 from headway.agent.probes.node import Node

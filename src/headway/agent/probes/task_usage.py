@@ -2,6 +2,8 @@
 shipper sees of probes.
 """
 
+from __future__ import annotations
+
 import os
 
 from headway.agent.probes.gpu import LIBRARY_VARIABLE, Gpus

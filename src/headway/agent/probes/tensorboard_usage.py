@@ -5,6 +5,8 @@ The format is `wire/tfevents.py`. Each shipper writes a file of its own and each
 so a kill leaves at most one torn record, at the end; readers pass over that.
 """
 
+from __future__ import annotations
+
 import os
 
 from headway.model.limits import TENSORBOARD_BYTES_MAX, USAGE_FULL_S, USAGE_MEDIUM_S
@@ -50,7 +52,7 @@ def _of(
         value = row.get(name)
         if isinstance(value, list):
             value = value[1]  # of smallest, mean and largest
-        if isinstance(value, int | float):
+        if isinstance(value, (int, float)):
             yield f"{GROUP}/{place}/{name}", float(value)
 
 

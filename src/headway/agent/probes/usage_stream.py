@@ -5,6 +5,8 @@ It goes on in a new stream when it has grown, so that what the server has can be
 synced: a power cut may cost the last seconds of usage, and nothing else.
 """
 
+from __future__ import annotations
+
 import os
 from json import JSONEncoder
 
@@ -41,7 +43,7 @@ class Words:
             return _ENCODER.encode(fact).encode()
         known = self._known
         told = [known.get(id(line)) or (line, _ENCODER.encode(line)) for line in lines]
-        self._known = dict(zip(map(id, lines), told, strict=True))
+        self._known = dict(zip(map(id, lines), told))
         rest = _ENCODER.encode({name: value for name, value in fact.items() if name != "processes"})
         return f'{rest[:-1]},"processes":[{",".join([words for _, words in told])}]}}'.encode()
 

@@ -6,6 +6,8 @@ When the disk fails a sync, the file is abandoned and the same bytes are written
 the same name (F6).
 """
 
+from __future__ import annotations
+
 import os
 
 from headway.model.limits import EXIT_RESERVE_BYTES, KIB

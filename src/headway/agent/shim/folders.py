@@ -6,6 +6,8 @@ the packages that it needs (`headway/carrier`); both speak through files in the 
 not matter who of them dies.
 """
 
+from __future__ import annotations
+
 import json
 import os
 

@@ -5,6 +5,8 @@ Events in, instructions out; time is an argument. Driven by `shim.py`, by the sh
 whose shim is gone, and by the simulation.
 """
 
+from __future__ import annotations
+
 from headway.model.limits import (
     FLUSH_AT_END_S,
     GRACE_S,
@@ -120,20 +122,23 @@ class Tick(Value):
     """Time has passed."""
 
 
-ShimEvent = (
-    Begun
-    | GoAhead
-    | Adopted
-    | FoldersSeen
-    | RankStarted
-    | RankRefused
-    | RankExited
-    | StopAsked
-    | SignalAsked
-    | LeftoversSeen
-    | ShipperExited
-    | Tick
-)
+if TYPE_CHECKING:
+    ShimEvent = (
+        Begun
+        | GoAhead
+        | Adopted
+        | FoldersSeen
+        | RankStarted
+        | RankRefused
+        | RankExited
+        | StopAsked
+        | SignalAsked
+        | LeftoversSeen
+        | ShipperExited
+        | Tick
+    )
+else:
+    ShimEvent = object  # `X | Y` of classes is newer than Python 3.9
 
 
 class StartRank(Value):
@@ -185,18 +190,21 @@ class Leave(Value):
     """Nothing is left to do."""
 
 
-ShimInstruction = (
-    StartRank
-    | StartShipper
-    | ShipHere
-    | TellCarrier
-    | Write
-    | SignalRank
-    | RemoveEnvironment
-    | LookForLeftovers
-    | SignalLeftovers
-    | Leave
-)
+if TYPE_CHECKING:
+    ShimInstruction = (
+        StartRank
+        | StartShipper
+        | ShipHere
+        | TellCarrier
+        | Write
+        | SignalRank
+        | RemoveEnvironment
+        | LookForLeftovers
+        | SignalLeftovers
+        | Leave
+    )
+else:
+    ShimInstruction = object  # `X | Y` of classes is newer than Python 3.9
 
 
 class _Rank:
@@ -250,31 +258,30 @@ class ShimMachine:
         self._restart_pause_s = SHIPPER_RESTART_FIRST_S
 
     def handle(self, event: ShimEvent, now_s: float) -> list[ShimInstruction]:
-        match event:
-            case Begun():
-                return self._begin(now_s)
-            case GoAhead():
-                return self._pass_barrier(now_s)
-            case Adopted():
-                return self._adopt(event, now_s)
-            case FoldersSeen():
-                return self._hear_carrier(event, now_s)
-            case RankStarted():
-                return self._started(event)
-            case RankRefused():
-                return self._refused(event, now_s)
-            case RankExited():
-                return self._exited(event, now_s)
-            case StopAsked():
-                return self._stop(event.by, event.reason, event.signum, event.grace_s, now_s)
-            case SignalAsked():
-                return self._pass_on(event, now_s)
-            case LeftoversSeen():
-                return self._sweep(event.pids, now_s)
-            case ShipperExited():
-                return self._shipper_exited(event.final, now_s)
-            case Tick():
-                return self._tick(now_s)
+        if isinstance(event, Begun):
+            return self._begin(now_s)
+        elif isinstance(event, GoAhead):
+            return self._pass_barrier(now_s)
+        elif isinstance(event, Adopted):
+            return self._adopt(event, now_s)
+        elif isinstance(event, FoldersSeen):
+            return self._hear_carrier(event, now_s)
+        elif isinstance(event, RankStarted):
+            return self._started(event)
+        elif isinstance(event, RankRefused):
+            return self._refused(event, now_s)
+        elif isinstance(event, RankExited):
+            return self._exited(event, now_s)
+        elif isinstance(event, StopAsked):
+            return self._stop(event.by, event.reason, event.signum, event.grace_s, now_s)
+        elif isinstance(event, SignalAsked):
+            return self._pass_on(event, now_s)
+        elif isinstance(event, LeftoversSeen):
+            return self._sweep(event.pids, now_s)
+        elif isinstance(event, ShipperExited):
+            return self._shipper_exited(event.final, now_s)
+        elif isinstance(event, Tick):
+            return self._tick(now_s)
 
     def wake_s(self, now_s: float) -> float | None:
         times = [self._kill_s, self._walltime_s, self._restart_s]

@@ -8,6 +8,8 @@ store among them), may bind it by its number and listen. So two tasks that start
 a port, and nobody can take it between the choice and its use.
 """
 
+from __future__ import annotations
+
 import _socket  # `socket` itself costs a cold agent some milliseconds
 
 

@@ -7,6 +7,8 @@ stdout and stderr stay apart; neither is the controlling one, so nothing is hung
 ends. Nothing is translated: the streams hold what was written.
 """
 
+from __future__ import annotations
+
 import os
 import select
 import signal
@@ -76,7 +78,7 @@ def start_copier(terminals: Terminals, task_dir: str, rank: int) -> tuple[int, i
     code = 1
     try:
         _settle(terminals, far)
-        lost = _copy(dict(zip(terminals.near, ROLES, strict=True)), task_dir, rank)
+        lost = _copy(dict(zip(terminals.near, ROLES)), task_dir, rank)
         os.write(far, str(lost).encode())
         code = 0
     except BaseException as error:  # a forked child must end here, whatever happens

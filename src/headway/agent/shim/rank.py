@@ -5,6 +5,8 @@ we live. A start that fails is told through a pipe that exec closes; the reason 
 rank's own stderr.
 """
 
+from __future__ import annotations
+
 import errno
 import fcntl
 import json

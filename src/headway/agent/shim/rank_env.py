@@ -9,6 +9,8 @@ SLURM_ variable is set: too many programs take one as a proof that `srun` starte
 `srun` sets them itself.
 """
 
+from __future__ import annotations
+
 import os
 
 TYPE_CHECKING = False

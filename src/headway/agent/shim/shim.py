@@ -6,6 +6,8 @@ and is never started again (F28). It talks to no network and imports little. Wha
 by `ShimMachine`; here it is done.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import select
@@ -263,40 +265,39 @@ class Shim:
                 if isinstance(instruction, Write):
                     facts.append({"time_ns": self.clock.wall_ns(), **instruction.fact})
                     continue
-                if not isinstance(instruction, LookForLeftovers | RemoveEnvironment):
+                if not isinstance(instruction, (LookForLeftovers, RemoveEnvironment)):
                     self._write(facts)
                     facts = []
                 queue += self._obey(instruction, now_s)
         self._write(facts)
 
     def _obey(self, instruction: "ShimInstruction", now_s: float) -> "list[ShimEvent]":
-        match instruction:
-            case StartShipper():
-                self._start_shipper()
-            case ShipHere():
-                return [ShipperExited(self._ship_here() in (EXIT_OK, EXIT_GAVE_UP))]
-            case TellCarrier() if self._taken and instruction.do == "end":
-                return [FoldersSeen(True)]
-            case TellCarrier() if self._carrier is not None:
-                self._carrier.tell(instruction.do, now_s)
-            case StartRank():
-                return self._start_rank(instruction.index, now_s)
-            case SignalRank():
-                self._signal_rank(instruction.index, instruction.signum)
-            case RemoveEnvironment():
-                self._remove_environment()
-            case LookForLeftovers():
-                self._leftovers = self._look_for_leftovers()
-                if not self._leftovers and self._drains(now_s):
-                    return []
-                return [LeftoversSeen(tuple(s.pid for s in self._leftovers))]
-            case SignalLeftovers():
-                for status in self._leftovers:
-                    process.send(process.Identity(status.pid, status.start), instruction.signum)
-            case Leave():
-                self._left = True
-            case _:
-                pass
+        if isinstance(instruction, StartShipper):
+            self._start_shipper()
+        elif isinstance(instruction, ShipHere):
+            return [ShipperExited(self._ship_here() in (EXIT_OK, EXIT_GAVE_UP))]
+        elif isinstance(instruction, TellCarrier) and self._taken and instruction.do == "end":
+            return [FoldersSeen(True)]
+        elif isinstance(instruction, TellCarrier) and self._carrier is not None:
+            self._carrier.tell(instruction.do, now_s)
+        elif isinstance(instruction, StartRank):
+            return self._start_rank(instruction.index, now_s)
+        elif isinstance(instruction, SignalRank):
+            self._signal_rank(instruction.index, instruction.signum)
+        elif isinstance(instruction, RemoveEnvironment):
+            self._remove_environment()
+        elif isinstance(instruction, LookForLeftovers):
+            self._leftovers = self._look_for_leftovers()
+            if not self._leftovers and self._drains(now_s):
+                return []
+            return [LeftoversSeen(tuple(s.pid for s in self._leftovers))]
+        elif isinstance(instruction, SignalLeftovers):
+            for status in self._leftovers:
+                process.send(process.Identity(status.pid, status.start), instruction.signum)
+        elif isinstance(instruction, Leave):
+            self._left = True
+        else:
+            pass
         return []
 
     def _drains(self, now_s: float) -> bool:
@@ -499,7 +500,7 @@ class Shim:
             self._seqs.pop(next(iter(self._seqs)))
         if order.get("do") == "stop":
             reason = str(order.get("reason") or "stop")[:REASON_CHARS_MAX]
-            grace_s = float(grace_s) if isinstance(grace_s, int | float) else None
+            grace_s = float(grace_s) if isinstance(grace_s, (int, float)) else None
             return [StopAsked("command", grace_s=grace_s, reason=reason)]
         if order.get("do") == "go":
             peers = order.get("peers")

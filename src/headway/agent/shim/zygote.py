@@ -9,6 +9,8 @@ for this process never reads one's files. It ends with the engine, or after an i
 go on, and the engine starts them cold until there is another one.
 """
 
+from __future__ import annotations
+
 import gc
 import json
 import os

@@ -2,6 +2,8 @@
 the shipper.
 """
 
+from __future__ import annotations
+
 import json
 
 from headway.agent.ship.events import Acked

@@ -5,6 +5,8 @@ Output is read into one large buffer per batch and masked there in place; it is 
 a byte that a program prints is copied once on its way to the socket.
 """
 
+from __future__ import annotations
+
 import json
 import os
 

@@ -5,6 +5,8 @@ Called by the shipper as its very last step. The folder disappears under its nam
 half-removed one is swept by the engine), so nobody ever takes a half-empty folder for a task.
 """
 
+from __future__ import annotations
+
 import os
 
 from headway.model.folder_names import PRIVATE

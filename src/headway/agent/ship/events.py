@@ -1,5 +1,7 @@
 """What goes in and out of `ShipperMachine`: events and instructions."""
 
+from __future__ import annotations
+
 from headway.agent.shim.machine import Tick
 from headway.agent.ship.stream_state import Gap, Span
 from headway.model.value import Value
@@ -113,20 +115,23 @@ class Seen(Value):
     events: "tuple[ShipperEvent, ...]"
 
 
-ShipperEvent = (
-    Grown
-    | Closed
-    | Packed
-    | Acked
-    | Failed
-    | Refused
-    | Dropped
-    | TaskEnded
-    | Busy
-    | Retry
-    | Seen
-    | Tick
-)
+if TYPE_CHECKING:
+    ShipperEvent = (
+        Grown
+        | Closed
+        | Packed
+        | Acked
+        | Failed
+        | Refused
+        | Dropped
+        | TaskEnded
+        | Busy
+        | Retry
+        | Seen
+        | Tick
+    )
+else:
+    ShipperEvent = object  # `X | Y` of classes is newer than Python 3.9
 
 
 # -- instructions
@@ -184,4 +189,7 @@ class Finish(Value):
     refused: tuple[str, ...] = ()
 
 
-ShipperInstruction = Pack | Forget | Free | Remove | Drop | Reload | Log | Finish
+if TYPE_CHECKING:
+    ShipperInstruction = Pack | Forget | Free | Remove | Drop | Reload | Log | Finish
+else:
+    ShipperInstruction = object  # `X | Y` of classes is newer than Python 3.9

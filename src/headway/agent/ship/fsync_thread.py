@@ -6,6 +6,8 @@ duplicated before they are handed over, so that closing a stream never pulls one
 thread.
 """
 
+from __future__ import annotations
+
 import os
 import time
 

@@ -18,6 +18,8 @@ The rules:
   (P5, P7, F10).
 """
 
+from __future__ import annotations
+
 from headway.agent.ship.events import (
     Acked,
     Busy,
@@ -119,29 +121,28 @@ class ShipperMachine:
     def _take_in(
         self, event: ShipperEvent, now_s: float, chance: float
     ) -> list[ShipperInstruction]:
-        match event:
-            case Grown():
-                self._grown(event)
-            case Closed():
-                return self._closed(event.stream)
-            case Packed():
-                self._packed(event, now_s)
-            case Acked():
-                return self._acked(event, now_s, chance)
-            case Failed():
-                return self._failed(event, now_s, chance)
-            case Refused():
-                return self._set_aside(event.stream, event.reason)
-            case Dropped():
-                self._dropped(event)
-            case TaskEnded():
-                self.ending, self._progress_s = event, now_s
-            case Busy():
-                self._busy = event.busy
-            case Retry():
-                self._retry_s = now_s
-            case _:
-                pass  # time has passed
+        if isinstance(event, Grown):
+            self._grown(event)
+        elif isinstance(event, Closed):
+            return self._closed(event.stream)
+        elif isinstance(event, Packed):
+            self._packed(event, now_s)
+        elif isinstance(event, Acked):
+            return self._acked(event, now_s, chance)
+        elif isinstance(event, Failed):
+            return self._failed(event, now_s, chance)
+        elif isinstance(event, Refused):
+            return self._set_aside(event.stream, event.reason)
+        elif isinstance(event, Dropped):
+            self._dropped(event)
+        elif isinstance(event, TaskEnded):
+            self.ending, self._progress_s = event, now_s
+        elif isinstance(event, Busy):
+            self._busy = event.busy
+        elif isinstance(event, Retry):
+            self._retry_s = now_s
+        else:
+            pass  # time has passed
         return []
 
     def wake_s(self, now_s: float) -> float | None:

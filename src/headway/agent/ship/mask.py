@@ -10,6 +10,8 @@ does fast: the search for one rare byte of a literal (about 3 GB/s), and only wh
 stands, a look at what is around it.
 """
 
+from __future__ import annotations
+
 import re
 
 from headway.model.limits import KIB, SECRET_BYTES_MIN

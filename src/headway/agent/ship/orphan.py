@@ -6,6 +6,8 @@ Called by the shipper. `AdoptedTask` goes on where a dead shim stopped, by what 
 fact; exit codes that nobody could collect are told as lost.
 """
 
+from __future__ import annotations
+
 import time
 
 from headway.agent import process
@@ -121,23 +123,22 @@ class AdoptedTask:
 
     def _do(self, event: "ShimEvent", now_s: float) -> None:
         for instruction in self._machine.handle(event, now_s):
-            match instruction:
-                case Write():
-                    self._write(instruction.fact)
-                case TellCarrier() if self._carrier is not None:
-                    self._carrier.tell(instruction.do, now_s)
-                case SignalRank():
-                    who = self._ranks.get(instruction.index)
-                    if who is not None:
-                        process.send_group(who, instruction.signum)
-                case LookForLeftovers():
-                    self._leftovers = process.members_of(self._task_dir)
-                    self._do(LeftoversSeen(tuple(s.pid for s in self._leftovers)), now_s)
-                case SignalLeftovers():
-                    for status in self._leftovers:
-                        process.send(Identity(status.pid, status.start), instruction.signum)
-                case _:
-                    pass  # nothing is started here
+            if isinstance(instruction, Write):
+                self._write(instruction.fact)
+            elif isinstance(instruction, TellCarrier) and self._carrier is not None:
+                self._carrier.tell(instruction.do, now_s)
+            elif isinstance(instruction, SignalRank):
+                who = self._ranks.get(instruction.index)
+                if who is not None:
+                    process.send_group(who, instruction.signum)
+            elif isinstance(instruction, LookForLeftovers):
+                self._leftovers = process.members_of(self._task_dir)
+                self._do(LeftoversSeen(tuple(s.pid for s in self._leftovers)), now_s)
+            elif isinstance(instruction, SignalLeftovers):
+                for status in self._leftovers:
+                    process.send(Identity(status.pid, status.start), instruction.signum)
+            else:
+                pass  # nothing is started here
 
 
 def _carrier(task_dir: str, task: "TaskFile", say: "Callable[[str], None]") -> "Carrier | None":

@@ -7,6 +7,8 @@ printed; they are stored under a random pad, so that a search for a value does n
 file goes with the folder.
 """
 
+from __future__ import annotations
+
 import json
 import os
 

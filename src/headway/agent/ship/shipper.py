@@ -6,6 +6,8 @@ server), in a thread (the disk) or in a child (git, registering). What to do is 
 `ShipperMachine`; here it is done.
 """
 
+from __future__ import annotations
+
 import os
 import select
 
@@ -228,26 +230,25 @@ class Shipper:
         self._post(now_s)
 
     def _obey(self, instruction: "ShipperInstruction", now_s: float) -> None:
-        match instruction:
-            case Pack():
-                batch = self._packer.pack(instruction.number, instruction.spans, now_s)
-                if batch.parts:
-                    self._packed.append(batch)
-                self._queue.append(batch.event())
-            case Forget():
-                self._forget_packed()
-            case Log():
-                self.log.say(instruction.text)
-            case Free():
-                self._room.punch(instruction.stream, instruction.offset, instruction.length)
-            case Remove():
-                self._room.remove(instruction.stream)
-            case Drop():
-                self._queue.append(self._room.drop(instruction))
-            case Reload():
-                self._reload()
-            case Finish():
-                self._finish(instruction)
+        if isinstance(instruction, Pack):
+            batch = self._packer.pack(instruction.number, instruction.spans, now_s)
+            if batch.parts:
+                self._packed.append(batch)
+            self._queue.append(batch.event())
+        elif isinstance(instruction, Forget):
+            self._forget_packed()
+        elif isinstance(instruction, Log):
+            self.log.say(instruction.text)
+        elif isinstance(instruction, Free):
+            self._room.punch(instruction.stream, instruction.offset, instruction.length)
+        elif isinstance(instruction, Remove):
+            self._room.remove(instruction.stream)
+        elif isinstance(instruction, Drop):
+            self._queue.append(self._room.drop(instruction))
+        elif isinstance(instruction, Reload):
+            self._reload()
+        elif isinstance(instruction, Finish):
+            self._finish(instruction)
 
     # -- looking
 
@@ -533,7 +534,7 @@ class Shipper:
         if command["do"] == "stop":
             grace_s, why = command.get("grace_s"), command.get("reason")
             self._watch.stop(
-                float(grace_s) if isinstance(grace_s, int | float) else None, now_s, why
+                float(grace_s) if isinstance(grace_s, (int, float)) else None, now_s, why
             )
         elif isinstance(command.get("signal"), int):
             self._watch.signal(command["signal"], now_s)

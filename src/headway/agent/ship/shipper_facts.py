@@ -5,6 +5,8 @@ Opened with its first fact. A stream whose write or sync fails is abandoned and 
 new one (F6).
 """
 
+from __future__ import annotations
+
 import os
 
 from headway.spool.files import OS_FILES, Files, sync_dir

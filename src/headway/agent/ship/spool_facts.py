@@ -2,6 +2,8 @@
 the shipper.
 """
 
+from __future__ import annotations
+
 from headway.model.record import FACT, OPEN
 from headway.spool.files import OS_FILES, Files
 from headway.spool.reader import WINDOW_BYTES_MIN, read_frames

@@ -2,6 +2,8 @@
 shipper.
 """
 
+from __future__ import annotations
+
 import json
 import os
 

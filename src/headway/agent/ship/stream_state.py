@@ -7,6 +7,8 @@ Kept by `ShipperMachine`. Offsets are those of the spool file; the server counts
     not in the spool  | could be freed | under way | to be sent
 """
 
+from __future__ import annotations
+
 from math import inf
 
 from headway.model.value import Value

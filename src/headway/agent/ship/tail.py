@@ -7,6 +7,8 @@ an index is written here: 16-byte entries (offset where new bytes begin, wall cl
 were seen).
 """
 
+from __future__ import annotations
+
 import errno
 import os
 import struct

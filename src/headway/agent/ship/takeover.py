@@ -7,6 +7,8 @@ left becomes final by a rename. The file server does one of both, so exactly one
 nothing is told twice. Called by `main.py` and by the shipper's loop.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import time

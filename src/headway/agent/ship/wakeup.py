@@ -6,6 +6,8 @@ armed, and the writer pays nothing. Where it does not exist or sees nothing (a n
 memory that is mapped), it never rings, and the shipper's own slow look finds what was written.
 """
 
+from __future__ import annotations
+
 import os
 
 TYPE_CHECKING = False

@@ -5,6 +5,8 @@ Called by the shipper's loop. A command is handed to `do`, which says whether it
 are done are told with the next poll. A server that restarts sends again what it was not told.
 """
 
+from __future__ import annotations
+
 import json
 
 from headway.agent.transport.http import Answer, Channel, TaskName

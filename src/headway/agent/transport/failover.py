@@ -7,6 +7,8 @@ wait, also try better ways from time to time, so that a way that is back is used
 pin that is refused is read again from the task file (F40), and the other ways go on meanwhile.
 """
 
+from __future__ import annotations
+
 from headway.agent.transport.http import Answer, Channel, TaskName
 from headway.model.errors import HeadwayError
 from headway.model.limits import WAY_AGAIN_FIRST_S, WAY_AGAIN_MAX_S, WAY_AGAIN_NEVER_MAX_S

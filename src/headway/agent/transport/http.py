@@ -7,6 +7,8 @@ per second would never time out (F19). Here one deadline covers connecting, send
 answer.
 """
 
+from __future__ import annotations
+
 import errno
 
 try:

@@ -5,6 +5,8 @@ Called by the shipper of a plain `python train.py`. It runs in a forked child, s
 on syncing and the shipper's memory does not hold what is needed once.
 """
 
+from __future__ import annotations
+
 import json
 import os
 

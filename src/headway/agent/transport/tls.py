@@ -6,6 +6,8 @@ word is taken for the certificate but the pin's, which came in the task's privat
 sent before it was checked. `ssl` is loaded here, so that only agents that come this way pay for it.
 """
 
+from __future__ import annotations
+
 import errno
 import hmac
 import os

@@ -6,6 +6,8 @@ one that is not answered in time is taken back, and what is sent then has anothe
 late answer can be taken for the new one's.
 """
 
+from __future__ import annotations
+
 import os
 
 from headway.agent.transport.http import Answer, Channel

@@ -7,6 +7,8 @@ the login node does (`agent/relay.py`), and the engine has the same words for bo
 written by other processes, of which some were killed.
 """
 
+from __future__ import annotations
+
 import contextlib
 import json
 import os
@@ -372,7 +374,7 @@ def _view(folder: Path, output: Path, whole: bool) -> TaskView:
     grace_s = task.get("grace_s")
     return TaskView(
         begun, folders.has_end(folder), file_lock.is_held(folder / file_lock.SHOWN), bool(folders.unsent(folder)),
-        pid if isinstance(pid, int) else None, float(grace_s) if isinstance(grace_s, int | float) else 0.0,
+        pid if isinstance(pid, int) else None, float(grace_s) if isinstance(grace_s, (int, float)) else 0.0,
         start if isinstance(start, int) else None, (folder / END).exists(),
         shim.get("boot_id") not in (None, boot_id()), _mark(folder), (folder / file_lock.CLAIM).exists(),
         (folder / file_lock.TAKEN).exists(), str(task.get("id") or ""), _time_s(folder / "task.json"),

@@ -4,6 +4,8 @@ The layout is `docs/concepts/protocol.md`. Files there are written by other proc
 were killed: whatever cannot be read counts as absent.
 """
 
+from __future__ import annotations
+
 import errno
 import json
 import os
