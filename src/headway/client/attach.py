@@ -9,6 +9,7 @@ OSError.
 from __future__ import annotations
 
 import os
+import sys
 import time
 
 from headway.client.own_rank import launch_key, node_rank, started_with
