@@ -89,6 +89,11 @@ class Paths(Value):
         return self.home / "server.log"
 
     @property
+    def page_port(self) -> Path:
+        """The port that browsers found the last server at."""
+        return self.home / "page-port"
+
+    @property
     def sessions(self) -> Path:
         """Hashes of the cookies that browsers have."""
         return self.home / "sessions.json"

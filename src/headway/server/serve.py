@@ -285,10 +285,20 @@ class Process:
 
     def _bind_tcp(self) -> socket.socket | None:
         try:
-            return bind_loopback(self.settings.get("port"))
+            bound = bind_loopback(self.settings.get("port") or self._last_port())
+            write_private(self.paths.page_port, str(bound.getsockname()[1]))
+            return bound
         except OSError as error:  # a container without a network: jobs need none
             log.warning("no loopback address for browsers: %s", error)
             return None
+
+    def _last_port(self) -> int:
+        """That of the last server of this home: pages that are open, and links, stay good."""
+        try:
+            found = int(self.paths.page_port.read_text())
+        except (OSError, ValueError):
+            return 0
+        return found if 0 < found < 65_536 else 0
 
     def _url(self, tcp: socket.socket | None) -> str | None:
         return f"http://127.0.0.1:{tcp.getsockname()[1]}" if tcp else None

@@ -267,7 +267,8 @@ _TABLE: Final = (
         "port",
         "a whole number",
         0,
-        "Port of the loopback address for browsers; 0 takes any free one.",
+        "Port of the loopback address for browsers; 0 takes any free one, and the same again "
+        "after a restart.",
         "server",
         _count(0, 65_535),
     ),

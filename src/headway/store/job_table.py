@@ -5,6 +5,7 @@ What is searched for is one line of text, which is also in the page's address ba
     digits state:failed,running exp:voc20 tag:baseline since:2d config.lr>0.01 metric.loss<0.3 -cluster:lab
 
 Words without a colon or comparison are looked for in id, name, experiment and command. A minus in front means: not.
+After ` where ` comes a condition in the language of `hw ls --where`.
 """
 
 import json
@@ -19,7 +20,8 @@ from typing import Any
 from headway.model.errors import UsageError
 from headway.model.job import State
 from headway.model.limits import PAGE_QUERY_CHARS_MAX, PAGE_ROWS_MAX
-from headway.store import catalog, query
+from headway.store import catalog, job_conditions, query
+from headway.wire import filter_language
 
 _COMPARISON = re.compile(
     r"(config|metric|c|m)\.([^<>=!~]{1,200})(<=|>=|!=|<|>|=|~)(.*)\Z", re.DOTALL
@@ -183,7 +185,10 @@ def window(c: sqlite3.Connection, text: str, sort: str, offset: int, limit: int)
     """How many jobs fit, and which of them are in this part of the list."""
     prepare(c)
     now_ns = time.time_ns()
-    found = parse(text, now_ns)
+    words, _, condition = f" {text}".partition(" where ")
+    found = parse(words, now_ns)
+    if condition.strip():
+        _add_condition(c, found, filter_language.parse(condition), now_ns)
     values = found.values | {"now": now_ns}
     total = c.execute(f"SELECT count(*) FROM jobs j WHERE {found.sql}", values).fetchone()[0]  # noqa: S608  (our own words, values are parameters)
     order = _order(found, sort)
@@ -193,6 +198,16 @@ def window(c: sqlite3.Connection, text: str, sort: str, offset: int, limit: int)
         found.values | {"now": now_ns, "limit": min(limit, PAGE_ROWS_MAX), "offset": offset},
     )
     return Window(total, [row[0] for row in rows])
+
+
+def _add_condition(
+    c: sqlite3.Connection, found: Condition, condition: filter_language.Condition, now_ns: int
+) -> None:
+    """The language of `--where`, for what the words before it have left."""
+    rows = c.execute(f"SELECT j.pk FROM jobs j WHERE {found.sql}", found.values)  # noqa: S608  (our own words)
+    passing = job_conditions.chosen(c, [row[0] for row in rows], condition, now_ns)
+    keys = found.bind(json.dumps(passing))
+    found.terms.append(f"j.pk IN (SELECT value FROM json_each({keys}))")  # noqa: S608  (likewise)
 
 
 def _order(found: Condition, sort: str) -> str:
