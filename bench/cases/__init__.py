@@ -13,6 +13,7 @@ CASES = {
     "command": "hw --version and hw q",
     "ingest": "ready batches from four senders; hw.log in four processes through spool and agent",
     "read": "a chart of 2000 points of 1 M; all points of a series",
+    "compare": "the table of 1,000 jobs; a sweep of 1,500 runs × 1,500 metrics; 100 charts; 10 M points to Parquet",
     "size": "stored bytes per point",
     "run": "hw run true over plain true",
     "jobs": "short local jobs one after the other",
