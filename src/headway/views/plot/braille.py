@@ -133,16 +133,17 @@ def _below(
     gutter: int,
 ) -> list[str]:
     edge = ["─"] * canvas.columns
-    text = [" "] * (canvas.columns + 12)
+    text = [" "] * canvas.columns
     free = 0
     for value in x_ticks:
         place = round(x_axis.place(value) * (canvas.columns - 1))
         if not 0 <= place < canvas.columns:
             continue
         words = x_label(value)
-        start = max(0, place - len(words) // 2)
+        # inside the chart: a line that wraps would break the next live drawing
+        start = min(max(0, place - len(words) // 2), canvas.columns - len(words))
         edge[place] = "┬"
-        if start >= free and start + len(words) <= len(text):
+        if start >= free:
             text[start : start + len(words)] = list(words)
             free = start + len(words) + 1
     indent = " " * (gutter + 1)
