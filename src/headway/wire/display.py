@@ -15,6 +15,8 @@ from headway.model.limits import DISPLAY_LINE_CHARS_MAX
 
 RESET: Final = "\x1b[0m"
 _SGR: Final = re.compile(r"\x1b\[([0-9;:]{0,48})m")
+# most of what is written: then nothing else is looked at
+_ORDINARY: Final = re.compile(r"[\x20-\x7e\n\t]*")
 # At the start of a line, where they have nothing to hide: erase the line, go up, hide or show the
 # cursor.
 _IN_PLACE: Final = re.compile(r"(?:\x1b\[(?:[0-2]?K|[0-9]{0,3}A|\?25[hl]))+")
@@ -54,6 +56,26 @@ def block(
     return "\n".join(
         line(part, color=color, ascii_only=ascii_only, limit=limit) for part in text.split("\n")
     )
+
+
+def guard(text: str, *, ascii_only: bool = False) -> str:
+    """The last look before a terminal, at whole lines that may hold our own colours: what no view
+    has made safe is made so here, as marks. Nothing is left out.
+    """
+    if _ORDINARY.fullmatch(text):
+        return text
+    parts: list[str] = []
+    position = 0
+    for found in _SGR.finditer(text):
+        parts.append(_lines(text[position : found.start()], ascii_only))
+        position = found.end()
+        parts.append(found[0] if _is_colour(found[1]) else _lines(found[0], ascii_only))
+    parts.append(_lines(text[position:], ascii_only))
+    return "".join(parts)
+
+
+def _lines(text: str, ascii_only: bool) -> str:
+    return "\n".join(_plain(part, ascii_only) for part in text.split("\n"))
 
 
 def decode(data: bytes) -> str:

@@ -291,8 +291,9 @@ def _follow(call: Call, source: Source, answer: Answer) -> int:
             lines = _text(call, _panels(call, source, answer), rows)
         except HeadwayError as error:
             lines = [error.message]  # a job that has not logged yet
-        up = f"\x1b[{drawn}A\x1b[J" if drawn else ""
-        out.write(up + "\n".join(lines) + "\n")
+        if drawn:
+            out.control(f"\x1b[{drawn}A\x1b[J")
+        out.write("\n".join(lines) + "\n")
         drawn = len(lines)
         if all(job["state"] in fmt.ENDED for job in answer["jobs"]):
             return 0

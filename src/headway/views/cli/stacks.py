@@ -54,7 +54,7 @@ def _show(call: Call, found: Answer, *, watching: bool = False) -> None:
         return
     out = call.terminal.out
     if watching and out.is_tty:
-        out.write("\x1b[H\x1b[2J")
+        out.control("\x1b[H\x1b[2J")
     lines = page(found, out) if rank is None else rank_page(found, rank, out)
     out.write("\n".join(lines) + "\n")
 

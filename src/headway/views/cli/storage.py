@@ -188,7 +188,8 @@ class Bar:
             self._done_bytes += size
             if self._out.is_tty and time.monotonic() - self._drawn_s > _STEP_S:
                 self._drawn_s = time.monotonic()
-                self._out.write(f"\r\x1b[K{self.text()}")
+                self._out.control("\r\x1b[K")
+                self._out.write(self.text())
 
     def text(self) -> str:
         part = (
@@ -204,4 +205,4 @@ class Bar:
             return outcome
         finally:
             if self._out.is_tty:
-                self._out.write("\r\x1b[K")
+                self._out.control("\r\x1b[K")

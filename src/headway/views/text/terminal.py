@@ -6,6 +6,7 @@ are, in ASCII where need be.
 """
 
 import os
+import re
 import select
 import sys
 from typing import Any, Final
@@ -24,6 +25,8 @@ BOLD, DIM, RED, GREEN, YELLOW, CYAN = "1", "2", "31", "32", "33", "36"
 _COLUMNS_DEFAULT: Final = 80
 _COLUMNS_MIN: Final = 20
 _ROWS_DEFAULT: Final = 24
+# return, cursor up, home, erase line, erase screen
+_CONTROL: Final = re.compile(r"(?:\r|\x1b\[[0-9]{0,4}(?:A|H|K|J))*")
 INDENTED_MAX: Final = 200  # rows of JSON that a person may want to read
 
 
@@ -40,11 +43,27 @@ class Output:
         self.rows = _rows(fd) if self.is_tty else None
 
     def write(self, text: str) -> None:
-        self.write_bytes(
-            self._marks(text).encode("ascii" if self.ascii_only else "utf-8", "backslashreplace")
-        )
+        """The one way out for text. On a terminal everything passes `display.guard`, whatever the
+        view and the format, so that no text of a job can steer it (Sec7).
+        """
+        text = self._marks(text)
+        if self.is_tty:
+            text = display.guard(text, ascii_only=self.ascii_only)
+        self._send(text.encode("ascii" if self.ascii_only else "utf-8", "backslashreplace"))
 
     def write_bytes(self, data: bytes | memoryview) -> None:
+        """Bytes as they are for a file or a pipe; a terminal gets them as safe text."""
+        if self.is_tty:
+            self.write(display.decode(bytes(data)))
+        else:
+            self._send(data)
+
+    def control(self, sequence: str) -> None:
+        """Cursor movements of our own; nothing else passes."""
+        if self.is_tty and _CONTROL.fullmatch(sequence):
+            self._send(sequence.encode("ascii"))
+
+    def _send(self, data: bytes | memoryview) -> None:
         view = memoryview(data)
         while view:
             try:
