@@ -10,6 +10,8 @@ The names below are the public ones. They are loaded when they are used first: `
 itself loads nothing.
 """
 
+import os as _os
+from _thread import RLock as _RLock
 from _thread import get_ident
 
 __version__ = "0.1.0"
@@ -78,7 +80,6 @@ _early: "list[tuple[str, tuple[object, ...], dict[str, object]]]" = []
 
 
 def __getattr__(name: str) -> object:
-    global _loading
     if name not in __all__:
         raise AttributeError(f"module 'headway' has no attribute {name!r}")
     if name == "distributed":
@@ -87,6 +88,12 @@ def __getattr__(name: str) -> object:
         return distributed
     if _loading == get_ident():
         return _keep(name)
+    with _fork_gate:
+        return _load(name)
+
+
+def _load(name: str) -> object:
+    global _loading
     _loading = get_ident()
     try:
         from headway.client import api
@@ -100,6 +107,36 @@ def __getattr__(name: str) -> object:
         function, args, options = _early.pop(0)
         getattr(api, function)(*args, **options)
     return globals()[name]
+
+
+# Held while one thread loads modules of ours or begins the run (it is also the run's lock): a process
+# forked then would inherit locks of imports that nobody releases, and wait for ever in its own first
+# call. So a fork waits for it, a few milliseconds.
+_fork_gate = _RLock()
+_FORK_WAIT_S = 10.0  # then it is forked all the same: training never waits for us for long
+_gate_held: "list[bool]" = []
+
+
+def _before_fork() -> None:
+    _gate_held.append(_fork_gate.acquire(timeout=_FORK_WAIT_S))
+
+
+def _after_fork_in_parent() -> None:
+    if _gate_held.pop():
+        _fork_gate.release()
+
+
+def _after_fork_in_child() -> None:
+    _gate_held.clear()
+    _fork_gate._at_fork_reinit()  # type: ignore[attr-defined]  # as threading.RLock has it
+
+
+if hasattr(_os, "register_at_fork"):
+    _os.register_at_fork(
+        before=_before_fork,
+        after_in_parent=_after_fork_in_parent,
+        after_in_child=_after_fork_in_child,
+    )
 
 
 def _keep(name: str) -> object:

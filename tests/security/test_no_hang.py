@@ -8,6 +8,7 @@ import pytest
 
 from headway.home.connect import Client
 from headway.model.job import State
+from headway.server.loop_lag import ClockStep
 from headway.server.routes import ROUTES
 from headway.store import grep, pattern
 from headway.wire import batch
@@ -77,3 +78,16 @@ def test_how_long_the_loop_stood_still_is_measured_and_told(served: Served) -> N
     lag.note(0.02)
     told = served.unix("GET", "/api/server").json()["loop_lag"]
     assert (told["worst_s"], told["recent_s"] >= 1.5, bool(told["worst_at"])) == (1.5, True, True)
+
+
+def test_a_step_of_the_clock_is_noticed_and_told(served: Served) -> None:
+    """A-13."""
+    now = [1_000_000_000_000]
+    clock = ClockStep(wall_ns=lambda: now[0], steady_ns=lambda: 0)
+    clock.look()
+    assert not clock.steps
+    now[0] -= 3_600_000_000_000
+    clock.look()
+    (step,) = clock.steps
+    assert step["step_s"] == -3600
+    assert served.unix("GET", "/api/server").json()["clock_steps"] == []

@@ -454,3 +454,21 @@ def test_a_refused_start_fails_the_job_with_the_reason() -> None:
     finding = Finding("missing_file", "user", "the folder /gone does not exist")
     action = reconcile.refuse(intended(), intended().attempts[0], T0 + S, finding)
     assert (action.state, action.cause["text"]) == (State.FAILED, "the folder /gone does not exist")  # type: ignore[index]
+
+
+def test_a_job_that_ends_while_the_clock_is_behind_took_as_long_as_its_agent_says() -> None:
+    """A-13, F26: the server's clock was set back by an hour while it ran."""
+    job = started(result={"exit_code": 0, "time_ns": T0 + 27 * S})
+    job.attempts[0].started_ns = T0 + S
+    job.attempts[0].tasks[0].processes[0].ended_ns = T0 + 27 * S
+    (end,) = [action for action in decide([job], seen(now_s=-3600)) if isinstance(action, SetState)]
+    assert end.state is State.SUCCEEDED and end.started_ns is not None and end.ended_ns is not None
+    assert end.ended_ns - end.started_ns == 26 * S
+
+
+def test_a_job_that_is_unknown_for_good_is_never_started() -> None:
+    """A-10: after a restore nobody knows whether it has run."""
+    job = waiting(state=State.UNKNOWN, ended_ns=T0)
+    begun = intended(2, state=State.UNKNOWN, ended_ns=T0)
+    actions = decide([job, begun], seen(state="gone", detail={"started": False}))
+    assert not [action for action in actions if isinstance(action, Launch | NewAttempt)]

@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 import sys
 import time
-from _thread import RLock, get_ident
+from _thread import get_ident
 
+from headway import _fork_gate
 from headway.client.backoff import Backoff
 from headway.client.config import Config
 from headway.client.interrupt import raise_if_signal
@@ -87,7 +88,7 @@ class Run:
         # the environment they were found in, and they
         self._secrets: tuple[dict[Any, Any], list[str]] = ({}, [])
         self.parts: list[Part] = []
-        self.lock = RLock()
+        self.lock = _fork_gate  # no fork while it is held
         self.opener = 0  # the thread that opens a stream now; holds the lock
         self.backoff = Backoff()  # of opening streams
         self.config = Config(self)
@@ -602,7 +603,7 @@ class Run:
         """In a forked child: the streams are the parent's, and so may be a lock that nobody will
         ever release.
         """
-        self.lock = RLock()
+        self.lock = _fork_gate  # no fork while it is held
         self.opener = 0
         self.exit_code = None
         if self.attachment is not None:

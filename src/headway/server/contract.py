@@ -667,6 +667,11 @@ class LoopLag(Answer):
     worst_at: Time | None
 
 
+class ClockStep(Answer):
+    at: Time | None
+    step_s: float
+
+
 class DamageNotice(Answer):
     time: Time | None
     text: str
@@ -682,6 +687,7 @@ class Server(Answer):
     role: str
     loop_lag: LoopLag
     notices: list[DamageNotice]
+    clock_steps: list[ClockStep]
     restored: Json
     jobs: dict[str, int]
     agents: dict[str, Json] | None

@@ -12,12 +12,39 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from headway.model.limits import LOOP_LAG_TOLD_S, LOOP_LAG_WINDOW_S
+from headway.model.limits import (
+    CLOCK_STEP_S,
+    CLOCK_STEPS_KEPT,
+    LOOP_LAG_TOLD_S,
+    LOOP_LAG_WINDOW_S,
+)
 from headway.store import jsonform
 
 log = logging.getLogger("headway.server")
 TICK_BUSY_S = 0.1
 TICK_IDLE_S = 1.0
+
+
+class ClockStep:
+    """Notices that the machine's clock was set: times of jobs that run then may look odd (F26)."""
+
+    def __init__(
+        self,
+        wall_ns: Callable[[], int] = time.time_ns,
+        steady_ns: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self._wall_ns, self._steady_ns = wall_ns, steady_ns
+        self._ahead_ns = wall_ns() - steady_ns()
+        self.steps: deque[dict[str, Any]] = deque(maxlen=CLOCK_STEPS_KEPT)
+
+    def look(self) -> None:
+        ahead_ns = self._wall_ns() - self._steady_ns()
+        step_s = (ahead_ns - self._ahead_ns) / 1e9
+        self._ahead_ns = ahead_ns
+        if abs(step_s) < CLOCK_STEP_S:
+            return
+        self.steps.append({"at": jsonform.iso(self._wall_ns()), "step_s": round(step_s, 3)})
+        log.warning("the clock of this machine was set by %+.1f s", step_s)
 
 
 class LoopLag:
@@ -26,6 +53,7 @@ class LoopLag:
         self._recent: deque[tuple[float, float]] = deque(maxlen=1024)  # (when, lag), above 10 ms
         self.worst_s = 0.0
         self.worst_ns: int | None = None  # wall clock
+        self.clock = ClockStep()
 
     async def watch(self, requests: Callable[[], int]) -> None:
         """Tick often while there are requests, and once a second when nobody asks anything."""
@@ -36,6 +64,7 @@ class LoopLag:
             seen, before = count, self._clock()
             await asyncio.sleep(tick_s)
             self.note(self._clock() - before - tick_s)
+            self.clock.look()
 
     def note(self, lag_s: float) -> None:
         now = self._clock()

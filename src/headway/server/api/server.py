@@ -34,6 +34,7 @@ async def show(call: Call) -> Reply:
         "role": call.caller.role.name.lower(), "loop_lag": call.services.loop_lag.about(),
         "restored": None if restored is None else str(restored), "page": page.exists(),
         "notices": call.services.store.notices.all(),
+        "clock_steps": list(call.services.loop_lag.clock.steps),
     }  # fmt: skip
     return reply_json(about | told | {"jobs": jobs, "monitors": call.services.outbox.status()})
 

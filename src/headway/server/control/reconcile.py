@@ -662,6 +662,9 @@ def _ended(
         else _started_ns(job, attempt, now_ns)
     )
     ended = (_ended_ns(job, attempt, now_ns) if attempt is not None else None) or now_ns
+    if attempt is not None and (began := attempt.started_ns or started) is not None:
+        # its agents measured with a clock that does not step, so it ran for so long at least
+        ended = max(ended, began + _length_ns(attempt))
     return SetState(
         job.pk,
         attempt.number if attempt is not None else None,
@@ -698,6 +701,17 @@ def _started_ns(job: Job, attempt: Attempt, now_ns: int) -> int | None:
 
 def _ended_ns(job: Job, attempt: Attempt, now_ns: int) -> int | None:
     return max((end for _, end in _times(job, attempt, now_ns) if end is not None), default=None)
+
+
+def _length_ns(attempt: Attempt) -> int:
+    """How long its longest task ran by the clock of its own agent; 0 where that is not known."""
+    lengths = [0]
+    for task in attempt.tasks:
+        starts = [p.started_ns for p in task.processes if p.started_ns is not None]
+        ends = [p.ended_ns for p in task.processes if p.ended_ns is not None]
+        if starts and ends:
+            lengths.append(max(ends) - min(starts))
+    return max(lengths)
 
 
 def _times(job: Job, attempt: Attempt, now_ns: int) -> list[tuple[int | None, int | None]]:

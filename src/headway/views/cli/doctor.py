@@ -341,7 +341,7 @@ def _database() -> Iterator[Finding]:
 def _server() -> Iterator[Finding]:
     """Started if need be: whether it can start is what a person wants to know."""
     from headway.views.api.source import Source
-    from headway.views.cli.server import lag_words
+    from headway.views.cli.server import clock_words, lag_words
 
     source = Source.connect()
     started = time.monotonic()
@@ -356,6 +356,8 @@ def _server() -> Iterator[Finding]:
         yield Finding("server", WARNING, f"{text}; this is version {__version__}", advice)
         return
     yield Finding("server", OK, text)
+    if step := clock_words(found):
+        yield Finding("clock", WARNING, step, "is it right now? timedatectl")
     if lag := lag_words(found):
         advice = "a disk that hangs, or a machine without room? hw server logs; if it comes again, report it"
         yield Finding("server", WARNING, lag, advice)

@@ -77,10 +77,21 @@ def _tell(call: Call, found: dict[str, Any]) -> None:
         facts.append(("agents", words))
     if found.get("restored"):
         facts.append(("restored", str(found["restored"])))
+    if step := clock_words(found):
+        facts.append(("clock", step))
     if lag := lag_words(found):
         facts.append(("late", lag))
     for label, text in facts:
         call.terminal.put(f"{label:<10}{out.safe(text)}")
+
+
+def clock_words(found: dict[str, Any]) -> str:
+    """That the clock of the server's machine was set while it ran."""
+    steps = found.get("clock_steps") or []
+    if not steps:
+        return ""
+    last = steps[-1]
+    return f"was set by {last['step_s']:+.1f} s at {last['at']}; how long jobs took is by their own clocks"
 
 
 def lag_words(found: dict[str, Any]) -> str:
