@@ -234,6 +234,13 @@ def test_without_openssl_there_is_a_clear_word_and_no_listening(
 # -- tokens and whose job it is
 
 
+def test_the_browsers_token_opens_the_loopback_address_only(served: Served) -> None:
+    """A-15."""
+    token = served.paths.browser_token.read_text()
+    assert served.tcp("GET", "/api/jobs", bearer(token)).status == 200
+    assert tls(served, "GET", "/api/jobs", bearer(token)).status == 401
+
+
 def test_a_token_is_told_once_kept_as_a_hash_and_ends_when_revoked(served: Served) -> None:
     token = named(served, "me", "read")
     listed = served.unix("GET", "/api/tokens").json()

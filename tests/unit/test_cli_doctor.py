@@ -5,6 +5,7 @@ something to type.
 import errno
 import os
 import sqlite3
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -84,12 +85,15 @@ def test_a_database_that_was_restored_is_told(api: FakeApi) -> None:
     ]
 
 
-def test_a_socket_folder_of_somebody_else_is_a_problem(home: Path) -> None:
+def test_a_socket_folder_of_somebody_else_is_gone_round(home: Path) -> None:
+    """A-15: whoever makes it first could keep us from using hw; then the socket lies in the home."""
     folder = socket_path(home).parent
     folder.rmdir()
     folder.write_text("")
     try:
-        assert level("socket").level == PROBLEM
+        assert socket_path(home).parent == home / "run"
+        assert stat.S_IMODE((home / "run").stat().st_mode) == 0o700
+        assert level("socket").level == OK
     finally:
         folder.unlink()
 

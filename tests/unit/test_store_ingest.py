@@ -638,3 +638,10 @@ def test_printed_metrics_of_other_ranks_and_of_two_agents_keep_their_name(b: Ben
     b.send(logged, "records", opening(logged) + schema(0, "loss") + record(0, 1, [1.0]))
     assert values(b, "loss", rank=0) == [0.5, 0.5]
     assert values(b, "loss", rank=1) == [1.0]
+
+
+def test_a_gap_longer_than_any_stream_is_refused_and_not_tried_again(b: Bench) -> None:
+    """A-15: it was answered with 503, for ever."""
+    told = json.dumps({"bytes": 2**61, "reason": "x"}).encode()
+    result = b.ingest(Part("stdout-0", "gap", 0, told))
+    assert "stdout-0" in result.refused

@@ -256,7 +256,14 @@ def socket_path(home_folder: Path) -> Path:
     name = hashlib.sha256(os.fsencode(os.path.realpath(home_folder))).hexdigest()[:16] + ".sock"
     if usable and len(os.fsencode(folder / name)) > SOCKET_PATH_BYTES_MAX:
         folder = Path("/tmp") / f"headway-{os.getuid()}"  # noqa: S108  (checked below: ours and 0700)
-    path = private_folder(folder) / name
+    try:
+        path = private_folder(folder) / name
+    except UsageError:
+        # somebody else has made that folder, so that we could not: then in the home, if that fits
+        path = home_folder / "run" / name
+        if len(os.fsencode(path)) > SOCKET_PATH_BYTES_MAX - len(".agent.sock"):
+            raise
+        private_folder(path.parent)
     if len(os.fsencode(path)) > SOCKET_PATH_BYTES_MAX:
         raise UsageError(
             f"the socket path {path} is too long", "set XDG_RUNTIME_DIR to a shorter folder"

@@ -243,6 +243,7 @@ JOURNAL_PAUSE_S = 0.5  # changes of the catalog are written down together; so mu
 JOURNAL_BYTES_MAX = 64 * MIB  # then only the last line of each job is kept
 CLOCK_STEP_S = 2.0  # the wall clock moved against the steady one by more: it was set
 CLOCK_STEPS_KEPT = 10
+STREAM_BYTES_MAX = 1 << 43  # 8 TiB; what says that it is longer is refused
 DAMAGE_NOTICES_MAX = 20  # told until they are acknowledged; the newest are kept
 ROW_REPAIR_PAUSE_S = 60.0  # after a look at all rows that found no damage
 MATCH_BATCH = 4_096  # texts per question to the process that runs the pattern

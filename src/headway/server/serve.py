@@ -34,7 +34,7 @@ from headway.model.limits import SERVER_LOG_BYTES_MAX, SHUTDOWN_S
 from headway.server.app import App, Readers, Services, Table
 from headway.server.control.array_verbs import Arrays
 from headway.server.http.agent_address import Reach
-from headway.server.http.auth import Auth, Role, TokenRow, mint
+from headway.server.http.auth import LOOPBACK_ONLY, Auth, Role, TokenRow, mint
 from headway.server.http.guard import Guard, hosts_for
 from headway.server.http.listeners import Door, Network
 from headway.server.http.transport import (
@@ -79,7 +79,7 @@ def main() -> int:
         finally:
             store.close()
     except HeadwayError as error:
-        log.error("the server ends: %s %s", error.message, error.hint)
+        log.error("the server ends: %s", "; ".join(filter(None, (error.message, error.hint))))
         return error.exit_code
     log.info("the server has ended")
     return 0
@@ -404,12 +404,14 @@ class Process:
             known = await self._find_token(path.read_text().partition(".")[0])
         except OSError:
             known = None
-        if known is not None and not known.ended:
+        if known is not None and not known.ended and known.name == LOOPBACK_ONLY:
             return
         token_id, token, hashed = mint()
         now_ns = time.time_ns()
         write = self.store.write(
-            lambda c: catalog.insert_token(c, token_id, hashed, "operate", None, now_ns)
+            lambda c: catalog.insert_token(
+                c, token_id, hashed, "operate", None, now_ns, LOOPBACK_ONLY
+            )
         )
         await asyncio.wrap_future(write)
         write_private(path, token)

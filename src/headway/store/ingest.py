@@ -17,7 +17,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from headway.model.errors import DamagedError, HeadwayError, NotFoundError
-from headway.model.limits import HEARD_INTERVAL_S, METRIC_NAMES_MAX, STREAMS_MAX
+from headway.model.limits import (
+    HEARD_INTERVAL_S,
+    METRIC_NAMES_MAX,
+    STREAM_BYTES_MAX,
+    STREAMS_MAX,
+)
 from headway.model.record import BLOB, GAP, INDEX, OPEN, RAW, RECORDS
 from headway.store import catalog, fact_rows, summaries
 from headway.store.connection import count_written, touch
@@ -252,8 +257,8 @@ class Ingester:
         except ValueError as error:
             raise DamagedError(f"a gap cannot be read: {error}") from None
         length = whole(told.get("bytes"))
-        if length is None or length <= 0 or part.offset + length >= 2**62:
-            raise DamagedError("a gap has no length")
+        if length is None or length <= 0 or part.offset + length >= STREAM_BYTES_MAX:
+            raise DamagedError("a gap has no length that a stream can have")
         end = part.offset + length
         if part.offset > stream.position or end <= stream.position:
             return False

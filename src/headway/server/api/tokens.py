@@ -11,7 +11,7 @@ from headway.model.errors import NotFoundError, UsageError
 from headway.model.ids import check_name
 from headway.server import contract
 from headway.server.app import Route
-from headway.server.http.auth import Role, mint
+from headway.server.http.auth import LOOPBACK_ONLY, Role, mint
 from headway.server.http.request import Call, Reply, reply_json
 from headway.store import catalog, jsonform
 
@@ -22,7 +22,8 @@ class Create(msgspec.Struct, forbid_unknown_fields=True):
 
 
 async def list_tokens(call: Call) -> Reply:
-    rows = await call.services.query(catalog.named_tokens)
+    found = await call.services.query(catalog.named_tokens)
+    rows = [row for row in found if row["name"] != LOOPBACK_ONLY]
     found = [
         {
             "id": row["id"], "name": row["name"], "role": row["role"], "created_at": jsonform.iso(row["created_ns"]),

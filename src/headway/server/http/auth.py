@@ -78,6 +78,10 @@ class TokenRow:
     name: str = ""
 
 
+# The name of the token in `browser-token`; it opens the loopback address and no other.
+LOOPBACK_ONLY = "this machine's browser"
+
+
 def digest(secret: str) -> bytes:
     return hashlib.sha256(secret.encode()).digest()
 

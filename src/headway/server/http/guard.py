@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from headway.home.connect import HOST
 from headway.model.limits import INGEST_BYTES_MAX, REQUEST_BYTES_ANONYMOUS_MAX, WRITE_PIECE_BYTES
-from headway.server.http.auth import COOKIE, NOBODY, Auth, Caller, Role
+from headway.server.http.auth import COOKIE, LOOPBACK_ONLY, NOBODY, Auth, Caller, Role
 from headway.server.http.request import Message, Receive, Refusal, Reply, Scope, Send, reply_error
 from headway.server.http.transport import PEER, Peer
 
@@ -253,6 +253,8 @@ class Guard:
             raise Refusal(403, "forbidden", "this server belongs to another user")
         if head.authorization is not None:
             row = await self.auth.tokens.check(bearer(head.authorization))
+            if row is not None and row.name == LOOPBACK_ONLY and (peer.tls or peer.token_only):
+                row = None
             if row is not None and (
                 not peer.agents or (row.role is Role.INGEST and row.task is not None)
             ):

@@ -74,6 +74,15 @@ class Slots:
     agents_max: int = CONNECTIONS_AGENTS_MAX
     used: dict[bool, int] = field(default_factory=lambda: {False: 0, True: 0})  # TCP and unix
     used_by_agents: int = 0
+    # connections over TCP that have not sent a whole request yet, oldest first
+    silent: "dict[Protocol, None]" = field(default_factory=dict)
+
+    def make_room(self, peer: Peer) -> None:
+        """Any local user can open connections and say nothing: the oldest of those goes first."""
+        if peer.unix or peer.agents or self.used[False] < self.tcp_max or not self.silent:
+            return
+        oldest = next(iter(self.silent))
+        oldest.give_way()
 
     def take(self, peer: Peer) -> bool:
         if peer.agents:
@@ -181,17 +190,29 @@ class Protocol(HttpToolsProtocol):
         self.timer: asyncio.TimerHandle | None = None
         self.write_timer: asyncio.TimerHandle | None = None
         self.timed_stage = ""
+        self.slots.make_room(self.peer)
         self.counted = self.slots.take(self.peer)
+        if self.counted and not unix and not self.agents:
+            self.slots.silent[self] = None
         super().connection_made(transport)
         if not self.counted:
             self._refuse(503, "too many connections")
             return
         self._set_timer()
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def give_way(self) -> None:
+        """Another one needs the place of a connection that has asked for nothing."""
+        self._leave()
+        self._refuse(408, "too slow")
+
+    def _leave(self) -> None:
+        self.slots.silent.pop(self, None)
         if self.counted:
             self.slots.free(self.peer)
             self.counted = False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._leave()
         for timer in (self.timer, self.write_timer):
             if timer is not None:
                 timer.cancel()
@@ -207,6 +228,8 @@ class Protocol(HttpToolsProtocol):
         super().data_received(data)
         if self.transport.is_closing():
             return
+        if self.stage != _HEAD:
+            self.slots.silent.pop(self, None)
         if self.stage == _HEAD and self.head_bytes > HEAD_BYTES_MAX:
             self._refuse(431, "the head is too long")
             return
