@@ -193,6 +193,11 @@ export interface Checkpoint {
   tags: Array<string>;
 }
 
+export interface ClockStep {
+  at: string | null;
+  step_s: number;
+}
+
 export interface Cluster {
   name: string;
   engine: string;
@@ -1180,6 +1185,7 @@ export interface Server {
   role: string;
   loop_lag: LoopLag;
   notices: Array<DamageNotice>;
+  clock_steps: Array<ClockStep>;
   restored: unknown;
   jobs: Record<string, number>;
   agents: Record<string, unknown> | null;
