@@ -22,14 +22,13 @@ class Create(msgspec.Struct, forbid_unknown_fields=True):
 
 
 async def list_tokens(call: Call) -> Reply:
-    found = await call.services.query(catalog.named_tokens)
-    rows = [row for row in found if row["name"] != LOOPBACK_ONLY]
+    rows = await call.services.query(catalog.named_tokens)
     found = [
         {
             "id": row["id"], "name": row["name"], "role": row["role"], "created_at": jsonform.iso(row["created_ns"]),
             "revoked_at": jsonform.iso(row["ended_ns"]),
         }
-        for row in rows
+        for row in rows if row["name"] != LOOPBACK_ONLY
     ]  # fmt: skip
     return reply_json(found)
 
