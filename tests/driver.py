@@ -36,6 +36,7 @@ class Hw:
         return subprocess.Popen(
             [*HW, *words], cwd=self.cwd, env=self.env | (env or {}), stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            bufsize=0,  # `communicate` after `readline` would lose what a buffer holds
         )  # fmt: skip
 
     def json(self, *words: str) -> Any:

@@ -182,9 +182,7 @@ def test_auto_takes_one_that_fits_and_says_why(hw: Hw) -> None:
 def test_a_check_runs_a_tiny_job_and_reads_it_back(hw: Hw) -> None:
     done = hw("clusters", "check", "box")
     assert (
-        done.returncode == 0
-        and b"headway-check 0 of 1" in done.stdout
-        and b"box works" in done.stderr
+        done.returncode == 0 and b"headway-check on " in done.stdout and b"box works" in done.stderr
     )
     assert hw("clusters", "check", "down").returncode == 1
 

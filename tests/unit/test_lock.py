@@ -8,10 +8,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 # where the module is not called like its package
-MODULES = {"pyyaml": "yaml", "nvidia-ml-py": "pynvml"}
+MODULES = {"pyyaml": "yaml", "nvidia-ml-py": "pynvml", "pillow": "PIL"}
 # uvicorn speaks HTTP through it, when it is there; we subclass that part of uvicorn.
-INDIRECT = {"httptools"}
-OPTIONAL = {"torch"}  # looked at when the user's program has it
+# TensorBoard is started as a program; it needs setuptools and does not say so.
+INDIRECT = {"httptools", "tensorboard", "setuptools"}
+# looked at when the user's program has them
+OPTIONAL = {"torch", "keras", "stable_baselines3", "xgboost"}
 
 
 def project() -> dict[str, list[str]]:

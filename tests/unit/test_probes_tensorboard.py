@@ -162,7 +162,7 @@ def test_a_job_writes_its_usage_there_also_after_its_shipper_was_killed(
     script = hw.script(
         "import pathlib, time\nwhile not pathlib.Path('go').exists(): time.sleep(0.05)\n"
     )
-    job = hw.submit("--tensorboard", "runs", "--monitoring-interval-s", "0.1", PYTHON, script)
+    job = hw.submit("--tensorboard-dir", "runs", "--monitoring-interval-s", "0.1", PYTHON, script)
     folder = tmp_path / "runs" / job
 
     def written(count: int) -> bool:
