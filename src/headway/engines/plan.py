@@ -134,7 +134,7 @@ def plan_of(
     values: dict[str, Any] = {
         "cpus": spec.cpus, "memory_bytes": spec.memory_bytes, "max_duration_s": spec.max_duration_s,
         "monitoring_interval_s": spec.monitoring_interval_s, "grace_s": spec.grace_s, "hold_s": spec.hold_s,
-        "pty": spec.pty, "ranked": spec.ranked,
+        "pty": spec.pty, "ranked": spec.ranked, "stdin": spec.stdin,
         "umask": spec.umask, "rlimits": spec.rlimits, "env_set": spec.env_set, "code": spec.code,
         "code_cwd": spec.code_cwd, "code_commit": spec.code_commit, "folders": tuple(spec.folders), **own,
     }  # fmt: skip
@@ -152,7 +152,7 @@ def task_file(plan: Plan, task: PlannedTask, given: Given, **own: Any) -> dict[s
         "rlimits": {name: list(pair) for name, pair in plan.rlimits.items()}, "processes": task.processes,
         "first_rank": task.first_rank, "world_size": plan.world_size, "gpus": None, "grace_s": plan.grace_s,
         "max_duration_s": plan.max_duration_s, "hold_s": plan.hold_s, "pty": plan.pty,
-        "ranked": plan.ranked,
+        "ranked": plan.ranked, "stdin": plan.stdin,
         "monitoring_interval_s": plan.monitoring_interval_s, "secret_names": list(given.secret_names),
         "role": task.role, "role_first_rank": task.role_first_rank, "role_processes": task.role_processes,
         "node_rank": task.node_rank, "tasks": len(plan.tasks), "barrier": len(plan.tasks) > 1,

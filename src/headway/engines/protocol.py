@@ -68,6 +68,7 @@ class Plan:
     grace_s: float = 15.0
     hold_s: float = 0.0  # how long a task is kept after its command has failed
     pty: bool = False  # stdout and stderr of its processes are terminals
+    stdin: Mapping[str, int] | None = None  # {pid, start} of the `hw run` whose stdin it gets
     ranked: bool = True  # its processes get RANK, LOCAL_RANK, WORLD_SIZE, MASTER_*, …
     umask: int = 0o022
     rlimits: Mapping[str, Sequence[int]] = field(default_factory=dict)

@@ -188,6 +188,8 @@ class JobSpec(_Placed):
     retry: Retry = field(default_factory=Retry)
     hold_s: float = 0.0  # how long a failed task is kept for a person to enter it
     pty: bool = False  # stdout and stderr of its processes are terminals
+    # {pid, start} of the `hw run` whose piped stdin the first process gets; None: it is empty
+    stdin: dict[str, int] | None = None
     one_node: bool = False  # `nodes: 1` was asked for by name: it is not spread over several
     reserved: bool = False  # it only holds its nodes, for a person's shell (`hw submit ssh`)
     after: list[str] = field(default_factory=list)  # uuids of jobs that must have succeeded before

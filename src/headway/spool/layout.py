@@ -170,6 +170,8 @@ class TaskFile(Value):
     max_duration_s: float | None = None
     hold_s: float = 0.0  # how long the task is kept after its command has failed
     pty: bool = False  # stdout and stderr of its processes are terminals
+    # {pid, start} of the `hw run` on this machine whose stdin rank 0 gets
+    stdin: "dict[str, int] | None" = None
     # its processes get the variables of a launcher; task files of older servers do not say
     ranked: bool = True
     spool_bytes_max: int = SPOOL_BYTES_MAX

@@ -27,6 +27,7 @@ from headway.model.value import Value
 from headway.spool.files import OS_FILES, Files
 from headway.spool.layout import open_output
 from headway.spool.reader import open_stream, read_exactly
+from headway.wire.identity import process_start
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -165,7 +166,7 @@ def _spawn(
     files = asked.pop("NOFILE", before)
     if task.code is not None or asked or files[1] != before[1] or _ignores():
         return None
-    null = os.open(os.devnull, os.O_RDONLY)
+    null = _open_input(task, index)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, files)
         child = subprocess.Popen(
@@ -255,7 +256,7 @@ def _child(
     try:
         os.setsid()
         _reset_signals()
-        _redirect(outputs)
+        _redirect(outputs, _open_input(task, index))
         os.umask(task.umask)
         code, message = _exec(task, environment(task, env, index, task_dir, peers))
     except BaseException as error:  # a forked child must end here, whatever happens
@@ -284,9 +285,30 @@ def _reset_signals() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
-def _redirect(outputs: "Sequence[int]") -> None:
-    """stdin is empty; stdout and stderr are files, or terminals."""
-    null = os.open(os.devnull, os.O_RDONLY)
+def _open_input(task: "TaskFile", index: int) -> int:
+    """Empty, but for rank 0 of a `hw run` that has a pipe or a file on its own stdin: the same."""
+    if task.stdin is not None and task.first_rank + index == 0:
+        pid = task.stdin.get("pid")
+        if process_start(pid or 0) == task.stdin.get("start"):
+            try:
+                fd = os.open(f"/proc/{pid}/fd/0", os.O_RDONLY)
+                _go_on_at(fd, f"/proc/{pid}/fdinfo/0")
+                return fd
+            except OSError:
+                pass  # it has gone away; the program reads an empty file in place of it
+    return os.open(os.devnull, os.O_RDONLY)
+
+
+def _go_on_at(fd: int, info: str) -> None:
+    """A file that was opened anew begins at its beginning, and the person's may be further on."""
+    with open(info) as file:
+        position = file.readline().split()
+    if len(position) == 2 and position[0] == "pos:" and position[1] != "0":
+        os.lseek(fd, int(position[1]), os.SEEK_SET)
+
+
+def _redirect(outputs: "Sequence[int]", null: int) -> None:
+    """stdin is empty or passed on; stdout and stderr are files, or terminals."""
     # copied out of the way first: one of them may be 0, 1 or 2 itself
     fds = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3) for fd in (null, *outputs)]
     for target, fd in enumerate(fds):

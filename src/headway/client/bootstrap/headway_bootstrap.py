@@ -32,6 +32,7 @@ def _bootstrap() -> None:
     if os.environ.get("HEADWAY_FORWARD_EXCEPTIONS", "1") != "0":
         _watch_exceptions()
         _watch_fatal()
+    _explain_breakpoints()
     if "logging" in sys.modules:
         _watch_logging(sys.modules["logging"])
     else:
@@ -46,6 +47,27 @@ def _buffer_lines() -> None:
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(line_buffering=True)
+
+
+def _explain_breakpoints() -> None:
+    """`breakpoint()` reads commands from stdin. Where there is none, pdb ends the program with
+    BdbQuit, which tells nobody why.
+    """
+    before = sys.breakpointhook
+
+    def breakpointhook(*args: "Any", **named: "Any") -> "Any":
+        is_pdb = os.environ.get("PYTHONBREAKPOINT", "") in ("", "pdb.set_trace")
+        if is_pdb and sys.stdin is not None and not sys.stdin.isatty():
+            frame = sys._getframe(1)
+            sys.stderr.write(
+                f"headway: breakpoint() in {frame.f_code.co_filename}:{frame.f_lineno}: stdin of a job "
+                "is no terminal, so pdb cannot ask you. Start the program with plain python, "
+                "or use `hw run --hold 1h …` and `hw shell` to look at it where it failed; "
+                "--env PYTHONBREAKPOINT=0 passes over it.\n"
+            )
+        return before(*args, **named)
+
+    sys.breakpointhook = breakpointhook
 
 
 class _Finder:

@@ -324,6 +324,7 @@ class Control(Loop):
             "gpus": 0,
             "array": None,
             "env_kept": {},
+            "stdin": None,
         }
         job = await self._calls.run("the store", self._find_uuid, uuid)
         if job is None:

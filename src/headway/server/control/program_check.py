@@ -87,13 +87,15 @@ def check_input(spec: JobSpec) -> None:
     """An interpreter that would read its program from stdin does nothing, and calls that a success:
     stdin is empty.
     """
+    if spec.stdin is not None:
+        return
     for words in [role.command for role in spec.roles] or [spec.command]:
         if reads_stdin(words):
             name = os.path.basename(words[0])
             example = f"{name} -c '…'" if name in _SHELLS else f"{name} train.py, or {name} -c '…'"
             raise UsageError(
                 f"{name} would read its program from stdin, which is empty in a job: nothing would run",
-                f"give it a file or the program itself: {example}",
+                f"give it a file or the program itself: {example}; or pipe it into hw run",
             )
 
 

@@ -133,6 +133,9 @@ def _check_size(spec: JobSpec) -> None:
         _whole("gpu_per_node", spec.gpu_per_node, 1, PROCESSES_MAX)
     if not isinstance(spec.multi_process, bool):
         raise UsageError("multi_process is true or false")
+    if spec.stdin is not None:
+        _whole("stdin.pid", spec.stdin.get("pid"), 1, 1 << 31)
+        _whole("stdin.start", spec.stdin.get("start"), 0, 1 << 62)
     if spec.launcher not in (None, *LAUNCHERS):
         raise UsageError(
             f"unknown launcher {str(spec.launcher)[:80]!r}", f"one of {', '.join(LAUNCHERS)}"

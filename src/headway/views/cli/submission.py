@@ -58,6 +58,8 @@ def submit(source: Source, call: Call, *, attend: bool = False) -> dict[str, Any
     shell does.
     """
     asked = wanted(source, call)
+    if call.command.name == "run":
+        _pass_stdin(asked)
     for warning in asked.warnings:
         call.terminal.say(f"hw: {call.terminal.err.safe(warning)}")
     body = {"uuid": new_uuid(), "spec": asked.spec, "env": asked.env}
@@ -69,6 +71,30 @@ def submit(source: Source, call: Call, *, attend: bool = False) -> dict[str, Any
             )
         return _send(source, "/api/arrays", {**body, "jobs": asked.jobs, "find_program": True})
     return _send(source, "/api/jobs", {**body, "find_program": not attend})
+
+
+def _pass_stdin(asked: Wanted) -> None:
+    """What is piped into `hw run`, or a file on its stdin, is the program's. The agent opens this
+    process's own descriptor, so that nothing is copied, and nothing is read that the program does
+    not read.
+    """
+    import stat
+
+    try:
+        mode = os.fstat(0).st_mode
+    except OSError:  # it is closed
+        return
+    if not (stat.S_ISFIFO(mode) or stat.S_ISREG(mode)):
+        return
+    if asked.spec.get("definition"):
+        if stat.S_ISREG(mode):
+            asked.warnings.append("what is on stdin stays here: this job runs on another cluster")
+        return
+    from headway.wire.identity import process_start
+
+    start = process_start()
+    if start is not None:
+        asked.spec["stdin"] = {"pid": os.getpid(), "start": start}
 
 
 def send(source: Source, spec: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, Any]:
