@@ -65,6 +65,51 @@ def _ask(job_id: str, query: list[tuple[str, Any]], source: Source) -> dict[str,
     return found
 
 
+def unprinted(records: list[Record]) -> list[dict[str, Any]]:
+    """The lines of those that nobody has printed: the others are in the output already."""
+    return [line for record in records if not record.get("printed") for line in lines(record)]
+
+
+class Beside:
+    """Records of `logging` that nobody printed, laid between the lines of the output by their
+    times. Of a selection of lines that has none of its own (`--stream`, `--task`, …) there are none.
+    """
+
+    def __init__(self, call: Call, follow: Follow) -> None:
+        self._follow, self._after = follow, 0
+        narrowed = any(
+            call.get(name) is not None for name in ("stream", "task", "attempt", "bytes")
+        )
+        self._is_on = not narrowed
+        self._query = [(key, call.get(key)) for key in ("rank", "grep")]
+        self._tail = call.get("tail")
+        self._since = ""
+        self._waiting: list[dict[str, Any]] = []
+
+    def laid_in(self, lines: list[dict[str, Any]], *, is_last: bool) -> list[dict[str, Any]]:
+        """Those lines with the records that came up to the last of them; with `is_last`, all."""
+        if not self._is_on:
+            return lines
+        self._fetch()
+        if self._tail is not None and not self._since and lines:
+            self._since = str(lines[0].get("time") or "")  # a tail of the output begins there
+        until = str(lines[-1].get("time") or "") if lines else ""
+        due = [one for one in self._waiting if is_last or _time(one) <= until]
+        self._waiting = [one for one in self._waiting if one not in due] if not is_last else []
+        due = [one for one in due if _time(one) >= self._since]
+        return sorted([*lines, *due], key=_time) if due else lines
+
+    def _fetch(self) -> None:
+        query = [*self._query, *([("tail", self._tail)] if not self._after else [])]
+        for page in _pages(self._follow, query, self._after):
+            self._waiting += unprinted(page["records"])
+            self._after = page["after"]
+
+
+def _time(line: dict[str, Any]) -> str:
+    return str(line.get("time") or "")
+
+
 def lines(record: Record) -> list[dict[str, Any]]:
     """Level and logger stand before the first line; the others of a text or a table come below it
     as they are.

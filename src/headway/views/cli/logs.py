@@ -8,7 +8,7 @@ only (Sec7).
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headway.model.errors import NotFoundError, UsageError
 from headway.views.api.follow import Follow
@@ -18,6 +18,9 @@ from headway.views.cli.dispatch import Call
 from headway.views.cli.output import JsonLines, Merged, Sink, read_raw
 from headway.views.text import format as fmt
 from headway.views.text import job_text
+
+if TYPE_CHECKING:
+    from headway.views.cli.log_records import Beside
 
 Job = dict[str, Any]
 
@@ -190,15 +193,27 @@ def _lines(call: Call, source: Source, job: Job) -> None:
     out = call.terminal.out
     live, ranks = bool(call.get("follow")), job_text.count_processes(job)
     merged = JsonLines(out) if call.as_json else Merged(out, out, ranks=ranks, live=live)
-    follow = Follow(source, job["id"], tail=0, records=False)
-    cursor = _show(call, follow, merged, None)
+    from headway.views.cli.log_records import Beside
+
+    follow = Follow(source, job["id"], tail=0, records=live and not call.as_json)
+    beside = None if call.as_json else Beside(call, follow)
+    cursor = _show(call, follow, merged, beside, None)
     for _ in follow.answers() if call.get("follow") else ():
-        cursor = _show(call, follow, merged, cursor)
+        cursor = _show(call, follow, merged, beside, cursor)
 
 
-def _show(call: Call, follow: Follow, merged: Merged | JsonLines, cursor: str | None) -> str | None:
+def _show(
+    call: Call,
+    follow: Follow,
+    merged: Merged | JsonLines,
+    beside: "Beside | None",
+    cursor: str | None,
+) -> str | None:
     cut = False
     for answer in _pages(follow, _query(call), cursor):
+        if beside is not None:
+            lines = answer.get("lines") or []
+            answer["lines"] = beside.laid_in(lines, is_last=not answer.get("more"))
         merged.take(answer)
         cut, cursor = bool(answer.get("timed_out")), answer.get("cursor", cursor)
         if merged.closed:

@@ -10,7 +10,7 @@ from typing import Any
 from headway.model.errors import HeadwayError, NotFoundError, UsageError
 from headway.model.limits import QUERY_TAIL_LINES, QUERY_TAIL_LINES_MIN
 from headway.views.api.source import Source, job_route
-from headway.views.cli import arrays, references
+from headway.views.cli import arrays, log_records, references
 from headway.views.cli.dispatch import Call, complain
 from headway.views.cli.output import Merged
 from headway.views.text import format as fmt
@@ -514,9 +514,15 @@ def _log_lines(source: Source, job: dict[str, Any], out: Output, tail: int) -> l
         answer = source.get(
             job_route(job["id"], "logs"), [("rank", None if every else 0), ("tail", tail)]
         )
+        records = source.get(
+            job_route(job["id"], "records"), [("rank", None if every else 0), ("tail", tail)]
+        )
     except HeadwayError as error:
         return [_fact("log", out.safe(error.message))]
-    lines = answer.get("lines") or []
+    kept = log_records.unprinted(records.get("records") or [])
+    lines = [*(answer.get("lines") or []), *kept]
+    if kept:
+        lines = sorted(lines, key=lambda line: str(line.get("time") or ""))[-tail:] if tail else []
     if not lines:
         return (
             [_fact("log", "nothing has been written" if every else "rank 0 has written nothing")]

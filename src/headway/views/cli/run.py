@@ -113,7 +113,7 @@ class Plain:
         self.ranks = max(job_text.count_processes(job), int(job.get("processes") or 1))
         several = self.ranks > 1
         self.follow = Follow(
-            source, self.job_id, records=False, lines=several, lost=self._lost, found=self._found
+            source, self.job_id, records=True, lines=several, lost=self._lost, found=self._found
         )
         out = call.terminal.err if call.as_json else call.terminal.out
         err = call.terminal.err
@@ -130,6 +130,7 @@ class Plain:
             if state == "running":
                 self._tell_state(state)
             self.output.take(answer)
+            self._tell_records(answer.get("records") or [])
             self._tell_events(answer.get("events") or [])
             self._tell_state(state)
             self._tell_closed()
@@ -173,6 +174,15 @@ class Plain:
             words = job_text.event_words(event, output_seen=job_text.has_output(self.job))
             if words:
                 self.terminal.say(f"hw: {self.terminal.err.safe(words)}")
+
+    def _tell_records(self, records: list[dict[str, Any]]) -> None:
+        """Records of `logging` that the program keeps to itself; what it prints is in its output."""
+        from headway.views.cli import log_records
+
+        several = self.ranks > 1
+        for line in log_records.unprinted(records):
+            rank = f"{line.get('rank')} │ " if several and line.get("rank") is not None else ""
+            self.terminal.say(self.terminal.err.safe(f"{rank}{line['text']}"))
 
     def _tell_closed(self) -> None:
         if self.output.closed and not self.told_closed:
