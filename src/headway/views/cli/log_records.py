@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+from headway.model.errors import NotFoundError
 from headway.views.api.follow import Follow
 from headway.views.api.source import Source, job_route
 from headway.views.cli.dispatch import Call
@@ -101,9 +102,12 @@ class Beside:
 
     def _fetch(self) -> None:
         query = [*self._query, *([("tail", self._tail)] if not self._after else [])]
-        for page in _pages(self._follow, query, self._after):
-            self._waiting += unprinted(page["records"])
-            self._after = page["after"]
+        try:
+            for page in _pages(self._follow, query, self._after):
+                self._waiting += unprinted(page["records"])
+                self._after = page["after"]
+        except NotFoundError:  # an older server keeps none
+            self._is_on = False
 
 
 def _time(line: dict[str, Any]) -> str:
