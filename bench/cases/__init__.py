@@ -25,6 +25,7 @@ CASES = {
     "rest": "memory and CPU of agent and server at rest",
     "sampler": "sampling the usage of 16 processes each second, beside psutil and wandb",
     "see": "from print() to hw logs -f and to the live view, and what that costs",
+    "page": "the page in Chromium: 100,000 jobs, 3,000 metrics, a million points, 10 M lines",
     "agents": "64 agents of 8 ranks with 10 records a second each",
 }
 
