@@ -62,6 +62,7 @@ test: check web  ## check, then all tests (WHAT=tests/unit for a part)
 
 score: $(STAMP)  ## how often the diagnosis is right (FAILURES=folder of labelled logs, SCORE='--verbose')
 	$(BIN)/python tools/score.py $(SCORE)
+	$(BIN)/python -m tests.provoke.hang_score
 
 test-browser: setup  ## all tests of the page in Chromium, the large ones too
 	@tools/web_test.sh all

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from headway.diagnose.wait_table import FRAMES, HELPERS, KINDS, SOURCES
+from headway.diagnose.wait_table import FRAMES, HELPERS, KINDS, OWN_COLLECTIVES, SOURCES
 from headway.model.rank_set import rank_set, ranks_text
 
 Fact = Mapping[str, Any]
@@ -22,6 +22,8 @@ RawFrame = tuple[str, int, str]  # file, line, function
 _LIBRARY = re.compile(r"^<|/lib(?:64)?/python\d[^/]*/|/(?:site|dist)-packages/|\.so(?:\.|$)")
 _HEADWAY = re.compile(r"/headway/client/")
 STUCK_STATES = ("stopped", "stopped by a tracer", "in uninterruptible I/O")
+_OWN_COLLECTIVE = re.compile(OWN_COLLECTIVES)
+_OWN_FRAMES = 3  # of the person's own code that may be such a function
 _LOOK_FRAMES = 30  # of the newest, for what is waited in
 
 
@@ -66,6 +68,7 @@ class Merged(msgspec.Struct):
     others: list[Group]  # of other threads and helper processes
     odd: list[int]
     missing: list[Missing]
+    stuck_helpers: list[Missing] = []  # helper processes that were asked and did not answer
     verdict: str | None = None  # who waits for whom, in words
     split: bool = False  # nobody is a majority
     ranks: list[int] = []
@@ -120,9 +123,17 @@ def wait_of(frames: Sequence[RawFrame], source: str | None) -> tuple[str, str] |
     these the one nearest to it. The newest line's text counts where no frame says anything.
     """
     best: tuple[str, str] | None = None
+    own = 0
     for file, _, function in frames[:_LOOK_FRAMES]:
         if not is_library(file):
-            break
+            if _OWN_COLLECTIVE.fullmatch(function):
+                return "collective", function
+            own += 1
+            if own == _OWN_FRAMES:
+                break
+            continue
+        if own:
+            continue  # below the person's code a library calls it, and waits for nothing
         found = _frame_wait(file, function)
         if found is not None and (best is None or KINDS.index(found[0]) <= KINDS.index(best[0])):
             best = found
@@ -172,6 +183,7 @@ def merge(facts: Mapping[str, Fact]) -> Merged:
     groups: dict[tuple[Any, ...], Group] = {}
     others: dict[tuple[Any, ...], Group] = {}
     missing: list[Missing] = []
+    stuck: list[Missing] = []
     ranks: set[int] = set()
     for task, fact in facts.items():
         numbers = table.add(fact.get("frames") or ())
@@ -186,6 +198,8 @@ def merge(facts: Mapping[str, Fact]) -> Merged:
                 ranks.add(rank)
                 if not process.get("threads"):
                     missing.append(_missing(task, process))
+            elif not process.get("threads") and process.get("silent"):
+                stuck.append(_missing(task, process))
             for place, thread in enumerate(process.get("threads") or ()):
                 is_main = bool(thread.get("main"))
                 raw = tuple(thread["frames"])
@@ -220,6 +234,7 @@ def merge(facts: Mapping[str, Fact]) -> Merged:
         others=sorted(others.values(), key=lambda g: (-len(g.ranks), g.thread)),
         odd=odd,
         missing=missing,
+        stuck_helpers=stuck,
         split=split,
         ranks=sorted(ranks),
         took_s=max((float(fact.get("took_s") or 0) for fact in facts.values()), default=0.0),

@@ -69,6 +69,12 @@ FRAMES: tuple[tuple[str, str, str, str], ...] = (
     ("event", "event", r"threading\.py", r"(wait|wait_for)"),
 )  # fmt: skip
 
+# Names that mean the same wherever they stand: people wrap collectives in functions of these names.
+OWN_COLLECTIVES = (
+    r"all_?reduce\w*|all_?gather\w*|reduce_scatter\w*|all_?to_?all\w*|barrier|wait_for_everyone"
+    r"|sync(?:hronize)?_ranks|sync_global_devices|broadcast_object\w*"
+)
+
 _MPI_BUFFERS = (
     r"\.(Barrier|Allreduce|Allgatherv?|Alltoall[vw]?|Bcast|Reduce|Gatherv?|Scatterv?"
     r"|Reduce_scatter\w*)\("

@@ -15,3 +15,7 @@ def queue_word(told: str | None) -> str:
     if reason.startswith("JobHeld") or reason == "JobHoldMaxRequeue":
         return "held"
     return "Resources" if reason.startswith("Nodes required for job") else reason
+
+
+# what a hang is answered with; its stacks are kept in any case, and only `stacks` sends no notice
+ON_HANG = ("notify", "stacks", "restart", "stop")

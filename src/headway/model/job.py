@@ -187,6 +187,8 @@ class JobSpec(_Placed):
     code_commit: str | None = None
     retry: Retry = field(default_factory=Retry)
     hold_s: float = 0.0  # how long a failed task is kept for a person to enter it
+    # what a hang is answered with: notify, stacks, restart (a new attempt) or stop
+    on_hang: str = "notify"
     pty: bool = False  # stdout and stderr of its processes are terminals
     # {pid, start} of the `hw run` whose piped stdin the first process gets; None: it is empty
     stdin: dict[str, int] | None = None

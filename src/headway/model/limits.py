@@ -475,6 +475,22 @@ STACKS_WAIT_S = 3.0  # the server waits so long for the agents, and longer where
 STACKS_PROCESSES_MAX = 1_024  # of one task
 STACK_SOURCES_MAX = 256  # lines of source that go with the stacks of one task
 STACKS_KEPT_MAX = 32  # collections of one task that the server keeps
+HANG_AFTER_S = 30.0  # setting hang.after_s: a job that is silent for less is never called hung
+HANG_INTERVALS = 10.0  # and never before so many times its usual interval have passed
+HANG_PAUSES = 1.2  # nor so many times the longest pause after which it has gone on by itself
+HANG_START_FACTOR = 2.0  # before it has made two steps or lines, the silence must be so much longer
+HANG_DEVICE_FACTOR = 4.0  # and of a rank that waits for its GPU
+HANG_SPIN_FACTOR = 10.0  # and of one that computes at one place while all others wait for it
+HANG_SAMPLES = 3  # stacks that must be the same
+HANG_SAMPLE_S = 1.0  # between two of them
+HANG_CPU_SHARE_MAX = 0.05  # of a core: a loop that polls uses less
+HANG_IO_BPS_MAX = 8 * KIB  # read and written: less is a loop that polls
+HANG_FAULTS_MAX = 20.0  # pages read from disk in a second
+HANG_LOOK_S = 1.0  # between two looks at who is silent
+HANG_AGAIN_MAX_S = 60.0  # a silent job that moves is looked at again after this at most
+HANG_GAPS_KEPT = 128  # pauses of one job that its usual interval is made of
+HEALTH_KEPT_MAX = 64  # findings of one job while it ran
+HANG_RESTARTS_MAX = 3  # of one job, by --on-hang restart
 
 # -- diagnosis
 DIAGNOSIS_WAIT_S = 2.0  # the end of a failed attempt waits so long for what its logs say

@@ -30,6 +30,7 @@ from headway.model.limits import (
     SLOW_READ_THREADS,
 )
 from headway.server.control.array_verbs import Arrays
+from headway.server.health.hang_watch import HangWatch
 from headway.server.health.stack_requests import StackRequests
 from headway.server.http.agent_address import FOLDER, Ways
 from headway.server.http.auth import Auth, Caller, Role
@@ -147,12 +148,20 @@ class Services:
     outbox: Outbox = field(init=False)
     guests: Guests = field(init=False)
     stacks: StackRequests = field(init=False)
+    hangs: HangWatch = field(init=False)
     ways: Ways = field(default_factory=Ways)
     line_indexes: LineIndexes = field(default_factory=LineIndexes)
 
     def __post_init__(self) -> None:
         self.outbox, self.guests = Outbox(self.paths, self.store), Guests(self.store)
         self.stacks = StackRequests(self.store, self.live, self.control)
+        self.hangs = HangWatch(
+            self.store,
+            self.stacks,
+            self.control,
+            self.settings.get("hang.after_s"),
+            self.notifier.put_hang,
+        )
 
     async def query(self, work: Callable[..., T], *args: Any) -> T:
         """`work(connection, *args)` on a read-only connection, in a thread. For what takes

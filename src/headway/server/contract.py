@@ -53,6 +53,17 @@ class Cause(Answer):
     rank: int | None = None
 
 
+class Health(Answer):
+    """What is wrong with a job that runs: a hang, or slowness."""
+
+    kind: str
+    cause: str
+    class_: str
+    text: str
+    rank: int | None
+    since: Time
+
+
 class Progress(Answer):
     msg: list[str]
     completed: Number
@@ -221,6 +232,7 @@ class Job(JobHead):
     """`hw q ID --json`."""
 
     cause: Cause | None
+    health: Health | None
     priority: int
     retries: Retries
     hold: Hold | None
@@ -277,6 +289,7 @@ class JobRow(Answer):
     array_index: int | None = None
     parameters: dict[str, Json] = {}
     smoke: bool = False
+    health: Health | None = None
     cause: Cause | None = None
     progress: list[Progress] = []
     metrics: dict[str, Number] = {}
@@ -563,6 +576,19 @@ class Finding(Answer):
     evidence: list[Evidence] = []
     advice: str | list[str] | None = None
     retry: Json = None
+    since: Time | None = None
+
+
+class Signs(Answer):
+    """When a job that runs last gave a sign of life."""
+
+    silent_s: float
+    output_at: Time | None
+    step_at: Time | None
+    interval_s: float | None
+    limit_s: float
+    cpu_percent: float | None
+    moving: str | None
 
 
 class Why(Answer):
@@ -577,6 +603,7 @@ class Why(Answer):
     since_s: float | None = None
     cluster: str | None = None
     engine: str | None = None
+    signs: Signs | None = None
     waiting: dict[str, Json] | None = None
     needs: dict[str, Json] | None = None
 

@@ -249,6 +249,7 @@ class Process:
                 give_back_memory(app),
                 app.services.guests.watch(),
                 trays.run(),
+                app.services.hangs.run(),
                 app.services.loop_lag.watch(lambda: app.requests),
             )
             beside = [asyncio.create_task(work) for work in works]

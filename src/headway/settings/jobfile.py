@@ -25,7 +25,7 @@ _SAME: Final = {
     "nodes": "nodes", "gpu_per_node": "gpu_per_node", "multi_process": "multi_process", "launcher": "launcher",
     "cpus": "cpus",
     "image": "image", "options": "options", "command": "command", "after": "after", "memory": "memory_bytes",
-    "time": "max_duration_s", "grace": "grace_s", "hold": "hold_s", "pty": "pty",
+    "time": "max_duration_s", "grace": "grace_s", "hold": "hold_s", "pty": "pty", "on_hang": "on_hang",
 }  # fmt: skip
 _RETRY: Final = {
     "max": "max",

@@ -8,7 +8,7 @@ docs/reference/job.schema.json and job-file.md; `hw config --job-schema` prints 
 import re
 from typing import Any, Final
 
-from headway.model.engine_words import LAUNCHERS
+from headway.model.engine_words import LAUNCHERS, ON_HANG
 from headway.model.errors import UsageError
 from headway.model.ids import check_name
 from headway.model.limits import (
@@ -265,6 +265,7 @@ JOB: Final = Section(
         Key("folders", FOLDERS, "Data that it finds as `./NAME`."),
         Key("retry", RETRY, "How often it is tried again."),
         Key("hold", duration(allow_zero=True), "How long a failed task is kept, for a person to enter it."),
+        Key("on_hang", Choice(ON_HANG), "What a hang is answered with; `stacks`: keep them, tell nobody. Default notify."),
         Key("pty", Flag(), "true: stdout and stderr are terminals, for programs that draw only on one. Default false."),
         Key("smoke", SMOKE, "What `--smoke` changes for a small trial run."),
         Key("experiment", Text("a name", check_name), "The experiment, a named group of jobs."),

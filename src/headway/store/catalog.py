@@ -589,6 +589,15 @@ def heard(c: sqlite3.Connection, times: Mapping[TaskKey, int]) -> None:
 # -- events
 
 
+def set_cause(c: sqlite3.Connection, job_pk: int, number: int, cause: dict[str, Any]) -> None:
+    """What was found of an attempt while it still runs, before it is ended because of that."""
+    c.execute(
+        "UPDATE attempts SET cause = :cause WHERE job = :job AND number = :number",
+        {"cause": json.dumps(cause), "job": job_pk, "number": number},
+    )
+    touch(c, job_pk, "job")
+
+
 def add_event(
     c: sqlite3.Connection, job_pk: int, type_: str, data: Mapping[str, Any], now_ns: int, *,
     attempt: int | None = None, rank: int | None = None, what: str = "job",

@@ -18,7 +18,7 @@ import msgspec
 
 from headway.model.job import State
 from headway.model.limits import JOBS_KEPT_MAX, JOBS_LISTED_MAX
-from headway.store import arrays, list_extras, live_read, query
+from headway.store import arrays, health_rows, list_extras, live_read, query
 from headway.store.catalog import (
     JobFilter,
     matched_texts,
@@ -160,12 +160,15 @@ def _with_more(
     places = list_extras.nodes(c, [row[0] for row, _ in known if row[12] != "local"])
     spoken = list_extras.heard(c, [pk for pk, row in told.items() if row[3] == "unknown"])
     before = list_extras.ahead(c) if waiting else {}
+    health = health_rows.current(c, [pk for pk, row in told.items() if row[3] == "running"])
     found = []
     for row, one in known:
         pk = row[0]
         more: dict[str, Any] = (
             {"metrics": query.latest_metrics(c, pk, query.ROW_METRICS_MAX)} if pk in logged else {}
         )
+        if pk in health:
+            more["health"] = health[pk]
         if trackers.get(pk):
             more["progress"] = trackers[pk]
         if row[3] in _EXPLAINED and one["cause"] is None and pk in last and last[pk]["cause"]:

@@ -19,7 +19,7 @@ from headway.model.errors import RefusedError
 from headway.model.job import Attempt, Job, Process, State, Task, count_retries
 from headway.model.limits import METRIC_POINTS_MAX
 from headway.model.record import RAW
-from headway.store import arrays, catalog, list_extras, live_read, series
+from headway.store import arrays, catalog, health_rows, list_extras, live_read, series
 from headway.store.jsonform import iso, number
 
 ROW_METRICS_MAX = 32  # names shown per job in a list
@@ -51,6 +51,7 @@ def job_object(
     return {
         **head,
         "cause": job.cause or (last.cause if last else None),
+        "health": health_rows.current(c, [pk]).get(pk),
         "priority": job.spec.priority,
         "retries": _retries(job),
         "hold": _hold(job, now_ns),
@@ -215,6 +216,7 @@ def rows_of(c: sqlite3.Connection, jobs: list[Job], now_ns: int) -> list[dict[st
         logged = {row["job"] for row in _about(c, "SELECT DISTINCT job FROM series", "job", keys)}
         trackers = live_read.progress(c, keys, ROW_TRACKERS_MAX)
         places = list_extras.nodes(c, [pk for pk in keys if engines[pk] != "local"])
+        health = health_rows.current(c, [job.pk for job in some if job.state is State.RUNNING])
         spoken = list_extras.heard(c, [job.pk for job in some if job.state is State.UNKNOWN])
         for job in some:
             metrics = latest_metrics(c, job.pk, ROW_METRICS_MAX) if job.pk in logged else {}
@@ -224,6 +226,7 @@ def rows_of(c: sqlite3.Connection, jobs: list[Job], now_ns: int) -> list[dict[st
             row["waiting"] = (
                 _waiting(c, job, last.get(job.pk), before) if job.state is State.WAITING else None
             )
+            row["health"] = health.get(job.pk)
             found.append(row | list_extras.beside(job.state, job.pk, places, spoken))
     return found
 

@@ -414,6 +414,7 @@ export interface Finding {
   evidence?: Array<Evidence>;
   advice?: string | Array<string> | null;
   retry?: unknown;
+  since?: string | null;
 }
 
 /** What is new of a job since a cursor. `progress` and `usage` are null while they are as before. */
@@ -489,6 +490,16 @@ export interface GuestPoll {
   jobs: Array<string>;
   done?: Array<number>;
   wait_s?: number;
+}
+
+/** What is wrong with a job that runs: a hang, or slowness. */
+export interface Health {
+  kind: string;
+  cause: string;
+  class: string;
+  text: string;
+  rank: number | null;
+  since: string;
 }
 
 export interface Hold {
@@ -574,6 +585,7 @@ export interface Job {
   parameters: Record<string, unknown>;
   smoke: boolean;
   cause: Cause | null;
+  health: Health | null;
   priority: number;
   retries: Retries;
   hold: Hold | null;
@@ -664,6 +676,7 @@ export interface JobRow {
   array_index?: number | null;
   parameters?: Record<string, unknown>;
   smoke?: boolean;
+  health?: Health | null;
   cause?: Cause | null;
   progress?: Array<Progress>;
   metrics?: Record<string, number | string>;
@@ -1229,6 +1242,17 @@ export interface Signal {
   signal: number;
 }
 
+/** When a job that runs last gave a sign of life. */
+export interface Signs {
+  silent_s: number;
+  output_at: string | null;
+  step_at: string | null;
+  interval_s: number | null;
+  limit_s: number;
+  cpu_percent: number | null;
+  moving: string | null;
+}
+
 export interface Spread {
   min: number;
   min_rank: number;
@@ -1398,6 +1422,7 @@ export interface Why {
   since_s?: number | null;
   cluster?: string | null;
   engine?: string | null;
+  signs?: Signs | null;
   waiting?: Record<string, unknown> | null;
   needs?: Record<string, unknown> | null;
 }

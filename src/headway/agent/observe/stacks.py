@@ -128,8 +128,7 @@ class Stacks:
                 continue
             seen.add(pid)
             told = ranks.get(pid)
-            own = told if told is not None or depth == 0 else _rank_of(self._proc, pid)
-            own = rank if depth == 0 and len(roots) > 1 and own is None else own
+            own = told if told is not None else _rank_of(self._proc, pid)
             found.append(Asked(pid, rank if own is None else own, own is not None, depth))
             todo += [(child, found[-1].rank, depth + 1) for child in sorted(children.get(pid, []))]
         return found
@@ -310,7 +309,14 @@ def about_process(proc: str, pid: int) -> "Fact":
     """
     stat = _stat(proc, pid)
     if stat is None:
-        return {"name": None, "state": None, "wchan": None, "cpu_s": None, "blocked": []}
+        return {
+            "name": None,
+            "state": None,
+            "wchan": None,
+            "cpu_s": None,
+            "blocked": [],
+            "faults": None,
+        }
     name, fields = stat
     cpu_s = (int(fields[11]) + int(fields[12])) / _TICKS_S
     return {
@@ -318,6 +324,7 @@ def about_process(proc: str, pid: int) -> "Fact":
         "state": _STATES.get(fields[0], fields[0]),
         "wchan": _wchan(proc, f"{pid}"),
         "cpu_s": round(cpu_s, 2),
+        "faults": int(fields[9]),
         "io_bytes": _io_bytes(proc, pid),
         "blocked": _blocked_threads(proc, pid),
     }
@@ -352,11 +359,13 @@ def _wchan(proc: str, where: str) -> str | None:
 
 
 def _io_bytes(proc: str, pid: int) -> int | None:
-    """Read and written so far, by any system call."""
+    """Read and written so far, by system calls and by the kernel for them: a single long read counts
+    only when it returns, but what the disk gave meanwhile is seen.
+    """
     total = 0
     lines = _text(f"{proc}/{pid}/io").splitlines()
     for line in lines:
-        if line.startswith(("rchar:", "wchar:")):
+        if line.startswith(("rchar:", "wchar:", "read_bytes:", "write_bytes:")):
             total += int(line.split()[1])
     return total if lines else None
 

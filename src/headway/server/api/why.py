@@ -7,6 +7,7 @@ from typing import Any
 from headway.model.job import Job, State
 from headway.server import contract
 from headway.server.app import Route
+from headway.server.health import report
 from headway.server.http.auth import Role
 from headway.server.http.request import Call, Reply, reply_json
 
@@ -18,12 +19,19 @@ async def why(call: Call) -> Reply:
     waiting = None
     if job.state is State.WAITING and job.ended_ns is None:
         waiting = await call.services.control.explain(job)
+    now: dict[str, Any] = {"findings": [], "signs": None}
+    if job.state is State.RUNNING:
+        now = await report.running(call.services, job)
+    found = [*now["findings"], *_findings(job)]
+    verdict = _verdict(job)
+    if now["findings"]:
+        verdict = now["findings"][0]["text"]
     return reply_json(
         {
             "id": job.id, "state": str(job.state), "since_ns": job.state_since_ns, "cluster": job.spec.cluster,
             "engine": job.spec.definition.get("engine", job.spec.cluster),
             "since_s": max(0.0, (time.time_ns() - job.state_since_ns) / 1e9),
-            "verdict": waiting.reason if waiting else _verdict(job), "findings": _findings(job),
+            "verdict": waiting.reason if waiting else verdict, "findings": found, "signs": now["signs"],
             "hypotheses": _hypotheses(job),
             "waiting": None if waiting is None else asdict(waiting), "needs": _needs(job),
         }

@@ -305,6 +305,16 @@ class Control(Loop):
             self._mailbox.put(TaskKey(job.uuid, attempt.number, name), dict(command))
         return names
 
+    async def end_hung(self, job: Job, finding: dict[str, Any]) -> None:
+        """End an attempt that hangs, as `--on-hang` asks; the reason travels with the command, and
+        what was found is the attempt's cause.
+        """
+        number = job.attempts[-1].number
+        cause = {key: finding.get(key) for key in ("cause", "class", "text", "rank")}
+        await self._write(lambda c: catalog.set_cause(c, job.pk, number, cause))
+        self.ask_agents(job, {"do": "stop", "grace_s": job.spec.grace_s, "reason": "hung"})
+        self.poke()
+
     async def resubmit(
         self, pk: int, uuid: str, changes: Mapping[str, Any], env: Mapping[str, str] | None = None
     ) -> Job:

@@ -18,12 +18,21 @@ from headway.diagnose.runner import Diagnosis
 from headway.engines.protocol import UNSEEN, Node, Observation
 from headway.model.finding import Finding
 from headway.model.job import ENDED, Attempt, Job, Process, State, Task
-from headway.model.limits import MIB, SILENT_AFTER_S
+from headway.model.limits import HANG_RESTARTS_MAX, MIB, SILENT_AFTER_S
 from headway.server.control import multi_task, queue
 from headway.server.control.multi_task import Tell
-from headway.server.control.retry import NO, OTHER_NODE, Decision, decide_retry, refusal_words
+from headway.server.control.retry import (
+    AGAIN,
+    NO,
+    OTHER_NODE,
+    Decision,
+    decide_retry,
+    refusal_words,
+)
 from headway.settings.quantity import size_text
 
+# reasons in a task's end that say that an agent was told to end it
+ENDED_BY_US = ("stop", "walltime", "preempted", "hung")
 CANCEL_AGAIN_S = 5.0  # after the grace time: ask the engine once more
 LAUNCHES_MAX = 3  # starts of one attempt whose agent never came up
 
@@ -458,6 +467,8 @@ def _judge(job: Job, attempt: Attempt, seen: Seen) -> tuple[Exit, Finding | None
     """
     end = _exit_at(job, attempt, seen)
     told = told_by_scheduler(seen.observations.get(attempt.key, UNSEEN))
+    if end.reason == "hung":
+        return end, _told_hung(attempt)
     finding = explain_exit(end)
     diagnosis = (seen.diagnoses or {}).get(attempt.key)
     if finding is not None and diagnosis is not None:
@@ -493,6 +504,14 @@ def _exit_at(job: Job, attempt: Attempt, seen: Seen) -> Exit:
     return (
         replace(end, reason="stop") if asked and end.reason is None and _from_outside(end) else end
     )
+
+
+def _told_hung(attempt: Attempt) -> Finding:
+    """Why it was called hung, as was found while it ran."""
+    told = attempt.cause or {}
+    text = f"hung, and ended because of that: {told.get('text') or 'no rank moved'}"
+    cause, kind = str(told.get("cause") or "hang"), str(told.get("class") or "system")
+    return Finding(cause, kind, text, told.get("rank"))
 
 
 def _from_outside(end: Exit) -> bool:
@@ -531,7 +550,20 @@ def _decide(job: Job, attempt: Attempt, seen: Seen) -> Decision:
     end, finding = _verdict(job, attempt, seen)
     if finding is None or end.lost or end.reason == "stop":
         return Decision(NO)
+    if end.reason == "hung":
+        return _decide_hung(job)
     return _decide_on(job, attempt, finding, seen)
+
+
+def _decide_hung(job: Job) -> Decision:
+    """It was ended by `--on-hang`: another attempt only where that was asked for, and not for ever."""
+    if job.spec.on_hang != "restart" or job.stop_requested_ns is not None:
+        return Decision(NO, text="on_hang asks to stop it")
+    tried = sum(1 for attempt in job.attempts if (attempt.retry or {}).get("rule") == "on_hang")
+    if tried >= HANG_RESTARTS_MAX:
+        return Decision(NO, text=f"restarted {tried} times because it hung")
+    text = f"restarted because it hung, {tried + 1} of {HANG_RESTARTS_MAX} (on_hang)"
+    return Decision(AGAIN, text=text, wait_s=job.spec.retry.backoff_s, rule="on_hang")
 
 
 def _decide_on(job: Job, attempt: Attempt, finding: Finding, seen: Seen) -> Decision:
@@ -599,9 +631,7 @@ def _processes_each(job: Job, attempt: Attempt) -> dict[str, int]:
 def _task_exit(task: Task, ranks: int, attached: bool) -> Exit:
     result = task.result or task.held or {}
     code, signal, rank = result.get("exit_code"), result.get("signal"), result.get("first_rank")
-    reason = (
-        result.get("reason") if result.get("reason") in ("stop", "walltime", "preempted") else None
-    )
+    reason = result.get("reason") if result.get("reason") in ENDED_BY_US else None
     if result.get("lost") and reason is None and code is None and signal is None:
         return _exit_from_processes(task, ranks) or Exit(None, None, lost=True, attached=attached)
     failing = next((p for p in task.processes if p.rank == rank), None)

@@ -73,6 +73,7 @@ POLICIES: Final[dict[str, Policy]] = {
     "segfault_or_abort": ONCE,
     "cuda_fault": ONCE,
     "dataloader_hang": ONCE,
+    "hang": ONCE,
     # would fail the same way again
     "host_oom": NEVER,
     "shm_or_loader_worker": NEVER,
@@ -114,6 +115,7 @@ class Decision:
     counted: bool = False
     text: str = ""  # why, or why not, for a person
     wait_s: float = 0.0
+    rule: str = ""  # where it is not the table of causes
 
     def as_json(self, now_ns: int) -> dict[str, Any]:
         """The form that is kept with the attempt."""
@@ -123,6 +125,8 @@ class Decision:
             "text": self.text,
             "wait_s": round(self.wait_s, 3),
         }
+        if self.rule:
+            kept["rule"] = self.rule
         return {**kept, "not_before_ns": now_ns + int(self.wait_s * 1e9)}
 
 

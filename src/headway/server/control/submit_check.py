@@ -18,7 +18,7 @@ from typing import Any
 from headway.code.depot import Depot
 from headway.code.manifest import is_digest
 from headway.home import remote_server
-from headway.model.engine_words import LAUNCHERS
+from headway.model.engine_words import LAUNCHERS, ON_HANG
 from headway.model.errors import UsageError
 from headway.model.ids import check_name
 from headway.model.job import JobSpec, Retry, Role
@@ -161,6 +161,8 @@ def _check_life(spec: JobSpec) -> None:
         raise UsageError(
             f"a failed task cannot be held for {asked}", f"{longest} at most: --hold {longest}"
         )
+    if spec.on_hang not in ON_HANG:
+        raise UsageError(f"on_hang is one of {', '.join(ON_HANG)}")
     if len(_texts("after", spec.after)) > AFTER_MAX:
         raise UsageError(f"after names {len(spec.after)} jobs", f"at most {AFTER_MAX}")
 

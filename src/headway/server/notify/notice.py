@@ -6,6 +6,7 @@ somebody has waited for it; a silence once, until the job has given a sign again
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -74,6 +75,23 @@ def of_silence(job: Job, silent_s: float, sign: int, now_ns: int, wanted: Wanted
     return _notice(job, "stalled", f"{job.uuid}:{number}:stalled:{sign}", now_ns, silent_s=silent_s)
 
 
+def of_hang(
+    job: Job, finding: Mapping[str, Any], since_ns: int, now_ns: int, on: frozenset[str]
+) -> Notice | None:
+    """What to tell of a job that hangs, once for each hang."""
+    if "hung" not in on or job.spec.on_hang == "stacks":
+        return None
+    number = job.attempts[-1].number if job.attempts else 0
+    silent_s = max(0.0, (now_ns - since_ns) / 1e9)
+    made = _notice(job, "hung", f"{job.uuid}:{number}:hung:{since_ns}", now_ns, silent_s=silent_s)
+    then = {"stop": "; it is being stopped", "restart": "; it is being restarted"}
+    text = (
+        f"{job.id} is hung for {words(silent_s)}: {finding['text']}{then.get(job.spec.on_hang, '')}"
+    )
+    made.facts.update(text=safe(text), cause=finding["cause"])
+    return made
+
+
 def _notice(
     job: Job, kind: str, key: str, now_ns: int, *, waited_s: float = 0.0, silent_s: float = 0.0
 ) -> Notice:
@@ -97,7 +115,7 @@ def _notice(
         "cause": cause.get("cause") if cause else None,
         "elapsed_s": _rounded(elapsed_s),
         "waited_s": _rounded(waited_s) if kind == "started" else None,
-        "silent_s": _rounded(silent_s) if kind == "stalled" else None,
+        "silent_s": _rounded(silent_s) if kind in ("stalled", "hung") else None,
         "command": " ".join(job.spec.command),
         "user": job.spec.user,
         "host": job.spec.host,

@@ -18,6 +18,7 @@ from sqlite3 import Connection
 from typing import Any, Protocol, TypeVar
 
 from headway.model.errors import HeadwayError, NotFoundError
+from headway.model.job import Job
 from headway.model.limits import (
     NOTICE_BACKOFF_FIRST_S,
     NOTICE_BACKOFF_MAX_S,
@@ -225,6 +226,19 @@ class Notifier:
             if found is not None:
                 await self._write(lambda c: notice_queue.put(c, found, self.plan.channels, now_ns))
         self._silences.add((pk, sign))
+
+    def put_hang(self, c: Connection, job: Job, finding: dict[str, Any], since_ns: int) -> None:
+        """In the transaction that keeps the finding."""
+        if not self.plan.channels:
+            return
+        now_ns = self._clock_ns()
+        found = notice.of_hang(job, finding, since_ns, now_ns, self.plan.wanted.on)
+        if found is not None:
+            notice_queue.put(c, found, self.plan.channels, now_ns)
+        loop = self._loop
+        if loop is not None:
+            with contextlib.suppress(RuntimeError):  # the server stops
+                loop.call_soon_threadsafe(self._wake.set)
 
     # -- sending
 

@@ -10,7 +10,7 @@ from headway.views.api.source import Source, parse
 from headway.views.cli import arrays, selection
 from headway.views.cli.dispatch import Call
 from headway.views.text import format as fmt
-from headway.views.text import job_text, table
+from headway.views.text import health_text, job_text, table
 from headway.views.text.terminal import BOLD, DIM, INDENTED_MAX, Output
 
 _LIMIT: Final = 50  # in a terminal; a pipe gets all
@@ -24,6 +24,7 @@ _NOTED: Final = (
     "exit_code",
     "signal",
     "waiting",
+    "health",
 )  # what a note is made of
 Job = dict[str, Any]
 
@@ -192,6 +193,8 @@ def _reason(job: Job, now: datetime) -> str:
     if job["state"] in ("failed", "stopped", "held", "unknown"):
         cause = job.get("cause") or {}
         return str(cause.get("text") or "") or _end(job)
+    if job["state"] == "running":
+        return health_text.health_words(job, now)
     return job_text.waiting_words(job.get("waiting") or {}, now)
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-from headway.model.engine_words import LAUNCHERS
+from headway.model.engine_words import LAUNCHERS, ON_HANG
 from headway.model.errors import UsageError
 from headway.model.value import Value
 
@@ -364,6 +364,13 @@ OPTIONS: Final = (
         "TIME",
         "keep a failed task for this long, to enter it",
         _duration_or_zero,
+    ),
+    Option(
+        ("--on-hang",),
+        "on_hang",
+        "WHAT",
+        "what a hang is answered with: notify, stacks (keep them, tell nobody), restart or stop; default notify",
+        _one_of(*ON_HANG),
     ),
     Option(("--pty",), "pty", "", "give it a terminal, for programs that draw only on one"),
     Option(

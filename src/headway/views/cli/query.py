@@ -14,7 +14,7 @@ from headway.views.cli import arrays, log_records, references
 from headway.views.cli.dispatch import Call, complain
 from headway.views.cli.output import Merged
 from headway.views.text import format as fmt
-from headway.views.text import job_text, table
+from headway.views.text import health_text, job_text, table
 from headway.views.text.terminal import DIM, RED, Output
 from headway.wire import display
 
@@ -99,6 +99,8 @@ def page(
     lines = [job_text.state_line(job, out, now)]
     if job["state"] in ("failed", "stopped", "unknown", "held"):
         lines += _failure_lines(job, events, out)
+    if hung := health_text.health_words(job, now):
+        lines += [_fact("health", out.safe(hung)), _fact("", f"hw why {fmt.suffix(job['id'])}")]
     lines += _fact_lines(job, out, now)
     lines += _process_lines(job, out, now)
     told = job_text.told_words(events)

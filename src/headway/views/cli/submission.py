@@ -34,7 +34,7 @@ RESERVE: Final = "ssh"
 _JOB_FILES: Final = (".yaml", ".yml")
 _ASKED: Final = (
     "processes", "nodes", "cpus", "memory_bytes", "max_duration_s", "monitoring_interval_s", "priority", "image",
-    "hold_s", "pty", "launcher",
+    "hold_s", "on_hang", "pty", "launcher",
 )  # fmt: skip
 
 

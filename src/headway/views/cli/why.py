@@ -2,12 +2,14 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from headway.views.api.source import job_route
 from headway.views.cli import references
 from headway.views.cli.dispatch import Call
 from headway.views.text import format as fmt
+from headway.views.text import health_text
 from headway.views.text.terminal import BOLD, DIM, Output
 
 AHEAD_MAX, NODES_MAX = 5, 16
@@ -26,7 +28,7 @@ def command(call: Call) -> int:
         call.terminal.put_json(
             {
                 key: found[key]
-                for key in ("id", "state", "verdict", "findings", "hypotheses", "waiting")
+                for key in ("id", "state", "verdict", "findings", "hypotheses", "signs", "waiting")
             }
         )
     else:
@@ -50,6 +52,9 @@ def listing(found: dict[str, Any], out: Output) -> Iterator[str]:
         return
     # What an attempt ended of says nothing about one that runs, or that has come through since.
     verdict = found["verdict"] if state not in ("running", "succeeded") else None
+    if state == "running":
+        yield from _running(found, out)
+        return
     mark = fmt.STATE_MARKS.get(state, "?")
     last, *before = found["findings"] or [None]
     kind = f"   {out.style(_kind(last, out), DIM)}" if last and verdict else ""
@@ -60,12 +65,43 @@ def listing(found: dict[str, Any], out: Output) -> Iterator[str]:
         yield from _others(found.get("hypotheses") or [], out)
     elif last:
         before = [last, *before]
-    for one in before:
+    yield from _attempts(before, out)
+    if not found["findings"] and state == "succeeded":
+        yield "  nothing is wrong with it, as far as is known"
+
+
+def _running(found: dict[str, Any], out: Output) -> Iterator[str]:
+    """What was found of a job that runs; else since when it gave no sign, and never that all is well
+    beside a silence.
+    """
+    now, signs = datetime.now(UTC), found.get("signs")
+    current = [one for one in found["findings"] if one.get("since")]
+    earlier = [one for one in found["findings"] if not one.get("since")]
+    for one in current:
+        first, *rest = health_text.finding_lines(found["id"], one, signs, now, out)
+        yield f"✗ {first}"
+        yield from rest
+    if not current:
+        yield f"{fmt.STATE_MARKS.get('running', '?')} {out.style(out.safe(found['id']), BOLD)} running"
+        silent = signs is not None and signs["silent_s"] >= health_text.SILENT_SHOWN_S
+        if signs is not None and silent:
+            yield f"  silent    {health_text.sign_words(signs, now)}"
+            if signs["moving"]:
+                yield f"            it moves all the same: {out.safe(signs['moving'])}"
+            else:
+                limit = fmt.duration(signs["limit_s"])
+                yield f"            looked at closer once it has been silent for {limit}"
+            yield f"  next      hw stacks {out.safe(fmt.suffix(found['id']))}"
+        elif not earlier:
+            yield "  nothing is wrong with it, as far as is known"
+    yield from _attempts(earlier, out)
+
+
+def _attempts(findings: Sequence[dict[str, Any]], out: Output) -> Iterator[str]:
+    for one in findings:
         who = "" if one["rank"] is None else f", rank {one['rank']}"
         words = f"  attempt {one['attempt']}{who}: {out.safe(one['text'] or '')}"
         yield f"{words}   {out.style(_kind(one, out), DIM)}"
-    if not found["findings"] and state in ("running", "succeeded"):
-        yield "  nothing is wrong with it, as far as is known"
 
 
 def _kind(finding: dict[str, Any], out: Output) -> str:

@@ -32,7 +32,7 @@ from headway.views.console.widgets.curve import real
 from headway.views.console.widgets.footer import key_line
 from headway.views.console.widgets.usage_lines import total
 from headway.views.text import format as fmt
-from headway.views.text import job_text, table
+from headway.views.text import health_text, job_text, table
 
 Job = dict[str, Any]
 _METRICS_MAX: Final = 3
@@ -359,6 +359,8 @@ def _note(job: Job, now: datetime) -> str:
     if state in ("failed", "held", "unknown"):
         cause = job.get("cause") or job_text.last_attempt(job).get("cause") or {}
         return str(cause.get("text") or fmt.exit_words(job.get("exit_code"), job.get("signal")))
+    if hung := health_text.health_words(job, now):
+        return hung
     return fmt.carried(job.get("progress"))
 
 
