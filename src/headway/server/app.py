@@ -155,13 +155,7 @@ class Services:
     def __post_init__(self) -> None:
         self.outbox, self.guests = Outbox(self.paths, self.store), Guests(self.store)
         self.stacks = StackRequests(self.store, self.live, self.control)
-        self.hangs = HangWatch(
-            self.store,
-            self.stacks,
-            self.control,
-            self.settings.get("hang.after_s"),
-            self.notifier.put_hang,
-        )
+        self.hangs = HangWatch(self.store, self.stacks, self.control, self.settings, self.notifier)
 
     async def query(self, work: Callable[..., T], *args: Any) -> T:
         """`work(connection, *args)` on a read-only connection, in a thread. For what takes

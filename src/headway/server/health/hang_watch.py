@@ -43,22 +43,31 @@ class Hands(Protocol):
     async def end_hung(self, job: Job, finding: dict[str, Any]) -> None: ...
 
 
+class Getter(Protocol):
+    def get(self, name: str) -> Any: ...
+
+
+class Tells(Protocol):
+    """Puts a notification into the queue, in the transaction that keeps the finding."""
+
+    def put_hang(self, c: Connection, job: Job, finding: dict[str, Any], since_ns: int) -> None: ...
+
+
 class HangWatch:
     def __init__(
         self,
         store: Store,
         stacks: StackRequests,
         control: Hands,
-        after_s: float,
-        tell: Callable[[Connection, Job, dict[str, Any], int], None] = lambda c, j, f, n: None,
+        settings: Getter,
+        tells: Tells,
         clock_s: Callable[[], float] = time.monotonic,
         clock_ns: Callable[[], int] = time.time_ns,
     ) -> None:
-        """`after_s`: the shortest silence that counts; 0: nobody is ever called hung. `tell` puts a
-        notification into the queue, in the transaction that keeps the finding.
-        """
         self._store, self._stacks, self._control = store, stacks, control
-        self._after_s, self._tell = after_s, tell
+        self._settings, self._tells = settings, tells
+        # the shortest silence that counts; 0: nobody is ever called hung
+        self._after_s = 0.0
         self._clock_s, self._clock_ns = clock_s, clock_ns
         self._pulses: dict[int, Pulse] = {}
         self._jobs_changed = True
@@ -86,6 +95,7 @@ class HangWatch:
 
     async def run(self) -> None:
         """Until cancelled."""
+        self._after_s = float(self._settings.get("hang.after_s"))
         self._store.listen(self.on_change)
         self._hung = set(await asyncio.to_thread(self._read, health_rows.open_jobs, "hang"))
         try:
@@ -214,7 +224,7 @@ class HangWatch:
                 catalog.add_event(
                     c, job.pk, "hung", data, now_ns, attempt=pulse.attempt, what="facts"
                 )
-                self._tell(c, job, finding, since_ns)
+                self._tells.put_hang(c, job, finding, since_ns)
             return new
 
         self._hung.add(job.pk)
