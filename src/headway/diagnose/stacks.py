@@ -19,7 +19,7 @@ from headway.model.rank_set import rank_set, ranks_text
 Fact = Mapping[str, Any]
 RawFrame = tuple[str, int, str]  # file, line, function
 
-_LIBRARY = re.compile(r"^<|/lib(?:64)?/python\d[^/]*/|/(?:site|dist)-packages/|\.so(?:\.|$)")
+_LIBRARY = re.compile(r"^<frozen|/lib(?:64)?/python\d[^/]*/|/(?:site|dist)-packages/|\.so(?:\.|$)")
 _HEADWAY = re.compile(r"/headway/client/")
 STUCK_STATES = ("stopped", "stopped by a tracer", "in uninterruptible I/O")
 _OWN_COLLECTIVE = re.compile(OWN_COLLECTIVES)

@@ -579,6 +579,16 @@ class Finding(Answer):
     since: Time | None = None
 
 
+class Ledger(Answer):
+    """Where the time of a job or of an experiment went, in seconds."""
+
+    id: str
+    jobs: int
+    total_s: float
+    parts: dict[str, float]
+    requests: list[str]
+
+
 class Signs(Answer):
     """When a job that runs last gave a sign of life."""
 

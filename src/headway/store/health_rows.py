@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from headway.model.limits import HEALTH_KEPT_MAX
+from headway.store import series
 from headway.store.connection import touch
 from headway.store.jsonform import iso
 
@@ -130,3 +131,29 @@ def _average_s(c: sqlite3.Connection, row: sqlite3.Row) -> float | None:
     if last is None or last["points"] < 2 or row["started_ns"] is None:
         return None
     return max(0.0, float(last["time_ns"] - row["started_ns"]) / 1e9 / float(last["points"]))
+
+
+def first_steps(c: sqlite3.Connection, job: int) -> dict[int, int]:
+    """When each attempt made its first step: the first point of its longest series, or its first
+    progress tracker.
+    """
+    rows = c.execute(
+        """SELECT s.attempt AS attempt, s.pk AS pk, max(l.points) FROM series s
+           JOIN latest l ON l.series = s.pk WHERE s.job = :job GROUP BY s.attempt""",
+        {"job": job},
+    ).fetchall()
+    found: dict[int, int] = {}
+    for row in rows:
+        times = series.read_points(c, row["pk"], 2).times_us
+        if len(times):
+            found[row["attempt"]] = int(times[0]) * 1000
+    begun = c.execute(
+        """SELECT a.number AS attempt, min(p.started_ns) AS time_ns FROM progress p
+           JOIN tasks t ON t.pk = p.task JOIN attempts a ON a.pk = t.attempt
+           WHERE a.job = :job AND p.started_ns > 0 GROUP BY a.number""",
+        {"job": job},
+    )
+    for row in begun:
+        if row["time_ns"] is not None:
+            found[row["attempt"]] = min(found.get(row["attempt"], 2**62), row["time_ns"])
+    return found

@@ -4,7 +4,7 @@ import time
 from dataclasses import asdict
 from typing import Any
 
-from headway.model.job import Job, State
+from headway.model.job import Attempt, Job, State
 from headway.server import contract
 from headway.server.app import Route
 from headway.server.health import report
@@ -73,7 +73,7 @@ def _findings(job: Job) -> list[dict[str, Any]]:
                 "text": cause.get("text"),
                 "rank": cause.get("rank"),
                 "attempt": attempt.number,
-                "retry": cause.get("no_retry") or read[0].get("retry"),
+                "retry": _decision(attempt) or cause.get("no_retry") or read[0].get("retry"),
             }
         )
     return found
@@ -85,6 +85,15 @@ def _last_words(kept: dict[str, Any]) -> dict[str, Any]:
     if not words:
         return {}
     return {"evidence": [{"stream": "stderr", "offset": None, "line": None, "text": words}]}
+
+
+def _decision(attempt: Attempt) -> str | None:
+    """What was decided after it: another attempt, and by which rule."""
+    retry = attempt.retry or {}
+    if retry.get("do") in (None, "no"):
+        return None
+    wait = f", after {retry['wait_s']:.0f} s" if retry.get("wait_s") else ""
+    return f"{retry.get('text')}{wait}"
 
 
 def _hypotheses(job: Job) -> list[dict[str, Any]]:

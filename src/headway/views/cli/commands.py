@@ -298,14 +298,17 @@ _TABLE: Final = (
     ),
     Command(
         "why", LOOK, "why a job waits, or what its attempts ended of", "hw why [ID] | --logs FILE…",
-        ("logs", "exit_code", "signal", "monitor"),
+        ("logs", "exit_code", "signal", "ledger", "experiment", "monitor"),
         details=(
+            "A job that runs: whether it hangs and who waits for whom, or what makes it slow; since when it is silent.\n"
+            "--ledger: where its time went, or that of an experiment, and the request that would have been enough.\n"
             "A waiting job: the reason in words, who is ahead, what is free, and what would start sooner.\n"
             "One that has ended: the cause of each attempt, with evidence and the next step.\n"
             "With --logs: the cause in log files, folders or - (stdin) of a job that Headway did not run."
         ),
         examples=(
             ("hw why 7f3c2", ""),
+            ("hw why 7f3c2 --ledger", "waiting, start-up, hung, lost to retries, …"),
             ("hw why --logs slurm-1234.out", "of any job; no server is asked"),
             ("hw why --logs rank*.err --exit-code 137", "several ranks together"),
             ("hw why 7f3c2 --json", "for scripts"),

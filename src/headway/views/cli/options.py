@@ -560,6 +560,7 @@ OPTIONS: Final = (
     Option(("--csv",), "csv", "", "the answer as CSV on stdout"),
     Option(("--native",), "native", "", "frames of C code, too, where py-spy may be used"),
     Option(("--watch",), "watch", "", "again every second, until Ctrl-C"),
+    Option(("--ledger",), "ledger", "", "where the time went"),
     Option(("--last",), "last", "", "what was collected last, without asking"),
     Option(("--html",), "html", "FILE", "write one page that opens offline"),
     Option(("--secrets",), "secrets", "", "which variables here would be masked, and which not"),

@@ -22,6 +22,10 @@ def command(call: Call) -> int:
         from headway.views.cli import why_logs
 
         return why_logs.command(call)
+    if call.get("ledger"):
+        from headway.views.cli import ledger
+
+        return ledger.command(call)
     source = call.source()
     found: dict[str, Any] = source.get(job_route(references.one(call, source), "why"))
     if call.as_json:
@@ -102,6 +106,8 @@ def _attempts(findings: Sequence[dict[str, Any]], out: Output) -> Iterator[str]:
         who = "" if one["rank"] is None else f", rank {one['rank']}"
         words = f"  attempt {one['attempt']}{who}: {out.safe(one['text'] or '')}"
         yield f"{words}   {out.style(_kind(one, out), DIM)}"
+        if one.get("retry"):
+            yield f"    then    {out.safe(str(one['retry']))}"
 
 
 def _kind(finding: dict[str, Any], out: Output) -> str:
