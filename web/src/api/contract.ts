@@ -732,6 +732,19 @@ export interface KeyImportance {
   best: unknown;
 }
 
+/** Where the time of a job or of an experiment went, in seconds. */
+export interface Ledger {
+  id: string;
+  jobs: number;
+  total_s: number;
+  parts: Record<string, number>;
+  requests: Array<string>;
+}
+
+export interface LedgerAsked {
+  experiment: string;
+}
+
 export interface Likely {
   what: string;
   key: string;
