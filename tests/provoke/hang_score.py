@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.testing.port import reserve
+from headway.views.text.health_text import HANGS
 from tests.driver import Hw
 from tests.needs import torch_python
 from tests.provoke.hangs import CASES, CLEAN, STEPS, Case
@@ -55,7 +56,7 @@ def submit(hw: Hw, case: Case, port: int, python: str = "python3") -> str:
 def current(hw: Hw, job: str) -> dict[str, Any] | None:
     """The finding that holds; None: there is none."""
     found = hw.json("why", job)
-    holding = [one for one in found["findings"] if one.get("since")]
+    holding = [one for one in found["findings"] if one.get("since") and one["cause"] in HANGS]
     return dict(holding[0]) if holding else None
 
 

@@ -22,6 +22,7 @@ class Asked(msgspec.Struct, forbid_unknown_fields=True):
 
 
 async def of_job(call: Call) -> Reply:
+    """Where its time went, and the request that would have been enough."""
     pk = await call.services.find(call)
     return reply_json(await call.services.slow_query(_of_job, pk))
 

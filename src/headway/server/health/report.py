@@ -38,11 +38,16 @@ async def _straggler(services: "Services", job: Job) -> slowness.Slow | None:
     alone = job.spec.processes < 2 or job.spec.guest_of is not None
     if alone or pause is None or not pause.stepped or pause.silent_s > QUIET_S:
         return None
+    begun_s = time.monotonic()
     looks: list[dict[int, str | None]] = []
     for _ in range(LOOKS):
         _, facts = await services.stacks.collect(job)
         looks.append({rank: one.kind for rank, one in hang.ranks_of(facts).items()})
         await asyncio.sleep(LOOK_PAUSE_S)
+    after = services.hangs.silence(job.pk)
+    moved_s = max(time.monotonic() - begun_s, 3 * (pause.interval_s or 0.0))
+    if after is None or after.silent_s > moved_s:
+        return None  # no step was made meanwhile: whoever does not wait may be stuck, not slow
     return slowness.straggler(looks)
 
 
@@ -57,7 +62,8 @@ def _as_finding(job: Job, one: slowness.Slow) -> dict[str, Any]:
         "attempt": job.attempts[-1].number,
         "text": one.text,
         "evidence": [{"stream": "usage", "offset": None, "text": text} for text in one.evidence],
-        "advice": one.advice or None,
+        "advice": one.advice.replace("hw stacks ID", f"hw stacks {job.id.rpartition('-')[2]}")
+        or None,
         "retry": None,
         "since": iso(job.started_ns),
     }
