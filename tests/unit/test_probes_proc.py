@@ -347,6 +347,21 @@ def test_a_sum_of_pss_is_told_only_when_it_is_whole(proc: FakeProc, clocked: Clo
     assert told[-1] == 14 * 1024
 
 
+def test_pages_that_forked_processes_share_count_once_in_the_memory_of_a_rank(
+    proc: FakeProc, clocked: Clocked
+) -> None:
+    proc.process(10, children="20")
+    proc.process(20, 10)
+    clocked.forest.follow(0, 10, None)
+    first = clocked.sample()
+    rss = first[0, None]["rss_bytes"] // 2
+    assert first[0, None]["memory_bytes"] == rss, "before they are weighed, the larger one counts"
+    for pid in (10, 20):
+        proc.write(f"{pid}/smaps_rollup", f"55-7f [rollup]\nPss: {rss // 2048} kB\n")
+    told = [clocked.sample()[0, None] for _ in range(6)][-1]
+    assert told["rss_bytes"] == 2 * rss and abs(told["memory_bytes"] - rss) <= 2048
+
+
 def test_what_is_dear_is_looked_at_now_and_then(
     proc: FakeProc, clocked: Clocked, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -239,7 +239,7 @@ def _keep_last(c: sqlite3.Connection, o: Origin, fact: Fact, level: int) -> None
     """
     ranks, told = rank_lines(fact), short(fact)
     high = max(
-        ((_high(one.get("rss_bytes")), one["rank"]) for one in ranks),
+        ((_high(memory_of(one)), one["rank"]) for one in ranks),
         default=(0, None),
         key=lambda h: h[0],
     )
@@ -256,13 +256,20 @@ def _keep_last(c: sqlite3.Connection, o: Origin, fact: Fact, level: int) -> None
     )  # fmt: skip
 
 
+def memory_of(line: Fact) -> Any:
+    """Of a rank's processes together: without what they share counted twice, where the agent says
+    so; of one process, or from an older agent, its RSS.
+    """
+    return line["memory_bytes"] if line.get("memory_bytes") is not None else line.get("rss_bytes")
+
+
 def short(sample: Fact) -> dict[str, list[list[Any]]]:
     """A sample for lists and curves: `[rank, CPU, memory]` of each rank, `[rank, load, memory]` of
     each card.
     """
     return {
         "ranks": [
-            [one["rank"], _mean(one.get("cpu_percent")), _mean(one.get("rss_bytes"))]
+            [one["rank"], _mean(one.get("cpu_percent")), _mean(memory_of(one))]
             for one in rank_lines(sample)
         ],
         "gpus": [

@@ -36,6 +36,8 @@ class Member:
         self.rss_bytes: int | None = None
         self.pss_bytes: int | None = None
         self.uss_bytes: int | None = None
+        # PSS over RSS, when it was weighed: how much of its memory is its own share
+        self.share: float | None = None
         self.fds: int | None = None
         self.read_bps: int | None = None
         self.write_bps: int | None = None
@@ -153,6 +155,8 @@ class Member:
         weights = _kib(sizes, b"Pss"), None if clean is None or dirty is None else clean + dirty
         if weights != (self.pss_bytes, self.uss_bytes):
             (self.pss_bytes, self.uss_bytes), self._line = weights, None
+        if self.pss_bytes is not None and self.rss_bytes:
+            self.share = min(self.pss_bytes / self.rss_bytes, 1.0)
 
     # -- telling
 

@@ -287,7 +287,23 @@ class Forest:
             )
             line[name] = sum(known) if whole else None
         line["cpu_percent"] = self._percent.get(rank)
+        line["memory_bytes"] = self._memory(rank)
         return line
+
+    def _memory(self, rank: int) -> int | None:
+        """What the processes of a rank use together. Forked ones share pages, which a sum of RSS
+        counts once for each: every process counts with the share that PSS gave it last, one that
+        was not weighed yet with the mean of the others, and before any was, only the largest does.
+        """
+        tree = [m for m in self.members.values() if m.is_running and m.rank == rank]
+        sizes = [(m.rss_bytes, m.share) for m in tree if m.rss_bytes is not None]
+        shares = [share for _, share in sizes if share is not None]
+        if not sizes:
+            return None
+        if not shares:
+            return max(size for size, _ in sizes)
+        mean = sum(shares) / len(shares)
+        return round(sum(size * (mean if share is None else share) for size, share in sizes))
 
     def close(self) -> None:
         for member in self.members.values():

@@ -161,6 +161,8 @@ def _add(found: dict[tuple[Any, ...], Track], new: Track, time_s: float, values:
     track = found.setdefault(key, new)
     for what, name in FIELDS[track.kind].items():
         value = values.get(name)
+        if name == "rss_bytes" and values.get("memory_bytes") is not None:
+            value = values["memory_bytes"]  # of several processes, what they share counted once
         three = value if isinstance(value, list) and len(value) == 3 else (value, value, value)
         mean, high = real(three[1]), real(three[2])
         if mean is not None and high is not None:
