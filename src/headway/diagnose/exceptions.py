@@ -69,6 +69,9 @@ _BY_NAME = {
     "UnpicklingError": ("checkpoint_truncated", 0.75),
     "BadZipFile": ("checkpoint_truncated", 0.72),
     "EOFError": ("checkpoint_truncated", 0.5),
+    # conda complains and the script goes on
+    "CondaError": ("code_exception", 0.4),
+    "CommandNotFoundError": ("code_exception", 0.4),
 }
 
 # Types that say it themselves, whatever words the message happens to hold.
@@ -101,6 +104,10 @@ _READS_CONFIG = re.compile(r"(?i)config|yaml|hydra|omegaconf|argpars|settings")
 
 def is_wrapper(one: Traceback) -> bool:
     return one.name in WRAPPERS or bool(_WRAPS.search(one.message))
+
+
+def is_builtin(one: Traceback) -> bool:
+    return one.name in _BY_NAME
 
 
 def may_mean(one: Traceback, cause: str) -> bool:

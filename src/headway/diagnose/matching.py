@@ -79,8 +79,23 @@ def find_matches(evidence: Evidence) -> list[Match]:
         found += _stream_matches(index, stream, evidence)
     found += _divergence(evidence)
     found += _raised_matches(evidence, found)
+    found += _diverged(evidence, found)
     found += _exit_matches(evidence)
     return found
+
+
+def _diverged(evidence: Evidence, others: Sequence[Match]) -> Iterator[Match]:
+    """The losses printed last were not finite, and nothing that is known by its words happened."""
+    known = (one for one in others if one.role in (ROOT, FACT) and not one.generic)
+    if any(one.confidence >= 0.6 for one in known):
+        return
+    for index, stream in enumerate(evidence.streams):
+        if stream.loss_nan_from is None:
+            continue
+        line = next((one for one in stream.lines if one.number == stream.loss_nan_from), None)
+        if line is not None:
+            rank = line.rank if line.rank is not None else stream.rank
+            yield Match("nonfinite_loss", 0.72, ROOT, line, index, line.number, rank=rank)
 
 
 def classify(kind: str, message: str, frames: Sequence[str] = ()) -> tuple[str, float]:
@@ -206,14 +221,18 @@ def _explain_exception(one: Traceback, index: int) -> Match:
     if exceptions.is_wrapper(one):
         cause, confidence = "code_exception", 0.3
         role = CONSEQUENCE
-        summary = next((row for row in _asked(text, EXCEPTION) if row[0].role == SUMMARY), None)
-        if summary:
-            return _match(summary, one.line, index, one)
+        for role in (FACT, SUMMARY, CONSEQUENCE):
+            row = next((row for row in _asked(text, EXCEPTION) if row[0].role == role), None)
+            if row:
+                return _match(row, one.line, index, one)
         return Match(cause, confidence, role, one.line, index, traceback=one)
     best = max(found, key=lambda row: row[0].confidence, default=None)
     if consequence and (best is None or best[0].confidence <= consequence[0].confidence):
         return _match(consequence, one.line, index, one)
     cause, confidence = exceptions.explain(one)
+    summary = next((row for row in _asked(text, EXCEPTION) if row[0].role == SUMMARY), None)
+    if best is None and summary is not None and cause == "code_exception":
+        return _match(summary, one.line, index, one)
     if best is not None and (best[0].confidence >= confidence or cause == "code_exception"):
         match = _match(best, one.line, index, one)
     else:
@@ -222,7 +241,7 @@ def _explain_exception(one: Traceback, index: int) -> Match:
     if one.logged:
         match.confidence *= LOGGED
     if not one.whole:
-        match.confidence *= 0.97
+        match.confidence *= 0.97 if exceptions.is_builtin(one) or not match.generic else 0.8
     return match
 
 

@@ -10,7 +10,7 @@ searches whole chunks for a few literals.
 import calendar
 import re
 from bisect import bisect_right
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 
 from headway.diagnose.evidence import Line, Stream
@@ -22,6 +22,8 @@ REPEATS_MAX = 6
 LINE_BYTES_MAX = 1 << 20  # a longer one is cut in two
 LINE_CHARS_MAX = 2_000
 PROGRESS_MAX = 400
+PROGRESS_KEPT = 6  # of the last lines of one shape, in a long log
+NAN_LOSSES_MIN = 3  # so many at the end of a log, after finite ones, mean that it diverged
 
 # Words of trouble for the first sieve over long logs (lower case). The rules look at what is around them; what
 # has none of these words is not seen in a log of more than WHOLE_BYTES_MAX but at its start and end.
@@ -30,6 +32,7 @@ SIEVE = (
     b"rror", b"exception", b"traceback", b"kill", b"fault", b"fatal", b"fail", b"abort", b"signal", b"no such",
     b"not found", b"denied", b"cancel", b"oom", b"memory", b"timed out", b"timeout", b"due to", b" xid", b"core dumped",
     b"nan", b"cannot", b"can't", b"no space", b"quota", b"unable", b"interrupt", b"preempt", b"evict", b"mismatch",
+    b"stuck", b"unrecognized", b"unsupported", b" pd ",
     b"no module", b"could not", b"deadline", b"ready", b"slots", b" lost", b" dead", b"waiting for",
     b"insufficient", b"terminat", b"illegal", b"refused", b"invalid",
 )
@@ -40,7 +43,8 @@ _ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\
 _HEADER = "Traceback (most recent call last)"
 
 _STAMP = re.compile(
-    r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?\s+(?:std(?:out|err) [FP] )?"
+    r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?\s+(?:std(?:out"
+    r"|err) [FP] )?"
 )
 _MPI = re.compile(r"(?:\w{3} \w{3} +\d+ [\d:]+ \d{4})?\[(\d+),(\d+)\]<std(?:out|err)>:\s?")
 _RANK = re.compile(r"\[[Rr]ank[ :]?(\d+)\](?:: ?|(?=\[))")
@@ -140,7 +144,7 @@ def _select(
     kept: list[tuple[int, int, bytes]] = []
     tail: list[tuple[int, int, bytes]] = []
     seen: dict[bytes, int] = {}
-    moving: dict[bytes, tuple[int, bytes]] = {}
+    moving: dict[bytes, deque[tuple[int, bytes]]] = {}
     size = 0
     number = 0
     for block in _blocks(chunks):
@@ -166,16 +170,16 @@ def _select(
                 fresh.append(row)
                 # Progress repeats, so that lines seen once need not be looked at.
                 if count == 1 and PROGRESS.search(row[2][:400].decode("utf-8", "replace")):
-                    moving[shape] = (row[0], row[2])
-            elif shape in moving:
-                moving[shape] = (row[0], row[2])
+                    moving[shape] = deque(maxlen=PROGRESS_KEPT)
+            if shape in moving:
+                moving[shape].append((row[0], row[2]))
         if len(kept) < LINES_MAX:
             kept += _sieve(fresh)
     if whole is not None:
         return whole, number, max(0, size), []
     last = kept[-1][0] if kept else 0
     kept += [row for row in tail if row[0] > last]
-    late = sorted(moving.values())[-PROGRESS_MAX:]
+    late = sorted(row for rows in moving.values() for row in rows)[-PROGRESS_MAX:]
     return kept, number, size, late
 
 
@@ -320,6 +324,8 @@ def time_of(text: str) -> float | None:
 
 def _note_progress(stream: Stream, late: list[tuple[int, bytes]]) -> None:
     """Where it went on: lines with a step that is higher than those before."""
+    was_finite = False
+    not_finite: list[int] = []  # lines with losses since the last finite one
     highest = -1
     advances: list[int] = []
     rows = [(line.number, line.text) for line in stream.lines]
@@ -330,9 +336,10 @@ def _note_progress(stream: Stream, late: list[tuple[int, bytes]]) -> None:
         if loss and not _TROUBLE.search(text):
             finite = loss[1].lower().lstrip("-") not in ("nan", "inf", "infinity")
             if finite:
-                stream.loss_nan_from = None
-            elif stream.loss_nan_from is None:
-                stream.loss_nan_from = number
+                was_finite = True
+                not_finite = []
+            else:
+                not_finite.append(number)
         found = PROGRESS.search(text)
         if not found or _TROUBLE.search(text):
             continue
@@ -343,3 +350,5 @@ def _note_progress(stream: Stream, late: list[tuple[int, bytes]]) -> None:
         elif value < highest // 2 and value <= 2:
             highest = value  # another epoch, or another bar
     stream.progress = advances[-PROGRESS_MAX:]
+    if was_finite and len(not_finite) >= NAN_LOSSES_MIN:
+        stream.loss_nan_from = not_finite[0]

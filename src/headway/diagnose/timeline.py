@@ -17,6 +17,9 @@ SOFT = frozenset(
     }
 )
 
+VAGUE = 0.8
+MESSAGE_LINES = 12  # of an exception, behind its first
+
 
 def rank_matches(matches: Sequence[Match], evidence: Evidence) -> list[Match]:
     """Best first: the first cause on the time line, then what else it could be."""
@@ -46,7 +49,7 @@ def _by_time(matches: Sequence[Match], role: str) -> list[Match]:
 
 def _strong_roots(roots: list[Match]) -> list[Match]:
     """The errors that can be a cause, first in time first; weak ones only where there is nothing else."""
-    roots = _without_chains(roots)
+    roots = _without_vague(_without_chains(roots))
     strong = [match for match in roots if match.confidence >= 0.6 and match.cause not in SOFT]
     soft = [match for match in roots if match.confidence >= 0.6 and match.cause in SOFT]
     if strong and soft and soft[0].order < strong[0].order and soft[0].confidence >= 0.8:
@@ -54,6 +57,26 @@ def _strong_roots(roots: list[Match]) -> list[Match]:
     if strong or soft:
         return strong + soft
     return sorted(roots, key=lambda match: -match.confidence)
+
+
+def _without_vague(roots: list[Match]) -> list[Match]:
+    """An exception that says little by its first line ("Graph execution error:") is explained by the
+    lines of its message that follow.
+    """
+    kept = []
+    for match in roots:
+        vague = match.generic and match.confidence < VAGUE
+        explained = vague and any(
+            one.stream == match.stream
+            and 0 < one.line.number - match.line.number <= MESSAGE_LINES
+            and not one.generic
+            and one.traceback is None
+            and one.confidence >= 0.7
+            for one in roots
+        )
+        if not explained:
+            kept.append(match)
+    return kept
 
 
 def _without_chains(roots: list[Match]) -> list[Match]:

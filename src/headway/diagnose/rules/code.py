@@ -5,11 +5,11 @@ from headway.diagnose.rule import EXCEPTION, PLAIN, ROOT, rule
 RULES = (
     rule(
         "bad_argument",
-        r": error: (?:unrecognized arguments|argument |the following arguments are required"
+        r"(?:: |^)error: (?:unrecognized arguments|argument |the following arguments are required"
         r"|ambiguous option|invalid choice|one of the arguments|too few arguments"
         r"|expected |Parser key|Key |Configuration check|too many arguments|no such option"
         r"|Validation failed)",
-        ": error: ",
+        "error: ",
         confidence=0.96,
         role=ROOT,
         where=PLAIN,
@@ -89,7 +89,7 @@ RULES = (
         r"|should)) (?:specify|set|provide|use|pass|define|enable|disable|choose)"
         r"|required (?:config|argument|parameter|field|key|option)"
         r"|config\w* .*(?:missing|invalid|unknown|wrong|not (?:found|specified|set))"
-        r"|not (?:specified|set|provided) in (?:the )?config|requires? (?:the |that )?[`'\"\-]\w+",
+        r"|not (?:specified|set|provided) in (?:the )?config|requires? (?:the |that )?[`'\"\-]+\w+",
         "world",
         "divisible",
         "multiple of",
@@ -125,8 +125,22 @@ RULES = (
         unless=r"^(?:\w+\.)*(?:TypeError|NameError|AttributeError|IndexError|UnboundLocalError"
         r"|KeyError|NotImplementedError|ZeroDivisionError|OSError|OverflowError"
         r"|StopIteration)\b"
-        r"|[Tt]ensors? |same device|same dtype|shape|backward|grad\b|mat1|input type|dimension"
+        r"|[Tt]ensors? (?!parallel|model)|same device|same dtype|shape|backward|grad\b|mat1"
+        r"|input type|dimension"
         r"|scalar|element|expected all|expected input|Expected (?!one of)",
+    ),
+    rule(
+        "config_error",
+        r"(?i)(?:environment variable|env(?:ironment)? var)\b.{0,60}(?:not set|unset|missing"
+        r"|must be set|required|undefined|not defined)"
+        r"|(?:variable|[A-Z_]{4,}) (?:is not set|must be set|is not defined in the environment)",
+        "variable",
+        "env",
+        "not set",
+        "must be set",
+        confidence=0.82,
+        where=EXCEPTION,
+        unless=r"local variable|NameError|UnboundLocal",
     ),
     rule(
         "code_exception",

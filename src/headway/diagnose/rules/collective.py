@@ -23,7 +23,8 @@ RULES = (
     ),
     rule(
         "collective_stall",
-        r"Watchdog caught collective operation timeout|[Cc]ollective operation timed? ?out"
+        r"Watchdog caught collective operation timeout|watchdog got stuck for \d+"
+        r"|Heartbeat monitor timed out|[Cc]ollective operation timed? ?out"
         r"|NCCL (?:watchdog )?timeout"
         r"|Timed out waiting \d+ms for (?:recv|send) operation"
         r"|WorkNCCL\(.*ran for \d+ milliseconds before timing out"
@@ -38,10 +39,11 @@ RULES = (
         "monitoredbarrier",
         "deadline_exceeded",
         "stall",
+        "got stuck",
         confidence=0.82,
         role=CONSEQUENCE,
         unless=r"(?i)\bset(?:ting)? .*timeout|Timeout\(ms\)=\d+\)?$|no timeout|timeout="
-        r"|[Hh]eartbeat monitor timed out!.*debug only",
+        r"",
     ),
     rule(
         "collective_cascade",

@@ -35,6 +35,17 @@ RULES = (
     ),
     rule(
         "checkpoint_mismatch",
+        r"(?i)(?:tree|pytree|dict\w*) (?:structures?|keys) (?:do|does) not match"
+        r"|restore\w* .*(?:not match|mismatch)"
+        r"|(?:not match|mismatch|different).{0,60}(?:on-disk|saved|stored|restored) ",
+        "not match",
+        "mismatch",
+        "different",
+        confidence=0.84,
+        where=EXCEPTION,
+    ),
+    rule(
+        "checkpoint_mismatch",
         r"KeyError: '(?:model_state_dict|state_dict|optimizer_state_dict|optimizer|model|module"
         r"|lr_scheduler|ema|epoch)'$",
         "keyerror",
@@ -128,6 +139,33 @@ RULES = (
         r"DatasetGeneration\w*Error",
         "datasetgeneration",
         confidence=0.8,
+        where=EXCEPTION,
+    ),
+    rule(
+        "bad_sample",
+        r"(?i)(?:cannot|can't|could not|failed to|error while|unable to) (?:be )?(?:decode"
+        r"|decoding|parse|parsing|read|load)\w*"
+        r" .{0,40}(?:sample|record|row|image|video|audio|shard|example)",
+        "decod",
+        "pars",
+        "read",
+        "load",
+        confidence=0.82,
+        where=EXCEPTION,
+        unless=r"(?i)state_dict|checkpoint|weights|config",
+    ),
+    rule(
+        "missing_file",
+        r"No (?:valid |saved |such )?checkpoints? (?:found|exist|in|available)"
+        r"|Failed to find any matching files"
+        r"|(?:did not|didn't|does not) match any (?:files?|data)|No (?:data )?files? (?:found"
+        r"|match)",
+        "checkpoint",
+        "matching files",
+        "match any",
+        "no file",
+        "no data file",
+        confidence=0.86,
         where=EXCEPTION,
     ),
     rule(

@@ -97,6 +97,15 @@ RULES = (
     ),
     rule(
         "version_conflict",
+        r"(?P<need>[\w.\-]+ ?(?:>=|==|<=|~=|!=|<"
+        r"|>)[\w.,<>=!~]+) is required for a normal functioning",
+        "normal functioning",
+        confidence=0.95,
+        role=ROOT,
+        advice="pip install '{need}'",
+    ),
+    rule(
+        "version_conflict",
         r"cannot import name '(?P<name>[^']+)' from '(?P<module>[\w.]+)' \(\S*(?:site"
         r"|dist)-packages",
         "cannot import name",

@@ -7,7 +7,7 @@ RULES = (
     rule(
         "host_oom",
         r"[Oo]ut of memory: Kill(?:ed)? process|Memory cgroup out of memory|oom-kill:constraint="
-        r"|invoked oom-killer|oom_reaper: reaped process",
+        r"|invoked oom-killer|killed by the OOM killer|oom_reaper: reaped process",
         "out of memory",
         "oom",
         confidence=0.97,
@@ -98,13 +98,13 @@ RULES = (
     ),
     rule(
         "shm_or_loader_worker",
-        r"DataLoader worker \(pid[^)]*\)+ is killed by signal",
+        r"DataLoader worker \(pid.{0,200}?\) is killed by signal",
         "dataloader worker",
         confidence=0.92,
     ),
     rule(
         "shm_or_loader_worker",
-        r"DataLoader worker \(pid[^)]*\)+ exited unexpectedly",
+        r"DataLoader worker \(pid.{0,200}?\) exited unexpectedly",
         "dataloader worker",
         confidence=0.82,
         role=SUMMARY,
@@ -190,5 +190,20 @@ RULES = (
         "killed",
         confidence=0.66,
         role=SUMMARY,
+    ),
+    # A pool or a cluster only knows that a worker is gone.
+    rule(
+        "sigkill_unexplained",
+        r"[Ww]orker (?:process )?(?:\S+ )?(?:died|was killed|crashed) (?:or was killed"
+        r"|unexpectedly|while executing)"
+        r"|process pool was terminated abruptly"
+        r"|worker process managed by the executor was unexpectedly terminated"
+        r"|exited unexpectedly with exit code -?9",
+        "worker",
+        "process pool",
+        "exited unexpectedly",
+        confidence=0.58,
+        role=SUMMARY,
+        unless=r"DataLoader worker",
     ),
 )

@@ -169,7 +169,8 @@ RULES = (
     ),
     rule(
         "command_not_found",
-        r"^(?:\S*/)?(?:ba|da|z|k)?sh: (?:line \d+: |\d+: )?\S+: (?:Permission denied|Is a directory)",
+        r"^(?:\S*/)?(?:ba|da|z|k)?sh: (?:line \d+: |\d+: )?\S+: (?:Permission denied"
+        r"|Is a directory)",
         "permission denied",
         "is a directory",
         confidence=0.92,

@@ -104,6 +104,18 @@ RULES = (
     ),
     rule(
         "rendezvous",
+        r"Unable to (?:find|resolve) (?:address|hostname)|ifa != nullptr"
+        r"|makeDeviceFor(?:Interface|Hostname)"
+        r"|[Cc]annot resolve (?:the )?(?:master|host)",
+        "unable to",
+        "ifa != nullptr",
+        "makedevicefor",
+        "cannot resolve",
+        confidence=0.83,
+        where=EXCEPTION,
+    ),
+    rule(
+        "rendezvous",
         r"ConnectionRefusedError|\[Errno 111\]|Connection refused",
         "refused",
         "errno 111]",
@@ -155,6 +167,20 @@ RULES = (
         r"|set a HF_TOKEN|rate limit"
         r"|tokenizer|pull access denied|exceeded quota|invalid (?:load|syntax|literal|choice)"
         r"|FutureWarning|UserWarning|image",
+    ),
+    rule(
+        "permission_or_credentials",
+        r"\.(?:Forbidden|Unauthorized)\b|\b40[13] (?:GET|POST|PUT|HEAD|PATCH)\b"
+        r"|does not have \S+ access"
+        r"|insufficient (?:permissions?|privileges|scope)",
+        "forbidden",
+        "unauthorized",
+        "401",
+        "403",
+        "does not have",
+        "insufficient",
+        confidence=0.91,
+        where=EXCEPTION,
     ),
     rule(
         "permission_or_credentials",

@@ -14,13 +14,15 @@ RULES = (
         r"|nan (?:loss|detected|encountered)|(?:detected|encountered|found|got"
         r"|contains?) (?:a )?(?:nan|inf)s?\b.{0,40}(?:loss|grad|param|weight|activation|output"
         r"|tensor)"
-        r"|loss (?:has )?diverged|loss.{0,20}(?:explod|diverg)",
+        r"|Tensor had (?:NaN|Inf)|CheckNumerics|loss (?:has )?diverged|loss.{0,20}(?:explod"
+        r"|diverg)",
         "nan",
         "inf",
         "finite",
         "diverged",
         "loss scale",
         "explod",
+        "checknumerics",
         confidence=0.9,
         role=ROOT,
         unless=r"(?i)\bskip|gradient overflow|NaN or Inf found in input tensor|ignor"

@@ -79,6 +79,15 @@ RULES = (
         role=FACT,
         unless=r"(?i)nodes are available|didn't tolerate|untolerated taint|tolerat",
     ),
+    rule(
+        "node_lost",
+        r"(?:its|the|whose) node (?:has |was )?(?:died|terminated|lost|removed)"
+        r"|node was terminated|node \S+ died"
+        r"|Node Id: \w+.*(?:dead|died)",
+        "node",
+        confidence=0.93,
+        role=FACT,
+    ),
     # Said without a reason: by a person, or because a rank of the step failed before.
     rule(
         "cancelled",
@@ -122,6 +131,17 @@ RULES = (
         "terminat",
         confidence=0.5,
         role=CONSEQUENCE,
+    ),
+    rule(
+        "image_pull",
+        r"(?:pyxis|enroot)\S*:.*(?:registry|manifests?|import|pull|[Uu]nauthorized|URL https?:"
+        r"|image)"
+        r"|pyxis: container start failed",
+        "pyxis",
+        "enroot",
+        confidence=0.95,
+        role=ROOT,
+        unless=r"importing docker image|imported docker image",
     ),
     rule(
         "image_pull",
@@ -189,5 +209,16 @@ RULES = (
         role=ROOT,
         where=PLAIN,
         unless=r"(?i)insufficient_quota|disk quota|openai",
+    ),
+    rule(
+        "unschedulable",
+        r"\bPD\b.*\((?:Partition\w+|QOS\w+|Assoc\w+|ReqNodeNotAvail\S*|BadConstraints|Resources"
+        r"|Priority"
+        r"|MaxGRES\w+|JobHeld\w+)[^)]*\)|pod group is not ready|in gang unschedulable",
+        " pd ",
+        "pod group",
+        "gang",
+        confidence=0.85,
+        where=PLAIN,
     ),
 )

@@ -85,6 +85,15 @@ RULES = (
     ),
     rule(
         "storage_io",
+        r"unable to lock file|failed to lock file|No locks available|cannot lock .*(?:NFS|Lustre)",
+        "lock file",
+        "no locks",
+        "cannot lock",
+        confidence=0.94,
+        role=ROOT,
+    ),
+    rule(
+        "storage_io",
         r"nfs: server \S+ not responding(?!.*OK)|LustreError: .*(?:evict|fail|error)"
         r"|blk_update_request: .*I/O error|EXT4-fs error|XFS .*(?:error|shutdown|corrupt)"
         r"|Buffer I/O error|I/O error, dev \w+|gpfs.*(?:unmounted|error)|nvme\d.*(?:timeout"
