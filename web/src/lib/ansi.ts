@@ -22,7 +22,7 @@ interface Pen {
 const plainPen = (): Pen => ({ fg: "", bg: "", bold: false, dim: false, italic: false, underline: false });
 
 function styleOf(pen: Pen): string {
-  const names = [pen.fg && `f${pen.fg}`, pen.bg && `b${pen.bg}`, pen.bold && "bold", pen.dim && "faint", pen.italic && "italic", pen.underline && "under"];
+  const names = [pen.fg && `f${pen.fg}`, pen.bg && `b${pen.bg}`, pen.bold && "bold", pen.dim && "weak", pen.italic && "italic", pen.underline && "under"];
   return names.filter(Boolean).join(" ");
 }
 
