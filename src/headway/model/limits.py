@@ -137,6 +137,10 @@ GPU_PAUSE_FIRST_S = 10.0  # then it is asked again, after twice as long each tim
 GPU_PAUSE_MAX_S = 600.0
 GPU_ANSWER_BYTES_MAX = 1 * MIB
 GPU_CARDS_MAX = 64
+LINE_BYTES_PER_LOOK = (
+    4 * MIB
+)  # of line protocol that the agent takes before it goes on with the rest
+LINE_JOBS_MAX = 1_000  # jobs that line protocol over HTTP is being written to
 EVENT_FILES_MAX = 256  # TensorBoard event files of one task that are read
 EVENT_READ_BYTES = 4 * MIB  # of one event file at once; a larger record is passed over
 EVENT_WALK_ENTRIES_MAX = 50_000  # of the working folder, when the task has ended

@@ -542,6 +542,17 @@ export interface ImportedRun {
   streams: Record<string, number>;
 }
 
+export interface InfluxAsked {
+  db?: string;
+  bucket?: string;
+  org?: string;
+  precision?: string;
+  u?: string;
+  p?: string;
+  rp?: string;
+  consistency?: string;
+}
+
 export interface Ingested {
   acks: Record<string, number>;
   refused: Record<string, string>;

@@ -142,6 +142,10 @@ class Shim:
             if not 1 <= self.task.processes <= PROCESSES_MAX:
                 return f"a task has 1 to {PROCESSES_MAX} processes, not {self.task.processes}"
             self.env = read_environment(self.task_dir, self.files)
+            if self.env.get("HEADWAY_TELEGRAF"):  # bound before the first process can send to it
+                from headway.agent.observe import line_listener
+
+                line_listener.prepare(self.env["HEADWAY_TELEGRAF"])
             if self.task.inherit_env:
                 self.env = {**os.environ, **self.env}
             for name in replaced(self.env, self.task.env_set) if self.task.ranked else ():

@@ -68,6 +68,7 @@ if TYPE_CHECKING:
 
     from headway.agent.link import ShimLink
     from headway.agent.observe.event_files import EventFiles
+    from headway.agent.observe.line_listener import LineListener
     from headway.agent.observe.stacks import StackRequests
     from headway.agent.probes.task_usage import Usage
     from headway.agent.ship.events import ShipperEvent, ShipperInstruction
@@ -131,6 +132,7 @@ class Shipper:
         )
         self._usage: Usage | None = None
         self._event_files: EventFiles | None = None
+        self._lines = self._listen(env)
         self._stacks: StackRequests | None = None
         self._progress = ProgressWatch(
             task_dir, self.tail, self.clock, self._get_secrets, self.log.say, files
@@ -195,7 +197,7 @@ class Shipper:
                 poll.register(
                     channel.fileno(), select.POLLIN | (select.POLLOUT if channel.wants_write else 0)
                 )
-        for source in (self.link, self._inquiry, self._bell):
+        for source in (self.link, self._inquiry, self._bell, self._lines):
             if source is not None and source.fileno() >= 0:
                 poll.register(source.fileno(), select.POLLIN)
         usage_s = None if self._usage is None else self._usage.due_s()
@@ -205,6 +207,8 @@ class Shipper:
         return {fd for fd, _ in poll.poll(max(0.0, (until_s - now_s) * 1000))}
 
     def _serve(self, ready: set[int], now_s: float) -> None:
+        if self._lines is not None and self._lines.fileno() in ready:
+            self._lines.look()
         if self._bell.fileno() in ready:
             self._bell.hear()
             self._look_s = now_s
@@ -303,7 +307,28 @@ class Shipper:
             self._usage.close(now_s)
         self._progress.look(now_s, last=True)
         self._read_event_files(now_s)
+        if self._lines is not None:
+            self._lines.close()
+            self._lines = None
         return [*self.tail.close_all(now_s), TaskEnded(stream, offset)]
+
+    def _listen(self, env: "Mapping[str, str] | None") -> "LineListener | None":
+        """For line protocol, where the job was started with `--telegraf`."""
+        if not env or not env.get("HEADWAY_TELEGRAF"):
+            return None
+        from headway.agent.observe.line_listener import LineListener, prepare
+
+        prepared = prepare(env["HEADWAY_TELEGRAF"])
+        if prepared is None:
+            return None
+
+        def note(text: str) -> None:
+            self.log.say(text)
+            self._write_fact({"type": "note", "level": "warning", "text": text})
+
+        return LineListener(
+            self.task_dir, self.task.first_rank, prepared, self.log.say, note, self.files
+        )
 
     def _read_event_files(self, now_s: float) -> None:
         """The rest of TensorBoard's event files; of a short task, all of them."""

@@ -10,6 +10,7 @@ and hold nothing of anybody.
 
 import asyncio
 import re
+from base64 import b64decode
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -162,8 +163,16 @@ def check_origin(method: str, head: Head, unix: bool, scheme: str = "http") -> N
 
 
 def bearer(value: str) -> str:
+    """The token in an Authorization header. Clients of InfluxDB write `Token …`, or give it as the password."""
     scheme, _, token = value.partition(" ")
-    return token if scheme.lower() == "bearer" else ""
+    if scheme.lower() in ("bearer", "token"):
+        return token.strip()
+    if scheme.lower() == "basic":
+        try:
+            return b64decode(token, validate=True).decode("ascii").partition(":")[2]
+        except (ValueError, UnicodeDecodeError):
+            return ""
+    return ""
 
 
 def session(cookie: str | None) -> str:

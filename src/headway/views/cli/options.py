@@ -341,6 +341,12 @@ OPTIONS: Final = (
         ("--tensorboard",), "tensorboard", "", "start TensorBoard over the new job", _tensorboard
     ),
     Option(
+        ("--telegraf",),
+        "telegraf",
+        "",
+        "read line protocol from udp://127.0.0.1:8092, Telegraf's port, as metrics of this job",
+    ),
+    Option(
         ("--as",),
         "answer_as",
         "NAME",

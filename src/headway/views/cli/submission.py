@@ -555,6 +555,8 @@ def environment(
         folder = folder or call.get("tensorboard")
     if folder:
         env["HEADWAY_TENSORBOARD_DIR"] = os.path.abspath(os.path.expanduser(folder))
+    if call.get("telegraf"):
+        env["HEADWAY_TELEGRAF"] = "1"
     if call.get("answer_as"):
         env["HEADWAY_COMPAT"] = ",".join(dict.fromkeys(call.get("answer_as")))
     env |= dict(call.get("env", []))

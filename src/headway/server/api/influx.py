@@ -1,0 +1,169 @@
+"""`POST /write`: InfluxDB's line protocol over HTTP, from Telegraf and its clients, for jobs of this server.
+
+To which job a line belongs is said by its tag `job`, or by `db` (`bucket`) of the address: an id, or a unique ending of
+one. The token of role ingest is given as InfluxDB's token (`Authorization: Token …`) or as the password. Bad lines are
+counted, the good ones of the same request are kept.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from headway.model.errors import HeadwayError, UsageError
+from headway.model.limits import INGEST_BYTES_MAX, LINE_JOBS_MAX
+from headway.model.record import FORMAT_VERSION, OPEN, RECORDS
+from headway.server import contract
+from headway.server.app import Route
+from headway.server.http.auth import Role
+from headway.server.http.request import Call, Refusal, Reply, reply_error
+from headway.store import catalog
+from headway.wire.batch import Part, TaskKey
+from headway.wire.frame import encode, encode_json, encode_schema, metrics_head, metrics_struct
+from headway.wire.line_protocol import PRECISIONS, Line, Steps, parse
+
+JOB_TAGS = ("job", "headway_job")
+_RAND = os.urandom(3).hex()
+
+
+class Asked(msgspec.Struct):
+    db: str = ""
+    bucket: str = ""
+    org: str = ""
+    precision: str = ""
+    u: str = ""
+    p: str = ""
+    rp: str = ""
+    consistency: str = ""
+
+
+class Feed:
+    """The stream of one task that lines go into. One request at a time writes to it."""
+
+    def __init__(self, task: TaskKey) -> None:
+        self.task, self.lock = task, asyncio.Lock()
+        self.steps = Steps()
+        self.name = f"metrics-0-{os.getpid()}-{_RAND}.0"
+        self.position = 0
+        self.schemas: dict[tuple[str, ...], tuple[int, Any]] = {}
+
+    def frames(self, lines: Iterable[Line]) -> bytes:
+        out: list[bytes] = []
+        if not self.position:
+            opening = {
+                "version": FORMAT_VERSION, "stream": self.name, "kind": "metrics", "rank": 0, "pid": os.getpid(),
+                "start": None, "segment": 0, "time_ns": time.time_ns(),
+            }  # fmt: skip
+            out.append(encode_json(OPEN, opening))
+        now_ns = time.time_ns()
+        for line in lines:
+            names = tuple(line.values)
+            known = self.schemas.get(names)
+            if known is None:
+                number = len(self.schemas)
+                known = self.schemas[names] = (number, metrics_struct(len(names)).pack)
+                out.append(encode_schema(number, names))
+            time_ns = (
+                line.time_ns if line.time_ns is not None and 0 < line.time_ns < 2**62 else now_ns
+            )
+            head = metrics_head(len(names), known[0])
+            body = known[1](*head, self.steps.of(line), time_ns, *line.values.values())
+            out.append(encode(body[0], body[6:]))
+        return b"".join(out)
+
+
+_feeds: dict[str, Feed] = {}  # by the job's uuid
+
+
+async def write(call: Call) -> Reply:
+    asked = call.query(Asked)
+    if asked.precision not in PRECISIONS:
+        valid = ", ".join(filter(None, PRECISIONS))
+        raise UsageError(f"precision {asked.precision[:20]!r} is not known", f"valid: {valid}")
+    where = asked.db or asked.bucket
+    found, bad = await asyncio.to_thread(_read, call.body, PRECISIONS[asked.precision], where)
+    for ref, lines in found.items():
+        try:
+            await _keep(call, ref, lines)
+        except (HeadwayError, Refusal) as error:
+            bad.append(f"{len(lines)} lines of job {ref[:60]!r}: {error}")
+    if bad:
+        text = f"partial write: {len(bad)} lines are not kept; the first: {bad[0][:300]}"
+        return reply_error(400, "usage", text, "a line needs the tag job=ID, or the address ?db=ID")
+    return Reply(b"", 204)
+
+
+def _read(body: bytes, unit_ns: int, where: str) -> tuple[dict[str, list[Line]], list[str]]:
+    found: dict[str, list[Line]] = {}
+    bad: list[str] = []
+    for raw in body.decode("utf-8", "replace").splitlines():
+        text = raw.strip()
+        if not text or text[0] == "#":
+            continue
+        try:
+            line = parse(text, unit_ns, JOB_TAGS)
+        except (ValueError, OverflowError) as error:
+            bad.append(f"{error}: {text[:80]!r}")
+            continue
+        job = next((line.tags[name] for name in JOB_TAGS if name in line.tags), where)
+        if not job:
+            bad.append(f"it names no job: {text[:80]!r}")
+        elif line.values:
+            found.setdefault(job, []).append(line)
+    return found, bad
+
+
+async def _keep(call: Call, ref: str, lines: list[Line]) -> None:
+    pk = await call.services.find_ref(ref)
+    job = await call.services.query(catalog.load_job, pk)
+    caller = call.caller
+    if (
+        caller.role is Role.INGEST
+        and caller.task is not None
+        and not caller.task.startswith(job.uuid)
+    ):
+        raise Refusal(403, "forbidden", "this token belongs to another task")
+    if not job.attempts:
+        raise UsageError(f"{job.id} has not started yet")
+    if len(_feeds) > LINE_JOBS_MAX:
+        _feeds.clear()
+    last = job.attempts[-1]
+    task = TaskKey(job.uuid, last.number, last.tasks[0].name if last.tasks else "worker-0")
+    feed = _feeds.get(job.uuid)
+    if feed is None or feed.task != task:
+        feed = _feeds[job.uuid] = Feed(task)
+        feed.name = f"metrics-0-{os.getpid()}-{os.urandom(3).hex()}.0"
+    async with feed.lock:
+        data = await asyncio.to_thread(feed.frames, lines)
+        part = Part(feed.name, RECORDS, feed.position, data)
+        result = await asyncio.wrap_future(call.services.store.ingest(task, [part]))
+        if part.stream in result.refused:
+            del _feeds[job.uuid]
+            raise UsageError(result.refused[part.stream])
+        feed.position += len(data)
+
+
+async def ping(call: Call) -> Reply:
+    """Clients of InfluxDB ask whether anybody is there."""
+    reply = Reply(b"", 204)
+    reply.headers.append((b"x-influxdb-version", b"1.8-headway"))
+    return reply
+
+
+ROUTES = [
+    Route(
+        "POST", "/write", Role.INGEST, write, body_bytes_max=INGEST_BYTES_MAX, answer=contract.Raw
+    ),
+    Route(
+        "POST",
+        "/api/v2/write",
+        Role.INGEST,
+        write,
+        body_bytes_max=INGEST_BYTES_MAX,
+        answer=contract.Raw,
+    ),
+    Route("GET", "/ping", Role.INGEST, ping, answer=contract.Raw),
+]
