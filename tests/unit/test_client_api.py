@@ -54,7 +54,8 @@ def test_the_first_log_loads_nothing_slow(tmp_path: Path) -> None:
 
 def test_the_public_names_are_those_and_no_others(tmp_path: Path) -> None:
     names = (
-        "Progress Usage config correlation distributed finish flush init log on_preempt timed track"
+        "Audio Figure File Histogram Html Image Progress Table Text Usage Video alert artifact config"
+        " correlation define_metric distributed finish flush init log on_preempt summary timed track"
     )
     assert sorted(headway.__all__) == names.split() and set(headway.__all__) <= set(dir(headway))
     with pytest.raises(AttributeError, match="no attribute 'lgo'"):

@@ -6,6 +6,8 @@ A mapping, not an object with attributes, so that a key can never hide a method.
 
 from __future__ import annotations
 
+import os
+
 # loaded by every Python; `collections` itself is not
 from _collections_abc import Iterator, MutableMapping
 from itertools import islice
@@ -90,6 +92,12 @@ def as_dict(config: "Any") -> dict[str, "Any"]:
 
     if config is None:
         return {}
+    if isinstance(config, (str, os.PathLike)):
+        from headway.client.config_file import read_config
+
+        return read_config(os.fspath(config))
+    if hasattr(config, "flag_values_dict"):  # of absl
+        return dict(config.flag_values_dict())
     pairs = pairs_of(config)
     if pairs is not None:
         return {str(key): value for key, value in islice(pairs, CONFIG_ITEMS_MAX)}

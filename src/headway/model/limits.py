@@ -37,6 +37,7 @@ UNSAID_FACTS_MAX = 100  # facts of one process that wait for a disk that has roo
 EXCEPTIONS_MAX = 50
 LOG_DEPTH_MAX = 8  # of nested dictionaries in one log() call
 # changes of the config that are written at once; then one per second at most
+ARGUMENT_CONFIG_ITEMS_MAX = 500  # of a command line, taken for a config
 CONFIG_WRITES_MAX = 100
 CONFIG_TIME_MAX_S = 0.5  # for converting a config
 CONFIG_KEY_CHARS_MAX = 256

@@ -20,7 +20,7 @@ from headway.settings.yamlfile import Node
 Schema = dict[str, Any]
 
 # Trackers whose packages `hw run --as NAME` answers for (`headway.compat`).
-ANSWERED: Final = ("wandb",)
+ANSWERED: Final = ("wandb", "mlflow")
 
 
 class Kind(Protocol):

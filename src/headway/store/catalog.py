@@ -22,6 +22,7 @@ from headway.model.errors import NotFoundError, RefusedError, UsageError
 from headway.model.ids import check_name, new_suffix
 from headway.model.job import Attempt, Job, JobSpec, Process, State, Task, may_follow
 from headway.model.limits import JOBS_LISTED_MAX, TAG_CHARS_MAX, TAGS_MAX
+from headway.settings import argument_config
 from headway.store import job_conditions, job_reference, notice_queue
 from headway.store.connection import touch
 from headway.store.pattern import Matcher
@@ -102,18 +103,20 @@ def insert_job(
     check_name(spec.name)
     tags = _union([], spec.tags)
     text = spec_text(spec)
+    config = argument_config.of_command(spec.command)  # until the program says its own
     while True:
         suffix = suffix or new_suffix()
         cursor = c.execute(
             """INSERT INTO jobs (id, suffix, uuid, name, experiment, cluster, engine, state, state_since_ns, priority,
-                                 spec, tags, submitted_ns)
+                                 spec, tags, submitted_ns, config, config_attempt, config_rank)
                VALUES (:id, :suffix, :uuid, :name, :experiment, :cluster, :engine, 'waiting', :now, :priority, :spec,
-                       :tags, :now)
+                       :tags, :now, :config, 0, 0)
                ON CONFLICT (suffix) DO NOTHING""",
             {
                 "id": f"{spec.name}-{suffix}", "suffix": suffix, "uuid": uuid, "name": spec.name,
                 "experiment": spec.experiment, "cluster": spec.cluster, "engine": engine, "now": now_ns,
                 "priority": spec.priority, "spec": text, "tags": json.dumps(tags),
+                "config": json.dumps(config) if config else None,
             },
         )  # fmt: skip
         if cursor.rowcount == 1:

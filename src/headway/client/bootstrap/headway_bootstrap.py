@@ -18,6 +18,19 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+# When one of these modules has been imported, that function of ours puts a logger in (`--autolog`).
+AUTOLOG = {
+    "transformers.trainer": "huggingface.autolog",
+    "accelerate.tracking": "accelerate.register",
+    "lightning.pytorch.trainer.trainer": "lightning.autolog",
+    "pytorch_lightning.trainer.trainer": "lightning.autolog",
+    "keras.src.callbacks.callback_list": "keras.autolog",
+}
+ENTRY_POINTS = """[mlflow.tracking_store]
+headway = headway.compat.mlflow_store:HeadwayStore
+"""
+
+
 def _bootstrap() -> None:
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != here]
@@ -27,6 +40,9 @@ def _bootstrap() -> None:
     watch_stacks()
     package = os.environ.get("HEADWAY_PACKAGE") or os.path.dirname(os.path.dirname(here))
     sys.meta_path.append(_Finder(package))
+    if os.environ.get("HEADWAY_AUTOLOG", "") not in ("", "0"):
+        for module, maker in AUTOLOG.items():
+            sys.meta_path.insert(0, Lookout(module, _logger_of(maker)))
     if os.environ.get("HEADWAY_COMPAT"):
         _answer_imports(os.environ["HEADWAY_COMPAT"])
     if os.environ.get("HEADWAY_FORWARD_EXCEPTIONS", "1") != "0":
@@ -92,11 +108,29 @@ class _Finder:
         return None
 
 
+def _logger_of(maker: str) -> "Callable[[Any], None]":
+    name, _, function = maker.partition(".")
+
+    def put_in(module: "Any") -> None:
+        try:
+            __import__(f"headway.integrations.{name}")
+            getattr(sys.modules[f"headway.integrations.{name}"], function)(module)
+        # a release of that library that we do not know: it works as without us
+        except Exception as error:
+            sys.stderr.write(
+                f"headway: --autolog of {name} does not work here: {type(error).__name__}: {error}\n"
+            )
+
+    return put_in
+
+
 def _answer_imports(names: str) -> None:
     """`hw run --as wandb`: other trackers' packages are answered by headway.compat, imported when asked for."""
     for name in names.split(","):
         if name.strip() == "wandb":
             sys.meta_path.insert(0, _Wandb())
+        elif name.strip() == "mlflow":
+            sys.meta_path.append(_EntryPoints())
 
 
 class _Wandb:
@@ -125,6 +159,23 @@ class _Wandb:
         found = Finder()
         sys.meta_path.insert(0, found)
         return found
+
+
+class _EntryPoints:
+    """Our plug-in for mlflow, told to `importlib.metadata` as an installed package would be. It finds
+    no modules.
+    """
+
+    def find_spec(self, name: str, path: "Any" = None, target: "Any" = None) -> "Any":
+        return None
+
+    def find_distributions(self, context: "Any" = None) -> "Any":
+        name = getattr(context, "name", None)
+        if name not in (None, "headway-plugins"):
+            return ()
+        from headway.compat.distribution import Stand
+
+        return (Stand("headway-plugins", "1", ENTRY_POINTS),)
 
 
 def _tell(where: str, error: "Any", thread: "str | None" = None) -> None:

@@ -19,7 +19,7 @@ from headway.model.record import FORMAT_VERSION, OPEN, RECORDS
 from headway.server import contract
 from headway.server.app import Route
 from headway.server.http.auth import Role
-from headway.server.http.request import Call, Refusal, Reply, reply_error
+from headway.server.http.request import Call, Refusal, Reply
 from headway.store import catalog
 from headway.wire.batch import Part, TaskKey
 from headway.wire.frame import encode, encode_json, encode_schema, metrics_head, metrics_struct
@@ -79,6 +79,7 @@ _feeds: dict[str, Feed] = {}  # by the job's uuid
 
 
 async def write(call: Call) -> Reply:
+    """Line protocol for jobs: 204, or 400 where some lines are not kept."""
     asked = call.query(Asked)
     if asked.precision not in PRECISIONS:
         valid = ", ".join(filter(None, PRECISIONS))
@@ -92,7 +93,7 @@ async def write(call: Call) -> Reply:
             bad.append(f"{len(lines)} lines of job {ref[:60]!r}: {error}")
     if bad:
         text = f"partial write: {len(bad)} lines are not kept; the first: {bad[0][:300]}"
-        return reply_error(400, "usage", text, "a line needs the tag job=ID, or the address ?db=ID")
+        raise UsageError(text, "a line needs the tag job=ID, or the address ?db=ID")
     return Reply(b"", 204)
 
 

@@ -13,7 +13,7 @@ GROUPS: Final = (RUN, LOOK, CHANGE, HOUSE)
 _JOB: Final = (
     "processes", "nodes", "launcher", "cluster", "experiment", "name", "tags", "env", "max_duration_s", "priority", "cpus",
     "memory_bytes", "monitoring_interval_s", "tensorboard_dir", "monitor", "image", "retry", "hold_s", "on_hang", "after",
-    "pty", "answer_as", "telegraf",
+    "pty", "answer_as", "autolog", "telegraf",
 )  # fmt: skip
 _FILE: Final = ("sets", "smoke", "array", "dry_run")
 _SELECT: Final = (

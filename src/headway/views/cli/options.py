@@ -341,6 +341,12 @@ OPTIONS: Final = (
         ("--tensorboard",), "tensorboard", "", "start TensorBoard over the new job", _tensorboard
     ),
     Option(
+        ("--autolog",),
+        "autolog",
+        "",
+        "log what transformers, accelerate, Lightning and Keras train, without an edit",
+    ),
+    Option(
         ("--telegraf",),
         "telegraf",
         "",
@@ -350,7 +356,7 @@ OPTIONS: Final = (
         ("--as",),
         "answer_as",
         "NAME",
-        "answer `import wandb` of the script with Headway, without an edit; may be repeated",
+        "answer wandb or mlflow in the script with Headway, without an edit; may be repeated",
         _answered,
         many=True,
     ),

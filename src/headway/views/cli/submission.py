@@ -555,10 +555,14 @@ def environment(
         folder = folder or call.get("tensorboard")
     if folder:
         env["HEADWAY_TENSORBOARD_DIR"] = os.path.abspath(os.path.expanduser(folder))
+    if call.get("autolog"):
+        env["HEADWAY_AUTOLOG"] = "1"
     if call.get("telegraf"):
         env["HEADWAY_TELEGRAF"] = "1"
     if call.get("answer_as"):
         env["HEADWAY_COMPAT"] = ",".join(dict.fromkeys(call.get("answer_as")))
+        if "mlflow" in call.get("answer_as"):
+            env["MLFLOW_TRACKING_URI"] = "headway:"
     env |= dict(call.get("env", []))
     env.pop("HEADWAY_TOKEN", None)  # it opens a monitor, and is no job's business
     size = sum(len(os.fsencode(name)) + len(os.fsencode(value)) + 2 for name, value in env.items())
