@@ -138,6 +138,11 @@ GPU_PAUSE_FIRST_S = 10.0  # then it is asked again, after twice as long each tim
 GPU_PAUSE_MAX_S = 600.0
 GPU_ANSWER_BYTES_MAX = 1 * MIB
 GPU_CARDS_MAX = 64
+SINK_INTERVAL_S = 1.0  # between two looks at what is to be sent to a time-series database
+SINK_BATCH_POINTS = 20_000  # of one request
+SINK_BEHIND_POINTS_MAX = 1_000_000  # of one series that wait for it; older ones are passed over
+SINK_BACKOFF_MAX_S = 60.0  # between two tries while it is away
+PROMETHEUS_SERIES_MAX = 100_000  # in one answer of /metrics
 LINE_BYTES_PER_LOOK = (
     4 * MIB
 )  # of line protocol that the agent takes before it goes on with the rest

@@ -45,6 +45,7 @@ from headway.server.http.transport import (
     slots_for_descriptors,
 )
 from headway.server.live import Live
+from headway.server.metric_sinks import InfluxSink
 from headway.server.notify.notifier import Notifier
 from headway.server.routes import ROUTES
 from headway.server.tray_server import Trays
@@ -216,6 +217,7 @@ class Process:
         agents = self._bind_agents()
         control = self.control_of(self.store, self.paths, self.settings)
         notifier = Notifier(self.store, self.settings, lambda: layers.load(self.paths.home))
+        influx = InfluxSink(self.store, self.paths, self.settings)
         try:
             self.app = app = self._app(control, notifier, tcp)
             listener = Listener(self._config(app, tcp), self.network)
@@ -229,6 +231,7 @@ class Process:
             control.reach = reach.open
             await control.start()
             await notifier.start()
+            await influx.start()
             await app.services.outbox.start(control)
             settle_memory()
             serving = asyncio.create_task(
@@ -259,6 +262,7 @@ class Process:
             on_end()
             await self._end(app, listener, serving)
         finally:
+            await _within(influx.stop(), SHUTDOWN_S / 6)
             await _within(notifier.stop(), SHUTDOWN_S / 6)
             await _within(control.stop(), SHUTDOWN_S / 3)
             self.paths.server_json.unlink(missing_ok=True)

@@ -161,6 +161,19 @@ def _patterns(value: Any, field: str) -> list[str]:
     return [item for item in items if item]
 
 
+def _web_address(value: Any, field: str) -> str:
+    good = isinstance(value, str) and value.startswith(("http://", "https://"))
+    if not good or any(char.isspace() or not char.isprintable() for char in value):
+        raise UsageError(f"{field} is {value!r}", "an address such as http://127.0.0.1:8086")
+    return str(value)
+
+
+def _token(value: Any, field: str) -> str:
+    if not isinstance(value, str) or not value.isascii() or not value.isprintable():
+        raise UsageError(f"{field} is not a token", "the text that InfluxDB gave")
+    return value
+
+
 def _folder(value: Any, field: str) -> str:
     if not isinstance(value, str) or not value.isprintable() or len(value) > _PATH_CHARS_MAX:
         raise UsageError(f"{field}: {value!r:.60} is not a folder", "for example: runs/usage")
@@ -433,6 +446,33 @@ _TABLE: Final = (
         notify_settings.webhook_url,
         nullable=True,
         shown=notify_settings.shown_url,
+    ),
+    Setting(
+        "influx_url",
+        "an address, or null",
+        None,
+        "Points of all jobs are also sent there as line protocol: InfluxDB 1.x or 2.x, or VictoriaMetrics.",
+        "server",
+        _web_address,
+        nullable=True,
+    ),
+    Setting(
+        "influx_database",
+        "a name",
+        "headway",
+        "The database, or with InfluxDB 2.x the bucket, that they go to.",
+        "server",
+        _name,
+    ),
+    Setting(
+        "influx_token",
+        "a text, or null",
+        None,
+        "InfluxDB's token. A secret: it belongs into the private file.",
+        "server",
+        _token,
+        nullable=True,
+        shown=lambda value: "***" if value else value,
     ),
     Setting(
         "notify.webhook_hosts",

@@ -490,6 +490,14 @@ _TABLE: Final = (
         ),
     ),
     Command(
+        "sync", CHANGE, "bring in what jobs recorded where no server was reached", "hw sync FOLDER…", (),
+        details=(
+            "A script that is started by plain python records into HEADWAY_HOME/spool, with or without a server. This\n"
+            "sends such folders to the server here, also from another machine. May be done twice, and in pieces."
+        ),
+        examples=(("hw sync /mnt/usb/spool", "all jobs in it"),),
+    ),
+    Command(
         "artifacts", LOOK, "files of jobs by name and version: list, get, put",
         "hw artifacts [ls [NAME|ID]] | get NAME[:VERSION] | put PATH", ("output", "name", "type", "tags"),
         words=("ls", "get", "put"),
