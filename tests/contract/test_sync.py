@@ -27,7 +27,9 @@ def test_a_spool_is_brought_in_in_pieces_and_twice(home: Path, tmp_path: Path) -
     env = {name: value for name, value in os.environ.items() if not name.startswith("HEADWAY_")}
     script = tmp_path / "train.py"
     script.write_text(textwrap.dedent(SCRIPT))
-    subprocess.run([PYTHON, str(script)], env=env | {"HEADWAY_HOME": str(away)}, check=True, timeout=60)
+    subprocess.run(
+        [PYTHON, str(script)], env=env | {"HEADWAY_HOME": str(away)}, check=True, timeout=60
+    )
     (spool,) = (away / "spool").iterdir()
     part = tmp_path / "stick" / spool.name
     shutil.copytree(spool, part)
@@ -43,7 +45,10 @@ def test_a_spool_is_brought_in_in_pieces_and_twice(home: Path, tmp_path: Path) -
         (again,) = hw.json("sync", str(away))
         assert again["id"] == first["id"]
     found = wait_until(
-        lambda: len(values := hw.json("metrics", first["id"])[first["id"]]["loss"][0]["value"]) >= 1000 and values,
+        lambda: (
+            len(values := hw.json("metrics", first["id"])[first["id"]]["loss"][0]["value"]) >= 1000
+            and values
+        ),
         what="all points",
     )
     assert found == [float(i) for i in range(1000)]
