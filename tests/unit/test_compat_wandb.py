@@ -209,6 +209,19 @@ def test_a_sweep_runs_its_function_for_each_choice(script: Script) -> None:
     assert script.facts("config")[0]["config"] == {"lr": 1, "seed": 3}
 
 
+def test_a_call_without_values_ends_the_step_and_what_does_nothing_is_no_value(
+    script: Script,
+) -> None:
+    found = script("""
+        import wandb
+        wandb.init()
+        wandb.log({"a": 1}, commit=False)
+        wandb.log()
+        wandb.log({"a": 2, "roc": wandb.plots.ROC([1], [2]), "none": None})
+    """)
+    assert script.points() == [("a", 0, 1), ("a", 1, 2)] and "refused" not in found.stderr
+
+
 def test_a_disabled_run_keeps_nothing(script: Script) -> None:
     script("""
         import wandb

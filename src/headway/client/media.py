@@ -189,6 +189,10 @@ def as_media(value: "Any") -> "Media | None":
     if convert is not None:
         made = convert(value)
         return made if isinstance(made, Media) else None
+    if isinstance(value, type(os)) and value.__name__ == "matplotlib.pyplot":
+        return Figure(
+            value.gcf()
+        )  # people log the module itself, and mean the figure that it draws on
     home = type(value).__module__.partition(".")[0]
     if home == "matplotlib" or (home == "plotly" and hasattr(value, "to_json")):
         return _figure_of(value)

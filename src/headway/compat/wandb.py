@@ -231,7 +231,7 @@ def _need(call: str) -> Run:
 
 
 def log(
-    data: "dict[str, Any]",
+    data: "dict[str, Any] | None" = None,
     step: "int | None" = None,
     commit: "bool | None" = None,
     sync: "Any" = None,

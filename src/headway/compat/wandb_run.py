@@ -10,6 +10,7 @@ import os
 import time
 
 from headway.client import media
+from headway.compat.wandb_anything import Nothing
 from headway.compat.wandb_artifact import Artifact
 from headway.compat.wandb_config import Config, Summary, parse_config
 from headway.compat.wandb_errors import Error, cannot_read
@@ -167,12 +168,14 @@ class Run:
 
     def log(
         self,
-        data: "dict[str, Any]",
+        data: "dict[str, Any] | None" = None,
         step: "int | None" = None,
         commit: "bool | None" = None,
         sync: "bool | None" = None,
     ) -> None:
         """Written at once, at wandb's own step: it goes on with each call that commits."""
+        if data is None:
+            data = {}  # only to end a step
         if not isinstance(data, dict) and not hasattr(data, "keys"):
             raise ValueError("wandb.log must be passed a dictionary")
         if any(not isinstance(key, str) for key in data):
@@ -212,7 +215,7 @@ class Run:
             name, value = f"{prefix}{key}", data[key]
             if isinstance(value, bool | int | float):
                 points[name] = value
-            elif value is None:
+            elif value is None or isinstance(value, Nothing):
                 continue
             elif isinstance(value, dict) and not isinstance(value, WBValue):
                 self._sort(f"{name}/", value, points, shown)
