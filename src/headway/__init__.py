@@ -31,6 +31,7 @@ __all__ = [
     "artifact",
     "config",
     "correlation",
+    "data",
     "define_metric",
     "distributed",
     "finish",
@@ -41,6 +42,7 @@ __all__ = [
     "summary",
     "timed",
     "track",
+    "use_artifact",
 ]
 
 TYPE_CHECKING = False  # `typing` itself would be the slowest part of this import
@@ -62,6 +64,7 @@ if TYPE_CHECKING:
         artifact,
         config,
         correlation,
+        data,
         define_metric,
         finish,
         flush,
@@ -71,6 +74,7 @@ if TYPE_CHECKING:
         summary,
         timed,
         track,
+        use_artifact,
     )
 
 # loaded together; the others each with its first use

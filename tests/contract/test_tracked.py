@@ -56,6 +56,30 @@ def test_a_file_that_was_put_comes_back_whole_by_its_name_and_version(
 
 
 @pytest.mark.cap(26)
+def test_an_artifact_of_one_job_is_used_by_another(home: Path, tmp_path: Path) -> None:
+    hw = Hw(home, tmp_path)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.csv").write_text("x\n1\n")
+    hw("artifacts", "put", "in", "--name", "train")
+    hw.script(
+        textwrap.dedent("""
+        import headway as hw
+        folder = hw.use_artifact("train:latest")
+        assert len(open(folder + "/a.csv").read()) == 4
+        hw.data("in")
+        try:
+            hw.use_artifact("nothing")
+        except OSError as error:
+            print(error)
+        """)
+    )
+    job = hw.submit(PYTHON, "train.py")
+    hw.wait_state(job, "succeeded")
+    wait_until(lambda: hw.json("artifacts", "ls", "train")[0]["used_by"] == [job], what="the use")
+    assert b"there is no artifact 'nothing'" in hw("logs", job).stdout
+
+
+@pytest.mark.cap(26)
 def test_media_and_definitions_reach_the_command_line(home: Path, tmp_path: Path) -> None:
     hw = Hw(home, tmp_path)
     hw.script(

@@ -55,7 +55,7 @@ def test_the_first_log_loads_nothing_slow(tmp_path: Path) -> None:
 def test_the_public_names_are_those_and_no_others(tmp_path: Path) -> None:
     names = (
         "Audio Figure File Histogram Html Image Progress Table Text Usage Video alert artifact config"
-        " correlation define_metric distributed finish flush init log on_preempt summary timed track"
+        " correlation data define_metric distributed finish flush init log on_preempt summary timed track use_artifact"
     )
     assert sorted(headway.__all__) == names.split() and set(headway.__all__) <= set(dir(headway))
     with pytest.raises(AttributeError, match="no attribute 'lgo'"):

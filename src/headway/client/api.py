@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from headway.client.artifact import artifact
+    from headway.client.data_inputs import data, use_artifact
     from headway.client.define import alert, define_metric, summary
     from headway.client.handle import Run as Handle
     from headway.client.logging_capture import correlation
@@ -40,9 +41,9 @@ if TYPE_CHECKING:
     from headway.client.usage_marks import Usage
 
     __all__ = [
-        "Audio", "Figure", "File", "Histogram", "Html", "Image", "Progress", "Table", "Text", "Usage", "Video", "alert",
-        "artifact", "config", "correlation", "define_metric", "finish", "flush", "init", "log", "on_preempt", "summary",
-        "timed", "track",
+        "Audio", "Figure", "File", "Histogram", "Html", "Image", "Progress", "Table", "Text",
+        "Usage", "Video", "alert", "artifact", "config", "correlation", "data", "define_metric",
+        "finish", "flush", "init", "log", "on_preempt", "summary", "timed", "track", "use_artifact",
     ]  # fmt: skip
 
 # Loaded when they are used first: most programs need none or one of them.
@@ -58,7 +59,9 @@ _LATER = {
     "Video": "media",
     "alert": "define",
     "artifact": "artifact",
+    "data": "data_inputs",
     "define_metric": "define",
+    "use_artifact": "data_inputs",
     "summary": "define",
     "Progress": "progress",
     "Usage": "usage_marks",

@@ -457,6 +457,7 @@ class Tracked(Answer):
 
     definitions: dict[str, MetricDefinition]
     summary: dict[str, Json]
+    data: list[dict[str, Json]]
 
 
 class ArtifactFile(Answer):

@@ -122,6 +122,15 @@ def summary(c: sqlite3.Connection, job: int) -> Fact:
 # -- media -------------------------------------------------------------------------------------------------------------
 
 
+def data(c: sqlite3.Connection, job: int) -> list[Fact]:
+    """Fingerprints of what it reads; the last one of each name."""
+    rows = c.execute(
+        "SELECT data FROM events WHERE job = :job AND type = 'data' ORDER BY pk", {"job": job}
+    )
+    found = {str(fact.get("name")): fact for fact in (json.loads(row["data"]) for row in rows)}
+    return list(found.values())
+
+
 def put_piece(c: sqlite3.Connection, o: Origin, fact: Fact) -> bool:
     """A part of something that is too large for one fact; its `media` fact comes behind its last piece."""
     number = whole(fact.get("index"))

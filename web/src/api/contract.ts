@@ -1386,6 +1386,7 @@ export interface Token {
 export interface Tracked {
   definitions: Record<string, MetricDefinition>;
   summary: Record<string, unknown>;
+  data: Array<Record<string, unknown>>;
 }
 
 export interface Usage {

@@ -68,7 +68,11 @@ def attachment(data: bytes, mime: str, name: str) -> Reply:
 
 
 def read_tracked(c: sqlite3.Connection, pk: int) -> dict[str, object]:
-    return {"definitions": tracked.definitions(c, pk), "summary": tracked.summary(c, pk)}
+    return {
+        "definitions": tracked.definitions(c, pk),
+        "summary": tracked.summary(c, pk),
+        "data": tracked.data(c, pk),
+    }
 
 
 async def show_tracked(call: Call) -> Reply:
