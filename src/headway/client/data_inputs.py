@@ -3,6 +3,8 @@
 `data` never raises. `use_artifact` does, with what to do: a training without its data cannot go on anyway.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 import os
@@ -69,6 +71,14 @@ def fingerprint(top: str) -> "dict[str, Any]":
             "whole": True,
         }
     return _folder(top)
+
+
+def _sha256(path: str) -> str:
+    hasher = hashlib.sha256()
+    with open(path, "rb") as file:
+        while part := file.read(1 << 20):
+            hasher.update(part)
+    return hasher.hexdigest()
 
 
 def _folder(top: str) -> "dict[str, Any]":
@@ -184,9 +194,8 @@ def _quoted(text: str) -> str:
 
 def _fetch(server: _Server, version: str, entry: "dict[str, Any]", path: str) -> None:
     if os.path.isfile(path) and os.path.getsize(path) == entry["size"]:
-        with open(path, "rb") as file:
-            if hashlib.file_digest(file, "sha256").hexdigest() == entry["digest"]:
-                return
+        if _sha256(path) == entry["digest"]:
+            return
     os.makedirs(os.path.dirname(path), exist_ok=True)
     draft, hasher, offset = f"{path}.part", hashlib.sha256(), 0
     with open(draft, "wb") as file:

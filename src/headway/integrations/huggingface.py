@@ -42,7 +42,7 @@ class HeadwayCallback(_Base):  # type: ignore[misc]
         from headway.client import api
 
         numbers = {
-            _name(key): value for key, value in logs.items() if isinstance(value, int | float)
+            _name(key): value for key, value in logs.items() if isinstance(value, (int, float))
         }
         if numbers:
             api.log(numbers, step=state.global_step)

@@ -4,6 +4,8 @@ What it means here: the field `value` is the metric NAME itself, `step` or `iter
 NAME/FIELD, and tags part series: `loss{split=val}`. Texts are no metrics. Called by the agent and the server.
 """
 
+from __future__ import annotations
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator

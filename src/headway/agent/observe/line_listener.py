@@ -4,6 +4,8 @@ of the job. Called by the shipper's loop.
 The port is bound for this machine alone. When it is taken, the job's log says by whom.
 """
 
+from __future__ import annotations
+
 import os
 import socket
 import time
