@@ -52,8 +52,7 @@ def fingerprint(top: str) -> "dict[str, Any]":
     status = os.stat(top)
     if not os.path.isdir(top):
         if status.st_size <= DATA_HASH_BYTES_MAX:
-            with open(top, "rb") as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            digest = _sha256(top)
             return {
                 "digest": digest,
                 "method": "sha256",
@@ -193,9 +192,9 @@ def _quoted(text: str) -> str:
 
 
 def _fetch(server: _Server, version: str, entry: "dict[str, Any]", path: str) -> None:
-    if os.path.isfile(path) and os.path.getsize(path) == entry["size"]:
-        if _sha256(path) == entry["digest"]:
-            return
+    has_size = os.path.isfile(path) and os.path.getsize(path) == entry["size"]
+    if has_size and _sha256(path) == entry["digest"]:
+        return
     os.makedirs(os.path.dirname(path), exist_ok=True)
     draft, hasher, offset = f"{path}.part", hashlib.sha256(), 0
     with open(draft, "wb") as file:
