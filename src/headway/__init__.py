@@ -22,7 +22,11 @@ __all__ = [
     "Histogram",
     "Html",
     "Image",
+    "Job",
+    "Jobs",
     "Progress",
+    "Run",
+    "Series",
     "Table",
     "Text",
     "Usage",
@@ -37,48 +41,21 @@ __all__ = [
     "finish",
     "flush",
     "init",
+    "job",
+    "jobs",
     "log",
     "on_preempt",
+    "submit",
     "summary",
     "timed",
     "track",
     "use_artifact",
 ]
 
-TYPE_CHECKING = False  # `typing` itself would be the slowest part of this import
-if TYPE_CHECKING:
-    from headway.client import distributed
-    from headway.client.api import (
-        Audio,
-        Figure,
-        File,
-        Histogram,
-        Html,
-        Image,
-        Progress,
-        Table,
-        Text,
-        Usage,
-        Video,
-        alert,
-        artifact,
-        config,
-        correlation,
-        data,
-        define_metric,
-        finish,
-        flush,
-        init,
-        log,
-        on_preempt,
-        summary,
-        timed,
-        track,
-        use_artifact,
-    )
-
+# The types that editors and checkers see stand in `__init__.pyi`.
 # loaded together; the others each with its first use
 _FIRST = ("config", "finish", "flush", "init", "log")
+_OF_VIEWS = ("Job", "Jobs", "Series", "job", "jobs", "submit")  # need the command line's packages
 _loading = 0  # the thread that loads the names just now
 _early: "list[tuple[str, tuple[object, ...], dict[str, object]]]" = []
 
@@ -90,6 +67,10 @@ def __getattr__(name: str) -> object:
         from headway.client import distributed
 
         return distributed
+    if name in _OF_VIEWS:
+        from importlib import import_module
+
+        return getattr(import_module("headway.views.python_api"), name)
     if _loading == get_ident():
         return _keep(name)
     with _fork_gate:

@@ -57,6 +57,7 @@ _LATER = {
     "Table": "media",
     "Text": "media",
     "Video": "media",
+    "Run": "handle",
     "alert": "define",
     "artifact": "artifact",
     "data": "data_inputs",

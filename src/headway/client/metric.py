@@ -107,6 +107,7 @@ def make_log(metrics: "Metrics") -> "Log":
             metrics.look(segment, now_ns, values)
         return None
 
+    log.__qualname__ = "log"  # what a TypeError calls it
     return log
 
 

@@ -288,6 +288,7 @@ class JobRow(Answer):
     array: str | None = None
     array_index: int | None = None
     parameters: dict[str, Json] = {}
+    config: dict[str, Json] = {}
     smoke: bool = False
     health: Health | None = None
     cause: Cause | None = None

@@ -186,10 +186,12 @@ def folded(c: sqlite3.Connection, filters: JobFilter, limit: int) -> list[dict[s
     with matcher_of(filters) as matcher:
         if matcher is not None:
             members = c.execute(
-                f"SELECT pk, id, spec FROM jobs WHERE {where} AND array IS NOT NULL",  # noqa: S608  (our own words, values are parameters)
+                f"SELECT pk, id, spec, config FROM jobs WHERE {where} AND array IS NOT NULL",  # noqa: S608  (our own words, values are parameters)
                 values,
             )
-            matched = matcher.select(members, lambda row: matched_texts(row["id"], row["spec"]))
+            matched = matcher.select(
+                members, lambda row: matched_texts(row["id"], row["spec"], row["config"])
+            )
             values["matched"] = json.dumps([row["pk"] for row in matched])
             counted += " AND pk IN (SELECT value FROM json_each(:matched))"
     rows = c.execute(f"{counted} GROUP BY array, state", values).fetchall()

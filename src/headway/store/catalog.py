@@ -23,7 +23,7 @@ from headway.model.ids import check_name, new_suffix
 from headway.model.job import Attempt, Job, JobSpec, Process, State, Task, may_follow
 from headway.model.limits import JOBS_LISTED_MAX, TAG_CHARS_MAX, TAGS_MAX
 from headway.settings import argument_config
-from headway.store import job_conditions, job_reference, notice_queue
+from headway.store import effective_config, job_conditions, job_reference, notice_queue
 from headway.store.connection import touch
 from headway.store.pattern import Matcher
 from headway.wire.batch import TaskKey
@@ -80,6 +80,8 @@ class JobFilter:
     single: bool = False  # only jobs that belong to no array
     where: Condition | None = None  # over config, metrics and fields; ages are counted from now_ns
     now_ns: int = 0
+    before_ns: int | None = None  # submitted before
+    tags: list[str] = field(default_factory=list)  # has all of them
 
 
 # -- jobs
@@ -187,7 +189,7 @@ def list_jobs(c: sqlite3.Connection, filters: JobFilter | None = None) -> list[J
     where, values = where_of(f)
     limit = max(0, min(f.limit, JOBS_LISTED_MAX))
     rows: Iterable[sqlite3.Row] = c.execute(
-        f"SELECT {_LIGHT} FROM jobs WHERE {where} ORDER BY submitted_ns DESC, pk DESC",  # noqa: S608  (our own words)
+        f"SELECT {_LIGHT}, config AS told FROM jobs WHERE {where} ORDER BY submitted_ns DESC, pk DESC",  # noqa: S608  (our own words)
         values,
     )
     passing = passing_of(c, f)
@@ -195,7 +197,9 @@ def list_jobs(c: sqlite3.Connection, filters: JobFilter | None = None) -> list[J
         rows = (row for row in rows if row["pk"] in passing)
     with matcher_of(f) as matcher:
         if matcher is not None:
-            rows = matcher.select(rows, lambda row: matched_texts(row["id"], row["spec"]))
+            rows = matcher.select(
+                rows, lambda row: matched_texts(row["id"], row["spec"], row["told"])
+            )
         return [_job(row) for row in islice(rows, limit)]
 
 
@@ -229,7 +233,7 @@ def ids_of(c: sqlite3.Connection, keys: list[int]) -> dict[int, str]:
 def job_keys(c: sqlite3.Connection, filters: JobFilter) -> list[int]:
     """As `list_jobs`, but only their keys."""
     where, values = where_of(filters)
-    columns = "pk, id, spec" if filters.match else "pk"
+    columns = "pk, id, spec, config" if filters.match else "pk"
     rows: Iterable[sqlite3.Row] = c.execute(
         f"SELECT {columns} FROM jobs WHERE {where} ORDER BY submitted_ns DESC, pk DESC",  # noqa: S608  (our own words)
         values,
@@ -239,7 +243,9 @@ def job_keys(c: sqlite3.Connection, filters: JobFilter) -> list[int]:
         rows = (row for row in rows if row["pk"] in passing)
     with matcher_of(filters) as matcher:
         if matcher is not None:
-            rows = matcher.select(rows, lambda row: matched_texts(row["id"], row["spec"]))
+            rows = matcher.select(
+                rows, lambda row: matched_texts(row["id"], row["spec"], row["config"])
+            )
         return [int(row["pk"]) for row in islice(rows, filters.limit)]
 
 
@@ -258,10 +264,17 @@ def matcher_of(filters: JobFilter) -> "AbstractContextManager[Matcher | None]":
     return Matcher(filters.match) if filters.match else nullcontext()
 
 
-def matched_texts(job_id: str, spec: str) -> tuple[str, ...]:
-    """Where `match` is looked for: the id, which begins with the name, and the command."""
-    words = json.loads(spec).get("command") or []
-    return job_id, " ".join(map(str, words))
+def matched_texts(job_id: str, spec: str, config: str | None = None) -> tuple[str, ...]:
+    """Where `match` is looked for: the id, which begins with the name, the command, and parameters
+    and config as `name=value`.
+    """
+    values = json.loads(spec)
+    words = values.get("command") or []
+    settings = dict(values.get("parameters") or {})
+    if config:
+        settings |= effective_config.flat(json.loads(config))
+    told = " ".join(f"{name}={value}" for name, value in settings.items())
+    return job_id, " ".join(map(str, words)), told
 
 
 def where_of(f: JobFilter) -> tuple[str, dict[str, Any]]:
@@ -283,6 +296,12 @@ def where_of(f: JobFilter) -> tuple[str, dict[str, Any]]:
     if f.since_ns is not None:
         terms.append("submitted_ns >= :since")
         values["since"] = f.since_ns
+    if f.before_ns is not None:
+        terms.append("submitted_ns < :before")
+        values["before"] = f.before_ns
+    for i, tag in enumerate(f.tags):
+        terms.append(f"EXISTS (SELECT 1 FROM json_each(jobs.tags) WHERE value = :tag_{i})")  # noqa: S608  (our own words)
+        values[f"tag_{i}"] = tag
     return " AND ".join(terms), values
 
 

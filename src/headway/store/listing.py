@@ -18,7 +18,7 @@ import msgspec
 
 from headway.model.job import State
 from headway.model.limits import JOBS_KEPT_MAX, JOBS_LISTED_MAX
-from headway.store import arrays, health_rows, list_extras, live_read, query
+from headway.store import arrays, effective_config, health_rows, list_extras, live_read, query
 from headway.store.catalog import (
     JobFilter,
     matched_texts,
@@ -78,14 +78,14 @@ def _chosen(c: sqlite3.Connection, filters: JobFilter) -> list[_Row]:
             return cursor.execute(
                 f"{_ROWS} {where} ORDER BY submitted_ns DESC, pk DESC LIMIT {most:d}", values
             ).fetchall()
-        select = _ROWS.replace(" FROM", ", spec FROM")
+        select = _ROWS.replace(" FROM", ", spec, config FROM")
         found = cursor.execute(f"{select} {where} ORDER BY submitted_ns DESC, pk DESC", values)
         rows: Iterator[tuple[Any, ...]] = iter(found)
         if passing is not None:
             rows = (row for row in rows if row[0] in passing)
         if matcher is not None:
-            rows = matcher.select(rows, lambda row: matched_texts(row[1], row[-1]))
-        return [row[:-1] for row in islice(rows, most)]
+            rows = matcher.select(rows, lambda row: matched_texts(row[1], row[-2], row[-1]))
+        return [row[:-2] for row in islice(rows, most)]
 
 
 def folded(c: sqlite3.Connection, filters: JobFilter, now_ns: int) -> list[dict[str, Any]]:
@@ -214,3 +214,28 @@ def _last_attempts(c: sqlite3.Connection, keys: list[int]) -> dict[int, sqlite3.
         wanted = f"SELECT job, number, engine_word, cause, retry FROM attempts WHERE job IN ({marks}) ORDER BY number"  # noqa: S608  (our own words, values are parameters)
         found |= {row["job"]: row for row in c.execute(wanted, some)}
     return found
+
+
+def extend(
+    c: sqlite3.Connection, found: list[dict[str, Any]], *, config: bool, usage: bool
+) -> list[dict[str, Any]]:
+    """Rows with more, on request: `config`, one flat table of what was set, and `command`; `usage`,
+    the last sample. Rows of arrays stay as they are.
+    """
+    by_id = {str(row["id"]): row for row in found if not row.get("is_array")}
+    ids = list(by_id)
+    for start in range(0, len(ids), _SOME):
+        some = ids[start : start + _SOME]
+        marks = ", ".join("?" * len(some))
+        wanted = f"SELECT pk, id, config, spec FROM jobs WHERE id IN ({marks})"  # noqa: S608  (our own words, values are parameters)
+        rows_here = c.execute(wanted, some).fetchall()
+        used = live_read.usage_last(c, [row["pk"] for row in rows_here]) if usage else {}
+        for row in rows_here:
+            # a copy: rows of ended jobs are kept for the next list
+            more = by_id[row["id"]] = dict(by_id[row["id"]])
+            if config:
+                more["config"] = effective_config.effective(row["config"], row["spec"])
+                more["command"] = effective_config.read_spec(row["spec"]).command
+            if row["pk"] in used:
+                more["usage"] = used[row["pk"]]
+    return [by_id.get(str(row["id"]), row) for row in found]

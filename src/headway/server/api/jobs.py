@@ -68,6 +68,10 @@ class Filter(msgspec.Struct, forbid_unknown_fields=True):
     array: str | None = None
     fold: bool = False
     brief: bool = False
+    older: Annotated[float, msgspec.Meta(ge=0, le=DURATION_S_MAX * 100)] | None = None
+    tag: list[str] = []
+    config: bool = False  # with what was set and asked: `config`, flat, and `command`
+    usage: bool = False  # with the last sample of usage
 
 
 class Marks(msgspec.Struct, forbid_unknown_fields=True):
@@ -113,6 +117,9 @@ async def list_jobs(call: Call) -> Reply:
     if asked.where is not None:
         chosen.where = filter_language.parse(asked.where)
         chosen.now_ns = now_ns
+    if asked.older is not None:
+        chosen.before_ns = now_ns - int(asked.older * 1e9)
+    chosen.tags = asked.tag
     # a condition is about jobs, so that the jobs of an array are shown one by one
     folds = asked.fold and asked.array is None and asked.where is None
     if asked.brief:
@@ -122,14 +129,22 @@ async def list_jobs(call: Call) -> Reply:
     # a pattern may take seconds (store/pattern.py), and short reads are not to wait for it
     ask = call.services.slow_query if asked.match else call.services.query
     url = None if asked.brief else call.services.about["url"]
-    return Reply(await ask(_encoded, rows, chosen, now_ns, url))
+    return Reply(await ask(_encoded, rows, chosen, now_ns, url, asked.config, asked.usage))
 
 
 def _encoded(
-    c: Connection, rows: Rows, chosen: catalog.JobFilter, now_ns: int, url: str | None
+    c: Connection,
+    rows: Rows,
+    chosen: catalog.JobFilter,
+    now_ns: int,
+    url: str | None,
+    config: bool,
+    usage: bool,
 ) -> bytes:
     """In a reader's thread, too: ten thousand jobs are megabytes. `url`: where the page is, for rows that tell it."""
     found = rows(c, chosen, now_ns)
+    if config or usage:
+        found = listing.extend(c, found, config=config, usage=usage)
     for row in found if url else ():
         if "page" in row:
             row["page"] = page.address(url, row["id"])
