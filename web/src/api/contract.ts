@@ -400,6 +400,10 @@ export interface Filter {
   array?: string | null;
   fold?: boolean;
   brief?: boolean;
+  older?: number | null;
+  tag?: Array<string>;
+  config?: boolean;
+  usage?: boolean;
 }
 
 export interface Finding {
@@ -686,6 +690,7 @@ export interface JobRow {
   array?: string | null;
   array_index?: number | null;
   parameters?: Record<string, unknown>;
+  config?: Record<string, unknown>;
   smoke?: boolean;
   health?: Health | null;
   cause?: Cause | null;
