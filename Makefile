@@ -23,7 +23,7 @@ SEED ?= 0
 SHELL := /bin/bash
 
 .DEFAULT_GOAL := help
-.PHONY: help setup web demo test check score bench soak test-browser test-cluster wheel docs pictures lock clean
+.PHONY: help setup web demo test test-fast check score bench soak test-browser test-cluster wheel docs pictures lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*##/  make \1\t/' | expand -t 21
@@ -59,6 +59,9 @@ test: check web  ## check, then all tests (WHAT=tests/unit for a part)
 	@$(COMPILE)
 	@if [ "$(WHAT)" = tests ]; then tools/web_test.sh core; fi
 	HEADWAY_SIM_SECONDS=$(SIM_S) tools/test.sh $(BIN)/python $(TEST_WORKERS) $(TEST_TIMEOUT_S) $(WHAT)
+
+test-fast: $(STAMP)  ## the tests that start no other program, in about a minute
+	$(BIN)/python -m pytest -q -n $(TEST_WORKERS) -p no:cacheprovider tests/unit -m "not slow" --ignore-glob='tests/unit/test_cli_run.py' --ignore-glob='tests/unit/test_console_stage.py'
 
 score: $(STAMP)  ## how often the diagnosis is right (FAILURES=folder of labelled logs, SCORE='--verbose')
 	$(BIN)/python tools/score.py $(SCORE)

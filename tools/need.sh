@@ -44,8 +44,26 @@ foreign() {
     esac
 }
 
+# First what will be done, so that a person can stop it; TOOLS=no installs nothing.
+missing=()
 for program in "$@"; do
     command -v "$program" >/dev/null && continue
+    case $program in
+        jupyter-kernel) [ -e "${XDG_CACHE_HOME:-$HOME/.cache}/headway-tests/jupyter/.installed" ] && continue ;;
+        moto_server) [ -e "${XDG_CACHE_HOME:-$HOME/.cache}/headway-tests/moto/.installed" ] && continue ;;
+    esac
+    missing+=("$program")
+done
+[ ${#missing[@]} -eq 0 ] && exit 0
+if [ "${TOOLS:-}" = no ]; then
+    printf 'test: TOOLS=no: nothing is installed; tests that need %s are skipped\n' "${missing[*]}" >&2
+    exit 0
+fi
+if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    printf 'test: will install, with apt-get, npm -g and pip (in ~/.cache/headway-tests): %s; TOOLS=no leaves that out\n' "${missing[*]}" >&2
+fi
+
+for program in "${missing[@]}"; do
     foreign "$program" && continue
     case $program in
         azurite-blob | jupyter-kernel | moto_server)

@@ -461,7 +461,7 @@ def test_ls_passes_its_selection_to_the_server(api: FakeApi, hw: Hw) -> None:
                    "--match", "a.b&c", "--limit", "7") == []  # fmt: skip
     assert api.requests[-1].query == {
         "state": ["running", "failed", "held"], "experiment": ["x"], "cluster": ["lab"], "since": ["7200.0"],
-        "match": ["a.b&c"], "limit": ["7"],
+        "match": ["a.b&c"], "limit": ["7"], "config": ["true"],
     }  # fmt: skip
     assert hw("ls") == 0
     assert hw.out == "" and "no jobs yet" in hw.err
@@ -516,7 +516,7 @@ def test_a_server_that_can_store_nothing_is_told_beside_what_it_shows(api: FakeA
 def test_a_dry_run_of_ids_looks_whether_they_are_there(api: FakeApi, hw: Hw) -> None:
     api.on("GET", "/api/jobs/a1", job("x-a1", state="succeeded"))
     assert hw("delete", "--dry-run", "a1") == 0
-    assert hw.err == "would delete x-a1, which is succeeded\n"
+    assert hw.out == "would delete x-a1, which is succeeded\n"
     missing = error(404, "not_found", 'no job ends in "b2"')
     api.on("GET", "/api/jobs/b2", missing)
     api.on("GET", "/api/arrays/b2", missing)

@@ -11,7 +11,8 @@ import sys
 
 from headway.client import hooks
 from headway.client.interrupt import raise_if_signal
-from headway.client.run import Run, is_interactive
+from headway.client.run import Run as ProcessRun
+from headway.client.run import is_interactive
 from headway.client.spool_path import from_environment
 
 TYPE_CHECKING = False  # `typing` itself costs the client's cold start some milliseconds
@@ -71,7 +72,7 @@ _LATER = {
     "timed": "timing",
     "track": "progress",
 }
-_run = Run()
+_run = ProcessRun()
 _run.on_start = hooks.install
 log = _run.log
 config = _run.config
@@ -132,7 +133,7 @@ def flush(durable: bool = False) -> None:
         _run.note("flush", f"flush() failed: {error}")
 
 
-def current_run() -> Run:
+def current_run() -> ProcessRun:
     """The run of this process."""
     return _run
 

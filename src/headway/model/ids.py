@@ -35,11 +35,34 @@ def check_name(name: str) -> str:
     return name
 
 
+def _module_of(argv: list[str]) -> str | None:
+    """`pkg.train` of `python -m pkg.train`; launchers such as torch.distributed.run have a script of
+    their own behind them, which is the better name.
+    """
+    program = argv[0].rsplit("/", 1)[-1] if argv else ""
+    if not program.startswith(("python", "pypy")) or "-m" not in argv[1:-1]:
+        return None
+    place = argv.index("-m", 1)
+    if any(not word.startswith("-") for word in argv[1:place]):
+        return None  # it belongs to a script's own words
+    rest = argv[place + 2 :]
+    if any(word.endswith((".py", ".sh")) for word in rest):
+        return None
+    return argv[place + 1]
+
+
 def name_from_command(argv: list[str]) -> str:
     """`python -u src/train.py --lr 1` is called `train`: the script if there is one, else the
     program.
     """
     words = [w for w in argv if not w.startswith("-")]
+    module = _module_of(argv)
+    if module is not None:
+        words = [
+            module.rsplit(".", 1)[-1]
+            if module.rsplit(".", 1)[-1] != "__main__"
+            else module.split(".")[0]
+        ]
     script = next((w for w in words if w.endswith((".py", ".sh"))), words[0] if words else "job")
     base = (
         script.rsplit("/", 1)[-1].rsplit(".", 1)[0]

@@ -116,6 +116,7 @@ class Retry:
     total_max: int = 100  # tries beyond the first in all, counted or not
     backoff_s: float = 10.0  # before the second try; doubles, with jitter
     backoff_max_s: float = 600.0
+    on: str = "cause"  # which failures: those whose cause is worth it, or `any`
 
 
 class _Placed:

@@ -32,6 +32,7 @@ _RETRY: Final = {
     "total": "total_max",
     "backoff": "backoff_s",
     "backoff_max": "backoff_max_s",
+    "on": "on",
 }
 
 

@@ -183,6 +183,9 @@ RETRY: Final = Section(
             "Pause before the second try; it doubles. Default 10s.",
         ),
         Key("backoff_max", duration(allow_zero=True), "Longest pause. Default 10m."),
+        Key(
+            "on", Choice(("cause", "any")), "Which failures: those whose cause is worth it, or any."
+        ),
     )
 )
 CODE: Final = Section(

@@ -55,11 +55,12 @@ def _check_program(program: str, cwd: str, env: Mapping[str, str]) -> None:
                 f"the job file {program[:200]} does not exist in {cwd}",
                 _similar(os.path.join(cwd, program)),
             )
-        hint = (
-            f"to run the one in this folder: ./{program}"
-            if here
-            else "correct it, or give its whole path"
-        )
+        hint = "correct it, or give its whole path"
+        if here:
+            python = f"python {program}, or " if program.endswith(".py") else ""
+            hint = f"to run the one in this folder: {python}./{program}"
+        elif " " in program:
+            hint = f"leave out the quotes, or: bash -c {program[:120]!r}"
         raise UsageError(f"the program {program[:200]!r} was not found in PATH", hint)
 
 

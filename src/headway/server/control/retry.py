@@ -143,6 +143,8 @@ def decide_retry(
     None: not known. `reached`: the last step that each attempt logged, by its number.
     """
     policy = POLICIES.get(finding.cause, AS_ASKED)
+    if retry.on == "any" and policy.tries == 0:
+        policy = AS_ASKED  # the person wants it again, whatever we think of the cause
     since = _since_progress(attempts, reached or {}) if policy.resets else attempts
     total, (row, counted) = count_retries(attempts)[0], count_retries(since)
     same = sum(1 for a in since[:-1] if (a.cause or {}).get("cause") == finding.cause)
@@ -189,7 +191,7 @@ def _refusal(
     finding: Finding, policy: Policy, retry: Retry, total: int, counted: int, same: int
 ) -> str:
     if policy.tries == 0:
-        return f"{finding.cause} would come again"
+        return f"{finding.cause} would come again (--retry-on any tries it all the same)"
     if policy.counted and retry.max == 0:
         return "no retry was asked for"
     if policy.counted and counted >= retry.max:

@@ -170,6 +170,8 @@ def _check_life(spec: JobSpec) -> None:
 def _check_retry(retry: Retry) -> None:
     _whole("retry.max", retry.max, 0, RETRIES_MAX)
     _whole("retry.total_max", retry.total_max, 0, RETRIES_MAX)
+    if retry.on not in ("cause", "any"):
+        raise UsageError(f"retry.on is {retry.on!r:.40}", "cause or any")
     retry.backoff_s = _seconds("retry.backoff_s", retry.backoff_s)
     retry.backoff_max_s = _seconds("retry.backoff_max_s", retry.backoff_max_s)
 

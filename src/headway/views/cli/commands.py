@@ -12,8 +12,8 @@ RUN, LOOK, CHANGE, HOUSE = "Run", "Look", "Change", "House"
 GROUPS: Final = (RUN, LOOK, CHANGE, HOUSE)
 _JOB: Final = (
     "processes", "nodes", "launcher", "cluster", "experiment", "name", "tags", "env", "max_duration_s", "priority", "cpus",
-    "memory_bytes", "monitoring_interval_s", "tensorboard_dir", "monitor", "image", "retry", "hold_s", "on_hang", "after",
-    "pty", "answer_as", "autolog", "telegraf",
+    "memory_bytes", "monitoring_interval_s", "tensorboard_dir", "monitor", "image", "retry", "retry_on", "hold_s",
+    "on_hang", "after", "pty", "answer_as", "autolog", "telegraf",
 )  # fmt: skip
 _FILE: Final = ("sets", "smoke", "array", "dry_run")
 _SELECT: Final = (
@@ -98,15 +98,25 @@ _TABLE: Final = (
         examples=(("hw q 7f3c2", ""), ("hw q 7f3c2 --json", "for scripts"), ("hw q 7f3c2 --assets", "fetch the logs")),
     ),
     Command(
-        "ls", LOOK, "the jobs, newest first", "hw ls [options]", (*_SELECT, "array", "limit"),
-        says={**_CHOSEN, "array": "the jobs of the array with this id"},
+        "ls", LOOK, "the jobs, newest first", "hw ls [options]", (*_SELECT, "tags", "array", "sort", "columns", "limit"),
+        says={
+            **_CHOSEN, "array": "the jobs of the array with this id", "tags": "jobs with this tag; may be repeated",
+            "sort": "by this column, metric or config key; with - the largest first",
+        },
         details=(
             "What is equal for all jobs is said once, above the table. An array of jobs is one line; --array ID lists\n"
-            "its jobs. With --json: every job.\n"
+            "its jobs. `differs` is what sets jobs of one name apart: config, parameters, arguments.\n"
+            "More columns on request: command, cpu, memory, gpu, gpu_memory, speed, and any metric or config key.\n"
+            "With --json: every job.\n"
             "--where compares config keys, metrics (their last values), state, tag, name, age and others; see\n"
             "docs/guides/compare.md."
         ),
-        examples=(("hw ls --state running,waiting", ""), ("hw ls -e digits --since 7d --match 'lr=0.1'", "")),
+        examples=(
+            ("hw ls --state running,waiting", ""),
+            ("hw ls -e digits --since 7d --match 'lr=0.1'", ""),
+            ("hw ls --array 4nv0j --sort -val/acc", "the best first"),
+            ("hw ls --columns id,lr,loss,memory,speed", ""),
+        ),
     ),
     Command(
         "logs", LOOK, "what a job wrote", "hw logs [ID] [options]",

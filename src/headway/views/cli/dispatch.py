@@ -66,6 +66,8 @@ def dispatch(argv: list[str]) -> int:
     try:
         parsed = parser.parse(argv)
         waits = bool(parsed.values.get("wait"))
+        if parser.said:
+            terminal.say(parser.said)
         return _perform(parsed, terminal)
     except HeadwayError as error:
         failure = error

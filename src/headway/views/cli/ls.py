@@ -1,13 +1,13 @@
 """`hw ls`: the jobs, newest first. What is equal for all of them is said once, above the table."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final, NamedTuple
 
 from headway.model.limits import DISPLAY_LINE_CHARS_MAX
 from headway.views.api.source import Source, parse
-from headway.views.cli import arrays, selection
+from headway.views.cli import arrays, list_columns, selection
 from headway.views.cli.dispatch import Call
 from headway.views.text import format as fmt
 from headway.views.text import health_text, job_text, table
@@ -15,6 +15,9 @@ from headway.views.text.terminal import BOLD, DIM, INDENTED_MAX, Output
 
 _LIMIT: Final = 50  # in a terminal; a pipe gets all
 _METRICS_MAX: Final = 4
+_DIFFERS_CELLS_MAX: Final = 44
+_CHOSEN_CELLS_MAX: Final = 60
+_USAGE: Final = frozenset(("cpu", "memory", "gpu", "gpu_memory"))
 _NOTED: Final = (
     "is_array",
     "smoke",
@@ -41,18 +44,28 @@ def command(call: Call) -> int:
     limit = call.get("limit") or (_LIMIT if out.is_tty else None)
     if call.as_json:
         return _put_json(call, source)
-    jobs = selection.find(call, source, limit=limit, fold=True, brief=True)
+    sort, columns = call.get("sort"), call.get("columns") or []
+    wants_usage = bool(_USAGE.intersection(columns)) or str(sort or "").lstrip("-") in _USAGE
+    more = [("config", "true"), ("usage", "true" if wants_usage else None)]
+    # sorted or by column, the jobs of arrays are shown one by one
+    fold = not sort and not columns
+    asked = None if sort else limit  # what comes first is known when all are
+    jobs = selection.find(call, source, limit=asked, fold=fold, brief=True, more=more)
     if call.get("array"):
         jobs.sort(key=lambda job: job.get("array_index") or 0)
+    if sort:
+        jobs = list_columns.ordered(jobs, sort)[:limit]
     if not jobs:
-        chosen = any(call.get(key) for key in (*selection.KEYS, "array"))
+        chosen = any(call.get(key) for key in (*selection.KEYS, "array", "tags"))
         call.terminal.say(
             "no job matches" if chosen else "no jobs yet; to run one: hw run python train.py"
         )
         return 0
-    out.write("\n".join(listing(jobs, out, datetime.now(UTC))) + "\n")
+    lines = listing(jobs, out, datetime.now(UTC), columns, sort)
+    out.write("\n".join(lines) + "\n")
     if call.get("limit") is None and limit is not None and len(jobs) == limit:
-        call.terminal.say(f"the newest {limit}; for more: hw ls --limit 500")
+        order = "first" if sort else "newest"
+        call.terminal.say(f"the {order} {limit}; for more: hw ls --limit 500")
     return 0
 
 
@@ -60,10 +73,12 @@ def _put_json(call: Call, source: Source) -> int:
     """A long list goes out as the server wrote it, a line for each job: to read it and write it
     again takes longer than all the rest.
     """
-    if call.get("older_than_s") is not None:
-        call.terminal.put_json(selection.find(call, source, limit=call.get("limit")))
+    query = [*selection.query(call, limit=call.get("limit")), ("config", "true")]
+    if call.get("sort"):
+        jobs = source.get("/api/jobs", query[:-1] + [("config", "true"), ("limit", None)])
+        call.terminal.put_json(list_columns.ordered(jobs, call.get("sort"))[: call.get("limit")])
         return 0
-    body = source.raw("/api/jobs", selection.query(call, limit=call.get("limit"))).body
+    body = source.raw("/api/jobs", query).body
     if body.count(b"\n") >= INDENTED_MAX and body.isascii():
         call.terminal.out.write_bytes(body + b"\n")
     else:
@@ -71,17 +86,42 @@ def _put_json(call: Call, source: Source) -> int:
     return 0
 
 
-def listing(jobs: list[Job], out: Output, now: datetime) -> list[str]:
+def listing(
+    jobs: list[Job],
+    out: Output,
+    now: datetime,
+    columns: Sequence[str] = (),
+    sort: str | None = None,
+) -> list[str]:
     metrics = _common_metrics(jobs)
-    # of ten thousand jobs most have few fields, and a column that is empty is not made
-    has = set[str]().union(*jobs)
-    kinds = [kind for kind in _kinds(metrics, out, now) if has.intersection(kind.fields)]
+    sorted_by = (sort or "").removeprefix("-")
+    if any(sorted_by in (job.get("metrics") or {}) for job in jobs):
+        metrics = [sorted_by, *(name for name in metrics if name != sorted_by)][:_METRICS_MAX]
+    known = _kinds(metrics, out, now, list_columns.differences(jobs))
+    if columns:
+        kinds = [_chosen(name, known, jobs, out) for name in columns]
+    else:
+        # of ten thousand jobs most have few fields, and a column that is empty is not made
+        has = set[str]().union(*jobs)
+        kinds = [kind for kind in known if has.intersection(kind.fields)]
     cells = [_safe(kind.cells(jobs), out) for kind in kinds]
     rows = list(zip(*cells, strict=True))
     paint = {"state": lambda text: _painted(text, out)} if out.color else None
     above, lines = table.layout([kind.column for kind in kinds], rows, out.columns, paint)
     head = out.style(lines[0], BOLD)
     return [*([out.style(above, DIM)] if above else []), head, *lines[1:]]
+
+
+def _chosen(name: str, known: list["_Kind"], jobs: list[Job], out: Output) -> "_Kind":
+    """The column that a person asked for: one of ours, a metric, or a key of the config."""
+    for kind in known:
+        if kind.column.title.lower() == name.lower():
+            return kind._replace(column=table.Column(kind.column.title, right=kind.column.right))
+    value = list_columns.value_of(name)
+    right = name in list_columns.NUMBERS or any(isinstance(value(job), int | float) for job in jobs)
+    shown = partial(list_columns.shown, name)
+    column = table.Column(out.safe(name), right=right, limit=_CHOSEN_CELLS_MAX)
+    return _Kind(column, (name,), lambda rows: [shown(job) for job in rows])
 
 
 class _Kind(NamedTuple):
@@ -107,7 +147,7 @@ def _safe(cells: list[str], out: Output) -> list[str]:
     return [seen[cell] for cell in cells]
 
 
-def _kinds(metrics: list[str], out: Output, now: datetime) -> list[_Kind]:
+def _kinds(metrics: list[str], out: Output, now: datetime, differs: dict[str, str]) -> list[_Kind]:
     """All columns that there may be, in their order."""
     short = out.is_tty  # a terminal shows the part that one types; a file or a pipe gets whole ids
 
@@ -128,6 +168,7 @@ def _kinds(metrics: list[str], out: Output, now: datetime) -> list[_Kind]:
         *([each("name", text("name"), factor=True, keep=1)] if short else []),
         each("index", _index, "array_index", right=True, factor=True),
         each("state", lambda job: str(job["state"]), keep=table.ALWAYS),
+        each("mark", _mark, "star", "bug"),
         each("progress", _progress, keep=1),
         each("elapsed", partial(_elapsed, now=now), "elapsed_s", "waiting", right=True, keep=1),
         times,
@@ -135,7 +176,14 @@ def _kinds(metrics: list[str], out: Output, now: datetime) -> list[_Kind]:
             each(out.safe(name), partial(_metric, name), "metrics", right=True, limit=16)
             for name in metrics
         ),
-        each("parameters", fmt.parameters, factor=True),
+        each(
+            "differs",
+            lambda job: differs.get(str(job["id"]), ""),
+            "config",
+            "command",
+            keep=table.ALWAYS - 1,
+            limit=_DIFFERS_CELLS_MAX,
+        ),
         each("experiment", text("experiment"), factor=True),
         each("cluster", text("cluster"), factor=True),
         each("node", lambda job: fmt.nodes(job.get("nodes") or []), "nodes", factor=True),
@@ -144,6 +192,10 @@ def _kinds(metrics: list[str], out: Output, now: datetime) -> list[_Kind]:
         each("tags", lambda job: ", ".join(str(tag) for tag in job.get("tags") or []), factor=True),
         each("note", lambda job: note(job, now), *_NOTED, keep=1),
     ]
+
+
+def _mark(job: Job) -> str:
+    return " ".join(mark for mark in ("star", "bug") if job.get(mark))
 
 
 def _progress(job: Job) -> str:

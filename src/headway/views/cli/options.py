@@ -252,6 +252,13 @@ STATES: Final = (
 )
 
 
+def _names(text: str, name: str) -> list[str]:
+    found = [word.strip() for word in text.split(",") if word.strip()]
+    if not found:
+        raise UsageError(f"{name}: names no column", f"for example: {name} id,state,loss,lr")
+    return found
+
+
 def _states(text: str, name: str) -> list[str]:
     read = _one_of(*STATES)
     return [read(word.strip(), name) for word in text.split(",")]
@@ -369,6 +376,13 @@ OPTIONS: Final = (
         "N",
         "try a failed job again, N times at most; default 0",
         _count_or_zero,
+    ),
+    Option(
+        ("--retry-on",),
+        "retry_on",
+        "WHICH",
+        "any: after every failure; cause (default): only where it may help",
+        _one_of("cause", "any"),
     ),
     Option(
         ("--hold",),
@@ -525,6 +539,13 @@ OPTIONS: Final = (
     ),
     Option(("--operate",), "operate", "", "let it also stop jobs and run them again"),
     Option(("--md",), "md", "", "the answer as a Markdown table on stdout"),
+    Option(
+        ("--columns",),
+        "columns",
+        "NAMES",
+        "these columns, separated by commas; metrics and config keys, too",
+        _names,
+    ),
     Option(("--limit",), "limit", "N", "at most N jobs; default 50 in a terminal", _count),
     Option(("-v", "--verbose"), "verbose", "", "say more"),
     Option(("-y", "--yes"), "yes", "", "do it without asking"),
@@ -635,6 +656,7 @@ class Parser:
     def __init__(self, commands: Mapping[str, Command]) -> None:
         self.commands = commands
         self.command: Command | None = None
+        self.said = ""  # a verb of another tool was taken for one of ours
 
     def parse(self, argv: Sequence[str]) -> Parsed:
         given: Given = []
@@ -662,6 +684,16 @@ class Parser:
         if command is not None:
             return command
         from headway.settings.nearest import did_you_mean
+        from headway.views.cli import other_words
+
+        instead = other_words.instead(word, rest)
+        if instead is not None:
+            raise UsageError(f'there is no command "{word}" here', f"that is: {instead}")
+        if word in other_words.LOOKING and other_words.LOOKING[word][0] in self.commands:
+            verb, *more = other_words.LOOKING[word]
+            rest[:0] = more
+            self.said = f'hw: "{word}" is called: hw {" ".join([verb, *more])}'
+            return self.commands[verb]
 
         meant = did_you_mean(word, self.commands)
         hint = "`hw --help` lists the commands"

@@ -5,6 +5,7 @@ Elsewhere plain lines: output goes where it belongs (stdout, stderr); what we sa
 stderr.
 """
 
+import re
 import signal
 import time
 from collections.abc import Callable
@@ -12,11 +13,12 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
 
+from headway.model.errors import UsageError
 from headway.model.limits import FOLLOW_WAIT_S
 from headway.views.api.follow import Follow
 from headway.views.api.source import Source, job_route
 from headway.views.cli import submission
-from headway.views.cli.dispatch import EXIT_INTERRUPTED, EXIT_OWN_FAILURE, Call
+from headway.views.cli.dispatch import EXIT_INTERRUPTED, EXIT_OWN_FAILURE, Call, complain
 from headway.views.cli.output import Exact, Merged
 from headway.views.cli.signals import Leave, Signals
 from headway.views.text import best, job_text
@@ -25,6 +27,13 @@ from headway.views.text.terminal import Terminal
 _PATIENCE_S: Final = 1.0  # a job that has not started by then is said to wait
 _TOLD_STATES: Final = ("waiting", "running", "stopping", "held", "unknown")
 _EXIT_FAILED: Final = 1
+# refusals of server/control/program_check.py, with the exit code of a shell that would say the same
+_REFUSALS: Final = (
+    (r"the program .* (does not exist|was not found)", 127),
+    (r"the job file .* does not exist", 127),
+    (r"the program .* cannot be executed|.* is a folder, not a program", 126),
+    (r"the file .* does not exist", 2),
+)
 _KEPT_EVENTS: Final = ("exception", "process_exited")
 _EVENTS_MAX: Final = 10_000
 
@@ -48,7 +57,14 @@ def submit_and_attend(
     signals = Signals(source, call.terminal.say)
     try:
         with signals.handled():
-            job = submit() if submit else submission.submit(source, call, attend=True)
+            try:
+                job = submit() if submit else submission.submit(source, call, attend=True)
+            except UsageError as error:
+                code = _not_startable(error.message)
+                if code is None:
+                    raise
+                complain(call.terminal, error)
+                return code
             signals.aim(str(job["id"]))
             if call.get("tensorboard") is True:
                 from headway.views.cli.tensorboard import start_beside
@@ -67,6 +83,16 @@ def submit_and_attend(
     if call.as_json:
         call.terminal.put_json(job)
     return exit_code(job)
+
+
+def _not_startable(refusal: str) -> int | None:
+    """The exit code that a shell, or the interpreter, has for a command that cannot be started; None
+    for any other refusal.
+    """
+    for words, code in _REFUSALS:
+        if re.match(words, refusal):
+            return code
+    return None
 
 
 def _attend(call: Call, source: Source, job: dict[str, Any], signals: Signals) -> dict[str, Any]:

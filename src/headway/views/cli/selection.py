@@ -5,7 +5,7 @@ Called by `ls`, `abort`, `resubmit`, `release` and `delete`.
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -26,17 +26,20 @@ def states_of(call: Call) -> list[str]:
 def query(
     call: Call, states: list[str] | None = None, limit: int | None = None
 ) -> list[tuple[str, Any]]:
-    """What the call selects, in the words of the server; it does not know `older_than_s`."""
+    """What the call selects, in the words of the server; which filters before it limits."""
     return [
         ("state", states_of(call) or states or []), ("cluster", call.get("cluster")),
         ("experiment", call.get("experiment")), ("since", call.get("since_s")), ("match", call.get("match")),
         ("where", call.get("where")), ("limit", limit), ("array", call.get("array")),
+        ("older", call.get("older_than_s")),
+        # elsewhere --tag is for the new job
+        ("tag", call.get("tags") or [] if call.command.name == "ls" else []),
     ]  # fmt: skip
 
 
 def find(
     call: Call, source: Source, *, states: list[str] | None = None, limit: int | None = None, fold: bool = False,
-    brief: bool = False,
+    brief: bool = False, more: Sequence[tuple[str, Any]] = (),
 ) -> list[Job]:  # fmt: skip
     """The jobs that the call selects, newest first. `states` counts where the call names none.
 
@@ -44,10 +47,11 @@ def find(
     empty.
     """
     brevity = [("fold", "true" if fold else None), ("brief", "true" if brief else None)]
-    jobs: list[Job] = source.get("/api/jobs", [*query(call, states, limit), *brevity])
+    jobs: list[Job] = source.get("/api/jobs", [*query(call, states, limit), *brevity, *more])
     oldest_s = call.get("older_than_s")
     if oldest_s is None:
         return jobs
+    # once more here: what is deleted by age must be old, whatever the server understood
     now = datetime.now(UTC)
     return [job for job in jobs if (fmt.age_s(job.get("submitted_at"), now) or 0.0) > oldest_s]
 
@@ -122,9 +126,9 @@ def each(
         try:
             if call.get("dry_run"):
                 job = _looked_up(source, job)
-                call.terminal.say(
-                    call.terminal.err.safe(f"would {verb} {job['id']}, which is {job['state']}")
-                )
+                if not call.as_json:
+                    would = f"would {verb} {job['id']}, which is {job['state']}"
+                    call.terminal.put(call.terminal.out.safe(would))
                 done.append(job)
                 continue
             said = deed(job)

@@ -70,7 +70,8 @@ def submit(source: Source, call: Call, *, attend: bool = False) -> dict[str, Any
                 "hw submit --wait … waits for all",
             )
         return _send(source, "/api/arrays", {**body, "jobs": asked.jobs, "find_program": True})
-    return _send(source, "/api/jobs", {**body, "find_program": not attend})
+    # a typo makes no job that failed, whoever waits for it
+    return _send(source, "/api/jobs", {**body, "find_program": True})
 
 
 def _pass_stdin(asked: Wanted) -> None:
@@ -512,6 +513,8 @@ def changes(call: Call, given: Mapping[str, Any] | None = None) -> dict[str, Any
         spec["tags"] = tags
     if call.get("retry") is not None:
         spec["retry"] = {"max": call.get("retry")}
+    if call.get("retry_on") is not None:
+        spec["retry"] = {"max": 1, **(spec.get("retry") or {}), "on": call.get("retry_on")}
     if call.get("after"):
         spec["after"] = list(dict.fromkeys(call.get("after")))
     if call.get("env"):

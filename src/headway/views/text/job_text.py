@@ -342,6 +342,9 @@ def end_lines(
     elif tail:
         lines.append(fact("", out.safe(tail)))
     lines += evidence_lines(job, first, out)
+    refused = str((last_attempt(job).get("cause") or {}).get("no_retry") or "")
+    if refused:
+        lines.append(fact("retry", out.safe(refused)))
     rank = f" --rank {first['rank']}" if first and count_processes(job) > 1 else ""
     if held:
         lines += [
