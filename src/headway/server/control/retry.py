@@ -191,7 +191,7 @@ def _refusal(
     finding: Finding, policy: Policy, retry: Retry, total: int, counted: int, same: int
 ) -> str:
     if policy.tries == 0:
-        return f"{finding.cause} would come again (--retry-on any tries it all the same)"
+        return f"{finding.cause} would come again"
     if policy.counted and retry.max == 0:
         return "no retry was asked for"
     if policy.counted and counted >= retry.max:

@@ -343,6 +343,8 @@ def end_lines(
         lines.append(fact("", out.safe(tail)))
     lines += evidence_lines(job, first, out)
     refused = str((last_attempt(job).get("cause") or {}).get("no_retry") or "")
+    if refused.endswith("would come again"):
+        refused += "; --retry-on any tries it all the same"
     if refused:
         lines.append(fact("retry", out.safe(refused)))
     rank = f" --rank {first['rank']}" if first and count_processes(job) > 1 else ""
