@@ -1,5 +1,6 @@
 """The public names with their types. What they do stands in the modules they come from."""
 
+from _thread import RLock
 from collections.abc import Mapping
 from typing import Any
 
@@ -72,6 +73,7 @@ __all__ = [
 ]
 
 config: Config
+_fork_gate: RLock
 
 def log(
     values: Mapping[str, Any], step: int | None = None, tags: Mapping[str, Any] | None = None
