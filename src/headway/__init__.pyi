@@ -10,6 +10,8 @@ from headway.client.api import flush as flush
 from headway.client.api import init as init
 from headway.client.artifact import artifact as artifact
 from headway.client.config import Config
+from headway.client.data_inputs import data as data
+from headway.client.data_inputs import use_artifact as use_artifact
 from headway.client.define import alert as alert
 from headway.client.define import define_metric as define_metric
 from headway.client.define import summary as summary
@@ -57,6 +59,7 @@ __all__ = [
     "artifact",
     "config",
     "correlation",
+    "data",
     "define_metric",
     "distributed",
     "finish",
@@ -70,6 +73,7 @@ __all__ = [
     "summary",
     "timed",
     "track",
+    "use_artifact",
 ]
 
 config: Config
