@@ -47,6 +47,9 @@ _BY_NAME = {
     "OutOfMemoryError": ("gpu_oom", 0.93),
     "KeyboardInterrupt": ("cancelled", 0.88),
     "UnidentifiedImageError": ("bad_sample", 0.95),
+    "ParserError": ("bad_sample", 0.85),  # of pandas: a row of the data
+    "Forbidden": ("permission_or_credentials", 0.9),
+    "Unauthorized": ("permission_or_credentials", 0.9),
     "NameError": ("code_exception", 0.93),
     "UnboundLocalError": ("code_exception", 0.95),
     "TypeError": ("code_exception", 0.9),

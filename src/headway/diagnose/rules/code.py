@@ -4,6 +4,21 @@ from headway.diagnose.rule import EXCEPTION, PLAIN, ROOT, rule
 
 RULES = (
     rule(
+        "code_exception",
+        r"^panic: |^thread '[^']*' panicked at"
+        r"|^Exception in thread \"\S+\" [\w.$]+(?:Exception|Error)"
+        r"|^Unhandled exception\. [\w.]+|^ERROR: LoadError: |^Uncaught (?:\w+)?Error: ",
+        "panic",
+        "exception in thread",
+        "unhandled exception",
+        "loaderror",
+        "uncaught ",
+        confidence=0.86,
+        role=ROOT,
+        where=PLAIN,
+        unless=r"(?i)out ?of ?memory|no space left|kernel panic",
+    ),
+    rule(
         "bad_argument",
         r"(?:: |^)error: (?:unrecognized arguments|argument |the following arguments are required"
         r"|ambiguous option|invalid choice|one of the arguments|too few arguments"

@@ -157,6 +157,7 @@ RULES = (
     rule(
         "missing_file",
         r"No (?:valid |saved |such )?checkpoints? (?:found|exist|in|available)"
+        r"|Error no file named \S+|^sbatch: error: Unable to open file"
         r"|Failed to find any matching files"
         r"|(?:did not|didn't|does not) match any (?:files?|data)|No (?:data )?files? (?:found"
         r"|match)",
@@ -165,6 +166,7 @@ RULES = (
         "match any",
         "no file",
         "no data file",
+        "unable to open file",
         confidence=0.86,
         where=EXCEPTION,
     ),

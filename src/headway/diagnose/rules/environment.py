@@ -49,7 +49,8 @@ RULES = (
         r"|older? version of|newer version of|too old version"
         r"|minimum (?:required )?version|version .{0,30}(?:is required|or (?:higher|newer|later"
         r"|above))|numpy\.core\.multiarray failed to import"
-        r"|ABI (?:version )?mismatch|binary incompatib",
+        r"|ABI (?:version )?mismatch|binary incompatib|Numpy is not available"
+        r"|Failed to import \S+ because of the following error",
         "versionconflict",
         "distributionnotfound",
         "size changed",
@@ -75,6 +76,7 @@ RULES = (
         "downgrade",
         "cached in a",
         "abi",
+        "failed to import",
         confidence=0.86,
         role=ROOT,
         where=EXCEPTION,

@@ -37,7 +37,7 @@ RULES = (
         r"|reason\W+Preempt\w+|\bEvicted\b|Pod was evicted"
         r"|The node (?:had condition|was low on resource: (?!memory|ephemeral))|instance-action"
         r"|spot reclaim|TERMINATE_ON_HOST_MAINTENANCE"
-        r"|TaintManagerEviction|[Ee]viction.*(?:marked for deletion|initiated)"
+        r"|[Ee]viction.*(?:marked for deletion|initiated)"
         r"|instance (?:is being |will be |was )?(?:reclaimed|preempted)"
         r"|Stopping container .*preempt|to make (?:room|way) for .*priority|Preempting ",
         "preempt",
