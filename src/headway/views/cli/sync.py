@@ -85,7 +85,8 @@ def _sync(paths: Paths, folder: Path) -> dict[str, Any]:
         timeout=SYNC_S,
         check=False,
     )
-    if done.returncode not in (0, 3):  # 3: an agent is at it already
+    # 3: an agent is at it already; a folder that is gone was sent by the one that the server started
+    if done.returncode not in (0, 3) and target.exists():
         raise UsageError(f"the agent ended with {done.returncode}: {done.stderr.strip()[-300:]}")
     return {"folder": str(folder), "uuid": uuid}
 
