@@ -156,7 +156,7 @@ def test_a_held_job_can_be_entered_and_keeps_its_exit_code(hw: Hw) -> None:
     job = hw.submit("--hold", "1h", "--env", "FLAVOUR=mint", PYTHON, hw.script(FLAKY), "5")
     found = hw.wait_state(job, "held")
     assert found["exit_code"] == 5 and found["hold"]["until"] and found["attach"]
-    typed = b"echo in $(pwd) as $RANK of $HEADWAY_JOB with $FLAVOUR\n"
+    typed = b"echo in $(pwd) as $HEADWAY_LOCAL_RANK of $HEADWAY_JOB with $FLAVOUR\n"
     shell = subprocess.run(
         [*HW, "shell", job],
         cwd="/",

@@ -13,7 +13,7 @@ MODULES = {"pyyaml": "yaml", "nvidia-ml-py": "pynvml", "pillow": "PIL"}
 # TensorBoard is started as a program; it needs setuptools and does not say so.
 INDIRECT = {"httptools", "tensorboard", "setuptools"}
 # looked at when the user's program has them
-OPTIONAL = {"torch", "keras", "stable_baselines3", "xgboost"}
+OPTIONAL = {"headway_bootstrap", "torch", "keras", "stable_baselines3", "xgboost"}
 
 
 def project() -> dict[str, list[str]]:

@@ -510,24 +510,25 @@ def _log_lines(source: Source, job: dict[str, Any], out: Output, tail: int) -> l
                 "not kept: the script was started without hw, and its output went where it was started",
             )
         ]
-    every = len(job.get("roles") or []) > 1  # rank 0 stands for its like, not for another role
-    whose = "all ranks" if every else "rank 0"
+    every = len(job.get("roles") or []) > 1  # one rank stands for its like, not for another role
+    rank = (job.get("cause") or {}).get("rank") or 0  # the one that failed first, where one did
+    whose = "all ranks" if every else f"rank {rank}"
+    asked = [("rank", None if every else rank), ("tail", tail)]
     try:
-        answer = source.get(
-            job_route(job["id"], "logs"), [("rank", None if every else 0), ("tail", tail)]
-        )
-        records = source.get(
-            job_route(job["id"], "records"), [("rank", None if every else 0), ("tail", tail)]
-        )
+        answer = source.get(job_route(job["id"], "logs"), asked)
     except HeadwayError as error:
         return [_fact("log", out.safe(error.message))]
+    try:
+        records = source.get(job_route(job["id"], "records"), asked)
+    except HeadwayError:
+        records = {}  # the lines are worth more than what nobody printed
     kept = log_records.unprinted(records.get("records") or [])
     lines = [*(answer.get("lines") or []), *kept]
     if kept:
         lines = sorted(lines, key=lambda line: str(line.get("time") or ""))[-tail:] if tail else []
     if not lines:
         return (
-            [_fact("log", "nothing has been written" if every else "rank 0 has written nothing")]
+            [_fact("log", "nothing has been written" if every else f"{whose} has written nothing")]
             if tail
             else []
         )
