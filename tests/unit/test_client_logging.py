@@ -307,7 +307,10 @@ def test_importing_logging_loads_nothing_of_ours(job: Job) -> None:
     """The client comes with the first record, not with the import, which nearly every helper
     process does.
     """
-    code = "import logging, sys, json\nlogging.debug('x')\nprint(json.dumps([m for m in sys.modules if 'headway' in m]))"
+    code = (
+        "import logging, sys, json\nlogging.debug('x')\n"
+        "print(json.dumps([m for m in sys.modules if m.split('.')[0] == 'headway']))"
+    )
     assert json.loads(job(code).stdout) == []
 
 

@@ -156,7 +156,7 @@ def test_a_relay_that_answers_nothing_is_given_up_and_replaced(
 
 def test_a_host_without_a_python_says_which_it_needs(tmp_path: Path) -> None:
     lacking = Relay("lab", str(tmp_path), "home1", "/no/python", argv=Host().argv)
-    with pytest.raises(RefusedError, match=r"/no/python on lab is not a Python 3\.11 or newer"):
+    with pytest.raises(RefusedError, match=r"/no/python on lab is not a Python 3\.9 or newer"):
         lacking.hello()
     lacking.close()
 

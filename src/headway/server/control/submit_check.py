@@ -134,6 +134,8 @@ def _check_size(spec: JobSpec) -> None:
     if not isinstance(spec.multi_process, bool):
         raise UsageError("multi_process is true or false")
     if spec.stdin is not None:
+        if not isinstance(spec.stdin, dict):
+            raise UsageError("stdin is not an object of pid and start")
         _whole("stdin.pid", spec.stdin.get("pid"), 1, 1 << 31)
         _whole("stdin.start", spec.stdin.get("start"), 0, 1 << 62)
     if spec.launcher not in (None, *LAUNCHERS):

@@ -24,6 +24,8 @@ CALLER = "headway.caller"  # where the routes find a `Caller` in the scope
 SAFE_METHODS = frozenset({"GET"})
 WITH_BODY = frozenset({"POST", "PATCH"})
 METHODS = SAFE_METHODS | WITH_BODY | {"DELETE"}
+# where clients of InfluxDB write to
+INFLUX_PATHS = frozenset({"/write", "/api/v2/write", "/ping"})
 LOGIN = ("POST", "/login")
 PAGE_PATHS = frozenset(
     ("/", "/login", "/compare", "/clusters")
@@ -162,11 +164,17 @@ def check_origin(method: str, head: Head, unix: bool, scheme: str = "http") -> N
         raise Refusal(403, "origin", "the request does not say where it comes from")
 
 
-def bearer(value: str) -> str:
-    """The token in an Authorization header. Clients of InfluxDB write `Token …`, or give it as the password."""
+def bearer(value: str, path: str) -> str:
+    """The token in an Authorization header. On the addresses of InfluxDB its clients write `Token …`,
+    or give it as the password.
+    """
     scheme, _, token = value.partition(" ")
-    if scheme.lower() in ("bearer", "token"):
-        return token.strip()
+    if scheme.lower() == "bearer":
+        return token
+    if path not in INFLUX_PATHS:
+        return ""
+    if scheme.lower() == "token":
+        return token
     if scheme.lower() == "basic":
         try:
             return b64decode(token, validate=True).decode("ascii").partition(":")[2]
@@ -250,18 +258,18 @@ class Guard:
     async def _login_for(self, scope: Scope, peer: Peer, head: Head) -> Caller:
         """As `_login`; but a browser whose cookie is missing or too old still gets the page, which then says so."""
         try:
-            return await self._login(peer, head)
+            return await self._login(peer, head, scope["path"])
         except Refusal as refusal:
             browser = head.authorization is None and not peer.unix and not peer.agents
             if refusal.status == 401 and browser and is_page(scope["method"], scope["path"]):
                 return NOBODY
             raise
 
-    async def _login(self, peer: Peer, head: Head) -> Caller:
+    async def _login(self, peer: Peer, head: Head, path: str) -> Caller:
         if peer.unix and not peer.token_only and peer.uid != self.auth.our_uid:
             raise Refusal(403, "forbidden", "this server belongs to another user")
         if head.authorization is not None:
-            row = await self.auth.tokens.check(bearer(head.authorization))
+            row = await self.auth.tokens.check(bearer(head.authorization, path))
             if row is not None and row.name == LOOPBACK_ONLY and (peer.tls or peer.token_only):
                 row = None
             if row is not None and (
