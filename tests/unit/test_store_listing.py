@@ -68,7 +68,9 @@ def test_the_table_is_the_same_from_brief_rows_as_from_whole_objects(b: Bench) -
         b.read(query.job_rows, JobFilter(), LATER_NS),
     )
     assert len(brief) == len(whole) == 10 and "nan" in "".join(shown(brief))
-    assert shown(brief) == shown(whole)
+    # what differs in commands and configs is read for whole rows alone
+    bare = [{k: v for k, v in row.items() if k not in ("command", "config")} for row in whole]
+    assert shown(brief) == shown(bare)
     assert odd.id in "".join(shown(brief))
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 
 from headway.model.limits import (
     EVENT_FILES_MAX,
@@ -39,6 +40,7 @@ OWN = ".headway"  # the end of the names of files with usage, which an agent wri
 CURSOR = ".tfevents"
 FIND_S = 2.0  # between two looks at which files are open
 READ_S = 0.5  # and at whether they have grown
+WALK_S = 2.0  # at the end of a task: its end is not held up by a large or slow folder
 PIDS_MAX = 4096
 
 
@@ -178,16 +180,21 @@ class EventFiles:
             begun_s = os.stat(os.path.join(self._task_dir, "task.json")).st_mtime - 2.0
         except OSError:
             return
+        if os.path.realpath(self._cwd) == "/":
+            return  # of an agent beside a container; nobody's runs lie all over the machine
+        until_s = time.monotonic() + WALK_S
         for folder, folders, names in os.walk(self._cwd):
             left -= len(names) + len(folders)
-            if left < 0:
+            if left < 0 or time.monotonic() > until_s:
                 return
             folders[:] = [
                 one for one in folders if not one.startswith(".") and one != "node_modules"
             ]
             for name in names:
+                if MARK not in name:
+                    continue
                 path = os.path.realpath(os.path.join(folder, name))
-                if MARK not in name or path in self._known:
+                if path in self._known:
                     continue
                 rank = next(
                     (self._ranks[pid] for pid in _numbers(name) if pid in self._ranks), None
