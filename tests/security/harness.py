@@ -50,6 +50,10 @@ class FakeControl:
     def heard(self, task: TaskKey) -> None:
         self.calls.append(("heard", task))
 
+    def ask_agents(self, job: Job, command: dict[str, Any]) -> list[str]:
+        self.calls.append(("ask_agents", job.id, command))
+        return []  # nobody is there to answer
+
     async def submit(
         self,
         uuid: str,
