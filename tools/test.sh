@@ -6,7 +6,7 @@
 set -uo pipefail
 python=$1 workers=$2 timeout_s=$3
 shift 3
-again_max=10
+again_max=20
 
 # Pytest's own notes of what failed; empty where it failed otherwise (nothing collected, a process left behind).
 failed() { "$python" -c 'import json; print(*json.load(open(".pytest_cache/v/cache/lastfailed")), sep="\n")' 2>/dev/null; }
