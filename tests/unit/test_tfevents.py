@@ -10,7 +10,10 @@ from headway.wire import tfevents
 from headway.wire.tfevents import Scalars, event, first_event, read_records, record
 from tests import streams
 
-NAME = f"events.out.tfevents.{int(time.time())}"  # an older file was not begun by this task
+
+def name_now() -> str:
+    """As TensorBoard names a file; one with an older time was not begun by this task."""
+    return f"events.out.tfevents.{int(time.time())}"
 
 
 def field(number: int, data: bytes) -> bytes:
@@ -92,7 +95,7 @@ def test_files_are_read_as_they_grow_and_a_second_folder_has_its_name_in_front(
     rig = Rig(tmp_path)
     (rig.cwd / "train").mkdir()
     (rig.cwd / "val").mkdir()
-    with (rig.cwd / "train" / NAME).open("wb", buffering=0) as file:
+    with (rig.cwd / "train" / name_now()).open("wb", buffering=0) as file:
         file.write(record(first_event(1.0)) + record(event(1.0, 1, {"loss": 1.0})))
         rig.files.look(10.0)
         more = record(event(2.0, 2, {"loss": 0.5}))
@@ -100,7 +103,7 @@ def test_files_are_read_as_they_grow_and_a_second_folder_has_its_name_in_front(
         rig.files.look(20.0)
         assert rig.points() == [("loss", 1, 1.0)]
         file.write(more[9:])
-    name = f"{NAME}.host.{os.getpid()}.1"  # opened and closed between two looks
+    name = f"{name_now()}.host.{os.getpid()}.1"  # opened and closed between two looks
     (rig.cwd / "val" / name).write_bytes(record(event(3.0, 2, {"loss": 0.25})))
     rig.files.look(30.0, last=True)
     assert rig.points() == [("loss", 1, 1.0), ("loss", 2, 0.5), ("val/loss", 2, 0.25)]
@@ -108,8 +111,8 @@ def test_files_are_read_as_they_grow_and_a_second_folder_has_its_name_in_front(
 
 def test_files_of_other_programs_and_outside_the_folder_are_left_alone(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
-    (rig.cwd / f"{NAME}.host.1.0").write_bytes(record(event(1.0, 1, {"x": 1.0})))
-    with (tmp_path / NAME).open("wb", buffering=0) as file:
+    (rig.cwd / f"{name_now()}.host.1.0").write_bytes(record(event(1.0, 1, {"x": 1.0})))
+    with (tmp_path / name_now()).open("wb", buffering=0) as file:
         file.write(record(event(1.0, 1, {"y": 1.0})))
         rig.files.look(10.0)
     rig.files.look(20.0, last=True)
@@ -119,7 +122,7 @@ def test_files_of_other_programs_and_outside_the_folder_are_left_alone(tmp_path:
 def test_a_shipper_that_takes_over_doubles_nothing(tmp_path: Path) -> None:
     """Killed just before the points are appended, or just after."""
     rig = Rig(tmp_path)
-    with (rig.cwd / NAME).open("wb", buffering=0) as file:
+    with (rig.cwd / name_now()).open("wb", buffering=0) as file:
         for step in range(6):
             file.write(record(event(1.0, step, {"loss": float(step)})))
             watch = rig.watch()
@@ -133,7 +136,7 @@ def test_a_shipper_that_takes_over_doubles_nothing(tmp_path: Path) -> None:
 
 def test_the_written_points_count_when_only_the_note_of_them_was_kept(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
-    with (rig.cwd / NAME).open("wb", buffering=0) as file:
+    with (rig.cwd / name_now()).open("wb", buffering=0) as file:
         file.write(record(event(1.0, 1, {"loss": 1.0})))
         rig.files.look(10.0)
         rig.files.close()

@@ -183,26 +183,26 @@ class EventFiles:
         if os.path.realpath(self._cwd) == "/":
             return  # of an agent beside a container; nobody's runs lie all over the machine
         until_s = time.monotonic() + WALK_S
-        for folder, folders, names in os.walk(self._cwd):
-            left -= len(names) + len(folders)
-            if left < 0 or time.monotonic() > until_s:
-                return
-            folders[:] = [
-                one for one in folders if not one.startswith(".") and one != "node_modules"
-            ]
-            for name in names:
-                if MARK not in name:
-                    continue
-                path = os.path.realpath(os.path.join(folder, name))
-                if path in self._known:
-                    continue
-                rank = next(
-                    (self._ranks[pid] for pid in _numbers(name) if pid in self._ranks), None
-                )
-                if rank is None:
-                    rank = next((r for p, r in self._roots().items() if p in _numbers(name)), None)
-                if rank is not None and _changed_since(path, begun_s):
-                    self._meet(path, rank)
+        mounts = _mount_points()
+        waiting = [os.path.realpath(self._cwd)]
+        while waiting and left > 0 and time.monotonic() < until_s:
+            folder = waiting.pop()
+            for entry in _entries(folder):
+                left -= 1
+                if entry.is_dir(follow_symlinks=False):
+                    hidden = entry.name.startswith(".") or entry.name == "node_modules"
+                    if not hidden and entry.path not in mounts:
+                        waiting.append(entry.path)
+                elif MARK in entry.name and entry.is_file(follow_symlinks=False):
+                    self._meet_unseen(entry.path, begun_s)
+
+    def _meet_unseen(self, path: str, begun_s: float) -> None:
+        if path in self._known:
+            return
+        ranks = {**self._roots(), **self._ranks}
+        rank = next((ranks[pid] for pid in _numbers(os.path.basename(path)) if pid in ranks), None)
+        if rank is not None and _changed_since(path, begun_s):
+            self._meet(path, rank)
 
     # -- reading
 
@@ -325,6 +325,25 @@ class EventFiles:
         except OSError:
             return True  # the server had all of it, and it was removed
         return size >= int(writing["size"]) + int(writing["length"])
+
+
+def _mount_points() -> set[str]:
+    """A mount may hang: it is not walked into. Files on it are met while they are open."""
+    try:
+        with open("/proc/self/mountinfo", "rb") as file:
+            lines = file.read().split(b"\n")
+    except OSError:
+        return set()
+    words = [line.split(b" ") for line in lines]
+    return {os.fsdecode(line[4]).replace("\\040", " ") for line in words if len(line) > 4}
+
+
+def _entries(folder: str) -> "list[os.DirEntry[str]]":
+    try:
+        with os.scandir(folder) as found:
+            return list(found)
+    except OSError:
+        return []
 
 
 def _open_files(pid: int) -> "Iterator[str]":
