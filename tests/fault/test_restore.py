@@ -40,6 +40,12 @@ def without_journal(home: Path) -> None:
         path.unlink()
 
 
+def state_in_journal(home: Path, job: str) -> str | None:
+    images, _ = catalog_journal.last_images(home / "headway.db")
+    states = [image["job"]["state"] for image in images.values() if image["job"]["id"] == job]
+    return states[0] if states else None
+
+
 @pytest.mark.parametrize("journal", [True, False], ids=["journal", "no journal"])
 def test_jobs_that_had_run_are_not_run_again(home: Path, tmp_path: Path, journal: bool) -> None:
     hw = Hw(home, tmp_path)
@@ -54,6 +60,10 @@ def test_jobs_that_had_run_are_not_run_again(home: Path, tmp_path: Path, journal
     snapshot_now(home)  # while they wait
     for job in (*jobs, later):
         hw.wait_state(job, "succeeded")
+    wait_until(  # the last half second may be missing in it
+        lambda: {state_in_journal(home, job) for job in (*jobs, later)} == {"succeeded"},
+        what="the ends in the journal",
+    )
     kill_server(hw)
     if not journal:
         without_journal(home)
@@ -95,14 +105,7 @@ def test_a_job_that_runs_and_came_after_the_snapshot_is_there_again(
     job = hw.submit("python", "train.py")
     hw.wait_state(job, "running")
     wait_until(lambda: b"begun" in hw("logs", job).stdout, what="its output")
-    wait_until(lambda: catalog_journal.files(home / "headway.db"), what="the journal")
-    wait_until(
-        lambda: any(
-            image and image["job"]["id"] == job and image["job"]["state"] == "running"
-            for image in catalog_journal.lines(home / "headway.db")
-        ),
-        what="the job in the journal",
-    )
+    wait_until(lambda: state_in_journal(home, job) == "running", what="the job in the journal")
     kill_server(hw)
     if not journal:
         without_journal(home)

@@ -205,6 +205,13 @@ def test_a_lost_exit_record_is_unknown_with_an_end_and_is_said_once() -> None:
     assert decide([job], seen(200, state="ended")) == []
 
 
+def test_what_was_given_up_does_not_run_again_by_what_is_stored_of_it() -> None:
+    job = started(state=State.UNKNOWN, ended_ns=T0 + 50 * S)
+    assert decide([job], seen(state="gone")) == []
+    job.attempts[0].tasks[0].heard_ns = T0 + 60 * S
+    assert only(decide([job], seen(state="gone"))).state is State.RUNNING, "its agent speaks again"
+
+
 def test_an_end_is_added_to_a_job_that_is_already_unknown() -> None:
     job = started(result=ended(None, None, lost=True), state=State.UNKNOWN)
     heard, last = decide([job], seen(state="ended"))

@@ -25,7 +25,9 @@ from headway.store.catalog import token_range
 
 log = logging.getLogger("headway.store")
 _SOME = 400
-_LEFT_OUT = {"provenance", "config", "config_attempt", "config_rank"}  # large, and of the data
+_LEFT_OUT = {"provenance"}  # large, and of the data
+# What is large and seldom changes stands in the first line of a job only.
+_FIRST_LINE_ONLY = ("spec", "config", "config_attempt", "config_rank")
 Image = dict[str, Any]
 
 
@@ -52,7 +54,7 @@ class Journal:
         self._lock, self._turn = threading.Lock(), threading.Lock()
         self._wake, self._stopped = threading.Event(), threading.Event()
         self._changed: set[int] = set()
-        self._known: set[int] = set()  # whose spec stands in this journal already
+        self._known: set[int] = set()  # whose first line stands in this journal already
         self._number = max((_number(path) for path in files(db)), default=0) or 1
         self._bytes_max = JOURNAL_BYTES_MAX
         self._thread: threading.Thread | None = None
@@ -182,7 +184,7 @@ def _parsed(line: bytes) -> Image | None:
 
 
 def images(c: sqlite3.Connection, keys: list[int], known: set[int]) -> Iterator[Image]:
-    """The rows of these jobs. The spec never changes: it stands in the first line of a job only."""
+    """The rows of these jobs; without spec and config for those whose first line is written."""
     for start in range(0, len(keys), _SOME):
         some = keys[start : start + _SOME]
         marks = ", ".join("?" * len(some))
@@ -210,7 +212,8 @@ def images(c: sqlite3.Connection, keys: list[int], known: set[int]) -> Iterator[
             if job["array"] is not None:
                 image["array"] = _rows(c, "SELECT * FROM arrays WHERE uuid = ?", [job["array"]])
             if job["pk"] in known:
-                del image["job"]["spec"]
+                for name in _FIRST_LINE_ONLY:
+                    del image["job"][name]
                 image.pop("array", None)
             yield image
 

@@ -349,11 +349,17 @@ def _live_state(job: Job, attempt: Attempt, observation: Observation, silent: bo
     visible = observation.state in ("starting", "running")
     if silent and not visible:
         return State.UNKNOWN
+    if job.ended_ns is not None and not visible and not _was_heard_since(attempt, job.ended_ns):
+        return job.state  # unknown for good: what is stored of its tasks is older than that verdict
     if job.stop_requested_ns is not None:
         return State.STOPPING
     if _has_facts(attempt) or observation.state == "running":
         return State.RUNNING
     return job.state
+
+
+def _was_heard_since(attempt: Attempt, since_ns: int) -> bool:
+    return any(task.heard_ns is not None and task.heard_ns > since_ns for task in attempt.tasks)
 
 
 def _live(job: Job, attempt: Attempt, state: State, seen: Seen) -> SetState:
