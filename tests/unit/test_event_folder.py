@@ -32,15 +32,31 @@ def files(top: Path) -> dict[str, int]:
     }
 
 
-def test_each_attempt_and_rank_has_a_folder_and_nothing_is_written_twice(tmp_path: Path) -> None:
+def test_each_rank_has_a_folder_and_nothing_is_written_twice(tmp_path: Path) -> None:
     events = EventFolder(tmp_path)
     series = {"loss": [entry(), entry(rank=1), entry(attempt=2)], "acc": [entry()]}
     assert events.add("job-aaaaa", series) == 8
-    expected = {"job-aaaaa": 4, "job-aaaaa/attempt2": 2, "job-aaaaa/rank1": 2}
+    expected = {"job-aaaaa": 7, "job-aaaaa/rank1": 2}  # with the mark of a restart
     assert files(tmp_path) == expected
     assert events.add("job-aaaaa", series) == 0
     assert events.add("job-aaaaa", {"loss": [entry(count=3)]}) == 1
-    assert files(tmp_path) == expected | {"job-aaaaa": 5}
+    assert files(tmp_path) == expected | {"job-aaaaa": 8}
+
+
+def test_tensorboard_itself_forgets_the_steps_that_a_further_attempt_does_again(
+    tmp_path: Path,
+) -> None:
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    first = entry(count=6, last=9.0)
+    again = {**entry(attempt=2, count=3), "step": [4, 5, 6], "value": [0.4, 0.5, 0.6]}
+    again["time"] = [f"2026-11-18T01:00:{second:02d}.000000Z" for second in range(3)]
+    EventFolder(tmp_path).add("job-aaaaa", {"loss": [first, again]})
+    read = EventAccumulator(str(tmp_path / "job-aaaaa"))
+    read.Reload()
+    found = {one.step: round(one.value, 3) for one in read.Scalars("loss")}
+    assert found == {0: 1.0, 1: 1.0, 2: 1.0, 3: 1.0, 4: 0.4, 5: 0.5, 6: 0.6}
 
 
 @pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity", 1e300, -1e300, 0])

@@ -108,7 +108,8 @@ def test_a_table_is_exported_as_parquet(b: Bench) -> None:
     data = open_data.export(b.paths, "metrics", [1, 2])
     table = parquet.read_table(io.BytesIO(data))
     assert table.num_rows == 102
-    assert table.column_names == ["job", "attempt", "rank", "name", "step", "time", "value"]
+    expected = ["job", "attempt", "rank", "name", "step", "time", "value", "redone"]
+    assert table.column_names == expected
     assert not list(b.paths.home.glob("export-*"))
     with pytest.raises(UsageError, match="no table"):
         open_data.export(b.paths, "passwords", [1])

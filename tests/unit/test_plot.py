@@ -53,7 +53,7 @@ def test_a_spike_is_seen_behind_a_smoothed_line_and_in_files() -> None:
     panel = Panel("loss", [one])
     axes = (plot_axes.scale([0, 9_999], log=False), plot_axes.scale([0, 100], log=False))
     scene = chart_scene.build(
-        [panel], [axes], "step", plot_axes.label, lambda a: plot_axes.ticks(a, 5)
+        [panel], [axes], [("step", plot_axes.label, lambda a: plot_axes.ticks(a, 5))]
     )
     strokes = [shape for shape in scene.shapes if isinstance(shape, chart_scene.Stroke)]
     assert min(y for stroke in strokes for _, y in stroke.points) == 36.0  # the top of the panel
@@ -106,7 +106,7 @@ def test_ends_of_what_a_double_holds_have_a_scale() -> None:
 def test_foreign_words_are_escaped() -> None:
     panel = Panel("<script>", [line([1.0, 2.0], label="<b>&")])
     axes = (plot_axes.scale([0, 1], log=False), plot_axes.scale([1, 2], log=False))
-    scene = chart_scene.build([panel], [axes], "<i>", plot_axes.label, lambda a: [0.0])
+    scene = chart_scene.build([panel], [axes], [("<i>", plot_axes.label, lambda a: [0.0])])
     page = svg_chart.page(scene, "</title>")
     assert "<script>" not in page and "<b>" not in page and "<i>" not in page
     assert page.count("</title>") == 2  # its own, and that of the line

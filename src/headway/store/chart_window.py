@@ -5,17 +5,20 @@ one sample is visible at every zoom, and every point shown is one that was logge
 them. Zoom levels of the store are used where they have enough points for the window.
 """
 
+import dataclasses
 import sqlite3
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from headway.store import series
+from headway.store import series, tracked
+from headway.store.redone_steps import RedoneSteps, Stretch
 from headway.store.series import Points
 from headway.wire.block import Floats
 
 POINTS_PER_PIXEL = 4
+AUTO = "auto"  # the x-axis that the program has defined for a metric, else its steps
 _MOST = 2**40
 Index = npt.NDArray[np.int64]
 
@@ -34,11 +37,13 @@ class Line:
     y: Floats
     first: float | None  # of the whole series, for the ends of the axis
     last: float | None
+    axis: str  # what x is: step, time or a metric
+    attempts: list[int]  # that are joined in it; `attempt` is the last of them
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    x: str = "step"  # step, time, or the name of a metric
+    x: str = "step"  # step, time, the name of a metric, or AUTO
     low: float | None = None  # None: from the beginning
     high: float | None = None
     pixels: int = 800
@@ -62,33 +67,54 @@ def lines(
     window: Window,
     rank: int | None,
     lines_max: int,
+    *,
+    joined: bool = True,
 ) -> list[Line]:
-    """Rank None: the lowest that has it; -1: all of them."""
+    """Rank None: the lowest that has it; -1: all of them. `joined`: the attempts of a rank are one
+    line, in which steps that were done again replace the lost ones; else a line for each.
+    """
     found: list[Line] = []
-    axes = _own_axes(c, job, window.x) if window.x not in ("step", "time") else None
+    redone = RedoneSteps(c, job)
+    defined = tracked.definitions(c, job) if window.x == AUTO else {}
+    axes: dict[str, dict[tuple[int, int], Points]] = {}
     for name in wanted:
-        for row in _series(c, job, name, rank):
+        x = window.x
+        if x == AUTO:
+            x = own_axis(defined, name) or "step"
+        if x not in ("step", "time") and x not in axes:
+            axes[x] = _own_axes(c, job, x)
+        for parts in _parts(redone, name, rank, joined=joined):
             if len(found) == lines_max:
                 return found
-            axis = None
-            if axes is not None:
-                axis = axes.get((row["attempt"], row["rank"])) or axes.get((row["attempt"], -1))
-                if axis is None:
-                    continue
-            found.append(_line(c, row, job_id, name, window, axis))
+            if x in axes and not any(_axis(axes[x], part) for part in parts):
+                continue
+            found.append(_line(c, parts, job_id, name, x, window, axes.get(x, {})))
     return found
 
 
-def _series(c: sqlite3.Connection, job: int, name: str, rank: int | None) -> list[sqlite3.Row]:
-    rows: list[sqlite3.Row] = c.execute(
-        """SELECT s.pk, s.rank, s.attempt, l.points FROM series s JOIN latest l ON l.series = s.pk
-           WHERE s.job = :job AND s.name = :name ORDER BY s.attempt, s.rank, s.pk""",
-        {"job": job, "name": name},
-    ).fetchall()
-    if rank == -1 or not rows:
-        return rows
-    lowest = min(row["rank"] for row in rows)
-    return [row for row in rows if row["rank"] == (lowest if rank is None else rank)]
+def own_axis(defined: dict[str, tracked.Fact], name: str) -> str | None:
+    """The metric that the program has put on the x-axis of another (`define_metric`)."""
+    told = tracked.definition_of(defined, name)
+    axis = None if told is None else told.get("x")
+    return str(axis) if axis and axis != name else None
+
+
+def _parts(
+    redone: RedoneSteps, name: str, rank: int | None, *, joined: bool
+) -> list[list[Stretch]]:
+    """What makes one line each."""
+    stretches = redone.stretches(name)
+    if stretches and rank != -1:
+        shown = min(one.rank for one in stretches) if rank is None else rank
+        stretches = [one for one in stretches if one.rank == shown]
+    groups: dict[tuple[int, int], list[Stretch]] = {}
+    for one in stretches:
+        if joined:
+            groups.setdefault((0, one.rank), []).append(one)
+        else:  # each as it was logged
+            apart = dataclasses.replace(one, lost_from=None)
+            groups.setdefault((one.attempt, one.rank), []).append(apart)
+    return [groups[key] for key in sorted(groups)]
 
 
 def _own_axes(c: sqlite3.Connection, job: int, name: str) -> dict[tuple[int, int], Points]:
@@ -100,17 +126,21 @@ def _own_axes(c: sqlite3.Connection, job: int, name: str) -> dict[tuple[int, int
     return found
 
 
+def _axis(axes: dict[tuple[int, int], Points], part: Stretch) -> Points | None:
+    return axes.get((part.attempt, part.rank)) or axes.get((part.attempt, -1))
+
+
 def _line(
     c: sqlite3.Connection,
-    row: sqlite3.Row,
+    parts: list[Stretch],
     job_id: str,
     name: str,
+    x_name: str,
     window: Window,
-    axis: Points | None,
+    axes: dict[tuple[int, int], Points],
 ) -> Line:
-    wanted = window.pixels * POINTS_PER_PIXEL
-    points = series.read_points(c, row["pk"], max(wanted, 2))
-    x = _x(points, window.x, axis)
+    wanted = max(window.pixels * POINTS_PER_PIXEL, 2)
+    x, y = _read(c, parts, wanted, x_name, axes)
     first = float(x[0]) if len(x) else None
     last = float(x[-1]) if len(x) else None
     low, high = window.low, window.high
@@ -119,23 +149,38 @@ def _line(
     if high is None:
         high = float(np.nanmax(x)) if len(x) else 0.0
     inside = int(np.count_nonzero((x >= low) & (x <= high)))
-    if len(points) and inside < len(points) * 0.75 and len(points) < row["points"]:
-        share = max(inside, 1) / len(points)
-        points = series.read_points(c, row["pk"], min(int(wanted / share), _MOST))
-        x = _x(points, window.x, axis)
-    keep = visible(x, points.values, low, high, window.pixels)
+    if len(x) and inside < len(x) * 0.75 and len(x) < sum(part.points for part in parts):
+        share = max(inside, 1) / len(x)
+        x, y = _read(c, parts, min(int(wanted / share), _MOST), x_name, axes)
+    keep = visible(x, y, low, high, window.pixels)
+    newest = parts[-1]
     return Line(
-        job_id,
-        row["pk"],
-        name,
-        row["rank"],
-        row["attempt"],
-        row["points"],
-        x[keep],
-        points.values[keep],
-        first,
-        last,
-    )
+        job_id, newest.pk, name, newest.rank, newest.attempt, newest.points, x[keep], y[keep],
+        first, last, x_name, sorted({part.attempt for part in parts}),
+    )  # fmt: skip
+
+
+def _read(
+    c: sqlite3.Connection,
+    parts: list[Stretch],
+    count: int,
+    x_name: str,
+    axes: dict[tuple[int, int], Points],
+) -> tuple[Floats, Floats]:
+    """x and y of the parts, one after the other; parts that ran at the same time, by time."""
+    xs, ys, times = [], [], []
+    for part in parts:
+        points = part.read(c, count)
+        xs.append(_x(points, x_name, _axis(axes, part)))
+        ys.append(points.values)
+        times.append(points.times_us)
+    if len(parts) == 1:
+        return xs[0], ys[0]
+    x, y = np.concatenate(xs), np.concatenate(ys)
+    if len({part.attempt for part in parts}) < len(parts):
+        order = np.argsort(np.concatenate(times), kind="stable")
+        return x[order], y[order]
+    return x, y
 
 
 def _x(points: Points, kind: str, axis: Points | None) -> Floats:
@@ -143,8 +188,7 @@ def _x(points: Points, kind: str, axis: Points | None) -> Floats:
         return points.steps.astype(np.float64)
     if kind == "time":
         return points.times_us / 1e6
-    assert axis is not None
-    if not len(axis):
+    if axis is None or not len(axis):
         return np.full(len(points), np.nan)
     place = np.searchsorted(axis.steps, points.steps, side="right") - 1
     return np.where(place < 0, np.nan, axis.values[np.maximum(place, 0)])

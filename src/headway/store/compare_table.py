@@ -25,6 +25,7 @@ from headway.store import (
     job_reference,
     series,
     summaries,
+    tracked,
 )
 from headway.store.jsonform import iso, number
 from headway.store.summaries import Summary
@@ -65,6 +66,7 @@ class CompareTable(msgspec.Struct):
     differs: list[str]
     metrics: list[str]  # those that the jobs below have, in their order
     directions: dict[str, Direction | None]
+    defined: list[str]  # metrics whose direction the program has said (`define_metric`)
     metrics_left_out: int  # further ones of these jobs; -m names them
     jobs_left_out: int
 
@@ -94,7 +96,8 @@ def table(
     equal, differs = split(configs)
     names, names_left_out = metric_names(c, keys, asked, {*equal, *differs})
     known = summaries.read(c, keys, names) if names else {}
-    directions = {name: asked.want or direction(name) for name in names}
+    goals = tracked.goals(c, keys, names)
+    directions = {name: asked.want or goals.get(name) or direction(name) for name in names}
     jobs = []
     for row, config in zip(rows, configs, strict=True):
         of_job = known.get(row["pk"], {})
@@ -106,7 +109,8 @@ def table(
                 elapsed_s(row, now_ns),
             )
         )  # fmt: skip
-    return CompareTable(jobs, equal, differs, names, directions, names_left_out, left_out)
+    defined = [name for name in names if name in goals and not asked.want]
+    return CompareTable(jobs, equal, differs, names, directions, defined, names_left_out, left_out)
 
 
 def chosen(
@@ -238,8 +242,8 @@ def importances(
     if len(asked.name) != 1:
         raise UsageError("importance is asked for one metric", "for example: -m val/acc")
     name = asked.name[0]
-    wanted = asked.want or direction(name) or "max"
     found = table(c, asked, filters, now_ns)
+    wanted = found.directions[name] or "max"
     known = [(job, job.metrics[name]) for job in found.jobs if name in job.metrics]
     valued = [(job, metric.max if wanted == "max" else metric.min) for job, metric in known]
     pairs = [(job.config, value) for job, value in valued if value is not None]

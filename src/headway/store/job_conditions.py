@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from headway.store import effective_config, summaries
+from headway.model.metric_direction import Direction
+from headway.store import effective_config, summaries, tracked
 from headway.store.pattern import Matcher
 from headway.wire.filter_language import Condition, Name, Search
 
@@ -46,10 +47,11 @@ def _chosen(
         rows = c.execute(f"SELECT {_COLUMNS} FROM jobs WHERE pk IN ({marks})", some)  # noqa: S608  (our own words, values are parameters)
         jobs = {row["pk"]: row for row in rows}
         logged = summaries.read(c, some, metrics) if metrics else {}
+        goals = tracked.goals(c, some, metrics) if metrics else {}
         for pk in some:
             if pk not in jobs:
                 continue
-            values = _Values(jobs[pk], logged.get(pk, {}), now_ns)
+            values = _Values(jobs[pk], logged.get(pk, {}), goals, now_ns)
             if condition.matches(values.of, search):
                 found.append(pk)
     return found
@@ -59,9 +61,16 @@ class _Values:
     """The values of one job by name; its config is read when it is asked for."""
 
     def __init__(
-        self, row: sqlite3.Row, metrics: dict[str, summaries.Summary], now_ns: int
+        self,
+        row: sqlite3.Row,
+        metrics: dict[str, summaries.Summary],
+        goals: dict[str, Direction],
+        now_ns: int,
     ) -> None:
-        self._row, self._metrics, self._now_ns = row, metrics, now_ns
+        self._row = row
+        self._metrics = metrics
+        self._goals = goals
+        self._now_ns = now_ns
         self._config: dict[str, Any] | None = None
 
     def of(self, name: Name) -> Sequence[Any]:
@@ -73,7 +82,8 @@ class _Values:
             if name.key in self._config:
                 return [self._config[name.key]]
         if name.kind != "config" and name.key in self._metrics:
-            value = self._metrics[name.key].value(name.summary, name.key)
+            goal = self._goals.get(name.key)
+            value = self._metrics[name.key].value(name.summary, name.key, goal)
             return [] if value is None else [value]
         return []
 

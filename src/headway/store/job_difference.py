@@ -23,7 +23,7 @@ import msgspec
 from headway.model.errors import UsageError
 from headway.model.limits import DIFF_JOBS_MAX, DIFF_SIBLINGS_MAX
 from headway.model.metric_direction import Direction, direction
-from headway.store import catalog, compare_table, effective_config, importance, summaries
+from headway.store import catalog, compare_table, effective_config, importance, summaries, tracked
 from headway.store.jsonform import iso
 
 _WEIGHTS: Final = {
@@ -208,10 +208,14 @@ def _outcome(
         names, _ = compare_table.metric_names(c, keys, compare_table.Asked())
         known = summaries.read(c, keys, names) if names else {}
         common = [name for name in names if all(name in known.get(key, {}) for key in keys)]
-        metric = next((name for name in common if direction(name)), None)
+        goals = tracked.goals(c, keys, common)
+        metric = next((name for name in common if goals.get(name) or direction(name)), None)
     else:
+        goals = tracked.goals(c, keys, [metric])
         known = summaries.read(c, keys, [metric])
-    wanted = want or (direction(metric) if metric else None)
+    wanted = want
+    if wanted is None and metric is not None:
+        wanted = goals.get(metric) or direction(metric)
     sides = []
     for row in rows:
         summary = known.get(row["pk"], {}).get(metric) if metric else None

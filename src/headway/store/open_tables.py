@@ -18,6 +18,7 @@ from headway.home.paths import Paths
 from headway.model.errors import RefusedError
 from headway.model.limits import SQL_LOG_BYTES_MAX, SQL_POINTS_MAX, SQL_USAGE_ROWS_MAX
 from headway.store import catalog, effective_config, log_lines
+from headway.store.redone_steps import RedoneSteps
 from headway.wire.block import Block
 from headway.wire.filter_language import as_number
 
@@ -44,7 +45,7 @@ SCHEMAS: Final[dict[str, pa.Schema]] = {
         "config": {"job": _TEXT, "key": _TEXT, "value": _TEXT, "number": _REAL},
         "metrics": {
             "job": _WORD, "attempt": pa.int32(), "rank": pa.int32(), "name": _WORD, "step": _INT, "time": _TIME,
-            "value": _REAL,
+            "value": _REAL, "redone": pa.bool_(),
         },
         "usage": {
             "job": _WORD, "attempt": pa.int32(), "task": _WORD, "span": pa.int32(), "time": _TIME, "rank": _INT,
@@ -262,17 +263,19 @@ class _Collector:
     """Columns of points until there are enough for a batch."""
 
     def __init__(self) -> None:
-        self.parts: list[tuple[int, int, int, int, Any, Any, Any]] = []
+        self.parts: list[tuple[int, int, int, int, Any, Any, Any, Any]] = []
         self.rows = 0
         self.jobs: dict[str, int] = {}
         self.names: dict[str, int] = {}
 
     def add(
-        self, job: str, attempt: int, rank: int, name: str, steps: Any, times: Any, values: Any
-    ) -> None:
+        self, job: str, attempt: int, rank: int, name: str, lost_from: int | None,
+        steps: Any, times: Any, values: Any,
+    ) -> None:  # fmt: skip
         job_index = self.jobs.setdefault(job, len(self.jobs))
         name_index = self.names.setdefault(name, len(self.names))
-        self.parts.append((job_index, attempt, rank, name_index, steps, times, values))
+        redone = np.zeros(len(values), bool) if lost_from is None else steps >= lost_from
+        self.parts.append((job_index, attempt, rank, name_index, steps, times, values, redone))
         self.rows += len(values)
 
     def batch(self) -> pa.RecordBatch:
@@ -281,12 +284,14 @@ class _Collector:
             np.repeat(np.array([part[i] for part in self.parts], np.int32), counts)
             for i in range(4)
         ]
-        steps, times, values = (np.concatenate([part[i] for part in self.parts]) for i in (4, 5, 6))
+        steps, times, values, redone = (
+            np.concatenate([part[i] for part in self.parts]) for i in (4, 5, 6, 7)
+        )
         arrays = [
             pa.DictionaryArray.from_arrays(pa.array(words[0]), pa.array(list(self.jobs), _TEXT)),
             pa.array(words[1]), pa.array(words[2]),
             pa.DictionaryArray.from_arrays(pa.array(words[3]), pa.array(list(self.names), _TEXT)),
-            pa.array(steps), pa.array(times).cast(_TIME), pa.array(values),
+            pa.array(steps), pa.array(times).cast(_TIME), pa.array(values), pa.array(redone),
         ]  # fmt: skip
         self.__init__()  # type: ignore[misc]
         return pa.RecordBatch.from_arrays(arrays, schema=SCHEMAS["metrics"])
@@ -317,10 +322,16 @@ def _metrics(
         yield collector.batch()
 
 
-def _points_of(c: sqlite3.Connection, job: int) -> Iterator[tuple[int, int, str, Any, Any, Any]]:
-    """(attempt, rank, name, steps, times, values) of every piece and block of a job."""
+Piece = tuple[int, int, str, int | None, Any, Any, Any]
+
+
+def _points_of(c: sqlite3.Connection, job: int) -> Iterator[Piece]:
+    """(attempt, rank, name, lost from step, steps, times, values) of every piece and block of a job."""
+    lost = _lost_steps(c, job)
     rows = c.execute("SELECT pk, attempt, rank, name FROM series WHERE job = ?", (job,))
-    series = {row["pk"]: (row["attempt"], row["rank"], row["name"]) for row in rows}
+    series = {
+        row["pk"]: (row["attempt"], row["rank"], row["name"], lost.get(row["pk"])) for row in rows
+    }
     pieces = c.execute(
         """SELECT k.series, k.axis, k.data FROM series s CROSS JOIN columns k ON k.series = s.pk
            WHERE s.job = ? AND k.level = 0 ORDER BY k.axis, k.series""",
@@ -350,3 +361,19 @@ def _points_of(c: sqlite3.Connection, job: int) -> Iterator[tuple[int, int, str,
         steps, times = block.ints(0), block.ints(1)
         for member in members:
             yield (*series[member["series"]], steps, times, block.floats(2 + member["position"]))
+
+
+def _lost_steps(c: sqlite3.Connection, job: int) -> dict[int, int]:
+    """By series, the step from which on a later attempt has done its work again."""
+    several = c.execute(
+        """SELECT name FROM series WHERE job = ? GROUP BY name, rank HAVING count(*) > 1
+           OR max(attempt) < (SELECT max(attempt) FROM series WHERE job = ?)""",
+        (job, job),
+    ).fetchall()
+    redone = RedoneSteps(c, job)
+    found: dict[int, int] = {}
+    for name in {row["name"] for row in several}:
+        for one in redone.stretches(name):
+            if one.lost_from is not None:
+                found[one.pk] = one.lost_from
+    return found

@@ -19,7 +19,7 @@ from headway.model.errors import RefusedError
 from headway.model.job import Attempt, Job, Process, State, Task, count_retries
 from headway.model.limits import METRIC_POINTS_MAX
 from headway.model.record import RAW
-from headway.store import arrays, catalog, health_rows, list_extras, live_read, series
+from headway.store import arrays, catalog, health_rows, list_extras, live_read, redone_steps, series
 from headway.store.jsonform import iso, number
 
 ROW_METRICS_MAX = 32  # names shown per job in a list
@@ -335,12 +335,14 @@ def metrics_object(
     names: list[str] | None = None,
     rank: int | None = None,
     points: int | None = None,
+    *,
+    joined: bool = False,
 ) -> dict[str, list[dict[str, Any]]]:
-    """`{name: [{rank attempt step time value}]}`, one entry per rank and attempt; without `points`
-    every point.
+    """`{name: [{rank attempt step time value}]}`, one entry per rank and attempt, or per rank with
+    its attempts `joined`; without `points` every point.
     """
     found: dict[str, list[dict[str, Any]]] = {}
-    for one in read_metrics(c, pk, names, rank, points):
+    for one in read_metrics(c, pk, names, rank, points, joined=joined):
         found.setdefault(one.name, []).append(_series_object(one))
     return found
 
@@ -351,6 +353,8 @@ def read_metrics(
     names: list[str] | None = None,
     rank: int | None = None,
     points: int | None = None,
+    *,
+    joined: bool = False,
 ) -> list[series.Series]:
     """The series asked for, all names when none is given, refused where they would be too many
     points at once.
@@ -361,6 +365,9 @@ def read_metrics(
             f"that is {count:,} points; at most {METRIC_POINTS_MAX:,} at once",
             "ask with -m or --points",
         )
+    if joined:
+        redone = redone_steps.RedoneSteps(c, pk)
+        return [one for name in wanted for one in redone.read(name, rank, points)]
     return [one for name in wanted for one in series.read_series(c, pk, name, rank, points)]
 
 

@@ -181,7 +181,11 @@ def _by_time(parts: list[Points], count: int | None) -> Points:
         return parts[0]
     joined = join(parts)
     joined = joined.take(np.argsort(joined.times_us, kind="stable"))
-    return joined if count is None else thin([_Piece((0, 0, 0), len(joined), joined)], count)
+    return joined if count is None else thin_points(joined, count)
+
+
+def thin_points(points: Points, count: int) -> Points:
+    return thin([_Piece((0, 0, 0), len(points), points)], count)
 
 
 def read_points(c: sqlite3.Connection, series_pk: int, count: int | None = None) -> Points:

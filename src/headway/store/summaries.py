@@ -2,7 +2,8 @@
 jobs reads one row per metric and no points. Written by `ingest`, read by `compare` and by the
 filters of lists.
 
-Values that are not finite count for `last` only. A home of an earlier release has no ranges:
+Values that are not finite count for `last` only. Of a job with several attempts, steps that were
+done again count once, as they came out the last time. A home of an earlier release has no ranges:
 housekeeping computes them once (`fill_some`), and until then a reader does it for what it shows.
 """
 
@@ -15,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from headway.model.metric_direction import Direction, direction
+from headway.store.redone_steps import RedoneSteps
 from headway.store.series import read_points
 from headway.wire.block import Floats, Ints
 
@@ -48,9 +50,9 @@ _ROWS = """SELECT s.job, s.name, s.rank, l.step, l.value, l.points, l.low, l.low
 
 
 class Summary(NamedTuple):
-    """One metric of one job: the lowest rank's, over all its attempts. `best` and `step` are of the
+    """One metric of one job: the lowest rank's, its attempts joined. `best` and `step` are of the
     extreme that the metric's name asks for; where it asks for none, `best` is None and `step` the
-    last one.
+    last one. `points` are all that were logged.
     """
 
     last: float
@@ -68,14 +70,14 @@ class Summary(NamedTuple):
             return self.high, self.high_step
         return None, self.step
 
-    def value(self, kind: str, name: str) -> float | None:
-        """`last`, `min`, `max`, or `best` by the name's own direction."""
+    def value(self, kind: str, name: str, goal: Direction | None = None) -> float | None:
+        """`last`, `min`, `max`, or `best` by the goal, else by the name's own direction."""
         if kind == "min":
             return self.low
         if kind == "max":
             return self.high
         if kind == "best":
-            return self.best(direction(name))[0]
+            return self.best(goal or direction(name))[0]
         return self.last
 
 
@@ -113,18 +115,37 @@ def read(
             )
         cursor = c.cursor()
         cursor.row_factory = None  # plain tuples
-        _collect(c, cursor.execute(query, values), found)
+        again = {
+            int(row[0])
+            for row in cursor.execute(
+                """SELECT a.job FROM json_each(:jobs) j JOIN attempts a ON a.job = j.value
+                   GROUP BY a.job HAVING count(*) > 1""",
+                {"jobs": values["jobs"]},
+            )
+        }
+        _collect(c, cursor.execute(query, values), found, again)
     return found
 
 
 def _collect(
-    c: sqlite3.Connection, rows: Iterable[_Found], found: dict[int, dict[str, Summary]]
+    c: sqlite3.Connection,
+    rows: Iterable[_Found],
+    found: dict[int, dict[str, Summary]],
+    again: set[int],
 ) -> None:
+    """`again`: jobs with several attempts, of which steps may have been done twice."""
     lowest_rank = -1
+    redone: dict[int, RedoneSteps] = {}
     for row in rows:
         job, name, rank, step, value, points, low, low_step, high, high_step, ranged, pk = row
         if ranged < points:
             low, low_step, high, high_step = measured(c, pk)
+        if job in again:
+            if job not in redone:
+                redone[job] = RedoneSteps(c, job)
+            low, low_step, high, high_step = _range_kept(
+                c, redone[job], row, (low, low_step, high, high_step)
+            )
         last: float = _unpack(value)[0]
         one = Summary(last, low, low_step, high, high_step, step, points)
         of_job = found.get(job)
@@ -136,6 +157,20 @@ def _collect(
             of_job[name] = one
         elif rank == lowest_rank:  # a later attempt, or another process of this rank
             of_job[name] = _joined(before, one)
+
+
+def _range_kept(c: sqlite3.Connection, redone: RedoneSteps, row: _Found, known: Range) -> Range:
+    """The range of what no later attempt has replaced."""
+    name, rank, pk = row[1], row[2], row[11]
+    stretch = next(one for one in redone.stretches(name, rank) if one.pk == pk)
+    if stretch.lost_from is None:
+        return known
+    if all(step is None or step < stretch.lost_from for step in (known[1], known[3])):
+        return known
+    kept = stretch.read(c)
+    if not len(kept):
+        return NO_RANGE
+    return ranges(kept.steps, kept.values[np.newaxis, :])[0]
 
 
 def _joined(before: Summary, after: Summary) -> Summary:

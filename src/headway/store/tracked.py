@@ -8,7 +8,7 @@ import base64
 import binascii
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -20,6 +20,7 @@ from headway.model.limits import (
     METRIC_NAME_BYTES_MAX,
     SUMMARY_VALUES_MAX,
 )
+from headway.model.metric_direction import Direction
 from headway.store.jsonform import iso, whole
 from headway.store.live_write import Origin
 
@@ -79,6 +80,32 @@ def definition_of(known: dict[str, Fact], name: str) -> Fact | None:
             return known[exact]
     fitting = [pattern for pattern in known if "*" in pattern and fnmatchcase(base, pattern)]
     return known[max(fitting, key=len)] if fitting else None
+
+
+def goals(
+    c: sqlite3.Connection, jobs: Sequence[int], names: Collection[str]
+) -> dict[str, Direction]:
+    """Which way these metrics are better, where a program has said so; of several that differ, the
+    last one counts. A metric whose summary is its highest value wants the most.
+    """
+    rows = c.execute(
+        """SELECT d.name, d.data FROM json_each(:jobs) j
+           CROSS JOIN metric_definitions d ON d.job = j.value ORDER BY d.job""",
+        {"jobs": json.dumps(list(jobs))},
+    )
+    known: dict[str, Fact] = {}
+    for row in rows:
+        told = json.loads(row["data"])
+        told["goal"] = told["goal"] or _summary_goal(told["summary"])
+        if told["goal"]:
+            known[row["name"]] = told
+    found = {name: definition_of(known, name) for name in names} if known else {}
+    return {name: told["goal"] for name, told in found.items() if told is not None}
+
+
+def _summary_goal(summary: list[str]) -> str | None:
+    extremes = [word for word in summary if word in GOALS]
+    return extremes[0] if len(extremes) == 1 else None
 
 
 # -- summaries ---------------------------------------------------------------------------------------------------------

@@ -106,10 +106,11 @@ class Job:
         return self
 
     def metrics(self, name: str, rank: int | None = None, points: int | None = None) -> Series:
-        """One metric as arrays; of the lowest rank, or of `rank`; of the last attempt. With
-        `points`: about so many, extremes kept.
+        """One metric as arrays; of the lowest rank, or of `rank`. Attempts are one series, in
+        which steps that were done again replace the lost ones. With `points`: about so many,
+        extremes kept.
         """
-        query = [("name", [name]), ("rank", rank), ("points", points)]
+        query = [("name", [name]), ("rank", rank), ("points", points), ("joined", "true")]
         with _source() as source:
             answer = source.get(job_route(self.id, "metrics"), query)
         by_name: dict[str, Any] = next(iter(answer.values()), {})
@@ -119,9 +120,7 @@ class Job:
             raise NotFoundError(
                 f'{self.id} has no metric "{name}"', f"it has: {known}" if known else ""
             )
-        lowest = min(int(one["rank"]) for one in found)
-        one = [series for series in found if series["rank"] == lowest][-1]
-        return _series(name, one)
+        return _series(name, min(found, key=lambda one: int(one["rank"])))
 
     def logs(
         self, rank: int | None = None, stream: str | None = None, tail: int | None = None

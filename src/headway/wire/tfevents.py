@@ -85,6 +85,13 @@ def first_event(time_s: float) -> bytes:
     return b"\x09" + struct.pack("<d", time_s) + _block(3, b"brain.Event:2")
 
 
+def restart_event(time_s: float, step: int) -> bytes:
+    """The program was started again: readers forget what they have from this step on."""
+    session_start = b"\x08\x01"
+    head = b"\x09" + struct.pack("<d", time_s) + b"\x10" + _varint(step & (2**64 - 1))
+    return head + _block(7, session_start)
+
+
 # -- reading
 
 

@@ -1,7 +1,8 @@
 """`/api/charts` and `/api/jobs/{ref}/names`: metrics as the page draws them, many charts and jobs in one answer.
 
 The answer is binary: b"HWP1", the length of a JSON head, the head, then x and y of each series as doubles. The head is
-`{series: [{job key name rank attempt count rows first last}]}`, padded with spaces so that the doubles are aligned.
+`{series: [{job key name rank attempt attempts axis count rows first last}]}`, padded with spaces so that the doubles
+are aligned.
 """
 
 import json
@@ -31,11 +32,13 @@ class Asked(msgspec.Struct, forbid_unknown_fields=True):
     high: float | None = None
     pixels: Annotated[int, msgspec.Meta(ge=10, le=PAGE_PIXELS_MAX)] = 800
     rank: Annotated[int, msgspec.Meta(ge=-1)] | None = None
+    joined: bool = True
 
 
 async def charts(call: Call) -> Reply:
-    """`{jobs, names, x, low, high, pixels, rank}` → binary columns, at most four points per pixel and series. `x`:
-    `step`, `time` or the name of a metric; `rank`: null is the lowest, -1 all."""
+    """`{jobs, names, x, low, high, pixels, rank, joined}` → binary columns, at most four points per pixel and series.
+    `x`: `step`, `time`, the name of a metric, or `auto`: what `define_metric` said of each metric, else its step;
+    `rank`: null is the lowest, -1 all; `joined`: attempts are one line, steps that were done again replace the lost."""
     asked = call.read(Asked)
     return Reply(await call.services.slow_query(read_charts, asked), content_type=BINARY)
 
@@ -47,7 +50,9 @@ def read_charts(c: sqlite3.Connection, asked: Asked) -> bytes:
         pk = catalog.resolve(c, ref)
         job_id = ref if len(asked.jobs) > 1 else catalog.load_job(c, pk).id
         room = PAGE_SERIES_MAX - len(found)
-        found += chart_window.lines(c, pk, job_id, asked.names, window, asked.rank, room)
+        found += chart_window.lines(
+            c, pk, job_id, asked.names, window, asked.rank, room, joined=asked.joined
+        )
     return _encode(found)
 
 
@@ -55,6 +60,7 @@ def _encode(found: list[Line]) -> bytes:
     head = [
         {
             "job": line.job, "key": line.key, "name": line.name, "rank": line.rank, "attempt": line.attempt,
+            "attempts": line.attempts, "axis": line.axis,
             "count": line.count, "rows": len(line.x), "first": line.first, "last": line.last,
         }
         for line in found

@@ -20,7 +20,7 @@ from headway.server.api import page
 from headway.server.app import Route, Services
 from headway.server.http.auth import Role
 from headway.server.http.request import Call, Count, Reply, encode, reply_json
-from headway.store import catalog, chart_window, job_table, log_lines, query, series
+from headway.store import catalog, chart_window, job_table, log_lines, query, redone_steps, series
 from headway.store.jsonform import iso, number
 
 _POINTS_MAX = 20_000  # of one series in one answer; more than that is a new window
@@ -150,12 +150,11 @@ def _table(
 
 
 def _spark(c: sqlite3.Connection, pk: int, name: str) -> list[float | None]:
-    """A curve as small as a word: the last attempt's, of the lowest rank."""
-    found = series.read_series(c, pk, name, points=48)
+    """A curve as small as a word: of the lowest rank, its attempts joined."""
+    found = redone_steps.RedoneSteps(c, pk).read(name, points=48)
     if not found:
         return []
-    lowest = min(one.rank for one in found)
-    points = [one for one in found if one.rank == lowest][-1].points
+    points = min(found, key=lambda one: one.rank).points
     return [
         float(f"{value:.5g}") if value - value == 0 else None for value in points.values.tolist()
     ]

@@ -19,6 +19,7 @@ class Asked(msgspec.Struct, forbid_unknown_fields=True):
     name: list[str] = []
     rank: Count | None = None
     points: Count | None = None
+    joined: bool = False  # one entry per rank: steps that were done again replace the lost ones
 
 
 async def metrics(call: Call) -> Reply:
@@ -36,12 +37,16 @@ async def metrics(call: Call) -> Reply:
 
 def read_json(c: sqlite3.Connection, pk: int, asked: Asked) -> bytes:
     """Encoded in the reader's thread: a million points take a while to write down."""
-    found = query.metrics_object(c, pk, asked.name or None, asked.rank, asked.points)
+    found = query.metrics_object(
+        c, pk, asked.name or None, asked.rank, asked.points, joined=asked.joined
+    )
     return encode({catalog.load_job(c, pk).id: found})
 
 
 def read_columns(c: sqlite3.Connection, pk: int, asked: Asked) -> bytes:
-    found = query.read_metrics(c, pk, asked.name or None, asked.rank, asked.points)
+    found = query.read_metrics(
+        c, pk, asked.name or None, asked.rank, asked.points, joined=asked.joined
+    )
     return query.metrics_columns([(catalog.load_job(c, pk).id, found)])
 
 

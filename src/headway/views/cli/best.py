@@ -3,9 +3,8 @@
 from typing import Any
 
 from headway.model.errors import HeadwayError, UsageError
-from headway.model.metric_direction import direction
 from headway.views.api.source import job_route
-from headway.views.cli import compare
+from headway.views.cli import compare, selection
 from headway.views.cli.dispatch import Call
 from headway.views.text import comparison, job_text
 from headway.views.text import format as fmt
@@ -23,37 +22,49 @@ def command(call: Call) -> int:
         )
     compare.check(call)
     name = names[0]
-    wanted = compare.wanted(call) or direction(name)
+    source = call.source()
+    answer = compare.ask(call, source)
+    wanted = answer["directions"].get(name)  # as asked, as the program defined it, or by its name
     if wanted is None:
         raise UsageError(
             f'the name "{name[:60]}" does not say whether the most or the least is best',
             "say --max or --min",
         )
-    source = call.source()
-    answer = compare.ask(call, source)
     last = bool(call.get("final"))
-    answer["directions"][name] = wanted
     jobs = comparison.sort(answer, name, last=last)
-    valued = [
+    with_value = [
         job for job in jobs if comparison.value_of(job["metrics"].get(name), last=last) is not None
     ]
-    if not valued:
+    if not with_value:
         raise HeadwayError(
             f'of {fmt.plural(len(jobs), "job")} none has a value of "{name[:60]}"',
             "hw compare with the same selection shows the metrics that they have",
         )
+    failed = [job for job in with_value if job["state"] == "failed"]
+    if selection.states_of(call) or call.words or len(failed) == len(with_value):
+        failed = []  # they were asked for, or there is nothing else
+    valued = [job for job in with_value if job not in failed]
     best = valued[0]
     found = best["metrics"][name]
     value = comparison.value_of(found, last=last)
     metric = {
         "name": name, "value": value, "direction": wanted, "of": len(valued),
-        "step": None if last else found["step"], "guessed": compare.wanted(call) is None,
+        "step": None if last else found["step"],
+        "guessed": compare.wanted(call) is None and name not in answer["defined"],
+        "left_out": [job["id"] for job in failed],
     }  # fmt: skip
     if call.as_json:
         job: dict[str, Any] = source.get(job_route(best["id"]))
         call.terminal.put_json({**job, "metric": metric})
         return 0
     _show(call, best, metric, answer, valued)
+    if failed:
+        first = failed[0]
+        reached = comparison.value_of(first["metrics"][name], last=last)
+        call.terminal.say(
+            f"hw: {fmt.plural(len(failed), 'failed job')} not counted, the best of them "
+            f"{first['id']} with {fmt.number(reached)}; --state succeeded,failed counts all"
+        )
     return 0
 
 
@@ -63,7 +74,9 @@ def _show(
 ) -> None:  # fmt: skip
     out = call.terminal.out
     way = "the most is best" if metric["direction"] == "max" else "the least is best"
-    how = "by its name" if metric["guessed"] else "as you said"
+    how = "by its name" if metric["guessed"] else "as define_metric says"
+    if compare.wanted(call) is not None:
+        how = "as you said"
     name = metric["name"]
     at = "" if metric["step"] is None else f" at step {metric['step']}"
     lines = [out.style(out.safe(f"{best['id']}  {best['state']}"), BOLD)]

@@ -147,7 +147,12 @@ _TABLE: Final = (
         examples=(("hw watch 7f3c2", "one job"), ("hw watch", "all that have not ended")),
     ),
     Command(
-        "metrics", LOOK, "what a job logged", "hw metrics [ID…] [options]", ("metrics", "rank", "points", "monitor"),
+        "metrics", LOOK, "what a job logged", "hw metrics [ID…] [options]",
+        ("metrics", "rank", "points", "joined", "apart", "monitor"),
+        details=(
+            "The table joins the attempts of a job: steps that were done again replace the lost ones. --json has every\n"
+            "attempt by itself, unless --joined is given."
+        ),
         examples=(("hw metrics 7f3c2", "a table"), ("hw metrics 7f3c2 -m loss --points 500 --json", "for a chart")),
     ),
     Command(
@@ -185,7 +190,7 @@ _TABLE: Final = (
     Command(
         "plot", LOOK, "metrics as curves, in the terminal or as a file",
         "hw plot ID… | -e EXPERIMENT | SELECTION [-m METRIC]…",
-        (*_SELECT, "metrics", "x", "log", "smooth", "group", "rank", "all_ranks", "follow", "output"),
+        (*_SELECT, "metrics", "x", "log", "smooth", "group", "rank", "all_ranks", "apart", "follow", "output"),
         says={
             **_CHOSEN, "metrics": "these metrics; may be repeated", "output": "FILE.png, FILE.svg or FILE.html",
             "group": "mean and spread over the jobs of each value of these keys; !seed: over seeds",
@@ -193,7 +198,8 @@ _TABLE: Final = (
         },
         details=(
             "Of each column of pixels the lowest and the highest point are drawn: a spike of one sample is always seen.\n"
-            "--smooth draws the mean over the raw line. Attempts of a job are lines of their own."
+            "--smooth draws the mean over the raw line. The attempts of a job are one line, in which steps that were done\n"
+            "again replace the lost ones; --apart shows each. Without -x: the axis that define_metric gave, else the step."
         ),
         examples=(
             ("hw plot 7f3c2 -m loss", ""), ("hw plot -f 7f3c2 -m loss --smooth 0.9", "live"),
@@ -206,7 +212,7 @@ _TABLE: Final = (
         (*_SELECT, "csv", "md"), says=_CHOSEN,
         details=(
             "Tables: jobs, attempts, config (job key value number), metrics (a row a point: job attempt rank name step\n"
-            "time value), usage, events, logs, findings. A selection makes them smaller, and the query faster.\n"
+            "time value redone), usage, events, logs, findings. A selection makes them smaller, and the query faster.\n"
             "DuckDB answers, in a process of its own: it only reads, sees no files, and ends after half a minute."
         ),
         examples=(

@@ -71,11 +71,14 @@ def _all_of(call: Call, source: Source, jobs: list[Job]) -> dict[str, Series]:
 
 
 def _query(call: Call) -> list[tuple[str, Any]]:
-    return [
+    query = [
         ("name", call.get("metrics")),
         ("rank", call.get("rank")),
         ("points", call.get("points")),
     ]
+    if call.get("joined") or not (call.as_json or call.get("apart")):
+        query.append(("joined", "true"))
+    return query
 
 
 def _narrowed(call: Call) -> str:

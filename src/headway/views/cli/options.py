@@ -500,6 +500,15 @@ OPTIONS: Final = (
     Option(("--log",), "log", "AXES", "logarithmic axes: y, x or xy", _one_of("x", "y", "xy")),
     Option(("-x", "--x-axis"), "x", "AXIS", "step (default), time, or the name of a metric"),
     Option(("--all-ranks",), "all_ranks", "", "a line for each rank, not for the lowest alone"),
+    Option(
+        ("--apart",), "apart", "", "each attempt by itself, with steps that were done again later"
+    ),
+    Option(
+        ("--joined",),
+        "joined",
+        "",
+        "with --json: attempts as one series, steps that were done again once",
+    ),
     Option(("--table",), "tables", "NAME", "this table only; may be repeated", None, many=True),
     Option(
         ("--status", "--filters"),

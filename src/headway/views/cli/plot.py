@@ -72,11 +72,11 @@ def _panels(call: Call, source: Source, answer: Answer) -> list[Any]:
     from headway.views.plot import plot_lines
 
     pixels = _FILE_PIXELS if call.get("output") else 2 * (call.terminal.out.columns or 100)
-    x = call.get("x") or "step"
+    x = call.get("x") or "auto"
     rank = -1 if call.get("all_ranks") else call.get("rank")
     body = {
         "jobs": [job["id"] for job in answer["jobs"]], "names": answer["metrics"], "x": x, "pixels": pixels,
-        "rank": rank,
+        "rank": rank, "joined": not call.get("apart"),
     }  # fmt: skip
     lines = plot_lines.decode(source.post_raw("/api/charts", body))
     if x == "time":
@@ -86,6 +86,7 @@ def _panels(call: Call, source: Source, answer: Answer) -> list[Any]:
     for name in answer["metrics"]:
         mine = [line for line in lines if line.name == name]
         panel = plot_lines.panel(name, mine, log_x="x" in axes, log_y="y" in axes)
+        panel.axis = _common_axis(mine)
         _name_lines(call, answer, panel)
         if call.get("group"):
             _group(call, answer, panel)
@@ -99,6 +100,11 @@ def _panels(call: Call, source: Source, answer: Answer) -> list[Any]:
             "hw compare with the same selection shows the metrics that they have",
         )
     return [panel for panel in panels if panel.lines]
+
+
+def _common_axis(lines: list[Any]) -> str:
+    """What x is; jobs may have defined different axes for one metric."""
+    return " or ".join(dict.fromkeys(line.axis for line in lines)) or "step"
 
 
 def _from_start(lines: list[Any]) -> None:
@@ -159,7 +165,8 @@ def _data(panels: list[Any]) -> Answer:
     for panel in panels:
         found[panel.name] = [
             {
-                "id": line.job, "rank": line.rank, "attempt": line.attempt, "label": line.label, "x": line.x.tolist(),
+                "id": line.job, "rank": line.rank, "attempt": line.attempt, "axis": line.axis,
+                "label": line.label, "x": line.x.tolist(),
                 "y": line.y.tolist(), "smooth": None if line.smooth is None else line.smooth.tolist(),
                 "low": None if line.low is None else line.low.tolist(),
                 "high": None if line.high is None else line.high.tolist(),
@@ -187,17 +194,16 @@ def _scales(call: Call, panel: Any) -> tuple[Any, Any]:
     return plot_axes.scale(xs, log="x" in axes), plot_axes.scale(ys, log=log_y, pad=0.03)
 
 
-def _x_words(call: Call) -> tuple[str, Callable[[float], str], Callable[..., list[float]]]:
+def _x_words(panel: Any) -> tuple[str, Callable[[float], str], Callable[..., list[float]]]:
     from headway.views.plot import plot_axes
 
-    x = call.get("x") or "step"
-    if x == "time":
+    if panel.axis == "time":
         return (
             "time since the start",
             plot_axes.clock_label,
             lambda axis, count=8: plot_axes.ticks(axis, count, plot_axes.clock_step),
         )
-    return x, plot_axes.label, lambda axis, count=8: plot_axes.ticks(axis, count)
+    return panel.axis, plot_axes.label, lambda axis, count=8: plot_axes.ticks(axis, count)
 
 
 def _text(call: Call, panels: list[Any], rows: int = _ROWS) -> list[str]:
@@ -205,9 +211,9 @@ def _text(call: Call, panels: list[Any], rows: int = _ROWS) -> list[str]:
 
     out = call.terminal.out
     columns = out.columns or 100
-    x_title, x_label, x_ticks = _x_words(call)
     lines: list[str] = []
     for panel in panels:
+        x_title, x_label, x_ticks = _x_words(panel)
         shown = panel.lines[:_LINES_MAX]
         more = len(panel.lines) - len(shown)
         panel.lines = shown
@@ -263,9 +269,8 @@ def _left_out(panel: Any) -> list[str]:
 def _write(call: Call, panels: list[Any]) -> None:
     from headway.views.plot import chart_scene, svg_chart
 
-    x_title, x_label, x_ticks = _x_words(call)
     axes = [_scales(call, panel) for panel in panels]
-    scene = chart_scene.build(panels, axes, x_title, x_label, x_ticks)
+    scene = chart_scene.build(panels, axes, [_x_words(panel) for panel in panels])
     path = Path(call.get("output"))
     if path.suffix == ".png":
         from headway.views.plot import png_chart

@@ -54,15 +54,18 @@ class Scene:
     shapes: list[Stroke | Area | Words]
 
 
+# How the x-axis of a panel is written: its title, the label of a value, and where to put some.
+XWords = tuple[str, Callable[[float], str], Callable[[Scale], list[float]]]
+
+
 def build(
-    panels: Sequence[Panel], axes: Sequence[tuple[Scale, Scale]], x_title: str,
-    x_label: Callable[[float], str], x_ticks: Callable[[Scale], list[float]],
-) -> Scene:  # fmt: skip
+    panels: Sequence[Panel], axes: Sequence[tuple[Scale, Scale]], x_words: Sequence[XWords]
+) -> Scene:
     shapes: list[Stroke | Area | Words] = []
     top = 0
-    for panel, (x_axis, y_axis) in zip(panels, axes, strict=True):
+    for panel, (x_axis, y_axis), words in zip(panels, axes, x_words, strict=True):
         legend = min(len(panel.lines), _LEGEND_MAX)
-        _panel(shapes, panel, x_axis, y_axis, top, x_title, x_label, x_ticks)
+        _panel(shapes, panel, x_axis, y_axis, top, *words)
         top += HIGH + _LEGEND_ROW * ((legend + 1) // 2) + 12
     return Scene(WIDE, max(top, HIGH), shapes)
 

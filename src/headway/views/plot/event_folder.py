@@ -1,8 +1,9 @@
 """Metrics of jobs as TensorBoard event files: a folder for each job, and in it for each further
-attempt and rank. Called by `hw tensorboard`, again and again while jobs run.
+rank. Called by `hw tensorboard`, again and again while jobs run.
 
 Only points that are newer than the last ones written of their series are appended, so that the same
-answer twice writes nothing.
+answer twice writes nothing. A further attempt goes on in the same file, behind the mark of a
+restart, at which TensorBoard forgets the steps that are done again.
 """
 
 import math
@@ -13,7 +14,7 @@ from typing import Any, Final
 
 from headway.views.console.widgets.curve import real
 from headway.views.text import format as fmt
-from headway.wire.tfevents import event, first_event, record
+from headway.wire.tfevents import event, first_event, record, restart_event
 
 _FLOAT_MAX: Final = 3.4028234e38
 Series = dict[str, list[dict[str, Any]]]  # of /api/jobs/{ref}/metrics, by name
@@ -24,22 +25,24 @@ class EventFolder:
         self.top = top
         self._written_s: dict[tuple[str, int, int, str], float] = {}
         self._files: dict[Path, Path] = {}
+        self._attempts: dict[Path, int] = {}  # whose points were written last
 
     def add(self, job: str, series: Series) -> int:
         """What is new of a job; how many points."""
         entries = [(name, entry) for name, found in series.items() for entry in found]
-        first = min((entry["attempt"] for _, entry in entries), default=1)
+        entries.sort(key=lambda one: one[1]["attempt"])  # stable: names keep their order
         lowest = min((entry["rank"] for _, entry in entries), default=0)
         parts: dict[Path, list[bytes]] = {}
         points = 0
         for name, entry in entries:
             folder = self.top / job
-            if entry["attempt"] > first:
-                folder = folder / f"attempt{entry['attempt']}"
             if entry["rank"] > lowest:
                 folder = folder / f"rank{entry['rank']}"
             key = (job, entry["attempt"], entry["rank"], name)
             rows = parts.setdefault(folder, [])
+            if entry["attempt"] > self._attempts.setdefault(folder, entry["attempt"]):
+                self._attempts[folder] = entry["attempt"]
+                rows.append(record(restart_event(time.time(), _first_step(entries, entry))))
             before = self._written_s.get(key, -math.inf)
             for step, moment, value in zip(
                 entry["step"], entry["time"], entry["value"], strict=True
@@ -65,6 +68,17 @@ class EventFolder:
             self._files[folder] = path
         with path.open("ab") as file:
             file.write(data)
+
+
+def _first_step(entries: list[tuple[str, dict[str, Any]]], of: dict[str, Any]) -> int:
+    """Where the attempt and rank of `of` began."""
+    where = (of["attempt"], of["rank"])
+    steps = [
+        min(entry["step"])
+        for _, entry in entries
+        if (entry["attempt"], entry["rank"]) == where and entry["step"]
+    ]
+    return int(min(steps, default=0))
 
 
 def _fitting(value: float) -> float:

@@ -32,6 +32,7 @@ class Line:
     smooth: Floats | None = None  # at the same x
     low: Floats | None = None  # a band around y, of a group
     high: Floats | None = None
+    axis: str = "step"  # what x is: step, time or the name of a metric
 
 
 @dataclass(slots=True)
@@ -42,6 +43,7 @@ class Panel:
     lines: list[Line] = field(default_factory=list)
     not_finite: int = 0
     not_positive: int = 0  # points that a logarithmic axis cannot show
+    axis: str = "step"
 
 
 def decode(data: bytes) -> list[Line]:
@@ -56,7 +58,9 @@ def decode(data: bytes) -> list[Line]:
         x = np.frombuffer(data, "<f8", rows, place)
         y = np.frombuffer(data, "<f8", rows, place + 8 * rows)
         place += 16 * rows
-        found.append(Line(one["job"], one["name"], one["rank"], one["attempt"], x, y))
+        line = Line(one["job"], one["name"], one["rank"], one["attempt"], x, y)
+        line.axis = str(one.get("axis", "step"))
+        found.append(line)
     return found
 
 
@@ -111,5 +115,6 @@ def band(lines: Sequence[Line], label: str, places: int = 200) -> Line:
     spread = np.sqrt(np.nansum((rows - mean) ** 2, axis=0) / np.maximum(counts - 1, 1))
     first = lines[0]
     return Line(
-        first.job, first.name, first.rank, first.attempt, x, mean, label, low=mean - spread, high=mean + spread
+        first.job, first.name, first.rank, first.attempt, x, mean, label, low=mean - spread, high=mean + spread,
+        axis=first.axis,
     )  # fmt: skip

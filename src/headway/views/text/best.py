@@ -38,7 +38,7 @@ def ask(job: Job, get: Callable[[Callable[[Source], Any]], Any]) -> dict[str, Be
     names = [name for name in list(job.get("metrics") or {})[:DISPLAY_METRICS_MAX] if better(name)]
     if job.get("state") != "succeeded" or not names:
         return {}
-    query = [("name", names), ("rank", 0), ("points", _POINTS)]
+    query = [("name", names), ("rank", 0), ("points", _POINTS), ("joined", "true")]
     try:
         found = get(lambda source: source.get(job_route(str(job["id"]), "metrics"), query))
     except HeadwayError:
