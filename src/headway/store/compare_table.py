@@ -177,7 +177,8 @@ def metric_names(
         looked_at = keys[:: max(1, len(keys) // _SAMPLE_JOBS)]
     counts = Counter(name for key in looked_at for name in series.names(c, key))
     names = [name for name in counts if name not in known and not _is_repeated(name, counts)]
-    names.sort(key=lambda name: (-_interest(name), -counts[name], name))
+    goals = tracked.goals(c, looked_at, names)
+    names.sort(key=lambda name: (-_interest(name, goals), -counts[name], name))
     most = max(0, min(asked.metrics_max, COMPARE_METRICS_MAX))
     return names[:most], max(0, len(names) - most)
 
@@ -188,8 +189,12 @@ def _is_repeated(name: str, names: Collection[str]) -> bool:
     return f"{head}{slash}" in _APART and rest in names
 
 
-def _interest(name: str) -> int:
-    """Results first: 2 for `val/acc`, 1 for `train/loss`, 0 for `lr`."""
+def _interest(name: str, goals: Collection[str]) -> int:
+    """Results first: 3 for what the program gave a goal, 2 for `val/acc`, 1 for `train/loss`, 0
+    for `lr`.
+    """
+    if name in goals:
+        return 3
     if direction(name) is None:
         return 0
     words = name.lower().replace("_", "/").replace("-", "/").replace(".", "/").split("/")

@@ -73,13 +73,18 @@ def definitions(c: sqlite3.Connection, job: int) -> dict[str, Fact]:
 
 
 def definition_of(known: dict[str, Fact], name: str) -> Fact | None:
-    """What was said of a metric: by its name, else by the longest pattern that it fits."""
+    """What was said of a metric: by its name, and what that leaves open by the patterns that it
+    fits, the longest first.
+    """
     base = name.partition("{")[0]
-    for exact in (name, base):
-        if exact in known:
-            return known[exact]
     fitting = [pattern for pattern in known if "*" in pattern and fnmatchcase(base, pattern)]
-    return known[max(fitting, key=len)] if fitting else None
+    fitting.sort(key=len, reverse=True)
+    found: Fact = {}
+    for said in (name, base, *fitting):
+        for key, value in known.get(said, {}).items():
+            if not found.get(key):
+                found[key] = value
+    return found or None
 
 
 def goals(
