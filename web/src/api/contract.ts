@@ -184,6 +184,7 @@ export interface ChartsAsked {
   high?: number | null;
   pixels?: number;
   rank?: number | null;
+  joined?: boolean;
 }
 
 export interface Checkpoint {
@@ -252,6 +253,7 @@ export interface CompareTable {
   differs: Array<string>;
   metrics: Array<string>;
   directions: Record<string, "max" | "min" | null>;
+  defined: Array<string>;
   metrics_left_out: number;
   jobs_left_out: number;
 }
@@ -887,6 +889,7 @@ export interface MetricsAsked {
   name?: Array<string>;
   rank?: number | null;
   points?: number | null;
+  joined?: boolean;
 }
 
 /** A rank without a stack, and what the kernel says of it. */
